@@ -1,0 +1,1 @@
+"""What scenarios run on: clusters, proxies under test, probes, evidence, verdicts and reports."""

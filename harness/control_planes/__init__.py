@@ -1,0 +1,1 @@
+"""What serves the Kubernetes API and writes EndpointSlices."""

@@ -1,0 +1,32 @@
+"""The errors of the harness.
+
+    HarnessError                 the suite could not do its work
+    ├── UsageError               wrong option, options file, requirement id, topology     exit 4
+    ├── UnavailableError         this machine or backend cannot do it; skipped, by name
+    ├── InconclusiveError        the suite could not tell                                 exit 10
+    └── DistrustError            the suite does not trust itself: adapter, control stream exit 12
+
+A failed requirement is none of these: it is an `AssertionError`.
+"""
+
+from __future__ import annotations
+
+
+class HarnessError(Exception):
+    """The suite could not do its work; the text says what happened and what to do next."""
+
+
+class UsageError(HarnessError):
+    """Wrong input: the text says what was wrong, where, and what is allowed."""
+
+
+class UnavailableError(HarnessError):
+    """This machine or backend cannot do what was asked; the text names what is missing."""
+
+
+class InconclusiveError(HarnessError):
+    """The suite could not tell whether the requirement holds."""
+
+
+class DistrustError(HarnessError):
+    """The suite does not trust its own instruments: nothing it said can be relied on."""

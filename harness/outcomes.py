@@ -1,0 +1,41 @@
+"""What came of one probe: expected and observed are of the same kind.
+
+Forward / Drop / Reject in a proxy's decision are `Reached` / `TimedOut` / `Refused` at the probe.
+`Unknown` is the fourth:
+the probe could not tell, and what cannot be told is never counted as right or wrong.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """A server answered: the pod's name, and the client's address as that pod saw it."""
+
+    pod: str
+    client_address: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The connection was refused at once (RST, or ICMP port unreachable)."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimedOut:
+    """Nothing came back within the probe's time limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """The probe could not tell, for example because the client has no route or a stranger answered."""
+
+    why: str
+
+
+Observation = Reached | Refused | TimedOut | Unknown
+
+REFUSED = Refused()
+TIMED_OUT = TimedOut()

@@ -1,0 +1,1 @@
+"""What a node runs: the service proxies under test."""

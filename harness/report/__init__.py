@@ -1,0 +1,1 @@
+"""What a run leaves behind: conformance report, JUnit, Allure results, and the summary on the terminal."""

@@ -1,0 +1,105 @@
+"""A requirement: one sentence that must be true of an implementation, with the clause that it comes from.
+
+The decorator turns a test function into the one test of a requirement. Ids are a document and a slug, never a number in
+a sequence, and are never used again for something else.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from harness.errors import UsageError
+
+_ID = re.compile(r"[A-Z]+(-\d+)?/[a-z0-9]+(-[a-z0-9]+)*")
+
+
+class Level(enum.StrEnum):
+    """How binding a requirement is, in the sense of RFC 2119."""
+
+    MUST = "MUST"
+    SHOULD = "SHOULD"
+    MAY = "MAY"
+
+
+MUST, SHOULD, MAY = Level.MUST, Level.SHOULD, Level.MAY
+
+
+class Profile(enum.StrEnum):
+    """A kind of component that can be certified on its own."""
+
+    SERVICE_PROXY = "service-proxy"
+    ENDPOINTSLICE_CONTROLLER = "endpointslice-controller"
+    API_SERVER = "api-server"
+    DNS = "dns"
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """Something that an implementation of a profile has; core features every implementation must have."""
+
+    name: str
+    profile: Profile
+    core: bool
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """What must be true, how binding it is, and where it is written."""
+
+    id: str
+    sentence: str
+    level: Level
+    features: tuple[Feature, ...]
+    source: str
+    as_: str = ""
+
+    @property
+    def document(self) -> str:
+        """The part of the id before the slash, for example KEP-4444."""
+        return self.id.partition("/")[0]
+
+    @property
+    def slug(self) -> str:
+        """The part of the id after the slash."""
+        return self.id.partition("/")[2]
+
+    @property
+    def profile(self) -> Profile:
+        """The profile that all its features belong to."""
+        return self.features[0].profile
+
+    @property
+    def core(self) -> bool:
+        """Whether every implementation of the profile must meet it: it needs core features only."""
+        return all(feature.core for feature in self.features)
+
+
+def requirement(
+    id: str,  # noqa: A002  the field's own word
+    sentence: str,
+    *,
+    level: Level,
+    features: Iterable[Feature],
+    source: str,
+    as_: str = "",
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Mark a test as the test of a requirement.
+
+    `source` names document and section ("KEP-3015, Addition of PreferSameNode"). `as_` is "kep" or "released" where a
+    KEP text and released Kubernetes disagree, and empty where they agree.
+    """
+    ordered = tuple(sorted(set(features), key=lambda feature: feature.name))
+    if not _ID.fullmatch(id):
+        raise UsageError(f"requirement id {id!r}: want a document and a slug, like KEP-3015/node-then-zone")
+    if not ordered or len({feature.profile for feature in ordered}) != 1:
+        raise UsageError(f"requirement {id}: want at least one feature, all of one profile")
+    if as_ not in ("", "kep", "released"):
+        raise UsageError(f"requirement {id}: as_ is {as_!r}; want 'kep', 'released' or nothing")
+    return pytest.mark.requirement(Requirement(id, sentence, level, ordered, source, as_))

@@ -1,0 +1,83 @@
+"""The zones and nodes of a cluster, as a value.
+
+Nodes carry their place in their name: `a1` is node 1 of zone a. Everybody can then read a table of who reaches whom
+without looking anything up.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from harness.errors import UsageError
+
+ZONE_LABEL = "topology.kubernetes.io/zone"
+REGION_LABEL = "topology.kubernetes.io/region"
+HOSTNAME_LABEL = "kubernetes.io/hostname"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node, its zone ("" for a node without zone label), and its allocatable CPU in thousandths of a core."""
+
+    name: str
+    zone: str
+    cpu_milli: int = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """Zones and nodes of a cluster. Node names are unique."""
+
+    name: str
+    nodes: tuple[Node, ...]
+
+    def __post_init__(self) -> None:
+        names = [node.name for node in self.nodes]
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        if repeated or not names:
+            raise UsageError(f"topology {self.name!r} needs nodes with different names; repeated: {repeated or 'none'}")
+
+    @property
+    def zones(self) -> tuple[str, ...]:
+        """The names of the zones, in the order of their first nodes; nodes without zone add none."""
+        return tuple(dict.fromkeys(node.zone for node in self.nodes if node.zone))
+
+    def node(self, name: str) -> Node:
+        """The node of that name. Raises `UsageError`."""
+        for node in self.nodes:
+            if node.name == name:
+                return node
+        raise UsageError(f"topology {self.name!r} has no node {name!r}: it has {', '.join(n.name for n in self.nodes)}")
+
+
+def grid(name: str, nodes_per_zone: Mapping[str, int]) -> Topology:
+    """A topology with that many nodes in each zone: `{"a": 2, "b": 1}` gives a1 a2 b1."""
+    for zone, count in nodes_per_zone.items():
+        if not re.fullmatch(r"[a-z]+", zone) or count < 1:
+            raise UsageError(f"topology {name!r}: zone {zone!r} with {count} nodes: want a-z and at least 1")
+    return Topology(
+        name,
+        tuple(Node(f"{zone}{i}", zone) for zone, count in nodes_per_zone.items() for i in range(1, count + 1)),
+    )
+
+
+THREE_ZONES = grid("three_zones", {"a": 2, "b": 2, "c": 1})
+ONE_ZONE = grid("one_zone", {"a": 2})
+
+TOPOLOGIES: Mapping[str, Topology] = {each.name: each for each in (THREE_ZONES, ONE_ZONE)}
+
+
+def parse_topology(text: str) -> Topology:
+    """Read a name ("three_zones") or zones with node counts ("a=2,b=2,c=1"). Raises `UsageError`."""
+    if text in TOPOLOGIES:
+        return TOPOLOGIES[text]
+    pairs = [part.partition("=") for part in text.split(",")]
+    if not all(zone and sign and count.isdecimal() for zone, sign, count in pairs):
+        raise UsageError(
+            f"unknown topology {text!r}: want {', '.join(TOPOLOGIES)}, or zones with node counts like a=2,b=2,c=1"
+        )
+    if len({zone for zone, _, _ in pairs}) < len(pairs):
+        raise UsageError(f"topology {text!r} names a zone twice")
+    return grid(text, {zone: int(count) for zone, _, count in pairs})

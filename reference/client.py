@@ -1,0 +1,74 @@
+"""What a component needs of an API server, and nothing more.
+
+Controllers and proxies take a `Client`; the in-memory API server is one, in the same process and without HTTP, because
+a watch event then costs a queue operation. Objects are Kubernetes JSON as plain dicts. They are shared between all
+readers, so nobody changes one that came from a client: copy what you change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+Object = dict[str, Any]
+EventType = Literal["ADDED", "MODIFIED", "DELETED", "SYNCED"]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One change of one object. SYNCED, with an empty object, ends the initial state of a subscription."""
+
+    type: EventType
+    resource: str
+    object: Object
+
+
+class ApiError(Exception):
+    """The API server refused; `status` is the Kubernetes Status object that it answered with."""
+
+    def __init__(self, status: Object) -> None:
+        super().__init__(status.get("message", ""))
+        self.status = status
+
+    @property
+    def code(self) -> int:
+        """The HTTP status code, for example 404 or 409."""
+        return int(self.status.get("code", 500))
+
+    @property
+    def reason(self) -> str:
+        """The machine-readable reason, for example NotFound, Conflict or Invalid."""
+        return str(self.status.get("reason", ""))
+
+
+class Subscription(Protocol):
+    """A running watch; no event is delivered after `close` has returned."""
+
+    def close(self) -> None: ...
+
+
+class Client(Protocol):
+    """Reads, writes and watches. A resource is named by its plural ("services", "endpointslices", "nodes", …).
+
+    Every call may raise `ApiError`: NotFound, AlreadyExists, Conflict (the object's resourceVersion is not the
+    current one) or Invalid. `namespace` is empty for resources that have none.
+    """
+
+    def get(self, resource: str, namespace: str, name: str) -> Object: ...
+
+    def create(self, resource: str, namespace: str, obj: Object) -> Object: ...
+
+    def update(self, resource: str, namespace: str, obj: Object) -> Object: ...
+
+    def update_status(self, resource: str, namespace: str, obj: Object) -> Object: ...
+
+    def delete(self, resource: str, namespace: str, name: str) -> None: ...
+
+    def subscribe(self, resources: Collection[str], sink: Callable[[Event], None]) -> Subscription:
+        """Deliver the present state as ADDED events, then one SYNCED event, then each change, in order.
+
+        `sink` runs in the writer's thread while the store is locked: it must only hand the event on (a queue's `put`).
+        So when a write has returned, its event is in every subscriber's queue.
+        """
+        ...

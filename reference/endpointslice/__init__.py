@@ -1,0 +1,1 @@
+"""The EndpointSlice controller: pods and Services to EndpointSlices with hints."""

@@ -1,0 +1,83 @@
+"""Kubernetes versions and feature gates: what a component of a given release does by default.
+
+Every reference component takes a `Features` and asks it by gate name, so that version skew is two components with two
+values, in one process. The table covers the gates of the behaviour that this project is about, and when each changed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+OLDEST = (1, 17)
+NEWEST = (1, 37)
+
+Version = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """When a gate appeared, was on by default, could no longer be changed, and was taken out. Minor versions."""
+
+    introduced: int
+    on_by_default: int | None = None
+    locked: int | None = None
+    removed: int | None = None
+
+
+GATES: Mapping[str, Gate] = {
+    "ServiceTopology": Gate(17, removed=22),
+    "TopologyAwareHints": Gate(21, on_by_default=24, locked=33, removed=36),
+    "ServiceInternalTrafficPolicy": Gate(21, on_by_default=22, locked=26),
+    "ProxyTerminatingEndpoints": Gate(22, on_by_default=26, locked=28),
+    "ServiceTrafficDistribution": Gate(30, on_by_default=31, locked=33),
+    "PreferSameTrafficDistribution": Gate(33, on_by_default=34, locked=35),
+}
+
+
+def parse_version(text: str) -> Version:
+    """Read "1.34", "v1.34" or "v1.34.2" as (1, 34). Raises `ValueError` that lists what exists."""
+    match = re.fullmatch(r"v?(\d+)\.(\d+)(?:\.\d+)?", text)
+    version = (int(match[1]), int(match[2])) if match else None
+    if version is None or not OLDEST <= version <= NEWEST:
+        raise ValueError(
+            f"unknown Kubernetes version {text!r}: known are "
+            f"{OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[1]}, written like 1.34"
+        )
+    return version
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """A Kubernetes version and the gates set on top of its defaults. Raises `ValueError` on what does not exist."""
+
+    version: Version = NEWEST
+    gates: Mapping[str, bool] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        minor = self.version[1]
+        for name, value in self.gates.items():
+            gate = GATES.get(name)
+            if gate is None or not _exists(gate, minor):
+                known = ", ".join(sorted(each for each, gate in GATES.items() if _exists(gate, minor)))
+                raise ValueError(f"feature gate {name!r} does not exist in Kubernetes 1.{minor}: it has {known}")
+            if gate.locked is not None and minor >= gate.locked and not value:
+                raise ValueError(f"feature gate {name} is locked on since Kubernetes 1.{gate.locked}")
+
+    def enabled(self, name: str) -> bool:
+        """Whether the behaviour behind gate `name` is on: by the gate itself, by default, or for good."""
+        if name in self.gates:
+            return self.gates[name]
+        gate, minor = GATES[name], self.version[1]
+        if gate.locked is not None and minor >= gate.locked:
+            return True
+        return _exists(gate, minor) and gate.on_by_default is not None and minor >= gate.on_by_default
+
+    def at_least(self, minor: int) -> bool:
+        """Whether this is Kubernetes 1.`minor` or newer."""
+        return self.version >= (1, minor)
+
+
+def _exists(gate: Gate, minor: int) -> bool:
+    return gate.introduced <= minor and (gate.removed is None or minor < gate.removed)

@@ -1,0 +1,1 @@
+"""A kernel-rule service proxy for one node: decide, render, apply."""
