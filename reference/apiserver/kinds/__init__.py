@@ -1,0 +1,40 @@
+"""One strategy for each kind that the API server serves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from reference.apiserver.kinds.config_maps import ConfigMaps
+from reference.apiserver.kinds.endpointslices import EndpointSlices
+from reference.apiserver.kinds.events import Events
+from reference.apiserver.kinds.ip_addresses import IPAddresses
+from reference.apiserver.kinds.leases import Leases
+from reference.apiserver.kinds.namespaces import Namespaces
+from reference.apiserver.kinds.nodes import Nodes
+from reference.apiserver.kinds.pods import Pods
+from reference.apiserver.kinds.service_accounts import ServiceAccounts
+from reference.apiserver.kinds.service_cidrs import ServiceCIDRs
+from reference.apiserver.kinds.services import Services
+from reference.apiserver.kinds.strategy import Allocations, Column, FieldError, Resource, Strategy, View
+
+__all__ = ["STRATEGIES", "Allocations", "Column", "FieldError", "Resource", "Strategy", "View", "strategies"]
+
+
+def strategies(*, service_families: Sequence[str] = ("IPv4", "IPv6")) -> tuple[Strategy, ...]:
+    """All kinds, for a cluster whose service address ranges have these families, the default one first."""
+    return (
+        Namespaces(),
+        Nodes(),
+        Pods(),
+        Services(service_families),
+        EndpointSlices(),
+        Events(),
+        Leases(),
+        ServiceCIDRs(),
+        IPAddresses(),
+        ConfigMaps(),
+        ServiceAccounts(),
+    )
+
+
+STRATEGIES = strategies()

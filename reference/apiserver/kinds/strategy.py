@@ -1,0 +1,148 @@
+"""What the API server asks of a kind of object: defaults, checks, and how it is shown.
+
+The store knows nothing of Services or Nodes. For every write it takes a private copy of the object and calls, in
+this order, `decode` (on what a client sent, before anything else), `default`, `prepare_for_create` (or
+`prepare_for_update`, `prepare_for_status_update`), `validate` (or `validate_update`, `validate_status_update`), and
+only then hands out what `allocations` asks for. The names are those of Kubernetes' registry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from reference.apiserver.kinds import columns, metadata, names
+from reference.apiserver.kinds.columns import Column
+from reference.apiserver.kinds.errors import FieldError
+from reference.client import Object
+from reference.features import Features
+
+__all__ = ["Allocations", "Column", "FieldError", "Resource", "Strategy", "View", "api_version"]
+
+
+def api_version(group: str, version: str) -> str:
+    """The `apiVersion` of a group and version; the core group is the empty string."""
+    return f"{group}/{version}" if group else version
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """The name of a kind in every form that discovery lists, and what the server does for it."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    singular: str
+    short_names: tuple[str, ...] = ()
+    namespaced: bool = True
+    has_status: bool = False
+    categories: tuple[str, ...] = ()
+
+    @property
+    def api_version(self) -> str:
+        return api_version(self.group, self.version)
+
+
+@dataclass(frozen=True, slots=True)
+class Allocations:
+    """What an object takes from the cluster's pools; only Services take anything.
+
+    `cluster_ips` holds an entry for each of `ip_families`, in order: the address asked for, or "" for any. `node_ports`
+    are indexes into `spec.ports`; a port that names its `nodePort` wants that one, a port without wants any.
+    """
+
+    ip_families: tuple[str, ...] = ()
+    cluster_ips: tuple[str, ...] = ()
+    node_ports: tuple[int, ...] = ()
+    health_check_node_port: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A second group and version under which the same stored objects are served, with the fields renamed."""
+
+    group: str
+    version: str
+    to_stored: Callable[[Object], Object]
+    from_stored: Callable[[Object], Object]
+
+    @property
+    def api_version(self) -> str:
+        return api_version(self.group, self.version)
+
+
+class Strategy:
+    """The rules of a kind; the base has those that most kinds share."""
+
+    resource: Resource
+    valid_name: names.Rule = staticmethod(names.dns_subdomain)
+    views: tuple[View, ...] = ()
+    selectable_fields: Mapping[str, Callable[[Object], str]] = {}
+    """Field selectors that the kind adds to `metadata.name` and `metadata.namespace`."""
+    grace_seconds: int = 0
+    """How long a deleted object stays with a deletionTimestamp when the client does not say; 0 removes it at once."""
+
+    def decode(self, obj: Object, features: Features) -> list[str]:
+        """Take out the fields that this kind does not have in this version, and return their paths.
+
+        A server warns of them (`unknown field "spec.x"`), or refuses with 400 when asked to be strict. Raises
+        `ValueError` with the text for a 400 when a value has the wrong JSON type.
+        """
+        return []
+
+    def has_generation(self, features: Features) -> bool:
+        """Whether objects of this kind carry `metadata.generation` (1 when created)."""
+        return False
+
+    def default(self, obj: Object) -> None:
+        """Fill in what the client left out. Idempotent; called on create and on update."""
+
+    def prepare_for_create(self, obj: Object, features: Features) -> None:
+        """Drop what a client may not set or what is disabled."""
+        if self.resource.has_status:
+            obj.pop("status", None)
+
+    def prepare_for_update(self, new: Object, old: Object, features: Features) -> None:
+        """Keep what an update may not touch, and drop what is disabled unless `old` has it."""
+        if self.resource.has_status:
+            _keep(new, old, "status")
+
+    def prepare_for_status_update(self, new: Object, old: Object) -> None:
+        """Keep everything that an update of the status subresource may not touch."""
+        _keep(new, old, "spec")
+
+    def validate(self, obj: Object, features: Features) -> list[FieldError]:
+        """All that is wrong with an object that is to be created."""
+        return metadata.validate(obj, namespaced=self.resource.namespaced, valid_name=self.valid_name)
+
+    def validate_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
+        """All that is wrong with an object that is to replace `old`."""
+        return metadata.validate_update(new, old) + self.validate(new, features)
+
+    def validate_status_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
+        """All that is wrong with a write of the status subresource."""
+        return metadata.validate_update(new, old)
+
+    def warnings(self, obj: Object) -> list[str]:
+        """Texts for `Warning` headers."""
+        return []
+
+    def spec_changed(self, new: Object, old: Object) -> bool:
+        """Whether `metadata.generation` goes up; only asked when `has_generation`."""
+        return new.get("spec") != old.get("spec")
+
+    def allocations(self, new: Object, old: Object | None) -> Allocations:
+        """What the object holds of the pools after this write; what `old` held and `new` does not is free again."""
+        return Allocations()
+
+    def table(self) -> list[Column]:
+        """The columns of `kubectl get`, first the name."""
+        return [columns.NAME, columns.AGE]
+
+
+def _keep(new: Object, old: Object, name: str) -> None:
+    if name in old:
+        new[name] = old[name]
+    else:
+        new.pop(name, None)
