@@ -84,7 +84,8 @@ def label_value(text: str) -> list[str]:
 def qualified_name(text: str) -> list[str]:
     """A label or annotation key: a name of at most 63, with a DNS subdomain and a slash before it if wanted."""
     prefix, slash, name = text.rpartition("/")
-    rule = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character"
+    characters = "must consist of alphanumeric characters, '-', '_' or '.'"
+    rule = f"{characters}, and must start and end with an alphanumeric character"
     if text.count("/") > 1:
         complaint = _regex("a qualified name " + rule, _QUALIFIED, "MyName", "my.name", "123-abc")
         return [complaint + " with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"]
