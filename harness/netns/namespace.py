@@ -1,0 +1,178 @@
+"""One network namespace, held by a file descriptor.
+
+Why a descriptor and neither a name nor a mount: the kernel destroys a netns when its last descriptor, thread and socket
+are gone, so nothing remains after a crash or `kill -9`. Why per thread: `setns` moves the calling thread only, and a
+socket keeps the netns that it was made in; other threads go on where they are.
+
+`unshare` and `setns` come through ctypes, because Python has them only from 3.12 on.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import resource
+import socket
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Self
+
+from harness.errors import HarnessError, UnavailableError
+
+CLONE_NEWUSER = 0x10000000
+CLONE_NEWNET = 0x40000000
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_OWN_NETNS = "/proc/thread-self/ns/net"
+
+
+def unshare(flags: int) -> None:
+    """unshare(2) for the calling thread. Raises `OSError`."""
+    if _libc.unshare(ctypes.c_int(flags)) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"unshare({flags:#x}): {os.strerror(number)}")
+
+
+def _setns(fd: int) -> None:
+    if _libc.setns(ctypes.c_int(fd), ctypes.c_int(CLONE_NEWNET)) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"setns to the netns of descriptor {fd}: {os.strerror(number)}")
+
+
+class _OwnNetns:
+    """A descriptor of the netns in which a thread is, closed when nobody needs it any more."""
+
+    def __init__(self) -> None:
+        self.fd = os.open(_OWN_NETNS, os.O_RDONLY | os.O_CLOEXEC)
+
+    def __del__(self) -> None:
+        os.close(self.fd)
+
+
+class _Place(threading.local):
+    """Where the calling thread is: its home, and how deep it went from there."""
+
+    home: _OwnNetns | None = None
+    depth: int = 0
+
+    def here(self) -> _OwnNetns:
+        """The netns to come back to. A home is opened once, as opening costs as much as `setns` does."""
+        if self.depth > 0:
+            return _OwnNetns()
+        if self.home is None:
+            self.home = _OwnNetns()
+        return self.home
+
+
+_place = _Place()
+
+
+def move_home() -> None:
+    """The calling thread leaves its netns for a new one, for good. Raises `OSError`."""
+    unshare(CLONE_NEWNET)
+    _place.home = None
+
+
+class Namespace:
+    """A network namespace of our own. It ends with `close`, or when this process ends in whatever way."""
+
+    def __init__(self, fd: int) -> None:
+        """Take over `fd`, an open descriptor of a netns."""
+        self._fd = fd
+
+    @classmethod
+    def create(cls) -> Namespace:
+        """Make an empty netns (only a loopback device, down); the calling thread stays where it is.
+
+        Raises `UnavailableError` when the process may not (see `harness.netns.sandbox.enter`) or a limit is reached.
+        """
+        home = _place.here()
+        try:
+            unshare(CLONE_NEWNET)
+            try:
+                return cls(os.open(_OWN_NETNS, os.O_RDONLY | os.O_CLOEXEC))
+            finally:
+                _setns(home.fd)
+        except OSError as error:
+            raise cannot_create(error) from error
+
+    @property
+    def fd(self) -> int:
+        """The descriptor. Raises `HarnessError` after `close`."""
+        if self._fd < 0:
+            raise HarnessError("this netns is closed: its network was closed, or its pod was removed")
+        return self._fd
+
+    @property
+    def proc_path(self) -> str:
+        """A path that other processes of the same user can enter while this one lives: `nsenter --net=PATH`."""
+        return f"/proc/{os.getpid()}/fd/{self.fd}"
+
+    @property
+    def inode(self) -> int:
+        """The number by which the kernel knows the netns, as in `ls -l /proc/PID/ns/net` and in `lsns`."""
+        return os.fstat(self.fd).st_ino
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """The calling thread is inside, and afterwards where it was before; a thread started inside stays inside."""
+        before = _place.here()
+        try:
+            _place.depth += 1
+            _setns(self.fd)
+            yield
+        finally:
+            _setns(before.fd)
+            _place.depth -= 1
+
+    def socket(self, family: int = socket.AF_INET, kind: int = socket.SOCK_STREAM, proto: int = 0) -> socket.socket:
+        """A socket made in this netns; it stays in it, from whatever thread it is used."""
+        with self.entered():
+            return socket.socket(family, kind, proto)
+
+    def close(self) -> None:
+        """Let go of the netns; the kernel destroys it once no thread and no socket is in it. Idempotent."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Namespace(fd={self._fd})"
+
+    def __del__(self) -> None:
+        if getattr(self, "_fd", -1) >= 0:
+            warnings.warn(f"unclosed {self!r}", ResourceWarning, stacklevel=2, source=self)
+            self.close()
+
+
+def cannot_create(error: OSError) -> UnavailableError:
+    """Say why no netns could be made, and the remedy."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limit = Path("/proc/sys/user/max_net_namespaces")
+    reasons = {
+        errno.EPERM: "this process may not; call harness.netns.sandbox.enter() first",
+        errno.EMFILE: f"all {soft} file descriptors of this process are in use; raise the limit: ulimit -n",
+        errno.ENFILE: "all file descriptors of this machine are in use; raise the sysctl fs.file-max",
+        errno.ENOSPC: f"user.max_net_namespaces is reached ({_read(limit)}); raise it with sysctl -w",
+        errno.EINVAL: "this kernel has no network namespaces (CONFIG_NET_NS)",
+        errno.ENOMEM: "the kernel has no memory left for one",
+    }
+    reason = reasons.get(error.errno or 0, error.strerror or str(error))
+    return UnavailableError(f"cannot make a network namespace: {reason}")
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except OSError as error:
+        return f"unreadable: {error.strerror}"
