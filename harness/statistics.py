@@ -1,0 +1,118 @@
+"""How many probes a check needs, from the error rates that it states.
+
+A check on random choices is wrong now and then, and a check that does not say how often says nothing. Sample sizes
+come from two numbers: the smallest fault that must be seen, and how often it may be missed. They are fixed before the
+run, and stand in the report beside the verdict.
+
+All bounds hold for a proxy that picks an endpoint for every connection independently and with equal odds. A proxy that
+takes turns is seen in full sooner.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+DEFAULT_LEAK = 0.05
+DEFAULT_MISS = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """The error rates of a check: the smallest share of wrong answers to be seen, and how often it may be missed."""
+
+    leak: float = DEFAULT_LEAK
+    miss: float = DEFAULT_MISS
+
+    def __post_init__(self) -> None:
+        if not (0 < self.leak < 1 and 0 < self.miss < 1):
+            raise ValueError(f"error rates must lie between 0 and 1: leak {self.leak}, miss {self.miss}")
+
+
+DEFAULT_RATES = Rates()
+
+
+@dataclass(frozen=True, slots=True)
+class SamplePlan:
+    """What one client's check needs, and what it promises.
+
+    `false_alarm` bounds how often a right proxy fails it, `miss` how often a proxy with `smallest_fault` passes it.
+    """
+
+    kind: str
+    samples: int
+    false_alarm: float
+    smallest_fault: str
+    miss: float
+
+    def check(self, clients: int = 1) -> dict[str, str | int | float]:
+        """The plan as the report shows it; the false alarms of several clients add up."""
+        return {
+            "kind": self.kind,
+            "samples": self.samples,
+            "falseAlarm": _rounded_up(min(1.0, clients * self.false_alarm)),
+            "smallestFault": self.smallest_fault,
+            "miss": self.miss,
+        }
+
+
+def samples_for_leak(leak: float, miss: float) -> int:
+    """Probes after which a share `leak` of wrong answers has shown none with a probability of at most `miss`."""
+    rates = Rates(leak, miss)
+    return _smallest(lambda n: (1 - rates.leak) ** n <= rates.miss, math.log(miss) / math.log1p(-leak))
+
+
+def samples_for_members(count: int, miss: float) -> int:
+    """Probes after which any of `count` equally likely endpoints is unseen with a probability of at most `miss`."""
+    if count < 1:
+        raise ValueError(f"a set of {count} endpoints has no members to be seen")
+    if not 0 < miss < 1:
+        raise ValueError(f"error rates must lie between 0 and 1: miss {miss}")
+    if count == 1:
+        return 1
+    guess = math.log(miss / count) / math.log1p(-1 / count)
+    return _smallest(lambda n: unseen_bound(count, n) <= miss, guess)
+
+
+def unseen_bound(count: int, samples: int) -> float:
+    """Upper bound for the probability that one of `count` equally likely endpoints is unseen in `samples` probes.
+
+    The union bound: each is unseen with (1 - 1/count) ** samples, and the chances of all are added.
+    """
+    return min(1.0, count * (1 - 1 / count) ** samples)
+
+
+def allowed_set(count: int, rates: Rates = DEFAULT_RATES) -> SamplePlan:
+    """The plan for "every answer comes from these `count` endpoints, and each of them answers".
+
+    A wrong answer is a failure whenever it is seen, so only an unseen member can be a false alarm.
+    """
+    samples = max(samples_for_leak(rates.leak, rates.miss), samples_for_members(count, rates.miss))
+    return SamplePlan("allowed-set", samples, unseen_bound(count, samples), _percent(rates.leak), rates.miss)
+
+
+def silence(rates: Rates = DEFAULT_RATES) -> SamplePlan:
+    """The plan for "nobody answers": no answer may be seen, so there are no false alarms."""
+    return SamplePlan("silence", samples_for_leak(rates.leak, rates.miss), 0.0, _percent(rates.leak), rates.miss)
+
+
+def _smallest(enough: Callable[[int], bool], guess: float) -> int:
+    """The smallest n that is enough; the guess from logarithms may be off by rounding."""
+    n = max(1, math.ceil(guess) - 1)
+    while not enough(n):
+        n += 1
+    return n
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:g}% leak"
+
+
+def _rounded_up(bound: float) -> float:
+    """A bound with two digits that is not below it, so that a report stays readable and true."""
+    if bound < sys.float_info.min:
+        return 0.0
+    exponent = math.floor(math.log10(bound))
+    return float(f"{math.ceil(bound / 10.0 ** (exponent - 1))}e{exponent - 1}")

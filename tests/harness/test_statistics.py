@@ -1,0 +1,84 @@
+"""Sample sizes hold what they state: by the numbers, and by simulation of right and wrong proxies."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+
+from harness.statistics import Rates, allowed_set, samples_for_leak, samples_for_members, silence, unseen_bound
+
+LOOSE = Rates(leak=0.1, miss=0.02)
+ROUNDS = 4000
+
+
+@pytest.mark.parametrize(
+    ("leak", "miss", "samples"),
+    [(0.05, 1e-3, 135), (0.05, 1e-6, 270), (0.01, 1e-6, 1375), (0.001, 1e-3, 6905), (0.5, 0.5, 1), (0.5, 0.25, 2)],
+)
+def test_samples_for_a_leak(leak: float, miss: float, samples: int) -> None:
+    assert samples_for_leak(leak, miss) == samples
+    assert samples == 1 or (1 - leak) ** (samples - 1) > miss
+
+
+@pytest.mark.parametrize(("count", "samples"), [(1, 1), (2, 21), (3, 37), (4, 53), (6, 86), (10, 153)])
+def test_samples_for_members(count: int, samples: int) -> None:
+    assert samples_for_members(count, 1e-6) == samples
+    assert unseen_bound(count, samples) <= 1e-6
+
+
+def test_an_allowed_set_takes_the_larger_of_both_needs() -> None:
+    assert allowed_set(3).samples == 270
+    assert allowed_set(100).samples == samples_for_members(100, 1e-6) > 270
+
+
+def test_a_check_states_its_rates_for_all_clients() -> None:
+    check = allowed_set(10).check(clients=5)
+    assert check == {
+        "kind": "allowed-set",
+        "samples": 270,
+        "falseAlarm": 2.3e-11,
+        "smallestFault": "5% leak",
+        "miss": 1e-6,
+    }
+    assert 5 * unseen_bound(10, 270) <= 2.3e-11
+    assert silence().check()["falseAlarm"] == 0
+
+
+@pytest.mark.parametrize("rates", [(0.0, 0.1), (1.0, 0.1), (0.1, 0.0), (0.1, 1.0), (-1.0, 0.5)])
+def test_impossible_rates_are_refused(rates: tuple[float, float]) -> None:
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        samples_for_leak(*rates)
+
+
+@pytest.mark.parametrize("count", [2, 3, 10])
+def test_a_right_proxy_misses_a_member_no_more_often_than_stated(count: int) -> None:
+    samples = samples_for_members(count, LOOSE.miss)
+    rng = random.Random(f"members {count}")
+    missed = sum(len({rng.randrange(count) for _ in range(samples)}) < count for _ in range(ROUNDS))
+
+    assert missed <= highest_plausible(ROUNDS, LOOSE.miss)
+    assert missed > 0, "the simulation is too small to see anything"
+
+
+def test_a_leaking_proxy_is_missed_no_more_often_than_stated() -> None:
+    samples = allowed_set(2, LOOSE).samples
+    rng = random.Random("leak")
+    missed = sum(all(rng.random() >= LOOSE.leak for _ in range(samples)) for _ in range(ROUNDS))
+
+    assert 0 < missed <= highest_plausible(ROUNDS, LOOSE.miss)
+
+
+def test_one_probe_less_than_computed_would_break_the_promise() -> None:
+    assert 0.9 ** (samples_for_leak(0.1, 0.02) - 1) > 0.02
+
+
+def highest_plausible(rounds: int, rate: float) -> int:
+    """The largest count that an event of this rate exceeds less often than once in a million runs, exactly."""
+    beyond = 1.0
+    for count in range(rounds + 1):
+        beyond -= math.comb(rounds, count) * rate**count * (1 - rate) ** (rounds - count)
+        if beyond < 1e-6:
+            return count
+    return rounds
