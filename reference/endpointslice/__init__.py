@@ -1,1 +1,5 @@
 """The EndpointSlice controller: pods and Services to EndpointSlices with hints."""
+
+from reference.endpointslice.controller import EndpointSliceController
+
+__all__ = ["EndpointSliceController"]

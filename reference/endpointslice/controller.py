@@ -1,0 +1,230 @@
+"""The EndpointSlice controller: one thread that keeps slices as `plan` wants them.
+
+The only file of the package with a thread, a clock and a client. Events go into an unbounded queue, so no writer ever
+waits for a sync; the thread takes in all that are there before it works on the next Service, so a burst of pod changes
+is one sync.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from queue import Empty, SimpleQueue
+
+from reference.client import ApiError, Client, Event, Object, Subscription
+from reference.endpointslice.index import ClusterIndex
+from reference.endpointslice.plan import MAX_ENDPOINTS_PER_SLICE, Plan, plan_deleted_service, plan_service
+from reference.endpointslice.slices import Key
+from reference.endpointslice.work_queue import WorkQueue
+from reference.features import Features
+
+SLICE_CHANGE_DELAY = 0.01  # seconds; so that two controllers that disagree do not keep a machine busy
+
+_HOPELESS = frozenset({"Invalid", "Forbidden", "NotFound", "BadRequest", "MethodNotAllowed"})
+logger = logging.getLogger(__name__)
+
+
+class SyncError(Exception):
+    """A sync did not reach what the Service asks for. `hopeful`: the same sync can succeed later by itself."""
+
+    def __init__(self, message: str, *, hopeful: bool) -> None:
+        super().__init__(message)
+        self.hopeful = hopeful
+
+
+class EndpointSliceController:
+    """Makes and updates EndpointSlices for all Services with a selector, with hints as `features` says.
+
+    Source: KEP-0752, and for hints KEP-4444 and KEP-3015. `start` once, `stop` at the end; both are for one thread,
+    `synced` for any.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        features: Features | None = None,
+        max_endpoints_per_slice: int = MAX_ENDPOINTS_PER_SLICE,
+    ) -> None:
+        self._client = client
+        self._features = features or Features()
+        self._max_endpoints = max_endpoints_per_slice
+        self._events: SimpleQueue[Event | None] = SimpleQueue()
+        self._delivered = 0
+        self._taken_in = 0
+        self._has_state = False
+        self._index = ClusterIndex()
+        self._work = WorkQueue()
+        self._told: dict[Key, str] = {}  # the last failure that an Event was written for
+        self._subscription: Subscription | None = None
+        self._thread = threading.Thread(target=self._run, name="endpointslice-controller", daemon=True)
+
+    def start(self) -> None:
+        """Begin to watch and to write. Returns at once. Raises `RuntimeError` when called again."""
+        self._thread.start()
+        self._subscription = self._client.subscribe(("services", "pods", "nodes", "endpointslices"), self._deliver)
+
+    def stop(self) -> None:
+        """End the watch and the thread; slices stay. A sync in progress is finished. May be called again."""
+        if self._subscription is not None:
+            self._subscription.close()
+            self._subscription = None
+        if self._thread.is_alive():
+            self._events.put(None)
+            self._thread.join()
+
+    def synced(self) -> bool:
+        """Whether every event delivered so far is worked on and its slices are written.
+
+        A sync that failed and can succeed when tried again (a conflict, a server that is away) counts as not worked on.
+        One that cannot succeed before something else changes (a pod's Node is missing, the API server refuses the
+        slice) counts as worked on: that change is an event of its own, and to wait for it would be to wait for ever.
+        """
+        delivered = self._delivered
+        return self._has_state and self._taken_in >= delivered and self._work.is_idle
+
+    def _deliver(self, event: Event) -> None:
+        """The subscription's sink: runs in the writer's thread while the store is locked, so the count is exact."""
+        self._delivered += 1
+        self._events.put(event)
+
+    def _run(self) -> None:
+        while self._take_in_events():
+            key = self._work.pop(time.monotonic())
+            if key is not None:
+                self._work_on(key)
+
+    def _take_in_events(self) -> bool:
+        """Take in what has come, and wait for it if there is nothing else to do. False when told to stop."""
+        try:
+            event = self._events.get(timeout=self._patience())
+        except Empty:
+            return True
+        for more in range(self._events.qsize(), -1, -1):
+            if event is None:
+                return False
+            self._take_in(event)
+            if more:
+                event = self._events.get_nowait()
+        return True
+
+    def _patience(self) -> float | None:
+        """Seconds until there is something to do without an event; None if never."""
+        if not self._has_state:
+            return None
+        if self._work.has_ready:
+            return 0.0
+        due = self._work.next_due()
+        return None if due is None else max(0.0, due - time.monotonic())
+
+    def _take_in(self, event: Event) -> None:
+        """Queue what the event concerns. Its count comes last, so that `synced` never sees a gap between the two."""
+        if event.type == "SYNCED":
+            for key in {*self._index.services, *self._index.slices.services()}:
+                self._work.add(key)
+            self._has_state = True
+        else:
+            self._queue(event)
+        self._taken_in += 1
+
+    def _queue(self, event: Event) -> None:
+        for key in self._index.apply(event):
+            if not self._has_state:
+                continue
+            if event.resource == "endpointslices":
+                self._work.add_at(key, time.monotonic() + SLICE_CHANGE_DELAY)
+            else:
+                self._work.add(key)
+
+    def _work_on(self, key: Key) -> None:
+        try:
+            self._sync(key)
+        except SyncError as error:
+            logger.info("Service %s/%s: %s", *key, error)
+            self._tell(key, str(error))
+            self._work.retry(key, time.monotonic(), hopeful=error.hopeful)
+        except Exception:
+            logger.exception("Service %s/%s: the sync broke off", *key)
+            self._work.retry(key, time.monotonic(), hopeful=False)
+        else:
+            self._told.pop(key, None)
+            self._work.done(key)
+
+    def _sync(self, key: Key) -> None:
+        service = self._index.services.get(key)
+        existing = self._index.slices.of(key)
+        if service is None:
+            self._apply(key[0], plan_deleted_service(key[1], existing))
+            return
+        plan = plan_service(
+            service,
+            self._index.pods_of(key),
+            self._index.nodes,
+            existing,
+            features=self._features,
+            max_endpoints=self._max_endpoints,
+        )
+        self._apply(key[0], plan)
+        if plan.missing_nodes:
+            pods = ", ".join(f"pod {each.pod} is on node {each.node}" for each in plan.missing_nodes[:10])
+            raise SyncError(
+                f"{len(plan.missing_nodes)} pods left out, their Node does not exist: {pods}", hopeful=False
+            )
+
+    def _apply(self, namespace: str, plan: Plan) -> None:
+        try:
+            for each in plan.create:
+                self._index.slices.written(self._client.create("endpointslices", namespace, each))
+            for each in plan.update:
+                self._index.slices.written(self._client.update("endpointslices", namespace, each))
+            for each in plan.delete:
+                self._delete(namespace, each)
+        except ApiError as error:
+            raise SyncError(str(error), hopeful=error.reason not in _HOPELESS) from error
+        except OSError as error:
+            raise SyncError(str(error), hopeful=True) from error
+
+    def _delete(self, namespace: str, endpoint_slice: Object) -> None:
+        try:
+            self._client.delete("endpointslices", namespace, endpoint_slice["metadata"]["name"])
+        except ApiError as error:
+            if error.reason != "NotFound":
+                raise
+        self._index.slices.deleted(endpoint_slice)
+
+    def _tell(self, key: Key, message: str) -> None:
+        """Write an Event on the Service, once for each new failure. A lost Event is no reason to fail."""
+        service = self._index.services.get(key)
+        if service is None or self._told.get(key) == message:
+            return
+        self._told[key] = message
+        try:
+            self._client.create("events", key[0], failure_event(service, message))
+        except (ApiError, OSError) as error:
+            logger.info("Service %s/%s: Event not written: %s", *key, error)
+
+
+def failure_event(service: Object, message: str) -> Object:
+    """The Warning that Kubernetes' controller writes when slices could not be brought up to date."""
+    metadata = service["metadata"]
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"generateName": metadata["name"] + ".", "namespace": metadata["namespace"]},
+        "involvedObject": {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "namespace": metadata["namespace"],
+            "name": metadata["name"],
+            "uid": metadata.get("uid", ""),
+        },
+        "type": "Warning",
+        "reason": "FailedToUpdateEndpointSlices",
+        "message": f"Error updating Endpoint Slices for Service {metadata['namespace']}/{metadata['name']}: {message}",
+        "source": {"component": "endpoint-slice-controller"},
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "count": 1,
+    }

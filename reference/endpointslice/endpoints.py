@@ -1,0 +1,254 @@
+"""From pod to endpoint: what a slice says of one pod, for one Service and one address family.
+
+Everything that decides what an endpoint looks like stands here, and nothing that decides in which slice it goes
+(`packing`) or which hints it carries (`hints`). Endpoints are EndpointSlice JSON, built without hints.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Literal
+
+from reference.client import Object
+from reference.endpointslice.labels import is_headless, node_zone
+
+AddressType = Literal["IPv4", "IPv6"]
+PortKey = tuple[tuple[str, str, int, str], ...]
+Identity = tuple[tuple[str, ...], str, str, str]
+Why = Literal["Terminal", "NoAddress", "NodeNotFound"]
+
+ADDRESS_TYPES: tuple[AddressType, ...] = ("IPv4", "IPv6")
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A pod that the selector matches and that gets no endpoint, and why."""
+
+    pod: str
+    why: Why
+    node: str = ""
+
+
+@dataclass(slots=True)
+class PortGroup:
+    """The endpoints that offer one and the same set of ports, so that they can share slices."""
+
+    ports: list[Object]
+    endpoints: dict[Identity, Object] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Desired:
+    """What the slices of one Service and one address family should hold together."""
+
+    groups: dict[PortKey, PortGroup] = field(default_factory=dict)
+    left_out: list[LeftOut] = field(default_factory=list)
+
+
+def desired_endpoints(
+    service: Object, pods: Iterable[Object], nodes: Mapping[str, Object], address_type: AddressType
+) -> Desired:
+    """Endpoints of all `pods` in one family, grouped by port set.
+
+    A pod whose Node is missing is left out, unless the Service publishes addresses that are not ready: then it is kept
+    without a zone. A port set stays in the result when its last pod has no address of this family.
+    """
+    desired = Desired()
+    publish = bool(service["spec"].get("publishNotReadyAddresses"))
+    common_ports = None if _has_named_target(service) else endpoint_ports(service, {})
+    common_key = port_key(common_ports or [])
+    for pod in pods:
+        absent = _why_absent(pod)
+        if absent is not None:
+            desired.left_out.append(LeftOut(pod["metadata"]["name"], absent))
+            continue
+        ports = common_ports if common_ports is not None else endpoint_ports(service, pod)
+        key = common_key if common_ports is not None else port_key(ports)
+        group = desired.groups.get(key)
+        if group is None:
+            group = desired.groups[key] = PortGroup(ports)
+        node_name = pod["spec"].get("nodeName", "")
+        node = nodes.get(node_name)
+        if node is None and not publish:
+            desired.left_out.append(LeftOut(pod["metadata"]["name"], "NodeNotFound", node_name))
+            continue
+        addresses = pod_addresses(pod, address_type)
+        if addresses:
+            endpoint = endpoint_of(pod, node, service, addresses)
+            group.endpoints[identity(endpoint)] = endpoint
+    return desired
+
+
+def endpoint_of(pod: Object, node: Object | None, service: Object, addresses: list[str]) -> Object:
+    """One endpoint. ready = publishNotReadyAddresses, or serving and not terminating; zone only from the Node."""
+    metadata, spec = pod["metadata"], pod["spec"]
+    serving = is_ready(pod)
+    terminating = metadata.get("deletionTimestamp") is not None
+    publish = bool(service["spec"].get("publishNotReadyAddresses"))
+    endpoint: Object = {
+        "addresses": addresses,
+        "conditions": {
+            "ready": publish or (serving and not terminating),
+            "serving": serving,
+            "terminating": terminating,
+        },
+        "targetRef": {
+            "kind": "Pod",
+            "namespace": metadata["namespace"],
+            "name": metadata["name"],
+            "uid": metadata.get("uid", ""),
+        },
+    }
+    if node_name := spec.get("nodeName"):
+        endpoint["nodeName"] = node_name
+    if node is not None and (zone := node_zone(node)):
+        endpoint["zone"] = zone
+    if spec.get("hostname") and spec.get("subdomain", "") == service["metadata"]["name"]:
+        endpoint["hostname"] = spec["hostname"]
+    return endpoint
+
+
+def identity(endpoint: Object) -> Identity:
+    """What makes two endpoints the same one: addresses, hostname and the pod; all else can change in place.
+
+    Two pods with one address are two endpoints; the same pod in two slices is one.
+    """
+    target = endpoint.get("targetRef") or {}
+    addresses = endpoint["addresses"]
+    return (
+        tuple(addresses) if len(addresses) == 1 else tuple(sorted(addresses)),
+        endpoint.get("hostname") or "",
+        target.get("namespace", ""),
+        target.get("name", ""),
+    )
+
+
+def address_types(service: Object) -> tuple[AddressType, ...]:
+    """The families of `service`; without ipFamilies that of its cluster IP, and both if it is headless."""
+    families = service["spec"].get("ipFamilies") or ()
+    named = tuple(family for family in ADDRESS_TYPES if family in families)
+    if named:
+        return named
+    if is_headless(service):
+        return ADDRESS_TYPES
+    return ("IPv6",) if ":" in service["spec"]["clusterIP"] else ("IPv4",)
+
+
+def endpoint_ports(service: Object, pod: Object) -> list[Object]:
+    """The ports of `service` on `pod`, in the Service's order; a name that the pod does not have is left out."""
+    found = []
+    for service_port in service["spec"].get("ports") or ():
+        number = _target_port(service_port, pod)
+        if number is None:
+            continue
+        port: Object = {
+            "name": service_port.get("name", ""),
+            "port": number,
+            "protocol": service_port.get("protocol", "TCP"),
+        }
+        if "appProtocol" in service_port:
+            port["appProtocol"] = service_port["appProtocol"]
+        found.append(port)
+    return found
+
+
+def port_key(ports: Iterable[Object] | None) -> PortKey:
+    """Equal for equal port sets, whatever their order and whether defaults are spelled out."""
+    return tuple(
+        sorted(
+            (
+                port.get("name") or "",
+                port.get("protocol") or "TCP",
+                port.get("port") or 0,
+                port.get("appProtocol") or "",
+            )
+            for port in ports or ()
+        )
+    )
+
+
+def pod_addresses(pod: Object, address_type: AddressType) -> list[str]:
+    """The pod's IPs of one family, in canonical form."""
+    status = pod["status"]
+    pod_ips = status.get("podIPs") or ({"ip": status.get("podIP", "")},)
+    known = (_canonical(each["ip"]) for each in pod_ips)
+    return [text for family, text in known if family == address_type]
+
+
+def is_ready(pod: Object) -> bool:
+    """Whether the pod's Ready condition is True; no condition is not ready."""
+    for condition in pod.get("status", {}).get("conditions") or ():
+        if condition["type"] == "Ready":
+            return bool(condition["status"] == "True")
+    return False
+
+
+def projection(pod: Object) -> tuple[object, ...]:
+    """All that slices depend on; a pod update that leaves it equal needs no sync."""
+    metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status", {})
+    return (
+        metadata.get("uid"),
+        metadata.get("deletionTimestamp") is None,
+        spec.get("nodeName"),
+        spec.get("hostname"),
+        spec.get("subdomain"),
+        is_ready(pod),
+        status.get("phase") in {"Succeeded", "Failed"},
+        status.get("podIP"),
+        status.get("podIPs"),
+        metadata.get("labels"),
+    )
+
+
+def _why_absent(pod: Object) -> Why | None:
+    status = pod.get("status", {})
+    if status.get("phase") in {"Succeeded", "Failed"}:
+        return "Terminal"
+    if not status.get("podIP") and not status.get("podIPs"):
+        return "NoAddress"
+    return None
+
+
+def _has_named_target(service: Object) -> bool:
+    return any(isinstance(port.get("targetPort"), str) for port in service["spec"].get("ports") or ())
+
+
+def _target_port(service_port: Object, pod: Object) -> int | None:
+    target = service_port.get("targetPort") or service_port["port"]
+    if isinstance(target, int):
+        return target
+    protocol = service_port.get("protocol", "TCP")
+    for container in _serving_containers(pod):
+        for port in container.get("ports") or ():
+            if port.get("name") == target and port.get("protocol", "TCP") == protocol:
+                return int(port["containerPort"])
+    return None
+
+
+def _serving_containers(pod: Object) -> Iterable[Object]:
+    """Containers, then sidecars: init containers that run on beside them."""
+    yield from pod["spec"].get("containers") or ()
+    for container in pod["spec"].get("initContainers") or ():
+        if container.get("restartPolicy") == "Always":
+            yield container
+
+
+@lru_cache(maxsize=65536)
+def _canonical(text: str) -> tuple[str, str]:
+    """("IPv4" or "IPv6", canonical text); ("", "") if it is no address. Old clients wrote zeros before IPv4 parts."""
+    if "." in text and ":" not in text:
+        text = ".".join(part.lstrip("0") or "0" for part in text.split("."))
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return "", ""
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.scope_id is not None:
+            return "", ""
+        if address.ipv4_mapped is not None:
+            return "IPv4", str(address.ipv4_mapped)
+        return "IPv6", str(address)
+    return "IPv4", str(address)

@@ -1,0 +1,127 @@
+"""Which mechanism decides about topology hints for a Service, and what hints an endpoint then gets.
+
+Three can decide: the annotation of KEP-2433 (a heuristic over the CPUs of all zones), `trafficDistribution` of KEP-4444
+and KEP-3015 (each endpoint is for its own place), or nobody. The annotation wins over the field. With
+`trafficDistribution` hints are a function of one endpoint; the heuristic will need all of a family at once, and has its
+place in `plan`, where slices are packed but not yet written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import assert_never
+
+from reference.client import Object
+from reference.endpointslice.labels import TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE
+from reference.features import Features
+
+
+@dataclass(frozen=True, slots=True)
+class CpuHeuristic:
+    """The annotation asks for hints in proportion to CPU (KEP-2433)."""
+
+    annotation: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SamePlace:
+    """`trafficDistribution` decides: ready endpoints are hinted for their own zone, and with `nodes` for their node.
+
+    `names_unknown_zone`: an endpoint without zone gets the empty zone name, as releases before 1.33 wrote it.
+    """
+
+    value: str
+    nodes: bool
+    names_unknown_zone: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class NoHints:
+    """Nobody decides: hints that are there are removed."""
+
+    reason: str
+
+
+Mechanism = CpuHeuristic | SamePlace | NoHints
+
+
+def mechanism(service: Object, features: Features) -> Mechanism:
+    """Who decides about hints for `service` in a controller with `features`, and why, for people."""
+    annotation = _auto_annotation(service, features)
+    if annotation:
+        return _by_annotation(annotation, features)
+    value = service["spec"].get("trafficDistribution")
+    if value is None:
+        return NoHints("neither trafficDistribution nor a topology annotation asks for hints")
+    if not _is_known(value, features):
+        return NoHints(f"trafficDistribution {value} means nothing to this controller ({_describe(features)})")
+    return SamePlace(
+        value,
+        nodes=value == "PreferSameNode",
+        names_unknown_zone=not features.at_least(33),
+        reason=f"trafficDistribution is {value}",
+    )
+
+
+def endpoint_hints(endpoint: Object, decided_by: Mechanism) -> Object | None:
+    """The hints that `endpoint` should have; None for none. Only ready endpoints have any."""
+    match decided_by:
+        case SamePlace():
+            return _own_place(endpoint, decided_by) if endpoint["conditions"].get("ready") else None
+        case CpuHeuristic() | NoHints():
+            return None
+        case _:
+            assert_never(decided_by)
+
+
+def _own_place(endpoint: Object, decided_by: SamePlace) -> Object | None:
+    hints: Object = {}
+    zone = endpoint.get("zone")
+    if zone is not None or decided_by.names_unknown_zone:
+        hints["forZones"] = [{"name": zone or ""}]
+    if decided_by.nodes and "nodeName" in endpoint:
+        hints["forNodes"] = [{"name": endpoint["nodeName"]}]
+    return hints or None
+
+
+def _auto_annotation(service: Object, features: Features) -> str:
+    """The annotation that is set to Auto; empty if none. The old key, if present at all, hides the new one."""
+    annotations = service["metadata"].get("annotations") or {}
+    if not features.at_least(21):
+        return ""
+    if TOPOLOGY_AWARE_HINTS in annotations:
+        key = TOPOLOGY_AWARE_HINTS
+    elif features.at_least(27):
+        key = TOPOLOGY_MODE
+    else:
+        return ""
+    return key if annotations.get(key) in {"Auto", "auto"} else ""
+
+
+def _by_annotation(annotation: str, features: Features) -> Mechanism:
+    """With the gate off the annotation still hides trafficDistribution, as in the releases that have both."""
+    if not features.enabled("TopologyAwareHints"):
+        return NoHints(f"annotation {annotation} is Auto, but feature gate TopologyAwareHints is off")
+    return CpuHeuristic(
+        annotation,
+        f"annotation {annotation} is Auto: the CPU heuristic decides, and this controller does not have it yet, "
+        "so no endpoint gets hints",
+    )
+
+
+def _is_known(value: str, features: Features) -> bool:
+    if not features.enabled("ServiceTrafficDistribution"):
+        return False
+    if value in {"PreferSameZone", "PreferSameNode"}:
+        return features.enabled("PreferSameTrafficDistribution")
+    return value == "PreferClose"
+
+
+def _describe(features: Features) -> str:
+    states = (
+        f"{gate} {'on' if features.enabled(gate) else 'off'}"
+        for gate in ("ServiceTrafficDistribution", "PreferSameTrafficDistribution")
+    )
+    return f"Kubernetes {features.version[0]}.{features.version[1]}, " + ", ".join(states)

@@ -1,0 +1,148 @@
+"""The cluster as the controller has seen it, arranged so that one event finds its Services without a search.
+
+A pod change must not cost a look at every Service, nor a sync a look at every pod. So selectors and pods are bucketed
+by label, and who belongs to whom is kept up to date event by event. Objects are those of the client, never changed.
+One thread uses an index; it has no locks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TypeVar
+
+from reference.client import Event, Object
+from reference.endpointslice.endpoints import projection
+from reference.endpointslice.labels import node_zone
+from reference.endpointslice.plan import selects_pods
+from reference.endpointslice.slices import Key, SliceIndex
+
+Label = tuple[str, str, str]  # namespace, label key, label value
+Member = TypeVar("Member")
+
+
+class ClusterIndex:
+    """Services, pods, nodes and managed slices, with the links between them."""
+
+    def __init__(self) -> None:
+        self.services: dict[Key, Object] = {}
+        self.nodes: dict[str, Object] = {}
+        self.slices = SliceIndex()
+        self._pods: dict[Key, Object] = {}
+        self._members: dict[Key, dict[Key, Object]] = {}  # by Service
+        self._services_of: dict[Key, set[Key]] = {}  # by pod
+        self._bucket_of: dict[Key, Label] = {}  # the one label by which a Service is found
+        self._services_by_label: dict[Label, set[Key]] = {}
+        self._pods_by_label: dict[Label, set[Key]] = {}
+        self._pods_by_node: dict[str, set[Key]] = {}
+        self._take: Mapping[str, Callable[[Key, Object | None], Collection[Key]]] = {
+            "services": self._take_service,
+            "pods": self._take_pod,
+            "nodes": self._take_node,
+        }
+
+    def apply(self, event: Event) -> Collection[Key]:
+        """Take in one event, other than SYNCED. Returns the Services whose slices may have to change."""
+        if event.resource == "endpointslices":
+            return self.slices.apply(event)
+        return self._take[event.resource](key_of(event.object), None if event.type == "DELETED" else event.object)
+
+    def pods_of(self, service: Key) -> Iterable[Object]:
+        """The pods that the selector of `service` matches."""
+        return self._members.get(service, {}).values()
+
+    def _take_service(self, key: Key, service: Object | None) -> Collection[Key]:
+        old = self.services.pop(key, None)
+        if service is not None:
+            self.services[key] = service
+        if _selector(old) != _selector(service):
+            self._forget_members(key)
+            if _selector(service):
+                self._find_members(key, _selector(service))
+        return (key,)
+
+    def _forget_members(self, key: Key) -> None:
+        for pod_key in self._members.pop(key, ()):
+            _remove(self._services_of, pod_key, key)
+        if key in self._bucket_of:
+            _remove(self._services_by_label, self._bucket_of.pop(key), key)
+
+    def _find_members(self, key: Key, selector: Mapping[str, str]) -> None:
+        labels = [(key[0], *item) for item in selector.items()]
+        bucket = min(labels, key=lambda label: len(self._services_by_label.get(label, ())))
+        self._bucket_of[key] = bucket
+        self._services_by_label.setdefault(bucket, set()).add(key)
+        members = self._members[key] = {}
+        for pod_key in min((self._pods_by_label.get(label, set()) for label in labels), key=len):
+            pod = self._pods[pod_key]
+            if selector.items() <= _labels(pod).items():
+                members[pod_key] = pod
+                self._services_of.setdefault(pod_key, set()).add(key)
+
+    def _take_pod(self, key: Key, pod: Object | None) -> Collection[Key]:
+        old = self._pods.pop(key, None)
+        if pod is not None:
+            self._pods[key] = pod
+        if old is not None and pod is not None and projection(old) == projection(pod):
+            for service_key in self._services_of.get(key, ()):
+                self._members[service_key][key] = pod
+            return ()
+        before = self._unlink_pod(key, old) if old is not None else set()
+        return before | self._link_pod(key, pod) if pod is not None else before
+
+    def _unlink_pod(self, key: Key, pod: Object) -> set[Key]:
+        for label in _labels(pod).items():
+            _remove(self._pods_by_label, (key[0], *label), key)
+        _remove(self._pods_by_node, pod["spec"].get("nodeName", ""), key)
+        services = self._services_of.pop(key, set())
+        for service_key in services:
+            del self._members[service_key][key]
+        return services
+
+    def _link_pod(self, key: Key, pod: Object) -> set[Key]:
+        labels = _labels(pod)
+        self._pods_by_node.setdefault(pod["spec"].get("nodeName", ""), set()).add(key)
+        services = set()
+        for item in labels.items():
+            label = (key[0], *item)
+            self._pods_by_label.setdefault(label, set()).add(key)
+            for service_key in self._services_by_label.get(label, ()):
+                if _selector(self.services[service_key]).items() <= labels.items():
+                    self._members[service_key][key] = pod
+                    services.add(service_key)
+        if services:
+            self._services_of[key] = services
+        return services
+
+    def _take_node(self, key: Key, node: Object | None) -> Collection[Key]:
+        """Only existence and zone matter to endpoints."""
+        name = key[1]
+        old = self.nodes.pop(name, None)
+        if node is not None:
+            self.nodes[name] = node
+        if old is not None and node is not None and node_zone(old) == node_zone(node):
+            return ()
+        pods = self._pods_by_node.get(name, ())
+        return {service for pod_key in pods for service in self._services_of.get(pod_key, ())}
+
+
+def key_of(obj: Object) -> Key:
+    """Namespace, empty for what has none, and name."""
+    return obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
+
+
+def _selector(service: Object | None) -> Mapping[str, str]:
+    """The selector as far as the controller follows it: empty for Services that it skips."""
+    return service["spec"]["selector"] if service is not None and selects_pods(service) else {}
+
+
+def _labels(pod: Object) -> Mapping[str, str]:
+    return pod["metadata"].get("labels") or {}
+
+
+def _remove(sets: dict[Member, set[Key]], member: Member, key: Key) -> None:
+    """Take `key` out of a set of sets, which keeps no empty ones."""
+    keys = sets.get(member)
+    if keys is not None:
+        keys.discard(key)
+        if not keys:
+            del sets[member]

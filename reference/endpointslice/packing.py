@@ -1,0 +1,121 @@
+"""Into which slice each endpoint goes, with as few writes as possible.
+
+A write of a slice is sent to every node of a cluster, so a slice is rewritten only when something in it changed, and
+new endpoints go first where a rewrite is due anyway, then into one slice with room for all that is left, and only then
+into new ones. Slices are never evened out. Hints are not looked at here: see `hints` and `plan`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from reference.client import Object
+from reference.endpointslice.endpoints import Identity, PortGroup, identity
+
+
+@dataclass(slots=True)
+class Draft:
+    """A slice as it should become. `base` is the existing slice, None for a new one.
+
+    While `changed` is false, `endpoints` is the list of `base` itself and must not be changed in place.
+    """
+
+    base: Object | None
+    ports: list[Object]
+    endpoints: list[Object]
+    changed: bool = True
+
+
+@dataclass(slots=True)
+class Packed:
+    """Drafts for all slices that stay or come, and the existing slices that nothing is left in."""
+
+    drafts: list[Draft] = field(default_factory=list)
+    spare: list[Object] = field(default_factory=list)
+
+
+def pack(existing: Sequence[Object], group: PortGroup, labels: Mapping[str, str], *, max_endpoints: int) -> Packed:
+    """Distribute the endpoints of one port group over its existing slices and new ones of at most `max_endpoints`.
+
+    A slice that already holds more keeps what it has, as in Kubernetes. The result depends only on the values, not on
+    the order of pods.
+    """
+    packed = Packed()
+    missing = dict(group.endpoints)
+    for each in existing:
+        _keep(each, missing, labels, packed)
+    rest = [missing[key] for key in sorted(missing)]
+    _fill_rewritten(packed.drafts, rest, max_endpoints)
+    _place(packed.drafts, rest, group.ports, max_endpoints)
+    return packed
+
+
+def same_beyond_hints(one: Object, other: Object) -> bool:
+    """Whether two endpoints of one identity say the same; only what the controller writes counts, and not hints."""
+    return bool(
+        one.get("conditions") == other.get("conditions")
+        and one.get("nodeName") == other.get("nodeName")
+        and one.get("zone") == other.get("zone")
+        and _same_target(one.get("targetRef"), other.get("targetRef"))
+    )
+
+
+def _same_target(one: Object | None, other: Object | None) -> bool:
+    """Old releases wrote the pod's resourceVersion too, which would make every pod update a write."""
+    if one == other or one is None or other is None:
+        return one == other
+    return {**one, "resourceVersion": ""} == {**other, "resourceVersion": ""}
+
+
+def _keep(existing: Object, missing: dict[Identity, Object], labels: Mapping[str, str], packed: Packed) -> None:
+    """Take from `missing` what `existing` holds already; what it holds of others goes."""
+    present: list[Object] = existing.get("endpoints") or []
+    kept = []
+    changed = False
+    for endpoint in present:
+        wanted = missing.pop(identity(endpoint), None)
+        if wanted is None:
+            changed = True
+            continue
+        kept.append(wanted)
+        changed = changed or not same_beyond_hints(wanted, endpoint)
+    ports: list[Object] = existing.get("ports") or []
+    if changed and not kept:
+        packed.spare.append(existing)
+    elif changed:
+        packed.drafts.append(Draft(existing, ports, kept))
+    elif existing["metadata"].get("labels") != labels:
+        packed.drafts.append(Draft(existing, ports, list(present)))
+    else:
+        packed.drafts.append(Draft(existing, ports, present, changed=False))
+
+
+def _fill_rewritten(drafts: Sequence[Draft], rest: list[Object], max_endpoints: int) -> None:
+    """Put endpoints where a write is due anyway, the fullest slice first."""
+    for draft in sorted((draft for draft in drafts if draft.changed), key=lambda draft: -len(draft.endpoints)):
+        _move(rest, draft, max_endpoints)
+
+
+def _place(drafts: list[Draft], rest: list[Object], ports: list[Object], max_endpoints: int) -> None:
+    while rest:
+        draft = _tightest(drafts, len(rest), max_endpoints) if len(rest) < max_endpoints else None
+        if draft is None:
+            draft = Draft(None, ports, [])
+            drafts.append(draft)
+        else:
+            draft.endpoints = list(draft.endpoints)
+            draft.changed = True
+        _move(rest, draft, max_endpoints)
+
+
+def _tightest(drafts: Sequence[Draft], count: int, max_endpoints: int) -> Draft | None:
+    """The unchanged slice that `count` more endpoints fill best; None if they fit in none."""
+    fitting = [draft for draft in drafts if not draft.changed and len(draft.endpoints) + count <= max_endpoints]
+    return max(fitting, key=lambda draft: len(draft.endpoints), default=None)
+
+
+def _move(rest: list[Object], draft: Draft, max_endpoints: int) -> None:
+    room = max(0, max_endpoints - len(draft.endpoints))
+    draft.endpoints.extend(rest[:room])
+    del rest[:room]

@@ -1,0 +1,230 @@
+"""The plan of one sync: which slices to create, update and delete, and why.
+
+Pure: a plan depends on the Service, its pods, the nodes and the slices that exist, and on nothing else. So everything
+that the controller decides can be tested as a table, and an applied plan must lead to an empty one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from reference.client import Object
+from reference.endpointslice.endpoints import AddressType, Desired, LeftOut, address_types, desired_endpoints, port_key
+from reference.endpointslice.hints import Mechanism, NoHints, endpoint_hints, mechanism
+from reference.endpointslice.labels import slice_labels
+from reference.endpointslice.packing import Draft, Packed, pack
+from reference.features import Features
+
+MAX_ENDPOINTS_PER_SLICE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Writes in the order in which they are to be made, so that endpoints appear before others go.
+
+    `create` holds new slices (generateName, no name), `update` existing ones with their resourceVersion, `delete` the
+    existing slices to delete. `left_out` names the pods that got no endpoint, `mechanism` who decided about hints.
+    """
+
+    create: tuple[Object, ...]
+    update: tuple[Object, ...]
+    delete: tuple[Object, ...]
+    left_out: tuple[LeftOut, ...]
+    mechanism: Mechanism
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to write."""
+        return not (self.create or self.update or self.delete)
+
+    @property
+    def missing_nodes(self) -> tuple[LeftOut, ...]:
+        """Pods left out because their Node is not there: the sync is an error, and is tried again."""
+        return tuple(each for each in self.left_out if each.why == "NodeNotFound")
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why slices are as they are, in sentences for people."""
+        told = {
+            "Terminal": "pod {pod} has ended",
+            "NoAddress": "pod {pod} has no IP yet",
+            "NodeNotFound": "pod {pod} is on node {node}, which does not exist",
+        }
+        pods = (told[each.why].format(pod=each.pod, node=each.node) for each in self.left_out)
+        return (self.mechanism.reason, *pods)
+
+
+def plan_service(
+    service: Object,
+    pods: Iterable[Object],
+    nodes: Mapping[str, Object],
+    existing: Iterable[Object],
+    *,
+    features: Features,
+    max_endpoints: int = MAX_ENDPOINTS_PER_SLICE,
+) -> Plan:
+    """The plan for one Service.
+
+    `pods` are those that its selector matches, `nodes` all nodes by name, `existing` the slices that carry this
+    controller's managed-by label and the Service's name. Nothing that is passed in is changed.
+    """
+    left_out: dict[LeftOut, None] = {}
+    decided_by = mechanism(service, features)
+    if not selects_pods(service):
+        return Plan((), (), (), (), NoHints("the Service is of type ExternalName or has no selector"))
+    owned, delete = _divide(service, existing)
+    pods = list(pods)
+    create: list[Object] = []
+    update: list[Object] = []
+    labels = slice_labels(service)
+    for address_type in address_types(service):
+        desired = desired_endpoints(service, pods, nodes, address_type)
+        left_out.update(dict.fromkeys(desired.left_out))
+        packed = _pack_family(desired, owned.pop(address_type, []), labels, max_endpoints)
+        for draft in packed.drafts:
+            _give_hints(draft, decided_by)
+        _reuse(packed)
+        _ensure_one(packed, labels)
+        delete += packed.spare
+        create += [_new(service, address_type, labels, draft) for draft in packed.drafts if draft.base is None]
+        update += [
+            _rewritten(draft.base, labels, draft) for draft in packed.drafts if draft.base is not None and draft.changed
+        ]
+    delete += [each for slices in owned.values() for each in slices]
+    if "deletionTimestamp" in service["metadata"]:
+        create = []
+    return Plan(tuple(create), tuple(update), tuple(delete), tuple(left_out), decided_by)
+
+
+def plan_deleted_service(name: str, existing: Iterable[Object]) -> Plan:
+    """The plan for a Service that is gone: its slices go too, those without an owner stay.
+
+    In a full cluster that is the garbage collector's work, and the controller leaves it to it.
+    """
+    orphans = tuple(
+        each
+        for each in existing
+        if any(
+            owner.get("kind") == "Service" and owner.get("name") == name
+            for owner in each["metadata"].get("ownerReferences") or ()
+        )
+    )
+    return Plan((), (), orphans, (), NoHints("the Service does not exist"))
+
+
+def selects_pods(service: Object) -> bool:
+    """Whether the controller makes slices for `service`: not for ExternalName, not without a selector."""
+    spec = service["spec"]
+    return spec.get("type") != "ExternalName" and bool(spec.get("selector"))
+
+
+def _divide(service: Object, existing: Iterable[Object]) -> tuple[dict[AddressType, list[Object]], list[Object]]:
+    """Slices of this very Service by family, and those of an earlier one of the same name."""
+    owned: dict[AddressType, list[Object]] = {}
+    foreign: list[Object] = []
+    for each in sorted(existing, key=lambda each: str(each["metadata"]["name"])):
+        if "deletionTimestamp" in each["metadata"]:
+            continue
+        if _is_owned(each, service):
+            owned.setdefault(each["addressType"], []).append(each)
+        else:
+            foreign.append(each)
+    return owned, foreign
+
+
+def _is_owned(endpoint_slice: Object, service: Object) -> bool:
+    uid = service["metadata"].get("uid", "")
+    return any(
+        owner.get("uid") == uid and owner.get("kind") == "Service" and owner.get("apiVersion") == "v1"
+        for owner in endpoint_slice["metadata"].get("ownerReferences") or ()
+    )
+
+
+def _pack_family(desired: Desired, existing: Sequence[Object], labels: Mapping[str, str], max_endpoints: int) -> Packed:
+    by_ports: dict[object, list[Object]] = {}
+    for each in existing:
+        by_ports.setdefault(port_key(each.get("ports")), []).append(each)
+    packed = Packed()
+    for key, group in sorted(desired.groups.items()):
+        part = pack(by_ports.pop(key, []), group, labels, max_endpoints=max_endpoints)
+        packed.drafts += part.drafts
+        packed.spare += part.spare
+    packed.spare += [each for slices in by_ports.values() for each in slices]
+    return packed
+
+
+def _give_hints(draft: Draft, decided_by: Mechanism) -> None:
+    """Set hints where they differ. A slice that was to stay is rewritten then."""
+    wrong = [
+        (number, hints)
+        for number, endpoint in enumerate(draft.endpoints)
+        if (hints := endpoint_hints(endpoint, decided_by)) != endpoint.get("hints")
+    ]
+    if not wrong:
+        return
+    draft.endpoints = list(draft.endpoints)
+    draft.changed = True
+    for number, hints in wrong:
+        bare = {key: value for key, value in draft.endpoints[number].items() if key != "hints"}
+        draft.endpoints[number] = bare if hints is None else {**bare, "hints": hints}
+
+
+def _reuse(packed: Packed) -> None:
+    """Make new slices out of those that would go: one write instead of two."""
+    for draft in packed.drafts:
+        if draft.base is None and packed.spare:
+            draft.base = packed.spare.pop(0)
+
+
+def _ensure_one(packed: Packed, labels: Mapping[str, str]) -> None:
+    """A family without endpoints keeps one empty slice without ports, so that readers see that there are none."""
+    if packed.drafts:
+        return
+    spare = sorted(packed.spare, key=lambda each: not _is_placeholder(each, labels))
+    base = spare[0] if spare else None
+    packed.spare = spare[1:]
+    packed.drafts.append(Draft(base, [], [], changed=base is None or not _is_placeholder(base, labels)))
+
+
+def _is_placeholder(endpoint_slice: Object, labels: Mapping[str, str]) -> bool:
+    return (
+        not endpoint_slice.get("endpoints")
+        and not endpoint_slice.get("ports")
+        and endpoint_slice["metadata"].get("labels") == labels
+    )
+
+
+def _new(service: Object, address_type: AddressType, labels: Mapping[str, str], draft: Draft) -> Object:
+    metadata = service["metadata"]
+    return {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {
+            "generateName": metadata["name"] + "-",
+            "namespace": metadata["namespace"],
+            "labels": dict(labels),
+            "ownerReferences": [
+                {
+                    "apiVersion": "v1",
+                    "kind": "Service",
+                    "name": metadata["name"],
+                    "uid": metadata.get("uid", ""),
+                    "controller": True,
+                    "blockOwnerDeletion": True,
+                }
+            ],
+        },
+        "addressType": address_type,
+        "ports": [dict(port) for port in draft.ports],
+        "endpoints": draft.endpoints,
+    }
+
+
+def _rewritten(base: Object, labels: Mapping[str, str], draft: Draft) -> Object:
+    return {
+        **base,
+        "metadata": {**base["metadata"], "labels": dict(labels)},
+        "ports": [dict(port) for port in draft.ports],
+        "endpoints": draft.endpoints,
+    }

@@ -1,0 +1,99 @@
+"""The slices that this controller manages, as they are after its own writes.
+
+What was written is known here before its event comes back, so a sync never creates a slice twice and an echo of an own
+write causes no sync. An event that says anything else means that somebody changed a managed slice, and does cause one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from reference.client import Event, Object
+from reference.endpointslice.labels import is_managed, service_name
+
+Key = tuple[str, str]  # namespace and name
+
+
+class SliceIndex:
+    """Managed slices by their Service, namespace and name. Slices of others are not kept."""
+
+    def __init__(self) -> None:
+        self._slices: dict[Key, Object] = {}
+        self._by_service: dict[Key, dict[str, Object]] = {}
+        self._deleted: set[str] = set()  # uids deleted here, whose DELETED event is still to come
+
+    def of(self, service: Key) -> Iterable[Object]:
+        """The managed slices that carry the name of `service`."""
+        return tuple(self._by_service.get(service, {}).values())
+
+    def services(self) -> Collection[Key]:
+        """All Services that managed slices name, existing or not."""
+        return tuple(self._by_service)
+
+    def written(self, endpoint_slice: Object) -> None:
+        """Note what a create or update of this controller returned."""
+        self._put(endpoint_slice)
+
+    def deleted(self, endpoint_slice: Object) -> None:
+        """Note a delete of this controller."""
+        self._deleted.add(endpoint_slice["metadata"]["uid"])
+        self._drop(_key(endpoint_slice))
+
+    def apply(self, event: Event) -> Collection[Key]:
+        """Take in an event. Returns the Services to sync because somebody else changed their slices."""
+        new = event.object
+        old = self._slices.get(_key(new))
+        if new["metadata"]["uid"] in self._deleted:
+            if event.type == "DELETED":
+                self._deleted.discard(new["metadata"]["uid"])
+            return ()
+        if old is None and not is_managed(new):
+            return ()
+        if event.type == "DELETED":
+            return self._lost(old, new)
+        if old is not None and _is_known(old, new):
+            return ()
+        if is_managed(new):
+            self._put(new)
+        else:
+            self._drop(_key(new))
+        return {_service(each) for each in (old, new) if each is not None}
+
+    def _lost(self, old: Object | None, new: Object) -> Collection[Key]:
+        """A managed slice was deleted by somebody else; one of an earlier life of the name is no loss."""
+        if old is None or old["metadata"]["uid"] != new["metadata"]["uid"]:
+            return ()
+        self._drop(_key(old))
+        return (_service(old),)
+
+    def _put(self, endpoint_slice: Object) -> None:
+        key = _key(endpoint_slice)
+        self._drop(key)
+        self._slices[key] = endpoint_slice
+        self._by_service.setdefault(_service(endpoint_slice), {})[key[1]] = endpoint_slice
+
+    def _drop(self, key: Key) -> None:
+        old = self._slices.pop(key, None)
+        if old is None:
+            return
+        service = _service(old)
+        siblings = self._by_service[service]
+        del siblings[key[1]]
+        if not siblings:
+            del self._by_service[service]
+
+
+def _key(endpoint_slice: Object) -> Key:
+    return endpoint_slice["metadata"]["namespace"], endpoint_slice["metadata"]["name"]
+
+
+def _service(endpoint_slice: Object) -> Key:
+    return endpoint_slice["metadata"]["namespace"], service_name(endpoint_slice)
+
+
+def _is_known(known: Object, new: Object) -> bool:
+    """Whether `new` is no newer than what is known of the same slice."""
+    return bool(
+        known["metadata"]["uid"] == new["metadata"]["uid"]
+        and int(new["metadata"]["resourceVersion"]) <= int(known["metadata"]["resourceVersion"])
+    )

@@ -1,0 +1,128 @@
+"""Minimal valid objects; a case names only the field that it is about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from reference.client import Object
+from reference.endpointslice.plan import Plan, plan_service
+from reference.features import Features, parse_version
+
+
+def make_service(name: str = "web", **spec: Any) -> Object:
+    labels, annotations = spec.pop("labels", {}), spec.pop("annotations", {})
+    uid = spec.pop("uid", f"uid-of-{name}")
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, "namespace": "default", "uid": uid, "labels": labels, "annotations": annotations},
+        "spec": {
+            "type": "ClusterIP",
+            "clusterIP": "10.96.0.1",
+            "ipFamilies": ["IPv4"],
+            "selector": {"app": "web"},
+            "ports": [{"name": "http", "protocol": "TCP", "port": 80, "targetPort": 8080}],
+            **spec,
+        },
+    }
+
+
+def make_pod(
+    name: str = "p1",
+    node: str = "a1",
+    *,
+    ips: Iterable[str] = ("10.244.1.1",),
+    ready: bool = True,
+    terminating: bool = False,
+    phase: str = "Running",
+    labels: Mapping[str, str] | None = None,
+    ports: Iterable[Object] = (),
+    **spec: Any,
+) -> Object:
+    pod_ips = [{"ip": ip} for ip in ips]
+    pod: Object = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "uid": f"uid-of-{name}",
+            "labels": dict(labels or {"app": "web"}),
+        },
+        "spec": {"nodeName": node, "containers": [{"name": "c", "image": "i", "ports": list(ports)}], **spec},
+        "status": {
+            "phase": phase,
+            "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
+            "podIPs": pod_ips,
+        },
+    }
+    if pod_ips:
+        pod["status"]["podIP"] = pod_ips[0]["ip"]
+    if terminating:
+        pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    return pod
+
+
+def make_pods(count: int, node: str = "a1", **fields: Any) -> list[Object]:
+    return [make_pod(f"p{n:04}", node, ips=[f"10.244.{n // 250}.{n % 250 + 1}"], **fields) for n in range(count)]
+
+
+def make_node(name: str, zone: str | None = None) -> Object:
+    """A node whose zone is the first letter of its name, unless said otherwise."""
+    zone = name[0] if zone is None else zone
+    labels = {"topology.kubernetes.io/zone": zone} if zone else {}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "uid": f"uid-of-{name}", "labels": labels}}
+
+
+NODES = {name: make_node(name) for name in ("a1", "a2", "b1", "b2", "c1")}
+
+
+def release(version: str, **gates: bool) -> Features:
+    return Features(parse_version(version), gates)
+
+
+def plan(
+    service: Object,
+    pods: Iterable[Object] = (),
+    existing: Iterable[Object] = (),
+    *,
+    nodes: Mapping[str, Object] = NODES,
+    features: Features | None = None,
+    max_endpoints: int = 100,
+) -> Plan:
+    return plan_service(
+        service, pods, nodes, existing, features=features or Features(), max_endpoints=max_endpoints
+    )
+
+
+def apply(planned: Plan, existing: Iterable[Object] = ()) -> list[Object]:
+    """What the API server holds after the plan; new slices are named in order."""
+    slices = {each["metadata"]["name"]: each for each in existing}
+    for each in planned.create:
+        metadata = each["metadata"]
+        name = f"{metadata['generateName']}{len(slices):04}"
+        while name in slices:
+            name += "x"
+        slices[name] = {**each, "metadata": {**metadata, "name": name, "uid": f"uid-of-{name}", "resourceVersion": "1"}}
+    for each in planned.update:
+        version = str(int(each["metadata"]["resourceVersion"]) + 1)
+        name = each["metadata"]["name"]
+        assert name in slices
+        slices[name] = {**each, "metadata": {**each["metadata"], "resourceVersion": version}}
+    for each in planned.delete:
+        del slices[each["metadata"]["name"]]
+    return list(slices.values())
+
+
+def slices_for(service: Object, pods: Iterable[Object] = (), **options: Any) -> list[Object]:
+    """The slices of a Service that had none."""
+    return apply(plan(service, pods, **options))
+
+
+def endpoints(slices: Iterable[Object]) -> list[Object]:
+    return [endpoint for each in slices for endpoint in each["endpoints"]]
+
+
+def addresses(slices: Iterable[Object]) -> list[str]:
+    return sorted(address for endpoint in endpoints(slices) for address in endpoint["addresses"])
