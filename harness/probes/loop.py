@@ -1,0 +1,105 @@
+"""The probe loop: every echo server and every probe of a cluster, on one thread.
+
+One thread does 8,000 TCP probes a second, more than any requirement asks for, and needs no agreement between processes
+about who serves what. Callers block; what the loop cannot do for them, they hear as `InconclusiveError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Self
+
+from harness.errors import InconclusiveError, UsageError
+from harness.outcomes import Observation
+from harness.probes.batch import Batch
+from harness.probes.probe import ATTEMPTS, Answers, Probe, SocketSource
+from harness.probes.reactor import Reactor, Waiter
+from harness.probes.recording import Recording, Sample
+from harness.probes.server import Server, ServerPort
+from harness.probes.stream import Stream
+
+__all__ = ["Loop", "Probe", "Recording", "Sample", "Server", "ServerPort", "SocketSource", "Stream"]
+
+_PATIENCE = 60.0
+"""Seconds beyond the probes' own time limits after which the loop itself is taken to hang."""
+
+
+class Loop:
+    """Serves pods and probes services; a context manager. All methods may be called from any thread but its own."""
+
+    def __init__(self) -> None:
+        self._reactor = Reactor()
+        self._answers = Answers()
+
+    def start(self) -> None:
+        """Start the loop's thread. Once."""
+        self._reactor.start()
+
+    def close(self) -> None:
+        """Close all servers, streams and probes under way, and end the thread. Idempotent."""
+        self._reactor.close()
+
+    def serve(self, namespace: SocketSource, identity: str, ports: Sequence[ServerPort]) -> Server:
+        """Answer as `identity` on these ports, from now on. Raises `InconclusiveError` when one cannot be had.
+
+        Once a loop serves anybody, an answer with an identity that it never served is a stranger's (`Unknown`).
+        """
+        server = Server(identity, self._reactor)
+
+        def opened() -> None:
+            self._answers.expect(identity)
+            server.open(namespace, tuple(ports))
+
+        try:
+            self._reactor.call(opened)
+        except OSError as error:
+            wanted = ", ".join(f"{port.protocol} {port.address or '*'}:{port.port} ({port.family})" for port in ports)
+            raise InconclusiveError(f"cannot serve {identity} on {wanted}: {error.strerror}") from error
+        return server
+
+    def probe(self, probes: Sequence[Probe], *, in_flight: int = 32) -> list[Observation]:
+        """What came of each probe, in the order given. Blocks until all have an outcome."""
+        _check(probes)
+        if in_flight < 1:
+            raise UsageError(f"{in_flight} probes in flight: want at least 1")
+        if not probes:
+            return []
+        waiter = Waiter()
+        batch = Batch(probes, in_flight, reactor=self._reactor, answers=self._answers, waiter=waiter)
+        self._reactor.post(batch.pump, waiter)
+        rounds = -(-len(probes) // in_flight)
+        if not waiter.wait(rounds * max(probe.timeout for probe in probes) + _PATIENCE):
+            raise InconclusiveError(f"the probe loop did not finish {len(probes)} probes")
+        return batch.outcomes
+
+    def connect(self, probe: Probe) -> Stream:
+        """A connection that stays; `Stream.opened` says what came of making it. Blocks until then."""
+        _check([probe])
+        stream = Stream(probe, reactor=self._reactor, answers=self._answers)
+        waiter = Waiter()
+        self._reactor.post(lambda: stream.begin(waiter), waiter)
+        if not waiter.wait(probe.timeout + _PATIENCE):
+            raise InconclusiveError("the probe loop did not finish connecting")
+        return stream
+
+    def every(self, interval: float, probes: Sequence[Probe]) -> Recording:
+        """Ask all these probes every `interval` seconds in the background, until `Recording.stop`."""
+        _check(probes)
+        if interval <= 0 or not probes:
+            raise UsageError(f"cannot ask {len(probes)} probes every {interval} s: want at least one, and a time")
+        recording = Recording(interval, probes, reactor=self._reactor, answers=self._answers)
+        self._reactor.call(recording.begin)
+        return recording
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _check(probes: Sequence[Probe]) -> None:
+    for probe in probes:
+        if probe.protocol not in ATTEMPTS:
+            raise UsageError(f"cannot probe {probe.protocol!r}: want {' or '.join(ATTEMPTS)}")

@@ -1,0 +1,247 @@
+"""One question to an address, and what came of it.
+
+A probe is one new socket, made in the client's netns: connect, read who answered, close. It takes one epoll event and
+no more, since the server speaks first (TCP) or the question is sent at once (UDP).
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import re
+import secrets
+import socket
+import struct
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from harness.errors import HarnessError
+from harness.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Unknown
+from harness.probes.reactor import Reactor
+
+LONGEST_LINE = 512
+"""Bytes of an answer that are read before it is taken for a stranger's."""
+
+RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+"""SO_LINGER 0: close with RST, which leaves conntrack entries of 10 s instead of 120 s and no TIME_WAIT socket."""
+
+_FLAGS = socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
+_ANSWER = re.compile(r"([A-Za-z0-9][A-Za-z0-9._/-]*) ([0-9A-Fa-f.:]+(?:%\w+)?)")
+_nonces = itertools.count(secrets.randbits(48))
+
+
+class SocketSource(Protocol):
+    """Where a client is: something that makes sockets there, as `harness.netns.namespace.Namespace` does."""
+
+    def socket(self, family: int, kind: int, proto: int = 0, /) -> socket.socket: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A question: from where, to what, and how long to wait (seconds).
+
+    `protocol` is "TCP" or "UDP", `address` a numeric IPv4 or IPv6 address, `source` an address of the client to send
+    from. The kernel repeats a lost SYN after one second: a longer time limit would hide a short drop.
+    """
+
+    namespace: SocketSource
+    protocol: str
+    address: str
+    port: int
+    timeout: float = 1.0
+    source: str = ""
+
+
+class Answers:
+    """Reads what servers send. Same bytes, same value: an answer is looked at once, however often it comes."""
+
+    def __init__(self) -> None:
+        self.identities: set[str] = set()
+        self._known: dict[bytes, Observation] = {}
+
+    def expect(self, identity: str) -> None:
+        """From now on answers come from these identities only; anybody else is a stranger."""
+        self.identities.add(identity)
+        self._known.clear()
+
+    def read(self, line: bytes) -> Observation:
+        """Who sent "<identity> <client address>": `Reached`, or `Unknown` for a stranger."""
+        known = self._known.get(line)
+        if known is None:
+            if len(self._known) > 10_000:
+                self._known.clear()
+            known = self._known[line] = self._judge(line)
+        return known
+
+    def _judge(self, line: bytes) -> Observation:
+        found = _ANSWER.fullmatch(line.decode("ascii", "replace"))
+        if found is None:
+            return Unknown(f"a stranger answered: {line[:60]!r}")
+        if self.identities and found[1] not in self.identities:
+            return Unknown(f"a stranger answered: {found[1]!r} is not a server of this run")
+        return Reached(found[1], found[2])
+
+
+def from_error(error: OSError) -> Observation:
+    """What an error of a client's socket says about the way to the server.
+
+    EPERM is a firewall rule of the client's own node that dropped the packet on its way out (UDP; TCP is just silent).
+    """
+    match error.errno:
+        case errno.ECONNREFUSED | errno.ECONNRESET:
+            return REFUSED
+        case errno.ETIMEDOUT | errno.EPERM:
+            return TIMED_OUT
+    return cannot_tell(error)
+
+
+def cannot_tell(error: OSError) -> Unknown:
+    """The error by its name, as in "EHOSTUNREACH: No route to host"."""
+    number = error.errno or 0
+    return Unknown(f"{errno.errorcode.get(number, type(error).__name__)}: {os.strerror(number) if number else error}")
+
+
+def next_nonce() -> bytes:
+    """A word that no other question of this or another run carries."""
+    return b"%x" % next(_nonces)
+
+
+def connected_socket(probe: Probe) -> socket.socket | Observation:
+    """A non-blocking socket in the client's netns, connected or (TCP) about to be; or why not."""
+    tcp = probe.protocol == "TCP"
+    family = socket.AF_INET6 if ":" in probe.address else socket.AF_INET
+    try:
+        sock = probe.namespace.socket(family, (socket.SOCK_STREAM if tcp else socket.SOCK_DGRAM) | _FLAGS)
+    except OSError as error:
+        return cannot_tell(error)
+    except HarnessError as error:
+        return Unknown(str(error))
+    try:
+        if tcp:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
+        if probe.source:
+            sock.bind((probe.source, 0))
+        failure = sock.connect_ex((probe.address, probe.port))
+    except OSError as error:
+        sock.close()
+        return cannot_tell(error)
+    if failure not in (0, errno.EINPROGRESS):
+        sock.close()
+        return from_error(OSError(failure, ""))
+    return sock
+
+
+class Attempt(ABC):
+    """A probe under way: `report` is told its index and outcome once, unless `begin` had the outcome at once."""
+
+    __slots__ = ("_answers", "_buffer", "_index", "_reactor", "_report", "_socket", "done", "probe")
+
+    def __init__(
+        self,
+        probe: Probe,
+        index: int,
+        *,
+        reactor: Reactor,
+        answers: Answers,
+        report: Callable[[int, Observation], None],
+    ) -> None:
+        self.probe = probe
+        self.done = False
+        self._index = index
+        self._reactor = reactor
+        self._answers = answers
+        self._report = report
+        self._buffer = b""
+        self._socket: socket.socket
+
+    def begin(self) -> Observation | None:
+        """Open the socket and ask. Gives the outcome if there is one already."""
+        sock = connected_socket(self.probe)
+        if not isinstance(sock, socket.socket):
+            self.done = True
+            return sock
+        self._socket = sock
+        try:
+            self._ask()
+        except OSError as error:
+            sock.close()
+            self.done = True
+            return from_error(error)
+        self._reactor.watch(sock.fileno(), self)
+        self._reactor.at(time.monotonic() + self.probe.timeout, self)
+        return None
+
+    def ready(self) -> None:
+        try:
+            data = self._socket.recv(LONGEST_LINE)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._finish(from_error(error))
+            return
+        outcome = self._understand(data)
+        if outcome is not None:
+            self._finish(outcome)
+
+    def expired(self, _now: float) -> None:
+        self._finish(TIMED_OUT)
+
+    def give_up(self, why: str) -> None:
+        self._finish(Unknown(why))
+
+    def drop(self) -> None:
+        self.done = True
+        self._reactor.forget(self._socket.fileno())
+        self._socket.close()
+
+    def _finish(self, outcome: Observation) -> None:
+        if not self.done:
+            self.drop()
+            self._report(self._index, outcome)
+
+    @abstractmethod
+    def _ask(self) -> None:
+        """Say what a client has to say first. Raises `OSError`."""
+
+    @abstractmethod
+    def _understand(self, data: bytes) -> Observation | None:
+        """The outcome, if these bytes complete an answer."""
+
+
+class TcpAttempt(Attempt):
+    """The server speaks first, so nothing is asked and the handshake is not waited for by itself."""
+
+    __slots__ = ()
+
+    def _ask(self) -> None:
+        pass
+
+    def _understand(self, data: bytes) -> Observation | None:
+        line, newline, _ = (self._buffer + data).partition(b"\n")
+        if newline or len(line) > LONGEST_LINE:
+            return self._answers.read(line)
+        if not data:
+            return Unknown(f"the server closed the connection without saying who it is, after {line[:60]!r}")
+        self._buffer = line
+        return None
+
+
+class UdpAttempt(Attempt):
+    """The answer carries the question's nonce: a late one to an earlier question from this port is not ours."""
+
+    __slots__ = ()
+
+    def _ask(self) -> None:
+        self._buffer = next_nonce()
+        self._socket.send(self._buffer)
+
+    def _understand(self, data: bytes) -> Observation | None:
+        nonce, _, line = data.partition(b" ")
+        return self._answers.read(line) if nonce == self._buffer else None
+
+
+ATTEMPTS: dict[str, type[Attempt]] = {"TCP": TcpAttempt, "UDP": UdpAttempt}

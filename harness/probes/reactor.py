@@ -1,0 +1,241 @@
+"""One thread that waits for many sockets.
+
+Servers and probes are callbacks on file descriptors: no task, future or process for each, because what a probe costs
+decides how many a requirement can afford. All of this belongs to the loop's thread, except `start`, `close`, `post`
+and `call`.
+
+Two things are peculiar. An exception in a callback ends the loop, and reaches everybody who waits for it or asks
+later: an instrument that broke silently would look like a proxy that drops. And the loop's deadlines stand still while
+the loop itself did not run (a paused or starved machine): such time is never held against a probe.
+"""
+
+from __future__ import annotations
+
+import errno
+import heapq
+import itertools
+import os
+import select
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from harness.errors import HarnessError, InconclusiveError
+
+T = TypeVar("T")
+
+LATE = 0.05
+"""Seconds after which a timer counts as held up by the loop itself, and all timers are moved by the delay."""
+
+_STARVED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+
+
+class Watched(Protocol):
+    """The owner of a descriptor."""
+
+    def ready(self) -> None:
+        """The descriptor is readable or in error, or was a moment ago: a read may find nothing."""
+
+    def give_up(self, why: str) -> None:
+        """The loop cannot do its work: a probe says so, a server goes on."""
+
+    def drop(self) -> None:
+        """The loop ended: close the descriptor, tell nobody."""
+
+
+class Timer(Protocol):
+    """What a deadline is set for; one that is `done` when its time comes is left alone."""
+
+    @property
+    def done(self) -> bool: ...
+
+    def expired(self, now: float) -> None: ...
+
+
+class Waiter:
+    """A caller that blocks until the loop's thread has finished something for it."""
+
+    __slots__ = ("_lock", "failure")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+        self.failure: BaseException | None = None
+
+    def finish(self) -> None:
+        self._lock.release()
+
+    def wait(self, seconds: float) -> bool:
+        """Whether it was finished in time. Raises what the loop's thread left as `failure`."""
+        finished = self._lock.acquire(timeout=seconds)
+        if finished and self.failure is not None:
+            raise self.failure
+        return finished
+
+
+class _Wake:
+    """The descriptor by which other threads wake the loop."""
+
+    def __init__(self, obey: Callable[[], None]) -> None:
+        self.fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._obey = obey
+
+    def ring(self) -> None:
+        os.eventfd_write(self.fd, 1)
+
+    def ready(self) -> None:
+        try:
+            os.eventfd_read(self.fd)
+        except BlockingIOError:
+            return
+        self._obey()
+
+    def give_up(self, why: str) -> None:
+        """Commands go on."""
+
+    def drop(self) -> None:
+        """Closed by `Reactor.close`, as others may still ring."""
+
+
+class Reactor:
+    """An epoll loop on a thread of its own."""
+
+    def __init__(self) -> None:
+        self._epoll = select.epoll()
+        self._wake = _Wake(self._obey)
+        self._watched: dict[int, Watched] = {}
+        self._timers: list[tuple[float, int, Timer]] = []
+        self._order = itertools.count()
+        self._commands: deque[Callable[[], None]] = deque()
+        self._waiters: set[Waiter] = set()
+        self._mutex = threading.Lock()  # guards _state and _commands against a loop that ends
+        self._state = "new"
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="probes", daemon=True)
+        self.watch(self._wake.fd, self._wake)
+
+    def start(self) -> None:
+        """Start the thread. Once."""
+        self._state = "running"
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread; callers that still wait get an `InconclusiveError`. Idempotent."""
+        with self._mutex:
+            started = self._state != "new"
+            if self._state == "running":
+                self._state = "closing"
+                self._wake.ring()
+        if started:
+            self._thread.join()
+        with self._mutex:
+            if self._state != "closed":
+                self._state = "closed"
+                self._epoll.close()
+                os.close(self._wake.fd)
+
+    def post(self, command: Callable[[], None], waiter: Waiter) -> None:
+        """Have the loop's thread run `command`; `waiter` is finished by it, or fails with the loop."""
+        with self._mutex:
+            if self._state != "running":
+                raise self._not_running()
+            self._waiters.add(waiter)
+            self._commands.append(command)
+            self._wake.ring()
+
+    def call(self, function: Callable[[], T]) -> T:
+        """Run `function` on the loop's thread and give what it returns or raises. Blocks."""
+        result: list[T] = []
+        waiter = Waiter()
+
+        def command() -> None:
+            try:
+                result.append(function())
+            except (HarnessError, OSError) as error:
+                waiter.failure = error
+            self.finished(waiter)
+
+        self.post(command, waiter)
+        waiter.wait(-1)
+        return result[0]
+
+    def finished(self, waiter: Waiter) -> None:
+        """Let a caller go on, once."""
+        if waiter in self._waiters:
+            self._waiters.remove(waiter)
+            waiter.finish()
+
+    def watch(self, fd: int, owner: Watched) -> None:
+        """Call `owner.ready` whenever `fd` is readable or in error. Closing the descriptor ends this in the kernel."""
+        self._watched[fd] = owner
+        self._epoll.register(fd, select.EPOLLIN)
+
+    def forget(self, fd: int) -> None:
+        """Forget the owner of a descriptor that is about to be closed."""
+        self._watched.pop(fd, None)
+
+    def give_up(self, why: str) -> None:
+        """End all probes under way as `Unknown`: the fault is on this side."""
+        for owner in list(self._watched.values()):
+            owner.give_up(why)
+
+    def at(self, deadline: float, timer: Timer) -> None:
+        """Call `timer.expired` at `deadline` (monotonic seconds) unless it is done by then."""
+        heapq.heappush(self._timers, (deadline, next(self._order), timer))
+
+    def _not_running(self) -> InconclusiveError:
+        if self._failure is not None:
+            return InconclusiveError(f"the probe loop broke: {type(self._failure).__name__}: {self._failure}")
+        return InconclusiveError(f"the probe loop is not running: it is {self._state}")
+
+    def _obey(self) -> None:
+        while self._commands:
+            self._commands.popleft()()
+
+    def _run(self) -> None:
+        try:
+            while self._state == "running":
+                self._turn()
+        except BaseException as error:  # noqa: BLE001  whatever it is, those who wait must hear of it
+            self._failure = error
+        with self._mutex:
+            self._state = "broken" if self._failure else "stopped"
+            waiters, self._waiters = self._waiters, set()
+        for owner in list(self._watched.values()):
+            owner.drop()
+        for waiter in waiters:
+            waiter.failure = self._not_running()
+            waiter.failure.__cause__ = self._failure
+            waiter.finish()
+
+    def _turn(self) -> None:
+        watched = self._watched
+        for fd, _ in self._epoll.poll(self._patience()):
+            owner = watched.get(fd)
+            if owner is not None:
+                owner.ready()
+        now = time.monotonic()
+        if self._timers and now - self._timers[0][0] > LATE:
+            self._excuse(now - self._timers[0][0])
+        timers = self._timers
+        while timers and timers[0][0] <= now:
+            timer = heapq.heappop(timers)[2]
+            if not timer.done:
+                timer.expired(now)
+
+    def _patience(self) -> float:
+        timers = self._timers
+        while timers and timers[0][2].done:
+            heapq.heappop(timers)
+        return max(0.0, timers[0][0] - time.monotonic()) if timers else -1
+
+    def _excuse(self, delay: float) -> None:
+        """Move all deadlines by the time in which the loop did not run; their order stays."""
+        self._timers = [(deadline + delay, order, timer) for deadline, order, timer in self._timers]
+
+
+def starved(error: OSError) -> bool:
+    """Whether the error says that this machine or process has run out of something."""
+    return error.errno in _STARVED

@@ -1,0 +1,92 @@
+"""Probes at a fixed rate, for measuring in milliseconds how long nobody answered.
+
+Open loop: the next probe leaves on time whether or not the last one was answered, so a proxy that drops for 200 ms
+loses as many probes as 200 ms have, and not one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from harness.errors import InconclusiveError
+from harness.outcomes import Observation, Unknown
+from harness.probes.probe import ATTEMPTS, Answers, Probe
+from harness.probes.reactor import Reactor, Waiter
+
+
+class Sample(NamedTuple):
+    """One probe of a recording: when it left (monotonic seconds), what came of it, which probe, and after how long."""
+
+    at: float
+    observation: Observation
+    probe: int
+    seconds: float
+
+
+class Recording:
+    """Asks all its probes every `interval` seconds until it is stopped."""
+
+    def __init__(self, interval: float, probes: Sequence[Probe], *, reactor: Reactor, answers: Answers) -> None:
+        self.done = False
+        self._interval = interval
+        self._probes = tuple(probes)
+        self._reactor = reactor
+        self._answers = answers
+        self._due = 0.0
+        self._flying = 0
+        self._samples: list[Sample] = []
+        self._waiter: Waiter | None = None
+
+    def stop(self) -> list[Sample]:
+        """Ask no more, wait for the last answers, and give all samples in the order in which they left."""
+        waiter = Waiter()
+
+        def command() -> None:
+            self.done = True
+            self._waiter = waiter
+            self._settle()
+
+        self._reactor.post(command, waiter)
+        if not waiter.wait(60 + max(probe.timeout for probe in self._probes)):
+            raise InconclusiveError("the probe loop did not finish a recording")
+        return list(self._samples)
+
+    def begin(self) -> None:
+        """Ask for the first time. On the loop's thread."""
+        self._due = time.monotonic()
+        self.expired(self._due)
+
+    def expired(self, now: float) -> None:
+        """Ask, and come back on the next multiple of the interval that is still to come: none is made up for."""
+        for index in range(len(self._probes)):
+            self._ask(index)
+        self._due += self._interval * max(1, int((now - self._due) / self._interval) + 1)
+        self._reactor.at(self._due, self)
+
+    def _ask(self, index: int) -> None:
+        probe = self._probes[index]
+        number = len(self._samples)
+        self._samples.append(Sample(time.monotonic(), Unknown("not answered yet"), index, 0.0))
+        attempt = ATTEMPTS[probe.protocol](
+            probe, number, reactor=self._reactor, answers=self._answers, report=self._report
+        )
+        outcome = attempt.begin()
+        if outcome is None:
+            self._flying += 1
+        else:
+            self._note(number, outcome)
+
+    def _report(self, number: int, outcome: Observation) -> None:
+        self._note(number, outcome)
+        self._flying -= 1
+        self._settle()
+
+    def _note(self, number: int, outcome: Observation) -> None:
+        sample = self._samples[number]
+        self._samples[number] = Sample(sample.at, outcome, sample.probe, time.monotonic() - sample.at)
+
+    def _settle(self) -> None:
+        if self._waiter is not None and not self._flying:
+            self._reactor.finished(self._waiter)

@@ -1,0 +1,230 @@
+"""Echo servers: each answers with its pod's name and the client's address that it saw.
+
+The client's address shows masquerading; the name shows where the connection went. A server's sockets are made in its
+pod's netns and served by the one loop, so that a pod costs two or four descriptors and no process.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+import struct
+from dataclasses import dataclass
+
+from harness.errors import UsageError
+from harness.probes.probe import RESET_ON_CLOSE, SocketSource
+from harness.probes.reactor import Reactor, starved
+
+_FLAGS = socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
+_AT_ONCE = 64
+"""Connections or datagrams that one socket takes before the others have their turn."""
+
+_GONE = {errno.ECONNABORTED, errno.EPROTO, errno.ENETDOWN, errno.EHOSTUNREACH, errno.ENETUNREACH}
+_IN_PKTINFO = struct.Struct("@i4s4s")  # interface, local address, destination in the header; ip(7)
+_IN6_PKTINFO = struct.Struct("@16sI")  # address, interface; ipv6(7)
+_IP_PKTINFO = getattr(socket, "IP_PKTINFO", 8)  # in the socket module only from 3.12 on
+
+
+@dataclass(frozen=True, slots=True)
+class ServerPort:
+    """Where to listen: protocol "TCP" or "UDP", family "IPv4" or "IPv6", port, and address ("" for any)."""
+
+    protocol: str
+    family: str
+    port: int
+    address: str = ""
+
+    def open(self, namespace: SocketSource) -> socket.socket:
+        """The bound socket, listening if TCP. Raises `OSError`, `UsageError`."""
+        if self.protocol not in ("TCP", "UDP") or self.family not in ("IPv4", "IPv6"):
+            raise UsageError(f"cannot serve {self.protocol!r} over {self.family!r}: want TCP or UDP, IPv4 or IPv6")
+        tcp, six = self.protocol == "TCP", self.family == "IPv6"
+        sock = namespace.socket(
+            socket.AF_INET6 if six else socket.AF_INET, (socket.SOCK_STREAM if tcp else socket.SOCK_DGRAM) | _FLAGS
+        )
+        try:
+            if six:
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            if tcp:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)  # accepted sockets inherit it
+            elif six:
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RECVPKTINFO, 1)
+            else:
+                sock.setsockopt(socket.IPPROTO_IP, _IP_PKTINFO, 1)
+            sock.bind((self.address, self.port))
+            if tcp:
+                sock.listen(4096)
+        except OSError:
+            sock.close()
+            raise
+        return sock
+
+
+class _Part:
+    """What a server consists of goes on when probes give up."""
+
+    __slots__ = ()
+
+    def give_up(self, why: str) -> None:
+        """Nothing to do: not a probe."""
+
+
+class _Listener(_Part):
+    """A listening TCP socket, and the connections that it accepted."""
+
+    def __init__(self, sock: socket.socket, identity: str, reactor: Reactor) -> None:
+        self._socket = sock
+        self._identity = identity.encode()
+        self._reactor = reactor
+        self._connections: dict[int, _Connection] = {}
+        reactor.watch(sock.fileno(), self)
+
+    def drop(self) -> None:
+        self._reactor.forget(self._socket.fileno())
+        self._socket.close()
+        for connection in list(self._connections.values()):
+            connection.drop()
+
+    def ready(self) -> None:
+        for _ in range(_AT_ONCE):
+            try:
+                sock, peer = self._socket.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if starved(error):
+                    self._reactor.give_up(f"an echo server cannot accept connections: {error.strerror}")
+                    return
+                if error.errno in _GONE:  # the client left before it was accepted, or an error of its network
+                    continue
+                raise
+            _Connection(sock, b"%s %s\n" % (self._identity, peer[0].encode()), self._connections, self._reactor)
+
+
+class _Connection(_Part):
+    """One client of a TCP server: told who serves it, and told again for each line that it sends.
+
+    The socket itself is blocking (that saves a system call for each connection); every call on it is not.
+    """
+
+    __slots__ = ("_all", "_answer", "_fd", "_reactor", "_socket")
+
+    def __init__(
+        self, sock: socket.socket, answer: bytes, connections: dict[int, _Connection], reactor: Reactor
+    ) -> None:
+        self._socket = sock
+        self._answer = answer
+        self._all = connections
+        self._reactor = reactor
+        self._fd = sock.fileno()
+        connections[self._fd] = self
+        if self._send(answer):
+            reactor.watch(self._fd, self)
+
+    def drop(self) -> None:
+        self._reactor.forget(self._fd)
+        self._all.pop(self._fd, None)
+        self._socket.close()
+
+    def _send(self, data: bytes) -> bool:
+        try:
+            self._socket.send(data, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+        except OSError:  # the client is gone, or does not read: in both cases nobody waits for this
+            self.drop()
+            return False
+        return True
+
+    def ready(self) -> None:
+        try:
+            data = self._socket.recv(4096, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self.drop()
+        elif lines := data.count(b"\n"):
+            self._send(self._answer * lines)
+
+
+class _Datagrams(_Part):
+    """A UDP socket that answers "<nonce>" with "<nonce> <identity> <client address>".
+
+    The answer leaves from the address that was asked, also on a node, which has several.
+    """
+
+    def __init__(self, sock: socket.socket, identity: str, reactor: Reactor) -> None:
+        self._socket = sock
+        self._identity = identity.encode()
+        self._reactor = reactor
+        self._from_asked = _from_asked_v6 if sock.family == socket.AF_INET6 else _from_asked_v4
+        reactor.watch(sock.fileno(), self)
+
+    def drop(self) -> None:
+        self._reactor.forget(self._socket.fileno())
+        self._socket.close()
+
+    def ready(self) -> None:
+        for _ in range(_AT_ONCE):
+            try:
+                nonce, ancillary, _, peer = self._socket.recvmsg(64, 64)
+                answer = b"%s %s %s" % (nonce, self._identity, peer[0].encode())
+                self._socket.sendmsg((answer,), self._from_asked(ancillary), 0, peer)
+            except BlockingIOError:
+                return
+            except OSError:  # an ICMP error for an earlier answer, or no way back to this client: it sees silence
+                continue
+
+
+_Ancillary = list[tuple[int, int, bytes]]
+
+
+def _from_asked_v4(ancillary: _Ancillary) -> _Ancillary:
+    for level, kind, data in ancillary:
+        if level == socket.IPPROTO_IP and kind == _IP_PKTINFO:
+            destination = _IN_PKTINFO.unpack(data)[2]
+            return [(level, kind, _IN_PKTINFO.pack(0, destination, destination))]
+    return []
+
+
+def _from_asked_v6(ancillary: _Ancillary) -> _Ancillary:
+    for level, kind, data in ancillary:
+        if level == socket.IPPROTO_IPV6 and kind == socket.IPV6_PKTINFO:
+            address, interface = _IN6_PKTINFO.unpack(data)
+            link_local = address[0] == 0xFE and address[1] & 0xC0 == 0x80
+            return [(level, kind, _IN6_PKTINFO.pack(address, interface if link_local else 0))]
+    return []
+
+
+class Server:
+    """A pod's echo server. `close` stops it at once: no new connections, and the old ones are reset."""
+
+    def __init__(self, identity: str, reactor: Reactor) -> None:
+        self.identity = identity
+        self._reactor = reactor
+        self._parts: list[_Listener | _Datagrams] = []
+
+    def close(self) -> None:
+        """When this returns nothing of the server is left. Idempotent."""
+        if self._parts:
+            self._reactor.call(self.shut)
+
+    def open(self, namespace: SocketSource, ports: tuple[ServerPort, ...]) -> None:
+        """Open all ports, or none. On the loop's thread. Raises `OSError`, `UsageError`."""
+        try:
+            for port in ports:
+                sock = port.open(namespace)
+                if port.protocol == "TCP":
+                    self._parts.append(_Listener(sock, self.identity, self._reactor))
+                else:
+                    self._parts.append(_Datagrams(sock, self.identity, self._reactor))
+        except BaseException:
+            self.shut()
+            raise
+
+    def shut(self) -> None:
+        """Close all sockets. On the loop's thread."""
+        parts, self._parts = self._parts, []
+        for part in parts:
+            part.drop()

@@ -1,0 +1,162 @@
+"""A connection that stays: does it survive a change, and who is at its other end?
+
+New connections show what a proxy decides now, established ones what it does to those that it decided earlier.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+
+from harness.errors import InconclusiveError
+from harness.outcomes import TIMED_OUT, Observation, Unknown
+from harness.probes.probe import LONGEST_LINE, Answers, Probe, connected_socket, from_error, next_nonce
+from harness.probes.reactor import Reactor, Waiter
+
+
+class _Deadline:
+    """The time limit of one question."""
+
+    __slots__ = ("_question", "_stream")
+
+    def __init__(self, stream: Stream, question: int) -> None:
+        self._stream = stream
+        self._question = question
+
+    @property
+    def done(self) -> bool:
+        return not self._stream.waits_for(self._question)
+
+    def expired(self, _now: float) -> None:
+        self._stream.answered(TIMED_OUT)
+
+
+class Stream:
+    """A long-lived connection (TCP), or one socket that keeps its port (UDP).
+
+    `opened` is what came of making it. After a reset every question has the outcome `Refused`.
+    """
+
+    def __init__(self, probe: Probe, *, reactor: Reactor, answers: Answers) -> None:
+        self.probe = probe
+        self.opened: Observation = Unknown("not connected yet")
+        self._reactor = reactor
+        self._answers = answers
+        self._socket: socket.socket | None = None
+        self._ended: Observation | None = None
+        self._waiter: Waiter | None = None
+        self._outcome: Observation = self.opened
+        self._asked = 0
+        self._heard = 0  # TCP: answers come in order, so a late one is told by its number
+        self._nonce = b""  # UDP: and here by its nonce
+        self._buffer = b""
+
+    def ask(self) -> Observation:
+        """Ask who is at the other end, over the same connection. Blocks for the probe's time limit at most."""
+        waiter = Waiter()
+        self._reactor.post(lambda: self._ask(waiter), waiter)
+        if not waiter.wait(60 + self.probe.timeout):
+            raise InconclusiveError("the probe loop did not finish a question")
+        return self._outcome
+
+    def close(self) -> None:
+        """Reset the connection. Idempotent."""
+        if self._socket is not None:
+            self._reactor.call(lambda: self._end(Unknown("this stream is closed")))
+
+    def begin(self, waiter: Waiter) -> None:
+        """Connect, and ask for the first time. On the loop's thread."""
+        self._waiter = waiter
+        self._asked += 1
+        made = connected_socket(self.probe)
+        if not isinstance(made, socket.socket):
+            self._end(made)
+            return
+        self._socket = made
+        self._reactor.watch(made.fileno(), self)
+        self._question(b"")
+
+    def waits_for(self, question: int) -> bool:
+        """Whether this question is the current one, and still open."""
+        return self._waiter is not None and question == self._asked
+
+    def answered(self, outcome: Observation) -> None:
+        """The current question has its outcome."""
+        waiter, self._waiter = self._waiter, None
+        if waiter is None:
+            return
+        self._outcome = outcome
+        if self._asked == 1:
+            self.opened = outcome
+        self._reactor.finished(waiter)
+
+    def ready(self) -> None:
+        if self._socket is None:
+            return
+        try:
+            data = self._socket.recv(LONGEST_LINE)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._failed(error)
+            return
+        if self.probe.protocol == "UDP":
+            self._on_datagram(data)
+        elif data:
+            self._on_bytes(data)
+        else:
+            self._end(Unknown("the server closed the connection"))
+
+    def give_up(self, why: str) -> None:
+        self.answered(Unknown(why))
+
+    def drop(self) -> None:
+        sock, self._socket = self._socket, None
+        if sock is not None:
+            self._reactor.forget(sock.fileno())
+            sock.close()
+
+    def _ask(self, waiter: Waiter) -> None:
+        self._waiter = waiter
+        self._asked += 1
+        if self._ended is not None:
+            self.answered(self._ended)
+        else:
+            self._question(b"?\n")
+
+    def _question(self, line: bytes) -> None:
+        """Send the question; a TCP server needs none for its first answer."""
+        assert self._socket is not None
+        if self.probe.protocol == "UDP":
+            self._nonce = line = next_nonce()
+        self._reactor.at(time.monotonic() + self.probe.timeout, _Deadline(self, self._asked))
+        if line:
+            try:
+                self._socket.send(line)
+            except OSError as error:
+                self._failed(error)
+
+    def _on_bytes(self, data: bytes) -> None:
+        *lines, self._buffer = (self._buffer + data).split(b"\n")
+        for line in lines:
+            self._heard += 1
+            if self._heard == self._asked:
+                self.answered(self._answers.read(line))
+        if len(self._buffer) > LONGEST_LINE:
+            self._end(self._answers.read(self._buffer))
+
+    def _on_datagram(self, data: bytes) -> None:
+        nonce, _, line = data.partition(b" ")
+        if nonce == self._nonce:
+            self.answered(self._answers.read(line))
+
+    def _failed(self, error: OSError) -> None:
+        if self.probe.protocol == "UDP":
+            self.answered(from_error(error))
+        else:
+            self._end(from_error(error))
+
+    def _end(self, outcome: Observation) -> None:
+        self._ended = outcome
+        self.drop()
+        self.answered(outcome)
