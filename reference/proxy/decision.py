@@ -1,0 +1,291 @@
+"""What one node does with the traffic of one service port: forward to these endpoints, drop, or reject, and why.
+
+This is the whole of topology-aware routing, as a function over values: no kernel, no client, no clock. It follows
+facts that hold for kube-proxy's CategorizeEndpoints: the hints of the *ready* endpoints choose one mode for the node,
+once and all-or-nothing (KEP-2433, KEP-4444, KEP-3015); a list that would be empty falls back to endpoints that
+terminate and still serve (KEP-1669); the Local list of a traffic policy is never filtered by hints (KEP-2086).
+
+Neither `spec.trafficDistribution` nor an endpoint's own zone and node decide: only hints do. The node's name counts
+for the Local lists alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from reference.features import Features
+
+Family = Literal["IPv4", "IPv6"]
+Protocol = Literal["TCP", "UDP", "SCTP"]
+Mode = Literal["", "PreferSameNode", "PreferSameZone"]
+
+
+class Endpoint(NamedTuple):
+    """One address and port that may serve. A tuple, because a slice of 100 is read anew at each event."""
+
+    address: str
+    port: int
+    ready: bool = True
+    serving: bool = True
+    terminating: bool = False
+    node: str = ""
+    zone_hints: frozenset[str] = frozenset()
+    node_hints: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class ServicePort:
+    """One port of one Service, with its addresses of one IP family. `node_port` is 0 where there is none."""
+
+    namespace: str
+    name: str
+    port_name: str
+    protocol: Protocol
+    port: int
+    node_port: int = 0
+    cluster_ips: tuple[str, ...] = ()
+    load_balancer_ips: tuple[str, ...] = ()
+    external_ips: tuple[str, ...] = ()
+    internal_local: bool = False
+    external_local: bool = False
+    topology_annotation: str = ""
+
+    @property
+    def externally_accessible(self) -> bool:
+        """Whether traffic from outside can be meant for it at all; else externalTrafficPolicy says nothing."""
+        return bool(self.node_port or self.load_balancer_ips or self.external_ips)
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}:{self.port_name or self.port}/{self.protocol}"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the proxy runs: the node's name, and the value of its zone label ("" without one)."""
+
+    node: str
+    zone: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Behaviour:
+    """What a release of Kubernetes does differently here."""
+
+    internal_policy: bool
+    terminating_fallback: bool
+    zone_hints: bool
+    node_hints: bool
+    annotation: Literal["unused", "any", "auto"]
+    zone_label_needed: bool
+
+    @classmethod
+    def of(cls, features: Features) -> Behaviour:
+        """The behaviour of a version and its gates (KEP-2433 until 1.29, KEP-4444 from its gate on)."""
+        annotation: Literal["unused", "any", "auto"] = "any" if features.at_least(27) else "auto"
+        return cls(
+            internal_policy=features.enabled("ServiceInternalTrafficPolicy"),
+            terminating_fallback=features.enabled("ProxyTerminatingEndpoints"),
+            zone_hints=features.enabled("TopologyAwareHints"),
+            node_hints=features.enabled("PreferSameTrafficDistribution"),
+            annotation="unused" if features.enabled("ServiceTrafficDistribution") else annotation,
+            zone_label_needed=not features.at_least(30),
+        )
+
+
+NEWEST = Behaviour.of(Features())
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """Each new connection goes to one of these endpoints, at random. Never empty."""
+
+    endpoints: tuple[Endpoint, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """The client gets no answer."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """The client is refused: TCP reset, ICMP port unreachable."""
+
+    reason: str
+
+
+Action = Forward | Drop | Reject
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a node does for one service port.
+
+    `cluster_ip` is for traffic to the cluster IP. `outside` and `inside` are for traffic to node port, load balancer
+    IPs and external IPs, from outside the cluster and from its pods and this node; None without such addresses.
+    """
+
+    mode: Mode
+    hints: str
+    cluster_ip: Action
+    outside: Action | None = None
+    inside: Action | None = None
+
+    @property
+    def reachable(self) -> frozenset[Endpoint]:
+        """Every endpoint that any traffic may reach through this node."""
+        actions = (self.cluster_ip, self.outside, self.inside)
+        return frozenset(each for action in actions if isinstance(action, Forward) for each in action.endpoints)
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """The decision in sentences for a person."""
+        lines = [f"cluster IP: {describe(self.cluster_ip)}"]
+        if self.outside is not None and self.inside is not None:
+            lines.append(f"external addresses, from outside: {describe(self.outside)}")
+            lines.append(f"external addresses, from inside: {describe(self.inside)}")
+        return (self.hints, *lines)
+
+
+def describe(action: Action) -> str:
+    """An action in one line."""
+    match action:
+        case Forward(endpoints, reason):
+            return f"forward to {', '.join(each.address for each in endpoints)} ({reason})"
+        case Drop(reason):
+            return f"drop ({reason})"
+        case Reject(reason):
+            return f"reject ({reason})"
+
+
+def decide(port: ServicePort, endpoints: Iterable[Endpoint], place: Place, behaviour: Behaviour = NEWEST) -> Decision:
+    """Decide for one service port on one node.
+
+    `endpoints` are all endpoints of this port, protocol and IP family, from all slices: hints are looked at only
+    after that selection. The same address and port may occur several times.
+    """
+    known = _distinct(endpoints, place.node)
+    ready = [each for each in known if each.ready]
+    leaving = _leaving(known) if behaviour.terminating_fallback else []
+    if not ready and not leaving:
+        return _reject_all(port, known)
+
+    internal_local = port.internal_local and behaviour.internal_policy
+    external_local = port.external_local and port.externally_accessible
+    mode: Mode = ""
+    hints = "hints not used: only the Local list is"
+    cluster: Action | None = None
+    if not internal_local or port.externally_accessible:
+        mode, hints = _mode(port, ready, place, behaviour)
+        cluster = _cluster_list(ready, leaving, mode, place)
+    local = _local_list(ready, leaving, place.node) if internal_local or external_local else None
+
+    to_cluster_ip = _under_local_policy("internalTrafficPolicy", local) if internal_local else cluster
+    assert to_cluster_ip is not None, "a service uses the Cluster list, or the Local list"
+    if not port.externally_accessible:
+        return Decision(mode, hints, to_cluster_ip)
+    outside = _under_local_policy("externalTrafficPolicy", local) if external_local else cluster
+    return Decision(mode, hints, to_cluster_ip, outside=outside, inside=cluster)
+
+
+def _distinct(endpoints: Iterable[Endpoint], node: str) -> Sequence[Endpoint]:
+    """One endpoint for each address and port; a local one wins over others."""
+    found: dict[tuple[str, int], Endpoint] = {}
+    for each in endpoints:
+        if found.setdefault(each[:2], each) is not each and each.node == node:
+            found[each[:2]] = each
+    return list(found.values())
+
+
+def _leaving(endpoints: Iterable[Endpoint]) -> list[Endpoint]:
+    return [each for each in endpoints if each.terminating and each.serving and not each.ready]
+
+
+def _reject_all(port: ServicePort, known: Sequence[Endpoint]) -> Decision:
+    why = f"none of {len(known)} endpoints is ready, or serves while it terminates" if known else "no endpoint at all"
+    reject = Reject(why)
+    external = reject if port.externally_accessible else None
+    return Decision("", "hints not used: no endpoint is ready", reject, outside=external, inside=external)
+
+
+def _mode(port: ServicePort, ready: Sequence[Endpoint], place: Place, behaviour: Behaviour) -> tuple[Mode, str]:
+    """Choose the mode from the hints of the ready endpoints, and say why it was this one."""
+    if not ready:
+        return "", "hints not used: no endpoint is ready"
+    if refused := _hints_refused(port, place, behaviour):
+        return "", refused
+    set_aside = []
+    if behaviour.node_hints:
+        why = _why_not("node", [each.node_hints for each in ready], ready, place.node)
+        if not why:
+            return "PreferSameNode", f"hints name node {place.node}"
+        set_aside.append(why)
+    why = _why_not("zone", [each.zone_hints for each in ready], ready, place.zone)
+    if not why:
+        return "PreferSameZone", f"hints name zone {place.zone or '(none)'}"
+    if not any(each.zone_hints or each.node_hints for each in ready):
+        return "", "no endpoint has hints"
+    return "", "hints set aside: " + "; ".join([*set_aside, why])
+
+
+def _hints_refused(port: ServicePort, place: Place, behaviour: Behaviour) -> str:
+    """Why a release before KEP-4444 does not look at hints at all; "" when it does."""
+    value = port.topology_annotation
+    wanted = ("auto", "Auto")
+    if not behaviour.zone_hints:
+        return "hints not used: gate TopologyAwareHints is off"
+    if behaviour.annotation == "auto" and value not in wanted:
+        return f"hints not used: topology annotation is {value!r}, not Auto"
+    if behaviour.annotation == "any" and value in {"", "disabled", "Disabled"}:
+        return f"hints not used: topology annotation is {value!r}"
+    if behaviour.zone_label_needed and not place.zone:
+        return f"hints not used: node {place.node} has no zone label"
+    return ""
+
+
+def _why_not(kind: str, hints: Sequence[frozenset[str]], ready: Sequence[Endpoint], mine: str) -> str:
+    """Why hints of one kind cannot decide here; "" when they can. The fallback is for all endpoints or none."""
+    named = False
+    for each, endpoint in zip(hints, ready, strict=True):
+        if not each:
+            return f"endpoint {endpoint.address} has no {kind} hint"
+        named = named or mine in each
+    return "" if named else f"no endpoint is hinted for {kind} {mine or '(none)'}"
+
+
+def _cluster_list(ready: Sequence[Endpoint], leaving: Sequence[Endpoint], mode: Mode, place: Place) -> Forward:
+    if not ready:
+        return Forward(tuple(leaving), f"no endpoint is ready; {len(leaving)} terminate and still serve")
+    match mode:
+        case "PreferSameNode":
+            chosen = tuple(each for each in ready if place.node in each.node_hints)
+            return Forward(chosen, f"{len(chosen)} of {len(ready)} ready endpoints are hinted for node {place.node}")
+        case "PreferSameZone":
+            chosen = tuple(each for each in ready if place.zone in each.zone_hints)
+            return Forward(chosen, f"{len(chosen)} of {len(ready)} ready endpoints are hinted for zone {place.zone}")
+        case "":
+            return Forward(tuple(ready), f"all {len(ready)} ready endpoints")
+
+
+def _local_list(ready: Sequence[Endpoint], leaving: Sequence[Endpoint], node: str) -> Action:
+    """The endpoints on this node. Called only when some endpoint is usable somewhere."""
+    if chosen := tuple(each for each in ready if each.node == node):
+        return Forward(chosen, f"{len(chosen)} ready endpoints on node {node}")
+    if chosen := tuple(each for each in leaving if each.node == node):
+        return Forward(chosen, f"none is ready on node {node}; {len(chosen)} there terminate and still serve")
+    return Drop(f"no usable endpoint on node {node}, {len(ready) or len(leaving)} elsewhere")
+
+
+def _under_local_policy(policy: str, local: Action | None) -> Action:
+    match local:
+        case Forward(endpoints, reason):
+            return Forward(endpoints, f"{policy} Local: {reason}")
+        case Drop(reason):
+            return Drop(f"{policy} Local: {reason}")
+        case Reject() | None:
+            raise AssertionError("a Local list forwards or drops")
