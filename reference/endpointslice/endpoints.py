@@ -7,7 +7,7 @@ Everything that decides what an endpoint looks like stands here, and nothing tha
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
@@ -57,19 +57,14 @@ def desired_endpoints(
     without a zone. A port set stays in the result when its last pod has no address of this family.
     """
     desired = Desired()
+    group_of = _group_finder(service, desired.groups)
     publish = bool(service["spec"].get("publishNotReadyAddresses"))
-    common_ports = None if _has_named_target(service) else endpoint_ports(service, {})
-    common_key = port_key(common_ports or [])
     for pod in pods:
-        absent = _why_absent(pod)
-        if absent is not None:
-            desired.left_out.append(LeftOut(pod["metadata"]["name"], absent))
+        why = _why_absent(pod)
+        if why is not None:
+            desired.left_out.append(LeftOut(pod["metadata"]["name"], why))
             continue
-        ports = common_ports if common_ports is not None else endpoint_ports(service, pod)
-        key = common_key if common_ports is not None else port_key(ports)
-        group = desired.groups.get(key)
-        if group is None:
-            group = desired.groups[key] = PortGroup(ports)
+        group = group_of(pod)
         node_name = pod["spec"].get("nodeName", "")
         node = nodes.get(node_name)
         if node is None and not publish:
@@ -87,14 +82,10 @@ def endpoint_of(pod: Object, node: Object | None, service: Object, addresses: li
     metadata, spec = pod["metadata"], pod["spec"]
     serving = is_ready(pod)
     terminating = metadata.get("deletionTimestamp") is not None
-    publish = bool(service["spec"].get("publishNotReadyAddresses"))
+    ready = bool(service["spec"].get("publishNotReadyAddresses")) or (serving and not terminating)
     endpoint: Object = {
         "addresses": addresses,
-        "conditions": {
-            "ready": publish or (serving and not terminating),
-            "serving": serving,
-            "terminating": terminating,
-        },
+        "conditions": {"ready": ready, "serving": serving, "terminating": terminating},
         "targetRef": {
             "kind": "Pod",
             "namespace": metadata["namespace"],
@@ -173,9 +164,12 @@ def port_key(ports: Iterable[Object] | None) -> PortKey:
 def pod_addresses(pod: Object, address_type: AddressType) -> list[str]:
     """The pod's IPs of one family, in canonical form."""
     status = pod["status"]
-    pod_ips = status.get("podIPs") or ({"ip": status.get("podIP", "")},)
-    known = (_canonical(each["ip"]) for each in pod_ips)
-    return [text for family, text in known if family == address_type]
+    addresses = []
+    for pod_ip in status.get("podIPs") or ({"ip": status.get("podIP", "")},):
+        family, text = _canonical(pod_ip["ip"])
+        if family == address_type:
+            addresses.append(text)
+    return addresses
 
 
 def is_ready(pod: Object) -> bool:
@@ -212,8 +206,22 @@ def _why_absent(pod: Object) -> Why | None:
     return None
 
 
-def _has_named_target(service: Object) -> bool:
-    return any(isinstance(port.get("targetPort"), str) for port in service["spec"].get("ports") or ())
+def _group_finder(service: Object, groups: dict[PortKey, PortGroup]) -> Callable[[Object], PortGroup]:
+    """From pod to port group. Only named target ports can make a difference between pods."""
+    if any(isinstance(port.get("targetPort"), str) for port in service["spec"].get("ports") or ()):
+        return lambda pod: _group(groups, endpoint_ports(service, pod))
+    ports = endpoint_ports(service, {})
+    key = port_key(ports)
+
+    def common_group(_: Object) -> PortGroup:
+        group = groups.get(key)
+        return _group(groups, ports) if group is None else group
+
+    return common_group
+
+
+def _group(groups: dict[PortKey, PortGroup], ports: list[Object]) -> PortGroup:
+    return groups.setdefault(port_key(ports), PortGroup(ports))
 
 
 def _target_port(service_port: Object, pod: Object) -> int | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from reference.client import Object
 from reference.endpointslice.endpoints import AddressType, Desired, LeftOut, address_types, desired_endpoints, port_key
-from reference.endpointslice.hints import Mechanism, NoHints, endpoint_hints, mechanism
+from reference.endpointslice.hints import Mechanism, NoHints, endpoint_hints, has_hints_of, mechanism
 from reference.endpointslice.labels import slice_labels
 from reference.endpointslice.packing import Draft, Packed, pack
 from reference.features import Features
@@ -156,17 +156,14 @@ def _pack_family(desired: Desired, existing: Sequence[Object], labels: Mapping[s
 
 def _give_hints(draft: Draft, decided_by: Mechanism) -> None:
     """Set hints where they differ. A slice that was to stay is rewritten then."""
-    wrong = [
-        (number, hints)
-        for number, endpoint in enumerate(draft.endpoints)
-        if (hints := endpoint_hints(endpoint, decided_by)) != endpoint.get("hints")
-    ]
+    wrong = [number for number, each in enumerate(draft.endpoints) if not has_hints_of(each, decided_by)]
     if not wrong:
         return
     draft.endpoints = list(draft.endpoints)
     draft.changed = True
-    for number, hints in wrong:
+    for number in wrong:
         bare = {key: value for key, value in draft.endpoints[number].items() if key != "hints"}
+        hints = endpoint_hints(bare, decided_by)
         draft.endpoints[number] = bare if hints is None else {**bare, "hints": hints}
 
 

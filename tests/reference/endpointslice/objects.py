@@ -91,9 +91,7 @@ def plan(
     features: Features | None = None,
     max_endpoints: int = 100,
 ) -> Plan:
-    return plan_service(
-        service, pods, nodes, existing, features=features or Features(), max_endpoints=max_endpoints
-    )
+    return plan_service(service, pods, nodes, existing, features=features or Features(), max_endpoints=max_endpoints)
 
 
 def apply(planned: Plan, existing: Iterable[Object] = ()) -> list[Object]:
