@@ -1,0 +1,72 @@
+"""The one way of waiting.
+
+A bare time-out explains nothing. This one says what was awaited, what was seen last, and since when it looked so.
+Whether being late is a failure depends on what was awaited, so the caller says it: a proxy that does not converge broke
+its requirement (`NotYetError`, an `AssertionError`), a cluster that does not boot says nothing about the proxy
+(`or_raise=InconclusiveError`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+_scale = 1.0
+
+
+class NotYetError(AssertionError):
+    """What was awaited did not come in time. Raised inside a check it says, more fully than False, what is missing."""
+
+
+def set_time_scale(factor: float) -> None:
+    """Multiply all deadlines by `factor`, for slow machines (`--td-time-scale`). It stands in the report."""
+    if factor <= 0:
+        raise ValueError(f"time scale {factor}: want a number above 0")
+    global _scale  # noqa: PLW0603  one factor for all waits of a process is the point
+    _scale = factor
+
+
+def time_scale() -> float:
+    """The factor in force; 1.0 unless set."""
+    return _scale
+
+
+def eventually(
+    check: Callable[[], T | None],
+    *,
+    within: float,
+    describe: str,
+    every: float = 0.005,
+    or_raise: Callable[[str], Exception] = NotYetError,
+) -> T:
+    """Call `check` until it gives something true, and give that.
+
+    `within` is in seconds before the time scale, `every` the pause between two looks. `describe` ends the sentence
+    "waited for ...". A check may raise `AssertionError` for "not yet, because ..."; other errors end the wait. There is
+    always a look after the deadline. Raises `or_raise(text)`.
+    """
+    begin = time.monotonic()
+    deadline = begin + within * _scale
+    looks, last, since = 0, "", begin
+    while True:
+        looked_at = time.monotonic()
+        try:
+            value = check()
+            seen = repr(value)
+        except AssertionError as error:
+            value, seen = None, str(error) or "an assertion without text"
+        if value:
+            return value
+        looks += 1
+        if seen != last:
+            last, since = seen, looked_at
+        now = time.monotonic()
+        if looked_at >= deadline:
+            raise or_raise(
+                f"waited {now - begin:.3g} s for {describe}; last seen: {last}, "
+                f"unchanged for {now - since:.3g} s (looks: {looks}, time scale: {_scale:g})"
+            )
+        time.sleep(max(0.0, min(every, deadline - now)))

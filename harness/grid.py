@@ -1,0 +1,50 @@
+"""The grid: one row a client, one column an endpoint, and what was expected and seen where they meet."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+
+class Mark(enum.Enum):
+    """What a cell of the grid means, as the reader sees it."""
+
+    NONE = "·"
+    RIGHT = "✓"
+    WRONG = "✗ not allowed"
+    UNSEEN = "✗ never seen"
+    UNSURE = "? not seen yet"
+    UNKNOWN = "?"
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """How often a client saw an endpoint (or silence, a refusal, something unclear), and whether that is right."""
+
+    count: int
+    mark: Mark
+
+    def __str__(self) -> str:
+        return "·" if self.mark is Mark.NONE else f"{self.count} {self.mark.value}"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A client, what it must see in words, and its cells by column."""
+
+    client: str
+    expected: str
+    cells: Mapping[str, Cell]
+
+
+def render(pods: Sequence[str], rows: Sequence[Row]) -> str:
+    """The grid as a text table. Columns besides the endpoints appear only where something was seen in them."""
+    others = dict.fromkeys(column for row in rows for column in row.cells if column not in pods)
+    columns = [*pods, *(each for each in others if any(row.cells[each].count for row in rows))]
+    table = [["client", "expected", *columns]]
+    table += [[row.client, row.expected, *(str(row.cells[column]) for column in columns)] for row in rows]
+    widths = [max(len(line[i]) for line in table) for i in range(len(columns) + 2)]
+    lines = [" | ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() for line in table]
+    lines.insert(1, "-+-".join("-" * width for width in widths))
+    return "\n".join(lines)

@@ -1,0 +1,228 @@
+"""From observations to a verdict: a pure function, so that a recorded run can be judged again.
+
+Sets, not shares: a client passes when every answer came from its allowed set and every member was seen. Nothing is
+averaged and nothing forgiven. What could not be told is neither right nor wrong, and makes the whole inconclusive
+unless something else failed without doubt.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+
+from harness.grid import Cell, Mark, Row, render
+from harness.outcomes import Observation, Reached, Refused, TimedOut, Unknown
+from harness.statistics import DEFAULT_RATES, Rates, SamplePlan, allowed_set, silence
+
+
+class Verdict(enum.StrEnum):
+    """What is said of a requirement."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    INCONCLUSIVE = "inconclusive"
+    SKIPPED = "skipped"
+
+
+class SkipReason(enum.StrEnum):
+    """Why a requirement was not tried; the four are never mixed up in a report."""
+
+    UNSUPPORTED = "unsupported"
+    """The implementation does not claim the feature."""
+    INELIGIBLE = "ineligible"
+    """The cluster is too small or of the wrong make."""
+    DESELECTED = "deselected"
+    """The user left it out."""
+    UNAVAILABLE = "unavailable"
+    """The backend cannot do what the scenario needs."""
+
+
+def combine(verdicts: Iterable[Verdict]) -> Verdict:
+    """Failed beats inconclusive beats passed beats skipped. Of nothing at all, nothing can be told: inconclusive."""
+    found = set(verdicts)
+    order = (Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.PASSED, Verdict.SKIPPED)
+    return next((verdict for verdict in order if verdict in found), Verdict.INCONCLUSIVE)
+
+
+
+@dataclass(frozen=True, slots=True)
+class NoAnswer:
+    """Silence or refusals, and no answer from anybody: for requirements that leave open how a client hears no."""
+
+
+NO_ANSWER = NoAnswer()
+
+Expected = AbstractSet[str] | TimedOut | Refused | NoAnswer
+"""What a client must see: answers from all of these pods and no other, silence, refusals, or either of the two."""
+
+Expectation = Mapping[str, Expected]
+"""What each client must see."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """How often one client saw what: answers by pod, silence, refusals, and what could not be told by its reason."""
+
+    pods: Counter[str] = field(default_factory=Counter)
+    timed_out: int = 0
+    refused: int = 0
+    unknown: Counter[str] = field(default_factory=Counter)
+
+    @classmethod
+    def of(cls, observations: Iterable[Observation]) -> Tally:
+        """Count these observations."""
+        tally = cls()
+        for observation, count in Counter(observations).items():
+            match observation:
+                case Reached(pod):
+                    tally.pods[pod] += count
+                case TimedOut():
+                    tally.timed_out += count
+                case Refused():
+                    tally.refused += count
+                case Unknown(why):
+                    tally.unknown[why] += count
+        return tally
+
+    @property
+    def told(self) -> int:
+        """Observations that can be judged."""
+        return self.pods.total() + self.timed_out + self.refused
+
+    def add(self, other: Tally) -> None:
+        """Count these too."""
+        self.pods += other.pods
+        self.timed_out += other.timed_out
+        self.refused += other.refused
+        self.unknown += other.unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """A verdict, why in one sentence, and the grid of client by endpoint as a text table."""
+
+    verdict: Verdict
+    message: str
+    grid: str = ""
+
+
+def plan(expected: Expected, rates: Rates = DEFAULT_RATES) -> SamplePlan:
+    """How many probes one client needs for this expectation. Raises `ValueError` for an empty set."""
+    if isinstance(expected, TimedOut | Refused | NoAnswer):
+        return silence(rates)
+    if not expected:
+        raise ValueError("an empty set of endpoints is no expectation: say TIMED_OUT, REFUSED or NO_ANSWER")
+    return allowed_set(len(expected), rates)
+
+
+def is_wrong(observation: Observation, expected: Expected) -> bool:
+    """Whether this one observation breaks the expectation."""
+    match observation:
+        case Reached(pod):
+            return isinstance(expected, TimedOut | Refused | NoAnswer) or pod not in expected
+        case TimedOut() | Refused():
+            return not isinstance(expected, NoAnswer) and observation != expected
+        case Unknown():
+            return False
+
+
+def judge(expectation: Expectation, tallies: Mapping[str, Tally], rates: Rates = DEFAULT_RATES) -> Judgement:
+    """Judge what was seen. Each client needs as many observations as `plan` says; fewer are inconclusive.
+
+    Raises `ValueError` for observations of a client of whom nothing is expected.
+    """
+    if strangers := sorted(tallies.keys() - expectation.keys()):
+        raise ValueError(f"nothing is expected of {', '.join(strangers)}")
+    named: set[str] = set()
+    for expected in expectation.values():
+        named |= set() if isinstance(expected, TimedOut | Refused | NoAnswer) else expected
+    pods = sorted(named.union(*(tally.pods for tally in tallies.values())))
+    clients = [
+        _Client(name, expected, tallies.get(name, Tally()), rates, pods) for name, expected in expectation.items()
+    ]
+    verdict = combine(client.verdict for client in clients)
+    told = sum(client.tally.told for client in clients)
+    reasons = [reason for client in clients if client.verdict is verdict for reason in client.reasons(verdict)]
+    if verdict is Verdict.PASSED:
+        message = f"all of {told} probes by {len(clients)} clients had an allowed outcome, and every endpoint was seen"
+    elif not reasons:
+        message = "nothing was expected of anybody"
+    else:
+        message = reasons[0] + (f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else "")
+    return Judgement(verdict, message, render(pods, [client.row() for client in clients]))
+
+
+class _Client:
+    """The judgement of one client's observations."""
+
+    def __init__(self, name: str, expected: Expected, tally: Tally, rates: Rates, pods: Sequence[str]) -> None:
+        self.name = name
+        self.expected = expected
+        self.tally = tally
+        self.needed = plan(expected, rates).samples
+        silent = isinstance(expected, TimedOut | Refused | NoAnswer)
+        self.allowed: frozenset[str] = frozenset() if silent else frozenset(expected)
+        self.cells = [*((pod, self._pod(pod)) for pod in pods), *self._others()]
+
+    @property
+    def verdict(self) -> Verdict:
+        marks = {cell.mark for _, cell in self.cells}
+        if marks & {Mark.WRONG, Mark.UNSEEN}:
+            return Verdict.FAILED
+        doubtful = marks & {Mark.UNKNOWN, Mark.UNSURE} or self.tally.told < self.needed
+        return Verdict.INCONCLUSIVE if doubtful else Verdict.PASSED
+
+    def row(self) -> Row:
+        return Row(self.name, self._wanted(), dict(self.cells))
+
+    def reasons(self, verdict: Verdict) -> list[str]:
+        """Why this verdict, a clause for each cell that led to it."""
+        tally = self.tally
+        if verdict is Verdict.FAILED:
+            return [
+                self._offence(column, cell) for column, cell in self.cells if cell.mark in (Mark.WRONG, Mark.UNSEEN)
+            ]
+        found = [f"{self.name} could not tell {count} times: {why}" for why, count in sorted(tally.unknown.items())]
+        if not found and tally.told < self.needed:
+            found = [f"{self.name} has {tally.told} observations, and the stated error rates need {self.needed}"]
+        return found
+
+    def _pod(self, pod: str) -> Cell:
+        count = self.tally.pods[pod]
+        if count:
+            return Cell(count, Mark.RIGHT if pod in self.allowed else Mark.WRONG)
+        if pod not in self.allowed:
+            return Cell(0, Mark.NONE)
+        # What could not be told may have been just this endpoint, and too few probes may miss it by chance.
+        sure = not self.tally.unknown and self.tally.told >= self.needed
+        return Cell(0, Mark.UNSEEN if sure else Mark.UNSURE)
+
+    def _others(self) -> list[tuple[str, Cell]]:
+        def cell(count: int, wanted: bool) -> Cell:
+            return Cell(count, Mark.NONE if not count else Mark.RIGHT if wanted else Mark.WRONG)
+
+        unknown = self.tally.unknown.total()
+        return [
+            ("timed out", cell(self.tally.timed_out, isinstance(self.expected, TimedOut | NoAnswer))),
+            ("refused", cell(self.tally.refused, isinstance(self.expected, Refused | NoAnswer))),
+            ("unknown", Cell(unknown, Mark.UNKNOWN if unknown else Mark.NONE)),
+        ]
+
+    def _wanted(self) -> str:
+        match self.expected:
+            case TimedOut():
+                return "silence"
+            case Refused():
+                return "refusal"
+            case NoAnswer():
+                return "no answer"
+        return ", ".join(sorted(self.allowed))
+
+    def _offence(self, column: str, cell: Cell) -> str:
+        if cell.mark is Mark.UNSEEN:
+            return f"{self.name} never reached {column} in {self.tally.told} probes, and must reach {self._wanted()}"
+        happened = {"timed out": "got no answer", "refused": "was refused"}.get(column, f"reached {column}")
+        return f"{self.name} {happened} in {cell.count} of {self.tally.told} probes, where {self._wanted()} is expected"

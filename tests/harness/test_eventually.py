@@ -1,0 +1,68 @@
+"""Waiting ends as soon as it can, and explains itself when it ends in vain."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from harness.errors import InconclusiveError
+from harness.eventually import NotYetError, eventually, set_time_scale, time_scale
+
+
+@pytest.fixture(autouse=True)
+def own_time_scale() -> Iterator[None]:
+    before = time_scale()
+    set_time_scale(1.0)
+    yield
+    set_time_scale(before)
+
+
+def test_gives_the_first_true_value() -> None:
+    values = iter([None, "", [], "b1", "b2"])
+    assert eventually(lambda: next(values), within=5, every=0, describe="a name") == "b1"
+
+
+def test_a_late_proxy_is_a_failure_with_the_last_thing_seen_and_since_when() -> None:
+    looks = iter(["soon"] + ["a1 is not ready"] * 10_000)
+
+    def check() -> bool:
+        raise NotYetError(next(looks))
+
+    with pytest.raises(AssertionError) as caught:
+        eventually(check, within=0.05, every=0.001, describe="a1 to become ready")
+    assert re.fullmatch(
+        r"waited 0\.0\d+ s for a1 to become ready; last seen: a1 is not ready, unchanged for 0\.0\d+ s "
+        r"\(looks: \d+, time scale: 1\)",
+        str(caught.value),
+    )
+
+
+def test_late_infrastructure_is_what_the_caller_says_it_is() -> None:
+    with pytest.raises(InconclusiveError, match="the API server; last seen: None"):
+        eventually(lambda: None, within=0, describe="the API server", or_raise=InconclusiveError)
+
+
+def test_there_is_always_one_look() -> None:
+    assert eventually(lambda: True, within=0, describe="nothing")
+
+
+def test_other_errors_end_the_wait_at_once() -> None:
+    with pytest.raises(ZeroDivisionError):
+        eventually(lambda: 1 / 0, within=60, describe="a number")
+
+
+def test_time_scale_stretches_deadlines() -> None:
+    set_time_scale(3)
+    begin = time.monotonic()
+    with pytest.raises(NotYetError, match="time scale: 3"):
+        eventually(lambda: False, within=0.02, describe="nothing")
+    assert time.monotonic() - begin >= 0.06
+
+
+@pytest.mark.parametrize("factor", [0, -1])
+def test_a_time_scale_is_above_zero(factor: float) -> None:
+    with pytest.raises(ValueError, match="above 0"):
+        set_time_scale(factor)

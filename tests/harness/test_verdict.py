@@ -1,0 +1,140 @@
+"""Judging is exact: one wrong answer fails, an unseen member fails, and doubt is never a pass or a failure."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from harness.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Unknown
+from harness.statistics import Rates
+from harness.verdict import Expected, Judgement, Tally, Verdict, combine, is_wrong, judge, plan
+
+A1, B1 = Reached("a1", "10.244.1.2"), Reached("b1", "10.244.1.2")
+FAILED, PASSED, INCONCLUSIVE, SKIPPED = Verdict.FAILED, Verdict.PASSED, Verdict.INCONCLUSIVE, Verdict.SKIPPED
+
+
+def judged(expected: Expected, *observations: Observation) -> Judgement:
+    """Of one client, a1."""
+    return judge({"a1": expected}, {"a1": Tally.of(observations)})
+
+
+@pytest.mark.parametrize(
+    ("expected", "observations", "verdict", "message"),
+    [
+        ({"a1"}, [A1] * 270, PASSED, "all of 270 probes by 1 clients had an allowed outcome"),
+        ({"a1", "b1"}, [A1] * 200 + [B1] * 70, PASSED, "every endpoint was seen"),
+        ({"a1"}, [A1] * 269 + [B1], FAILED, "a1 reached b1 in 1 of 270 probes, where a1 is expected"),
+        ({"a1"}, [B1], FAILED, "a1 reached b1 in 1 of 1 probes, where a1 is expected"),
+        ({"a1"}, [A1] * 269 + [TIMED_OUT], FAILED, "a1 got no answer in 1 of 270 probes"),
+        ({"a1"}, [A1] * 269 + [REFUSED], FAILED, "a1 was refused in 1 of 270 probes"),
+        ({"a1", "b1"}, [A1] * 270, FAILED, "a1 never reached b1 in 270 probes, and must reach a1, b1"),
+        ({"a1", "b1"}, [A1] * 20, INCONCLUSIVE, "a1 has 20 observations, and the stated error rates need 270"),
+        ({"a1"}, [A1] * 269, INCONCLUSIVE, "need 270"),
+        ({"a1"}, [], INCONCLUSIVE, "a1 has 0 observations"),
+        ({"a1"}, [A1] * 270 + [Unknown("no route")], INCONCLUSIVE, "a1 could not tell 1 times: no route"),
+        ({"a1", "b1"}, [A1] * 270 + [Unknown("no route")] * 99, INCONCLUSIVE, "could not tell 99 times"),
+        ({"a1"}, [B1, Unknown("no route")], FAILED, "reached b1"),
+        (TIMED_OUT, [TIMED_OUT] * 270, PASSED, "all of 270"),
+        (TIMED_OUT, [TIMED_OUT] * 269 + [A1], FAILED, "a1 reached a1 in 1 of 270 probes, where silence is expected"),
+        (TIMED_OUT, [REFUSED] * 270, FAILED, "a1 was refused in 270 of 270 probes, where silence is expected"),
+        (REFUSED, [REFUSED] * 270, PASSED, "all of 270"),
+        (REFUSED, [TIMED_OUT] * 270, FAILED, "where refusal is expected"),
+    ],
+)
+def test_one_client(expected: Expected, observations: list[Observation], verdict: Verdict, message: str) -> None:
+    judgement = judged(expected, *observations)
+    assert judgement.verdict is verdict
+    assert message in judgement.message
+
+
+def test_failed_beats_inconclusive_between_clients() -> None:
+    judgement = judge(
+        {"a1": {"a1"}, "b1": {"b1"}, "c1": {"b1"}},
+        {"a1": Tally.of([Unknown("no route")]), "b1": Tally.of([A1]), "c1": Tally.of([A1, REFUSED])},
+    )
+    assert judgement.verdict is FAILED
+    assert judgement.message == "b1 reached a1 in 1 of 1 probes, where b1 is expected (and 2 more)"
+
+
+def test_the_grid_shows_expected_and_observed_of_each_client() -> None:
+    judgement = judge(
+        {"a1": {"a1"}, "b1": {"a1", "b1"}, "c1": TIMED_OUT},
+        {
+            "a1": Tally.of([A1] * 270 + [B1] * 3 + [TIMED_OUT] * 2),
+            "b1": Tally.of([B1] * 270),
+            "c1": Tally.of([TIMED_OUT] * 270),
+        },
+    )
+    assert judgement.grid.splitlines() == [
+        "client | expected | a1             | b1              | timed out",
+        "-------+----------+----------------+-----------------+----------------",
+        "a1     | a1       | 270 ✓          | 3 ✗ not allowed | 2 ✗ not allowed",
+        "b1     | a1, b1   | 0 ✗ never seen | 270 ✓           | ·",
+        "c1     | silence  | ·              | ·               | 270 ✓",
+    ]
+
+
+def test_an_empty_set_is_no_expectation() -> None:
+    with pytest.raises(ValueError, match="say TIMED_OUT or REFUSED"):
+        plan(frozenset())
+
+
+def test_observations_of_an_unknown_client_are_an_error() -> None:
+    with pytest.raises(ValueError, match="nothing is expected of b1"):
+        judge({"a1": {"a1"}}, {"b1": Tally()})
+
+
+def test_one_observation_is_wrong_or_not() -> None:
+    assert is_wrong(B1, {"a1"})
+    assert is_wrong(A1, TIMED_OUT)
+    assert is_wrong(TIMED_OUT, {"a1"})
+    assert is_wrong(TIMED_OUT, REFUSED)
+    assert not is_wrong(A1, {"a1"})
+    assert not is_wrong(REFUSED, REFUSED)
+    assert not is_wrong(Unknown("no route"), {"a1"})
+
+
+def test_verdicts_combine_by_rank() -> None:
+    assert combine([PASSED, INCONCLUSIVE, FAILED, SKIPPED]) is FAILED
+    assert combine([PASSED, INCONCLUSIVE, SKIPPED]) is INCONCLUSIVE
+    assert combine([SKIPPED, PASSED]) is PASSED
+    assert combine([SKIPPED]) is SKIPPED
+    assert combine([]) is INCONCLUSIVE
+
+
+ROUNDS, RATES = 2000, Rates(leak=0.1, miss=0.02)
+
+
+def rounds(name: str, pods: list[str], allowed: set[str], leak: float = 0.0) -> list[Verdict]:
+    """Judge a simulated proxy that picks evenly from `pods`, and with odds `leak` sends a connection to x1."""
+    rng = random.Random(name)
+    samples = plan(allowed, RATES).samples
+    found = []
+    for _ in range(ROUNDS):
+        seen = [Reached("x1" if rng.random() < leak else rng.choice(pods)) for _ in range(samples)]
+        found.append(judge({"a1": allowed}, {"a1": Tally.of(seen)}, RATES).verdict)
+    return found
+
+
+def test_a_right_proxy_with_one_endpoint_is_never_failed() -> None:
+    assert set(rounds("right", ["a1"], {"a1"})) == {PASSED}
+
+
+def test_a_right_proxy_is_failed_no_more_often_than_stated() -> None:
+    many = [f"p{i}" for i in range(12)]
+    failed = rounds("many", many, set(many)).count(FAILED)
+    assert 0 < failed <= HIGHEST_PLAUSIBLE
+
+
+def test_a_leaking_proxy_passes_no_more_often_than_stated() -> None:
+    passed = rounds("leak", ["a1"], {"a1"}, leak=RATES.leak).count(PASSED)
+    assert 0 < passed <= HIGHEST_PLAUSIBLE
+
+
+def test_a_proxy_that_starves_a_member_always_fails() -> None:
+    assert set(rounds("starved", ["a1"], {"a1", "b1"})) == {FAILED}
+
+
+HIGHEST_PLAUSIBLE = 73
+"""Of 2,000 rounds an event of 2 % exceeds this count less often than once in a million: the exact binomial tail."""
