@@ -1,0 +1,143 @@
+"""Deletion: at once, gracefully, or when the last finalizer is gone; and namespaces with all that is in them.
+
+A graceful deletion only marks the object: `deletionTimestamp` says when it should be gone, and whoever runs it (for a
+pod: its node) deletes it again with a grace period of 0 when it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from reference.apiserver import status
+from reference.apiserver.kinds import Strategy
+from reference.apiserver.registry import NAMESPACES, Call, Registry, Target
+from reference.apiserver.selectors import Selection
+from reference.apiserver.store import Stored
+from reference.client import Object
+
+PERMANENT = ("default", "kube-system")
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOptions:
+    """What a client may say about a deletion; grace in seconds, None for the kind's own."""
+
+    grace: int | None = None
+    uid: str = ""
+    resource_version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """The object as it is now or last was, and whether it is still there (grace period or finalizers)."""
+
+    stored: Stored
+    remains: bool
+
+
+def delete(registry: Registry, target: Target, options: DeleteOptions, call: Call) -> Deleted:
+    """Delete one object. Raises `ApiError`: 403, 404, 409 (a precondition does not hold)."""
+    strategy = registry.strategy(target.resource)
+    with registry.store.lock:
+        current = registry.get(target.resource, target.namespace, target.name)
+        _check_preconditions(strategy, current.object["metadata"], options)
+        if target.resource == NAMESPACES:
+            return _delete_namespace(registry, strategy, current, call)
+        return _delete(registry, strategy, current, options, call)
+
+
+def delete_collection(
+    registry: Registry, resource: str, selection: Selection, options: DeleteOptions, call: Call
+) -> list[Stored]:
+    """Delete all selected objects; returns them as they are now or last were."""
+    strategy = registry.strategy(resource)
+    with registry.store.lock:
+        chosen = [each for each in registry.store.items(resource) if selection.matches(each.object)]
+        return [_delete(registry, strategy, each, options, call).stored for each in chosen]
+
+
+def remove(registry: Registry, strategy: Strategy, obj: Object) -> Stored:
+    """Take an object out for good: its addresses are free again, and its namespace may go now if it was to go."""
+    registry.release(strategy, obj)
+    stored = registry.store.remove(strategy.resource.plural, obj)
+    if namespace := obj["metadata"].get("namespace"):
+        _remove_if_empty(registry, namespace)
+    return stored
+
+
+def _check_preconditions(strategy: Strategy, meta: dict[str, Any], options: DeleteOptions) -> None:
+    name = meta["name"]
+    if options.uid and options.uid != meta["uid"]:
+        why = f"the UID in the precondition ({options.uid}) does not match the UID in record ({meta['uid']}). "
+        raise status.conflict(strategy.resource, name, why + "The object might have been deleted and then recreated")
+    if options.resource_version and options.resource_version != meta["resourceVersion"]:
+        why = (
+            f"the ResourceVersion in the precondition ({options.resource_version}) does not match the ResourceVersion "
+            f"in record ({meta['resourceVersion']}). The object might have been modified"
+        )
+        raise status.conflict(strategy.resource, name, why)
+
+
+def _delete(registry: Registry, strategy: Strategy, current: Stored, options: DeleteOptions, call: Call) -> Deleted:
+    obj = current.copy()
+    meta = obj["metadata"]
+    grace = _grace(strategy, obj, options.grace)
+    if grace == 0 and not meta.get("finalizers"):
+        if call.dry_run:
+            return Deleted(current, remains=False)
+        return Deleted(remove(registry, strategy, obj), remains=False)
+    _mark(meta, grace)
+    if call.dry_run or meta == current.object["metadata"]:
+        return Deleted(current, remains=True)
+    return Deleted(registry.store.put(strategy.resource.plural, obj), remains=True)
+
+
+def _grace(strategy: Strategy, obj: Object, asked: int | None) -> int:
+    """Seconds. Only kinds that something runs have any, and not while nothing runs them (pods without a node)."""
+    spec, phase = obj.get("spec") or {}, (obj.get("status") or {}).get("phase")
+    if not strategy.grace_seconds or not spec.get("nodeName") or phase in {"Failed", "Succeeded"}:
+        return 0
+    if asked is not None:
+        return max(asked, 0)
+    own = spec.get("terminationGracePeriodSeconds")
+    return strategy.grace_seconds if own is None else int(own)
+
+
+def _mark(meta: dict[str, Any], grace: int) -> None:
+    """Say when the object should be gone; a second deletion can only make that earlier."""
+    before = meta.get("deletionGracePeriodSeconds")
+    if meta.get("deletionTimestamp") and (before is None or grace >= before):
+        return
+    when = datetime.now(UTC) + timedelta(seconds=grace)
+    meta["deletionTimestamp"] = when.strftime("%Y-%m-%dT%H:%M:%SZ")
+    meta["deletionGracePeriodSeconds"] = grace
+    if "generation" in meta:
+        meta["generation"] += 1
+
+
+def _delete_namespace(registry: Registry, strategy: Strategy, current: Stored, call: Call) -> Deleted:
+    name = current.object["metadata"]["name"]
+    if name in PERMANENT:
+        raise status.forbidden(strategy.resource, name, "this namespace may not be deleted", "Forbidden")
+    if call.dry_run:
+        return Deleted(current, remains=False)
+    if not current.object["metadata"].get("deletionTimestamp"):
+        obj = current.copy()
+        _mark(obj["metadata"], 0)
+        obj["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
+        current = registry.store.put(NAMESPACES, obj)
+    for resource, stored in registry.contents(name):
+        _delete(registry, registry.strategy(resource), stored, DeleteOptions(grace=0), call)
+    _remove_if_empty(registry, name)
+    left = registry.store.get(NAMESPACES, ("", name))
+    return Deleted(left or current, remains=left is not None)
+
+
+def _remove_if_empty(registry: Registry, name: str) -> None:
+    namespace = registry.store.get(NAMESPACES, ("", name))
+    if namespace is None or not namespace.object["metadata"].get("deletionTimestamp"):
+        return
+    if not namespace.object["metadata"].get("finalizers") and registry.is_empty(name):
+        registry.store.remove(NAMESPACES, namespace.copy())

@@ -1,0 +1,70 @@
+"""The patch types of Kubernetes, as functions from an object and a patch to the new object.
+
+JSON patch (RFC 6902) and JSON merge patch (RFC 7386) are the standards; the strategic merge patch is in a module of
+its own, and so is server-side apply, which needs to know who owns what.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jsonpatch
+import jsonpointer
+
+from reference.apiserver import status, strategic
+from reference.apiserver.schema import ListRules
+from reference.client import Object
+
+JSON = "application/json-patch+json"
+MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+APPLY = "application/apply-patch+yaml"
+
+PATCH_TYPES = (JSON, MERGE, APPLY, STRATEGIC)
+
+
+def apply_patch(obj: Object, content_type: str, patch: Any, rules: ListRules) -> Object:
+    """The patched object; `obj` may be changed. Raises `ApiError`: 400, 415, 422."""
+    if content_type == JSON:
+        return _json_patch(obj, patch)
+    if not isinstance(patch, dict):
+        raise status.bad_request("the patch must be an object")
+    if content_type == MERGE:
+        merged = merge(obj, patch)
+        assert isinstance(merged, dict)
+        return merged
+    if content_type == STRATEGIC:
+        try:
+            return strategic.merge(obj, patch, rules)
+        except ValueError as error:
+            raise status.bad_request(str(error)) from None
+    raise status.unsupported_media(content_type, PATCH_TYPES)
+
+
+def merge(target: Any, patch: Any) -> Any:
+    """RFC 7386: null removes, objects merge, everything else replaces."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = merge(result.get(key), value)
+    return result
+
+
+def _json_patch(obj: Object, patch: Any) -> Object:
+    if not isinstance(patch, list):
+        raise status.bad_request("a JSON patch must be a list of operations")
+    try:
+        patched = jsonpatch.JsonPatch(patch).apply(obj, in_place=True)
+    except jsonpatch.InvalidJsonPatch as error:
+        raise status.bad_request(f"error decoding patch: {error}") from None
+    except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException, TypeError) as error:
+        raise status.failure(
+            422, "Invalid", f"the server rejected our request due to an error in our request: {error}"
+        ) from None
+    if not isinstance(patched, dict):
+        raise status.bad_request("the patch does not leave an object")
+    return patched

@@ -1,0 +1,117 @@
+"""Lists: selection, pages with continue tokens, and older revisions.
+
+A continue token holds the revision of the first page and the last key that was sent, nothing is kept here for it. So
+pages of one list agree with each other while the store remembers that revision; after that the token is Expired.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass
+
+import orjson
+
+from reference.apiserver import status
+from reference.apiserver.registry import Registry
+from reference.apiserver.selectors import Selection
+from reference.apiserver.store import Key, Stored, TooOldError, key_of
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What a list may ask besides the selection; `limit` 0 is no limit."""
+
+    limit: int = 0
+    continue_token: str = ""
+    resource_version: str = ""
+    match: str = ""
+    """resourceVersionMatch: "", "Exact" or "NotOlderThan"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Selected objects as of one revision; `remaining` counts those after this page, when that is known."""
+
+    items: list[Stored]
+    revision: int
+    continue_token: str = ""
+    remaining: int | None = None
+
+
+def page(registry: Registry, resource: str, selection: Selection, query: Query) -> Page:
+    """One page of a list. Raises `ApiError`: 400, 404, 410, 504."""
+    registry.strategy(resource)
+    with registry.store.lock:
+        start, revision = _start(registry, query)
+        if revision is None or revision == registry.store.revision:
+            revision = registry.store.revision
+            items = registry.store.items(resource)
+        else:
+            items = _items_at(registry, resource, revision, in_token=bool(query.continue_token))
+    chosen = items if selection.everything else [each for each in items if selection.matches(each.object)]
+    if start is not None:
+        chosen = [each for each in chosen if key_of(each.object) > start]
+    return _cut(chosen, revision, query.limit, selection)
+
+
+def parse_revision(text: str) -> int:
+    """A resourceVersion as a number; "" is 0. Raises `ApiError` (400)."""
+    if not text:
+        return 0
+    if not text.isdecimal():
+        raise status.bad_request(f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: invalid syntax')
+    return int(text)
+
+
+def _start(registry: Registry, query: Query) -> tuple[Key | None, int | None]:
+    """After which key and at which revision to read; None for the newest."""
+    current = registry.store.revision
+    if query.continue_token:
+        if query.resource_version not in {"", "0"}:
+            raise status.bad_request("specifying resource version is not allowed when using continue")
+        return _read_token(query.continue_token)
+    asked = parse_revision(query.resource_version)
+    if query.match and not query.resource_version:
+        raise status.bad_request("resourceVersionMatch is forbidden unless resourceVersion is provided")
+    if asked > current:
+        raise status.too_large_version(asked, current)
+    if query.match == "Exact":
+        if asked == 0:
+            raise status.bad_request('resourceVersionMatch "Exact" is forbidden for resourceVersion "0"')
+        return None, asked
+    return None, None
+
+
+def _items_at(registry: Registry, resource: str, revision: int, *, in_token: bool) -> list[Stored]:
+    try:
+        return registry.store.items_at(resource, revision)
+    except TooOldError as error:
+        raise status.expired(
+            "The provided continue parameter is too old to display a consistent list result. You can start a new list "
+            "without the continue parameter."
+            if in_token
+            else f"The resourceVersion for the provided list is too old: {error}"
+        ) from None
+
+
+def _cut(chosen: list[Stored], revision: int, limit: int, selection: Selection) -> Page:
+    if limit <= 0 or len(chosen) <= limit:
+        return Page(chosen, revision)
+    items = chosen[:limit]
+    counted = not selection.labels and not selection.fields  # as in Kubernetes, which cannot count through a selector
+    remaining = len(chosen) - limit if counted else None
+    return Page(items, revision, _token(revision, key_of(items[-1].object)), remaining)
+
+
+def _token(revision: int, last: Key) -> str:
+    return base64.urlsafe_b64encode(orjson.dumps({"v": "meta.k8s.io/v1", "rv": revision, "start": last})).decode()
+
+
+def _read_token(token: str) -> tuple[Key, int]:
+    try:
+        value = orjson.loads(base64.urlsafe_b64decode(token))
+        namespace, name = value["start"]
+        return (str(namespace), str(name)), int(value["rv"])
+    except (binascii.Error, ValueError, KeyError, TypeError):
+        raise status.bad_request("continue key is not valid") from None

@@ -1,0 +1,114 @@
+"""What every verb needs: the store, the rules of each kind, and the pools.
+
+One value instead of four arguments everywhere. Whoever reads and then writes holds `store.lock` over both; a write
+takes some tens of microseconds, so there is nothing to win by locking less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from reference.apiserver import status
+from reference.apiserver.kinds import Allocations, Strategy, View
+from reference.apiserver.pools import Pools
+from reference.apiserver.store import Store, Stored
+from reference.client import Object
+from reference.features import Features
+
+NAMESPACES = "namespaces"
+
+
+@dataclass(slots=True)
+class Call:
+    """How a write is asked for, apart from the object; `warnings` collects what the client is to be told."""
+
+    dry_run: bool = False
+    manager: str = "unknown"
+    """The field manager, for managedFields."""
+    validation: Literal["Ignore", "Warn", "Strict"] = "Ignore"
+    """What happens to fields that the kind does not have: they are dropped, with a warning, or the write is refused."""
+    warnings: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Which object a request is about; `view` when it is addressed under a second group and version."""
+
+    resource: str
+    namespace: str
+    name: str
+    subresource: str = ""
+    view: View | None = None
+
+
+class Registry:
+    """The state and the rules of one API server."""
+
+    def __init__(
+        self, strategies: Iterable[Strategy], features: Features, *, service_cidrs: Sequence[str], window: int
+    ) -> None:
+        self.features = features
+        self.strategies = {each.resource.plural: each for each in strategies}
+        self.store = Store(self.strategies, window=window)
+        self.pools = Pools(service_cidrs)
+
+    def add(self, strategy: Strategy) -> None:
+        """Serve one kind more, from now on."""
+        with self.store.lock:
+            self.store.add_resource(strategy.resource.plural)
+            self.strategies = {**self.strategies, strategy.resource.plural: strategy}
+
+    def strategy(self, resource: str) -> Strategy:
+        """The rules of a resource. Raises `ApiError` (404) for one that is not served."""
+        found = self.strategies.get(resource)
+        if found is None:
+            raise status.no_such_path()
+        return found
+
+    def get(self, resource: str, namespace: str, name: str) -> Stored:
+        """An object. Raises `ApiError` (404)."""
+        strategy = self.strategy(resource)
+        stored = self.store.get(resource, (namespace, name))
+        if stored is None:
+            raise status.not_found(strategy.resource, name)
+        return stored
+
+    def require_namespace(self, namespace: str, strategy: Strategy, name: str) -> None:
+        """Objects are only made in a namespace that exists (404) and is not being deleted (403)."""
+        if not strategy.resource.namespaced:
+            return
+        if not namespace:
+            raise status.bad_request("an empty namespace may not be set during creation")
+        found = self.store.get(NAMESPACES, ("", namespace))
+        if found is None:
+            raise status.not_found(self.strategy(NAMESPACES).resource, namespace)
+        if found.object["metadata"].get("deletionTimestamp"):
+            why = f"unable to create new content in namespace {namespace} because it is being terminated"
+            raise status.forbidden(strategy.resource, name, why, "NamespaceTerminating")
+
+    def contents(self, namespace: str) -> list[tuple[str, Stored]]:
+        """Everything in a namespace, with its resource."""
+        return [
+            (plural, stored)
+            for plural, strategy in self.strategies.items()
+            if strategy.resource.namespaced
+            for stored in self.store.items(plural)
+            if stored.object["metadata"]["namespace"] == namespace
+        ]
+
+    def is_empty(self, namespace: str) -> bool:
+        """Whether a namespace has nothing in it."""
+        return not any(
+            key[0] == namespace
+            for plural, strategy in self.strategies.items()
+            if strategy.resource.namespaced
+            for key in self.store.keys(plural)
+        )
+
+    def release(self, strategy: Strategy, obj: Object) -> None:
+        """Take back what a removed object held of the pools."""
+        held = strategy.allocations(obj, None)
+        if held != Allocations():
+            self.pools.release(obj, held)

@@ -1,0 +1,84 @@
+"""How lists inside objects merge: by a key, as a set, or not at all.
+
+Kubernetes says this in its Go types (`patchMergeKey`, `listMapKey`). Strategic merge patches, server-side apply and the
+OpenAPI documents all read this one table. What is not in it is replaced as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ListRule:
+    """How one list merges. `merge_key` is the strategic one, `map_keys` those of server-side apply.
+
+    With neither it is a list of plain values that merges as a set. `retain_keys`: a strategic patch says with
+    `$retainKeys` which fields of an item stay.
+    """
+
+    merge_key: str = ""
+    map_keys: tuple[str, ...] = ()
+    retain_keys: bool = False
+    defaults: tuple[tuple[str, str], ...] = ()
+    """Values of map keys that a client may leave out."""
+
+
+ListRules = Mapping[tuple[str, ...], ListRule]
+"""By path of field names; items of lists add nothing to the path."""
+
+
+def _keyed(key: str, *map_keys: str, retain_keys: bool = False, **defaults: str) -> ListRule:
+    return ListRule(key, map_keys or (key,), retain_keys, tuple(defaults.items()))
+
+
+_SET = ListRule()
+_METADATA: dict[tuple[str, ...], ListRule] = {
+    ("metadata", "ownerReferences"): _keyed("uid"),
+    ("metadata", "finalizers"): _SET,
+}
+_CONDITIONS: dict[tuple[str, ...], ListRule] = {("status", "conditions"): _keyed("type")}
+_CONTAINER: dict[tuple[str, ...], ListRule] = {
+    (): _keyed("name"),
+    ("ports",): _keyed("containerPort", "containerPort", "protocol", protocol="TCP"),
+    ("env",): _keyed("name"),
+    ("volumeMounts",): _keyed("mountPath"),
+    ("volumeDevices",): _keyed("devicePath"),
+    ("resources", "claims"): ListRule("", ("name",)),
+}
+
+_RULES: Mapping[str, ListRules] = {
+    "Service": {
+        ("spec", "ports"): _keyed("port", "port", "protocol", protocol="TCP"),
+        **_CONDITIONS,
+    },
+    "Pod": {
+        **{
+            ("spec", containers, *path): rule
+            for containers in ("containers", "initContainers", "ephemeralContainers")
+            for path, rule in _CONTAINER.items()
+        },
+        ("spec", "volumes"): _keyed("name", retain_keys=True),
+        ("spec", "imagePullSecrets"): _keyed("name"),
+        ("spec", "hostAliases"): _keyed("ip"),
+        ("spec", "topologySpreadConstraints"): _keyed("topologyKey", "topologyKey", "whenUnsatisfiable"),
+        ("spec", "schedulingGates"): _keyed("name"),
+        ("spec", "resourceClaims"): _keyed("name", retain_keys=True),
+        ("status", "podIPs"): _keyed("ip"),
+        **_CONDITIONS,
+    },
+    "Node": {
+        ("spec", "podCIDRs"): _SET,
+        ("status", "addresses"): _keyed("type"),
+        **_CONDITIONS,
+    },
+    "Namespace": _CONDITIONS,
+    "ServiceCIDR": _CONDITIONS,
+    "ServiceAccount": {("secrets",): _keyed("name")},
+}
+
+
+def list_rules(kind: str) -> ListRules:
+    """The rules for a kind; a kind without its own has those of metadata."""
+    return {**_METADATA, **_RULES.get(kind, {})}

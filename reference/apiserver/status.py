@@ -1,0 +1,146 @@
+"""The Status objects that Kubernetes answers refusals with.
+
+Clients decide by `reason` and `code`, people read `message`; both are the released wordings, so that a client which
+knows Kubernetes knows this server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from reference.apiserver.kinds import FieldError, Resource
+from reference.client import ApiError, Object
+
+
+def failure(code: int, reason: str, message: str, details: Object | None = None) -> ApiError:
+    """A refusal as an exception; `details` names the object and the causes."""
+    status: Object = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": message,
+        "reason": reason,
+    }
+    if details:
+        status["details"] = details
+    status["code"] = code
+    return ApiError(status)
+
+
+def success(resource: Resource, name: str, uid: str) -> Object:
+    """What a delete that took effect at once answers."""
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+        "details": {**_details(resource, name), "uid": uid},
+    }
+
+
+def qualified(resource: Resource) -> str:
+    """How messages name a resource: `services`, `endpointslices.discovery.k8s.io`."""
+    return f"{resource.plural}.{resource.group}" if resource.group else resource.plural
+
+
+def not_found(resource: Resource, name: str) -> ApiError:
+    return failure(404, "NotFound", f'{qualified(resource)} "{name}" not found', _details(resource, name))
+
+
+def no_such_path() -> ApiError:
+    return failure(404, "NotFound", "the server could not find the requested resource")
+
+
+def already_exists(resource: Resource, name: str) -> ApiError:
+    return failure(409, "AlreadyExists", f'{qualified(resource)} "{name}" already exists', _details(resource, name))
+
+
+def conflict(resource: Resource, name: str, why: str = "") -> ApiError:
+    """Somebody else changed the object since the client read it, or a precondition does not hold."""
+    why = why or ("the object has been modified; please apply your changes to the latest version and try again")
+    message = f'Operation cannot be fulfilled on {qualified(resource)} "{name}": {why}'
+    return failure(409, "Conflict", message, _details(resource, name))
+
+
+def apply_conflict(conflicts: Sequence[tuple[str, str]]) -> ApiError:
+    """Server-side apply met fields of other managers; `conflicts` are (manager, field path) pairs."""
+    causes = [
+        {"reason": "FieldManagerConflict", "message": f'conflict with "{manager}"', "field": path}
+        for manager, path in conflicts
+    ]
+    shown = "\n".join(f"- {path}" for _, path in conflicts)
+    managers = ", ".join(sorted({f'"{manager}"' for manager, _ in conflicts}))
+    count = f"{len(conflicts)} conflict{'s' if len(conflicts) > 1 else ''}"
+    message = f"Apply failed with {count}: conflicts with {managers}:\n{shown}"
+    return failure(409, "Conflict", message, {"causes": causes})
+
+
+def invalid(resource: Resource, name: str, errors: Sequence[FieldError]) -> ApiError:
+    """422 with one cause for each refused field."""
+    texts = [str(each) for each in errors]
+    shown = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    details = {
+        "name": name,
+        "group": resource.group,
+        "kind": resource.kind,
+        "causes": [each.as_cause() for each in errors],
+    }
+    if not resource.group:
+        del details["group"]
+    return failure(422, "Invalid", f'{resource.kind} "{name}" is invalid: {shown}', details)
+
+
+def bad_request(message: str) -> ApiError:
+    return failure(400, "BadRequest", message)
+
+
+def forbidden(resource: Resource, name: str, why: str, cause: str) -> ApiError:
+    details = _details(resource, name) | {"causes": [{"reason": cause, "message": why, "field": "metadata.namespace"}]}
+    return failure(403, "Forbidden", f'{qualified(resource)} "{name}" is forbidden: {why}', details)
+
+
+def unauthorized() -> ApiError:
+    return failure(401, "Unauthorized", "Unauthorized")
+
+
+def method_not_allowed(method: str) -> ApiError:
+    return failure(
+        405, "MethodNotAllowed", f"the server does not allow this method on the requested resource: {method}"
+    )
+
+
+def not_acceptable(known: Sequence[str]) -> ApiError:
+    message = f"only the following media types are accepted: {', '.join(known)}"
+    return failure(406, "NotAcceptable", message)
+
+
+def unsupported_media(content_type: str, known: Sequence[str]) -> ApiError:
+    message = (
+        f"the body of the request was in an unknown format ({content_type or 'no content type'}) - "
+        f"accepted media types include: {', '.join(known)}"
+    )
+    return failure(415, "UnsupportedMediaType", message)
+
+
+def expired(message: str) -> ApiError:
+    """The asked-for resourceVersion or continue token is older than what the server remembers."""
+    return failure(410, "Expired", message)
+
+
+def too_large_version(asked: int, current: int) -> ApiError:
+    """The client has seen a newer state than this server: it should wait and try again."""
+    details = {"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]}
+    message = f"Timeout: Too large resource version: {asked}, current: {current}"
+    return failure(504, "Timeout", message, details | {"retryAfterSeconds": 1})
+
+
+def internal(message: str) -> ApiError:
+    return failure(500, "InternalError", f"Internal error occurred: {message}")
+
+
+def _details(resource: Resource, name: str) -> Object:
+    details: Object = {"name": name}
+    if resource.group:
+        details["group"] = resource.group
+    return details | {"kind": resource.plural}

@@ -1,0 +1,112 @@
+"""Strategic merge patch: a merge patch that knows that some lists are maps or sets.
+
+kubectl writes these for `patch` and `apply`. Besides values a patch holds directives: `$patch: replace|delete|merge`,
+`$setElementOrder/FIELD`, `$deleteFromPrimitiveList/FIELD` and `$retainKeys`
+(design of apimachinery's strategicpatch package).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from reference.apiserver.schema import ListRule, ListRules
+from reference.client import Object
+
+Path = tuple[str, ...]
+
+_ORDER, _DELETE_VALUES, _RETAIN, _DIRECTIVE = "$setElementOrder/", "$deleteFromPrimitiveList/", "$retainKeys", "$patch"
+
+
+def merge(target: Object, patch: Object, rules: ListRules) -> Object:
+    """The patched object. Raises `ValueError` for directives that make no sense."""
+    return _merge_object(target, patch, (), rules)
+
+
+def _merge_object(target: Object, patch: Object, path: Path, rules: ListRules) -> Object:
+    directive = patch.get(_DIRECTIVE)
+    if directive == "replace":
+        return {key: value for key, value in patch.items() if key != _DIRECTIVE}
+    if directive == "delete":
+        return {}
+    if directive not in {None, "merge"}:
+        raise ValueError(f"unknown patch directive {directive!r}")
+    result = dict(target)
+    if _RETAIN in patch:
+        result = {key: value for key, value in result.items() if key in set(patch[_RETAIN])}
+    for key, value in patch.items():
+        if not key.startswith("$"):
+            _merge_field(result, key, value, (*path, key), rules)
+    _remove_values(result, patch)
+    _order(result, patch, path, rules)
+    return result
+
+
+def _merge_field(result: Object, key: str, value: Any, path: Path, rules: ListRules) -> None:
+    present = result.get(key)
+    if value is None:
+        result.pop(key, None)
+    elif isinstance(value, dict):
+        result[key] = _merge_object(present if isinstance(present, dict) else {}, value, path, rules)
+    elif isinstance(value, list) and path in rules and _merges(rules[path]):
+        result[key] = _merge_list(present if isinstance(present, list) else [], value, path, rules)
+    else:
+        result[key] = value
+
+
+def _merges(rule: ListRule) -> bool:
+    return bool(rule.merge_key) or not rule.map_keys
+
+
+def _merge_list(target: list[Any], patch: list[Any], path: Path, rules: ListRules) -> list[Any]:
+    key = rules[path].merge_key
+    if not key:
+        return target + [each for each in patch if each not in target]
+    result = list(target)
+    for item in patch:
+        if not isinstance(item, dict):
+            raise ValueError(f"{'.'.join(path)}: an item of a list with merge key {key!r} must be an object")
+        directive = item.get(_DIRECTIVE)
+        if directive == "replace" and len(item) == 1:  # the whole list, by the other items of the patch
+            return [each for each in patch if _DIRECTIVE not in each]
+        if key not in item:
+            raise ValueError(f"map: {item} does not contain declared merge key: {key}")
+        _merge_item(result, item, key, path, rules)
+    return result
+
+
+def _merge_item(result: list[Any], item: Object, key: str, path: Path, rules: ListRules) -> None:
+    places = [index for index, each in enumerate(result) if each.get(key) == item[key]]
+    if item.get(_DIRECTIVE) == "delete":
+        result[:] = [each for each in result if each.get(key) != item[key]]
+    elif places:
+        result[places[0]] = _merge_object(result[places[0]], item, path, rules)
+    else:
+        result.append(_merge_object({}, item, path, rules))
+
+
+def _remove_values(result: Object, patch: Object) -> None:
+    for name, values in patch.items():
+        if name.startswith(_DELETE_VALUES):
+            field = name.removeprefix(_DELETE_VALUES)
+            result[field] = [each for each in result.get(field) or [] if each not in values]
+
+
+def _order(result: Object, patch: Object, path: Path, rules: ListRules) -> None:
+    """Bring lists into the order that the patch names; items that it does not name keep their place after them."""
+    for name, wanted in patch.items():
+        if not name.startswith(_ORDER):
+            continue
+        field = name.removeprefix(_ORDER)
+        rule = rules.get((*path, field), ListRule())
+        order = [each.get(rule.merge_key) if isinstance(each, dict) else each for each in wanted]
+        items = result.get(field)
+        if isinstance(items, list):
+            result[field] = _sorted(items, order, rule.merge_key)
+
+
+def _sorted(items: list[Any], order: list[Any], key: str) -> list[Any]:
+    def place(item: Any) -> int:
+        value = item.get(key) if isinstance(item, dict) else item
+        return order.index(value) if value in order else len(order)
+
+    return sorted(items, key=place)

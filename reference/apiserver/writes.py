@@ -1,0 +1,236 @@
+"""Create, update and status update: the steps of a write, in Kubernetes' order.
+
+    decode → identity → default → prepare → validate → allocate → store
+
+What is special to a kind is in its strategy; here is what all kinds share: names, uids, resourceVersions, generation,
+dry runs, and that an update which changes nothing is no write.
+"""
+
+from __future__ import annotations
+
+import secrets
+import uuid
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+from reference.apiserver import deletion, managed_fields, status
+from reference.apiserver.kinds import Allocations, FieldError, Strategy
+from reference.apiserver.pools import ExhaustedError, Ledger, RefusedError
+from reference.apiserver.registry import NAMESPACES, Call, Registry
+from reference.apiserver.store import Stored, key_of
+from reference.client import Object
+
+_SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # no vowels, nothing that reads like another (apimachinery's rand)
+_MAX_PREFIX = 58  # a generated name is at most 63 characters
+_ATTEMPTS = 8
+_SET_BY_SERVER = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
+
+
+def timestamp() -> str:
+    """The present second, as RFC 3339."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def private(obj: Object) -> Object:
+    """A copy that shares nothing with what the caller keeps."""
+    copy: Object = orjson.loads(orjson.dumps(obj))
+    return copy
+
+
+def create(registry: Registry, resource: str, namespace: str, obj: Object, call: Call) -> Stored:
+    """Store a new object; `obj` must be private to this call. Raises `ApiError`: 400, 403, 404, 409, 422."""
+    strategy = registry.strategy(resource)
+    meta = _accept(strategy, obj, namespace)
+    _decode(registry, strategy, obj, call)
+    with registry.store.lock:
+        registry.require_namespace(namespace, strategy, meta.get("name") or "")
+        _choose_name(registry, resource, meta, namespace)
+        _identify(strategy, registry, meta)
+        strategy.default(obj)
+        strategy.prepare_for_create(obj, registry.features)
+        _refuse(strategy, obj, strategy.validate(obj, registry.features))
+        call.warnings += strategy.warnings(obj)
+        if registry.store.get(resource, key_of(obj)) is not None:
+            raise status.already_exists(strategy.resource, meta["name"])
+        ledger = _allocate(registry, strategy, obj, None)
+        if call.dry_run:
+            _undo(ledger)
+            return Stored(obj, 0)
+        return _store(registry, resource, obj, ledger)
+
+
+def update(registry: Registry, resource: str, namespace: str, obj: Object, call: Call, *, name: str = "") -> Stored:
+    """Replace an object; `obj` must be private to this call. Raises `ApiError`: 400, 404, 409, 422."""
+    strategy = registry.strategy(resource)
+    _accept(strategy, obj, namespace, name=name)
+    _decode(registry, strategy, obj, call)
+    with registry.store.lock:
+        old = _present(registry, resource, obj)
+        _keep_identity(obj["metadata"], old.object["metadata"])
+        strategy.default(obj)
+        strategy.prepare_for_update(obj, old.object, registry.features)
+        managed_fields.track(obj, old.object, call.manager)
+        _refuse(strategy, obj, strategy.validate_update(obj, old.object, registry.features))
+        call.warnings += strategy.warnings(obj)
+        if strategy.has_generation(registry.features) and strategy.spec_changed(obj, old.object):
+            obj["metadata"]["generation"] = (old.object["metadata"].get("generation") or 0) + 1
+        return _replace(registry, strategy, obj, old, call)
+
+
+def update_status(
+    registry: Registry, resource: str, namespace: str, obj: Object, call: Call, *, name: str = ""
+) -> Stored:
+    """Replace an object's status and nothing else. Raises `ApiError`: 400, 404, 409, 422."""
+    strategy = registry.strategy(resource)
+    if not strategy.resource.has_status:
+        raise status.no_such_path()
+    _accept(strategy, obj, namespace, name=name)
+    _decode(registry, strategy, obj, call)
+    with registry.store.lock:
+        old = _present(registry, resource, obj)
+        obj["metadata"] = dict(old.object["metadata"])
+        strategy.default(obj)
+        strategy.prepare_for_status_update(obj, old.object)
+        managed_fields.track(obj, old.object, call.manager, subresource="status")
+        _refuse(strategy, obj, strategy.validate_status_update(obj, old.object, registry.features))
+        return _replace(registry, strategy, obj, old, call)
+
+
+def _accept(strategy: Strategy, obj: Any, namespace: str, *, name: str = "") -> dict[str, Any]:
+    """Hold what the object says of itself against where it was sent; returns its metadata."""
+    resource = strategy.resource
+    if not isinstance(obj, dict) or not isinstance(obj.setdefault("metadata", {}), dict):
+        raise status.bad_request(f"the object provided is not a {resource.kind}")
+    for field, expected in (("apiVersion", resource.api_version), ("kind", resource.kind)):
+        if (obj.get(field) or expected) != expected:
+            raise status.bad_request(
+                f"{resource.kind} in version {resource.version!r} was expected: the object has {field} {obj[field]!r}"
+            )
+        obj[field] = expected
+    meta: dict[str, Any] = obj["metadata"]
+    if name and (meta.setdefault("name", name) or name) != name:
+        raise status.bad_request(f"the name of the object ({meta['name']}) does not match the name on the URL ({name})")
+    if resource.namespaced:
+        if namespace and (meta.get("namespace") or namespace) != namespace:
+            raise status.bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request"
+            )
+        meta["namespace"] = namespace or meta.get("namespace") or ""
+    return meta
+
+
+def _decode(registry: Registry, strategy: Strategy, obj: Object, call: Call) -> None:
+    try:
+        unknown = [f'unknown field "{each}"' for each in strategy.decode(obj, registry.features)]
+    except ValueError as error:
+        raise status.bad_request(str(error)) from None
+    if not unknown:
+        return
+    if call.validation == "Strict":
+        resource = strategy.resource
+        raise status.bad_request(
+            f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
+            f"strict decoding error: {', '.join(unknown)}"
+        )
+    if call.validation == "Warn":
+        call.warnings += unknown
+
+
+def _choose_name(registry: Registry, resource: str, meta: dict[str, Any], namespace: str) -> None:
+    prefix = meta.get("generateName")
+    if meta.get("name") or not isinstance(prefix, str) or not prefix:
+        return
+    for _ in range(_ATTEMPTS):
+        meta["name"] = prefix[:_MAX_PREFIX] + "".join(secrets.choice(_SUFFIX_LETTERS) for _ in range(5))
+        if registry.store.get(resource, (namespace, meta["name"])) is None:
+            return
+
+
+def _identify(strategy: Strategy, registry: Registry, meta: dict[str, Any]) -> None:
+    if meta.pop("resourceVersion", None):
+        raise status.bad_request("resourceVersion should not be set on objects to be created")
+    for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "generation", "managedFields", "selfLink"):
+        meta.pop(field, None)
+    meta["uid"] = str(uuid.uuid4())
+    meta["creationTimestamp"] = timestamp()
+    if strategy.has_generation(registry.features):
+        meta["generation"] = 1
+
+
+def _present(registry: Registry, resource: str, obj: Object) -> Stored:
+    """The stored object that `obj` is to replace, when `obj` was made from that very version."""
+    meta = obj["metadata"]
+    if not meta.get("name"):
+        raise status.bad_request("name must be provided")
+    old = registry.get(resource, *key_of(obj))
+    current = old.object["metadata"]
+    if (meta.get("uid") or current["uid"]) != current["uid"]:
+        why = f"Precondition failed: UID in precondition: {meta['uid']}, UID in object meta: {current['uid']}"
+        raise status.conflict(registry.strategy(resource).resource, meta["name"], why)
+    asked = meta.get("resourceVersion") or ""
+    if asked not in {"", "0", current["resourceVersion"]}:
+        raise status.conflict(registry.strategy(resource).resource, meta["name"])
+    return old
+
+
+def _keep_identity(meta: dict[str, Any], old: dict[str, Any]) -> None:
+    for field in _SET_BY_SERVER:
+        if field in old:
+            meta[field] = old[field]
+        else:
+            meta.pop(field, None)
+    meta["resourceVersion"] = old["resourceVersion"]
+    if old.get("generateName"):
+        meta["generateName"] = old["generateName"]
+    meta.pop("selfLink", None)
+
+
+def _refuse(strategy: Strategy, obj: Object, errors: list[FieldError]) -> None:
+    if errors:
+        raise status.invalid(strategy.resource, obj["metadata"].get("name") or "", errors)
+
+
+def _replace(registry: Registry, strategy: Strategy, new: Object, old: Stored, call: Call) -> Stored:
+    if new == old.object:
+        return old
+    ledger = _allocate(registry, strategy, new, old.object)
+    if call.dry_run:
+        _undo(ledger)
+        return Stored(new, old.revision)
+    if _has_ended(registry, strategy, new["metadata"]):
+        _undo(ledger)
+        return deletion.remove(registry, strategy, new)
+    return _store(registry, strategy.resource.plural, new, ledger)
+
+
+def _has_ended(registry: Registry, strategy: Strategy, meta: dict[str, Any]) -> bool:
+    """Whether an object that is being deleted has nothing left to wait for."""
+    if not meta.get("deletionTimestamp") or meta.get("finalizers") or meta.get("deletionGracePeriodSeconds"):
+        return False
+    return strategy.resource.plural != NAMESPACES or registry.is_empty(meta["name"])
+
+
+def _store(registry: Registry, resource: str, obj: Object, ledger: Ledger | None) -> Stored:
+    if ledger is not None:
+        ledger.commit()
+    return registry.store.put(resource, obj)
+
+
+def _allocate(registry: Registry, strategy: Strategy, new: Object, old: Object | None) -> Ledger | None:
+    wanted = strategy.allocations(new, old)
+    held = strategy.allocations(old, None) if old is not None else Allocations()
+    if wanted == held == Allocations():
+        return None
+    try:
+        return registry.pools.assign(new, wanted, old, held)
+    except RefusedError as refused:
+        raise status.invalid(strategy.resource, new["metadata"]["name"], [refused.error]) from None
+    except ExhaustedError:
+        raise status.internal("failed to allocate a service address or node port: range is full") from None
+
+
+def _undo(ledger: Ledger | None) -> None:
+    if ledger is not None:
+        ledger.undo()
