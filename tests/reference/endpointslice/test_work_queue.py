@@ -1,0 +1,109 @@
+"""When a Service is due, and when the queue counts as idle."""
+
+from __future__ import annotations
+
+import pytest
+
+from reference.endpointslice.work_queue import FIRST_HOPELESS_RETRY, FIRST_RETRY, LONGEST_RETRY, RETRIES, WorkQueue
+
+A, B = ("default", "a"), ("default", "b")
+
+
+def test_keys_come_in_the_order_in_which_they_were_added_and_once() -> None:
+    queue = WorkQueue()
+    for key in (A, B, A):
+        queue.add(key)
+    assert [queue.pop(0), queue.pop(0), queue.pop(0)] == [A, B, None]
+
+
+def test_queue_is_idle_only_when_the_work_is_done() -> None:
+    queue = WorkQueue()
+    assert queue.is_idle
+    queue.add(A)
+    assert not queue.is_idle
+    assert queue.pop(0) == A
+    assert not queue.is_idle
+    queue.done(A)
+    assert queue.is_idle
+
+
+def test_key_added_during_its_work_is_due_again() -> None:
+    queue = WorkQueue()
+    queue.add(A)
+    queue.pop(0)
+    queue.add(A)
+    queue.done(A)
+    assert not queue.is_idle
+    assert queue.pop(0) == A
+
+
+def test_delayed_key_comes_when_it_is_due() -> None:
+    queue = WorkQueue()
+    queue.add_at(A, 5.0)
+    assert (queue.pop(4.9), queue.next_due(), queue.is_idle) == (None, 5.0, False)
+    assert (queue.pop(5.0), queue.next_due()) == (A, None)
+
+
+@pytest.mark.parametrize(("first", "second"), [(5.0, 3.0), (3.0, 5.0)])
+def test_the_earlier_of_two_delays_counts(first: float, second: float) -> None:
+    queue = WorkQueue()
+    queue.add_at(A, first)
+    queue.add_at(A, second)
+    assert queue.next_due() == 3.0
+    assert [queue.pop(10.0), queue.pop(10.0)] == [A, None]
+
+
+def test_key_added_now_does_not_come_a_second_time_later() -> None:
+    queue = WorkQueue()
+    queue.add_at(A, 5.0)
+    queue.add(A)
+    assert queue.pop(0) == A
+    queue.done(A)
+    assert (queue.pop(9.0), queue.next_due(), queue.is_idle) == (None, None, True)
+
+
+def fail(queue: WorkQueue, now: float, *, hopeful: bool) -> float | None:
+    """Work on A at `now` and fail; when it is due again."""
+    queue.add(A)
+    assert queue.pop(now) == A
+    queue.retry(A, now, hopeful=hopeful)
+    return queue.next_due()
+
+
+@pytest.mark.parametrize(("hopeful", "first"), [(True, FIRST_RETRY), (False, FIRST_HOPELESS_RETRY)])
+def test_each_failure_doubles_the_wait(hopeful: bool, first: float) -> None:
+    queue = WorkQueue()
+    waits = [fail(queue, 0.0, hopeful=hopeful) for _ in range(RETRIES)]
+    assert waits == [min(LONGEST_RETRY, first * 2**n) for n in range(RETRIES)]
+
+
+def test_key_that_keeps_failing_is_dropped() -> None:
+    queue = WorkQueue()
+    for _ in range(RETRIES):
+        fail(queue, 0.0, hopeful=True)
+    assert fail(queue, 0.0, hopeful=True) is None
+    assert queue.is_idle
+
+
+def test_success_forgets_failures() -> None:
+    queue = WorkQueue()
+    fail(queue, 0.0, hopeful=True)
+    queue.pop(1.0)
+    queue.done(A)
+    assert fail(queue, 0.0, hopeful=True) == FIRST_RETRY
+
+
+def test_only_a_hopeful_retry_keeps_the_queue_from_being_idle() -> None:
+    hopeful, hopeless = WorkQueue(), WorkQueue()
+    fail(hopeful, 0.0, hopeful=True)
+    fail(hopeless, 0.0, hopeful=False)
+    assert (hopeful.is_idle, hopeless.is_idle) == (False, True)
+    assert hopeless.pop(FIRST_HOPELESS_RETRY) == A
+
+
+def test_new_reason_makes_a_hopeless_key_count_again() -> None:
+    queue = WorkQueue()
+    fail(queue, 0.0, hopeful=False)
+    queue.add_at(A, 50.0)
+    assert not queue.is_idle
+    assert queue.pop(FIRST_HOPELESS_RETRY) == A
