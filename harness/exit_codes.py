@@ -1,0 +1,65 @@
+"""The exit codes of a run: pytest's own from 0 to 6, ours from 10, and which of them wins.
+
+A failed requirement dominates an inconclusive one, except when the suite does not trust its own instruments.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+
+class ExitCode(enum.IntEnum):
+    """What the status of the process says."""
+
+    PASSED = 0
+    FAILED = 1
+    INTERRUPTED = 2
+    INTERNAL_ERROR = 3
+    USAGE = 4
+    NOTHING_SELECTED = 5
+    INCONCLUSIVE = 10
+    PARTIAL = 11
+    DISTRUST = 12
+
+
+MEANINGS: dict[ExitCode, str] = {
+    ExitCode.PASSED: "every selected requirement is met",
+    ExitCode.FAILED: "at least one requirement is not met",
+    ExitCode.INTERRUPTED: "interrupted",
+    ExitCode.INTERNAL_ERROR: "an internal error in pytest or in a plugin",
+    ExitCode.USAGE: "wrong options",
+    ExitCode.NOTHING_SELECTED: "no requirement was selected",
+    ExitCode.INCONCLUSIVE: "nothing failed, but something could not be told",
+    ExitCode.PARTIAL: "nothing failed, but something that is claimed did not run",
+    ExitCode.DISTRUST: "the suite does not trust its own instruments; rely on nothing it said",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What of a run decides its exit code."""
+
+    pytest_status: int = 0
+    usage_error: bool = False
+    interrupted: bool = False
+    distrust: bool = False
+    failed: bool = False
+    inconclusive: bool = False
+    not_run: bool = False
+    selected: bool = True
+
+
+def exit_code(situation: Situation) -> ExitCode:
+    """Internal error, usage, interruption; then distrust, failed, inconclusive, nothing selected, partial, passed."""
+    ordered = (
+        (situation.pytest_status == ExitCode.INTERNAL_ERROR, ExitCode.INTERNAL_ERROR),
+        (situation.usage_error or situation.pytest_status == ExitCode.USAGE, ExitCode.USAGE),
+        (situation.interrupted, ExitCode.INTERRUPTED),
+        (situation.distrust, ExitCode.DISTRUST),
+        (situation.failed, ExitCode.FAILED),
+        (situation.inconclusive, ExitCode.INCONCLUSIVE),
+        (not situation.selected, ExitCode.NOTHING_SELECTED),
+        (situation.not_run, ExitCode.PARTIAL),
+    )
+    return next((code for holds, code in ordered if holds), ExitCode.PASSED)

@@ -1,0 +1,88 @@
+"""From what pytest saw of a test to a verdict: passed, failed, inconclusive, or skipped for a reason.
+
+Only a failed assertion in the test itself says something about the implementation. A scenario that could not be set up,
+a time limit, or any other exception says something about the suite or the machine, and is inconclusive.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+
+from harness.errors import DistrustError, HarnessError, InconclusiveError, UnavailableError
+from harness.report.results import CaseResult, Reason, Verdict
+
+
+@contextlib.contextmanager
+def told_apart(phase: str) -> Iterator[None]:
+    """Let every exception of a phase leave in the form that all of pytest's reporters understand alike.
+
+    Assertion: failed. Skip: skipped. Anything else: an error.
+    """
+    try:
+        yield
+    except UnavailableError as error:
+        raise pytest.skip.Exception(f"{Reason.UNAVAILABLE}: {error}", _use_item_location=True) from error
+    except pytest.skip.Exception:
+        raise
+    except pytest.fail.Exception as error:
+        if str(error).startswith("Timeout "):
+            raise InconclusiveError(f"the scenario did not end within its time limit: {error}") from error
+        raise
+    except AssertionError as error:
+        if phase != "call":
+            raise InconclusiveError(f"during {phase}: {error}") from error
+        raise
+
+
+def judge(report: pytest.TestReport, error: BaseException | None) -> CaseResult:
+    """The verdict on one phase of a test (set-up, call, teardown)."""
+    result = CaseResult(report.nodeid, "", duration=report.duration)
+    if report.skipped and not hasattr(report, "wasxfail"):
+        result.verdict = Verdict.SKIPPED
+        result.reason, result.message = split_reason(_skip_text(report))
+    elif report.failed or hasattr(report, "wasxfail"):
+        asserted = isinstance(error, (AssertionError, pytest.fail.Exception))
+        result.verdict = Verdict.FAILED if asserted and report.when == "call" else Verdict.INCONCLUSIVE
+        result.explanation = explanation(report, error)
+        result.message = sentence(error)
+    return result
+
+
+def sentence(error: BaseException | None) -> str:
+    """The first line of an exception's text; the name of its type when it is not one of ours."""
+    if error is None:
+        return "the test failed without a word"
+    first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    if isinstance(error, (AssertionError, pytest.fail.Exception, HarnessError)):
+        return first or type(error).__name__
+    return f"the suite itself broke: {type(error).__name__}: {first}"
+
+
+def explanation(report: pytest.TestReport, error: BaseException | None) -> str:
+    """All that is known: the exception's whole text, and where it was raised, unless the text explains itself."""
+    text = str(error).strip() if error is not None else ""
+    if isinstance(error, HarnessError) or (isinstance(error, AssertionError) and len(text.splitlines()) > 1):
+        return text
+    return f"{text}\n\n{report.longreprtext}".strip()
+
+
+def is_distrust(error: BaseException | None) -> bool:
+    """Whether the suite said that it does not trust itself."""
+    return isinstance(error, DistrustError)
+
+
+def split_reason(text: str) -> tuple[str, str]:
+    """Read "reason: thing". A skip without one of the four reasons counts as unavailable."""
+    reason, sign, thing = text.partition(": ")
+    if sign and reason in tuple(Reason):
+        return reason, thing
+    return Reason.UNAVAILABLE, text
+
+
+def _skip_text(report: pytest.TestReport) -> str:
+    if isinstance(report.longrepr, tuple):
+        return report.longrepr[2].removeprefix("Skipped: ")
+    return str(report.longrepr or "")

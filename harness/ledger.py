@@ -1,0 +1,141 @@
+"""Collects in the controller what came of each test, and at the end writes the reports and sets the exit code."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import pytest
+
+from harness.errors import DistrustError
+from harness.exit_codes import ExitCode, Situation, exit_code
+from harness.plan import Plan
+from harness.recorder import PROPERTY
+from harness.report.results import UNPROVEN, CaseResult, Reason, Result, Verdict
+from harness.report.writer import write_reports
+from harness.run import Run
+
+
+class Ledger:
+    """The part of the plugin that keeps the books. `results` may be asked for at any time."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._cases: dict[str, CaseResult] = {}
+        self._other_failures = 0
+        self._stopped = ""
+        self.exit_code: ExitCode | None = None
+
+    def results(self) -> list[Result]:
+        """One result a requirement, by id. What is planned and has not run is inconclusive, or deselected."""
+        plan = self._run.known_plan() or Plan()
+        found: dict[str, list[CaseResult]] = {requirement_id: [] for requirement_id in plan.requirements}
+        for case in plan.cases:
+            result = self._cases.get(case.nodeid)
+            if result is None:
+                result = CaseResult(case.nodeid, case.requirement, case.parameters)
+                self._explain_absence(result, case.reason, case.thing)
+            found[case.requirement].append(result)
+        return [Result(plan.requirements[each], tuple(found[each])) for each in sorted(found) if found[each]]
+
+    def _explain_absence(self, result: CaseResult, reason: str, thing: str) -> None:
+        if reason:
+            result.verdict, result.reason, result.message = Verdict.SKIPPED, reason, thing
+        elif self._run.settings.fail_fast and not self._run.interrupted and not self._run.distrust:
+            result.verdict, result.reason = Verdict.SKIPPED, Reason.DESELECTED
+            result.message = "not run: --fail-fast stopped the run before it"
+        else:
+            result.verdict = Verdict.INCONCLUSIVE
+            result.message = f"not run: {self._stopped or 'the run ended before it'}"
+            result.explanation = result.message
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Take in one phase of one test."""
+        self._run.retries += str(report.outcome) == "rerun"  # pytest-rerunfailures
+        payload = dict(report.user_properties).get(PROPERTY)
+        if isinstance(payload, dict):
+            self._record(dict(payload))
+        elif report.failed and report.nodeid in self._planned():
+            self._crashed(report)
+        else:
+            self._other_failures += report.failed
+
+    def _record(self, payload: dict[str, Any]) -> None:
+        distrust = payload.pop("distrust")
+        if distrust:
+            self._distrust(distrust)
+        result = CaseResult(**payload)
+        known = self._cases.setdefault(result.nodeid, result)
+        if known is not result:
+            known.worsen(result)
+
+    def _planned(self) -> dict[str, str]:
+        plan = self._run.known_plan() or Plan()
+        return {case.nodeid: case.requirement for case in plan.cases}
+
+    def _crashed(self, report: pytest.TestReport) -> None:
+        message = str(report.longrepr)
+        result = CaseResult(report.nodeid, self._planned()[report.nodeid], verdict=Verdict.INCONCLUSIVE)
+        result.message = result.explanation = message
+        self._cases[report.nodeid] = result
+        self._distrust(message)
+
+    def _distrust(self, why: str) -> None:
+        if why not in self._run.distrust:
+            self._run.distrust.append(why)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """A suite that cannot be collected whole cannot be relied on."""
+        if report.failed:
+            self._distrust(f"{report.nodeid or 'the suite'} could not be collected")
+
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """Tell Ctrl-C from pytest's own ways to stop, which use the same exception."""
+        self._stopped = str(excinfo.value)
+        if not isinstance(excinfo.value, pytest.Session.Interrupted) or "keyboard-interrupt" in self._stopped:
+            self._run.interrupted = True
+            self._stopped = "the run was interrupted"
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """Write everything, then set the exit code."""
+        if session.config.stash.get(FINISHED, False):
+            return
+        session.config.stash[FINISHED] = True
+        self.finish(int(exitstatus))
+        assert self.exit_code is not None
+        session.exitstatus = self.exit_code
+
+    def finish(self, pytest_status: int) -> None:
+        """Reports, then exit code: a report that could not be written changes the code."""
+        plan = self._run.known_plan()
+        if plan is not None and plan.error:
+            self._run.usage_error = plan.error
+        if self._run.usage_error or pytest_status == ExitCode.USAGE:
+            self._run.folder.abandon()
+            self.exit_code = ExitCode.USAGE
+            return
+        results = self.results()
+        try:
+            write_reports(self._run, results)
+        except DistrustError as error:
+            self._distrust(str(error))
+        finally:
+            with contextlib.suppress(OSError):
+                self._run.folder.finish()
+        self.exit_code = exit_code(self._situation(pytest_status, results))
+
+    def _situation(self, pytest_status: int, results: list[Result]) -> Situation:
+        verdicts = {result.verdict for result in results}
+        return Situation(
+            pytest_status=pytest_status,
+            interrupted=self._run.interrupted,
+            distrust=bool(self._run.distrust),
+            failed=Verdict.FAILED in verdicts or self._other_failures > 0,
+            inconclusive=Verdict.INCONCLUSIVE in verdicts,
+            not_run=any(result.verdict == Verdict.SKIPPED and result.reason in UNPROVEN for result in results),
+            selected=any(result.selected for result in results),
+        )
+
+
+FINISHED = pytest.StashKey[bool]()

@@ -1,0 +1,221 @@
+"""What a run was asked to do: one table of options, whichever way they come.
+
+`trafficdist run --backend netns` and `pytest --td-backend=netns` are the same option, and so are TRAFFICDIST_BACKEND
+and the key `backend` of an options file. Both front ends are made from the one table here, so that they cannot drift
+apart. The nearest source wins: command line, environment, options file, ini file, default.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UsageError
+from harness.requirements import Profile
+from harness.settings import Settings
+from harness.topology import TOPOLOGIES, parse_topology
+
+ENVIRONMENT_PREFIX = "TRAFFICDIST_"
+
+_LATER = "is not available in this version"
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option under all its names. `kind` is "value", "list" (repeatable, or with commas) or "flag"."""
+
+    name: str
+    help: str
+    kind: str = "value"
+    metavar: str = "TEXT"
+    default: Any = None
+    check: Callable[[str], Any] = field(default=str)
+
+    @property
+    def key(self) -> str:
+        """The name as a Python identifier."""
+        return self.name.replace("-", "_")
+
+    @property
+    def environment(self) -> str:
+        """The environment variable of the same meaning."""
+        return ENVIRONMENT_PREFIX + self.key.upper()
+
+
+def _one_of(*allowed: str, later: Sequence[str] = ()) -> Callable[[str], str]:
+    def check(text: str) -> str:
+        if text in allowed:
+            return text
+        if text in later:
+            raise UsageError(f"{text!r} {_LATER}; available: {', '.join(allowed)}")
+        raise UsageError(f"unknown value {text!r}; allowed: {', '.join(allowed)}")
+
+    return check
+
+
+def _topology(text: str) -> str:
+    parse_topology(text)
+    return text
+
+
+def _profile(text: str) -> str:
+    return _one_of(*(profile.value for profile in Profile))(text.lower())
+
+
+def _integer(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise UsageError(f"{text!r} is not a whole number") from None
+
+
+def _positive(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0.0 < number < 1000.0:
+        raise UsageError(f"{text!r} is not a number above 0 and below 1000")
+    return number
+
+
+def _workers(text: str) -> str:
+    if text != "auto" and not text.isdecimal():
+        raise UsageError(f"{text!r} is neither a number of processes (0: none but this one) nor 'auto'")
+    return text
+
+
+OPTIONS: tuple[Option, ...] = (
+    Option("backend", "Where to run: netns is a cluster of network namespaces on this machine.", metavar="NAME",
+           check=_one_of("netns", later=("kind", "kubeconfig"))),
+    Option("proxy", "The service proxy to judge.", metavar="NAME", default="reference",
+           check=_one_of("reference", later=("kube-proxy", "installed"))),
+    Option("topology", f"Zones and nodes: {', '.join(TOPOLOGIES)}, or like a=2,b=2,c=1.", metavar="TOPOLOGY",
+           default="three_zones", check=_topology),
+    Option("families", "IP families of the cluster, the primary one first.", kind="list", metavar="FAMILIES",
+           default=("IPv4", "IPv6"), check=_one_of("IPv4", "IPv6")),
+    Option("profile", f"Judge this profile only: {', '.join(Profile)}. Repeatable.", kind="list", metavar="PROFILE",
+           default=(), check=_profile),
+    Option("supported-features", "The extended features that the implementation claims.", kind="list",
+           metavar="FEATURES", default=()),
+    Option("exempt-features", "Features that it does not claim, although they would be expected.", kind="list",
+           metavar="FEATURES", default=()),
+    Option("all-features", "Claim every feature.", kind="flag", default=False),
+    Option("run-test", "Run only these requirements: ids, * and ? allowed.", kind="list", metavar="IDS", default=()),
+    Option("skip-tests", "Leave these requirements out: ids, * and ? allowed.", kind="list", metavar="IDS", default=()),
+    Option("organization", "Who makes the implementation (for the report)."),
+    Option("project", "What it is called (for the report)."),
+    Option("url", "Where it lives (for the report)."),
+    Option("version", "Which release was judged (for the report)."),
+    Option("contact", "Whom to ask about it (for the report). Repeatable.", kind="list", default=()),
+    Option("output-dir", "Folder for reports, history and evidence. [./trafficdist-results/<time>]", metavar="FOLDER"),
+    Option("seed", "Seed of everything random; a run prints the one that it used.", metavar="N", check=_integer),
+    Option("time-scale", "Multiply every time limit, for slow machines; the report shows it.", metavar="FACTOR",
+           default=1.0, check=_positive),
+    Option("keep", "Keep what a scenario made: failed, always or never.", metavar="WHEN", default="never",
+           check=_one_of("failed", "always", "never")),
+    Option("fail-fast", "Stop at the first requirement that is not met.", kind="flag", default=False),
+    Option("workers", "Run on that many processes at once; auto: one per CPU.", metavar="N", default="0",
+           check=_workers),
+)  # fmt: skip
+
+BY_NAME: Mapping[str, Option] = {option.name: option for option in OPTIONS}
+
+
+def unknown_name(name: str, allowed: Sequence[str], what: str) -> str:
+    """A sentence about a name that does not exist: the nearest existing ones, or all of them if they are few."""
+    near = difflib.get_close_matches(name, allowed, n=3, cutoff=0.5)
+    hint = f"did you mean {', '.join(near)}?" if near else f"allowed: {', '.join(sorted(allowed)) or 'none'}"
+    return f"unknown {what} {name!r}; {hint}"
+
+
+def read_options_file(path: str) -> dict[str, Any]:
+    """The options in a YAML file, by name. Raises `UsageError` that says what is wrong in which file."""
+    import yaml
+
+    try:
+        loaded = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"options file {path}: cannot be read: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UsageError(f"options file {path}: is not YAML: {' '.join(str(error).split())}") from None
+    if loaded is None:
+        return {}
+    if not isinstance(loaded, dict):
+        raise UsageError(f"options file {path}: want a mapping of option names to values, not {type(loaded).__name__}")
+    for name in loaded:
+        if name not in BY_NAME:
+            raise UsageError(f"options file {path}: {unknown_name(str(name), list(BY_NAME), 'option')}")
+    return {str(name): value for name, value in loaded.items()}
+
+
+def resolve(
+    given: Mapping[str, Any],
+    *,
+    environment: Mapping[str, str] | None = None,
+    options_file: str = "",
+    ini: Mapping[str, Any] | None = None,
+) -> Settings:
+    """Put the sources together. `given` and `ini` are by option name; absent, None and () mean not given.
+
+    Raises `UsageError` with the value, the place that it came from, and what is allowed.
+    """
+    environment = os.environ if environment is None else environment
+    options_file = options_file or environment.get(ENVIRONMENT_PREFIX + "OPTIONS_FILE", "")
+    in_file = read_options_file(options_file) if options_file else {}
+    _refuse_unknown_variables(environment)
+    values: dict[str, Any] = {}
+    for option in OPTIONS:
+        for place, value in (
+            (f"--{option.name}", given.get(option.name)),
+            (f"environment variable {option.environment}", environment.get(option.environment)),
+            (f"options file {options_file}, key {option.name}", in_file.get(option.name)),
+            (f"ini file, td_{option.key}", (ini or {}).get(option.name)),
+        ):
+            if value not in (None, "", (), []):
+                values[option.key] = _convert(option, value, place)
+                break
+        else:
+            values[option.key] = option.default
+    values["backend"] = values["backend"] or ""
+    values["seed"] = int.from_bytes(os.urandom(4)) if values["seed"] is None else values["seed"]
+    return Settings.from_json({key: "" if value is None else value for key, value in values.items()})
+
+
+def _refuse_unknown_variables(environment: Mapping[str, str]) -> None:
+    known = {option.environment for option in OPTIONS} | {ENVIRONMENT_PREFIX + "OPTIONS_FILE"}
+    for name in environment:
+        if name.startswith(ENVIRONMENT_PREFIX) and name not in known:
+            raise UsageError(unknown_name(name, sorted(known), "environment variable"))
+
+
+def _convert(option: Option, value: Any, place: str) -> Any:
+    try:
+        if option.kind == "flag":
+            return _flag(value)
+        if option.kind == "list":
+            return tuple(dict.fromkeys(option.check(part) for part in _parts(value)))
+        if isinstance(value, (dict, list)):
+            raise UsageError(f"want one value, not {value!r}")
+        return option.check(str(value))
+    except UsageError as error:
+        raise UsageError(f"{place}: {error}") from None
+
+
+def _parts(value: Any) -> list[str]:
+    items = value if isinstance(value, (list, tuple)) else [value]
+    if any(isinstance(item, (dict, list)) for item in items):
+        raise UsageError(f"want a list of words, not {value!r}")
+    return [part.strip() for item in items for part in str(item).split(",") if part.strip()]
+
+
+def _flag(value: Any) -> bool:
+    words = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+    try:
+        return words[str(value).lower()]
+    except KeyError:
+        raise UsageError(f"want yes or no, not {value!r}") from None

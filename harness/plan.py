@@ -1,0 +1,126 @@
+"""Which requirement runs, and why another does not: decided once, at collection, and never silent.
+
+Every requirement that was collected is in the plan. What does not run keeps its place in all reports, with one of the
+four reasons of `harness.report.results.Reason`.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from harness.errors import UsageError
+from harness.options import unknown_name
+from harness.report.results import Case, Reason, requirement_from_json, requirement_to_json
+from harness.requirements import Feature, Requirement
+from harness.settings import Settings
+
+
+@dataclass(slots=True)
+class Plan:
+    """All collected requirements by id, and their cases in the order in which they run."""
+
+    requirements: dict[str, Requirement] = field(default_factory=dict)
+    cases: list[Case] = field(default_factory=list)
+    error: str = ""
+
+    def cases_of(self, requirement_id: str) -> list[Case]:
+        """The cases of one requirement."""
+        return [case for case in self.cases if case.requirement == requirement_id]
+
+    def features(self) -> list[Feature]:
+        """Every feature that some requirement is about, by name."""
+        found = {feature.name: feature for each in self.requirements.values() for feature in each.features}
+        return [found[name] for name in sorted(found)]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, to hand over from a worker."""
+        return {
+            "requirements": [requirement_to_json(each) for each in self.requirements.values()],
+            "cases": [asdict(case) for case in self.cases],
+            "error": self.error,
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Plan:
+        """The inverse of `to_json`."""
+        requirements = [requirement_from_json(each) for each in values["requirements"]]
+        return cls(
+            {each.id: each for each in requirements}, [Case(**case) for case in values["cases"]], values["error"]
+        )
+
+
+def claimed(feature: Feature, settings: Settings) -> bool:
+    """Whether the implementation claims a feature; core features are always claimed, unless exempted by name."""
+    if feature.name in settings.exempt_features:
+        return False
+    return feature.core or settings.claims_everything or feature.name in settings.supported_features
+
+
+def reason_to_skip(requirement: Requirement, settings: Settings) -> tuple[str, str]:
+    """The reason for which a requirement does not run, and the thing that it is about; two empty texts if it runs."""
+    if settings.profile and requirement.profile not in settings.profile:
+        return Reason.DESELECTED, f"profile {requirement.profile} was not asked for"
+    if settings.run_test and not _matches(requirement.id, settings.run_test):
+        return Reason.DESELECTED, "not named by --run-test"
+    if _matches(requirement.id, settings.skip_tests):
+        return Reason.DESELECTED, "named by --skip-tests"
+    unclaimed = [feature.name for feature in requirement.features if not claimed(feature, settings)]
+    if unclaimed:
+        return Reason.UNSUPPORTED, ", ".join(unclaimed)
+    return "", ""
+
+
+def check_names(settings: Settings, requirements: Iterable[Requirement]) -> None:
+    """Refuse requirement ids and features that do not exist. Raises `UsageError` that names the nearest ones."""
+    known = list(requirements)
+    ids = [each.id for each in known]
+    for option, patterns in (("--run-test", settings.run_test), ("--skip-tests", settings.skip_tests)):
+        for pattern in patterns:
+            if not fnmatch.filter(ids, pattern):
+                hint = "" if known else " (no requirement was collected at all)"
+                raise UsageError(
+                    f"{option}: {unknown_name(pattern, ids, 'requirement')}{hint}; `trafficdist list` shows all of them"
+                )
+    features = {feature.name for each in known for feature in each.features}
+    for option, names in (
+        ("--supported-features", settings.supported_features),
+        ("--exempt-features", settings.exempt_features),
+    ):
+        for name in names:
+            if name not in features:
+                raise UsageError(f"{option}: {unknown_name(name, sorted(features), 'feature')}")
+
+
+def not_certifiable(settings: Settings, plan: Plan, *, whole_suite: bool, retries: int = 0) -> list[str]:
+    """Why no certificate can rest on this run; empty when one can."""
+    exempt = [each.name for each in plan.features() if each.core and each.name in settings.exempt_features]
+    not_given = [name for name in ("organization", "project", "version") if not getattr(settings, name)]
+    by_hand = any(case.reason == Reason.DESELECTED and "profile " not in case.thing for case in plan.cases)
+    reasons = (
+        (not whole_suite, "not all of the suite was collected"),
+        (bool(settings.run_test), "--run-test chose requirements"),
+        (bool(settings.skip_tests), "--skip-tests left requirements out"),
+        (by_hand and not settings.run_test and not settings.skip_tests, "requirements were deselected"),
+        (bool(exempt), f"core features were exempted: {', '.join(exempt)}"),
+        (retries > 0, f"{retries} tests were repeated"),
+        (
+            bool(not_given) and settings.proxy != "reference",
+            f"the implementation is not named: no --{', --'.join(not_given)}",
+        ),
+    )
+    return [text for holds, text in reasons if holds]
+
+
+def duplicates(ids: Sequence[tuple[str, str]]) -> list[str]:
+    """Requirement ids that more than one test function claims; pairs are (id, test without parameters)."""
+    tests: dict[str, set[str]] = {}
+    for requirement_id, test in ids:
+        tests.setdefault(requirement_id, set()).add(test)
+    return sorted(requirement_id for requirement_id, found in tests.items() if len(found) > 1)
+
+
+def _matches(requirement_id: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatch.fnmatchcase(requirement_id, pattern) for pattern in patterns)

@@ -1,0 +1,164 @@
+"""The pytest plugin: options, and everything that turns a pytest run into a conformance run.
+
+It is installed as an entry point, so every pytest run on the machine loads this module: nothing else of the suite is
+imported until a backend was asked for.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.errors import DistrustError, UnavailableError, UsageError
+from harness.options import OPTIONS, resolve
+from harness.run import RUN, Run, run_of
+
+_SUITE = "conformance"
+_WORKER_INPUT = "trafficdist"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Every option as --td-NAME and as td_NAME in the ini file."""
+    group = parser.getgroup("conformance", "conformance of topology-aware routing (trafficdist)")
+    group.addoption("--td-options-file", metavar="FILE", help="YAML file with options, by name without --td-.")
+    parser.addini("td_options_file", "YAML file with options for trafficdist")
+    for option in OPTIONS:
+        action: dict[str, Any] = {"value": {}, "list": {"action": "append"}, "flag": {"action": "store_true"}}[
+            option.kind
+        ]
+        metavar = {} if option.kind == "flag" else {"metavar": option.metavar}
+        group.addoption(
+            f"--td-{option.name}", dest=f"td_{option.key}", default=None, help=option.help, **metavar, **action
+        )
+        parser.addini(f"td_{option.key}", option.help)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
+    """Find out what is in force before xdist and Allure look at their options."""
+    config.addinivalue_line("markers", "requirement(requirement): the one test of a conformance requirement.")
+    if not hasattr(config, "workerinput"):
+        try:
+            _take_charge(config)
+        except UsageError as error:
+            raise pytest.UsageError(str(error)) from error
+    return (yield)
+
+
+def _take_charge(config: pytest.Config) -> None:
+    given = {option.name: getattr(config.option, f"td_{option.key}") for option in OPTIONS}
+    ini = {option.name: config.getini(f"td_{option.key}") for option in OPTIONS}
+    asked = any(value not in (None, "", []) for value in (*given.values(), *ini.values()))
+    options_file = config.option.td_options_file or config.getini("td_options_file")
+    if not (asked or options_file or any(name.startswith("TRAFFICDIST_") for name in os.environ)):
+        return
+    settings = resolve(given, options_file=options_file or "", ini=ini)
+    if not settings.backend:
+        raise UsageError("--td-backend: say where to run; available: netns")
+    if config.option.collectonly:
+        return
+
+    from harness import progress
+    from harness.report.folder import OutputFolder, default_path
+
+    folder = OutputFolder(Path(settings.output_dir).absolute() if settings.output_dir else default_path())
+    run = Run(settings, folder, _arguments(config), whole_suite=_is_whole_suite(config))
+    config.stash[RUN] = run
+    _set_workers(config, settings.workers)
+    if settings.fail_fast and not config.option.maxfail:
+        config.option.maxfail = 1
+    if config.pluginmanager.hasplugin("allure_pytest") and not config.option.allure_report_dir:
+        config.option.allure_report_dir = str(folder.allure)
+    progress.hush(config)
+
+
+def _set_workers(config: pytest.Config, workers: str) -> None:
+    if workers == "0" or getattr(config.option, "numprocesses", None) is not None:
+        return
+    if not hasattr(config.option, "numprocesses"):
+        raise UsageError(f"--workers {workers} needs pytest-xdist, which is turned off")
+    config.option.numprocesses = workers if workers == "auto" else int(workers)
+    if workers == "auto":
+        config.option.numprocesses = os.cpu_count() or 1
+
+
+def _arguments(config: pytest.Config) -> tuple[str, ...]:
+    if Path(sys.argv[0]).name == "trafficdist":
+        return ("trafficdist", *sys.argv[1:])
+    return ("pytest", *map(str, config.invocation_params.args))
+
+
+def _is_whole_suite(config: pytest.Config) -> bool:
+    """Whether what is collected is the published suite, and all of it."""
+    found = importlib.util.find_spec(_SUITE)
+    places = [Path(place).resolve() for place in (found.submodule_search_locations or ())] if found else []
+    arguments = [argument for argument in config.args if argument != _SUITE or not config.option.pyargs]
+    narrowed = config.option.keyword or config.option.markexpr or getattr(config.option, "deselect", None)
+    return not narrowed and all(Path(argument).resolve() in places for argument in arguments)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Make sure that the run can do its work, then register the parts that do it."""
+    worker = getattr(config, "workerinput", {})
+    if _WORKER_INPUT in worker:
+        config.stash[RUN] = Run.in_worker(worker[_WORKER_INPUT], worker["workerid"])
+    run = run_of(config)
+    if run is None:
+        return
+    from harness.recorder import Recorder
+
+    if not run.worker:
+        run.distributed = getattr(config.option, "dist", "no") != "no"
+        _set_up(run)
+        _register_controller(config, run)
+    if not run.distributed:
+        config.pluginmanager.register(Recorder(run), "trafficdist_recorder")
+    if importlib.util.find_spec("harness.fixtures") is not None:
+        config.pluginmanager.import_plugin("harness.fixtures")
+
+
+def _set_up(run: Run) -> None:
+    """What can be wrong with this machine is found out before anything runs."""
+    try:
+        run.folder.prepare()
+        if run.settings.backend == "netns":
+            from harness.netns import sandbox
+
+            sandbox.enter()
+    except (DistrustError, UnavailableError) as error:
+        run.folder.abandon()
+        pytest.exit(str(error), returncode=12)
+
+
+def _register_controller(config: pytest.Config, run: Run) -> None:
+    from harness.ledger import Ledger
+    from harness.progress import Progress
+
+    ledger = Ledger(run)
+    config.pluginmanager.register(ledger, "trafficdist_ledger")
+    config.pluginmanager.register(Progress(run, ledger, config), "trafficdist_progress")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell an xdist worker what is in force."""
+    run = run_of(node.config)
+    if run is not None:
+        node.workerinput[_WORKER_INPUT] = run.to_json()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
+    """Requirements are not run by accident."""
+    if run_of(config) is None and not config.option.collectonly:
+        claimed = next((item for item in items if item.get_closest_marker("requirement")), None)
+        if claimed is not None:
+            raise pytest.UsageError(
+                f"{claimed.nodeid} is the test of a conformance requirement: say where to run it, --td-backend=netns"
+            )

@@ -1,0 +1,165 @@
+"""Watches tests where they run: plans at collection, judges each phase, and gathers evidence while fixtures are up.
+
+In a worker nothing is written but parts and evidence; what came of a test travels to the controller in the report's
+`user_properties`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Generator, Sequence
+from typing import Any
+
+import pytest
+
+from harness import judging, plan
+from harness.errors import UsageError
+from harness.evidence import gather
+from harness.plan import Plan
+from harness.report import allure
+from harness.report.results import Case, CaseResult, Reason, Verdict
+from harness.requirements import Requirement
+from harness.run import Run
+
+PROPERTY = "trafficdist"
+
+
+class Recorder:
+    """The part of the plugin that sees items."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._plan = Plan()
+        self._deselected: list[pytest.Item] = []
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        """Decide what runs. Under xdist a usage error is left for the controller, which alone can end with its code."""
+        try:
+            self._make_plan([*items, *self._deselected])
+        except UsageError as error:
+            self._plan = Plan(error=str(error))
+            items[:] = []
+            if not self._run.worker:
+                raise pytest.UsageError(str(error)) from error
+        for item in items:
+            requirement = requirement_of(item)
+            if requirement is not None:
+                self._prepare(config, item, requirement)
+
+    def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
+        """Remember what -k, -m or --deselect took away: it stays in the report."""
+        self._deselected.extend(item for item in items if requirement_of(item) is not None)
+
+    def pytest_collection_finish(self) -> None:
+        """Publish the plan."""
+        self._plan.cases.extend(
+            Case(item.nodeid, requirement.id, parameters_of(item), Reason.DESELECTED, "by pytest's own options")
+            for item in self._deselected
+            if (requirement := requirement_of(item)) is not None
+        )
+        self._run.leave_plan(self._plan)
+
+    def _make_plan(self, items: Sequence[pytest.Item]) -> None:
+        owned = [(requirement, item) for item in items if (requirement := requirement_of(item)) is not None]
+        twice = plan.duplicates([(requirement.id, item.nodeid.partition("[")[0]) for requirement, item in owned])
+        if twice:
+            raise UsageError(f"requirement ids that several tests claim: {', '.join(twice)}")
+        self._plan = Plan({requirement.id: requirement for requirement, _ in owned})
+        plan.check_names(self._run.settings, self._plan.requirements.values())
+
+    def _prepare(self, config: pytest.Config, item: pytest.Item, requirement: Requirement) -> None:
+        reason, thing = plan.reason_to_skip(requirement, self._run.settings)
+        self._plan.cases.append(Case(item.nodeid, requirement.id, parameters_of(item), reason, thing))
+        if reason:
+            item.add_marker(pytest.mark.skip(reason=f"{reason}: {thing}"), append=False)
+        if config.pluginmanager.hasplugin("allure_listener"):
+            allure.label(item, requirement, self._run.settings)
+
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_runtest_setup(self) -> Generator[None, Any, Any]:
+        """Tell exceptions apart where they happen, before any reporter sees them."""
+        with judging.told_apart("set-up"):
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_runtest_call(self) -> Generator[None, Any, Any]:
+        """The same for the test itself."""
+        with judging.told_apart("call"):
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        """The same for the teardown; Allure's title is set here, because its listener sets another one before."""
+        requirement = requirement_of(item)
+        if requirement is not None and item.config.pluginmanager.hasplugin("allure_listener"):
+            allure.title(requirement, parameters_of(item), self._run.settings)
+        with judging.told_apart("teardown"):
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Judge the phase; on anything but a pass gather evidence now, since teardown comes later."""
+        report = yield
+        requirement = requirement_of(item)
+        error = call.excinfo.value if call.excinfo else None
+        distrust = sentence_of_distrust(error)
+        if distrust:
+            item.session.shouldfail = distrust
+        if requirement is None:
+            return report
+        result = judging.judge(report, error)
+        result.requirement, result.parameters = requirement.id, parameters_of(item)
+        if report.when == "call" or result.verdict in (Verdict.FAILED, Verdict.INCONCLUSIVE):
+            self._witness(item, result)
+        payload = json.loads(json.dumps({**dataclasses.asdict(result), "distrust": distrust}, default=str))
+        report.user_properties = [*report.user_properties, (PROPERTY, payload)]
+        return report
+
+    def _witness(self, item: pytest.Item, result: CaseResult) -> None:
+        gathered = gather(
+            getattr(item, "funcargs", {}),
+            failed=result.verdict in (Verdict.FAILED, Verdict.INCONCLUSIVE),
+            environment=not self._run.environment,
+        )
+        result.check, result.observed = gathered.check, gathered.observed
+        if gathered.environment:
+            self._run.leave_environment(gathered.environment)
+        if result.explanation:
+            gathered.texts["explanation.txt"] = result.explanation
+        folder = f"evidence/{result.requirement}"
+        if result.parameters:
+            folder += f"/{_file_name(result.parameters)}"
+        for name, text in sorted(gathered.texts.items()):
+            path = f"{folder}/{_file_name(name)}"
+            self._run.folder.write(path, text)
+            result.evidence.append(path)
+            if item.config.pluginmanager.hasplugin("allure_listener"):
+                allure.attach(name, text)
+
+
+def requirement_of(item: pytest.Item) -> Requirement | None:
+    """The requirement that a test is the test of."""
+    marker = item.get_closest_marker("requirement")
+    if marker is None:
+        return None
+    if not marker.args or not isinstance(marker.args[0], Requirement):
+        raise pytest.UsageError(f"{item.nodeid}: the marker 'requirement' is set by harness.requirements.requirement")
+    return marker.args[0]
+
+
+def parameters_of(item: pytest.Item) -> str:
+    """What stands in brackets after the name of a parametrized test."""
+    return item.callspec.id if hasattr(item, "callspec") else ""
+
+
+def sentence_of_distrust(error: BaseException | None) -> str:
+    """What made the suite lose trust in itself, or nothing."""
+    return judging.sentence(error) if judging.is_distrust(error) else ""
+
+
+def _file_name(text: str) -> str:
+    return "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in text).lstrip(".") or "_"

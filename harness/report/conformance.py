@@ -1,0 +1,213 @@
+"""The conformance report as a value: computed from verdicts, never taken from input, and held against its schema.
+
+Field names up to `succeededProvisionalTests` are those of Gateway API's reports, in their order, so that people and
+scripts who know those find their way. A level without tests is absent.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Sequence
+from importlib import resources
+from typing import Any
+
+import jsonschema
+import yaml
+
+from harness.errors import DistrustError
+from harness.plan import Plan, claimed, not_certifiable
+from harness.report import environment as env
+from harness.report.results import CaseResult, Result, Verdict, count
+from harness.requirements import Profile
+from harness.run import Run
+
+API_VERSION = "trafficdist.dev/v1alpha1"
+
+
+def build(
+    run: Run, results: Sequence[Result], *, artifacts: Sequence[dict[str, str]] = (), duration: float = 0.0
+) -> dict[str, Any]:
+    """The report of a run; `duration` in seconds."""
+    settings, plan = run.settings, run.known_plan() or Plan()
+    place = env.environment(settings, run.known_environment())
+    reported_version = place["servers"].get("apiserver", "unknown")
+    report: dict[str, Any] = {
+        "apiVersion": API_VERSION,
+        "kind": "ConformanceReport",
+        "date": _time(datetime.datetime.now(datetime.UTC)),
+        "kubernetesVersion": reported_version,
+        "kubernetesChannel": _channel(reported_version, place["featureGates"]),
+        "mode": settings.mode,
+        "implementation": env.implementation(settings),
+        "profiles": profiles(run, results),
+        "succeededProvisionalTests": [],
+        "suite": _suite(plan),
+        "environment": place,
+        "run": _run(run, plan, duration),
+        "features": [{"name": each.name, "declared": claimed(each, settings)} for each in plan.features()],
+        "tests": [_test(result) for result in results],
+        "artifacts": list(artifacts),
+    }
+    return report
+
+
+def as_yaml(report: dict[str, Any]) -> str:
+    """The report as text. Raises `DistrustError` when it does not meet its own schema."""
+    check(report)
+    return yaml.safe_dump(report, sort_keys=False, width=120, allow_unicode=True)
+
+
+def check(report: Any) -> None:
+    """Hold a report against the schema. Raises `DistrustError` that names the first wrong place."""
+    validator = jsonschema.Draft202012Validator(schema())
+    error = jsonschema.exceptions.best_match(validator.iter_errors(report))
+    if error is not None:
+        raise DistrustError(f"the report does not meet its schema: {error.json_path}: {error.message}")
+
+
+def schema() -> dict[str, Any]:
+    """The JSON schema of the report, as shipped."""
+    text = resources.files("harness.report").joinpath("schema.json").read_text(encoding="utf-8")
+    return dict(json.loads(text))
+
+
+def profiles(run: Run, results: Sequence[Result]) -> list[dict[str, Any]]:
+    """The profiles that were asked for, by name, each with the levels that have tests."""
+    found = []
+    for profile in sorted(Profile, key=lambda each: each.upper()):
+        mine = [result for result in results if result.requirement.profile == profile]
+        if not mine or (run.settings.profile and profile not in run.settings.profile):
+            continue
+        levels = {
+            "core": _level([each for each in mine if each.requirement.core]),
+            "extended": _level([each for each in mine if not each.requirement.core]),
+        }
+        if levels["extended"]:
+            levels["extended"] |= _features(run, profile)
+        present = {name: level for name, level in levels.items() if level}
+        if present:
+            found.append({"name": profile.upper(), "summary": _summary(present), **present})
+    return found
+
+
+def _level(results: Sequence[Result]) -> dict[str, Any]:
+    """Statistics over what is claimed. What is claimed and has neither passed nor failed makes it partial at best."""
+    counted = [result for result in results if result.reason != "unsupported"]
+    if not counted:
+        return {}
+    numbers = count(counted)
+    ids = {verdict: [each.requirement.id for each in counted if each.verdict == verdict] for verdict in Verdict}
+    incomplete = numbers[Verdict.SKIPPED] or numbers[Verdict.INCONCLUSIVE]
+    statistics = {
+        "Passed": numbers[Verdict.PASSED],
+        "Skipped": numbers[Verdict.SKIPPED],
+        "Failed": numbers[Verdict.FAILED],
+    }
+    if numbers[Verdict.INCONCLUSIVE]:
+        statistics["Inconclusive"] = numbers[Verdict.INCONCLUSIVE]
+    level: dict[str, Any] = {
+        "result": "failure" if numbers[Verdict.FAILED] else "partial" if incomplete else "success",
+        "statistics": statistics,
+    }
+    for key, verdict in (
+        ("skippedTests", Verdict.SKIPPED),
+        ("failedTests", Verdict.FAILED),
+        ("inconclusiveTests", Verdict.INCONCLUSIVE),
+    ):
+        if ids[verdict]:
+            level[key] = sorted(ids[verdict])
+    return level
+
+
+def _features(run: Run, profile: Profile) -> dict[str, list[str]]:
+    extended = [each for each in (run.known_plan() or Plan()).features() if each.profile == profile and not each.core]
+    return {
+        "supportedFeatures": [each.name for each in extended if claimed(each, run.settings)],
+        "unsupportedFeatures": [each.name for each in extended if not claimed(each, run.settings)],
+    }
+
+
+def _summary(levels: dict[str, dict[str, Any]]) -> str:
+    sentences = []
+    for name, level in levels.items():
+        numbers = level["statistics"]
+        text = {"success": "succeeded", "partial": "partially succeeded", "failure": "failed"}[level["result"]]
+        details = [f"{numbers[key]} {key.lower()}" for key in ("Failed", "Skipped", "Inconclusive") if numbers.get(key)]
+        sentences.append(f"{name.capitalize()} tests {text}{' with ' + ', '.join(details) if details else ''}.")
+    return " ".join(sentences)
+
+
+def _suite(plan: Plan) -> dict[str, str]:
+    digest = env.catalogue_digest(plan.requirements.values())
+    suite = {"name": "trafficdist", "version": env.suite_version()}
+    revision = env.suite_revision()
+    return {**suite, **({"revision": revision} if revision else {}), "catalogueDigest": digest}
+
+
+def _run(run: Run, plan: Plan, duration: float) -> dict[str, Any]:
+    reasons = certifiable_reasons(run, plan)
+    return {
+        "seed": run.settings.seed,
+        "startTime": _time(run.start),
+        "durationSeconds": round(duration, 3),
+        "arguments": env.without_secrets(run.arguments),
+        "timeScale": run.settings.time_scale,
+        "retries": run.retries,
+        **({"interrupted": True} if run.interrupted else {}),
+        "certifiable": not reasons,
+        **({"certifiableReasons": reasons} if reasons else {}),
+    }
+
+
+def certifiable_reasons(run: Run, plan: Plan) -> list[str]:
+    """Why no certificate can rest on the run, as far as is known now; empty when one can."""
+    reasons = not_certifiable(run.settings, plan, whole_suite=run.whole_suite, retries=run.retries)
+    if run.interrupted:
+        reasons.append("the run was interrupted")
+    return reasons + [f"the suite does not trust itself: {why}" for why in run.distrust]
+
+
+def _test(result: Result) -> dict[str, Any]:
+    requirement, worst = result.requirement, result.worst
+    test: dict[str, Any] = {
+        "id": requirement.id,
+        **({"as": requirement.as_} if requirement.as_ else {}),
+        "level": str(requirement.level),
+        "profile": requirement.profile.upper(),
+        "features": sorted(feature.name for feature in requirement.features),
+        "verdict": str(result.verdict),
+        "reason": str(result.reason),
+        "message": worst.message,
+        "durationSeconds": round(result.duration, 3),
+    }
+    test |= {key: value for key, value in (("check", worst.check), ("observed", worst.observed)) if value}
+    test["evidence"] = sorted({path for case in result.cases for path in case.evidence})
+    if any(case.parameters for case in result.cases):
+        test["cases"] = [_case(case) for case in sorted(result.cases, key=lambda case: case.parameters)]
+    return test
+
+
+def _case(case: CaseResult) -> dict[str, Any]:
+    optional = (
+        ("reason", str(case.reason)),
+        ("message", case.message),
+        ("check", case.check),
+        ("observed", case.observed),
+    )
+    return {
+        "parameters": case.parameters or "-",
+        "verdict": str(case.verdict),
+        "durationSeconds": round(case.duration, 3),
+        **{key: value for key, value in optional if value},
+    }
+
+
+def _channel(version: str, gates: dict[str, bool]) -> str:
+    if version == "unknown":
+        return "unknown"
+    return "alpha-gates" if any(gates.values()) else "stable"
+
+
+def _time(moment: datetime.datetime) -> str:
+    return moment.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

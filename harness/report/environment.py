@@ -1,0 +1,91 @@
+"""Where a run took place, and with which suite: read from this machine, without the network."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.report.results import requirement_to_json
+from harness.requirements import Requirement
+from harness.settings import Settings
+from harness.topology import parse_topology
+
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+def suite_version() -> str:
+    """The version of the installed suite."""
+    return importlib.metadata.version("trafficdist")
+
+
+def suite_revision() -> str:
+    """The git commit of the suite, with "-dirty" after it for a changed checkout; "" when this is no checkout."""
+    git = shutil.which("git")
+    if git is None or not (_ROOT / ".git").exists():
+        return ""
+    revision, changes = (
+        subprocess.run(  # noqa: S603  git itself, with arguments of ours
+            [git, "--no-optional-locks", "-C", str(_ROOT), *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=20,
+        )
+        for arguments in (["rev-parse", "HEAD"], ["status", "--porcelain", "--untracked-files=no"])
+    )
+    if revision.returncode != 0:
+        return ""
+    return revision.stdout.strip() + ("-dirty" if changes.stdout.strip() else "")
+
+
+def catalogue_digest(requirements: Iterable[Requirement]) -> str:
+    """A digest over the whole catalogue, sorted by id: two runs with the same digest judged the same requirements."""
+    rows = [requirement_to_json(each) for each in sorted(requirements, key=lambda each: each.id)]
+    return "sha256:" + hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()
+
+
+def environment(settings: Settings, reported: Mapping[str, Any]) -> dict[str, Any]:
+    """The environment block of the report: this machine, and over it what the booted backend said of itself."""
+    topology = parse_topology(settings.topology)
+    own: dict[str, Any] = {
+        "backend": settings.backend,
+        "topology": settings.topology,
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "cpus": os.cpu_count() or 1,
+        "servers": {},
+        "featureGates": {},
+        "nodes": [{"name": node.name, "zone": node.zone} for node in topology.nodes],
+        "ipFamilies": list(settings.families),
+    }
+    return own | dict(reported)
+
+
+def implementation(settings: Settings) -> dict[str, Any]:
+    """The implementation block: what was given, and for the reference what is known of it."""
+    own = ("The trafficdist authors", "reference", "", suite_version()) if settings.proxy == "reference" else ("",) * 4
+    given = (settings.organization, settings.project, settings.url, settings.version)
+    values = [theirs or ours for theirs, ours in zip(given, own, strict=True)]
+    names = ("organization", "project", "url", "version")
+    return {**dict(zip(names, values, strict=True)), "contact": list(settings.contact)}
+
+
+def without_secrets(arguments: Sequence[str]) -> list[str]:
+    """Command-line arguments, where the value of anything that sounds like a secret is `***`."""
+    words = ("token", "password", "secret", "credential")
+    cleaned: list[str] = []
+    hide_next = False
+    for argument in arguments:
+        name, sign, _ = argument.partition("=")
+        secret = name.startswith("-") and any(word in name.lower() for word in words)
+        cleaned.append("***" if hide_next else f"{name}=***" if secret and sign else argument)
+        hide_next = secret and not sign
+    return cleaned

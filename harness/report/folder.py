@@ -1,0 +1,142 @@
+"""The folder that a run leaves behind: made and tried before the run, written whole or not at all.
+
+    report.yaml  junit.xml  allure-results/  run.jsonl  evidence/<document>/<slug>/…
+
+While a run goes on, workers leave their parts (plan, environment, history) in `.parts/`, which goes away at the end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from harness.errors import DistrustError
+
+DEFAULT_PARENT = "trafficdist-results"
+MARK = ".trafficdist"  # says that the folder is one of ours, and that a new run may replace what is in it
+
+_OURS = ("report.yaml", "junit.xml", "run.jsonl", "allure-results", "evidence", ".parts")
+
+
+def default_path() -> Path:
+    """A new folder below the default parent, named for the time (UTC)."""
+    now = datetime.datetime.now(datetime.UTC)
+    return Path.cwd() / DEFAULT_PARENT / now.strftime("%Y-%m-%dT%H%M%S.%fZ")
+
+
+class OutputFolder:
+    """Where a run writes. All methods raise `DistrustError` when the disk does not let them."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.parts = path / ".parts"
+        self.allure = path / "allure-results"
+        self.evidence = path / "evidence"
+        self._made = False
+
+    def prepare(self) -> None:
+        """Make the folder, empty it of an earlier run's results, and find out whether it can be written."""
+        with _said(self.path):
+            self._made = not self.path.exists()
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._clear()
+            self.parts.mkdir()
+        self.write(MARK, "This folder was made by trafficdist; a new run into it replaces what is here.\n")
+        self.link_latest()
+
+    def _clear(self) -> None:
+        """Remove the results of an earlier run, and nothing that is somebody else's."""
+        present = [self.path / name for name in _OURS if (self.path / name).exists()]
+        if present and not (self.path / MARK).exists():
+            raise DistrustError(
+                f"{self.path} has a {present[0].name} that is not from an earlier run, and it would be overwritten. "
+                "Choose another folder with --output-dir."
+            )
+        for each in present:
+            if each.is_dir() and not each.is_symlink():
+                shutil.rmtree(each)
+            else:
+                each.unlink()
+
+    def abandon(self) -> None:
+        """Take away what `prepare` made, when nothing was run."""
+        shutil.rmtree(self.parts, ignore_errors=True)
+        if self._made:
+            shutil.rmtree(self.path, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                latest = self.path.parent / "latest"
+                if latest.is_symlink() and not latest.exists():
+                    latest.unlink()
+                self.path.parent.rmdir()  # only if it is empty
+
+    def write(self, name: str, content: str | bytes) -> Path:
+        """Write one file whole: to a temporary file beside it, then renamed."""
+        target = self.path / name
+        with _said(target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(target, content)
+        return target
+
+    def leave_part(self, name: str, value: Any) -> None:
+        """Leave a value for the controller."""
+        self.write(f".parts/{name}.json", json.dumps(value))
+
+    def parts_named(self, prefix: str) -> list[Any]:
+        """The values that workers left under names with that prefix, by name."""
+        found = sorted(self.parts.glob(f"{prefix}*.json"))
+        return [json.loads(path.read_text(encoding="utf-8")) for path in found]
+
+    def finish(self) -> None:
+        """Remove what was only needed while the run went on."""
+        shutil.rmtree(self.parts, ignore_errors=True)
+
+    def artifacts(self) -> list[dict[str, str]]:
+        """Each file of the bundle but the report itself, with its digest, by path."""
+        found = [path for path in (self.path / "junit.xml", self.path / "run.jsonl") if path.exists()]
+        found += [path for path in self.evidence.rglob("*") if path.is_file()]
+        return [
+            {"path": str(path.relative_to(self.path)), "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+            for path in sorted(found)
+        ]
+
+    def link_latest(self) -> None:
+        """Point `latest`, beside the folder, at it; only in the default place, where nothing else is."""
+        if self.path.parent.name != DEFAULT_PARENT:
+            return
+        with _said(self.path.parent / "latest"):
+            temporary = self.path.parent / f".latest-{os.getpid()}"
+            temporary.unlink(missing_ok=True)
+            temporary.symlink_to(self.path.name)
+            temporary.replace(self.path.parent / "latest")
+
+
+def write_whole(target: Path, content: str | bytes) -> None:
+    """Write a file so that readers see all of it or nothing. Raises `OSError`."""
+    data = content.encode() if isinstance(content, str) else content
+    descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}-")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            os.fchmod(file.fileno(), 0o644)
+        Path(temporary).replace(target)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+@contextlib.contextmanager
+def _said(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise DistrustError(
+            f"cannot write {path}: {error.strerror or error}. Choose another folder with --output-dir."
+        ) from error

@@ -1,0 +1,149 @@
+"""What came of each requirement: plain values that travel from workers to the controller and into every report.
+
+A requirement may have several cases (a parametrized test), and has one verdict: the worst of its cases. It has passed
+only when every case has.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.requirements import Feature, Level, Profile, Requirement
+
+
+class Verdict(enum.StrEnum):
+    """What the suite says of a requirement."""
+
+    PASSED = "passed"
+    SKIPPED = "skipped"
+    INCONCLUSIVE = "inconclusive"
+    FAILED = "failed"
+
+
+class Reason(enum.StrEnum):
+    """Why something did not run. Nothing is skipped without one."""
+
+    UNSUPPORTED = "unsupported"  # not claimed by the implementation
+    INELIGIBLE = "ineligible"  # the cluster is too small, or lacks what the requirement is about
+    DESELECTED = "deselected"  # by the person who started the run
+    UNAVAILABLE = "unavailable"  # this machine or backend cannot do it
+
+
+_SEVERITY = [Verdict.PASSED, Verdict.SKIPPED, Verdict.INCONCLUSIVE, Verdict.FAILED]
+
+# Reasons that leave a claim unproven: the run is partial.
+UNPROVEN = frozenset({Reason.INELIGIBLE, Reason.UNAVAILABLE})
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One test of a requirement, as planned: pytest's node id, and its parameters ("" for a plain test)."""
+
+    nodeid: str
+    requirement: str
+    parameters: str = ""
+    reason: str = ""
+    thing: str = ""
+
+    @property
+    def to_run(self) -> bool:
+        """Whether it is planned to run."""
+        return not self.reason
+
+
+@dataclass(slots=True)
+class CaseResult:
+    """What came of one case. `message` is one line, `explanation` all that there is to say."""
+
+    nodeid: str
+    requirement: str
+    parameters: str = ""
+    verdict: str = Verdict.PASSED
+    reason: str = ""
+    message: str = ""
+    explanation: str = ""
+    duration: float = 0.0
+    check: dict[str, Any] = field(default_factory=dict)
+    observed: dict[str, Any] = field(default_factory=dict)
+    evidence: list[str] = field(default_factory=list)
+
+    def worsen(self, other: CaseResult) -> None:
+        """Take in a later phase, or a repetition, of the same case: the worse verdict stays, the first of equals."""
+        if severity(other.verdict) > severity(self.verdict):
+            self.verdict, self.reason, self.message = other.verdict, other.reason, other.message
+            self.explanation = other.explanation
+        self.duration += other.duration
+        self.check = other.check or self.check
+        self.observed = other.observed or self.observed
+        self.evidence = sorted({*self.evidence, *other.evidence})
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came of one requirement."""
+
+    requirement: Requirement
+    cases: tuple[CaseResult, ...]
+
+    @property
+    def worst(self) -> CaseResult:
+        """The case that decides: the first of those with the worst verdict."""
+        return max(self.cases, key=lambda case: severity(case.verdict))
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict of the requirement."""
+        return Verdict(self.worst.verdict)
+
+    @property
+    def reason(self) -> str:
+        """Why it did not run, if it did not."""
+        return self.worst.reason
+
+    @property
+    def duration(self) -> float:
+        """Seconds, over all cases."""
+        return sum(case.duration for case in self.cases)
+
+    @property
+    def selected(self) -> bool:
+        """Whether it was claimed and chosen, so that it counts."""
+        return self.reason not in (Reason.UNSUPPORTED, Reason.DESELECTED)
+
+
+def severity(verdict: str) -> int:
+    """Passed, skipped, inconclusive, failed: the higher, the worse."""
+    return _SEVERITY.index(Verdict(verdict))
+
+
+def count(results: Sequence[Result]) -> dict[Verdict, int]:
+    """How many requirements have each verdict; all four are present."""
+    return {verdict: sum(result.verdict == verdict for result in results) for verdict in Verdict}
+
+
+def requirement_to_json(requirement: Requirement) -> dict[str, Any]:
+    """Plain values, in the catalogue's own shape."""
+    return {
+        "id": requirement.id,
+        "sentence": requirement.sentence,
+        "level": str(requirement.level),
+        "profile": str(requirement.profile),
+        "features": [dataclasses.asdict(feature) for feature in requirement.features],
+        "source": requirement.source,
+        "as": requirement.as_,
+    }
+
+
+def requirement_from_json(values: Mapping[str, Any]) -> Requirement:
+    """The inverse of `requirement_to_json`."""
+    features = tuple(
+        Feature(each["name"], Profile(each["profile"]), each["core"], each["description"])
+        for each in values["features"]
+    )
+    return Requirement(
+        values["id"], values["sentence"], Level(values["level"]), features, values["source"], values["as"]
+    )

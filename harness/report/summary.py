@@ -1,0 +1,156 @@
+"""What a person reads at the end of a run: counts, what is not met and why, what did not run, and where the rest is.
+
+Pure: lines of text with a style, for whoever prints them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from harness.exit_codes import MEANINGS, ExitCode
+from harness.report.results import Reason, Result, Verdict, count
+from harness.settings import Settings
+from harness.topology import parse_topology
+
+Style = Literal["", "bold", "green", "red", "yellow", "faint"]
+
+MARKS = {Verdict.PASSED: "✓", Verdict.FAILED: "✗", Verdict.INCONCLUSIVE: "?", Verdict.SKIPPED: "–"}  # noqa: RUF001
+PLAIN_MARKS = {Verdict.PASSED: "+", Verdict.FAILED: "x", Verdict.INCONCLUSIVE: "?", Verdict.SKIPPED: "-"}
+STYLES: dict[Verdict, Style] = {
+    Verdict.PASSED: "green",
+    Verdict.FAILED: "red",
+    Verdict.INCONCLUSIVE: "yellow",
+    Verdict.SKIPPED: "faint",
+}
+
+_MOST_LINES = 60  # of one explanation; all of it is in the evidence
+_REASONS = {
+    Reason.UNSUPPORTED: "the implementation does not claim it",
+    Reason.INELIGIBLE: "the cluster is not suited",
+    Reason.UNAVAILABLE: "this machine or backend cannot do it",
+    Reason.DESELECTED: "left out by the options of this run",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of text."""
+
+    text: str
+    style: Style = ""
+
+
+def header(settings: Settings, *, version: str, reasons: Sequence[str], folder: str) -> list[Line]:
+    """What is in force, before anything runs. `reasons` say why the run cannot certify."""
+    nodes = " ".join(node.name for node in parse_topology(settings.topology).nodes)
+    features = "all" if settings.claims_everything else ", ".join(["core", *settings.supported_features])
+    if settings.exempt_features:
+        features += f", but not {', '.join(settings.exempt_features)}"
+    rows = [
+        ("cluster", f"{settings.backend}, {settings.topology} ({nodes}), {' and '.join(settings.families)}"),
+        ("judged", f"{settings.proxy}, mode {settings.mode}"),
+        ("profiles", ", ".join(settings.profile) or "all"),
+        ("features", features),
+        ("seed", str(settings.seed)),
+        ("certifiable", "no: " + "; ".join(reasons) if reasons else "yes, if everything passes"),
+        ("results", folder),
+    ]
+    if settings.time_scale != 1.0:
+        rows.insert(5, ("time limits", f"x {settings.time_scale:g}"))
+    return [Line(f"trafficdist {version}", "bold"), *(Line(f"  {name:<12} {text}") for name, text in rows), Line("")]
+
+
+def summary(
+    results: Sequence[Result], *, code: ExitCode, folder: str, reasons: Sequence[str], distrust: Sequence[str]
+) -> list[Line]:
+    """The end of a run. `reasons` say why it cannot certify, `distrust` what the suite found wrong with itself."""
+    return [
+        *_table(results),
+        *_stories("Not met", results, Verdict.FAILED),
+        *_stories("Could not be told", results, Verdict.INCONCLUSIVE),
+        *_not_run(results),
+        *(Line(f"The suite does not trust itself: {why}", "red") for why in distrust),
+        *_conclusion(results, code, folder, reasons),
+    ]
+
+
+def _table(results: Sequence[Result]) -> Iterator[Line]:
+    if not results:
+        return
+    yield Line(f"{'':<34}{'passed':>8}{'failed':>8}{'unclear':>9}{'not run':>9}", "faint")
+    for profile in sorted({result.requirement.profile for result in results}):
+        for level, core in (("core", True), ("extended", False)):
+            mine = [each for each in results if (each.requirement.profile, each.requirement.core) == (profile, core)]
+            if mine:
+                numbers = count(mine)
+                columns = zip((8, 8, 9, 9), (_number(numbers, verdict) for verdict in _COLUMNS), strict=True)
+                text = f"{f'{profile} {level}':<34}" + "".join(f"{number:>{width}}" for width, number in columns)
+                yield Line(text, _style(numbers))
+    yield Line("")
+
+
+_COLUMNS = (Verdict.PASSED, Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.SKIPPED)
+
+
+def _number(numbers: dict[Verdict, int], verdict: Verdict) -> str:
+    return str(numbers[verdict] or ".")
+
+
+def _style(numbers: dict[Verdict, int]) -> Style:
+    order = (Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.PASSED)
+    return next((STYLES[verdict] for verdict in order if numbers[verdict]), "faint")
+
+
+def _stories(heading: str, results: Sequence[Result], verdict: Verdict) -> Iterator[Line]:
+    chosen = [result for result in results if result.verdict == verdict]
+    if chosen:
+        yield Line(heading, "bold")
+    for result in chosen:
+        requirement, worst = result.requirement, result.worst
+        parameters = f" [{worst.parameters}]" if worst.parameters else ""
+        yield Line(f"{MARKS[verdict]} {requirement.id}{parameters}  ({requirement.level})", STYLES[verdict])
+        yield Line(f"  {requirement.sentence}")
+        yield Line(f"  {requirement.source}", "faint")
+        yield from _explained(worst.explanation or worst.message)
+        if worst.evidence:
+            yield Line(f"  evidence: {worst.evidence[0].rpartition('/')[0]}/", "faint")
+        yield Line("")
+
+
+def _explained(text: str) -> Iterator[Line]:
+    lines = text.splitlines()
+    for line in lines[:_MOST_LINES]:
+        yield Line(f"    {line}".rstrip())
+    if len(lines) > _MOST_LINES:
+        yield Line(f"    … {len(lines) - _MOST_LINES} more lines in the evidence", "faint")
+
+
+def _not_run(results: Sequence[Result]) -> Iterator[Line]:
+    skipped = [result for result in results if result.verdict == Verdict.SKIPPED]
+    if not skipped:
+        return
+    yield Line("Not run", "bold")
+    for reason in Reason:
+        mine = [result for result in skipped if result.reason == reason]
+        things: dict[str, int] = {}
+        for result in mine:
+            things[result.worst.message] = things.get(result.worst.message, 0) + 1
+        if mine:
+            yield Line(f"{MARKS[Verdict.SKIPPED]} {len(mine)} {reason}: {_REASONS[reason]}")
+        for thing, number in sorted(things.items()):
+            yield Line(f"    {number} x {thing}", "faint")
+    yield Line("")
+
+
+def _conclusion(results: Sequence[Result], code: ExitCode, folder: str, reasons: Sequence[str]) -> Iterator[Line]:
+    numbers = count(results)
+    style: Style = "green" if code == ExitCode.PASSED else "yellow" if code >= ExitCode.INCONCLUSIVE else "red"
+    if code == ExitCode.PASSED:
+        yield Line(f"All {numbers[Verdict.PASSED]} selected requirements are met.", "green")
+    else:
+        yield Line(f"{MEANINGS[code][0].upper()}{MEANINGS[code][1:]} (exit code {int(code)}).", style)
+    if reasons:
+        yield Line(f"No certificate can rest on this run: {'; '.join(reasons)}.", "faint")
+    yield Line(f"Report: {folder}/report.yaml")

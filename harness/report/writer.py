@@ -1,0 +1,31 @@
+"""Writes everything that a run leaves behind, the conformance report last, since it holds digests of the rest."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from harness.report import allure, conformance, environment, junit
+from harness.report.results import Result
+from harness.run import Run
+
+
+def write_reports(run: Run, results: Sequence[Result]) -> None:
+    """Write history, JUnit, Allure and report. Raises `DistrustError` for the first that cannot be written."""
+    duration = time.monotonic() - run.started_at
+    _merge_history(run)
+    run.folder.write("junit.xml", junit.as_xml(results, start=run.start, duration=duration))
+    if run.folder.allure.is_dir():
+        place = environment.environment(run.settings, run.known_environment())
+        allure.complete(run.folder, results, run.settings, place)
+    report = conformance.build(run, results, artifacts=run.folder.artifacts(), duration=duration)
+    run.folder.write("report.yaml", conformance.as_yaml(report))
+
+
+def _merge_history(run: Run) -> None:
+    """Join the parts that the processes of the run wrote, one after the other."""
+    parts = sorted(run.folder.parts.glob("history-*.jsonl"))
+    if parts:
+        from harness.history import merge
+
+        merge(parts, run.folder.path / "run.jsonl")

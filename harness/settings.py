@@ -1,0 +1,60 @@
+"""What is in force in a run, after all options were put together; the same in the controller and in each worker."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+# Which kernel mechanism a proxy programs; Gateway API reports have the same field.
+MODES: Mapping[str, str] = {"reference": "nftables"}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The options of `harness.options`, each with its value. Text that was not given is empty."""
+
+    backend: str
+    proxy: str
+    topology: str
+    families: tuple[str, ...]
+    profile: tuple[str, ...]
+    supported_features: tuple[str, ...]
+    exempt_features: tuple[str, ...]
+    all_features: bool
+    run_test: tuple[str, ...]
+    skip_tests: tuple[str, ...]
+    organization: str
+    project: str
+    url: str
+    version: str
+    contact: tuple[str, ...]
+    output_dir: str
+    seed: int
+    time_scale: float
+    keep: str
+    fail_fast: bool
+    workers: str
+
+    @property
+    def mode(self) -> str:
+        """How the proxy under test programs the kernel."""
+        return MODES.get(self.proxy, "unknown")
+
+    @property
+    def claims_everything(self) -> bool:
+        """Whether every feature is claimed: asked for, or the reference with nothing said about its features."""
+        return self.all_features or (self.proxy == "reference" and not self.supported_features)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, to hand over to an xdist worker."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Settings:
+        """The inverse of `to_json`, where tuples may have become lists."""
+        plain: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in values.items()
+        }
+        return cls(**plain)
