@@ -6,7 +6,7 @@ order and wording, of the released server (pkg/printers/internalversion).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -50,6 +50,11 @@ def listed(items: Iterable[str], *, limit: int | None = None) -> str:
     shown = every if limit is None else every[:limit]
     more = len(every) - len(shown)
     return ",".join(shown) + (f" + {more} more..." if more else "")
+
+
+def labels(pairs: Mapping[str, str]) -> str:
+    """Labels as `key=value` with commas, by key."""
+    return listed(f"{key}={pairs[key]}" for key in sorted(pairs))
 
 
 def age(timestamp: str | None, *, now: datetime | None = None) -> str:

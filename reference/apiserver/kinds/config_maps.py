@@ -1,9 +1,53 @@
-"""ConfigMaps."""
+"""ConfigMaps, in which components look for their configuration."""
 
 from __future__ import annotations
 
+import re
+
+from reference.apiserver.kinds import columns, errors
+from reference.apiserver.kinds.columns import Column
+from reference.apiserver.kinds.errors import FieldError
+from reference.apiserver.kinds.shapes import BOOLEAN, STRING_MAP, of_object
 from reference.apiserver.kinds.strategy import Resource, Strategy
+from reference.client import Object
+from reference.features import Features
+
+MAX_BYTES = 1024 * 1024
+
+_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
+_KEY_RULE = (
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or "
+    "'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
+)
 
 
 class ConfigMaps(Strategy):
+    """ConfigMaps."""
+
     resource = Resource("", "v1", "ConfigMap", "configmaps", "configmap", ("cm",))
+    shape = of_object(data=STRING_MAP, binaryData=STRING_MAP, immutable=BOOLEAN)
+
+    def validate(self, obj: Object, features: Features) -> list[FieldError]:
+        found, size = super().validate(obj, features), 0
+        for part in ("data", "binaryData"):
+            for key, value in (obj.get(part) or {}).items():
+                size += len(value.encode())
+                if not _KEY.fullmatch(key) or key in {".", ".."}:
+                    found.append(errors.invalid(f"{part}[{key}]", key, _KEY_RULE))
+        if size > MAX_BYTES:
+            found.append(errors.too_long("", MAX_BYTES))
+        return found
+
+    def validate_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
+        found = super().validate_update(new, old, features)
+        if old.get("immutable"):
+            said = "field is immutable when `immutable` is set"
+            changed = [name for name in ("immutable", "data", "binaryData") if new.get(name) != old.get(name)]
+            found += [errors.forbidden(name, said) for name in changed]
+        return found
+
+    def table(self) -> list[Column]:
+        def entries(obj: Object) -> int:
+            return len(obj.get("data") or {}) + len(obj.get("binaryData") or {})
+
+        return [columns.NAME, columns.number("Data", "How many entries it has.", entries), columns.AGE]

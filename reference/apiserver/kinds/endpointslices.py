@@ -1,9 +1,231 @@
-"""EndpointSlices."""
+"""EndpointSlices: what a controller says about the endpoints of a Service, and the hints on them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from reference.apiserver.kinds import addresses, columns, errors, metadata, names, ports
+from reference.apiserver.kinds.columns import Column
+from reference.apiserver.kinds.errors import FieldError
+from reference.apiserver.kinds.shapes import (
+    BOOLEAN,
+    INTEGER,
+    OBJECT_REFERENCE,
+    STRING,
+    STRING_MAP,
+    Shape,
+    Versions,
+    of_object,
+)
 from reference.apiserver.kinds.strategy import Resource, Strategy
+from reference.client import Object
+from reference.features import Features
+
+ADDRESS_TYPES = ("FQDN", "IPv4", "IPv6")
+MAX_ENDPOINTS = 1000
+MAX_ADDRESSES = 100
+MAX_HINTS = 8
+MAX_TOPOLOGY_LABELS = 16
+ZONE_LABEL = "topology.kubernetes.io/zone"
+HOSTNAME_LABEL = "kubernetes.io/hostname"
+
+_HINTS: Shape = {"forZones": [{"name": STRING}], "forNodes": Versions([{"name": STRING}], since=33)}
+_ENDPOINT: Shape = {
+    "addresses": [STRING],
+    "conditions": {"ready": BOOLEAN, "serving": BOOLEAN, "terminating": BOOLEAN},
+    "hostname": STRING,
+    "nodeName": STRING,
+    "zone": STRING,
+    "targetRef": OBJECT_REFERENCE,
+    "deprecatedTopology": STRING_MAP,
+    "hints": Versions(_HINTS, since=21),
+}
+_PORT: Shape = {"name": STRING, "protocol": STRING, "port": INTEGER, "appProtocol": STRING}
 
 
 class EndpointSlices(Strategy):
+    """discovery.k8s.io/v1. The label that names the Service is not required."""
+
     resource = Resource("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", "endpointslice")
+    shape = of_object(addressType=STRING, endpoints=[_ENDPOINT], ports=[_PORT])
+
+    def has_generation(self, features: Features) -> bool:
+        return True
+
+    def spec_changed(self, new: Object, old: Object) -> bool:
+        same_labels = (new["metadata"].get("labels") or {}) == (old["metadata"].get("labels") or {})
+        return not same_labels or any(
+            (new.get(name) or None) != (old.get(name) or None) for name in ("addressType", "endpoints", "ports")
+        )
+
+    def default(self, obj: Object) -> None:
+        if obj.get("endpoints") is None:
+            obj["endpoints"] = []  # clients rely on the list, which Go writes as null when empty
+        for port in obj.get("ports") or []:
+            port.setdefault("name", "")
+            port.setdefault("protocol", "TCP")
+
+    def prepare_for_create(self, obj: Object, features: Features) -> None:
+        _drop_disabled_hints(obj, {}, features)
+        _drop_topology(obj, {})
+
+    def prepare_for_update(self, new: Object, old: Object, features: Features) -> None:
+        _drop_disabled_hints(new, old, features)
+        if (new.get("endpoints") or []) != (old.get("endpoints") or []):
+            _drop_topology(new, old)
+
+    def validate(self, obj: Object, features: Features) -> list[FieldError]:
+        kind = obj.get("addressType") or ""
+        found = super().validate(obj, features)
+        if not kind:
+            found.append(errors.required("addressType"))
+        elif kind not in ADDRESS_TYPES:
+            found.append(errors.not_supported("addressType", kind, ADDRESS_TYPES))
+        return found + _validate_endpoints(obj.get("endpoints") or [], kind) + _validate_ports(obj, features)
+
+    def validate_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
+        found = metadata.validate_update(new, old) + self.validate(new, features)
+        if new.get("addressType") != old.get("addressType"):
+            found.append(errors.invalid("addressType", new.get("addressType"), "field is immutable"))
+        return found
+
+    def warnings(self, obj: Object) -> list[str]:
+        return ["spec.addressType: FQDN endpoints are deprecated"] if obj.get("addressType") == "FQDN" else []
+
+    def table(self) -> list[Column]:
+        return _TABLE
+
+
+def _drop_disabled_hints(new: Object, old: Object, features: Features) -> None:
+    """Hints go when their gate is off and no endpoint of the stored slice has any; the same for node hints alone."""
+    old_hints = [each["hints"] for each in old.get("endpoints") or [] if each.get("hints") is not None]
+    keeps_hints = features.enabled("TopologyAwareHints") or (features.at_least(21) and bool(old_hints))
+    used = any(hints.get("forNodes") for hints in old_hints)
+    keeps_nodes = features.enabled("PreferSameTrafficDistribution") or (features.at_least(33) and used)
+    if keeps_hints and keeps_nodes:
+        return
+    for endpoint in new.get("endpoints") or []:
+        if not keeps_hints:
+            endpoint.pop("hints", None)
+        elif endpoint.get("hints"):
+            endpoint["hints"].pop("forNodes", None)
+
+
+def _drop_topology(new: Object, old: Object) -> None:
+    """The free-form map of v1beta1 cannot be written through v1; a node name that stood only there is kept."""
+    known = {(each.get("deprecatedTopology") or {}).get(HOSTNAME_LABEL) for each in old.get("endpoints") or []}
+    for endpoint in new.get("endpoints") or []:
+        node = endpoint.pop("deprecatedTopology", {}).get(HOSTNAME_LABEL)
+        if node and node in known and not endpoint.get("nodeName"):
+            endpoint["nodeName"] = node
+
+
+def _validate_endpoints(endpoints: list[Mapping[str, Any]], kind: str) -> list[FieldError]:
+    if len(endpoints) > MAX_ENDPOINTS:
+        return [errors.too_many("endpoints", len(endpoints), MAX_ENDPOINTS)]
+    found: list[FieldError] = []
+    for index, endpoint in enumerate(endpoints):
+        path = f"endpoints[{index}]"
+        found += _validate_addresses(endpoint.get("addresses") or [], f"{path}.addresses", kind)
+        if endpoint.get("nodeName") is not None:
+            node = endpoint["nodeName"]
+            found += [errors.invalid(f"{path}.nodeName", node, each) for each in names.dns_subdomain(node)]
+        if endpoint.get("hostname") is not None:
+            name = endpoint["hostname"]
+            found += [errors.invalid(f"{path}.hostname", name, each) for each in names.dns_label(name)]
+        if endpoint.get("deprecatedTopology"):
+            found += _validate_topology(endpoint["deprecatedTopology"], f"{path}.deprecatedTopology")
+        if endpoint.get("hints"):
+            found += _validate_hints(endpoint["hints"], f"{path}.hints")
+    return found
+
+
+def _validate_addresses(every: list[str], path: str, kind: str) -> list[FieldError]:
+    found: list[FieldError] = []
+    if not every:
+        found.append(errors.required(path, "must contain at least 1 address"))
+    elif len(every) > MAX_ADDRESSES:
+        found.append(errors.too_many(path, len(every), MAX_ADDRESSES))
+    for index, address in enumerate(every):
+        at = f"{path}[{index}]"
+        if kind == "FQDN":
+            found += _validate_domain(address, at)
+        elif kind in ADDRESS_TYPES:
+            if addresses.family_of(address) != kind:
+                found.append(errors.invalid(at, address, f"must be a valid {kind} address"))
+            found += addresses.validate_reachable(address, at)
+    return found
+
+
+def _validate_domain(name: str, path: str) -> list[FieldError]:
+    bare = name.removesuffix(".")
+    found = [errors.invalid(path, bare, each) for each in names.dns_subdomain(bare)]
+    if not found and "." not in bare:
+        found.append(errors.invalid(path, name, "should be a domain with at least two segments separated by dots"))
+    return found
+
+
+def _validate_topology(labels: Mapping[str, str], path: str) -> list[FieldError]:
+    found = metadata.validate_labels(labels, path)
+    if len(labels) > MAX_TOPOLOGY_LABELS:
+        found.append(errors.too_many(path, len(labels), MAX_TOPOLOGY_LABELS))
+    if ZONE_LABEL in labels:
+        said = "reserved key, the zone stands in the field `zone`"
+        found.append(errors.invalid(f"{path}[{ZONE_LABEL}]", labels[ZONE_LABEL], said))
+    return found
+
+
+def _validate_hints(hints: Mapping[str, Any], path: str) -> list[FieldError]:
+    found: list[FieldError] = []
+    for field, rule in (("forZones", names.label_value), ("forNodes", names.dns_subdomain)):
+        every = [each.get("name", "") for each in hints.get(field) or []]
+        if len(every) > MAX_HINTS:
+            found.append(errors.too_many(f"{path}.{field}", len(every), MAX_HINTS))
+            continue
+        for index, name in enumerate(every):
+            at = f"{path}.{field}[{index}].name"
+            if name in every[:index]:
+                found.append(errors.duplicate(at, name))
+            found += [errors.invalid(at, name, each) for each in rule(name)]
+    return found
+
+
+def _validate_ports(obj: Object, features: Features) -> list[FieldError]:
+    every = obj.get("ports") or []
+    limit = 20000 if features.at_least(21) else 100  # kubernetes/kubernetes#99795
+    if len(every) > limit:
+        return [errors.too_many("ports", len(every), limit)]
+    found: list[FieldError] = []
+    seen: set[str] = set()
+    for index, port in enumerate(every):
+        path, name = f"ports[{index}]", port.get("name") or ""
+        if name:
+            found += [errors.invalid(f"{path}.name", name, each) for each in names.dns_label(name)]
+        if name in seen:
+            found.append(errors.duplicate(f"{path}.name", name))
+        seen.add(name)
+        found += ports.validate_protocol(port.get("protocol") or "", f"{path}.protocol")
+        if port.get("appProtocol") is not None:
+            said = names.qualified_name(port["appProtocol"])
+            found += [errors.invalid(f"{path}.appProtocol", port["appProtocol"], each) for each in said]
+    return found
+
+
+def _shown_ports(obj: Object) -> str:
+    every = [str(port.get("port", "*")) for port in obj.get("ports") or []]
+    return columns.listed(every, limit=3) if every else columns.UNSET
+
+
+def _shown_endpoints(obj: Object) -> str:
+    every = [address for each in obj.get("endpoints") or [] for address in each.get("addresses") or []]
+    return columns.listed(every, limit=3) if every else columns.UNSET
+
+
+_TABLE = [
+    columns.NAME,
+    columns.text("AddressType", "What the addresses are.", lambda obj: obj.get("addressType", "")),
+    columns.text("Ports", "Port numbers that every endpoint serves.", _shown_ports),
+    columns.text("Endpoints", "Addresses of the endpoints.", _shown_endpoints),
+    columns.AGE,
+]

@@ -1,9 +1,127 @@
-"""Events."""
+"""Events, in the shape of core v1 and in that of events.k8s.io/v1.
+
+Both name the same stored objects; the newer group renamed most fields. The store keeps the core shape.
+"""
 
 from __future__ import annotations
 
-from reference.apiserver.kinds.strategy import Resource, Strategy
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+from reference.apiserver.kinds import columns, errors
+from reference.apiserver.kinds.columns import Column
+from reference.apiserver.kinds.errors import FieldError
+from reference.apiserver.kinds.shapes import ANY, INTEGER, OBJECT_REFERENCE, OTHERS, STRING, of_object
+from reference.apiserver.kinds.strategy import Resource, Strategy, View
+from reference.client import Object
+from reference.features import Features
+
+_NEWER_NAMES = {
+    "involvedObject": "regarding",
+    "message": "note",
+    "source": "deprecatedSource",
+    "firstTimestamp": "deprecatedFirstTimestamp",
+    "lastTimestamp": "deprecatedLastTimestamp",
+    "count": "deprecatedCount",
+    "reportingComponent": "reportingController",
+}
+_CORE_NAMES = {newer: core for core, newer in _NEWER_NAMES.items()}
+_ABOUT = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+_SOURCE = {"component": STRING, "host": STRING}
+
+
+def _to_core(obj: Object) -> Object:
+    return {**{_CORE_NAMES.get(name, name): value for name, value in obj.items()}, "apiVersion": "v1"}
+
+
+def _to_newer(obj: Object) -> Object:
+    renamed = {_NEWER_NAMES.get(name, name): value for name, value in obj.items()}
+    return {**renamed, "apiVersion": "events.k8s.io/v1"}
+
+
+def _about(name: str) -> Callable[[Object], str]:
+    return lambda obj: str(obj.get("involvedObject", {}).get(name, ""))
 
 
 class Events(Strategy):
+    """Events; `decode` takes either shape, by `apiVersion`."""
+
     resource = Resource("", "v1", "Event", "events", "event", ("ev",))
+    shape = of_object(
+        involvedObject=OBJECT_REFERENCE,
+        related=OBJECT_REFERENCE,
+        reason=STRING,
+        message=STRING,
+        type=STRING,
+        action=STRING,
+        count=INTEGER,
+        source=_SOURCE,
+        firstTimestamp=STRING,
+        lastTimestamp=STRING,
+        eventTime=STRING,
+        reportingComponent=STRING,
+        reportingInstance=STRING,
+        series={"count": INTEGER, "lastObservedTime": STRING, OTHERS: ANY},
+    )
+    views = (View("events.k8s.io", "v1", _to_core, _to_newer),)
+    selectable_fields: ClassVar = {
+        **{f"involvedObject.{name}": _about(name) for name in _ABOUT},
+        "reason": lambda obj: obj.get("reason", ""),
+        "reportingComponent": lambda obj: obj.get("reportingComponent", ""),
+        "source": lambda obj: obj.get("source", {}).get("component", ""),
+        "type": lambda obj: obj.get("type", ""),
+    }
+
+    def validate(self, obj: Object, features: Features) -> list[FieldError]:
+        found = super().validate(obj, features)
+        about = obj.get("involvedObject") or {}
+        namespace = obj["metadata"].get("namespace")
+        if (about.get("namespace") or "default") != namespace:  # events of cluster-wide objects stand in `default`
+            said = "does not match event.namespace"
+            found.append(errors.invalid("involvedObject.namespace", about.get("namespace") or "", said))
+        return found
+
+    def table(self) -> list[Column]:
+        return _TABLE
+
+
+def _first(event: Mapping[str, Any]) -> str:
+    return columns.age(event.get("firstTimestamp") or event.get("eventTime"))
+
+
+def _last(event: Mapping[str, Any]) -> str:
+    series = event.get("series") or {}
+    seen = series.get("lastObservedTime") or event.get("lastTimestamp")
+    return columns.age(seen) if seen else _first(event)
+
+
+def _target(event: Object) -> str:
+    about = event.get("involvedObject", {})
+    return "/".join(each for each in (str(about.get("kind", "")).lower(), about.get("name", "")) if each)
+
+
+def _source(event: Object) -> str:
+    source = event.get("source") or {}
+    component = source.get("component") or event.get("reportingComponent") or ""
+    place = source.get("host") or event.get("reportingInstance") or ""
+    return ", ".join(each for each in (component, place) if each)
+
+
+def _count(event: Object) -> int:
+    return int((event.get("series") or {}).get("count") or event.get("count") or 1)
+
+
+_TABLE = [
+    columns.text("Last Seen", "When it happened last.", _last),
+    columns.text("Type", "Normal or Warning.", lambda event: event.get("type", "")),
+    columns.text("Reason", "Why, in one word.", lambda event: event.get("reason", "")),
+    columns.text("Object", "What it is about.", _target),
+    columns.text(
+        "Subobject", "Which part.", lambda event: event.get("involvedObject", {}).get("fieldPath", ""), wide=True
+    ),
+    columns.text("Source", "Who says so.", _source, wide=True),
+    columns.text("Message", "What happened.", lambda event: event.get("message", "").strip()),
+    columns.text("First Seen", "When it happened first.", _first, wide=True),
+    columns.Column("Count", "integer", "", "How often it happened.", 1, _count),
+    columns.Column("Name", "string", "name", "Name of the event.", 1, lambda event: event["metadata"]["name"]),
+]

@@ -1,9 +1,41 @@
-"""Leases."""
+"""Leases, by which components elect a leader."""
 
 from __future__ import annotations
 
+from reference.apiserver.kinds import columns, errors
+from reference.apiserver.kinds.columns import Column
+from reference.apiserver.kinds.errors import FieldError
+from reference.apiserver.kinds.shapes import ANY, INTEGER, OTHERS, STRING, of_object
 from reference.apiserver.kinds.strategy import Resource, Strategy
+from reference.client import Object
+from reference.features import Features
 
 
 class Leases(Strategy):
+    """coordination.k8s.io/v1."""
+
     resource = Resource("coordination.k8s.io", "v1", "Lease", "leases", "lease")
+    shape = of_object(
+        spec={
+            "holderIdentity": STRING,
+            "leaseDurationSeconds": INTEGER,
+            "leaseTransitions": INTEGER,
+            "acquireTime": STRING,
+            "renewTime": STRING,
+            OTHERS: ANY,
+        }
+    )
+
+    def validate(self, obj: Object, features: Features) -> list[FieldError]:
+        spec, found = obj.get("spec") or {}, super().validate(obj, features)
+        duration, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
+        if duration is not None and duration <= 0:
+            found.append(errors.invalid("spec.leaseDurationSeconds", duration, "must be greater than 0"))
+        if transitions is not None and transitions < 0:
+            said = "must be greater than or equal to 0"
+            found.append(errors.invalid("spec.leaseTransitions", transitions, said))
+        return found
+
+    def table(self) -> list[Column]:
+        holder = columns.text("Holder", "Who has it.", lambda obj: obj.get("spec", {}).get("holderIdentity", ""))
+        return [columns.NAME, holder, columns.AGE]

@@ -1,9 +1,44 @@
-"""Namespaces."""
+"""Namespaces. Their life ends in two steps, of which the store does the second."""
 
 from __future__ import annotations
 
+from typing import ClassVar
+
+from reference.apiserver.kinds import columns, names
+from reference.apiserver.kinds.columns import Column
+from reference.apiserver.kinds.shapes import ANY, CONDITION, OTHERS, STRING, of_object
 from reference.apiserver.kinds.strategy import Resource, Strategy
+from reference.client import Object
+from reference.features import Features
+
+NAME_LABEL = "kubernetes.io/metadata.name"
 
 
 class Namespaces(Strategy):
+    """Namespaces; each carries its name as a label, so that selectors can find it."""
+
     resource = Resource("", "v1", "Namespace", "namespaces", "namespace", ("ns",), namespaced=False, has_status=True)
+    shape = of_object(
+        spec={"finalizers": [STRING], OTHERS: ANY}, status={"phase": STRING, "conditions": [CONDITION], OTHERS: ANY}
+    )
+    selectable_fields: ClassVar = {"status.phase": lambda obj: obj.get("status", {}).get("phase", "")}
+
+    def valid_name(self, name: str) -> list[str]:
+        return names.dns_label(name)
+
+    def default(self, obj: Object) -> None:
+        name = obj["metadata"].get("name")
+        if name:
+            obj["metadata"].setdefault("labels", {})[NAME_LABEL] = name
+
+    def prepare_for_create(self, obj: Object, features: Features) -> None:
+        obj["status"] = {"phase": "Active"}
+        obj.setdefault("spec", {})["finalizers"] = ["kubernetes"]
+
+    def prepare_for_update(self, new: Object, old: Object, features: Features) -> None:
+        super().prepare_for_update(new, old, features)
+        new.setdefault("spec", {})["finalizers"] = old.get("spec", {}).get("finalizers", [])
+
+    def table(self) -> list[Column]:
+        status = columns.text("Status", "Active or Terminating.", lambda obj: obj.get("status", {}).get("phase", ""))
+        return [columns.NAME, status, columns.AGE]

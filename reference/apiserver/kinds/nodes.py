@@ -1,9 +1,162 @@
-"""Nodes."""
+"""Nodes: their labels say in which zone they are, and everything in this project follows from that."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from reference.apiserver.kinds import addresses, columns, errors, metadata, names, quantities
+from reference.apiserver.kinds.columns import Column
+from reference.apiserver.kinds.errors import FieldError
+from reference.apiserver.kinds.shapes import ANY, BOOLEAN, CONDITION, OTHERS, STRING, Shape, of_object
 from reference.apiserver.kinds.strategy import Resource, Strategy
+from reference.client import Object
+from reference.features import Features
+
+_TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_ROLE_PREFIX = "node-role.kubernetes.io/"
+
+_SPEC: Shape = {
+    "podCIDR": STRING,
+    "podCIDRs": [STRING],
+    "providerID": STRING,
+    "unschedulable": BOOLEAN,
+    "taints": [{"key": STRING, "value": STRING, "effect": STRING, "timeAdded": STRING}],
+    OTHERS: ANY,
+}
+_STATUS: Shape = {
+    "addresses": [{"type": STRING, "address": STRING}],
+    "conditions": [CONDITION],
+    "nodeInfo": {OTHERS: ANY},
+    OTHERS: ANY,
+}
 
 
 class Nodes(Strategy):
+    """Nodes. A status may come with the creation, because that is how kubelets register."""
+
     resource = Resource("", "v1", "Node", "nodes", "node", ("no",), namespaced=False, has_status=True)
+    shape = of_object(spec=_SPEC, status=_STATUS)
+    selectable_fields: ClassVar = {
+        "spec.unschedulable": lambda obj: str(bool(obj.get("spec", {}).get("unschedulable"))).lower(),
+    }
+
+    def default(self, obj: Object) -> None:
+        spec, status = obj.setdefault("spec", {}), obj.setdefault("status", {})
+        if spec.get("podCIDR") and not spec.get("podCIDRs"):
+            spec["podCIDRs"] = [spec["podCIDR"]]
+        elif spec.get("podCIDRs") and not spec.get("podCIDR"):
+            spec["podCIDR"] = spec["podCIDRs"][0]
+        if status.get("capacity") and not status.get("allocatable"):
+            status["allocatable"] = dict(status["capacity"])
+
+    def prepare_for_create(self, obj: Object, features: Features) -> None:
+        """Nothing is dropped: nodes keep the status that they come with."""
+
+    def validate(self, obj: Object, features: Features) -> list[FieldError]:
+        spec = obj.get("spec") or {}
+        found = super().validate(obj, features)
+        found += _validate_taints(spec.get("taints") or [])
+        return found + _validate_pod_cidrs(spec) + _validate_status(obj.get("status") or {})
+
+    def validate_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
+        found = metadata.validate_update(new, old) + self.validate(new, features)
+        now, was = new.get("spec") or {}, old.get("spec") or {}
+        if was.get("podCIDRs") and now.get("podCIDRs") != was["podCIDRs"]:
+            said = 'node updates may not change podCIDR except from "" to valid'
+            found.append(errors.forbidden("spec.podCIDRs", said))
+        if was.get("providerID") and now.get("providerID") != was["providerID"]:
+            said = 'node updates may not change providerID except from "" to valid'
+            found.append(errors.forbidden("spec.providerID", said))
+        return found
+
+    def validate_status_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
+        return metadata.validate_update(new, old) + _validate_status(new.get("status") or {})
+
+    def table(self) -> list[Column]:
+        return _TABLE
+
+
+def _validate_taints(taints: list[Mapping[str, Any]]) -> list[FieldError]:
+    found: list[FieldError] = []
+    seen: set[tuple[str, str]] = set()
+    for index, taint in enumerate(taints):
+        path, key, effect = f"spec.taints[{index}]", taint.get("key") or "", taint.get("effect") or ""
+        found += [errors.invalid(f"{path}.key", key, each) for each in names.qualified_name(key)]
+        value = taint.get("value") or ""
+        found += [errors.invalid(f"{path}.value", value, each) for each in names.label_value(value)]
+        if not effect:
+            found.append(errors.required(f"{path}.effect"))
+        elif effect not in _TAINT_EFFECTS:
+            found.append(errors.not_supported(f"{path}.effect", effect, _TAINT_EFFECTS))
+        if (key, effect) in seen:
+            found.append(errors.duplicate(path, dict(taint)))
+        seen.add((key, effect))
+    return found
+
+
+def _validate_pod_cidrs(spec: Mapping[str, Any]) -> list[FieldError]:
+    cidrs, path = spec.get("podCIDRs") or [], "spec.podCIDRs"
+    found: list[FieldError] = []
+    for index, cidr in enumerate(cidrs):
+        found += addresses.validate_cidr(cidr, f"{path}[{index}]")
+    if found or not cidrs:
+        return found
+    if spec.get("podCIDR") != cidrs[0]:
+        found.append(errors.invalid(f"{path}[0]", cidrs[0], "must match `podCIDR`"))
+    families = [addresses.family_of(cidr.partition("/")[0]) for cidr in cidrs]
+    if len(cidrs) > 2 or len(set(families)) < len(families):
+        said = f"may specify no more than one CIDR for each IP family, has {len(cidrs)}"
+        found.append(errors.invalid(path, cidrs, said))
+    return found
+
+
+def _validate_status(status: Mapping[str, Any]) -> list[FieldError]:
+    found: list[FieldError] = []
+    seen: set[tuple[str, str]] = set()
+    for index, each in enumerate(status.get("addresses") or []):
+        key = (each.get("type", ""), each.get("address", ""))
+        if key in seen:
+            found.append(errors.duplicate(f"status.addresses[{index}]", dict(each)))
+        seen.add(key)
+    for name in ("capacity", "allocatable"):
+        found += quantities.validate(status.get(name) or {}, f"status.{name}")
+    return found
+
+
+def _shown_status(node: Object) -> str:
+    conditions = {each.get("type"): each.get("status") for each in node.get("status", {}).get("conditions") or []}
+    word = {None: "Unknown", "True": "Ready"}.get(conditions.get("Ready"), "NotReady")
+    return f"{word},SchedulingDisabled" if node.get("spec", {}).get("unschedulable") else word
+
+
+def _roles(node: Object) -> str:
+    labels = node["metadata"].get("labels") or {}
+    roles = {key.removeprefix(_ROLE_PREFIX) for key in labels if key.startswith(_ROLE_PREFIX)}
+    return columns.listed(sorted(role for role in roles | {labels.get("kubernetes.io/role", "")} if role))
+
+
+def _address(kind: str) -> columns.Cell:
+    def cell(node: Object) -> str:
+        every = node.get("status", {}).get("addresses") or []
+        return next((str(each["address"]) for each in every if each.get("type") == kind), columns.NONE)
+
+    return cell
+
+
+def _info(name: str, missing: str) -> columns.Cell:
+    return lambda node: node.get("status", {}).get("nodeInfo", {}).get(name) or missing
+
+
+_TABLE = [
+    columns.NAME,
+    columns.text("Status", "Whether the node is ready.", _shown_status),
+    columns.text("Roles", "Roles from the node's labels.", _roles),
+    columns.AGE,
+    columns.text("Version", "Version of the kubelet.", _info("kubeletVersion", "")),
+    columns.text("Internal-IP", "Address inside the cluster.", _address("InternalIP"), wide=True),
+    columns.text("External-IP", "Address outside the cluster.", _address("ExternalIP"), wide=True),
+    columns.text("OS-Image", "Operating system.", _info("osImage", columns.UNKNOWN), wide=True),
+    columns.text("Kernel-Version", "Kernel.", _info("kernelVersion", columns.UNKNOWN), wide=True),
+    columns.text("Container-Runtime", "Runtime.", _info("containerRuntimeVersion", columns.UNKNOWN), wide=True),
+]

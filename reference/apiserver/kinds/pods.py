@@ -1,9 +1,161 @@
-"""Pods."""
+"""Pods, as far as routing depends on them: where they run, their addresses, ports and readiness.
+
+There is no scheduler and no kubelet here: who creates a pod may name its node, and who runs it writes its status. Of
+the many fields of a pod that say how its containers run, only those are checked that Services look at.
+"""
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
+from reference.apiserver.kinds import metadata, pod_table, pod_validation
+from reference.apiserver.kinds.columns import Column
+from reference.apiserver.kinds.errors import FieldError
+from reference.apiserver.kinds.shapes import (
+    ANY,
+    BOOLEAN,
+    CONDITION,
+    INTEGER,
+    OTHERS,
+    STRING,
+    STRING_MAP,
+    Shape,
+    of_object,
+)
 from reference.apiserver.kinds.strategy import Resource, Strategy
+from reference.client import Object
+from reference.features import Features
+
+DEFAULT_GRACE_SECONDS = 30
+
+_CONTAINER: Shape = {
+    "name": STRING,
+    "image": STRING,
+    "ports": [{"name": STRING, "containerPort": INTEGER, "hostPort": INTEGER, "hostIP": STRING, "protocol": STRING}],
+    OTHERS: ANY,
+}
+_SPEC: Shape = {
+    "containers": [_CONTAINER],
+    "initContainers": [_CONTAINER],
+    "nodeName": STRING,
+    "hostNetwork": BOOLEAN,
+    "hostname": STRING,
+    "subdomain": STRING,
+    "restartPolicy": STRING,
+    "terminationGracePeriodSeconds": INTEGER,
+    "nodeSelector": STRING_MAP,
+    "tolerations": [{OTHERS: ANY}],
+    "serviceAccountName": STRING,
+    OTHERS: ANY,
+}
+_STATUS: Shape = {
+    "phase": STRING,
+    "podIP": STRING,
+    "podIPs": [{"ip": STRING}],
+    "hostIP": STRING,
+    "hostIPs": [{"ip": STRING}],
+    "conditions": [CONDITION],
+    "containerStatuses": [{OTHERS: ANY}],
+    "initContainerStatuses": [{OTHERS: ANY}],
+    OTHERS: ANY,
+}
+
+
+def _field(part: str, name: str, missing: str = "") -> Any:
+    return lambda obj: str(obj.get(part, {}).get(name) or missing)
 
 
 class Pods(Strategy):
+    """Pods; a deleted one stays for its termination grace period."""
+
     resource = Resource("", "v1", "Pod", "pods", "pod", ("po",), has_status=True, categories=("all",))
+    shape = of_object(spec=_SPEC, status=_STATUS)
+    grace_seconds = DEFAULT_GRACE_SECONDS
+    selectable_fields: ClassVar = {
+        "spec.nodeName": _field("spec", "nodeName"),
+        "spec.restartPolicy": _field("spec", "restartPolicy"),
+        "spec.schedulerName": _field("spec", "schedulerName"),
+        "spec.serviceAccountName": _field("spec", "serviceAccountName"),
+        "spec.hostNetwork": lambda obj: str(bool(obj.get("spec", {}).get("hostNetwork"))).lower(),
+        "status.phase": _field("status", "phase"),
+        "status.podIP": _field("status", "podIP"),
+        "status.nominatedNodeName": _field("status", "nominatedNodeName"),
+    }
+
+    def has_generation(self, features: Features) -> bool:
+        return features.at_least(33)  # KEP-5067
+
+    def default(self, obj: Object) -> None:
+        spec = obj.setdefault("spec", {})
+        for name, value in _DEFAULTS.items():
+            if spec.get(name) in {None, ""}:
+                spec[name] = value
+        spec.setdefault("securityContext", {})
+        for container in (spec.get("containers") or []) + (spec.get("initContainers") or []):
+            _default_container(container, host_network=bool(spec.get("hostNetwork")))
+        _default_addresses(obj.get("status") or {})
+
+    def prepare_for_create(self, obj: Object, features: Features) -> None:
+        obj["status"] = {"phase": "Pending", "qosClass": pod_validation.qos_class(obj["spec"])}
+
+    def prepare_for_status_update(self, new: Object, old: Object) -> None:
+        super().prepare_for_status_update(new, old)
+        _pair_addresses(new.setdefault("status", {}), old.get("status") or {})
+        _default_addresses(new["status"])
+        if old["metadata"].get("ownerReferences") is not None:
+            new["metadata"]["ownerReferences"] = old["metadata"]["ownerReferences"]
+
+    def validate(self, obj: Object, features: Features) -> list[FieldError]:
+        return super().validate(obj, features) + pod_validation.validate_spec(obj.get("spec") or {})
+
+    def validate_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
+        found = metadata.validate_update(new, old) + self.validate(new, features)
+        return found + pod_validation.validate_spec_update(new["spec"], old["spec"])
+
+    def validate_status_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
+        found = metadata.validate_update(new, old)
+        return found + pod_validation.validate_status(new.get("status") or {})
+
+    def table(self) -> list[Column]:
+        return pod_table.TABLE
+
+
+_DEFAULTS = {
+    "restartPolicy": "Always",
+    "dnsPolicy": "ClusterFirst",
+    "schedulerName": "default-scheduler",
+    "terminationGracePeriodSeconds": DEFAULT_GRACE_SECONDS,
+    "enableServiceLinks": True,
+}
+
+
+def _default_container(container: Object, *, host_network: bool) -> None:
+    image = str(container.get("image", ""))
+    tag = image.rpartition("/")[2].partition(":")[2]
+    container.setdefault("imagePullPolicy", "Always" if tag in {"", "latest"} and "@" not in image else "IfNotPresent")
+    container.setdefault("resources", {})
+    container.setdefault("terminationMessagePath", "/dev/termination-log")
+    container.setdefault("terminationMessagePolicy", "File")
+    for port in container.get("ports") or []:
+        if not port.get("protocol"):
+            port["protocol"] = "TCP"
+        if host_network and not port.get("hostPort") and port.get("containerPort"):
+            port["hostPort"] = port["containerPort"]
+
+
+def _pair_addresses(new: Object, old: Object) -> None:
+    """Who changes only `podIP`, or only `podIPs`, means both."""
+    for one, many in (("podIP", "podIPs"), ("hostIP", "hostIPs")):
+        changed_one, changed_many = new.get(one) != old.get(one), new.get(many) != old.get(many)
+        if changed_one and not changed_many:
+            new.pop(many, None)
+        elif changed_many and not changed_one:
+            new.pop(one, None)
+
+
+def _default_addresses(status: Object) -> None:
+    for one, many in (("podIP", "podIPs"), ("hostIP", "hostIPs")):
+        if status.get(one) and not status.get(many):
+            status[many] = [{"ip": status[one]}]
+        elif status.get(many) and not status.get(one):
+            status[one] = status[many][0].get("ip", "")

@@ -1,11 +1,44 @@
-"""ServiceCIDRs."""
+"""ServiceCIDRs: the ranges that cluster IPs come from."""
 
 from __future__ import annotations
 
+from reference.apiserver.kinds import addresses, columns, errors, metadata
+from reference.apiserver.kinds.columns import Column
+from reference.apiserver.kinds.errors import FieldError
+from reference.apiserver.kinds.shapes import ANY, CONDITION, OTHERS, STRING, of_object
 from reference.apiserver.kinds.strategy import Resource, Strategy
+from reference.client import Object
+from reference.features import Features
 
 
 class ServiceCIDRs(Strategy):
+    """networking.k8s.io/v1; the store allocates from its own ranges and shows them as one such object."""
+
     resource = Resource(
         "networking.k8s.io", "v1", "ServiceCIDR", "servicecidrs", "servicecidr", namespaced=False, has_status=True
     )
+    shape = of_object(spec={"cidrs": [STRING]}, status={"conditions": [CONDITION], OTHERS: ANY})
+
+    def validate(self, obj: Object, features: Features) -> list[FieldError]:
+        cidrs = (obj.get("spec") or {}).get("cidrs") or []
+        found = super().validate(obj, features)
+        if not cidrs:
+            found.append(errors.required("spec.cidrs", "at least one CIDR required"))
+        for index, cidr in enumerate(cidrs):
+            found += addresses.validate_cidr(cidr, f"spec.cidrs[{index}]")
+        families = [addresses.family_of(cidr.partition("/")[0]) for cidr in cidrs]
+        if len(families) > 2 or len(set(families)) < len(families):
+            said = "may specify no more than one IP for each IP family"
+            found.append(errors.invalid("spec.cidrs", cidrs, said))
+        return found
+
+    def validate_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
+        found = metadata.validate_update(new, old) + self.validate(new, features)
+        now, was = (new.get("spec") or {}).get("cidrs") or [], (old.get("spec") or {}).get("cidrs") or []
+        if now[: len(was)] != was:  # a second family may be added
+            found.append(errors.invalid("spec.cidrs", now, "field is immutable"))
+        return found
+
+    def table(self) -> list[Column]:
+        cidrs = columns.text("CIDRs", "The ranges.", lambda obj: ",".join(obj.get("spec", {}).get("cidrs") or []))
+        return [columns.NAME, cidrs, columns.AGE]

@@ -1,14 +1,196 @@
-"""Services."""
+"""Services: the kind that this project is about."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
-from reference.apiserver.kinds.strategy import Resource, Strategy
+from reference.apiserver.kinds import (
+    columns,
+    errors,
+    metadata,
+    names,
+    service_defaults,
+    service_update,
+    service_validation,
+)
+from reference.apiserver.kinds.columns import Column
+from reference.apiserver.kinds.service_fields import (
+    Spec,
+    is_headless,
+    needs_cluster_ip,
+    needs_health_check,
+    spec_of,
+    wants_node_ports,
+)
+from reference.apiserver.kinds.service_shape import SERVICE
+from reference.apiserver.kinds.strategy import Allocations, Resource, Strategy
+from reference.client import Object
+from reference.features import Features
+
+_GATED = (
+    ("ServiceTrafficDistribution", "trafficDistribution", 30, 1000),
+    ("ServiceInternalTrafficPolicy", "internalTrafficPolicy", 21, 1000),
+    ("ServiceTopology", "topologyKeys", 17, 22),
+)
+"""Gate, field, and the minor versions from and until which the field exists."""
 
 
 class Services(Strategy):
+    """Services of a cluster whose service ranges have `families`, the first being the default."""
+
     resource = Resource("", "v1", "Service", "services", "service", ("svc",), has_status=True, categories=("all",))
+    shape = SERVICE
+    selectable_fields: ClassVar = {
+        "spec.clusterIP": lambda obj: obj["spec"].get("clusterIP", ""),
+        "spec.type": lambda obj: obj["spec"].get("type", ""),
+    }
 
     def __init__(self, families: Sequence[str] = ("IPv4", "IPv6")) -> None:
         self.families = tuple(families)
+
+    def valid_name(self, name: str) -> list[str]:
+        return names.dns_1035_label(name)
+
+    def default(self, obj: Object) -> None:
+        service_defaults.apply(obj)
+
+    def prepare_for_create(self, obj: Object, features: Features) -> None:
+        spec = spec_of(obj)
+        obj["status"] = {"loadBalancer": {}}
+        _drop_disabled(spec, {}, features)
+        service_defaults.set_cluster_ips(spec)
+        service_defaults.choose_families(spec, self.families)
+
+    def prepare_for_update(self, new: Object, old: Object, features: Features) -> None:
+        spec, was = spec_of(new), spec_of(old)
+        super().prepare_for_update(new, old, features)
+        _drop_disabled(spec, was, features)
+        service_update.release_unneeded(spec, was)
+        service_update.keep_allocated(spec, was)
+        service_update.drop_second_family(spec, was)
+        if not needs_cluster_ip(was) or not _families_settled(spec, was):
+            service_defaults.set_cluster_ips(spec)
+            service_defaults.choose_families(spec, self.families)
+        if spec.get("type") != "LoadBalancer":
+            new["status"] = {**(new.get("status") or {}), "loadBalancer": {}}
+
+    def validate(self, obj: Object, features: Features) -> list[errors.FieldError]:
+        return super().validate(obj, features) + service_validation.validate(obj, features, self.families)
+
+    def validate_update(self, new: Object, old: Object, features: Features) -> list[errors.FieldError]:
+        changed = service_update.validate(new["spec"], old["spec"])
+        return metadata.validate_update(new, old) + changed + self.validate(new, features)
+
+    def validate_status_update(self, new: Object, old: Object, features: Features) -> list[errors.FieldError]:
+        return metadata.validate_update(new, old) + service_validation.validate_status(new)
+
+    def warnings(self, obj: Object) -> list[str]:
+        return list(_warnings(obj))
+
+    def allocations(self, new: Object, old: Object | None) -> Allocations:
+        spec: Spec = new["spec"]
+        families: tuple[str, ...] = ()
+        asked: list[str] = []
+        if needs_cluster_ip(spec) and not is_headless(spec):
+            families = tuple(spec.get("ipFamilies") or ())
+            asked = [*(spec.get("clusterIPs") or []), "", ""][: len(families)]
+        every = spec.get("ports") or []
+        wanted = [index for index, port in enumerate(every) if port.get("nodePort") or wants_node_ports(spec)]
+        return Allocations(families, tuple(asked), tuple(wanted), needs_health_check(spec))
+
+    def table(self) -> list[Column]:
+        return _TABLE
+
+
+def _drop_disabled(spec: Spec, old: Mapping[str, Any], features: Features) -> None:
+    """A gated field is taken out, unless the stored object already uses it; one that does not exist yet, always."""
+    for gate, name, since, until in _GATED:
+        exists = since <= features.version[1] < until
+        if not exists or not (features.enabled(gate) or old.get(name)):
+            spec.pop(name, None)
+
+
+def _families_settled(spec: Spec, old: Spec) -> bool:
+    """Whether nothing asks for other families; a cluster that gained a second range does not change old services."""
+    fields = ("clusterIPs", "ipFamilies", "ipFamilyPolicy")
+    return all(spec.get(name) == old.get(name) for name in fields)
+
+
+def _warnings(service: Object) -> list[str]:
+    spec: Spec = service.get("spec") or {}
+    kind, headless = spec.get("type"), is_headless(spec)
+    external_ips = bool(spec.get("externalIPs"))
+    old, new = service_validation.HINTS_ANNOTATION, service_validation.MODE_ANNOTATION
+    said = (
+        (
+            old in (service["metadata"].get("annotations") or {}),
+            f"annotation {old} is deprecated, please use {new} instead",
+        ),
+        (headless and spec.get("loadBalancerIP"), "spec.loadBalancerIP is ignored for headless services"),
+        (headless and external_ips, "spec.externalIPs is ignored for headless services"),
+        (
+            headless and spec.get("sessionAffinity", "None") != "None",
+            "spec.SessionAffinity is ignored for headless services",
+        ),
+        (
+            external_ips and not headless and kind != "ExternalName",
+            "spec.externalIPs is deprecated and may no longer be implemented in some clusters",
+        ),
+        (
+            external_ips and kind == "ExternalName",
+            'spec.externalIPs is ignored when spec.type is "ExternalName"',
+        ),
+        (
+            spec.get("externalName") and kind != "ExternalName",
+            'spec.externalName is ignored when spec.type is not "ExternalName"',
+        ),
+        (
+            spec.get("trafficDistribution") == "PreferClose",
+            'spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone"',
+        ),
+    )
+    return [text for applies, text in said if applies]
+
+
+def _cluster_ip(service: Object) -> str:
+    many = service["spec"].get("clusterIPs") or []
+    return many[0] if many else columns.NONE
+
+
+def _external_ip(service: Object) -> str:
+    spec: Spec = service["spec"]
+    if spec.get("type") == "ExternalName":
+        return str(spec.get("externalName", ""))
+    balancer = sorted(
+        {
+            each.get("ip") or each.get("hostname") or ""
+            for each in service.get("status", {}).get("loadBalancer", {}).get("ingress") or []
+        }
+    )
+    if spec.get("type") == "LoadBalancer":
+        return ",".join([*balancer, *(spec.get("externalIPs") or [])]) or "<pending>"
+    return columns.listed(spec.get("externalIPs") or [])
+
+
+def _ports(service: Object) -> str:
+    return columns.listed(
+        f"{port['port']}{':' + str(port['nodePort']) if port.get('nodePort') else ''}/{port.get('protocol', 'TCP')}"
+        for port in service["spec"].get("ports") or []
+    )
+
+
+_TABLE = [
+    columns.NAME,
+    columns.text("Type", "How the service is exposed.", lambda service: service["spec"].get("type", "")),
+    columns.text("Cluster-IP", "The virtual address, None for a headless service.", _cluster_ip),
+    columns.text("External-IP", "Addresses or names by which it is reached from outside.", _external_ip),
+    columns.text("Port(s)", "Port, node port and protocol of each port.", _ports),
+    columns.AGE,
+    columns.text(
+        "Selector",
+        "Labels of the pods behind the service.",
+        lambda service: columns.labels(service["spec"].get("selector") or {}),
+        wide=True,
+    ),
+]

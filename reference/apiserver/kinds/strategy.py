@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
-from reference.apiserver.kinds import columns, metadata, names
+from reference.apiserver.kinds import columns, metadata, names, shapes
 from reference.apiserver.kinds.columns import Column
 from reference.apiserver.kinds.errors import FieldError
 from reference.client import Object
@@ -75,13 +76,18 @@ class View:
 class Strategy:
     """The rules of a kind; the base has those that most kinds share."""
 
-    resource: Resource
-    valid_name: names.Rule = staticmethod(names.dns_subdomain)
-    views: tuple[View, ...] = ()
-    selectable_fields: Mapping[str, Callable[[Object], str]] = {}
+    shape: ClassVar[shapes.Shape] = {shapes.OTHERS: shapes.ANY, **shapes.of_object()}
+    resource: ClassVar[Resource]
+    views: ClassVar[tuple[View, ...]] = ()
+    selectable_fields: ClassVar[Mapping[str, Callable[[Object], str]]] = {}
     """Field selectors that the kind adds to `metadata.name` and `metadata.namespace`."""
-    grace_seconds: int = 0
-    """How long a deleted object stays with a deletionTimestamp when the client does not say; 0 removes it at once."""
+
+    grace_seconds: ClassVar[int] = 0
+    """How long a deleted object stays with a deletionTimestamp when neither it nor the client says; 0: not at all."""
+
+    def valid_name(self, name: str) -> list[str]:
+        """Complaints about a name; most kinds take an RFC 1123 subdomain."""
+        return names.dns_subdomain(name)
 
     def decode(self, obj: Object, features: Features) -> list[str]:
         """Take out the fields that this kind does not have in this version, and return their paths.
@@ -89,7 +95,7 @@ class Strategy:
         A server warns of them (`unknown field "spec.x"`), or refuses with 400 when asked to be strict. Raises
         `ValueError` with the text for a 400 when a value has the wrong JSON type.
         """
-        return []
+        return shapes.conform(obj, self.shape, features)
 
     def has_generation(self, features: Features) -> bool:
         """Whether objects of this kind carry `metadata.generation` (1 when created)."""

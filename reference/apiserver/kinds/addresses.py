@@ -1,0 +1,62 @@
+"""Syntax and sense of IP addresses in API objects."""
+
+from __future__ import annotations
+
+import functools
+import ipaddress
+
+from reference.apiserver.kinds import errors
+from reference.apiserver.kinds.errors import FieldError
+
+IP = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+_EXAMPLES = "(e.g. 10.9.8.7 or 2001:db8::ffff)"
+_CIDR_EXAMPLES = "(e.g. 10.9.8.0/24 or 2001:db8::/64)"
+
+
+@functools.lru_cache(maxsize=65536)
+def parse(text: str) -> IP | None:
+    """The address, or None when it is none (or has a scope, or maps IPv4 into IPv6, which servers refuse)."""
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return None
+    if isinstance(address, ipaddress.IPv6Address) and (address.scope_id or address.ipv4_mapped):
+        return None
+    return address
+
+
+def family_of(text: str) -> str | None:
+    """IPv4, IPv6, or None when the text is no address."""
+    address = parse(text)
+    return None if address is None else f"IPv{address.version}"
+
+
+def validate_ip(text: str, path: str) -> list[FieldError]:
+    """Any address of either family."""
+    return [] if parse(text) else [errors.invalid(path, text, f"must be a valid IP address, {_EXAMPLES}")]
+
+
+def validate_cidr(text: str, path: str) -> list[FieldError]:
+    """A prefix of either family; bits below the prefix are tolerated, as released."""
+    try:
+        ipaddress.ip_interface(text)
+        valid = "/" in text
+    except ValueError:
+        valid = False
+    return [] if valid else [errors.invalid(path, text, f"must be a valid CIDR value, {_CIDR_EXAMPLES}")]
+
+
+def validate_reachable(text: str, path: str) -> list[FieldError]:
+    """An address where an endpoint can be: not unspecified, loopback or link-local."""
+    address = parse(text)
+    if address is None:
+        return [errors.invalid(path, text, "must be a valid IP address")]
+    multicast = ipaddress.ip_network("224.0.0.0/24" if address.version == 4 else "ff02::/16")
+    complaints = (
+        (address.is_unspecified, "may not be unspecified (0.0.0.0 or ::)"),
+        (address.is_loopback, "may not be in the loopback range (127.0.0.0/8, ::1/128)"),
+        (address.is_link_local, "may not be in the link-local range (169.254.0.0/16, fe80::/10)"),
+        (address in multicast, "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"),
+    )
+    return [errors.invalid(path, text, said) for wrong, said in complaints if wrong]

@@ -1,0 +1,159 @@
+"""What a Pod must look like where routing depends on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from reference.apiserver.kinds import addresses, errors, names, ports, quantities
+from reference.apiserver.kinds.errors import FieldError
+
+RESTART_POLICIES = ("Always", "Never", "OnFailure")
+PHASES = ("Failed", "Pending", "Running", "Succeeded", "Unknown")
+_MUTABLE = ("activeDeadlineSeconds", "terminationGracePeriodSeconds", "tolerations", "nodeName", "schedulingGates")
+
+Spec = Mapping[str, Any]
+
+
+def validate_spec(spec: Spec) -> list[FieldError]:
+    """Containers and their ports, the node, names and policies."""
+    containers = spec.get("containers") or []
+    found = [] if containers else [errors.required("spec.containers")]
+    seen: set[str] = set()
+    host_ports: set[tuple[str, str, int]] = set()
+    for group in ("initContainers", "containers"):
+        for index, container in enumerate(spec.get(group) or []):
+            path = f"spec.{group}[{index}]"
+            found += _validate_container(container, path, seen)
+            found += _validate_ports(container, path, host_ports, host_network=bool(spec.get("hostNetwork")))
+    if spec.get("nodeName"):
+        found += [
+            errors.invalid("spec.nodeName", spec["nodeName"], each) for each in names.dns_subdomain(spec["nodeName"])
+        ]
+    for name in ("hostname", "subdomain"):
+        if spec.get(name):
+            found += [errors.invalid(f"spec.{name}", spec[name], each) for each in names.dns_label(spec[name])]
+    if spec.get("restartPolicy") not in RESTART_POLICIES:
+        found.append(errors.not_supported("spec.restartPolicy", spec.get("restartPolicy") or "", RESTART_POLICIES))
+    grace = spec.get("terminationGracePeriodSeconds") or 0
+    if grace < 0:
+        said = "must be greater than or equal to 0"
+        found.append(errors.invalid("spec.terminationGracePeriodSeconds", grace, said))
+    return found
+
+
+def validate_spec_update(new: Spec, old: Spec) -> list[FieldError]:
+    """A pod's spec is fixed, but for a few fields and the images; a node is given once."""
+    found: list[FieldError] = []
+    if old.get("nodeName") and new.get("nodeName") != old["nodeName"]:
+        found.append(errors.forbidden("spec.nodeName", "pod updates may not change the node of a scheduled pod"))
+    if _fixed(new) != _fixed(old):
+        said = (
+            "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
+            "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
+            "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+        )
+        found.append(errors.forbidden("spec", said))
+    return found
+
+
+def validate_status(status: Mapping[str, Any]) -> list[FieldError]:
+    """The phase, and at most one address of each family."""
+    found: list[FieldError] = []
+    if status.get("phase") and status["phase"] not in PHASES:
+        found.append(errors.not_supported("status.phase", status["phase"], PHASES))
+    for one, many in (("podIP", "podIPs"), ("hostIP", "hostIPs")):
+        found += _validate_addresses(status, one, many)
+    return found
+
+
+def qos_class(spec: Spec) -> str:
+    """Guaranteed, Burstable or BestEffort, from the requests and limits of CPU and memory."""
+    every = [each.get("resources") or {} for each in spec.get("containers") or [] if isinstance(each, dict)]
+    amounts = [(each.get("requests") or {}, each.get("limits") or {}) for each in every]
+    if not any(requests or limits for requests, limits in amounts):
+        return "BestEffort"
+    guaranteed = all(
+        {"cpu", "memory"} <= limits.keys() and all(requests.get(name, limits[name]) == limits[name] for name in limits)
+        for requests, limits in amounts
+    )
+    return "Guaranteed" if guaranteed else "Burstable"
+
+
+def _validate_container(container: Mapping[str, Any], path: str, seen: set[str]) -> list[FieldError]:
+    name, found = container.get("name") or "", []
+    if not name:
+        found.append(errors.required(f"{path}.name"))
+    else:
+        found += [errors.invalid(f"{path}.name", name, each) for each in names.dns_label(name)]
+        if name in seen:
+            found.append(errors.duplicate(f"{path}.name", name))
+        seen.add(name)
+    if not container.get("image"):
+        found.append(errors.required(f"{path}.image"))
+    for kind in ("requests", "limits"):
+        amounts = (container.get("resources") or {}).get(kind) or {}
+        found += quantities.validate(amounts, f"{path}.resources.{kind}")
+    return found
+
+
+def _validate_ports(
+    container: Mapping[str, Any], path: str, host_ports: set[tuple[str, str, int]], *, host_network: bool
+) -> list[FieldError]:
+    found: list[FieldError] = []
+    seen: set[str] = set()
+    for index, port in enumerate(container.get("ports") or []):
+        at, name = f"{path}.ports[{index}]", port.get("name") or ""
+        if name:
+            found += [errors.invalid(f"{at}.name", name, each) for each in names.port_name(name)]
+            if name in seen:
+                found.append(errors.duplicate(f"{at}.name", name))
+            seen.add(name)
+        number, host_port = port.get("containerPort") or 0, port.get("hostPort") or 0
+        if not number:
+            found.append(errors.required(f"{at}.containerPort"))
+        else:
+            found += ports.validate_number(number, f"{at}.containerPort")
+        found += ports.validate_protocol(port.get("protocol") or "", f"{at}.protocol")
+        if host_port:
+            found += _validate_host_port(port, at, host_ports, host_network=host_network)
+    return found
+
+
+def _validate_host_port(
+    port: Mapping[str, Any], path: str, seen: set[tuple[str, str, int]], *, host_network: bool
+) -> list[FieldError]:
+    number = port["hostPort"]
+    found = ports.validate_number(number, f"{path}.hostPort")
+    if host_network and number != port.get("containerPort"):
+        said = "must match `hostPort` when `hostNetwork` is true"
+        found.append(errors.invalid(f"{path}.containerPort", port.get("containerPort"), said))
+    key = (port.get("protocol", ""), port.get("hostIP", ""), number)
+    if key in seen:
+        found.append(errors.duplicate(f"{path}.hostPort", f"{key[0]}/{key[1]}/{number}"))
+    seen.add(key)
+    return found
+
+
+def _validate_addresses(status: Mapping[str, Any], one: str, many: str) -> list[FieldError]:
+    every = [each.get("ip", "") for each in status.get(many) or []]
+    path = f"status.{many}"
+    found: list[FieldError] = []
+    for index, address in enumerate(every):
+        found += addresses.validate_ip(address, f"{path}[{index}]")
+    if found or not every:
+        return found
+    if status.get(one) != every[0]:
+        found.append(errors.invalid(f"{path}[0].ip", every[0], f"must be equal to `{one}`"))
+    families = [addresses.family_of(each) for each in every]
+    if len(set(families)) < len(families):
+        said = "may specify no more than one IP for each IP family"
+        found.append(errors.invalid(path, every, said))
+    return found
+
+
+def _fixed(spec: Spec) -> dict[str, Any]:
+    rest = {name: value for name, value in spec.items() if name not in _MUTABLE}
+    for group in ("containers", "initContainers"):
+        rest[group] = [{**container, "image": ""} for container in spec.get(group) or []]
+    return rest

@@ -1,0 +1,56 @@
+"""The fields of a Service, and since when they exist where that is what this project is about."""
+
+from __future__ import annotations
+
+from reference.apiserver.kinds.shapes import (
+    ANY,
+    BOOLEAN,
+    INT_OR_STRING,
+    INTEGER,
+    OTHERS,
+    STRING,
+    STRING_MAP,
+    Shape,
+    Versions,
+    of_object,
+)
+
+_PORT: Shape = {
+    "name": STRING,
+    "protocol": STRING,
+    "appProtocol": STRING,
+    "port": INTEGER,
+    "targetPort": INT_OR_STRING,
+    "nodePort": INTEGER,
+}
+
+_SPEC: Shape = {
+    "type": STRING,
+    "selector": STRING_MAP,
+    "ports": [_PORT],
+    "clusterIP": STRING,
+    "clusterIPs": [STRING],
+    "ipFamilies": [STRING],
+    "ipFamilyPolicy": STRING,
+    "externalIPs": [STRING],
+    "externalName": STRING,
+    "externalTrafficPolicy": STRING,
+    "internalTrafficPolicy": Versions(STRING, since=21),
+    "healthCheckNodePort": INTEGER,
+    "loadBalancerIP": STRING,
+    "loadBalancerClass": STRING,
+    "loadBalancerSourceRanges": [STRING],
+    "allocateLoadBalancerNodePorts": BOOLEAN,
+    "publishNotReadyAddresses": BOOLEAN,
+    "sessionAffinity": STRING,
+    "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": INTEGER}},
+    "topologyKeys": Versions([STRING], since=17, until=22),
+    "trafficDistribution": Versions(STRING, since=30),
+}
+
+_STATUS: Shape = {
+    "loadBalancer": {"ingress": [{"ip": STRING, "hostname": STRING, "ipMode": STRING, OTHERS: ANY}]},
+    "conditions": [ANY],
+}
+
+SERVICE: Shape = of_object(spec=_SPEC, status=_STATUS)

@@ -1,0 +1,164 @@
+"""What fields an object has, and of which JSON type: what Go's structs are to the released server.
+
+Without this a misspelt field would be stored, and a number where a text belongs would be found out by a crash. The
+released server drops what it does not know (and warns, or refuses when asked to be strict), and answers 400 to a wrong
+type; an older server drops the fields of newer ones in the same way, which is what version skew is about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from reference.features import Features
+
+Leaf = Literal["string", "int32", "bool", "int or string", "map[string]string", "any"]
+Shape: TypeAlias = "Leaf | list[Shape] | Mapping[str, Shape] | Versions"
+Path: TypeAlias = list[str | int]
+
+STRING: Leaf = "string"
+INTEGER: Leaf = "int32"
+BOOLEAN: Leaf = "bool"
+INT_OR_STRING: Leaf = "int or string"
+STRING_MAP: Leaf = "map[string]string"
+ANY: Leaf = "any"
+OTHERS = "*"
+"""As a field name: further fields are there, and are not looked into."""
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """A field that exists from Kubernetes 1.`since` on, and is gone in 1.`until`."""
+
+    shape: Shape
+    since: int
+    until: int = 1000
+
+
+METADATA: Shape = {
+    "name": STRING,
+    "generateName": STRING,
+    "namespace": STRING,
+    "uid": STRING,
+    "resourceVersion": STRING,
+    "generation": INTEGER,
+    "creationTimestamp": STRING,
+    "deletionTimestamp": STRING,
+    "deletionGracePeriodSeconds": INTEGER,
+    "labels": STRING_MAP,
+    "annotations": STRING_MAP,
+    "finalizers": [STRING],
+    "managedFields": [ANY],
+    "selfLink": STRING,
+    "ownerReferences": [
+        {
+            "apiVersion": STRING,
+            "kind": STRING,
+            "name": STRING,
+            "uid": STRING,
+            "controller": BOOLEAN,
+            "blockOwnerDeletion": BOOLEAN,
+        }
+    ],
+}
+
+OBJECT_REFERENCE: Shape = {
+    "apiVersion": STRING,
+    "kind": STRING,
+    "name": STRING,
+    "namespace": STRING,
+    "uid": STRING,
+    "resourceVersion": STRING,
+    "fieldPath": STRING,
+}
+
+CONDITION: Shape = {"type": STRING, "status": STRING, "reason": STRING, "message": STRING, OTHERS: ANY}
+
+_PYTHON_TYPES: Mapping[str, tuple[type, ...]] = {
+    "string": (str,),
+    "int32": (int,),
+    "bool": (bool,),
+    "int or string": (int, str),
+}
+
+
+def of_object(**fields: Shape) -> Mapping[str, Shape]:
+    """The shape of a whole object with these fields besides the ones that all have."""
+    return {"apiVersion": STRING, "kind": STRING, "metadata": METADATA, **fields}
+
+
+def conform(obj: dict[str, Any], shape: Shape, features: Features) -> list[str]:
+    """Take nulls and unknown fields out of `obj`, and return the paths of the unknown ones.
+
+    Raises `ValueError`, worded like Go's JSON decoder, at the first value of a wrong type.
+    """
+    unknown: list[str] = []
+    path: Path = []  # a stack, read only when there is something to say
+    try:
+        _conform(obj, shape, path, features, unknown)
+    except _WrongTypeError as wrong:
+        kind = obj.get("kind", "") if isinstance(obj, dict) else ""
+        raise ValueError(
+            f"json: cannot unmarshal {wrong} into Go struct field {kind}.{_dotted(path)} of type {wrong.wanted}"
+        ) from None
+    return unknown
+
+
+class _WrongTypeError(Exception):
+    def __init__(self, value: Any, wanted: str) -> None:
+        names = {dict: "object", list: "array", str: "string", bool: "bool", int: "number", float: "number"}
+        super().__init__(names.get(type(value), "null"))
+        self.wanted = wanted
+
+
+def _conform(value: Any, shape: Shape, path: Path, features: Features, unknown: list[str]) -> None:
+    if isinstance(shape, str):
+        _check_leaf(value, shape, path)
+    elif isinstance(shape, Versions):
+        _conform(value, shape.shape, path, features, unknown)
+    elif isinstance(shape, list):
+        if not isinstance(value, list):
+            raise _WrongTypeError(value, "slice")
+        for index, each in enumerate(value):
+            path.append(index)
+            _conform(each, shape[0], path, features, unknown)
+            path.pop()
+    elif not isinstance(value, dict):
+        raise _WrongTypeError(value, "object")
+    else:
+        _conform_fields(value, shape, path, features, unknown)
+
+
+def _conform_fields(
+    value: dict[str, Any], shape: Mapping[str, Shape], path: Path, features: Features, unknown: list[str]
+) -> None:
+    for name in list(value):
+        field = shape.get(name) or shape.get(OTHERS)
+        path.append(name)
+        if field is None or (isinstance(field, Versions) and not field.since <= features.version[1] < field.until):
+            unknown.append(_dotted(path))
+            del value[name]
+        elif value[name] is None:
+            del value[name]
+        else:
+            _conform(value[name], field, path, features, unknown)
+        path.pop()
+
+
+def _check_leaf(value: Any, leaf: str, path: Path) -> None:
+    if leaf == "map[string]string":
+        if not isinstance(value, dict):
+            raise _WrongTypeError(value, leaf)
+        for key, each in value.items():
+            if not isinstance(each, str):
+                path.append(key)
+                raise _WrongTypeError(each, "string")
+    elif leaf != "any":
+        wanted = _PYTHON_TYPES[leaf]
+        if not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted):
+            raise _WrongTypeError(value, leaf)
+
+
+def _dotted(path: Path) -> str:
+    return "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in path).removeprefix(".")
