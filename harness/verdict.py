@@ -47,7 +47,6 @@ def combine(verdicts: Iterable[Verdict]) -> Verdict:
     return next((verdict for verdict in order if verdict in found), Verdict.INCONCLUSIVE)
 
 
-
 @dataclass(frozen=True, slots=True)
 class NoAnswer:
     """Silence or refusals, and no answer from anybody: for requirements that leave open how a client hears no."""
@@ -163,8 +162,7 @@ class _Client:
         self.expected = expected
         self.tally = tally
         self.needed = plan(expected, rates).samples
-        silent = isinstance(expected, TimedOut | Refused | NoAnswer)
-        self.allowed: frozenset[str] = frozenset() if silent else frozenset(expected)
+        self.allowed = frozenset() if isinstance(expected, TimedOut | Refused | NoAnswer) else frozenset(expected)
         self.cells = [*((pod, self._pod(pod)) for pod in pods), *self._others()]
 
     @property

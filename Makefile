@@ -1,0 +1,50 @@
+# What a person wants to do here, each with all its own set-up. Needs Python 3.11 or newer, and make.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+ARGS ?=
+WORKERS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help certify test lint format benchmarks clean
+
+help:  ## show this text
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  make \1\t/' | expand -t 22
+
+certify: $(VENV)/.run  ## boot the embedded cluster, run every requirement against the reference, write a report
+	$(BIN)/trafficdist run $(ARGS)
+
+test: $(VENV)/.dev  ## run all tests of this project
+	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+
+lint: $(VENV)/.dev  ## check style, types, and which package may import which
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.dev  ## bring the code into shape
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+benchmarks: $(VENV)/.dev  ## measure what the README claims (some minutes)
+	for each in benchmarks/*.py; do $(BIN)/python $$each $(ARGS) || exit 1; done
+
+clean:  ## remove the virtual environment and all caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "error: $(PYTHON) is not Python 3.11 or newer; name one: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
+	  echo "error: $(PYTHON) cannot make virtual environments; on Debian and Ubuntu: apt-get install python3-venv" >&2; \
+	  exit 1; }
+
+$(VENV)/.run: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.run
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@

@@ -1,0 +1,1 @@
+"""What every EndpointSlice controller writes, whatever the traffic distribution."""

@@ -1,0 +1,150 @@
+"""From pods to endpoints: conditions, places, ports and sizes of EndpointSlices."""
+
+from __future__ import annotations
+
+from conformance.features import DUAL_STACK_SLICES, ENDPOINT_SLICES
+from harness.cluster import Cluster
+from harness.hints import expect_hints, written_endpoints
+from harness.manifests import Port
+from harness.requirements import MUST, requirement
+
+WEB = {"app": "web"}
+
+
+@requirement(
+    "SLICE/endpoints-know-their-place",
+    "An endpoint carries the name of its node, and the zone that the node is labelled with.",
+    level=MUST,
+    features={ENDPOINT_SLICES},
+    source="discovery/v1 Endpoint (nodeName, zone)",
+)
+def test_endpoint_carries_node_and_zone(three_zones: Cluster) -> None:
+    service = three_zones.create_service(selector=WEB)
+    three_zones.create_pod("p1", "b2", labels=WEB)
+
+    written = expect_hints(three_zones, service, {"p1": None})["p1"]
+    assert (written.node, written.zone) == ("b2", "b")
+
+
+@requirement(
+    "SLICE/conditions-of-endpoints",
+    "ready means ready and not terminating, serving means ready, terminating means deleted.",
+    level=MUST,
+    features={ENDPOINT_SLICES},
+    source="discovery/v1 EndpointConditions; KEP-1672",
+)
+def test_conditions_follow_readiness_and_deletion(three_zones: Cluster) -> None:
+    service = three_zones.create_service(selector=WEB)
+    three_zones.create_pod("ready", "a1", labels=WEB)
+    three_zones.create_pod("starting", "a1", labels=WEB, ready=False)
+    three_zones.create_pod("leaving", "b1", labels=WEB)
+    three_zones.begin_termination("leaving")
+
+    written = expect_hints(three_zones, service, {"ready": None, "starting": None, "leaving": None})
+    conditions = {name: (each.ready, each.serving, bool(each.terminating)) for name, each in written.items()}
+    assert conditions == {
+        "ready": (True, True, False),
+        "starting": (False, False, False),
+        "leaving": (False, True, True),
+    }
+
+
+@requirement(
+    "SLICE/publish-not-ready-addresses",
+    "With publishNotReadyAddresses every endpoint is ready, and serving still tells the truth.",
+    level=MUST,
+    features={ENDPOINT_SLICES},
+    source="core/v1 ServiceSpec.publishNotReadyAddresses",
+)
+def test_publish_not_ready_addresses_makes_every_endpoint_ready(three_zones: Cluster) -> None:
+    service = three_zones.create_service(selector=WEB, publishNotReadyAddresses=True)
+    three_zones.create_pod("starting", "a1", labels=WEB, ready=False)
+
+    written = expect_hints(three_zones, service, {"starting": None})["starting"]
+    assert (written.ready, written.serving) == (True, False)
+
+
+@requirement(
+    "SLICE/endpoints-follow-the-pods",
+    "Endpoints come with pods that match the selector, and go with pods that end, are deleted, or match no more.",
+    level=MUST,
+    features={ENDPOINT_SLICES},
+    source="core/v1 ServiceSpec.selector; discovery/v1 EndpointSlice",
+)
+def test_endpoints_come_and_go_with_pods(three_zones: Cluster) -> None:
+    service = three_zones.create_service(selector=WEB)
+    three_zones.create_pod("stays", "a1", labels=WEB)
+    three_zones.create_pod("stranger", "a1", labels={"app": "other"})
+    three_zones.create_pod("ended", "a1", labels=WEB, phase="Succeeded")
+    for name in ("deleted", "relabelled"):
+        three_zones.create_pod(name, "b1", labels=WEB)
+    expect_hints(three_zones, service, {"stays": None, "deleted": None, "relabelled": None})
+
+    three_zones.api.delete("pods", three_zones.namespace, "deleted", grace_seconds=0)
+    three_zones.api.patch("pods", three_zones.namespace, "relabelled", {"metadata": {"labels": {"app": "other"}}})
+    expect_hints(three_zones, service, {"stays": None})
+
+
+@requirement(
+    "SLICE/at-most-a-hundred-endpoints",
+    "No slice has more than 100 endpoints, and together the slices have every pod once.",
+    level=MUST,
+    features={ENDPOINT_SLICES},
+    source="kube-controller-manager, --max-endpoints-per-slice (default 100)",
+)
+def test_slices_hold_at_most_a_hundred_endpoints(three_zones: Cluster) -> None:
+    service = three_zones.create_service(selector=WEB)
+    names = [f"p{number}" for number in range(105)]
+    for name in names:
+        three_zones.create_pod(name, "a1", labels=WEB)
+
+    written = expect_hints(three_zones, service, dict.fromkeys(names))
+    slices = [each.slice for each in written.values()]
+    assert max(slices.count(name) for name in set(slices)) <= 100
+
+
+@requirement(
+    "SLICE/named-ports-resolve-per-pod",
+    "A named target port resolves to the port that each pod gives the name to: different numbers, different slices.",
+    level=MUST,
+    features={ENDPOINT_SLICES},
+    source="core/v1 ServicePort.targetPort (named ports); discovery/v1 EndpointSlice.ports",
+)
+def test_named_target_port_resolves_in_each_pod(three_zones: Cluster) -> None:
+    service = three_zones.create_service(selector=WEB, ports=[Port(80, target="web")])
+    three_zones.create_pod("p1", "a1", labels=WEB, container_ports=[("web", 8080, "TCP")])
+    three_zones.create_pod("p2", "a1", labels=WEB, container_ports=[("web", 9090, "TCP")])
+
+    written = expect_hints(three_zones, service, {"p1": None, "p2": None})
+    ports = {each["metadata"]["name"]: each["ports"][0]["port"] for each in three_zones.slices(service)}
+    assert {name: ports[each.slice] for name, each in written.items()} == {"p1": 8080, "p2": 9090}
+
+
+@requirement(
+    "SLICE/one-address-type-per-family",
+    "A dual-stack Service has slices of both address types, with each pod's address of that family.",
+    level=MUST,
+    features={ENDPOINT_SLICES, DUAL_STACK_SLICES},
+    source="discovery/v1 EndpointSlice.addressType",
+)
+def test_dual_stack_service_has_slices_of_both_families(three_zones: Cluster) -> None:
+    service = three_zones.create_service(selector=WEB, dual_stack=True)
+    three_zones.create_pod("p1", "a1", labels=WEB)
+    for family in ("IPv4", "IPv6"):
+        expect_hints(three_zones, service, {"p1": None}, family=family)
+
+
+@requirement(
+    "SLICE/no-selector-no-slices",
+    "A Service without selector gets no endpoints from the controller, whatever pods there are.",
+    level=MUST,
+    features={ENDPOINT_SLICES},
+    source="core/v1 ServiceSpec.selector (empty: an external process manages the endpoints)",
+)
+def test_service_without_selector_gets_no_endpoints(three_zones: Cluster) -> None:
+    plain = three_zones.create_service()
+    selecting = three_zones.create_service(selector=WEB)
+    three_zones.create_pod("p1", "a1", labels=WEB)
+
+    expect_hints(three_zones, selecting, {"p1": None})  # so the controller has seen the pod
+    assert written_endpoints(three_zones, plain) == {}

@@ -1,0 +1,44 @@
+"""What implementations can have, by profile: core features everyone has, extended ones are declared."""
+
+from __future__ import annotations
+
+from harness.requirements import Feature, Profile
+
+_PROXY = Profile.SERVICE_PROXY
+_CONTROLLER = Profile.ENDPOINTSLICE_CONTROLLER
+_API = Profile.API_SERVER
+
+# service-proxy
+CLUSTER_IP = Feature("ClusterIP", _PROXY, True, "Connections to a cluster IP reach a ready endpoint of the Service.")
+ZONE_HINTS = Feature("ZoneHints", _PROXY, True, "Hints for zones (forZones) decide which endpoints a node uses.")
+NODE_HINTS = Feature("NodeHints", _PROXY, True, "Hints for nodes (forNodes) decide which endpoints a node uses.")
+INTERNAL_POLICY = Feature("InternalTrafficPolicy", _PROXY, True, "internalTrafficPolicy: Local stays on the node.")
+EXTERNAL_POLICY = Feature("ExternalTrafficPolicy", _PROXY, True, "externalTrafficPolicy: Local stays on the node.")
+TERMINATING_ENDPOINTS = Feature(
+    "TerminatingEndpoints", _PROXY, True, "Serving endpoints that terminate are used while nothing else is ready."
+)
+UDP_SERVICES = Feature("UDP", _PROXY, True, "Services over UDP, without stale flows after a change.")
+IPV6_SERVICES = Feature("IPv6", _PROXY, False, "Services with IPv6 addresses, and dual-stack Services.")
+NODE_PORT = Feature("NodePort", _PROXY, True, "Services of type NodePort.")
+LOAD_BALANCER = Feature("LoadBalancer", _PROXY, False, "Load balancer addresses are served on the node itself.")
+EXTERNAL_IPS = Feature("ExternalIPs", _PROXY, False, "spec.externalIPs are served.")
+
+# endpointslice-controller
+ENDPOINT_SLICES = Feature("EndpointSlices", _CONTROLLER, True, "Pods and Services become EndpointSlices.")
+PREFER_CLOSE = Feature("PreferClose", _CONTROLLER, True, "trafficDistribution: PreferClose becomes hints for zones.")
+PREFER_SAME_ZONE = Feature(
+    "PreferSameZone", _CONTROLLER, True, "trafficDistribution: PreferSameZone becomes hints for zones."
+)
+PREFER_SAME_NODE = Feature(
+    "PreferSameNode", _CONTROLLER, True, "trafficDistribution: PreferSameNode becomes hints for nodes and zones."
+)
+DUAL_STACK_SLICES = Feature("DualStack", _CONTROLLER, False, "A dual-stack Service has slices of both families.")
+
+# api-server
+TRAFFIC_DISTRIBUTION_FIELD = Feature(
+    "TrafficDistributionField", _API, True, "Services store and validate trafficDistribution."
+)
+HINTS_FIELD = Feature("HintsField", _API, True, "EndpointSlices store and validate hints for zones and nodes.")
+TRAFFIC_POLICY_FIELDS = Feature(
+    "TrafficPolicyFields", _API, True, "Services store, default and validate the traffic policies."
+)

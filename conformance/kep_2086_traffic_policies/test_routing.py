@@ -1,0 +1,300 @@
+"""Traffic policies: Local stays on the node and never falls back; hints apply to policy Cluster only.
+
+The policy table is KEP-4444's (borrowed from KEP-2086). A policy governs one direction: internalTrafficPolicy what
+comes to the cluster IP, externalTrafficPolicy what comes from outside.
+"""
+
+from __future__ import annotations
+
+from conformance.features import (
+    CLUSTER_IP,
+    EXTERNAL_POLICY,
+    INTERNAL_POLICY,
+    LOAD_BALANCER,
+    NODE_PORT,
+    UDP_SERVICES,
+    ZONE_HINTS,
+)
+from harness.cluster import Cluster, endpoint, same_zone
+from harness.manifests import UDP
+from harness.outcomes import REFUSED, TIMED_OUT
+from harness.requirements import MUST, SHOULD, requirement
+from harness.traffic import NO_ANSWER, expect_client_address, expect_traffic
+from harness.workloads import external_client, node_client
+
+
+@requirement(
+    "KEP-2086/local-stays-on-the-node",
+    "With internalTrafficPolicy Local, a client of the cluster IP reaches all ready endpoints of its node only.",
+    level=MUST,
+    features={INTERNAL_POLICY},
+    source="KEP-4444, Topology Aware Routing and InternalTrafficPolicy; KEP-2086",
+)
+def test_internal_local_reaches_only_endpoints_of_the_node(three_zones: Cluster) -> None:
+    service = three_zones.create_service(internal_traffic_policy="Local")
+    a1, other, a2, b1 = three_zones.run_servers(on=["a1", "a1", "a2", "b1"])
+    three_zones.publish(service, [endpoint(pod) for pod in (a1, other, a2, b1)])
+
+    expect_traffic(three_zones, service, {"a1": {a1, other}, "a2": {a2}, "b1": {b1}, node_client("a2"): {a2}})
+
+
+@requirement(
+    "KEP-2086/local-without-endpoints-does-not-fall-back",
+    "With internalTrafficPolicy Local, a client on a node without endpoints gets no answer.",
+    level=MUST,
+    features={INTERNAL_POLICY},
+    source="KEP-4444, Topology Aware Routing and InternalTrafficPolicy (lacks failover); KEP-2086",
+)
+def test_internal_local_never_falls_back(three_zones: Cluster) -> None:
+    service = three_zones.create_service(internal_traffic_policy="Local")
+    (a1,) = three_zones.run_servers(on=["a1"])
+    three_zones.publish(service, [endpoint(a1)])
+
+    expect_traffic(three_zones, service, {"a1": {a1}, "a2": NO_ANSWER, "b1": NO_ANSWER})
+
+
+@requirement(
+    "KEP-2086/local-without-endpoints-drops",
+    "With internalTrafficPolicy Local and endpoints elsewhere only, packets are dropped silently, not refused.",
+    level=SHOULD,
+    features={INTERNAL_POLICY},
+    source="KEP-4444, Topology Aware Routing and InternalTrafficPolicy (traffic is dropped); released since 1.22",
+    as_="released",
+)
+def test_internal_local_drops_when_node_has_no_endpoint(three_zones: Cluster) -> None:
+    service = three_zones.create_service(internal_traffic_policy="Local")
+    (a1,) = three_zones.run_servers(on=["a1"])
+    three_zones.publish(service, [endpoint(a1)])
+
+    expect_traffic(three_zones, service, {"a1": {a1}, "b1": TIMED_OUT})
+
+
+@requirement(
+    "KEP-2086/local-sets-hints-aside",
+    "Hints do not apply under policy Local: an endpoint of the node is used whatever zone it is hinted for.",
+    level=MUST,
+    features={INTERNAL_POLICY, ZONE_HINTS},
+    source="KEP-4444, Intersection with internal/externalTrafficPolicy (third row)",
+)
+def test_internal_local_ignores_hints(three_zones: Cluster) -> None:
+    service = three_zones.create_service(internal_traffic_policy="Local")
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [endpoint(a1, zones=["b"]), endpoint(b1, zones=["a"])])
+
+    expect_traffic(three_zones, service, {"a1": {a1}, "b1": {b1}, "a2": NO_ANSWER})
+
+
+@requirement(
+    "KEP-2086/policy-changes-on-a-live-service",
+    "A change of internalTrafficPolicy takes effect on a live Service, in both directions.",
+    level=MUST,
+    features={INTERNAL_POLICY},
+    source="KEP-2086, Proposal",
+)
+def test_internal_policy_changes_on_a_live_service(three_zones: Cluster) -> None:
+    service = three_zones.create_service()
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [endpoint(a1), endpoint(b1)])
+    for policy, allowed in (("Cluster", {a1, b1}), ("Local", {a1}), ("Cluster", {a1, b1})):
+        three_zones.patch_service(service, {"spec": {"internalTrafficPolicy": policy}})
+        expect_traffic(three_zones, service, {"a1": allowed})
+
+
+@requirement(
+    "KEP-2086/internal-policy-leaves-external-traffic-alone",
+    "internalTrafficPolicy Local does not restrict traffic that comes from outside.",
+    level=MUST,
+    features={INTERNAL_POLICY, NODE_PORT},
+    source="KEP-2086, Proposal; KEP-4444, Intersection with internal/externalTrafficPolicy",
+)
+def test_internal_local_does_not_restrict_external_traffic(three_zones: Cluster) -> None:
+    service = three_zones.create_service(type="NodePort", internal_traffic_policy="Local")
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [endpoint(a1), endpoint(b1)])
+
+    outside = {external_client("a1"): {a1, b1}, external_client("c1"): {a1, b1}}
+    expect_traffic(three_zones, service, outside, to="node-port")
+
+
+@requirement(
+    "KEP-2086/external-policy-leaves-internal-traffic-alone",
+    "externalTrafficPolicy Local does not restrict traffic to the cluster IP.",
+    level=MUST,
+    features={EXTERNAL_POLICY, NODE_PORT},
+    source="KEP-2086, Proposal; KEP-4444, Intersection with internal/externalTrafficPolicy (second row)",
+)
+def test_external_local_does_not_restrict_the_cluster_ip(three_zones: Cluster) -> None:
+    service = three_zones.create_service(type="NodePort", external_traffic_policy="Local")
+    (a1,) = three_zones.run_servers(on=["a1"])
+    three_zones.publish(service, [endpoint(a1)])
+
+    expect_traffic(three_zones, service, {"a1": {a1}, "a2": {a1}, "c1": {a1}})
+
+
+@requirement(
+    "SERVICE/external-local-stays-on-the-node",
+    "With externalTrafficPolicy Local, traffic from outside reaches ready endpoints of the node that it enters, only.",
+    level=MUST,
+    features={EXTERNAL_POLICY, NODE_PORT},
+    source="KEP-4444, Intersection with internal/externalTrafficPolicy (second row)",
+)
+def test_external_local_reaches_only_endpoints_of_the_node(three_zones: Cluster) -> None:
+    service = three_zones.create_service(type="NodePort", external_traffic_policy="Local")
+    a1, a2 = three_zones.run_servers(on=["a1", "a2"])
+    three_zones.publish(service, [endpoint(a1), endpoint(a2)])
+
+    outside = {external_client("a1"): {a1}, external_client("a2"): {a2}, external_client("b1"): NO_ANSWER}
+    expect_traffic(three_zones, service, outside, to="node-port")
+
+
+@requirement(
+    "SERVICE/external-local-keeps-the-client-address",
+    "With externalTrafficPolicy Local, the server sees the address of the client outside.",
+    level=MUST,
+    features={EXTERNAL_POLICY, NODE_PORT},
+    source="core/v1 ServiceSpec.externalTrafficPolicy (preserves the client source IP)",
+)
+def test_external_local_keeps_the_client_address(three_zones: Cluster) -> None:
+    service = three_zones.create_service(type="NodePort", external_traffic_policy="Local")
+    (a1,) = three_zones.run_servers(on=["a1"])
+    three_zones.publish(service, [endpoint(a1)])
+
+    expect_client_address(three_zones, service, external_client("a1"), to="node-port")
+
+
+@requirement(
+    "SERVICE/external-local-without-endpoints-drops",
+    "With externalTrafficPolicy Local and endpoints elsewhere only, packets from outside are dropped silently.",
+    level=SHOULD,
+    features={EXTERNAL_POLICY, NODE_PORT},
+    source="core/v1 ServiceSpec.externalTrafficPolicy (traffic … will be dropped); released",
+    as_="released",
+)
+def test_external_local_drops_when_node_has_no_endpoint(three_zones: Cluster) -> None:
+    service = three_zones.create_service(type="NodePort", external_traffic_policy="Local")
+    (a1,) = three_zones.run_servers(on=["a1"])
+    three_zones.publish(service, [endpoint(a1)])
+
+    outside = {external_client("a1"): {a1}, external_client("b1"): TIMED_OUT}
+    expect_traffic(three_zones, service, outside, to="node-port")
+
+
+@requirement(
+    "KEP-4444/external-local-with-hints",
+    "With externalTrafficPolicy Local, traffic from outside stays on the node, and the cluster IP follows hints.",
+    level=MUST,
+    features={EXTERNAL_POLICY, NODE_PORT, ZONE_HINTS},
+    source="KEP-4444, Intersection with internal/externalTrafficPolicy (second row)",
+)
+def test_external_local_and_hints_side_by_side(three_zones: Cluster) -> None:
+    service = three_zones.create_service(type="NodePort", external_traffic_policy="Local")
+    a1, a2, b1 = three_zones.run_servers(on=["a1", "a2", "b1"])
+    three_zones.publish(service, [endpoint(a1, zones=["b"]), endpoint(a2, zones=["a"]), same_zone(b1)])
+
+    expect_traffic(three_zones, service, {"a1": {a2}, "b1": {a1, b1}})
+    outside = {external_client("a1"): {a1}, external_client("b1"): {b1}, external_client("b2"): NO_ANSWER}
+    expect_traffic(three_zones, service, outside, to="node-port")
+
+
+@requirement(
+    "KEP-4444/both-policies-local-with-hints",
+    "With both policies Local, neither the cluster IP nor traffic from outside follows hints.",
+    level=MUST,
+    features={INTERNAL_POLICY, EXTERNAL_POLICY, NODE_PORT, ZONE_HINTS},
+    source="KEP-4444, Intersection with internal/externalTrafficPolicy (third row)",
+)
+def test_both_policies_local_set_hints_aside(three_zones: Cluster) -> None:
+    service = three_zones.create_service(
+        type="NodePort", internal_traffic_policy="Local", external_traffic_policy="Local"
+    )
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [endpoint(a1, zones=["b"]), endpoint(b1, zones=["a"])])
+
+    expect_traffic(three_zones, service, {"a1": {a1}, "b1": {b1}, "a2": NO_ANSWER})
+    outside = {external_client("a1"): {a1}, external_client("b1"): {b1}, external_client("a2"): NO_ANSWER}
+    expect_traffic(three_zones, service, outside, to="node-port")
+
+
+@requirement(
+    "KEP-4444/cluster-policy-with-internal-local-and-hints",
+    "With internalTrafficPolicy Local alone, traffic from outside goes on to follow hints.",
+    level=MUST,
+    features={INTERNAL_POLICY, NODE_PORT, ZONE_HINTS},
+    source="KEP-2086, interaction with topology; KEP-4444, Intersection with internal/externalTrafficPolicy",
+)
+def test_internal_local_leaves_hints_to_external_traffic(three_zones: Cluster) -> None:
+    service = three_zones.create_service(type="NodePort", internal_traffic_policy="Local")
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [same_zone(a1), same_zone(b1)])
+
+    expect_traffic(three_zones, service, {"a1": {a1}, "a2": NO_ANSWER})
+    outside = {external_client("a2"): {a1}, external_client("b2"): {b1}, external_client("c1"): {a1, b1}}
+    expect_traffic(three_zones, service, outside, to="node-port")
+
+
+@requirement(
+    "SERVICE/external-local-does-not-restrict-clients-inside",
+    "Pods and nodes that use a load balancer address with externalTrafficPolicy Local reach endpoints anywhere.",
+    level=SHOULD,
+    features={EXTERNAL_POLICY, LOAD_BALANCER},
+    source="core/v1 ServiceSpec.externalTrafficPolicy (traffic from within the cluster always gets Cluster semantics)",
+)
+def test_clients_inside_bypass_external_local(three_zones: Cluster) -> None:
+    service = three_zones.create_service(type="LoadBalancer", external_traffic_policy="Local")
+    (a1,) = three_zones.run_servers(on=["a1"])
+    three_zones.publish(service, [endpoint(a1)])
+
+    expect_traffic(three_zones, service, {"b1": {a1}, node_client("b1"): {a1}, "a1": {a1}}, to="load-balancer")
+    outside = {external_client("a1"): {a1}, external_client("b1"): NO_ANSWER}
+    expect_traffic(three_zones, service, outside, to="load-balancer")
+
+
+@requirement(
+    "KEP-4444/clients-inside-follow-hints-at-external-addresses",
+    "With both policies Local, pods that use a load balancer address follow hints, as with policy Cluster.",
+    level=SHOULD,
+    features={EXTERNAL_POLICY, INTERNAL_POLICY, LOAD_BALANCER, ZONE_HINTS},
+    source="core/v1 ServiceSpec.externalTrafficPolicy; released: short-circuit to the topology-filtered list",
+    as_="released",
+)
+def test_clients_inside_follow_hints_at_a_load_balancer_address(three_zones: Cluster) -> None:
+    service = three_zones.create_service(
+        type="LoadBalancer", internal_traffic_policy="Local", external_traffic_policy="Local"
+    )
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [same_zone(a1), same_zone(b1)])
+
+    expect_traffic(three_zones, service, {"a2": {a1}, "b2": {b1}, "c1": {a1, b1}}, to="load-balancer")
+
+
+@requirement(
+    "KEP-2086/local-holds-for-udp",
+    "internalTrafficPolicy Local holds for UDP as for TCP.",
+    level=MUST,
+    features={INTERNAL_POLICY, UDP_SERVICES},
+    source="KEP-2086, Proposal",
+)
+def test_internal_local_holds_for_udp(three_zones: Cluster) -> None:
+    service = three_zones.create_service(ports=[UDP], internal_traffic_policy="Local")
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [endpoint(a1), endpoint(b1)])
+
+    expect_traffic(three_zones, service, {"a1": {a1}, "b1": {b1}, "c1": NO_ANSWER})
+
+
+@requirement(
+    "SERVICE/no-endpoints-are-refused",
+    "A Service that has lost its last endpoint refuses connections, instead of letting clients wait.",
+    level=SHOULD,
+    features={CLUSTER_IP},
+    source="Kubernetes, kube-proxy: services without endpoints are rejected; released",
+    as_="released",
+)
+def test_service_without_endpoints_refuses(three_zones: Cluster) -> None:
+    service = three_zones.create_service()
+    (a1,) = three_zones.run_servers(on=["a1"])
+    three_zones.publish(service, [endpoint(a1)])
+    expect_traffic(three_zones, service, {"a1": {a1}, "b1": {a1}})
+
+    three_zones.publish(service, [])
+    expect_traffic(three_zones, service, {"a1": REFUSED, "b1": REFUSED, node_client("c1"): REFUSED})

@@ -1,0 +1,1 @@
+"""KEP-3015: PreferSameZone and PreferSameNode."""

@@ -1,0 +1,153 @@
+"""KEP-3015, the controller's half: PreferSameZone and PreferSameNode become hints."""
+
+from __future__ import annotations
+
+from conformance.features import DUAL_STACK_SLICES, PREFER_CLOSE, PREFER_SAME_NODE, PREFER_SAME_ZONE
+from harness.cluster import Cluster
+from harness.hints import expect_hints
+from harness.manifests import Hints
+from harness.requirements import MUST, SHOULD, requirement
+
+WEB = {"app": "web"}
+
+
+@requirement(
+    "KEP-3015/prefer-same-zone-hints-the-own-zone",
+    "With PreferSameZone every ready endpoint is hinted for its zone and for no node.",
+    level=MUST,
+    features={PREFER_SAME_ZONE},
+    source="KEP-3015, Renaming/Deprecation of PreferClose",
+)
+def test_prefer_same_zone_hints_each_endpoint_for_its_zone(three_zones: Cluster) -> None:
+    service = three_zones.create_service(selector=WEB, traffic_distribution="PreferSameZone")
+    three_zones.create_pod("p1", "a1", labels=WEB)
+    three_zones.create_pod("p2", "b2", labels=WEB)
+
+    expect_hints(three_zones, service, {"p1": Hints(zones=("a",)), "p2": Hints(zones=("b",))})
+
+
+@requirement(
+    "KEP-3015/prefer-close-means-prefer-same-zone",
+    "PreferClose gives the same hints as PreferSameZone: a change from one to the other changes no endpoint.",
+    level=MUST,
+    features={PREFER_CLOSE, PREFER_SAME_ZONE},
+    source="KEP-3015, Renaming/Deprecation of PreferClose (a deprecated alias)",
+)
+def test_prefer_close_is_an_alias_of_prefer_same_zone(three_zones: Cluster) -> None:
+    service = three_zones.create_service(selector=WEB, traffic_distribution="PreferClose")
+    three_zones.create_pod("p1", "a1", labels=WEB)
+    three_zones.create_pod("p2", "c1", labels=WEB)
+    wanted = {"p1": Hints(zones=("a",)), "p2": Hints(zones=("c",))}
+    expect_hints(three_zones, service, wanted)
+
+    three_zones.patch_service(service, {"spec": {"trafficDistribution": "PreferSameZone"}})
+    expect_hints(three_zones, service, wanted)
+
+
+@requirement(
+    "KEP-3015/prefer-same-node-hints-node-and-zone",
+    "With PreferSameNode every ready endpoint is hinted for its node, and for its zone so that older proxies use it.",
+    level=MUST,
+    features={PREFER_SAME_NODE},
+    source="KEP-3015, Addition of PreferSameNode",
+)
+def test_prefer_same_node_hints_node_and_zone(three_zones: Cluster) -> None:
+    service = three_zones.create_service(selector=WEB, traffic_distribution="PreferSameNode")
+    three_zones.create_pod("p1", "a1", labels=WEB)
+    three_zones.create_pod("p2", "a2", labels=WEB)
+    three_zones.create_pod("p3", "b1", labels=WEB)
+
+    expect_hints(
+        three_zones,
+        service,
+        {
+            "p1": Hints(zones=("a",), nodes=("a1",)),
+            "p2": Hints(zones=("a",), nodes=("a2",)),
+            "p3": Hints(zones=("b",), nodes=("b1",)),
+        },
+    )
+
+
+@requirement(
+    "KEP-3015/prefer-same-node-without-zone",
+    "With PreferSameNode an endpoint on a node without zone label is hinted for its node alone.",
+    level=MUST,
+    features={PREFER_SAME_NODE},
+    source="KEP-3015, Addition of PreferSameNode (zone hint as with PreferClose)",
+)
+def test_prefer_same_node_without_zone_hints_the_node_alone(three_zones: Cluster) -> None:
+    three_zones.move_node("c1", None)
+    service = three_zones.create_service(selector=WEB, traffic_distribution="PreferSameNode")
+    three_zones.create_pod("p1", "c1", labels=WEB)
+
+    expect_hints(three_zones, service, {"p1": Hints(nodes=("c1",))})
+
+
+@requirement(
+    "KEP-3015/value-changes-on-a-live-service",
+    "When the value of a live Service changes, node hints come and go with PreferSameNode, and zone hints stay.",
+    level=MUST,
+    features={PREFER_SAME_NODE, PREFER_SAME_ZONE},
+    source="KEP-3015, Addition of PreferSameNode; Upgrade / Downgrade Strategy",
+)
+def test_value_changes_on_a_live_service(three_zones: Cluster) -> None:
+    service = three_zones.create_service(selector=WEB, traffic_distribution="PreferSameZone")
+    three_zones.create_pod("p1", "b1", labels=WEB)
+    zone, both = Hints(zones=("b",)), Hints(zones=("b",), nodes=("b1",))
+    expect_hints(three_zones, service, {"p1": zone})
+    for value, hints in (("PreferSameNode", both), ("PreferSameZone", zone), ("PreferSameNode", both)):
+        three_zones.patch_service(service, {"spec": {"trafficDistribution": value}})
+        expect_hints(three_zones, service, {"p1": hints})
+
+
+@requirement(
+    "KEP-3015/unready-endpoints-get-no-node-hints",
+    "With PreferSameNode an endpoint that stops being ready, or terminates, loses its hints.",
+    level=SHOULD,
+    features={PREFER_SAME_NODE},
+    source="KEP-3015, Addition of PreferSameNode; released: only ready endpoints are hinted",
+    as_="released",
+)
+def test_endpoints_lose_node_hints_with_readiness(three_zones: Cluster) -> None:
+    service = three_zones.create_service(selector=WEB, traffic_distribution="PreferSameNode")
+    for name, node in (("p1", "a1"), ("p2", "b1"), ("p3", "c1")):
+        three_zones.create_pod(name, node, labels=WEB)
+    p1 = Hints(zones=("a",), nodes=("a1",))
+    p2, p3 = Hints(zones=("b",), nodes=("b1",)), Hints(zones=("c",), nodes=("c1",))
+    expect_hints(three_zones, service, {"p1": p1, "p2": p2, "p3": p3})
+
+    three_zones.set_ready("p2", False)
+    three_zones.begin_termination("p3")
+    expect_hints(three_zones, service, {"p1": p1, "p2": None, "p3": None})
+
+
+@requirement(
+    "KEP-3015/hints-in-both-ip-families",
+    "On a dual-stack Service the slices of both families carry the same hints.",
+    level=MUST,
+    features={PREFER_SAME_NODE, DUAL_STACK_SLICES},
+    source="KEP-3015, Addition of PreferSameNode (each endpoint in the slice)",
+)
+def test_both_ip_families_carry_the_hints(three_zones: Cluster) -> None:
+    service = three_zones.create_service(selector=WEB, traffic_distribution="PreferSameNode", dual_stack=True)
+    three_zones.create_pod("p1", "a1", labels=WEB)
+    for family in ("IPv4", "IPv6"):
+        expect_hints(three_zones, service, {"p1": Hints(zones=("a",), nodes=("a1",))}, family=family)
+
+
+@requirement(
+    "KEP-3015/hints-follow-the-zone-of-the-node",
+    "When the zone label of a node changes, the hints of the endpoints on it follow.",
+    level=SHOULD,
+    features={PREFER_SAME_ZONE},
+    source="KEP-3015, Renaming/Deprecation of PreferClose (the same zone); released since 1.28",
+    as_="released",
+)
+def test_hints_follow_the_zone_label_of_the_node(three_zones: Cluster) -> None:
+    service = three_zones.create_service(selector=WEB, traffic_distribution="PreferSameZone")
+    three_zones.create_pod("p1", "a1", labels=WEB)
+    three_zones.create_pod("p2", "a2", labels=WEB)
+    expect_hints(three_zones, service, {"p1": Hints(zones=("a",)), "p2": Hints(zones=("a",))})
+
+    three_zones.move_node("a2", "b")
+    expect_hints(three_zones, service, {"p1": Hints(zones=("a",)), "p2": Hints(zones=("b",))})

@@ -1,0 +1,223 @@
+"""KEP-3015, the proxy's half: hints for nodes come first, then hints for zones, then every endpoint."""
+
+from __future__ import annotations
+
+from conformance.features import CLUSTER_IP, IPV6_SERVICES, NODE_HINTS, NODE_PORT, UDP_SERVICES, ZONE_HINTS
+from harness.cluster import Cluster, endpoint, same_node, same_zone
+from harness.manifests import UDP
+from harness.requirements import MUST, SHOULD, requirement
+from harness.traffic import expect_traffic
+from harness.workloads import external_client, node_client
+
+
+@requirement(
+    "KEP-3015/node-then-zone-then-anywhere",
+    "With hints for nodes, a client uses endpoints on its node while there are any, then in its zone, then any.",
+    level=SHOULD,
+    features={CLUSTER_IP, ZONE_HINTS, NODE_HINTS},
+    source="KEP-3015, Addition of PreferSameNode (CategorizeEndpoints)",
+)
+def test_prefer_same_node_falls_back_to_zone_then_anywhere(three_zones: Cluster) -> None:
+    service = three_zones.create_service(traffic_distribution="PreferSameNode")
+    a1, b1, b2 = three_zones.run_servers(on=["a1", "b1", "b2"])
+    three_zones.publish(service, [same_node(pod) for pod in (a1, b1, b2)])
+
+    expect_traffic(
+        three_zones,
+        service,
+        {
+            "a1": {a1},  # on its own node
+            "a2": {a1},  # none on a2, one in zone a
+            "b1": {b1},
+            "b2": {b2},
+            "c1": {a1, b1, b2},  # none in zone c
+        },
+    )
+
+
+@requirement(
+    "KEP-3015/partial-node-hints-fall-back-to-the-zone",
+    "While one ready endpoint has no hint for a node, hints for nodes are set aside and hints for zones decide.",
+    level=MUST,
+    features={CLUSTER_IP, ZONE_HINTS, NODE_HINTS},
+    source="KEP-3015, Addition of PreferSameNode (if every endpoint has a ForNodes hint set)",
+)
+def test_partial_node_hints_fall_back_to_zone_hints(three_zones: Cluster) -> None:
+    service = three_zones.create_service()
+    a1, a2, b1 = three_zones.run_servers(on=["a1", "a2", "b1"])
+    three_zones.publish(service, [same_node(a1), same_zone(a2), same_node(b1)])
+
+    expect_traffic(three_zones, service, {"a1": {a1, a2}, "a2": {a1, a2}, "b1": {b1}, "c1": {a1, a2, b1}})
+
+
+@requirement(
+    "KEP-3015/partial-hints-of-both-kinds-are-set-aside",
+    "When some endpoints have only node hints and others only zone hints, neither rule is met and all are used.",
+    level=MUST,
+    features={CLUSTER_IP, ZONE_HINTS, NODE_HINTS},
+    source="KEP-3015, Addition of PreferSameNode (otherwise, all endpoints)",
+)
+def test_mixed_partial_hints_use_every_endpoint(three_zones: Cluster) -> None:
+    service = three_zones.create_service()
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [endpoint(a1, nodes=["a1"]), endpoint(b1, zones=["b"])])
+
+    expect_traffic(three_zones, service, {"a1": {a1, b1}, "b1": {a1, b1}, "c1": {a1, b1}})
+
+
+@requirement(
+    "KEP-3015/node-hints-come-before-zone-hints",
+    "Where hints for nodes and for zones contradict each other, the hint for the client's node decides.",
+    level=MUST,
+    features={CLUSTER_IP, ZONE_HINTS, NODE_HINTS},
+    source="KEP-3015, Addition of PreferSameNode (order of the steps)",
+)
+def test_node_hints_decide_over_contradicting_zone_hints(three_zones: Cluster) -> None:
+    service = three_zones.create_service()
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [endpoint(a1, zones=["b"], nodes=["a1"]), endpoint(b1, zones=["a"], nodes=["b1"])])
+
+    expect_traffic(three_zones, service, {"a1": {a1}, "b1": {b1}, "a2": {b1}, "b2": {a1}})
+
+
+@requirement(
+    "KEP-3015/node-hints-decide-not-the-place-of-the-endpoint",
+    "The hint for a node decides, also where it names another node than the one that the endpoint is on.",
+    level=MUST,
+    features={CLUSTER_IP, NODE_HINTS},
+    source="KEP-3015, Addition of PreferSameNode (ForNodes)",
+)
+def test_hint_for_another_node_is_followed(three_zones: Cluster) -> None:
+    service = three_zones.create_service()
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [endpoint(a1, nodes=["b1", "c1"]), endpoint(b1, nodes=["a1"])])
+
+    expect_traffic(three_zones, service, {"a1": {b1}, "b1": {a1}, "c1": {a1}, "a2": {a1, b1}})
+
+
+@requirement(
+    "KEP-3015/node-hints-alone-leave-other-nodes-everything",
+    "With hints for nodes but none for zones, a client on a node that nobody is hinted for reaches every endpoint.",
+    level=MUST,
+    features={CLUSTER_IP, NODE_HINTS},
+    source="KEP-3015, Addition of PreferSameNode (otherwise, all endpoints)",
+)
+def test_node_without_hinted_endpoint_and_no_zone_hints_uses_all(three_zones: Cluster) -> None:
+    service = three_zones.create_service()
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [endpoint(a1, nodes=["a1"]), endpoint(b1, nodes=["b1"])])
+
+    expect_traffic(three_zones, service, {"a1": {a1}, "b1": {b1}, "a2": {a1, b1}, "c1": {a1, b1}})
+
+
+@requirement(
+    "KEP-3015/unready-endpoint-of-the-node-is-not-used",
+    "A node whose only endpoint is not ready falls back to its zone, and a zone without another one to anywhere.",
+    level=MUST,
+    features={CLUSTER_IP, ZONE_HINTS, NODE_HINTS},
+    source="KEP-3015, Addition of PreferSameNode (if any is available)",
+)
+def test_unready_endpoint_on_the_node_falls_back_to_the_zone(three_zones: Cluster) -> None:
+    service = three_zones.create_service()
+    a1, a2, b1 = three_zones.run_servers(on=["a1", "a2", "b1"])
+    three_zones.publish(service, [same_node(a1, ready=False), same_node(a2), same_node(b1)])
+    expect_traffic(three_zones, service, {"a1": {a2}, "a2": {a2}, "b1": {b1}})
+
+    three_zones.publish(service, [same_node(a1, ready=False), same_node(a2, ready=False), same_node(b1)])
+    expect_traffic(three_zones, service, {"a1": {b1}, "a2": {b1}, "b1": {b1}})
+
+
+@requirement(
+    "KEP-3015/unready-endpoint-without-hint-changes-nothing",
+    "An endpoint that starts, or terminates, without hints does not switch the hints of the ready ones off.",
+    level=SHOULD,
+    features={CLUSTER_IP, NODE_HINTS},
+    source="KEP-3015, Addition of PreferSameNode; released: only ready endpoints count",
+    as_="released",
+)
+def test_unready_endpoints_without_hints_do_not_switch_node_hints_off(three_zones: Cluster) -> None:
+    service = three_zones.create_service()
+    a1, b1, a2, b2 = three_zones.run_servers(on=["a1", "b1", "a2", "b2"])
+    starting = endpoint(a2, ready=False)
+    leaving = endpoint(b2, ready=False, serving=True, terminating=True)
+    three_zones.publish(service, [same_node(a1), same_node(b1), starting, leaving])
+
+    expect_traffic(three_zones, service, {"a1": {a1}, "a2": {a1}, "b1": {b1}, "b2": {b1}, "c1": {a1, b1}})
+
+
+@requirement(
+    "KEP-3015/endpoint-of-the-node-lost-and-regained",
+    "When the endpoint of a node goes, its clients use another one, and the local one again when it comes back.",
+    level=SHOULD,
+    features={CLUSTER_IP, ZONE_HINTS, NODE_HINTS},
+    source="KEP-3015, User Stories, DNS",
+)
+def test_node_loses_and_regains_its_endpoint(three_zones: Cluster) -> None:
+    service = three_zones.create_service()
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    for present in (True, False, True):
+        three_zones.publish(service, [same_node(pod) for pod in ((a1, b1) if present else (b1,))])
+        expect_traffic(three_zones, service, {"a1": {a1} if present else {b1}, "b1": {b1}})
+
+
+@requirement(
+    "KEP-3015/local-dns-over-udp",
+    "UDP clients use the server on their node, and a remote one while there is none on their node.",
+    level=SHOULD,
+    features={CLUSTER_IP, NODE_HINTS, UDP_SERVICES},
+    source="KEP-3015, User Stories, DNS",
+)
+def test_udp_clients_use_the_server_on_their_node(three_zones: Cluster) -> None:
+    service = three_zones.create_service(ports=[UDP])
+    a1, a2, b1 = three_zones.run_servers(on=["a1", "a2", "b1"])
+    three_zones.publish(service, [same_node(pod) for pod in (a1, a2, b1)])
+    expect_traffic(three_zones, service, {"a1": {a1}, "a2": {a2}, "b1": {b1}, "b2": {b1}})
+
+    three_zones.publish(service, [same_node(pod) for pod in (a2, b1)])
+    expect_traffic(three_zones, service, {"a1": {a2}, "a2": {a2}, "b1": {b1}})
+
+
+@requirement(
+    "KEP-3015/node-hints-hold-for-ipv6",
+    "Hints for nodes and their fallbacks hold for IPv6 as for IPv4.",
+    level=SHOULD,
+    features={CLUSTER_IP, NODE_HINTS, IPV6_SERVICES},
+    source="KEP-3015, Addition of PreferSameNode",
+)
+def test_node_hints_hold_for_ipv6(three_zones: Cluster) -> None:
+    service = three_zones.create_service(ipFamilies=["IPv6"])
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [same_node(a1), same_node(b1)])
+
+    expect_traffic(three_zones, service, {"a1": {a1}, "a2": {a1}, "b1": {b1}, "c1": {a1, b1}}, family="IPv6")
+
+
+@requirement(
+    "KEP-3015/clients-on-the-node-follow-node-hints-too",
+    "A client in the node's own network uses the endpoints that are hinted for the node.",
+    level=SHOULD,
+    features={CLUSTER_IP, NODE_HINTS},
+    source="KEP-3015, Addition of PreferSameNode (same node as the client)",
+)
+def test_host_network_client_follows_node_hints(three_zones: Cluster) -> None:
+    service = three_zones.create_service()
+    a1, a2 = three_zones.run_servers(on=["a1", "a2"])
+    three_zones.publish(service, [same_node(a1), same_node(a2)])
+
+    expect_traffic(three_zones, service, {node_client("a1"): {a1}, node_client("a2"): {a2}})
+
+
+@requirement(
+    "KEP-3015/external-traffic-follows-hints-of-the-node-it-enters",
+    "With traffic policy Cluster, traffic from outside uses the endpoints that are hinted for the node that it enters.",
+    level=SHOULD,
+    features={NODE_PORT, NODE_HINTS},
+    source="KEP-3015, Addition of PreferSameNode; KEP-4444, Intersection with internal/externalTrafficPolicy",
+)
+def test_external_traffic_follows_node_hints_of_the_node_it_enters(three_zones: Cluster) -> None:
+    service = three_zones.create_service(type="NodePort")
+    a1, a2, b1 = three_zones.run_servers(on=["a1", "a2", "b1"])
+    three_zones.publish(service, [same_node(pod) for pod in (a1, a2, b1)])
+
+    clients = {external_client("a1"): {a1}, external_client("a2"): {a2}, external_client("b2"): {b1}}
+    expect_traffic(three_zones, service, clients, to="node-port")

@@ -1,0 +1,1 @@
+"""KEP-4444: traffic distribution for Services."""

@@ -1,0 +1,336 @@
+"""KEP-4444, the proxy's half: hints for zones, and nothing but the hints, decide which endpoints a node uses."""
+
+from __future__ import annotations
+
+from conformance.features import CLUSTER_IP, IPV6_SERVICES, NODE_PORT, UDP_SERVICES, ZONE_HINTS
+from harness.cluster import Cluster, endpoint, same_zone
+from harness.manifests import UDP, Port
+from harness.requirements import MUST, SHOULD, requirement
+from harness.traffic import expect_traffic
+from harness.workloads import external_client, node_client
+
+
+@requirement(
+    "KEP-4444/no-hints-use-every-endpoint",
+    "Without hints, a client in any zone reaches every ready endpoint.",
+    level=MUST,
+    features={CLUSTER_IP},
+    source="KEP-4444, Default (trafficDistribution is not configured)",
+)
+def test_without_hints_every_client_reaches_every_endpoint(three_zones: Cluster) -> None:
+    service = three_zones.create_service()
+    a1, b1, c1 = three_zones.run_servers(on=["a1", "b1", "c1"])
+    three_zones.publish(service, [endpoint(pod) for pod in (a1, b1, c1)])
+
+    everyone = {a1, b1, c1}
+    expect_traffic(three_zones, service, {"a1": everyone, "a2": everyone, "b1": everyone, "c1": everyone})
+
+
+@requirement(
+    "KEP-4444/zone-hints-keep-traffic-in-the-zone",
+    "When every endpoint has a zone hint, a client uses the endpoints that are hinted for its zone.",
+    level=SHOULD,
+    features={CLUSTER_IP, ZONE_HINTS},
+    source="KEP-4444, PreferClose; KEP-3015, Renaming of PreferClose",
+)
+def test_client_uses_endpoints_hinted_for_its_zone(three_zones: Cluster) -> None:
+    service = three_zones.create_service()
+    a1, a2, b1 = three_zones.run_servers(on=["a1", "a2", "b1"])
+    three_zones.publish(service, [same_zone(pod) for pod in (a1, a2, b1)])
+
+    expect_traffic(three_zones, service, {"a1": {a1, a2}, "a2": {a1, a2}, "b1": {b1}, "b2": {b1}})
+
+
+@requirement(
+    "KEP-4444/zone-without-endpoints-uses-every-endpoint",
+    "A client in a zone that no endpoint is hinted for reaches every endpoint: it is not left without any.",
+    level=MUST,
+    features={CLUSTER_IP, ZONE_HINTS},
+    source="KEP-4444, PreferClose and e2e tests (requests should not get blackholed)",
+)
+def test_zone_without_hinted_endpoint_falls_back_to_all(three_zones: Cluster) -> None:
+    service = three_zones.create_service()
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [same_zone(pod) for pod in (a1, b1)])
+
+    expect_traffic(three_zones, service, {"c1": {a1, b1}, "a1": {a1}})
+
+
+@requirement(
+    "KEP-4444/partial-hints-are-set-aside",
+    "While one ready endpoint has no hint, no hint is followed: a half-written change must not overload a few.",
+    level=MUST,
+    features={CLUSTER_IP, ZONE_HINTS},
+    source="KEP-4444, Changes within kube-proxy (all endpoints must have hints)",
+)
+def test_one_endpoint_without_hint_switches_hints_off(three_zones: Cluster) -> None:
+    service = three_zones.create_service()
+    a1, b1, b2 = three_zones.run_servers(on=["a1", "b1", "b2"])
+    three_zones.publish(service, [same_zone(a1), same_zone(b1), endpoint(b2)])
+
+    everyone = {a1, b1, b2}
+    expect_traffic(three_zones, service, {"a1": everyone, "b1": everyone, "c1": everyone})
+
+
+@requirement(
+    "KEP-4444/partial-hints-over-several-slices-are-set-aside",
+    "Hints are judged over all slices of a Service: one slice without hints sets aside the hints of the others.",
+    level=MUST,
+    features={CLUSTER_IP, ZONE_HINTS},
+    source="KEP-4444, Changes within kube-proxy (not yet propagated to all of them)",
+)
+def test_slice_without_hints_sets_aside_hints_of_another_slice(three_zones: Cluster) -> None:
+    service = three_zones.create_service()
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [same_zone(a1)], name="hinted")
+    three_zones.publish(service, [endpoint(b1)], name="plain")
+    expect_traffic(three_zones, service, {"a1": {a1, b1}, "b1": {a1, b1}})
+
+    three_zones.publish(service, [same_zone(b1)], name="plain")
+    expect_traffic(three_zones, service, {"a1": {a1}, "b1": {b1}})
+
+
+@requirement(
+    "KEP-4444/hints-decide-not-the-place-of-the-endpoint",
+    "The hint decides, also where it names another zone than the one that the endpoint is in.",
+    level=MUST,
+    features={CLUSTER_IP, ZONE_HINTS},
+    source="KEP-4444, PreferClose (implemented by hints); KEP-2433, Kube-Proxy",
+)
+def test_hint_for_another_zone_is_followed(three_zones: Cluster) -> None:
+    service = three_zones.create_service()
+    a1, b1, c1 = three_zones.run_servers(on=["a1", "b1", "c1"])
+    three_zones.publish(service, [endpoint(a1, zones=["b"]), endpoint(b1, zones=["c"]), endpoint(c1, zones=["a"])])
+
+    expect_traffic(three_zones, service, {"a1": {c1}, "b1": {a1}, "c1": {b1}})
+
+
+@requirement(
+    "KEP-2433/endpoint-serves-each-zone-it-is-hinted-for",
+    "An endpoint that is hinted for several zones is used by clients of each of them.",
+    level=SHOULD,
+    features={CLUSTER_IP, ZONE_HINTS},
+    source="KEP-2433, EndpointSlice API (forZones is a list)",
+)
+def test_endpoint_hinted_for_two_zones_serves_both(three_zones: Cluster) -> None:
+    service = three_zones.create_service()
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [endpoint(a1, zones=["a", "c"]), endpoint(b1, zones=["b"])])
+
+    expect_traffic(three_zones, service, {"a1": {a1}, "c1": {a1}, "b1": {b1}})
+
+
+@requirement(
+    "KEP-4444/unready-endpoint-without-hint-changes-nothing",
+    "Only ready endpoints count in the rule that all need a hint: one that starts does not switch hints off.",
+    level=SHOULD,
+    features={CLUSTER_IP, ZONE_HINTS},
+    source="KEP-4444, Changes within kube-proxy; released since 1.23",
+    as_="released",
+)
+def test_unready_endpoint_without_hint_does_not_switch_hints_off(three_zones: Cluster) -> None:
+    service = three_zones.create_service()
+    a1, b1, a2 = three_zones.run_servers(on=["a1", "b1", "a2"])
+    three_zones.publish(service, [same_zone(a1), same_zone(b1), endpoint(a2, ready=False)])
+
+    expect_traffic(three_zones, service, {"a1": {a1}, "a2": {a1}, "b1": {b1}})
+
+
+@requirement(
+    "KEP-4444/terminating-endpoint-without-hint-changes-nothing",
+    "An endpoint that terminates without a hint does not switch hints off, and gets no new connections.",
+    level=SHOULD,
+    features={CLUSTER_IP, ZONE_HINTS},
+    source="KEP-4444, Changes within kube-proxy; released since 1.23",
+    as_="released",
+)
+def test_terminating_endpoint_without_hint_does_not_switch_hints_off(three_zones: Cluster) -> None:
+    service = three_zones.create_service()
+    a1, b1, a2 = three_zones.run_servers(on=["a1", "b1", "a2"])
+    leaving = endpoint(a2, ready=False, serving=True, terminating=True)
+    three_zones.publish(service, [same_zone(a1), same_zone(b1), leaving])
+
+    expect_traffic(three_zones, service, {"a1": {a1}, "a2": {a1}, "b1": {b1}})
+
+
+@requirement(
+    "KEP-4444/unready-endpoint-of-the-zone-is-not-used",
+    "A zone whose only hinted endpoint is not ready counts as a zone without endpoints.",
+    level=MUST,
+    features={CLUSTER_IP, ZONE_HINTS},
+    source="KEP-4444, PreferClose (no endpoints available within the zone)",
+)
+def test_zone_with_only_an_unready_endpoint_falls_back(three_zones: Cluster) -> None:
+    service = three_zones.create_service()
+    a1, b1, c1 = three_zones.run_servers(on=["a1", "b1", "c1"])
+    three_zones.publish(service, [same_zone(a1, ready=False), same_zone(b1), same_zone(c1)])
+
+    expect_traffic(three_zones, service, {"a1": {b1, c1}, "a2": {b1, c1}, "b1": {b1}})
+
+
+@requirement(
+    "KEP-4444/endpoint-of-unknown-readiness-is-used",
+    "An endpoint without a ready condition counts as ready.",
+    level=MUST,
+    features={CLUSTER_IP, ZONE_HINTS},
+    source="KEP-4444, PreferClose; discovery/v1 EndpointConditions (nil should be interpreted as true)",
+)
+def test_endpoint_without_conditions_counts_as_ready(three_zones: Cluster) -> None:
+    service = three_zones.create_service()
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [same_zone(a1, ready=None), same_zone(b1, ready=None)])
+
+    expect_traffic(three_zones, service, {"a1": {a1}, "b1": {b1}, "c1": {a1, b1}})
+
+
+@requirement(
+    "KEP-4444/proxy-follows-hints-whatever-the-service-says",
+    "A proxy follows hints on a Service without field and annotation, and invents none on one with the field.",
+    level=SHOULD,
+    features={CLUSTER_IP, ZONE_HINTS},
+    source="KEP-4444, Changes within kube-proxy (irrespective of annotation and field)",
+)
+def test_hints_alone_decide_and_not_the_field(three_zones: Cluster) -> None:
+    hinted = three_zones.create_service()
+    field_only = three_zones.create_service(traffic_distribution="PreferClose")
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(hinted, [same_zone(a1), same_zone(b1)])
+    three_zones.publish(field_only, [endpoint(a1), endpoint(b1)])
+
+    expect_traffic(three_zones, hinted, {"a1": {a1}, "b1": {b1}})
+    expect_traffic(three_zones, field_only, {"a1": {a1, b1}, "b1": {a1, b1}})
+
+
+@requirement(
+    "KEP-4444/hints-come-and-go-on-a-live-service",
+    "Hints that are added to the slices of a live Service are followed, and forgotten when they are removed.",
+    level=MUST,
+    features={CLUSTER_IP, ZONE_HINTS},
+    source="KEP-4444, Changes within kube-proxy; Feature Enablement and Rollback",
+)
+def test_hints_added_and_removed_on_a_live_service(three_zones: Cluster) -> None:
+    service = three_zones.create_service()
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    for hinted in (False, True, False):
+        three_zones.publish(service, [same_zone(pod) if hinted else endpoint(pod) for pod in (a1, b1)])
+        expect_traffic(three_zones, service, {"a1": {a1} if hinted else {a1, b1}})
+
+
+@requirement(
+    "KEP-4444/relabelled-node-uses-its-new-zone",
+    "When the zone label of a node changes, its clients use the endpoints of the new zone, without a restart.",
+    level=SHOULD,
+    features={CLUSTER_IP, ZONE_HINTS},
+    source="KEP-4444, PreferClose (same zone as the client)",
+)
+def test_relabelled_node_uses_endpoints_of_its_new_zone(three_zones: Cluster) -> None:
+    service = three_zones.create_service()
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [same_zone(a1), same_zone(b1)])
+    expect_traffic(three_zones, service, {"a2": {a1}})
+
+    three_zones.move_node("a2", "b")
+    expect_traffic(three_zones, service, {"a2": {b1}, "a1": {a1}})
+
+
+@requirement(
+    "KEP-4444/node-without-zone-uses-every-endpoint",
+    "A client on a node without zone label reaches every endpoint, and the label takes effect when it is added.",
+    level=MUST,
+    features={CLUSTER_IP, ZONE_HINTS},
+    source="KEP-2433, Kube-Proxy (unable to determine the zone); KEP-4444, PreferClose",
+)
+def test_node_without_zone_label_uses_all_until_it_has_one(three_zones: Cluster) -> None:
+    service = three_zones.create_service()
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [same_zone(a1), same_zone(b1)])
+
+    three_zones.move_node("a2", None)
+    expect_traffic(three_zones, service, {"a2": {a1, b1}, "a1": {a1}})
+    three_zones.move_node("a2", "a")
+    expect_traffic(three_zones, service, {"a2": {a1}})
+
+
+@requirement(
+    "KEP-4444/each-port-is-judged-on-its-own",
+    "Hints are judged among the endpoints of the port that is asked: a near endpoint of another port does not count.",
+    level=MUST,
+    features={CLUSTER_IP, ZONE_HINTS},
+    source="KEP-4444, PreferClose (no endpoints available within the zone)",
+)
+def test_near_endpoint_of_another_port_does_not_count(three_zones: Cluster) -> None:
+    web, admin = Port(80, name="web"), Port(81, name="admin")
+    service = three_zones.create_service(ports=[web, admin])
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [same_zone(a1)], name="web", ports=[web])
+    three_zones.publish(service, [same_zone(b1)], name="admin", ports=[admin])
+
+    expect_traffic(three_zones, service, {"a1": {a1}, "b1": {a1}}, port=web)
+    expect_traffic(three_zones, service, {"a1": {b1}, "b1": {b1}}, port=admin)
+
+
+@requirement(
+    "KEP-4444/zone-hints-hold-for-udp",
+    "Zone hints, their fallback and the rule about partial hints hold for UDP as for TCP.",
+    level=SHOULD,
+    features={CLUSTER_IP, ZONE_HINTS, UDP_SERVICES},
+    source="KEP-4444, PreferClose",
+)
+def test_zone_hints_hold_for_udp(three_zones: Cluster) -> None:
+    service = three_zones.create_service(ports=[UDP])
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [same_zone(a1), same_zone(b1)])
+    expect_traffic(three_zones, service, {"a1": {a1}, "b1": {b1}, "c1": {a1, b1}})
+
+    three_zones.publish(service, [same_zone(a1), endpoint(b1)])
+    expect_traffic(three_zones, service, {"a1": {a1, b1}, "b1": {a1, b1}})
+
+
+@requirement(
+    "KEP-4444/each-ip-family-is-judged-on-its-own",
+    "On a dual-stack Service each IP family follows the hints of its own slices.",
+    level=SHOULD,
+    features={CLUSTER_IP, ZONE_HINTS, IPV6_SERVICES},
+    source="KEP-4444, PreferClose (hints within EndpointSlices, one address type each)",
+)
+def test_hints_of_one_family_do_not_touch_the_other(three_zones: Cluster) -> None:
+    service = three_zones.create_service(dual_stack=True)
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [same_zone(a1), same_zone(b1)], families=["IPv6"])
+    three_zones.publish(service, [endpoint(a1), endpoint(b1)], families=["IPv4"])
+
+    expect_traffic(three_zones, service, {"a1": {a1}, "b1": {b1}, "c1": {a1, b1}}, family="IPv6")
+    expect_traffic(three_zones, service, {"a1": {a1, b1}, "b1": {a1, b1}}, family="IPv4")
+
+
+@requirement(
+    "KEP-4444/clients-on-the-node-follow-hints-too",
+    "A client in the node's own network uses the endpoints that are hinted for the zone of the node.",
+    level=SHOULD,
+    features={CLUSTER_IP, ZONE_HINTS},
+    source="KEP-4444, PreferClose (same zone as the client)",
+)
+def test_host_network_client_follows_zone_hints(three_zones: Cluster) -> None:
+    service = three_zones.create_service()
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [same_zone(a1), same_zone(b1)])
+
+    expect_traffic(
+        three_zones, service, {node_client("a2"): {a1}, node_client("b2"): {b1}, node_client("c1"): {a1, b1}}
+    )
+
+
+@requirement(
+    "KEP-4444/external-traffic-follows-hints-of-the-node-it-enters",
+    "With both policies Cluster, traffic from outside follows the hints for the zone of the node that it enters.",
+    level=SHOULD,
+    features={NODE_PORT, ZONE_HINTS},
+    source="KEP-4444, Intersection with internal/externalTrafficPolicy (first row)",
+)
+def test_external_traffic_follows_hints_of_the_node_it_enters(three_zones: Cluster) -> None:
+    service = three_zones.create_service(type="NodePort")
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [same_zone(a1), same_zone(b1)])
+
+    clients = {external_client("a2"): {a1}, external_client("b1"): {b1}, external_client("c1"): {a1, b1}}
+    expect_traffic(three_zones, service, clients, to="node-port")

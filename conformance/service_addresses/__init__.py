@@ -1,0 +1,1 @@
+"""The addresses of a Service: each of them reaches its endpoints."""

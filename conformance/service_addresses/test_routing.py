@@ -1,0 +1,174 @@
+"""Each address of a Service reaches its endpoints, over each protocol and IP family, and stops when it should."""
+
+from __future__ import annotations
+
+from conformance.features import CLUSTER_IP, EXTERNAL_IPS, IPV6_SERVICES, LOAD_BALANCER, NODE_PORT, UDP_SERVICES
+from harness.cluster import Cluster, endpoint
+from harness.manifests import TCP, UDP, Port
+from harness.requirements import MUST, requirement
+from harness.traffic import NO_ANSWER, expect_flow_moves, expect_traffic
+from harness.workloads import external_client, node_client
+
+
+@requirement(
+    "SERVICE/cluster-ip-from-pods-and-nodes",
+    "Pods and nodes reach every ready endpoint at the cluster IP, over TCP and UDP, and a pod may reach itself.",
+    level=MUST,
+    features={CLUSTER_IP, UDP_SERVICES},
+    source="KEP-4444, Default (trafficDistribution is not configured)",
+)
+def test_cluster_ip_serves_pods_and_nodes_over_tcp_and_udp(three_zones: Cluster) -> None:
+    tcp, udp = Port(80, name="tcp"), Port(80, protocol="UDP", name="udp")
+    service = three_zones.create_service(ports=[tcp, udp])
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [endpoint(a1), endpoint(b1)])
+
+    clients = {"a1": {a1, b1}, "c1": {a1, b1}, node_client("a1"): {a1, b1}, node_client("c1"): {a1, b1}}
+    expect_traffic(three_zones, service, clients, port=tcp)
+    expect_traffic(three_zones, service, clients, port=udp)
+
+
+@requirement(
+    "SERVICE/pod-reaches-itself",
+    "A pod that connects to the Service which it stands behind can be answered by itself.",
+    level=MUST,
+    features={CLUSTER_IP},
+    source="Kubernetes, kube-proxy: hairpin traffic is masqueraded",
+)
+def test_pod_reaches_itself_through_its_service(three_zones: Cluster) -> None:
+    service = three_zones.create_service()
+    (a1,) = three_zones.run_servers(on=["a1"])
+    three_zones.publish(service, [endpoint(a1)])
+
+    expect_traffic(three_zones, service, {a1: {a1}, "a2": {a1}})
+
+
+@requirement(
+    "SERVICE/dual-stack-cluster-ips",
+    "A dual-stack Service answers at both of its cluster IPs.",
+    level=MUST,
+    features={CLUSTER_IP, IPV6_SERVICES, UDP_SERVICES},
+    source="Kubernetes, dual-stack Services",
+)
+def test_dual_stack_service_answers_at_both_cluster_ips(three_zones: Cluster) -> None:
+    tcp, udp = Port(80, name="tcp"), Port(80, protocol="UDP", name="udp")
+    service = three_zones.create_service(ports=[tcp, udp], dual_stack=True)
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [endpoint(a1), endpoint(b1)])
+
+    for family in ("IPv4", "IPv6"):
+        for port in (tcp, udp):
+            expect_traffic(three_zones, service, {"a1": {a1, b1}, "c1": {a1, b1}}, family=family, port=port)
+
+
+@requirement(
+    "SERVICE/node-port-on-every-node",
+    "The node port answers on every node, to clients outside and inside, whether or not the node has an endpoint.",
+    level=MUST,
+    features={NODE_PORT},
+    source="core/v1 ServiceSpec.type (NodePort)",
+)
+def test_node_port_answers_on_every_node(three_zones: Cluster) -> None:
+    service = three_zones.create_service(type="NodePort")
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [endpoint(a1), endpoint(b1)])
+
+    outside = {external_client(node): {a1, b1} for node in ("a1", "a2", "b1", "b2", "c1")}
+    expect_traffic(three_zones, service, outside, to="node-port")
+    inside = {"a1": {a1, b1}, "c1": {a1, b1}, node_client("a2"): {a1, b1}}
+    expect_traffic(three_zones, service, inside, to="node-port")
+
+
+@requirement(
+    "SERVICE/node-port-of-another-node",
+    "A pod reaches every endpoint at the node port of another node, and is answered whatever endpoint was chosen.",
+    level=MUST,
+    features={NODE_PORT},
+    source="core/v1 ServiceSpec.type (NodePort)",
+)
+def test_pod_uses_the_node_port_of_another_node(three_zones: Cluster) -> None:
+    service = three_zones.create_service(type="NodePort")
+    a1, b1, c1 = three_zones.run_servers(on=["a1", "b1", "c1"])
+    three_zones.publish(service, [endpoint(pod) for pod in (a1, b1, c1)])
+
+    expect_traffic(three_zones, service, {"a1": {a1, b1, c1}, "a2": {a1, b1, c1}}, to="node-port", via="b1")
+
+
+@requirement(
+    "SERVICE/load-balancer-address",
+    "A load balancer address answers on the node that it is routed to, to clients outside and inside.",
+    level=MUST,
+    features={LOAD_BALANCER, UDP_SERVICES},
+    source="core/v1 ServiceStatus.loadBalancer; KEP-1860 (ipMode VIP)",
+)
+def test_load_balancer_address_answers(three_zones: Cluster) -> None:
+    for port in (TCP, UDP):
+        service = three_zones.create_service(type="LoadBalancer", ports=[port])
+        a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+        three_zones.publish(service, [endpoint(a1), endpoint(b1)])
+
+        clients = {external_client("a1"): {a1, b1}, external_client("c1"): {a1, b1}, "a2": {a1, b1}}
+        expect_traffic(three_zones, service, clients, to="load-balancer")
+
+
+@requirement(
+    "SERVICE/external-ips",
+    "An address in spec.externalIPs answers on the node that it is routed to.",
+    level=MUST,
+    features={EXTERNAL_IPS},
+    source="core/v1 ServiceSpec.externalIPs",
+)
+def test_external_ip_answers(three_zones: Cluster) -> None:
+    service = three_zones.create_service(external_ips=True)
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [endpoint(a1), endpoint(b1)])
+
+    clients = {external_client("a1"): {a1, b1}, external_client("c1"): {a1, b1}}
+    expect_traffic(three_zones, service, clients, to="external-ip")
+
+
+@requirement(
+    "SERVICE/removed-endpoint-gets-nothing",
+    "An endpoint that left the slices gets no new connections, and one that joined gets its share.",
+    level=MUST,
+    features={CLUSTER_IP},
+    source="KEP-4444, Default (trafficDistribution is not configured)",
+)
+def test_endpoints_leave_and_join(three_zones: Cluster) -> None:
+    service = three_zones.create_service()
+    a1, b1, c1 = three_zones.run_servers(on=["a1", "b1", "c1"])
+    for now in ([a1, b1], [b1], [b1, c1], [a1, b1, c1]):
+        three_zones.publish(service, [endpoint(pod) for pod in now])
+        expect_traffic(three_zones, service, {"a1": set(now), "b2": set(now)})
+
+
+@requirement(
+    "SERVICE/udp-flow-leaves-a-removed-endpoint",
+    "A UDP client that goes on to use one source port is answered by a present endpoint after its own was removed.",
+    level=MUST,
+    features={CLUSTER_IP, UDP_SERVICES},
+    source="KEP-3015, User Stories, DNS; Kubernetes, kube-proxy: stale UDP flows are removed",
+)
+def test_udp_flow_moves_to_a_present_endpoint(three_zones: Cluster) -> None:
+    service = three_zones.create_service(ports=[UDP])
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [endpoint(a1)])
+    with expect_flow_moves(three_zones, service, "a2", before=a1, after=b1):
+        three_zones.publish(service, [endpoint(b1)])
+
+
+@requirement(
+    "SERVICE/deleted-service-gives-no-answer",
+    "The address of a Service that was deleted gives no answer.",
+    level=MUST,
+    features={CLUSTER_IP},
+    source="core/v1 Service",
+)
+def test_deleted_service_gives_no_answer(three_zones: Cluster) -> None:
+    service = three_zones.create_service()
+    (a1,) = three_zones.run_servers(on=["a1"])
+    three_zones.publish(service, [endpoint(a1)])
+    expect_traffic(three_zones, service, {"a1": {a1}, "b1": {a1}})
+
+    three_zones.delete_service(service)
+    expect_traffic(three_zones, service, {"a1": NO_ANSWER, "b1": NO_ANSWER})

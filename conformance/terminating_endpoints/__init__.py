@@ -1,0 +1,1 @@
+"""What happens to traffic while endpoints terminate."""

@@ -1,0 +1,103 @@
+"""Endpoints that terminate: they serve on while nothing better is there, and are left alone as soon as something is."""
+
+from __future__ import annotations
+
+from conformance.features import (
+    CLUSTER_IP,
+    EXTERNAL_POLICY,
+    INTERNAL_POLICY,
+    NODE_PORT,
+    TERMINATING_ENDPOINTS,
+    ZONE_HINTS,
+)
+from harness.cluster import Cluster, endpoint, same_zone
+from harness.manifests import Endpoint
+from harness.requirements import MUST, SHOULD, requirement
+from harness.traffic import NO_ANSWER, expect_flow_survives, expect_traffic
+from harness.workloads import Pod, external_client
+
+
+def leaving(pod: Pod, *, serving: bool = True, **fields: object) -> Endpoint:
+    """An endpoint of a pod that terminates, and still answers or does not."""
+    return endpoint(pod, ready=False, serving=serving, terminating=True, **fields)
+
+
+@requirement(
+    "KEP-1669/ready-endpoints-come-before-terminating-ones",
+    "While any endpoint is ready, terminating endpoints get no new connections.",
+    level=MUST,
+    features={CLUSTER_IP, TERMINATING_ENDPOINTS},
+    source="KEP-1669, Proposal (terminating endpoints only when no endpoint is ready)",
+)
+def test_terminating_endpoint_is_not_used_beside_a_ready_one(three_zones: Cluster) -> None:
+    service = three_zones.create_service()
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [leaving(a1), endpoint(b1)])
+
+    expect_traffic(three_zones, service, {"a1": {b1}, "b1": {b1}})
+
+
+@requirement(
+    "KEP-1669/serving-endpoints-are-used-when-none-is-ready",
+    "When no endpoint is ready, those that terminate and still serve are used, wherever they are hinted for.",
+    level=MUST,
+    features={CLUSTER_IP, TERMINATING_ENDPOINTS, ZONE_HINTS},
+    source="KEP-1669, Proposal; released since 1.26",
+)
+def test_serving_terminating_endpoints_are_the_last_resort(three_zones: Cluster) -> None:
+    service = three_zones.create_service()
+    a1, b1, c1 = three_zones.run_servers(on=["a1", "b1", "c1"])
+    hinted = leaving(a1, zones=["a"])
+    three_zones.publish(service, [hinted, leaving(b1, zones=["b"]), leaving(c1, serving=False, zones=["c"])])
+
+    expect_traffic(three_zones, service, {"a1": {a1, b1}, "b1": {a1, b1}, "c1": {a1, b1}})
+
+
+@requirement(
+    "KEP-1669/local-policy-uses-serving-endpoints-of-the-node",
+    "With internalTrafficPolicy Local, a node without ready endpoints uses its own serving ones that terminate.",
+    level=MUST,
+    features={INTERNAL_POLICY, TERMINATING_ENDPOINTS},
+    source="KEP-1669, Proposal; released since 1.26",
+)
+def test_internal_local_uses_terminating_endpoints_of_the_node(three_zones: Cluster) -> None:
+    service = three_zones.create_service(internal_traffic_policy="Local")
+    a1, other, b1 = three_zones.run_servers(on=["a1", "a1", "b1"])
+    three_zones.publish(service, [leaving(a1), leaving(other, serving=False), endpoint(b1)])
+
+    expect_traffic(three_zones, service, {"a1": {a1}, "b1": {b1}, "a2": NO_ANSWER})
+
+
+@requirement(
+    "KEP-1669/external-local-policy-uses-serving-endpoints-of-the-node",
+    "With externalTrafficPolicy Local, traffic from outside uses serving endpoints that terminate on its node.",
+    level=MUST,
+    features={EXTERNAL_POLICY, NODE_PORT, TERMINATING_ENDPOINTS},
+    source="KEP-1669, Proposal; released since 1.26",
+)
+def test_external_local_uses_terminating_endpoints_of_the_node(three_zones: Cluster) -> None:
+    service = three_zones.create_service(type="NodePort", external_traffic_policy="Local")
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [leaving(a1), endpoint(b1)])
+
+    outside = {external_client("a1"): {a1}, external_client("b1"): {b1}, external_client("a2"): NO_ANSWER}
+    expect_traffic(three_zones, service, outside, to="node-port")
+    expect_traffic(three_zones, service, {"a1": {b1}})
+
+
+@requirement(
+    "KEP-1669/established-connections-outlive-the-choice",
+    "A connection that is open goes on to work when its endpoint begins to terminate and when hints move away from it.",
+    level=SHOULD,
+    features={CLUSTER_IP, TERMINATING_ENDPOINTS, ZONE_HINTS},
+    source="KEP-1669, Motivation; KEP-4444, Changes within kube-proxy (safer transitions)",
+)
+def test_open_connection_survives_termination_and_hints(three_zones: Cluster) -> None:
+    service = three_zones.create_service()
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [same_zone(a1), same_zone(b1)])
+    with expect_flow_survives(three_zones, service, "a2", a1):
+        three_zones.publish(service, [endpoint(a1, zones=["c"]), endpoint(b1, zones=["a"])])
+        expect_traffic(three_zones, service, {"a2": {b1}})
+        three_zones.publish(service, [leaving(a1), endpoint(b1)])
+        expect_traffic(three_zones, service, {"a2": {b1}})

@@ -1,0 +1,158 @@
+"""The Kubernetes API as scenarios use it: paths in, plain JSON out, nothing hidden.
+
+Configuration, TLS and credentials are the official client's. Objects stay dicts, because a suite must be able to send
+what a typed client would refuse to build, and to read what it would drop.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+import kubernetes.client
+import kubernetes.config
+import orjson
+import urllib3
+
+from harness.errors import InconclusiveError
+
+Object = dict[str, Any]
+
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+
+_PREFIXES = {
+    "endpointslices": "/apis/discovery.k8s.io/v1",
+    "leases": "/apis/coordination.k8s.io/v1",
+}
+_CLUSTER_SCOPED = frozenset({"nodes", "namespaces"})
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What the API server answered: HTTP status code, JSON body, and the texts of its Warning headers."""
+
+    code: int
+    body: Object
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def causes(self) -> list[Object]:
+        """The field errors of a Status with reason Invalid: `{"reason", "field", "message"}` each."""
+        return list((self.body.get("details") or {}).get("causes") or ())
+
+
+class RefusedError(Exception):
+    """The API server refused a request that the scenario needs."""
+
+    def __init__(self, method: str, path: str, response: Response) -> None:
+        super().__init__(f"{method} {path}: {response.code} {response.body.get('message', '')}")
+        self.response = response
+
+
+def path_of(resource: str, namespace: str = "", name: str = "", subresource: str = "") -> str:
+    """The URL path of a resource: `path_of("services", "default", "web", "status")`."""
+    parts = [_PREFIXES.get(resource, "/api/v1")]
+    if namespace and resource not in _CLUSTER_SCOPED:
+        parts += ["namespaces", namespace]
+    parts += [part for part in (resource, name, subresource) if part]
+    return "/".join(parts)
+
+
+class Api:
+    """One connection pool to one API server, from a kubeconfig."""
+
+    def __init__(self, kubeconfig: Mapping[str, Any], *, context: str | None = None, timeout: float = 30.0) -> None:
+        self._client = kubernetes.config.new_client_from_config_dict(  # type: ignore[no-untyped-call]
+            dict(kubeconfig), context=context, persist_config=False
+        )
+        self._pool: urllib3.PoolManager = self._client.rest_client.pool_manager
+        self._configuration = self._client.configuration
+        self._timeout = timeout
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._pool.clear()
+        self._client.close()
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        query: Mapping[str, str] | None = None,
+        content_type: str = "application/json",
+        authenticate: bool = True,
+    ) -> Response:
+        """Send one request and return whatever was answered. Raises `InconclusiveError` when nothing was."""
+        headers = {"Accept": "application/json", "User-Agent": "trafficdist"}
+        if authenticate:
+            headers |= {each["key"]: each["value"] for each in self._configuration.auth_settings().values()}
+        if body is not None:
+            headers["Content-Type"] = content_type
+        url = self._configuration.host + path + ("?" + urlencode(query) if query else "")
+        try:
+            answer = self._pool.request(
+                method,
+                url,
+                body=None if body is None else orjson.dumps(body),
+                headers=headers,
+                timeout=self._timeout,
+                retries=False,
+            )
+        except urllib3.exceptions.HTTPError as error:
+            raise InconclusiveError(f"the API server did not answer {method} {path}: {error}") from error
+        return Response(answer.status, _json(answer.data), tuple(_warning_texts(answer.headers)))
+
+    def get(self, resource: str, namespace: str, name: str) -> Object:
+        """Read one object. Raises `RefusedError`."""
+        return self._expect("GET", path_of(resource, namespace, name))
+
+    def list(self, resource: str, namespace: str = "", *, label_selector: str = "") -> builtins.list[Object]:
+        """Read all objects of a resource, in all namespaces when `namespace` is empty. Raises `RefusedError`."""
+        query = {"labelSelector": label_selector} if label_selector else None
+        return builtins.list(self._expect("GET", path_of(resource, namespace), query=query).get("items") or ())
+
+    def create(self, resource: str, namespace: str, obj: Object) -> Object:
+        """Create an object and return it as stored. Raises `RefusedError`."""
+        return self._expect("POST", path_of(resource, namespace), obj)
+
+    def replace(self, resource: str, namespace: str, obj: Object) -> Object:
+        """Update a whole object. Raises `RefusedError`."""
+        return self._expect("PUT", path_of(resource, namespace, obj["metadata"]["name"]), obj)
+
+    def patch(self, resource: str, namespace: str, name: str, patch: Object, *, subresource: str = "") -> Object:
+        """Apply a JSON merge patch (`None` removes a field). Raises `RefusedError`."""
+        path = path_of(resource, namespace, name, subresource)
+        return self._expect("PATCH", path, patch, content_type=MERGE_PATCH)
+
+    def delete(self, resource: str, namespace: str, name: str, *, grace_seconds: int | None = None) -> None:
+        """Delete an object; one that is already gone is fine. Raises `RefusedError`."""
+        query = None if grace_seconds is None else {"gracePeriodSeconds": str(grace_seconds)}
+        path = path_of(resource, namespace, name)
+        response = self.request("DELETE", path, query=query)
+        if response.code >= 400 and response.code != 404:
+            raise RefusedError("DELETE", path, response)
+
+    def _expect(self, method: str, path: str, body: Object | None = None, **options: Any) -> Object:
+        response = self.request(method, path, body, **options)
+        if response.code >= 400:
+            raise RefusedError(method, path, response)
+        return response.body
+
+
+def _json(data: bytes) -> Object:
+    try:
+        decoded = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return {"message": data[:200].decode(errors="replace")}
+    return decoded if isinstance(decoded, dict) else {"items": decoded}
+
+
+def _warning_texts(headers: urllib3.HTTPHeaderDict) -> builtins.list[str]:
+    return [text.split('"')[1] for text in headers.getlist("warning") if text.count('"') >= 2]

@@ -1,0 +1,218 @@
+"""The embedded cluster: nodes and pods are network namespaces of this process, and packets between them are real.
+
+Here the harness is also kubelet and cloud: it gives nodes their pod CIDRs, reports pods as running and ready, and
+routes load balancer and external addresses of a node to that node.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import platform
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+from harness import manifests
+from harness.api import Api
+from harness.control_planes.embedded import EmbeddedControlPlane
+from harness.errors import InconclusiveError
+from harness.eventually import eventually
+from harness.netns import addresses, sandbox
+from harness.netns.fabric import Host, Network
+from harness.netns.namespace import Namespace
+from harness.outcomes import Observation
+from harness.probes.loop import Loop, Probe, Recording, Server, ServerPort, Stream
+from harness.proxies.reference import ReferenceProxy
+from harness.topology import THREE_ZONES, Topology
+from harness.workloads import Client, Pod
+
+FAMILIES = ("IPv4", "IPv6")
+
+
+class NetnsBackend:
+    """A booted cluster of one topology. Not started twice; `close` leaves nothing behind."""
+
+    name = "netns"
+
+    def __init__(self, topology: Topology = THREE_ZONES, *, families: Sequence[str] = FAMILIES) -> None:
+        self.topology = topology
+        self.families = tuple(families)
+        self._numbers = itertools.count(1)
+        self._lock = threading.Lock()
+        self._clients: dict[str, Host] = {}
+        self._hosts: dict[tuple[str, str], tuple[Host, Server]] = {}
+        self._started = False
+
+    def start(self) -> Self:
+        """Boot network, control plane, nodes and proxies. Raises `UnavailableError` with the remedy."""
+        sandbox.enter()
+        self.network = Network(self.topology, families=self.families)
+        self._loop = Loop()
+        self._loop.start()
+        self.control_plane = EmbeddedControlPlane()
+        self.control_plane.start()
+        self.api = Api(self.control_plane.kubeconfig())
+        self.proxy = ReferenceProxy(
+            self.control_plane.client, pod_cidrs=addresses.cluster_pod_cidrs(self.families), features=None
+        )
+        self._started = True
+        for place in self.topology.nodes:
+            host = self.network.nodes[place.name]
+            cidrs = addresses.pod_cidrs(self.topology, place.name, self.families)
+            self.api.create("nodes", "", manifests.node(place, list(host.addresses.values()), cidrs))
+            self.proxy.setup(place.name, host.namespace)
+        self.settle()
+        return self
+
+    def close(self) -> None:
+        """Stop everything and let go of every netns. Idempotent."""
+        if not self._started:
+            return
+        self._started = False
+        self.api.close()
+        self.proxy.close()
+        self.control_plane.stop()
+        self._loop.close()
+        self.network.close()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def kubeconfig(self) -> dict[str, Any]:
+        """How kubectl and other clients reach the API server."""
+        return self.control_plane.kubeconfig()
+
+    def run_pod(
+        self,
+        namespace: str,
+        name: str,
+        node: str,
+        *,
+        labels: Mapping[str, str] | None = None,
+        container_ports: Sequence[tuple[str, int, str]] = (),
+        ready: bool = True,
+    ) -> Pod:
+        """Run a pod whose echo server answers TCP and UDP on the target port (and on its container ports)."""
+        host = self.network.add_pod(node)
+        numbers = {("TCP", manifests.TARGET_PORT), ("UDP", manifests.TARGET_PORT)}
+        numbers |= {(protocol, port) for _, port, protocol in container_ports}
+        listening = [
+            ServerPort(protocol, family, port) for protocol, port in sorted(numbers) for family in self.families
+        ]
+        server = self._loop.serve(host.namespace, f"{namespace}/{name}", listening)
+        with self._lock:
+            self._hosts[namespace, name] = (host, server)
+        pod = manifests.pod(name, node, labels=labels, container_ports=container_ports)
+        self.api.create("pods", namespace, pod)
+        self.report_pod(namespace, name, node, host.addresses, ready=ready)
+        return Pod(name, namespace, node, self.topology.node(node).zone, host.addresses)
+
+    def report_pod(
+        self, namespace: str, name: str, node: str, pod_addresses: Mapping[str, str], *, ready: bool
+    ) -> None:
+        """Set a pod's status, as its kubelet would."""
+        host_ip = next(iter(self.network.nodes[node].addresses.values()))
+        status = manifests.pod_status(pod_addresses, host_ip, ready=ready)
+        self.api.patch("pods", namespace, name, {"status": status}, subresource="status")
+
+    def stop_server(self, pod: Pod) -> None:
+        """Stop a pod's echo server; its netns and its API object stay."""
+        self._hosts[pod.namespace, pod.name][1].close()
+
+    def delete_pod(self, namespace: str, name: str) -> None:
+        """End a pod at once: API object, server and netns."""
+        self.api.delete("pods", namespace, name, grace_seconds=0)
+        with self._lock:
+            host, server = self._hosts.pop((namespace, name), (None, None))
+        if host is not None and server is not None:
+            server.close()
+            self.network.remove_pod(host)
+
+    def free_addresses(self, node: str) -> dict[str, str]:
+        """Addresses of a node's pod CIDRs that no running pod has: for pods that exist in the API only."""
+        with self._lock:
+            number = next(self._numbers)
+        return addresses.spare_pod(self.topology, node, number, self.families)
+
+    def virtual_addresses(self, kind: str, node: str, number: int) -> dict[str, str]:
+        """Address `number` (1 to 250) of the "load-balancer" or "external" addresses that are routed to `node`."""
+        return addresses.virtual(self.topology, kind, node, number, self.families)
+
+    def node_addresses(self, node: str) -> dict[str, str]:
+        """The addresses of a node, by family."""
+        return self.network.nodes[node].addresses
+
+    def probe(self, probes: Sequence[Probe], *, in_flight: int = 32) -> list[Observation]:
+        """What came of each probe, in the same order."""
+        return self._loop.probe(probes, in_flight=in_flight)
+
+    def connect(self, probe: Probe) -> Stream:
+        """A connection that stays."""
+        return self._loop.connect(probe)
+
+    def record(self, interval: float, probes: Sequence[Probe]) -> Recording:
+        """Probes at a fixed rate in the background, `interval` seconds apart."""
+        return self._loop.every(interval, probes)
+
+    def namespace_of(self, client: Client | Pod) -> Namespace:
+        """The netns in which a client's sockets are made."""
+        return self._host(client).namespace
+
+    def client_address(self, client: Client | Pod, family: str) -> str:
+        """The client's own address."""
+        return self._host(client).addresses[family]
+
+    def _host(self, client: Client | Pod) -> Host:
+        with self._lock:
+            if isinstance(client, Pod):
+                return self._hosts[client.namespace, client.name][0]
+            if client.kind == "external":
+                return self.network.external
+            if client.kind == "node":
+                return self.network.nodes[client.node]
+            if client.node not in self._clients:
+                self._clients[client.node] = self.network.add_pod(client.node)
+            return self._clients[client.node]
+
+    def settle(self, within: float = 5.0) -> None:
+        """Wait until controller and proxies have worked on everything written so far.
+
+        A component that does not get there is not waited for any longer: what it does to packets will show.
+        """
+        eventually(
+            lambda: self.control_plane.synced() and self.proxy.synced(),
+            within=within,
+            describe="controller and proxies to have worked on all events",
+            error=InconclusiveError,
+        )
+
+    def environment(self) -> dict[str, Any]:
+        """What the report says about where the run took place."""
+        return {
+            "backend": self.name,
+            "servers": {"apiserver": self.control_plane.version, "proxy": self.proxy.name},
+            "featureGates": self.control_plane.gates,
+            "nodes": [
+                {"name": node.name, "zone": node.zone, "kernel": platform.release(), "os": platform.system()}
+                for node in self.topology.nodes
+            ],
+            "ipFamilies": list(self.families),
+            "podNetwork": "veth",
+            "cpus": os.cpu_count() or 1,
+        }
+
+    def explain(self, namespace: str, service: str) -> str:
+        """What the proxy of each node says of its decision for a Service."""
+        lines = [(node.name, self.proxy.explain(node.name, namespace, service)) for node in self.topology.nodes]
+        return "\n".join(f"proxy on {name}: {text}" for name, text in lines if text)
+
+    def evidence(self) -> dict[str, str]:
+        """What components say of themselves: requests seen, and the rules of each node with their reasons."""
+        texts = self.control_plane.evidence()
+        for node in self.topology.nodes:
+            texts |= self.proxy.evidence(node.name)
+        return texts

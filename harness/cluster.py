@@ -1,0 +1,359 @@
+"""A cluster as a scenario sees it: a Kubernetes namespace of its own on a booted backend, and verbs to fill it.
+
+The backend outlives scenarios, a `Cluster` does not: `close` takes away every object that it made, and gives every
+node the labels back that it had. For the service-proxy profile scenarios write EndpointSlices by hand (`publish`),
+so that a proxy is judged whatever controller there is; for the controller profile they make pods that exist in the
+API only (`create_pod`).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import yaml
+
+from harness import manifests
+from harness.api import Api, Object
+from harness.backends.netns import NetnsBackend
+from harness.errors import UsageError
+from harness.manifests import TCP, Endpoint, Hints, Port
+from harness.topology import ZONE_LABEL, Topology
+from harness.verdict import Expected, Judgement, Tally, plan
+from harness.workloads import Pod
+
+AddressKind = Literal["cluster-ip", "node-port", "load-balancer", "external-ip"]
+
+
+@dataclass(slots=True)
+class Service:
+    """A Service of the scenario, as the API server stored it last."""
+
+    object: Object
+    ports: tuple[Port, ...]
+    virtual: Mapping[tuple[AddressKind, str], Mapping[str, str]] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The name of the Service."""
+        return str(self.object["metadata"]["name"])
+
+    @property
+    def namespace(self) -> str:
+        """The Kubernetes namespace of the Service."""
+        return str(self.object["metadata"]["namespace"])
+
+    @property
+    def selector(self) -> dict[str, str]:
+        """The labels that its pods have; empty when slices are written by hand."""
+        return dict(self.object["spec"].get("selector") or {})
+
+    def cluster_ip(self, family: str) -> str:
+        """The cluster IP of a family. Raises `UsageError` when it has none."""
+        families = self.object["spec"].get("ipFamilies") or []
+        if family not in families:
+            raise UsageError(f"service {self.name} has no {family} cluster IP: it has {families}")
+        return str(self.object["spec"]["clusterIPs"][families.index(family)])
+
+    def node_port(self, port: Port) -> int:
+        """The node port of one of its ports. Raises `UsageError` when it has none."""
+        for each in self.object["spec"]["ports"]:
+            if each["port"] == port.port and each["protocol"] == port.protocol and each.get("nodePort"):
+                return int(each["nodePort"])
+        raise UsageError(f"service {self.name} has no node port for {port.protocol} {port.port}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """A measuring window, as it stands in the report."""
+
+    title: str
+    expectation: Mapping[str, Expected]
+    tallies: Mapping[str, Tally]
+    judgement: Judgement
+
+
+class Cluster:
+    """One scenario's share of a cluster."""
+
+    def __init__(self, backend: NetnsBackend, namespace: str) -> None:
+        self.backend = backend
+        self.namespace = namespace
+        self.topology: Topology = backend.topology
+        self.api: Api = backend.api
+        self.answered: set[str] = set()  # services that have answered a probe: silence counts only after speech
+        self._numbers = itertools.count(1)
+        self._labels_before: dict[str, dict[str, str]] = {}
+        self._pods: dict[str, Pod] = {}
+        self._windows: list[_Window] = []
+        self.api.create("namespaces", "", {"metadata": {"name": namespace}})
+
+    def close(self) -> None:
+        """Take away all that the scenario made."""
+        for name, before in self._labels_before.items():
+            now = self.api.get("nodes", "", name)["metadata"].get("labels") or {}
+            gone = dict.fromkeys(now.keys() - before.keys())
+            self.api.patch("nodes", "", name, {"metadata": {"labels": {**before, **gone}}})
+        for name in list(self._pods):
+            self.backend.delete_pod(self.namespace, name)
+        for resource in ("services", "endpointslices", "pods"):
+            for each in self.api.list(resource, self.namespace):
+                self.api.delete(resource, self.namespace, each["metadata"]["name"], grace_seconds=0)
+        self.api.delete("namespaces", "", self.namespace)
+        self.backend.settle()
+
+    # Services
+
+    def create_service(
+        self,
+        name: str = "",
+        *,
+        ports: Sequence[Port] = (TCP,),
+        selector: Mapping[str, str] | None = None,
+        annotations: Mapping[str, str] | None = None,
+        labels: Mapping[str, str] | None = None,
+        dual_stack: bool = False,
+        traffic_distribution: str | None = None,
+        internal_traffic_policy: str | None = None,
+        external_traffic_policy: str | None = None,
+        type: str | None = None,  # noqa: A002  the field's own word
+        external_ips: bool = False,
+        **spec: Any,
+    ) -> Service:
+        """Create a Service; without `selector` its slices are written by hand.
+
+        A LoadBalancer gets one address a node, routed to that node, as a cloud would give it; `external_ips` adds the
+        same as spec.externalIPs. Further fields of the spec are given by their Kubernetes names. Raises `RefusedError`.
+        """
+        number = next(self._numbers)
+        name = name or f"web-{number}"
+        virtual = self._virtual_addresses(number, type, external_ips)
+        externals = [ip for (kind, _), ips in virtual.items() if kind == "external-ip" for ip in ips.values()]
+        made = self.api.create(
+            "services",
+            self.namespace,
+            manifests.service(
+                name,
+                ports=ports,
+                selector=selector,
+                annotations=annotations,
+                labels=labels,
+                type=type,
+                trafficDistribution=traffic_distribution,
+                internalTrafficPolicy=internal_traffic_policy,
+                externalTrafficPolicy=external_traffic_policy,
+                ipFamilyPolicy="RequireDualStack" if dual_stack else None,
+                externalIPs=externals or None,
+                **spec,
+            ),
+        )
+        ingress = [{"ip": ip} for (kind, _), ips in virtual.items() if kind == "load-balancer" for ip in ips.values()]
+        if ingress:
+            status = {"status": {"loadBalancer": {"ingress": ingress}}}
+            made = self.api.patch("services", self.namespace, name, status, subresource="status")
+        return Service(made, tuple(ports), virtual)
+
+    def patch_service(self, service: Service, patch: Object) -> None:
+        """Change a live Service with a JSON merge patch (`None` removes a field). Raises `RefusedError`."""
+        service.object = self.api.patch("services", self.namespace, service.name, patch)
+
+    def delete_service(self, service: Service) -> None:
+        """Delete a Service; slices written by hand stay."""
+        self.api.delete("services", self.namespace, service.name)
+
+    def _virtual_addresses(
+        self, number: int, service_type: str | None, external_ips: bool
+    ) -> dict[tuple[AddressKind, str], Mapping[str, str]]:
+        kinds: list[AddressKind] = ["load-balancer"] if service_type == "LoadBalancer" else []
+        kinds += ["external-ip"] if external_ips else []
+        return {
+            (kind, node.name): self.backend.virtual_addresses(kind, node.name, number)
+            for kind in kinds
+            for node in self.topology.nodes
+        }
+
+    # Pods and endpoints
+
+    def run_servers(
+        self,
+        on: Sequence[str],
+        *,
+        labels: Mapping[str, str] | None = None,
+        container_ports: Sequence[tuple[str, int, str]] = (),
+        ready: bool = True,
+    ) -> list[Pod]:
+        """Run one pod with an echo server on each of these nodes; the first on a node has the node's name."""
+        return [self._run_server(node, labels, container_ports, ready=ready) for node in on]
+
+    def _run_server(
+        self,
+        node: str,
+        labels: Mapping[str, str] | None,
+        container_ports: Sequence[tuple[str, int, str]],
+        *,
+        ready: bool,
+    ) -> Pod:
+        taken = (name for name in itertools.chain([node], (f"{node}-{i}" for i in itertools.count(2))))
+        name = next(name for name in taken if name not in self._pods)
+        pod = self.backend.run_pod(
+            self.namespace, name, node, labels=labels, container_ports=container_ports, ready=ready
+        )
+        self._pods[name] = pod
+        return pod
+
+    def delete_pod(self, pod: Pod) -> None:
+        """End a pod at once: its API object, its server and its netns."""
+        del self._pods[pod.name]
+        self.backend.delete_pod(self.namespace, pod.name)
+
+    def create_pod(
+        self,
+        name: str,
+        node: str,
+        *,
+        labels: Mapping[str, str] | None = None,
+        ready: bool = True,
+        phase: str = "Running",
+        container_ports: Sequence[tuple[str, int, str]] = (("http", 8080, "TCP"),),
+    ) -> None:
+        """Create a pod that exists in the API only, with addresses of its node: for scenarios without traffic."""
+        self.api.create(
+            "pods", self.namespace, manifests.pod(name, node, labels=labels, container_ports=container_ports)
+        )
+        host_ip = next(iter(self.backend.node_addresses(node).values()))
+        status = manifests.pod_status(self.backend.free_addresses(node), host_ip, ready=ready, phase=phase)
+        self.api.patch("pods", self.namespace, name, {"status": status}, subresource="status")
+
+    def set_ready(self, name: str, ready: bool) -> None:
+        """Report a pod as ready or not ready, as its kubelet would."""
+        state = "True" if ready else "False"
+        conditions = [{"type": kind, "status": state} for kind in ("Ready", "ContainersReady")]
+        self.api.patch("pods", self.namespace, name, {"status": {"conditions": conditions}}, subresource="status")
+
+    def begin_termination(self, name: str) -> None:
+        """Delete a pod gracefully: it has a deletion time from now on, and goes on running."""
+        self.api.delete("pods", self.namespace, name, grace_seconds=30)
+
+    def publish(
+        self,
+        service: Service,
+        endpoints: Sequence[Endpoint],
+        *,
+        name: str = "",
+        families: Sequence[str] | None = None,
+        ports: Sequence[Port] | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> None:
+        """Write these endpoints as the one slice of each family; again for the same `name` to replace them."""
+        for family in families or service.object["spec"]["ipFamilies"]:
+            slice_name = f"{service.name}-{name or 'slice'}-{family.lower()}"
+            wanted = manifests.endpoint_slice(
+                slice_name,
+                service.name,
+                endpoints,
+                family=family,
+                ports=service.ports if ports is None else ports,
+                labels=labels,
+            )
+            if any(each["metadata"]["name"] == slice_name for each in self.slices(service)):
+                self.api.replace("endpointslices", self.namespace, wanted)
+            else:
+                self.api.create("endpointslices", self.namespace, wanted)
+
+    def unpublish(self, service: Service, name: str = "") -> None:
+        """Delete the slices that `publish` wrote under this name."""
+        for family in service.object["spec"]["ipFamilies"]:
+            slice_name = f"{service.name}-{name or 'slice'}-{family.lower()}"
+            self.api.delete("endpointslices", self.namespace, slice_name)
+
+    def slices(self, service: Service) -> list[Object]:
+        """All EndpointSlices of a Service, whoever wrote them, by name."""
+        found = self.api.list(
+            "endpointslices", self.namespace, label_selector=f"kubernetes.io/service-name={service.name}"
+        )
+        return sorted(found, key=lambda each: str(each["metadata"]["name"]))
+
+    # Nodes
+
+    def label_node(self, node: str, labels: Mapping[str, str | None]) -> None:
+        """Change labels of a node (`None` removes one); `close` gives it back those it had."""
+        if node not in self._labels_before:
+            self._labels_before[node] = dict(self.api.get("nodes", "", node)["metadata"].get("labels") or {})
+        self.api.patch("nodes", "", node, {"metadata": {"labels": dict(labels)}})
+
+    def move_node(self, node: str, zone: str | None) -> None:
+        """Give a node another zone label, or none."""
+        self.label_node(node, {ZONE_LABEL: zone})
+
+    # What the run keeps of it
+
+    def note_window(
+        self,
+        service: str,
+        to: str,
+        expectation: Mapping[str, Expected],
+        tallies: Mapping[str, Tally],
+        judgement: Judgement,
+    ) -> None:
+        """Keep a measuring window: what was expected, what was seen, and what was said of it."""
+        self._windows.append(_Window(f"{service} {to}", dict(expectation), dict(tallies), judgement))
+
+    def judgement(self) -> dict[str, Any]:
+        """How the scenario was judged, and who reached whom in each of its measuring windows, for the report."""
+        if not self._windows:
+            return {}
+        plans = [plan(expected) for window in self._windows for expected in window.expectation.values()]
+        largest = max(plans, key=lambda each: each.samples)
+        return {
+            "check": largest.check(len(plans)),
+            "observed": {
+                f"{number}. {window.title}": {client: _counts(tally) for client, tally in window.tallies.items()}
+                for number, window in enumerate(self._windows, 1)
+            },
+        }
+
+    def environment(self) -> dict[str, Any]:
+        """Where the scenario took place, for the report."""
+        return self.backend.environment()
+
+    def explain(self, service: Service) -> str:
+        """Why each node does what it does with a Service, as far as the proxy can say."""
+        return self.backend.explain(self.namespace, service.name)
+
+    def evidence(self) -> dict[str, str]:
+        """The objects of the scenario and what components say of themselves, as texts by file name."""
+        objects = {
+            f"{resource}.yaml": yaml.safe_dump_all(self.api.list(resource, namespace), sort_keys=False)
+            for resource, namespace in (
+                ("services", self.namespace),
+                ("endpointslices", self.namespace),
+                ("pods", self.namespace),
+                ("events", self.namespace),
+                ("nodes", ""),
+            )
+        }
+        return objects | self.backend.evidence()
+
+
+def _counts(tally: Tally) -> dict[str, int]:
+    others = {"timedOut": tally.timed_out, "refused": tally.refused, "unknown": tally.unknown.total()}
+    return {**dict(sorted(tally.pods.items())), **{name: count for name, count in others.items() if count}}
+
+
+def endpoint(pod: Pod, *, zones: Sequence[str] = (), nodes: Sequence[str] = (), **conditions: Any) -> Endpoint:
+    """A pod as a ready endpoint in its own place, hinted for these zones and nodes; other `Endpoint` fields by name."""
+    hints = Hints(tuple(zones), tuple(nodes)) if zones or nodes else None
+    own: dict[str, Any] = {"node": pod.node, "zone": pod.zone or None, "hints": hints}
+    return Endpoint(pod.addresses, **(own | conditions))
+
+
+def same_zone(pod: Pod, **conditions: Any) -> Endpoint:
+    """A pod as an endpoint hinted for its own zone, as a controller does for PreferSameZone."""
+    return endpoint(pod, zones=[pod.zone], **conditions)
+
+
+def same_node(pod: Pod, **conditions: Any) -> Endpoint:
+    """A pod as an endpoint hinted for its own node and its own zone, as a controller does for PreferSameNode."""
+    return endpoint(pod, zones=[pod.zone], nodes=[pod.node], **conditions)

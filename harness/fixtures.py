@@ -1,0 +1,69 @@
+"""Fixtures for scenarios: `three_zones` and its like give a `Cluster` of that topology.
+
+Booted backends are kept for the session, one a topology (and one set a worker under xdist); each scenario has a
+Kubernetes namespace of its own on it, which is emptied afterwards.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from harness.backends.netns import NetnsBackend
+from harness.cluster import Cluster
+from harness.run import run_of
+from harness.topology import ONE_ZONE, THREE_ZONES, Topology
+
+BootedBackends = Callable[[Topology], NetnsBackend]
+
+
+@pytest.fixture(scope="session")
+def backends(request: pytest.FixtureRequest) -> Iterator[BootedBackends]:
+    """The booted backend of a topology; booted when it is first asked for, and closed with the session."""
+    booted: dict[str, NetnsBackend] = {}
+    run = run_of(request.config)
+    families = run.settings.families if run is not None else ("IPv4", "IPv6")
+
+    def backend(topology: Topology) -> NetnsBackend:
+        if topology.name not in booted:
+            booted[topology.name] = NetnsBackend(topology, families=families).start()
+        return booted[topology.name]
+
+    yield backend
+    for each in booted.values():
+        each.close()
+
+
+@pytest.fixture(scope="session")
+def _numbers() -> Iterator[int]:
+    return itertools.count(1)
+
+
+@pytest.fixture
+def new_cluster(backends: BootedBackends, _numbers: Iterator[int]) -> Iterator[Callable[[Topology], Cluster]]:
+    """Makes clusters of any topology, each in a Kubernetes namespace of its own, and empties them afterwards."""
+    made: list[Cluster] = []
+
+    def make(topology: Topology) -> Cluster:
+        worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
+        made.append(Cluster(backends(topology), f"td-{worker}-{next(_numbers)}"))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+@pytest.fixture
+def three_zones(new_cluster: Callable[[Topology], Cluster]) -> Cluster:
+    """A cluster of nodes a1, a2, b1, b2 and c1 in zones a, b and c."""
+    return new_cluster(THREE_ZONES)
+
+
+@pytest.fixture
+def one_zone(new_cluster: Callable[[Topology], Cluster]) -> Cluster:
+    """A cluster of nodes a1 and a2 in zone a."""
+    return new_cluster(ONE_ZONE)

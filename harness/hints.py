@@ -1,0 +1,113 @@
+"""What a controller writes: the endpoints of a Service and their hints, read back through the API.
+
+Like traffic, hints are expected as a literal table and compared as a whole: an endpoint too many is as wrong as a
+missing one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from harness.cluster import Cluster, Service
+from harness.eventually import NotYetError, eventually
+from harness.manifests import Hints, Object
+
+CONVERGENCE = 10.0  # seconds that a controller has to write what the objects ask for
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenEndpoint:
+    """An endpoint as a controller wrote it. Conditions that it left out are `None`."""
+
+    pod: str
+    ready: bool | None
+    serving: bool | None
+    terminating: bool | None
+    zone: str | None
+    node: str | None
+    hints: Hints | None
+    slice: str
+
+
+def written_endpoints(cluster: Cluster, service: Service, family: str = "IPv4") -> dict[str, WrittenEndpoint]:
+    """The endpoints of a Service by pod name, from all its slices of an address family."""
+    found: dict[str, WrittenEndpoint] = {}
+    for each in cluster.slices(service):
+        if each["addressType"] == family:
+            for endpoint in each.get("endpoints") or ():
+                written = _read(endpoint, each["metadata"]["name"])
+                assert written.pod not in found, f"pod {written.pod} stands in the slices of {service.name} twice"
+                found[written.pod] = written
+    return found
+
+
+def expect_hints(
+    cluster: Cluster, service: Service, expected: Mapping[str, Hints | None], *, family: str = "IPv4"
+) -> dict[str, WrittenEndpoint]:
+    """The controller writes just these endpoints with just these hints (`None`: no hints). Returns the endpoints.
+
+    Raises `AssertionError` with both tables when it has not within `CONVERGENCE` seconds.
+    """
+
+    def as_expected() -> list[dict[str, WrittenEndpoint]]:
+        seen = written_endpoints(cluster, service, family)
+        hints = {pod: each.hints for pod, each in seen.items()}
+        if hints != dict(expected):
+            raise NotYetError(_tables(expected, hints))
+        return [seen]
+
+    (found,) = eventually(as_expected, within=CONVERGENCE, describe=f"the endpoints of service {service.name}")
+    return found
+
+
+def expect_unchanged(cluster: Cluster, service: Service) -> None:
+    """Nothing that the controller does from here on, until it has settled, writes a slice of this Service."""
+    before = _versions(cluster, service)
+    cluster.backend.settle()
+    after = _versions(cluster, service)
+    assert before == after, f"slices of {service.name} were written without need: {before} became {after}"
+
+
+def _versions(cluster: Cluster, service: Service) -> dict[str, str]:
+    return {each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in cluster.slices(service)}
+
+
+def _read(endpoint: Object, slice_name: str) -> WrittenEndpoint:
+    conditions = endpoint.get("conditions") or {}
+    target = endpoint.get("targetRef") or {}
+    return WrittenEndpoint(
+        pod=target.get("name") or ",".join(endpoint["addresses"]),
+        ready=conditions.get("ready"),
+        serving=conditions.get("serving"),
+        terminating=conditions.get("terminating"),
+        zone=endpoint.get("zone"),
+        node=endpoint.get("nodeName"),
+        hints=_read_hints(endpoint.get("hints")),
+        slice=slice_name,
+    )
+
+
+def _read_hints(hints: Object | None) -> Hints | None:
+    if not hints:
+        return None
+    zones = tuple(each["name"] for each in hints.get("forZones") or ())
+    nodes = tuple(each["name"] for each in hints.get("forNodes") or ())
+    return Hints(zones, nodes) if zones or nodes else None
+
+
+def _tables(wanted: Mapping[str, Hints | None], seen: Mapping[str, Hints | None]) -> str:
+    rows = [f"{'pod':<12} {'expected':<40} written"]
+    rows += [f"{pod:<12} {_cell(wanted, pod):<40} {_cell(seen, pod)}" for pod in sorted({*wanted, *seen})]
+    return "hints of the Service's endpoints\n" + "\n".join(rows)
+
+
+def _cell(table: Mapping[str, Hints | None], pod: str) -> str:
+    if pod not in table:
+        return "not an endpoint"
+    hints = table[pod]
+    if hints is None:
+        return "no hints"
+    return " ".join(
+        f"{name}={','.join(values)}" for name, values in (("zones", hints.zones), ("nodes", hints.nodes)) if values
+    )

@@ -1,0 +1,252 @@
+"""Who reaches whom: real connections from each client, judged against a literal table.
+
+A check has two parts. First it polls until the clients see what is expected, since a change takes its time to
+arrive; then the measuring window opens, and from there on every single observation counts. Sample sizes come from
+stated error rates. Whoever expects silence must have heard the Service speak before: a Service that never worked
+proves nothing by its silence.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+from harness import verdict
+from harness.cluster import AddressKind, Cluster, Service
+from harness.errors import InconclusiveError, UsageError
+from harness.eventually import NotYetError, eventually, time_scale
+from harness.manifests import Port
+from harness.netns.namespace import Namespace
+from harness.outcomes import Observation, Reached, Refused, TimedOut, Unknown
+from harness.probes.loop import Probe, Stream
+from harness.verdict import NO_ANSWER, NoAnswer, Tally, Verdict
+from harness.workloads import Client, Pod, pod_client
+
+__all__ = ["NO_ANSWER", "expect_client_address", "expect_flow_moves", "expect_flow_survives", "expect_traffic"]
+
+Who = str | Client | Pod
+Expected = AbstractSet[Pod] | TimedOut | Refused | NoAnswer
+
+CONVERGENCE = 5.0  # seconds that a change has to reach the packets, before the time scale
+ANSWER_LIMIT = 0.9  # seconds; below the second after which the kernel repeats a lost SYN, so that no loss is hidden
+SILENCE_LIMIT = 0.4  # seconds without an answer that count as silence
+FIRST_LOOK = 4  # probes of each client in a round of polling
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """What is asked: an address of a Service, of some kind and family, and a port."""
+
+    cluster: Cluster
+    service: Service
+    to: AddressKind
+    family: str
+    port: Port
+    via: str | None = None
+
+    def address(self, node: str) -> tuple[str, int]:
+        """Address and port that belong to a node, or to the whole cluster. Raises `UsageError`."""
+        if self.to == "cluster-ip":
+            return self.service.cluster_ip(self.family), self.port.port
+        if self.to == "node-port":
+            return self.cluster.backend.node_addresses(node)[self.family], self.service.node_port(self.port)
+        if (self.to, node) not in self.service.virtual:
+            raise UsageError(f"service {self.service.name} has no {self.to} address that is routed to {node}")
+        return self.service.virtual[self.to, node][self.family], self.port.port
+
+    def path(self, who: Who, expected: Expected) -> _Path:
+        """The way of a client to it."""
+        client = pod_client(who) if isinstance(who, str) else who
+        address, number = self.address(self.via or client.node)
+        return _Path(
+            label=f"pod {client.name}" if isinstance(client, Pod) else str(client),
+            namespace=self.cluster.backend.namespace_of(client),
+            address=address,
+            port=number,
+            protocol=self.port.protocol,
+            expected=frozenset(pod.name for pod in expected) if isinstance(expected, AbstractSet) else expected,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Path:
+    """From a client to an address of the Service."""
+
+    label: str
+    namespace: Namespace
+    address: str
+    port: int
+    protocol: str
+    expected: verdict.Expected
+
+    @property
+    def speaks(self) -> bool:
+        """Whether an answer is expected."""
+        return not isinstance(self.expected, TimedOut | Refused | NoAnswer)
+
+    def probes(self, count: int) -> list[Probe]:
+        """That many probes along this path."""
+        limit = (SILENCE_LIMIT if isinstance(self.expected, TimedOut | NoAnswer) else ANSWER_LIMIT) * time_scale()
+        return [Probe(self.namespace, self.protocol, self.address, self.port, limit)] * count
+
+
+def expect_traffic(
+    cluster: Cluster,
+    service: Service,
+    expected: Mapping[Who, Expected] | Mapping[str, Expected],
+    *,
+    to: AddressKind = "cluster-ip",
+    family: str | None = None,
+    port: Port | None = None,
+    via: str | None = None,
+) -> None:
+    """Each client reaches just these pods (all of them, and no other), or hears silence or a refusal.
+
+    A client is a node's name (a pod on that node), a `Client`, or a `Pod` that asks itself. `to` is the kind of
+    address; node ports and load balancer addresses are those of the client's own node, or of node `via`.
+    Raises `AssertionError` with the grid, and `InconclusiveError` when it cannot be told.
+    """
+    target = _Target(cluster, service, to, family or _first_family(service), port or service.ports[0], via)
+    paths = [target.path(who, what) for who, what in expected.items()]
+    _insist_on_speech(cluster, service, paths)
+    cluster.backend.settle()
+    failure = ""
+    try:
+        eventually(lambda: _converged(cluster, paths), within=CONVERGENCE, every=0.02, describe="traffic as expected")
+    except NotYetError as error:
+        failure = str(error)
+    tallies = _measure(cluster, paths)
+    expectation = {path.label: path.expected for path in paths}
+    judgement = verdict.judge(expectation, tallies)
+    cluster.note_window(service.name, to, expectation, tallies, judgement)
+    if judgement.verdict is Verdict.PASSED and not failure:
+        cluster.answered.add(service.name)
+        return
+    where = f"service {service.name}, {paths[0].protocol} to its {to}"
+    text = f"{judgement.message}\n\n{where}:\n{judgement.grid}\n{_late(failure)}{cluster.explain(service)}"
+    if judgement.verdict is Verdict.INCONCLUSIVE:
+        raise InconclusiveError(text)
+    raise AssertionError(text)
+
+
+def expect_client_address(
+    cluster: Cluster, service: Service, client: Client, *, to: AddressKind = "cluster-ip", family: str | None = None
+) -> None:
+    """The server sees the client's own address. Raises `AssertionError`."""
+    cluster.backend.settle()
+    family = family or _first_family(service)
+    wanted = cluster.backend.client_address(client, family)
+    path = _Target(cluster, service, to, family, service.ports[0]).path(client, frozenset())
+    for observation in cluster.backend.probe(path.probes(FIRST_LOOK)):
+        if isinstance(observation, Unknown):
+            raise InconclusiveError(f"{path.label} could not tell: {observation.why}")
+        assert isinstance(observation, Reached), f"{path.label} got {observation} from service {service.name}"
+        assert observation.client_address == wanted, (
+            f"the server saw {observation.client_address} instead of the address of {path.label}, {wanted}"
+        )
+
+
+@contextlib.contextmanager
+def expect_flow_survives(cluster: Cluster, service: Service, client: str, pod: Pod) -> Iterator[None]:
+    """A connection that is open before the block still talks to the same pod after it. Raises `AssertionError`."""
+    with _flow(cluster, service, client) as flow:
+        _assert_pod(cluster, flow.opened, pod, f"the connection of {client} was made to")
+        yield
+        cluster.backend.settle()
+        _assert_pod(cluster, flow.ask(), pod, f"the open connection of {client} now talks to")
+
+
+@contextlib.contextmanager
+def expect_flow_moves(cluster: Cluster, service: Service, client: str, *, before: Pod, after: Pod) -> Iterator[None]:
+    """A UDP flow that keeps its source port is answered by `before`, and after the block by `after`."""
+    with _flow(cluster, service, client) as flow:
+        _assert_pod(cluster, flow.opened, before, f"the flow of {client} began with")
+        yield
+        cluster.backend.settle()
+
+        def moved() -> bool:
+            _assert_pod(cluster, flow.ask(), after, f"the flow of {client} is answered by")
+            return True
+
+        eventually(moved, within=CONVERGENCE, every=0.02, describe=f"the flow of {client} to reach {after}")
+
+
+@contextlib.contextmanager
+def _flow(cluster: Cluster, service: Service, client: str) -> Iterator[Stream]:
+    cluster.backend.settle()
+    target = _Target(cluster, service, "cluster-ip", _first_family(service), service.ports[0])
+    probe = target.path(client, frozenset()).probes(1)[0]
+
+    def opened() -> Stream | None:
+        stream = cluster.backend.connect(probe)
+        if isinstance(stream.opened, Reached):
+            return stream
+        stream.close()
+        raise NotYetError(f"{client} got {stream.opened}")
+
+    stream = eventually(opened, within=CONVERGENCE, every=0.02, describe=f"{client} to connect to {service.name}")
+    try:
+        yield stream
+    finally:
+        stream.close()
+
+
+def _assert_pod(cluster: Cluster, observation: Observation, pod: Pod, what: str) -> None:
+    seen = _named(cluster, observation)
+    if isinstance(seen, Unknown):
+        raise InconclusiveError(f"{what} nobody knows whom: {seen.why}")
+    assert isinstance(seen, Reached), f"{what} nobody ({type(seen).__name__}), and must reach {pod}"
+    assert seen.pod == pod.name, f"{what} {seen.pod}, and must reach {pod}"
+
+
+def _first_family(service: Service) -> str:
+    return str(service.object["spec"]["ipFamilies"][0])
+
+
+def _insist_on_speech(cluster: Cluster, service: Service, paths: Sequence[_Path]) -> None:
+    if service.name not in cluster.answered and not any(path.speaks for path in paths):
+        raise UsageError(
+            f"service {service.name} has not answered yet, so its silence proves nothing: expect an answer first"
+        )
+
+
+def _converged(cluster: Cluster, paths: Sequence[_Path]) -> bool:
+    seen = _probe(cluster, paths, [FIRST_LOOK] * len(paths))
+    for path, observations in zip(paths, seen, strict=True):
+        for each in observations:
+            if isinstance(each, Unknown):
+                raise NotYetError(f"{path.label} could not tell: {each.why}")
+            if verdict.is_wrong(each, path.expected):
+                raise NotYetError(f"{path.label} saw {each.pod if isinstance(each, Reached) else type(each).__name__}")
+    return True
+
+
+def _measure(cluster: Cluster, paths: Sequence[_Path]) -> dict[str, Tally]:
+    counts = [verdict.plan(path.expected).samples for path in paths]
+    seen = _probe(cluster, paths, counts)
+    return {path.label: Tally.of(each) for path, each in zip(paths, seen, strict=True)}
+
+
+def _probe(cluster: Cluster, paths: Sequence[_Path], counts: Sequence[int]) -> list[list[Observation]]:
+    """That many observations of each path. Silent paths are asked all at once, as each answer would take its limit."""
+    seen: list[list[Observation]] = [[] for _ in paths]
+    for silent in (False, True):
+        chosen = [i for i, path in enumerate(paths) if isinstance(path.expected, TimedOut | NoAnswer) is silent]
+        probes = [probe for i in chosen for probe in paths[i].probes(counts[i])]
+        observations = iter(cluster.backend.probe(probes, in_flight=max(1, len(probes)) if silent else 32))
+        for i in chosen:
+            seen[i] = [_named(cluster, next(observations)) for _ in range(counts[i])]
+    return seen
+
+
+def _named(cluster: Cluster, observation: Observation) -> Observation:
+    """Servers answer as namespace/name; within the scenario the name is enough."""
+    if isinstance(observation, Reached):
+        return Reached(observation.pod.removeprefix(f"{cluster.namespace}/"))
+    return observation
+
+
+def _late(failure: str) -> str:
+    return f"\nbefore the window: {failure}\n" if failure else ""

@@ -1,0 +1,52 @@
+"""What answers and what asks: pods with an echo server, and the three kinds of clients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+ClientKind = Literal["pod", "node", "external"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A running pod: where it is, and its address by family ("IPv4", "IPv6"). In tables it goes by its name."""
+
+    name: str
+    namespace: str
+    node: str
+    zone: str
+    addresses: Mapping[str, str] = field(compare=False, hash=False)
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """Where a connection starts: in a pod on `node`, on the node itself, or outside of the cluster.
+
+    Packets of an external client enter the cluster at `node`.
+    """
+
+    kind: ClientKind
+    node: str
+
+    def __str__(self) -> str:
+        return {"pod": self.node, "node": f"node {self.node}", "external": f"outside via {self.node}"}[self.kind]
+
+
+def pod_client(node: str) -> Client:
+    """A client in a pod on this node; a bare node name in a table of expectations means the same."""
+    return Client("pod", node)
+
+
+def node_client(node: str) -> Client:
+    """A client on the node itself (a host-network pod, or a daemon of the node)."""
+    return Client("node", node)
+
+
+def external_client(via: str) -> Client:
+    """A client outside of the cluster, whose packets enter it at node `via`."""
+    return Client("external", via)
