@@ -1,0 +1,116 @@
+"""Packs elements of maps and sets: one bytes template for each kind, filled in with keys and data.
+
+This is where a full load spends its time. A key or a value is a concatenation, each field padded to 4 bytes: addresses
+and ports in network byte order, marks in the machine's, as nft does it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import struct
+from collections.abc import Iterable
+
+from reference.proxy.decision import Family
+from reference.proxy.expressions import DATA_VALUE, LIST_ELEMENT, Verdict, verdict_data
+from reference.proxy.netlink import NESTED, attribute, nested, number
+from reference.proxy.ruleset import Backend, Frontend
+from reference.proxy.skeleton import SetSpec, bucket_name
+from reference.proxy.table import Element, EndpointElement, HairpinElement, MarkElement
+
+MOST_BYTES = 0xFFFF - 4
+"""What one list of elements can hold: the length of an attribute has 16 bits."""
+
+_KEY, _DATA, _FLAGS = 1, 2, 3
+_INTERVAL_END = 1
+_ADDRESS_FAMILY = {"IPv4": socket.AF_INET, "IPv6": socket.AF_INET6}
+_NUMBERS = {"TCP": 6, "UDP": 17, "SCTP": 132}
+_PROTOCOLS = {name: struct.pack("=B3x", value) for name, value in _NUMBERS.items()}
+
+_port = struct.Struct(">H2x").pack
+_mark = struct.Struct("=I").pack
+_head = struct.Struct("=HH").pack
+
+
+class Packer:
+    """Packs the elements of one IP family's table. Keys need no data to be deleted, but may have it."""
+
+    def __init__(self, family: Family, specs: Iterable[SetSpec]) -> None:
+        self._family = _ADDRESS_FAMILY[family]
+        by_name = {spec.name: spec for spec in specs}
+        self._mark_heads = _heads(by_name["services"])
+        self._endpoint_heads = _heads(by_name["endpoints"])
+        self._hairpin_heads = _heads(by_name["hairpin"])
+
+    def pack(self, element: Element) -> bytes:
+        """One element."""
+        match element:
+            case EndpointElement(frontend, slot, backend):
+                head, between = self._endpoint_heads
+                return b"".join((head, self.frontend(frontend), _mark(slot), between, self._backend(backend)))
+            case MarkElement(_, frontend, mark):
+                head, between = self._mark_heads
+                return b"".join((head, self.frontend(frontend), between, _mark(mark)))
+            case HairpinElement(address):
+                packed = self._address(address)
+                return self._hairpin_heads[0] + packed + packed
+
+    def frontend(self, frontend: Frontend) -> bytes:
+        """The key of map `services`."""
+        return self._address(frontend.address) + _PROTOCOLS[frontend.protocol] + _port(frontend.port)
+
+    def _backend(self, backend: Backend) -> bytes:
+        return self._address(backend.address) + _port(backend.port)
+
+    def _address(self, address: str) -> bytes:
+        return socket.inet_pton(self._family, address)
+
+
+def set_name(element: Element) -> str:
+    """The set or map to which an element belongs."""
+    match element:
+        case EndpointElement():
+            return "endpoints"
+        case MarkElement(name):
+            return name
+        case HairpinElement():
+            return "hairpin"
+
+
+def pack_bucket(bucket: int) -> bytes:
+    """An element of `buckets`: from a mark to the chain that works on it."""
+    verdict = verdict_data(Verdict.GOTO, bucket_name(bucket))
+    return nested(LIST_ELEMENT, nested(_KEY, attribute(DATA_VALUE, _mark(bucket))), nested(_DATA, verdict))
+
+
+def pack_intervals(cidrs: Iterable[str], family: Family) -> bytes:
+    """The elements of an interval set: the first address of each range, and the first one after it.
+
+    Raises `ValueError` on what is no CIDR. Ranges that touch or overlap become one, as the kernel wants it.
+    """
+    networks = [ipaddress.ip_network(each, strict=False) for each in cidrs]
+    four = [each for each in networks if isinstance(each, ipaddress.IPv4Network)]
+    six = [each for each in networks if isinstance(each, ipaddress.IPv6Network)]
+    merged = ipaddress.collapse_addresses(four) if family == "IPv4" else ipaddress.collapse_addresses(six)
+    packed = []
+    for network in merged:
+        packed.append(_bound(network.network_address.packed))
+        if set(network.broadcast_address.packed) != {0xFF}:  # else there is no address after it
+            packed.append(_bound((network.broadcast_address + 1).packed, end=True))
+    return b"".join(packed)
+
+
+def _bound(address: bytes, *, end: bool = False) -> bytes:
+    flags = number(_FLAGS, _INTERVAL_END) if end else b""
+    return nested(LIST_ELEMENT, flags, nested(_KEY, attribute(DATA_VALUE, address)))
+
+
+def _heads(spec: SetSpec) -> tuple[bytes, bytes]:
+    """What stands before an element's key, and between its key and its data."""
+    data = spec.data_length + 8 if spec.data_length else 0
+    head = _head(4 + 8 + spec.key_length + data, LIST_ELEMENT | NESTED)
+    return head + _value_head(_KEY, spec.key_length), _value_head(_DATA, spec.data_length)
+
+
+def _value_head(kind: int, length: int) -> bytes:
+    return _head(8 + length, kind | NESTED) + _head(4 + length, DATA_VALUE)

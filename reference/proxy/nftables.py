@@ -1,0 +1,193 @@
+"""The kernel's table of one IP family: loads a whole ruleset, or applies changes to it.
+
+Names follow nftables' nouns. Messages are plain bytes that depend only on the ruleset, not on the node; what belongs to
+a node is the socket that carries them.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from functools import cache
+
+from reference.proxy.decision import Family
+from reference.proxy.elements import MOST_BYTES, Packer, pack_bucket, pack_intervals, set_name
+from reference.proxy.expressions import NFPROTO
+from reference.proxy.netlink import (
+    NESTED,
+    NLM_F_APPEND,
+    NLM_F_CREATE,
+    Message,
+    NftSocket,
+    attribute,
+    nested,
+    number,
+    text,
+)
+from reference.proxy.ruleset import DROP, REJECT, Ruleset, buckets
+from reference.proxy.skeleton import MARK, TABLE, Chain, SetSpec, bucket_chain, fixed_chains, set_specs
+from reference.proxy.table import Changes, Element, MarkElement, elements
+
+STAGING = f"{TABLE}-staging"
+
+_NEWTABLE, _GETTABLE, _DELTABLE = 0, 1, 2
+_NEWCHAIN, _NEWRULE, _NEWSET = 3, 6, 9
+_NEWSETELEM, _DELSETELEM = 12, 14
+_SET_INTERVAL, _SET_MAP = 0x4, 0x8
+_HOST_ORDER = 1
+
+_length = struct.Struct("=HH").pack
+
+
+class Messages:
+    """Builds the messages about one table."""
+
+    def __init__(self, family: Family, table: str = TABLE) -> None:
+        self.family = family
+        self.name = table
+        self._start = struct.pack(">BBH", NFPROTO[family], 0, 0) + text(1, table)
+        self._packer = Packer(family, set_specs(family))
+        self._lists = {spec.name: self._start + text(2, spec.name) for spec in set_specs(family)}
+
+    @property
+    def table(self) -> bytes:
+        """What names the table, as a message's body."""
+        return self._start
+
+    def replace_table(self) -> list[Message]:
+        """An empty table in place of whatever there was."""
+        return [self._create_table(), *self.delete_table(), self._create_table()]
+
+    def delete_table(self) -> list[Message]:
+        """No table. It must be there."""
+        return [Message(_DELTABLE, 0, self._start, self._say("table"))]
+
+    def skeleton(self, pods: Iterable[str], own: Iterable[str]) -> Iterator[Message]:
+        """Sets, chains and rules; and the elements that do not come from Services."""
+        yield from (self._set(index, spec) for index, spec in enumerate(set_specs(self.family), 1))
+        yield self._elements(_NEWSETELEM, "pods", pack_intervals(pods, self.family))
+        yield self._elements(_NEWSETELEM, "own", pack_intervals(own, self.family))
+        for chain in fixed_chains(self.family):
+            yield from self._chain(chain)
+        fixed = pack_bucket(DROP) + pack_bucket(REJECT)
+        yield self._elements(_NEWSETELEM, "buckets", fixed)
+
+    def bucket(self, bucket: int) -> Iterator[Message]:
+        """The chain that draws from a number of endpoints, and its place in `buckets`."""
+        yield from self._chain(bucket_chain(self.family, bucket))
+        yield self._elements(_NEWSETELEM, "buckets", pack_bucket(bucket))
+
+    def add(self, wanted: Iterable[Element]) -> Iterator[Message]:
+        """Add elements, as few messages as possible, in order."""
+        return self._in_lists(_NEWSETELEM, wanted)
+
+    def delete(self, unwanted: Iterable[Element]) -> Iterator[Message]:
+        """Delete elements, which must be there."""
+        return self._in_lists(_DELSETELEM, unwanted)
+
+    def _in_lists(self, kind: int, wanted: Iterable[Element]) -> Iterator[Message]:
+        pending: dict[str, list[bytes]] = {}
+        room: dict[str, int] = {}
+        for element in wanted:
+            name, packed = set_name(element), self._packer.pack(element)
+            left = room.get(name, 0) - len(packed)
+            if left < 0:
+                if name in pending:
+                    yield self._elements(kind, name, b"".join(pending[name]))
+                pending[name], left = [], MOST_BYTES - len(packed)
+            pending[name].append(packed)
+            room[name] = left
+        for name, parts in pending.items():
+            yield self._elements(kind, name, b"".join(parts))
+
+    def _elements(self, kind: int, name: str, packed: bytes) -> Message:
+        flags = NLM_F_CREATE if kind == _NEWSETELEM else 0
+        body = b"".join((self._lists[name], _length(4 + len(packed), 3 | NESTED), packed))
+        return Message(kind, flags, body, self._say(f"elements of {name}"))
+
+    def _create_table(self) -> Message:
+        return Message(_NEWTABLE, NLM_F_CREATE, self._start, self._say("table"))
+
+    def _set(self, index: int, spec: SetSpec) -> Message:
+        flags = (_SET_MAP if spec.data_type is not None else 0) | (_SET_INTERVAL if spec.interval else 0)
+        body = [self._lists[spec.name], number(3, flags), number(4, spec.key_type), number(5, spec.key_length)]
+        if spec.data_type is not None:
+            body += [number(6, spec.data_type), number(7, spec.data_length)]
+        body += [number(10, index), attribute(13, _user_data(spec))]
+        return Message(_NEWSET, NLM_F_CREATE, b"".join(body), self._say(f"set {spec.name}"))
+
+    def _chain(self, chain: Chain) -> Iterator[Message]:
+        what, body = self._say(f"chain {chain.name}"), self._start + text(3, chain.name)
+        if hook := chain.hook:
+            body += text(7, "nat") + nested(4, number(1, hook.number), number(2, hook.priority))
+        yield Message(_NEWCHAIN, NLM_F_CREATE, body, what)
+        for rule in chain.rules:
+            body = self._start + text(2, chain.name) + nested(4, rule.expressions)
+            yield Message(_NEWRULE, NLM_F_CREATE | NLM_F_APPEND, body, f"rule {rule.text!r} in {what}")
+
+    def _say(self, what: str) -> str:
+        return f"{what} of {self.family} {self.name}"
+
+
+@cache
+def messages(family: Family, table: str = TABLE) -> Messages:
+    """The one builder of a table's messages, for all nodes."""
+    return Messages(family, table)
+
+
+class KernelTable:
+    """Table `trafficdist` of one IP family, in the netns of a socket. All methods raise `KernelError`."""
+
+    def __init__(self, nft: NftSocket, family: Family) -> None:
+        self._nft = nft
+        self._family = family
+        self._messages = messages(family)
+        self._buckets: set[int] = set()
+
+    def load(self, ruleset: Ruleset) -> None:
+        """Replace whatever is there by a ruleset: in one transaction if it fits the socket's send buffer.
+
+        If not, and if a table is there, a copy of the new one under another name works until it is complete.
+        """
+        parts = self._nft.split(_whole(self._messages, ruleset))
+        staged = len(parts) > 1 and self._nft.exists(_GETTABLE, self._messages.table)
+        staging = messages(self._family, STAGING)
+        if staged:
+            self._nft.commit_all(_whole(staging, ruleset))
+        for part in parts:
+            self._nft.commit(part)
+        if staged:
+            self._nft.commit(staging.delete_table())
+        self._buckets = set(buckets(ruleset, fixed=True))
+
+    def apply(self, changes: Changes) -> None:
+        """Bring changes into the kernel, in two steps, so that no packet finds a slot empty."""
+        build = self._messages
+        new = {each.mark for each in changes.first_add if isinstance(each, MarkElement)} - self._buckets
+        chains = [message for bucket in sorted(new) for message in build.bucket(bucket)]
+        self._nft.commit_all([*build.delete(changes.first_delete), *chains, *build.add(changes.first_add)])
+        self._buckets |= new
+        if changes.later_delete:
+            self._nft.commit_all(build.delete(changes.later_delete))
+
+    def delete(self) -> None:
+        """Take the table away, if it is there."""
+        for build in (self._messages, messages(self._family, STAGING)):
+            if self._nft.exists(_GETTABLE, build.table):
+                self._nft.commit(build.delete_table())
+        self._buckets.clear()
+
+
+def _whole(build: Messages, ruleset: Ruleset) -> Iterator[Message]:
+    yield from build.replace_table()
+    yield from build.skeleton(ruleset.pods, ruleset.own)
+    for bucket in buckets(ruleset):
+        yield from build.bucket(bucket)
+    yield from build.add(elements(ruleset))
+
+
+def _user_data(spec: SetSpec) -> bytes:
+    """What nft wants to know of a set to print it: which byte order marks have in it. Type, length, value each."""
+    key = _HOST_ORDER if spec.host_order_key else 0
+    data = _HOST_ORDER if spec.data_type == MARK else 0
+    return b"".join(struct.pack("=BBI", kind, 4, value) for kind, value in ((0, key), (1, data)))

@@ -1,0 +1,154 @@
+"""Reads what the proxy needs from Kubernetes objects, once for each event.
+
+Kubernetes' own defaults are applied here (a missing `ready` means true, a missing port name is ""), so that nothing
+further in has to know JSON. Objects are only read: they belong to whoever stored them.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from reference.client import Object
+from reference.proxy.decision import Endpoint, Family, Place, ServicePort
+
+ZONE_LABEL = "topology.kubernetes.io/zone"
+SERVICE_LABEL = "kubernetes.io/service-name"
+NOT_FOR_THIS_PROXY = frozenset({"service.kubernetes.io/headless", "service.kubernetes.io/service-proxy-name"})
+DEPRECATED_ANNOTATION = "service.kubernetes.io/topology-aware-hints"
+ANNOTATION = "service.kubernetes.io/topology-mode"
+
+NONE: frozenset[str] = frozenset()
+
+PortName = tuple[str, str]
+"""A service port's name within its service: its `name` ("" without one) and its protocol."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """The endpoints of one EndpointSlice, for each of its ports."""
+
+    service: tuple[str, str]
+    family: Family
+    ports: Mapping[PortName, Sequence[Endpoint]]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """What the node on which the proxy runs says of itself. Addresses and CIDRs are of both IP families."""
+
+    place: Place
+    addresses: tuple[str, ...] = ()
+    pod_cidrs: tuple[str, ...] = ()
+
+
+def family_of(address: str) -> Family:
+    """The IP family of an address or CIDR in its text form."""
+    return "IPv6" if ":" in address else "IPv4"
+
+
+def of_family(addresses: Iterable[str], family: Family) -> tuple[str, ...]:
+    """Those addresses that are of `family`."""
+    return tuple(each for each in addresses if family_of(each) == family)
+
+
+def is_excluded(obj: Object) -> bool:
+    """Whether labels say that the object is headless or for another proxy."""
+    labels = obj["metadata"].get("labels")
+    return bool(labels) and not NOT_FOR_THIS_PROXY.isdisjoint(labels)
+
+
+def service_ports(service: Object, *, annotation_key: str | None = None) -> dict[Family, list[ServicePort]]:
+    """The ports of a Service by IP family; empty for headless and ExternalName Services and for other proxies' ones.
+
+    `annotation_key` restricts the topology annotation to one key, for releases that knew only that one.
+    """
+    spec = service["spec"]
+    cluster_ips = spec.get("clusterIPs") or [spec.get("clusterIP")]
+    if is_excluded(service) or spec.get("type") == "ExternalName" or cluster_ips[0] in {None, "", "None"}:
+        return {}
+    by_family: dict[Family, list[ServicePort]] = {}
+    for cluster_ip in cluster_ips:
+        family = family_of(cluster_ip)
+        by_family[family] = [_service_port(service, port, family, annotation_key) for port in spec.get("ports") or ()]
+    return by_family
+
+
+def _service_port(service: Object, port: Mapping[str, Any], family: Family, annotation_key: str | None) -> ServicePort:
+    metadata, spec = service["metadata"], service["spec"]
+    return ServicePort(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        port_name=port.get("name") or "",
+        protocol=port.get("protocol") or "TCP",
+        port=port["port"],
+        node_port=port.get("nodePort") or 0,
+        cluster_ips=of_family(spec.get("clusterIPs") or [spec["clusterIP"]], family),
+        load_balancer_ips=of_family(_load_balancer_ips(service), family),
+        external_ips=of_family(spec.get("externalIPs") or (), family),
+        internal_local=spec.get("internalTrafficPolicy") == "Local",
+        external_local=spec.get("externalTrafficPolicy") == "Local",
+        topology_annotation=_topology_annotation(metadata.get("annotations") or {}, annotation_key),
+    )
+
+
+def _load_balancer_ips(service: Object) -> list[str]:
+    """The IPs that the load balancer leaves in packets: ipMode Proxy ones never reach a node (KEP-1860)."""
+    ingress = (service.get("status") or {}).get("loadBalancer", {}).get("ingress") or ()
+    return [each["ip"] for each in ingress if each.get("ip") and each.get("ipMode") != "Proxy"]
+
+
+def _topology_annotation(annotations: Mapping[str, str], only: str | None) -> str:
+    if only is not None:
+        return annotations.get(only, "")
+    return annotations.get(DEPRECATED_ANNOTATION, annotations.get(ANNOTATION, ""))
+
+
+def read_slice(obj: Object) -> Slice | None:
+    """Read an EndpointSlice; None when it belongs to no Service, is for another proxy, or holds no IP addresses."""
+    metadata = obj["metadata"]
+    name = (metadata.get("labels") or {}).get(SERVICE_LABEL)
+    family = obj["addressType"]
+    if not name or family not in {"IPv4", "IPv6"} or is_excluded(obj):
+        return None
+    bare = [_endpoint(each) for each in obj.get("endpoints") or ()]
+    ports: dict[PortName, Sequence[Endpoint]] = {}
+    for port in obj.get("ports") or ():
+        if number := port.get("port"):
+            key = (port.get("name") or "", port.get("protocol") or "TCP")
+            ports[key] = [Endpoint(each[0], number, *each[2:]) for each in bare] if bare else ()
+    return Slice((metadata["namespace"], name), family, ports)
+
+
+def _endpoint(obj: Mapping[str, Any]) -> Endpoint:
+    """An endpoint, for the time being without its port number. Only the first address counts."""
+    conditions = obj.get("conditions") or {}
+    hints = obj.get("hints")
+    return Endpoint(
+        obj["addresses"][0],
+        0,
+        conditions.get("ready") is not False,
+        conditions.get("serving") is not False,
+        conditions.get("terminating") is True,
+        obj.get("nodeName") or "",
+        _names(hints.get("forZones")) if hints else NONE,
+        _names(hints.get("forNodes")) if hints else NONE,
+    )
+
+
+def _names(hints: Sequence[Mapping[str, str]] | None) -> frozenset[str]:
+    return frozenset([each["name"] for each in hints]) if hints else NONE
+
+
+def read_node(node: Object) -> Node:
+    """Read the proxy's own Node: zone label, InternalIPs, pod CIDRs. Locality goes by name, never by a label."""
+    metadata, spec = node["metadata"], node.get("spec") or {}
+    addresses = (node.get("status") or {}).get("addresses") or ()
+    cidrs = spec.get("podCIDRs") or [spec.get("podCIDR")]
+    return Node(
+        Place(metadata["name"], (metadata.get("labels") or {}).get(ZONE_LABEL, "")),
+        tuple(each["address"] for each in addresses if each["type"] == "InternalIP"),
+        tuple(str(ipaddress.ip_network(each, strict=False)) for each in cidrs if each),
+    )

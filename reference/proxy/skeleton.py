@@ -1,0 +1,230 @@
+"""The part of a ruleset that does not depend on Services: sets, chains and rules, each as nft text and as expressions.
+
+They stand side by side so that a reader can compare them; a test loads the expressions and has `nft` print the text.
+
+Everything is of chain type nat, so only a connection's first packet comes here. Drop and reject verdicts work there,
+in prerouting and output, and leave no conntrack entry, because one is confirmed only when its packet has got through.
+That needs Linux 5.9 (reject in prerouting). A packet whose endpoint is not found is dropped, not let through: its entry
+would keep the client's port away from the Service for 30 seconds.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from reference.proxy import expressions as nft
+from reference.proxy.decision import Family
+from reference.proxy.expressions import Verdict
+from reference.proxy.ruleset import DROP, LOCAL_LIST, REJECT
+
+TABLE = "trafficdist"
+FAMILY_WORD = {"IPv4": "ip", "IPv6": "ip6"}
+
+MARK, VERDICT = 19, 0xFFFFFF00
+_ADDRESS = {"IPv4": 7, "IPv6": 8}
+_PROTOCOL, _PORT = 12, 13
+_PAIR = 6  # bits by which nft shifts one type of a concatenation
+
+
+@dataclass(frozen=True, slots=True)
+class SetSpec:
+    """A named set or map: its types as nft's words, its types as nft's numbers, its lengths in bytes."""
+
+    name: str
+    type: str
+    key_type: int
+    key_length: int
+    data_type: int | None = None
+    data_length: int = 0
+    interval: bool = False
+    host_order_key: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """Where the kernel calls a base chain. The word is nft's name for the priority."""
+
+    number: int
+    name: str
+    priority: int
+    priority_word: str
+
+
+class Rule(NamedTuple):
+    """One rule, twice."""
+
+    text: str
+    expressions: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """A chain with its rules; a base chain if it has a hook."""
+
+    name: str
+    rules: tuple[Rule, ...]
+    hook: Hook | None = None
+
+
+def set_specs(family: Family) -> tuple[SetSpec, ...]:
+    """The sets and maps of a table. Concatenated keys pad each field to 4 bytes."""
+    word = "ipv4_addr" if family == "IPv4" else "ipv6_addr"
+    length, address = _address_length(family), _ADDRESS[family]
+    frontend, frontend_word = (address << _PAIR | _PROTOCOL) << _PAIR | _PORT, f"{word} . inet_proto . inet_service"
+    return (
+        SetSpec("services", f"{frontend_word} : mark", frontend, length + 8, MARK, 4),
+        SetSpec("external", f"{frontend_word} : mark", frontend, length + 8, MARK, 4),
+        SetSpec(
+            "endpoints", f"{frontend_word} . mark : {word} . inet_service", frontend << _PAIR | MARK, length + 12,
+            data_type=address << _PAIR | _PORT, data_length=length + 4,
+        ),
+        SetSpec("buckets", "mark : verdict", MARK, 4, VERDICT, 0, host_order_key=True),
+        SetSpec("hairpin", f"{word} . {word}", address << _PAIR | address, 2 * length),
+        SetSpec("pods", word, address, length, interval=True),
+        SetSpec("own", word, address, length, interval=True),
+    )  # fmt: skip
+
+
+def fixed_chains(family: Family) -> tuple[Chain, ...]:
+    """The chains that are always there, each after those to which it goes."""
+    return (
+        Chain("discard", (Rule("drop", nft.verdict(Verdict.DROP)),)),
+        Chain("refuse", _refuse(family)),
+        Chain("sources", _sources(family)),
+        Chain("prerouting", (_from_outside(family), _by_service(family)), Hook(0, "prerouting", -100, "dstnat")),
+        Chain("output", (_by_service(family),), Hook(3, "output", -100, "-100")),
+        Chain("postrouting", (_if_translated(),), Hook(4, "postrouting", 100, "srcnat")),
+    )
+
+
+def bucket_chain(family: Family, bucket: int) -> Chain:
+    """The chain that draws one of a number of endpoints; `bucket` is the mark that leads to it."""
+    first, count = bucket & LOCAL_LIST, bucket & ~LOCAL_LIST
+    word, ip = f"numgen random mod {count}", FAMILY_WORD[family]
+    if first:
+        word += f" offset {first}"
+    address, port = _frontend_registers(family)[0], _second_field(family)
+    draw = Rule(f"meta mark set {word}", nft.draw(count, first, address) + nft.set_mark(address))
+    translate = Rule(
+        f"dnat {ip} to {ip} daddr . meta l4proto . th dport . meta mark map @endpoints",
+        _load_frontend(family)
+        + nft.load_meta(nft.META_MARK, _frontend_registers(family)[3])
+        + nft.lookup("endpoints", address, into=address)
+        + nft.destination_nat(family, address, port),
+    )
+    return Chain(bucket_name(bucket), (draw, translate, Rule("drop", nft.verdict(Verdict.DROP))))
+
+
+def bucket_name(bucket: int) -> str:
+    """The name of the chain to which a mark leads."""
+    if bucket in {DROP, REJECT}:
+        return "discard" if bucket == DROP else "refuse"
+    return f"lb-{bucket & ~LOCAL_LIST}" + ("-local" if bucket & LOCAL_LIST else "")
+
+
+def _address_length(family: Family) -> int:
+    return 4 if family == "IPv4" else 16
+
+
+def _second_field(family: Family) -> int:
+    """The register after an address that begins in the first one."""
+    return nft.FIRST_REGISTER + _address_length(family) // 4
+
+
+def _frontend_registers(family: Family) -> tuple[int, int, int, int]:
+    second = _second_field(family)
+    return nft.FIRST_REGISTER, second, second + 1, second + 2
+
+
+def _load_source(family: Family, register: int) -> bytes:
+    return nft.load_payload(nft.NETWORK_HEADER, 12 if family == "IPv4" else 8, _address_length(family), register)
+
+
+def _load_destination(family: Family, register: int) -> bytes:
+    return nft.load_payload(nft.NETWORK_HEADER, 16 if family == "IPv4" else 24, _address_length(family), register)
+
+
+def _load_frontend(family: Family) -> bytes:
+    address, protocol, port, _ = _frontend_registers(family)
+    return (
+        _load_destination(family, address)
+        + nft.load_meta(nft.META_L4PROTO, protocol)
+        + nft.load_payload(nft.TRANSPORT_HEADER, 2, 2, port)
+    )
+
+
+def _by_map(family: Family, name: str) -> Rule:
+    first = nft.FIRST_REGISTER
+    ip = FAMILY_WORD[family]
+    return Rule(
+        f"meta mark set {ip} daddr . meta l4proto . th dport map @{name} meta mark vmap @buckets",
+        _load_frontend(family)
+        + nft.lookup(name, first, into=first)
+        + nft.set_mark(first)
+        + nft.load_meta(nft.META_MARK, first)
+        + nft.lookup("buckets", first, into=0),
+    )
+
+
+def _by_service(family: Family) -> Rule:
+    return _by_map(family, "services")
+
+
+def _from_outside(family: Family) -> Rule:
+    rule, first = _by_map(family, "external"), nft.FIRST_REGISTER
+    return Rule(
+        f"{FAMILY_WORD[family]} saddr != @pods {rule.text}",
+        _load_source(family, first) + nft.lookup("pods", first, inverted=True) + rule.expressions,
+    )
+
+
+def _if_translated() -> Rule:
+    first = nft.FIRST_REGISTER
+    return Rule(
+        "ct status dnat goto sources",
+        nft.load_connection_status(first)
+        + nft.mask(first, nft.CT_STATUS_DNAT)
+        + nft.compare(first, bytes(4), equal=False)
+        + nft.verdict(Verdict.GOTO, "sources"),
+    )
+
+
+def _refuse(family: Family) -> tuple[Rule, ...]:
+    first = nft.FIRST_REGISTER
+    tcp = nft.load_meta(nft.META_L4PROTO, first) + nft.compare(first, b"\x06")
+    return (
+        Rule("reject with tcp reset", tcp + nft.reset_tcp()),
+        Rule("reject", nft.port_unreachable(family)),
+    )
+
+
+def _sources(family: Family) -> tuple[Rule, ...]:
+    """Whose address is replaced by this node's, so that the answers come back through this node.
+
+    In order: an endpoint that reached itself; this node and its pods, whose answers come through here anyway; pods of
+    other nodes; clients from outside whose address is to be kept; all others.
+    """
+    ip, first, second = FAMILY_WORD[family], nft.FIRST_REGISTER, _second_field(family)
+    source = _load_source(family, first)
+    kept = struct.pack("=I", LOCAL_LIST)
+    return (
+        Rule(
+            f"{ip} saddr . {ip} daddr @hairpin masquerade fully-random",
+            source + _load_destination(family, second) + nft.lookup("hairpin", first) + nft.masquerade(),
+        ),
+        Rule(f"{ip} saddr @own return", source + nft.lookup("own", first) + nft.verdict(Verdict.RETURN)),
+        Rule(
+            f"{ip} saddr @pods masquerade fully-random",
+            source + nft.lookup("pods", first) + nft.masquerade(),
+        ),
+        Rule(
+            f"meta mark & {LOCAL_LIST:#010x} == {LOCAL_LIST:#010x} return",
+            nft.load_meta(nft.META_MARK, first)
+            + nft.mask(first, LOCAL_LIST)
+            + nft.compare(first, kept)
+            + nft.verdict(Verdict.RETURN),
+        ),
+        Rule("masquerade fully-random", nft.masquerade()),
+    )

@@ -1,0 +1,241 @@
+"""The rules of one IP family on one node, as they should be, and what must change in the kernel to get there.
+
+Entries are put per owner (a service port); changes are the difference between what was taken last and what is wanted
+now, so a run of events costs what differs in the end. Changes come in two parts, because one packet looks into the maps
+twice and the two looks may see two generations of the ruleset:
+
+- first: additions, replacements in place, counts, removed frontends. Atomic, and every index that a packet may have
+  drawn a moment ago still has an endpoint;
+- later: the endpoints beyond a count that shrank. Nothing draws them any more.
+
+Growing needs no second part: who sees the new count sees the new endpoint, for generations only go forward.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from reference.proxy.decision import Family
+from reference.proxy.ruleset import (
+    NOTHING,
+    Backend,
+    Entries,
+    Frontend,
+    MapName,
+    Ruleset,
+    Target,
+    first_index,
+    mark,
+    place,
+)
+
+
+class MarkElement(NamedTuple):
+    """An element of map `services` or `external`."""
+
+    map: MapName
+    frontend: Frontend
+    mark: int
+
+
+class EndpointElement(NamedTuple):
+    """An element of map `endpoints`."""
+
+    frontend: Frontend
+    slot: int
+    backend: Backend
+
+
+class HairpinElement(NamedTuple):
+    """An element of set `hairpin`."""
+
+    address: str
+
+
+Element = MarkElement | EndpointElement | HairpinElement
+
+
+@dataclass(slots=True)
+class Changes:
+    """Elements to delete and to add, in two transactions. An element both deleted and added is replaced.
+
+    `stale` are the UDP frontends whose connections may now go to the wrong place.
+    """
+
+    first_delete: list[Element] = field(default_factory=list)
+    first_add: list[Element] = field(default_factory=list)
+    later_delete: list[Element] = field(default_factory=list)
+    stale: list[Frontend] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.first_delete or self.first_add or self.later_delete)
+
+
+class Table:
+    """What the kernel's table of one IP family should hold. Pure: it touches no kernel."""
+
+    def __init__(self, family: Family) -> None:
+        self.family = family
+        self._entries: dict[Hashable, Entries] = {}
+        self._targets: dict[tuple[MapName, Frontend], Target] = {}
+        self._owner: dict[Frontend, Hashable] = {}
+        self._refused: dict[Frontend, dict[Hashable, None]] = {}
+        self._hairpin: Counter[str] = Counter()
+        self._touched: dict[tuple[MapName, Frontend], Target | None] = {}
+        self._touched_hairpin: dict[str, bool] = {}
+
+    def put(self, owner: Hashable, entries: Entries) -> None:
+        """Give `owner` these entries instead of those that it had. A frontend belongs to whoever had it first."""
+        before = self._entries.get(owner, NOTHING)
+        if entries == NOTHING:
+            self._entries.pop(owner, None)
+        else:
+            self._entries[owner] = entries
+        for frontend in before.services:
+            if frontend not in entries.services:
+                self._release(frontend, owner)
+        for frontend in entries.services:
+            if frontend not in before.services:
+                self._claim(frontend, owner)
+            if self._owner[frontend] == owner:
+                self._aim(frontend, entries)
+        if entries.hairpin != before.hairpin:
+            self._count(before.hairpin - entries.hairpin, -1)
+            self._count(entries.hairpin - before.hairpin, +1)
+
+    def conflicts(self, owner: Hashable) -> list[Frontend]:
+        """The frontends that `owner` wants and another one has."""
+        return [each for each in self._entries.get(owner, NOTHING).services if self._owner[each] != owner]
+
+    def backends(self, frontend: Frontend) -> frozenset[Backend] | None:
+        """Every backend to which connections to `frontend` may go now; None when it is no frontend at all."""
+        if frontend not in self._owner:
+            return None
+        targets = (self._targets.get((name, frontend)) for name in _MAPS)
+        return frozenset(each for target in targets if isinstance(target, tuple) for each in target)
+
+    def take_changes(self, most: int = 1 << 20) -> list[Changes]:
+        """What has changed since the last call; a new part begins when one has `most` elements.
+
+        Parts do not depend on each other: all that changes for one frontend is in one of them.
+        """
+        changes = Changes()
+        parts = [changes]
+        for (name, frontend), before in self._touched.items():
+            if len(changes.first_add) + len(changes.first_delete) >= most:
+                changes = Changes()
+                parts.append(changes)
+            _compare(changes, name, frontend, before, self._targets.get((name, frontend)))
+        for address, present in self._touched_hairpin.items():
+            if present and not self._hairpin[address]:
+                changes.later_delete.append(HairpinElement(address))
+            elif not present and self._hairpin[address]:
+                changes.first_add.append(HairpinElement(address))
+        self._touched.clear()
+        self._touched_hairpin.clear()
+        return parts
+
+    def ruleset(self, pods: tuple[str, ...], own: tuple[str, ...]) -> Ruleset:
+        """Everything, as a value."""
+        targets: dict[MapName, dict[Frontend, Target]] = {"services": {}, "external": {}}
+        for (name, frontend), target in self._targets.items():
+            targets[name][frontend] = target
+        hairpin = frozenset(address for address, count in self._hairpin.items() if count)
+        return Ruleset(self.family, pods, own, targets["services"], targets["external"], hairpin)
+
+    def _claim(self, frontend: Frontend, owner: Hashable) -> None:
+        if self._owner.setdefault(frontend, owner) != owner:
+            self._refused.setdefault(frontend, {})[owner] = None
+
+    def _release(self, frontend: Frontend, owner: Hashable) -> None:
+        waiting = self._refused.get(frontend, {})
+        waiting.pop(owner, None)
+        if self._owner[frontend] != owner:
+            return
+        heir = next(iter(waiting), None)
+        if heir is None:
+            del self._owner[frontend]
+            self._refused.pop(frontend, None)
+            self._aim(frontend, NOTHING)
+        else:
+            del waiting[heir]
+            self._owner[frontend] = heir
+            self._aim(frontend, self._entries[heir])
+
+    def _aim(self, frontend: Frontend, entries: Entries) -> None:
+        self._set_target("services", frontend, entries.services.get(frontend))
+        self._set_target("external", frontend, entries.external.get(frontend))
+
+    def _set_target(self, name: MapName, frontend: Frontend, wanted: Target | None) -> None:
+        key = (name, frontend)
+        before = self._targets.get(key)
+        after = None if wanted is None else place(before, wanted)
+        if after == before:
+            return
+        self._touched.setdefault(key, before)
+        if after is None:
+            del self._targets[key]
+        else:
+            self._targets[key] = after
+
+    def _count(self, addresses: frozenset[str], step: int) -> None:
+        for address in addresses:
+            self._touched_hairpin.setdefault(address, self._hairpin[address] > 0)
+            self._hairpin[address] += step
+            if not self._hairpin[address]:
+                del self._hairpin[address]
+
+
+_MAPS: tuple[MapName, ...] = ("services", "external")
+
+
+def elements(ruleset: Ruleset) -> Iterator[Element]:
+    """All elements of a ruleset, in an order in which they may come in several transactions: frontends last."""
+    targets: list[tuple[MapName, Frontend, Target]] = []
+    for name, frontends in zip(_MAPS, (ruleset.services, ruleset.external), strict=True):
+        targets += [(name, frontend, target) for frontend, target in frontends.items()]
+    for name, frontend, target in targets:
+        if isinstance(target, tuple):
+            for index, backend in enumerate(target, first_index(name)):
+                yield EndpointElement(frontend, index, backend)
+    for address in sorted(ruleset.hairpin):
+        yield HairpinElement(address)
+    for name, frontend, target in reversed(targets):
+        yield MarkElement(name, frontend, mark(name, target))
+
+
+def _compare(changes: Changes, name: MapName, frontend: Frontend, before: Target | None, after: Target | None) -> None:
+    old = before if isinstance(before, tuple) else ()
+    new = after if isinstance(after, tuple) else ()
+    first = first_index(name)
+    for index in range(max(len(old), len(new))):
+        was = old[index] if index < len(old) else None
+        now = new[index] if index < len(new) else None
+        if was == now:
+            continue
+        if now is None:
+            assert was is not None
+            changes.later_delete.append(EndpointElement(frontend, first + index, was))
+            continue
+        if was is not None:
+            changes.first_delete.append(EndpointElement(frontend, first + index, was))
+        changes.first_add.append(EndpointElement(frontend, first + index, now))
+    _compare_marks(changes, name, frontend, before, after)
+    if frontend.protocol == "UDP" and (not old or set(old).difference(new)):
+        changes.stale.append(frontend)
+
+
+def _compare_marks(
+    changes: Changes, name: MapName, frontend: Frontend, before: Target | None, after: Target | None
+) -> None:
+    was = None if before is None else mark(name, before)
+    now = None if after is None else mark(name, after)
+    if was == now:
+        return
+    if was is not None:
+        changes.first_delete.append(MarkElement(name, frontend, was))
+    if now is not None:
+        changes.first_add.append(MarkElement(name, frontend, now))

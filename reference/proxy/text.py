@@ -1,0 +1,67 @@
+"""A ruleset as nft text: what `nft list` would print of it, and what `nft -f` would load."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from reference.proxy.ruleset import Frontend, Ruleset, buckets
+from reference.proxy.skeleton import (
+    FAMILY_WORD,
+    TABLE,
+    Chain,
+    SetSpec,
+    bucket_chain,
+    bucket_name,
+    fixed_chains,
+    set_specs,
+)
+from reference.proxy.table import EndpointElement, MarkElement, elements
+
+
+def text(ruleset: Ruleset) -> str:
+    """The table of one IP family as nft text, in a stable order."""
+    lines = [f"table {FAMILY_WORD[ruleset.family]} {TABLE} {{"]
+    content = _content(ruleset)
+    for spec in set_specs(ruleset.family):
+        lines += _set(spec, content[spec.name])
+    chains = [bucket_chain(ruleset.family, bucket) for bucket in buckets(ruleset)]
+    for chain in (*chains, *fixed_chains(ruleset.family)):
+        lines += _chain(chain)
+    return "\n".join([*lines, "}", ""])
+
+
+def _content(ruleset: Ruleset) -> dict[str, list[str]]:
+    content: dict[str, list[str]] = {spec.name: [] for spec in set_specs(ruleset.family)}
+    for element in elements(ruleset):
+        match element:
+            case MarkElement(name, frontend, mark):
+                content[name].append(f"{_frontend(frontend)} : {mark:#010x}")
+            case EndpointElement(frontend, slot, backend):
+                key = f"{_frontend(frontend)} . {slot:#010x}"
+                content["endpoints"].append(f"{key} : {backend.address} . {backend.port}")
+    content["buckets"] = [f"{each:#010x} : goto {bucket_name(each)}" for each in buckets(ruleset, fixed=True)]
+    content["hairpin"] = [f"{each} . {each}" for each in ruleset.hairpin]
+    content["pods"], content["own"] = list(ruleset.pods), list(ruleset.own)
+    return {name: sorted(lines) for name, lines in content.items()}
+
+
+def _frontend(frontend: Frontend) -> str:
+    return f"{frontend.address} . {frontend.protocol.lower()} . {frontend.port}"
+
+
+def _set(spec: SetSpec, content: Iterable[str]) -> Iterator[str]:
+    yield f"\t{'map' if spec.data_type is not None else 'set'} {spec.name} {{"
+    yield f"\t\ttype {spec.type}"
+    if spec.interval:
+        yield "\t\tflags interval"
+    if listed := ",\n\t\t\t     ".join(content):
+        yield f"\t\telements = {{ {listed} }}"
+    yield "\t}\n"
+
+
+def _chain(chain: Chain) -> Iterator[str]:
+    yield f"\tchain {chain.name} {{"
+    if hook := chain.hook:
+        yield f"\t\ttype nat hook {hook.name} priority {hook.priority_word}; policy accept;"
+    yield from (f"\t\t{rule.text}" for rule in chain.rules)
+    yield "\t}\n"
