@@ -167,10 +167,7 @@ class EndpointSliceController:
         )
         self._apply(key[0], plan)
         if plan.missing_nodes:
-            pods = ", ".join(f"pod {each.pod} is on node {each.node}" for each in plan.missing_nodes[:10])
-            raise SyncError(
-                f"{len(plan.missing_nodes)} pods left out, their Node does not exist: {pods}", hopeful=False
-            )
+            raise SyncError(_describe_missing(plan), hopeful=False)
 
     def _apply(self, namespace: str, plan: Plan) -> None:
         try:
@@ -212,7 +209,7 @@ def failure_event(service: Object, message: str) -> Object:
     return {
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": {"generateName": metadata["name"] + ".", "namespace": metadata["namespace"]},
+        "metadata": {"name": f"{metadata['name']}.{time.time_ns():x}", "namespace": metadata["namespace"]},
         "involvedObject": {
             "apiVersion": "v1",
             "kind": "Service",
@@ -228,3 +225,9 @@ def failure_event(service: Object, message: str) -> Object:
         "lastTimestamp": now,
         "count": 1,
     }
+
+
+def _describe_missing(plan: Plan) -> str:
+    shown = ", ".join(f"{each.pod} (node {each.node!r})" for each in plan.missing_nodes[:10])
+    more = len(plan.missing_nodes) - 10
+    return f"pods left out because their Node does not exist: {shown}" + (f" and {more} more" if more > 0 else "")
