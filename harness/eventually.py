@@ -3,7 +3,7 @@
 A bare time-out explains nothing. This one says what was awaited, what was seen last, and since when it looked so.
 Whether being late is a failure depends on what was awaited, so the caller says it: a proxy that does not converge broke
 its requirement (`NotYetError`, an `AssertionError`), a cluster that does not boot says nothing about the proxy
-(`or_raise=InconclusiveError`).
+(`error=InconclusiveError`).
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ def eventually(
     check: Callable[[], T | None],
     *,
     within: float,
-    describe: str,
+    describe: str | Callable[[], str],
     every: float = 0.005,
-    or_raise: Callable[[str], Exception] = NotYetError,
+    error: Callable[[str], Exception] = NotYetError,
 ) -> T:
     """Call `check` until it gives something true, and give that.
 
     `within` is in seconds before the time scale, `every` the pause between two looks. `describe` ends the sentence
-    "waited for ...". A check may raise `AssertionError` for "not yet, because ..."; other errors end the wait. There is
-    always a look after the deadline. Raises `or_raise(text)`.
+    "waited for ..."; a function is asked only when the wait was in vain. A check may raise `AssertionError` for "not
+    yet, because ..."; other errors end the wait. There is always a look after the deadline. Raises `error(text)`.
     """
     begin = time.monotonic()
     deadline = begin + within * _scale
@@ -56,8 +56,8 @@ def eventually(
         try:
             value = check()
             seen = repr(value)
-        except AssertionError as error:
-            value, seen = None, str(error) or "an assertion without text"
+        except AssertionError as not_yet:
+            value, seen = None, str(not_yet) or "an assertion without text"
         if value:
             return value
         looks += 1
@@ -65,8 +65,9 @@ def eventually(
             last, since = seen, looked_at
         now = time.monotonic()
         if looked_at >= deadline:
-            raise or_raise(
-                f"waited {now - begin:.3g} s for {describe}; last seen: {last}, "
-                f"unchanged for {now - since:.3g} s (looks: {looks}, time scale: {_scale:g})"
+            awaited = describe if isinstance(describe, str) else describe()
+            raise error(
+                f"waited {now - begin:.3f} s for {awaited}; last seen: {last}, "
+                f"unchanged for {now - since:.3f} s (looks: {looks}, time scale: {_scale:g})"
             )
         time.sleep(max(0.0, min(every, deadline - now)))

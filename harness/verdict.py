@@ -146,7 +146,8 @@ def judge(expectation: Expectation, tallies: Mapping[str, Tally], rates: Rates =
     told = sum(client.tally.told for client in clients)
     reasons = [reason for client in clients if client.verdict is verdict for reason in client.reasons(verdict)]
     if verdict is Verdict.PASSED:
-        message = f"all of {told} probes by {len(clients)} clients had an allowed outcome, and every endpoint was seen"
+        probes = f"all of {told} probes by {_many(len(clients), 'client')}"
+        message = f"{probes} had an allowed outcome, and every endpoint was seen"
     elif not reasons:
         message = "nothing was expected of anybody"
     else:
@@ -183,7 +184,9 @@ class _Client:
             return [
                 self._offence(column, cell) for column, cell in self.cells if cell.mark in (Mark.WRONG, Mark.UNSEEN)
             ]
-        found = [f"{self.name} could not tell {count} times: {why}" for why, count in sorted(tally.unknown.items())]
+        found = [
+            f"{self.name} could not tell {_many(count, 'time')}: {why}" for why, count in sorted(tally.unknown.items())
+        ]
         if not found and tally.told < self.needed:
             found = [f"{self.name} has {tally.told} observations, and the stated error rates need {self.needed}"]
         return found
@@ -224,3 +227,7 @@ class _Client:
             return f"{self.name} never reached {column} in {self.tally.told} probes, and must reach {self._wanted()}"
         happened = {"timed out": "got no answer", "refused": "was refused"}.get(column, f"reached {column}")
         return f"{self.name} {happened} in {cell.count} of {self.tally.told} probes, where {self._wanted()} is expected"
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

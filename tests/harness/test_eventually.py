@@ -42,7 +42,13 @@ def test_a_late_proxy_is_a_failure_with_the_last_thing_seen_and_since_when() -> 
 
 def test_late_infrastructure_is_what_the_caller_says_it_is() -> None:
     with pytest.raises(InconclusiveError, match="the API server; last seen: None"):
-        eventually(lambda: None, within=0, describe="the API server", or_raise=InconclusiveError)
+        eventually(lambda: None, within=0, describe="the API server", error=InconclusiveError)
+
+
+def test_a_description_may_be_made_when_it_is_needed() -> None:
+    assert eventually(lambda: True, within=0, describe=lambda: str(1 / 0))
+    with pytest.raises(NotYetError, match=r"waited 0\.0.* s for b1, late; last seen: False"):
+        eventually(lambda: False, within=0, describe=lambda: "b1, late")
 
 
 def test_there_is_always_one_look() -> None:

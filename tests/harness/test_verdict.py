@@ -8,7 +8,7 @@ import pytest
 
 from harness.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Unknown
 from harness.statistics import Rates
-from harness.verdict import Expected, Judgement, Tally, Verdict, combine, is_wrong, judge, plan
+from harness.verdict import NO_ANSWER, Expected, Judgement, Tally, Verdict, combine, is_wrong, judge, plan
 
 A1, B1 = Reached("a1", "10.244.1.2"), Reached("b1", "10.244.1.2")
 FAILED, PASSED, INCONCLUSIVE, SKIPPED = Verdict.FAILED, Verdict.PASSED, Verdict.INCONCLUSIVE, Verdict.SKIPPED
@@ -22,7 +22,7 @@ def judged(expected: Expected, *observations: Observation) -> Judgement:
 @pytest.mark.parametrize(
     ("expected", "observations", "verdict", "message"),
     [
-        ({"a1"}, [A1] * 270, PASSED, "all of 270 probes by 1 clients had an allowed outcome"),
+        ({"a1"}, [A1] * 270, PASSED, "all of 270 probes by 1 client had an allowed outcome"),
         ({"a1", "b1"}, [A1] * 200 + [B1] * 70, PASSED, "every endpoint was seen"),
         ({"a1"}, [A1] * 269 + [B1], FAILED, "a1 reached b1 in 1 of 270 probes, where a1 is expected"),
         ({"a1"}, [B1], FAILED, "a1 reached b1 in 1 of 1 probes, where a1 is expected"),
@@ -32,12 +32,14 @@ def judged(expected: Expected, *observations: Observation) -> Judgement:
         ({"a1", "b1"}, [A1] * 20, INCONCLUSIVE, "a1 has 20 observations, and the stated error rates need 270"),
         ({"a1"}, [A1] * 269, INCONCLUSIVE, "need 270"),
         ({"a1"}, [], INCONCLUSIVE, "a1 has 0 observations"),
-        ({"a1"}, [A1] * 270 + [Unknown("no route")], INCONCLUSIVE, "a1 could not tell 1 times: no route"),
+        ({"a1"}, [A1] * 270 + [Unknown("no route")], INCONCLUSIVE, "a1 could not tell 1 time: no route"),
         ({"a1", "b1"}, [A1] * 270 + [Unknown("no route")] * 99, INCONCLUSIVE, "could not tell 99 times"),
         ({"a1"}, [B1, Unknown("no route")], FAILED, "reached b1"),
         (TIMED_OUT, [TIMED_OUT] * 270, PASSED, "all of 270"),
         (TIMED_OUT, [TIMED_OUT] * 269 + [A1], FAILED, "a1 reached a1 in 1 of 270 probes, where silence is expected"),
         (TIMED_OUT, [REFUSED] * 270, FAILED, "a1 was refused in 270 of 270 probes, where silence is expected"),
+        (NO_ANSWER, [TIMED_OUT] * 100 + [REFUSED] * 170, PASSED, "all of 270"),
+        (NO_ANSWER, [TIMED_OUT] * 269 + [A1], FAILED, "a1 reached a1 in 1 of 270 probes, where no answer is expected"),
         (REFUSED, [REFUSED] * 270, PASSED, "all of 270"),
         (REFUSED, [TIMED_OUT] * 270, FAILED, "where refusal is expected"),
     ],
@@ -76,7 +78,7 @@ def test_the_grid_shows_expected_and_observed_of_each_client() -> None:
 
 
 def test_an_empty_set_is_no_expectation() -> None:
-    with pytest.raises(ValueError, match="say TIMED_OUT or REFUSED"):
+    with pytest.raises(ValueError, match="say TIMED_OUT, REFUSED or NO_ANSWER"):
         plan(frozenset())
 
 
@@ -92,6 +94,8 @@ def test_one_observation_is_wrong_or_not() -> None:
     assert is_wrong(TIMED_OUT, REFUSED)
     assert not is_wrong(A1, {"a1"})
     assert not is_wrong(REFUSED, REFUSED)
+    assert not is_wrong(REFUSED, NO_ANSWER)
+    assert is_wrong(A1, NO_ANSWER)
     assert not is_wrong(Unknown("no route"), {"a1"})
 
 
