@@ -146,7 +146,8 @@ def _default_container(container: Object, *, host_network: bool) -> None:
 def _pair_addresses(new: Object, old: Object) -> None:
     """Who changes only `podIP`, or only `podIPs`, means both."""
     for one, many in (("podIP", "podIPs"), ("hostIP", "hostIPs")):
-        changed_one, changed_many = new.get(one) != old.get(one), new.get(many) != old.get(many)
+        changed_one = one in new and new[one] != old.get(one)
+        changed_many = many in new and new[many] != old.get(many)
         if changed_one and not changed_many:
             new.pop(many, None)
         elif changed_many and not changed_one:

@@ -1,0 +1,176 @@
+"""Which fields of a Service live in which version, and behind which gate."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from reference.apiserver.kinds.services import Services
+
+
+def stored_value(rules, obj, name, **how):
+    return rules.create("services", obj, **how)["spec"].get(name)
+
+
+@pytest.mark.parametrize(
+    ("version", "gates", "kept"),
+    [
+        ("1.29", {}, False),
+        ("1.30", {}, False),
+        ("1.30", {"ServiceTrafficDistribution": True}, True),
+        ("1.31", {}, True),
+        ("1.31", {"ServiceTrafficDistribution": False}, False),
+        ("1.33", {}, True),
+    ],
+)
+def test_traffic_distribution_is_dropped_on_create_while_disabled(rules, service, version, gates, kept):
+    value = stored_value(
+        rules, service(trafficDistribution="PreferClose"), "trafficDistribution", version=version, gates=gates
+    )
+    assert value == ("PreferClose" if kept else None)
+
+
+GATE = "PreferSameTrafficDistribution"
+
+
+@pytest.mark.parametrize(
+    ("how", "accepted"),
+    [
+        ({"version": "1.32"}, False),
+        ({"version": "1.33"}, False),
+        ({"version": "1.33", "gates": {GATE: True}}, True),
+        ({"version": "1.34"}, True),
+        ({"version": "1.34", "gates": {GATE: False}}, False),
+        ({"version": "1.35"}, True),
+    ],
+)
+@pytest.mark.parametrize("value", ["PreferSameZone", "PreferSameNode"])
+def test_same_zone_and_same_node_are_values_by_gate(rules, service, value, how, accepted):
+    refused = rules.refusals("services", service(trafficDistribution=value), **how)
+    said = f'spec.trafficDistribution: Unsupported value: "{value}": supported values: "PreferClose"'
+    assert refused == ([] if accepted else [said])
+
+
+def test_update_keeps_a_disabled_field_that_is_in_use(rules, service):
+    old = rules.create("services", service(trafficDistribution="PreferClose"), version="1.31")
+    new = copy.deepcopy(old)
+    new["metadata"]["labels"] = {"changed": "yes"}
+    assert rules.update("services", old, new, version="1.30")["spec"]["trafficDistribution"] == "PreferClose"
+
+
+def test_update_drops_a_disabled_field_that_is_not_in_use(rules, service):
+    old = rules.create("services", service(), version="1.30")
+    new = copy.deepcopy(old)
+    new["spec"]["trafficDistribution"] = "PreferClose"
+    assert "trafficDistribution" not in rules.update("services", old, new, version="1.30")["spec"]
+
+
+def test_server_that_does_not_know_the_field_drops_it_even_when_stored(rules, service):
+    old = rules.create("services", service(trafficDistribution="PreferClose"), version="1.31")
+    assert "trafficDistribution" not in rules.update("services", old, old, version="1.29")["spec"]
+
+
+def test_stored_value_of_a_gate_that_was_turned_off_is_refused_on_update(rules, service):
+    old = rules.create("services", service(trafficDistribution="PreferSameNode"), version="1.34")
+    gates = {"PreferSameTrafficDistribution": False}
+    assert rules.update_refusals("services", old, old, version="1.34", gates=gates) == [
+        'spec.trafficDistribution: Unsupported value: "PreferSameNode": supported values: "PreferClose"'
+    ]
+
+
+@pytest.mark.parametrize(
+    ("version", "gates", "policy"),
+    [
+        ("1.20", {}, None),
+        ("1.21", {}, None),
+        ("1.21", {"ServiceInternalTrafficPolicy": True}, "Local"),
+        ("1.22", {}, "Local"),
+        ("1.22", {"ServiceInternalTrafficPolicy": False}, None),
+        ("1.26", {}, "Local"),
+    ],
+)
+def test_internal_policy_is_dropped_while_disabled(rules, service, version, gates, policy):
+    assert (
+        stored_value(
+            rules, service(internalTrafficPolicy="Local"), "internalTrafficPolicy", version=version, gates=gates
+        )
+        == policy
+    )
+
+
+def test_internal_policy_is_not_even_defaulted_while_disabled(rules, service):
+    assert "internalTrafficPolicy" not in rules.create("services", service(), version="1.21")["spec"]
+
+
+@pytest.mark.parametrize(
+    ("version", "gates", "kept"),
+    [
+        ("1.17", {}, False),
+        ("1.17", {"ServiceTopology": True}, True),
+        ("1.21", {"ServiceTopology": True}, True),
+        ("1.22", {}, False),
+        ("1.37", {}, False),
+    ],
+)
+def test_topology_keys_live_behind_their_gate_until_they_were_removed(rules, service, version, gates, kept):
+    keys = ["kubernetes.io/hostname", "*"]
+    assert stored_value(rules, service(topologyKeys=keys), "topologyKeys", version=version, gates=gates) == (
+        keys if kept else None
+    )
+
+
+TOPOLOGY = {"version": "1.20", "gates": {"ServiceTopology": True}}
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ([f"example.com/k{n}" for n in range(17)], "spec.topologyKeys: Too many: 17: must have at most 16 items"),
+        (["a", "a"], 'spec.topologyKeys[1]: Duplicate value: "a"'),
+        (["*", "a"], 'spec.topologyKeys[0]: Invalid value: "*": "*" must be the last value specified'),
+        (["a b"], "spec.topologyKeys[0]: Invalid value"),
+        ([""], "spec.topologyKeys[0]: Invalid value"),
+    ],
+)
+def test_topology_keys_are_refused(rules, service, keys, said):
+    refused = rules.refusals("services", service(topologyKeys=keys), **TOPOLOGY)
+    assert any(each.startswith(said) for each in refused)
+
+
+@pytest.mark.parametrize("keys", [["*"], ["topology.kubernetes.io/zone", "*"], [f"k{n}" for n in range(16)]])
+def test_topology_keys_are_accepted(rules, service, keys):
+    assert rules.refusals("services", service(topologyKeys=keys), **TOPOLOGY) == []
+
+
+def test_topology_keys_do_not_go_with_an_external_policy_of_local(rules, service):
+    spec = {"type": "NodePort", "externalTrafficPolicy": "Local", "topologyKeys": ["*"]}
+    assert rules.refusals("services", service(**spec), **TOPOLOGY) == [
+        "spec.topologyKeys: Forbidden: may not be specified when `externalTrafficPolicy=Local`"
+    ]
+
+
+WARNINGS = [
+    (
+        {"trafficDistribution": "PreferClose"},
+        ['spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone"'],
+    ),
+    ({"trafficDistribution": "PreferSameZone"}, []),
+    (
+        {"annotations": {"service.kubernetes.io/topology-aware-hints": "Auto"}},
+        [
+            (
+                "annotation service.kubernetes.io/topology-aware-hints is deprecated, "
+                "please use service.kubernetes.io/topology-mode instead"
+            )
+        ],
+    ),
+    ({"annotations": {"service.kubernetes.io/topology-mode": "Auto"}}, []),
+    ({"externalName": "a.b"}, ['spec.externalName is ignored when spec.type is not "ExternalName"']),
+    ({"clusterIP": "None", "sessionAffinity": "ClientIP"}, ["spec.SessionAffinity is ignored for headless services"]),
+]
+
+
+@pytest.mark.parametrize(("fields", "said"), WARNINGS)
+def test_deprecated_and_ignored_fields_are_warned_of(rules, service, fields, said):
+    assert Services().warnings(rules.create("services", service(**fields))) == said
