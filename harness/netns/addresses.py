@@ -1,0 +1,80 @@
+"""The address plan: where every node, pod and virtual address of an embedded cluster lies.
+
+Why a plan and no allocator: an address in a packet dump, a rule or a report says which node it belongs to. `10.244.3.5`
+and `fd00:10:244:3::5` are pod 5 of the third node. Numbers in IPv6 groups are written in decimal, so that both families
+read the same. All ranges are private or reserved for benchmarks and documentation (RFC 1918, 2544, 4193, 5737).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from harness.errors import UsageError
+
+Family = Literal["IPv4", "IPv6"]
+FAMILIES: tuple[Family, ...] = get_args(Family)
+
+MAX_NODES = 255
+MAX_PODS = 253  # a node's: .2 to .254, .1 being where others put a gateway
+
+POD_CIDRS: Mapping[Family, str] = {"IPv4": "10.244.0.0/16", "IPv6": "fd00:10:244::/48"}
+SERVICE_CIDRS: Mapping[Family, str] = {"IPv4": "10.96.0.0/16", "IPv6": "fd00:10:96::/112"}
+EXTERNAL_CLIENT: Mapping[Family, str] = {"IPv4": "192.0.2.10", "IPv6": "fd00:192:2::10"}
+EVERYTHING: Mapping[Family, str] = {"IPv4": "0.0.0.0/0", "IPv6": "::/0"}
+
+# The far end of every link, as default routes name it. No device has it, and none needs to: see `rtnetlink.veth`.
+GATEWAY: Mapping[Family, str] = {"IPv4": "169.254.1.1", "IPv6": "fe80::1"}
+
+
+@dataclass(frozen=True, slots=True)
+class NodePlan:
+    """The addresses of the node with this number: 1 is the first node of a topology, 255 the last that fits."""
+
+    number: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.number <= MAX_NODES:
+            raise UsageError(f"node number {self.number}: an embedded cluster has 1 to {MAX_NODES} nodes")
+
+    @property
+    def addresses(self) -> dict[Family, str]:
+        """The node's own addresses."""
+        i = self.number
+        return {"IPv4": f"10.0.{i // 250}.{i % 250 + 1}", "IPv6": f"fd00:10::{i}"}
+
+    @property
+    def pod_cidrs(self) -> dict[Family, str]:
+        """The range of the node's pods."""
+        return {"IPv4": f"10.244.{self.number}.0/24", "IPv6": f"fd00:10:244:{self.number}::/64"}
+
+    @property
+    def load_balancer_cidrs(self) -> dict[Family, str]:
+        """Load balancer IPs that the network brings to this node."""
+        return {"IPv4": f"198.18.{self.number}.0/24", "IPv6": f"fd00:198:18:{self.number}::/64"}
+
+    @property
+    def external_ip_cidrs(self) -> dict[Family, str]:
+        """External IPs (of `spec.externalIPs`) that the network brings to this node."""
+        return {"IPv4": f"198.19.{self.number}.0/24", "IPv6": f"fd00:198:19:{self.number}::/64"}
+
+    def pod(self, number: int) -> dict[Family, str]:
+        """The addresses of the node's pod with this number, 2 to 254."""
+        return {"IPv4": f"10.244.{self.number}.{number}", "IPv6": f"fd00:10:244:{self.number}::{number}"}
+
+    def load_balancer_ip(self, number: int) -> dict[Family, str]:
+        """A load balancer IP that the network brings to this node; number 1 to 254."""
+        return {"IPv4": f"198.18.{self.number}.{number}", "IPv6": f"fd00:198:18:{self.number}::{number}"}
+
+    def external_ip(self, number: int) -> dict[Family, str]:
+        """An external IP that the network brings to this node; number 1 to 254."""
+        return {"IPv4": f"198.19.{self.number}.{number}", "IPv6": f"fd00:198:19:{self.number}::{number}"}
+
+
+def families_of(names: Sequence[str]) -> tuple[Family, ...]:
+    """Check family names, in their order. Raises `UsageError`."""
+    known = tuple(family for name in names for family in FAMILIES if family == name)
+    if not known or len(known) != len(names) or len(set(known)) != len(known):
+        raise UsageError(f"families {tuple(names)!r}: want IPv4, IPv6 or both, each once")
+    return known

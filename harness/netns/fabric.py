@@ -1,0 +1,226 @@
+"""The network of an embedded cluster: a netns for each node, pod and the external client, joined by a fabric.
+
+            external ──┐
+                       │
+    pod ── node a1 ── fabric ── node a2 ── pod       every line is a veth pair, every word a netns
+
+The fabric is a router. It knows where nodes and pods are; it brings load balancer and external IPs to their node, but
+only for packets that come from the external client; and it drops everything else silently. So a virtual address that no
+proxy has programmed times out, wherever it is asked for: never a loop, never an answer by somebody else.
+
+Everything is held by descriptors of this process. No name and no mount exists, so nothing remains when it ends.
+"""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from harness.errors import HarnessError, UnavailableError, UsageError
+from harness.netns import addresses, kernel, rtnetlink, sysctls
+from harness.netns.addresses import EVERYTHING, EXTERNAL_CLIENT, GATEWAY, Family, NodePlan
+from harness.netns.namespace import Namespace
+from harness.netns.rtnetlink import LOOPBACK, Request
+from harness.topology import Topology
+
+_UPLINK = 2  # index of eth0, the link of a node, pod or external client to the rest
+_FIRST_NODE_LINK = 100  # index in the fabric of the link to node 0
+_EXTERNAL_LINK = 2  # index in the fabric of the link to the external client
+_FIRST_POD_LINK = 1000  # index in a node of the link to pod 0
+_FROM_EXTERNAL = 100  # the fabric's routing table, and the rule's priority, for packets from the external client
+_NAME_LIMIT = 15  # IFNAMSIZ less the closing zero
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Host:
+    """A node, a pod or the external client: its name, its netns, and its address in each family."""
+
+    name: str
+    namespace: Namespace
+    addresses: Mapping[Family, str]
+
+
+@dataclass(slots=True, eq=False)
+class _Pods:
+    """The pods of a node by number, and the last number given out: a number rests as long as possible before reuse."""
+
+    by_number: dict[int, Host]
+    last: int = 1
+
+    def free_number(self, node: str) -> int:
+        for step in range(addresses.MAX_PODS):
+            number = 2 + (self.last - 1 + step) % addresses.MAX_PODS
+            if number not in self.by_number:
+                return number
+        raise UsageError(f"node {node} already has {addresses.MAX_PODS} pods, as many as it has addresses")
+
+
+class Network:
+    """The running network of a cluster. Methods may be called from any thread.
+
+    Raises `UnavailableError` when this machine or user cannot have it: see `harness.netns.sandbox`.
+    """
+
+    def __init__(self, topology: Topology, *, families: Sequence[str] = addresses.FAMILIES) -> None:
+        self._families = addresses.families_of(families)
+        self._plans = {node.name: NodePlan(i) for i, node in enumerate(topology.nodes, 1)}
+        self._pods = {name: _Pods({}) for name in self._plans}
+        self._lock = threading.RLock()
+        self._open: list[Namespace] = []
+        try:
+            self._fabric = self._namespace(sysctls.of_router(self._families))
+            self.external = self._attach_external()
+            self.nodes = {name: self._attach_node(name, plan) for name, plan in self._plans.items()}
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def families(self) -> tuple[Family, ...]:
+        """The IP families that the network has, in the order asked for."""
+        return self._families
+
+    @property
+    def fabric(self) -> Namespace:
+        """The netns of the router between nodes and external client; to look inside."""
+        return self._fabric
+
+    def plan(self, node_name: str) -> NodePlan:
+        """The addresses that belong to a node. Raises `UsageError`."""
+        if node_name not in self._plans:
+            raise UsageError(f"no node {node_name!r}: the cluster has {', '.join(self._plans)}")
+        return self._plans[node_name]
+
+    def add_pod(self, node_name: str, *, name: str = "") -> Host:
+        """Make a pod on a node; without a name it is called node-number. The node's link to it bears its name.
+
+        A name longer than 15 characters is too long for a link, which is then called pod and the pod's number.
+        Raises `UsageError` when there is no such node, or no address is left on it.
+        """
+        plan = self.plan(node_name)
+        with self._lock:
+            self._require_open()
+            pods = self._pods[node_name]
+            number = pods.free_number(node_name)
+            namespace = self._namespace(sysctls.of_host(self._families))
+            pod = Host(name or f"{node_name}-{number}", namespace, self._of_families(plan.pod(number)))
+            try:
+                self._attach_pod(node_name, number, pod)
+            except BaseException:
+                self._release(namespace)
+                raise
+            pods.by_number[number], pods.last = pod, number
+            return pod
+
+    def remove_pod(self, pod: Host) -> None:
+        """Take a pod off its node; its sockets lose their network at once. A pod that is gone already is left alone."""
+        with self._lock:
+            for node_name, pods in self._pods.items():
+                for number in [number for number, each in pods.by_number.items() if each is pod]:
+                    del pods.by_number[number]
+                    rtnetlink.execute(
+                        self.nodes[node_name].namespace, [rtnetlink.remove_link(_FIRST_POD_LINK + number)]
+                    )
+                    self._release(pod.namespace)
+
+    def close(self) -> None:
+        """Let go of every netns; the kernel destroys those in which no thread and no socket is left. Idempotent."""
+        with self._lock:
+            while self._open:
+                self._open.pop().close()
+            for pods in self._pods.values():
+                pods.by_number.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _require_open(self) -> None:
+        if not self._open:
+            raise HarnessError("the network is closed")
+
+    def _namespace(self, settings: sysctls.Settings) -> Namespace:
+        namespace = Namespace.create()
+        self._open.append(namespace)
+        sysctls.apply(namespace, settings)
+        return namespace
+
+    def _release(self, namespace: Namespace) -> None:
+        self._open.remove(namespace)
+        namespace.close()
+
+    def _of_families(self, by_family: Mapping[Family, str]) -> dict[Family, str]:
+        return {family: by_family[family] for family in self._families}
+
+    def _attach_external(self) -> Host:
+        """The external client, and the fabric's side of it: the rule, and silence for whatever has no other route."""
+        host = Host("external", self._namespace(sysctls.of_host(self._families)), self._of_families(EXTERNAL_CLIENT))
+        requests = [rtnetlink.up(LOOPBACK), _pair("external", _EXTERNAL_LINK, host.namespace)]
+        for family in self._families:
+            requests += [
+                rtnetlink.blackhole(EVERYTHING[family]),
+                rtnetlink.route(host.addresses[family], _EXTERNAL_LINK),
+                rtnetlink.rule(family, "external", table=_FROM_EXTERNAL, priority=_FROM_EXTERNAL),
+            ]
+        _execute(self._fabric, requests)
+        _execute(host.namespace, _of_end(host.addresses))
+        return host
+
+    def _attach_node(self, name: str, plan: NodePlan) -> Host:
+        """A node, and the fabric's routes to it, its pods and the virtual addresses that are brought to it."""
+        node = Host(name, self._namespace(sysctls.of_router(self._families)), self._of_families(plan.addresses))
+        link = _FIRST_NODE_LINK + plan.number
+        requests = [_pair(_link_name(name, f"node{plan.number}"), link, node.namespace)]
+        for family, node_ip in node.addresses.items():
+            requests += [
+                rtnetlink.route(node_ip, link),
+                rtnetlink.route(plan.pod_cidrs[family], link, via=node_ip),
+                rtnetlink.route(plan.load_balancer_cidrs[family], link, via=node_ip, table=_FROM_EXTERNAL),
+                rtnetlink.route(plan.external_ip_cidrs[family], link, via=node_ip, table=_FROM_EXTERNAL),
+            ]
+        _execute(self._fabric, requests)
+        # Its pods that do not exist are nowhere else either: without this their packets would return by the fabric.
+        gone = [rtnetlink.blackhole(plan.pod_cidrs[family]) for family in self._families]
+        _execute(node.namespace, [*_of_end(node.addresses), *gone])
+        return node
+
+    def _attach_pod(self, node_name: str, number: int, pod: Host) -> None:
+        node, link = self.nodes[node_name], _FIRST_POD_LINK + number
+        requests = [_pair(_link_name(pod.name, f"pod{number}"), link, pod.namespace)]
+        for family, pod_ip in pod.addresses.items():
+            requests.append(rtnetlink.route(pod_ip, link, source=node.addresses[family]))
+        _execute(node.namespace, requests)
+        _execute(pod.namespace, _of_end(pod.addresses))
+
+
+def _pair(name: str, index: int, peer: Namespace) -> Request:
+    return rtnetlink.veth(name, index, peer, peer_name="eth0", peer_index=_UPLINK)
+
+
+def _of_end(host_addresses: Mapping[Family, str]) -> list[Request]:
+    """What a node, pod or external client does with its end of a pair: up, its addresses, everything goes there."""
+    requests = [rtnetlink.up(LOOPBACK), rtnetlink.up(_UPLINK)]
+    for family, host in host_addresses.items():
+        requests += [
+            rtnetlink.address(_UPLINK, host),
+            rtnetlink.route(EVERYTHING[family], _UPLINK, via=GATEWAY[family], source=host),
+        ]
+    return requests
+
+
+def _link_name(name: str, otherwise: str) -> str:
+    return name if len(name) <= _NAME_LIMIT and name not in ("lo", "eth0", "external") else otherwise
+
+
+def _execute(namespace: Namespace, requests: Sequence[Request]) -> None:
+    try:
+        rtnetlink.execute(namespace, requests)
+    except rtnetlink.NetlinkError as error:
+        if error.number in (errno.EOPNOTSUPP, errno.EAFNOSUPPORT):
+            raise UnavailableError(f"{error}; {kernel.explain(kernel.missing())}") from error
+        raise

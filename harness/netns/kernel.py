@@ -1,0 +1,161 @@
+"""Finds out which kernel features an embedded cluster would miss, by trying each in a netns of its own.
+
+Why trying and not reading a configuration: it may not be readable, modules load on first use (but not for everybody),
+and containers hide them. nf_tables is asked in a batch without end, which the kernel checks and then throws away.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.errors import UnavailableError
+from harness.netns import rtnetlink
+from harness.netns.addresses import FAMILIES, Family
+from harness.netns.namespace import Namespace
+
+_INET = 1  # NFPROTO_INET
+_NESTED = 0x8000
+_NEWTABLE, _NEWCHAIN, _NEWRULE = 0x0A00, 0x0A03, 0x0A06  # NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_...
+_MISSING = frozenset({errno.ENOENT, errno.EOPNOTSUPP, errno.EPROTONOSUPPORT, errno.EAFNOSUPPORT})
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """A kernel feature: what it is called, the option that builds it, the module that holds it ("" for none)."""
+
+    name: str
+    option: str
+    module: str
+
+
+VETH = Feature("veth devices", "CONFIG_VETH", "veth")
+IPV6 = Feature("IPv6", "CONFIG_IPV6", "ipv6")
+POLICY_ROUTING = Feature("routing rules", "CONFIG_IP_MULTIPLE_TABLES and CONFIG_IPV6_MULTIPLE_TABLES", "")
+NF_TABLES = Feature("nf_tables", "CONFIG_NF_TABLES and CONFIG_NF_TABLES_INET", "nf_tables")
+NAT_CHAIN = Feature("nf_tables nat chains", "CONFIG_NFT_NAT", "nft_chain_nat")
+EXPRESSIONS = {
+    "nat": Feature("nf_tables nat", "CONFIG_NFT_NAT", "nft_nat"),
+    "masq": Feature("nf_tables masquerade", "CONFIG_NFT_MASQ", "nft_masq"),
+    "ct": Feature("conntrack in nf_tables", "CONFIG_NFT_CT", "nft_ct"),
+    "reject": Feature("nf_tables reject", "CONFIG_NFT_REJECT_INET", "nft_reject_inet"),
+    "numgen": Feature("nf_tables numgen", "CONFIG_NFT_NUMGEN", "nft_numgen"),
+}
+
+
+def require(families: Sequence[Family] = FAMILIES) -> None:
+    """Raise `UnavailableError` that names every missing feature and its remedy."""
+    absent = missing(families)
+    if absent:
+        raise UnavailableError(explain(absent))
+
+
+def explain(absent: Sequence[Feature]) -> str:
+    """Name each missing feature, with its remedy."""
+    return "; ".join(f"this kernel has no {each.name} ({each.option}): {_remedy(each)}" for each in absent)
+
+
+def _remedy(feature: Feature) -> str:
+    if feature.module:
+        return f"load it with `modprobe {feature.module}`, as root of the machine"
+    return "it needs another kernel"
+
+
+def missing(families: Sequence[Family] = FAMILIES) -> list[Feature]:
+    """The features that an embedded cluster needs and this kernel does not have. Raises `UnavailableError`."""
+    with Namespace.create() as here, Namespace.create() as there:
+        absent = _missing_in_routing(here, there, families)
+        return absent + _missing_in_nf_tables(here)
+
+
+def _missing_in_routing(here: Namespace, there: Namespace, families: Sequence[Family]) -> list[Feature]:
+    absent = []
+    if "IPv6" in families and not _has_ipv6():
+        absent.append(IPV6)
+    if not _works(here, rtnetlink.veth("probe", 10, there, peer_name="eth0", peer_index=2)):
+        absent.append(VETH)
+    for family in families:
+        known = family == "IPv4" or IPV6 not in absent
+        if known and not _works(here, rtnetlink.rule(family, "lo", table=100, priority=100)):
+            absent.append(POLICY_ROUTING)
+            break
+    return absent
+
+
+def _has_ipv6() -> bool:
+    try:
+        socket.socket(socket.AF_INET6, socket.SOCK_DGRAM).close()
+    except OSError:
+        return False
+    return True
+
+
+def _works(namespace: Namespace, request: rtnetlink.Request) -> bool:
+    try:
+        rtnetlink.execute(namespace, [request])
+    except rtnetlink.NetlinkError as error:
+        if error.number in _MISSING:
+            return False
+        raise
+    return True
+
+
+def _missing_in_nf_tables(namespace: Namespace) -> list[Feature]:
+    try:
+        sock = namespace.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12)  # NETLINK_NETFILTER
+    except OSError:
+        return [NF_TABLES]
+    asked = [(NF_TABLES, _table()), (NAT_CHAIN, _nat_chain())]
+    asked += [(each, _rule(name)) for name, each in EXPRESSIONS.items()]
+    with sock:
+        sock.setblocking(False)
+        begin = _message(0x10, 0, 0, struct.pack(">BBH", 0, 0, 10))  # NFNL_MSG_BATCH_BEGIN, of subsystem 10
+        sock.send(begin + b"".join(_nft(number, *message) for number, (_, message) in enumerate(asked)))
+        refused = _refused(sock)
+    absent = [feature for number, (feature, _) in enumerate(asked) if refused.get(number) in _MISSING]
+    # Without tables or chains the rules fail only because these do.
+    return absent[:1] if absent[:1] in ([NF_TABLES], [NAT_CHAIN]) else absent
+
+
+def _refused(sock: socket.socket) -> dict[int, int]:
+    """Errnos by the number of the message: answers are queued already when `send` returns."""
+    found: dict[int, int] = {}
+    while True:
+        try:
+            answer = sock.recv(1 << 16)
+        except BlockingIOError:
+            return found
+        if struct.unpack_from("=H", answer, 4) == (2,):  # NLMSG_ERROR: a header, the error, our header
+            error, number = struct.unpack_from("=i8xI", answer, 16)
+            found[number] = -error
+
+
+def _table() -> tuple[int, bytes]:
+    return _NEWTABLE, _attribute(1, b"probe\0")
+
+
+def _nat_chain() -> tuple[int, bytes]:
+    hook = _attribute(1, struct.pack(">I", 0)) + _attribute(2, struct.pack(">i", -100))  # prerouting, dstnat
+    named = _attribute(1, b"probe\0") + _attribute(3, b"nat\0")
+    return _NEWCHAIN, named + _attribute(4 | _NESTED, hook) + _attribute(7, b"nat\0")
+
+
+def _rule(expression: str) -> tuple[int, bytes]:
+    """A rule with one expression without arguments: ENOENT if the kernel does not know it, else mostly EINVAL."""
+    element = _attribute(1 | _NESTED, _attribute(1, expression.encode() + b"\0") + _attribute(2 | _NESTED, b""))
+    return _NEWRULE, _attribute(1, b"probe\0") + _attribute(2, b"nat\0") + _attribute(4 | _NESTED, element)
+
+
+def _nft(number: int, kind: int, attributes: bytes) -> bytes:
+    return _message(kind, 0x400, number, struct.pack(">BBH", _INET, 0, 0) + attributes)  # NLM_F_CREATE
+
+
+def _message(kind: int, flags: int, number: int, body: bytes) -> bytes:
+    return struct.pack("=IHHII", 16 + len(body), kind, flags | 0x1, number, 0) + body  # NLM_F_REQUEST
+
+
+def _attribute(kind: int, value: bytes) -> bytes:
+    return struct.pack("=HH", len(value) + 4, kind) + value + b"\0" * (-len(value) % 4)

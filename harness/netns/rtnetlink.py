@@ -1,0 +1,205 @@
+"""Packs links, addresses, routes and rules into rtnetlink datagrams.
+
+Why by hand: a cluster is a few hundred operations, and one datagram a netns, acknowledged once, is many times faster
+than a process or a library call for each (`benchmarks/boot.py`). The kernel works on a datagram within `send`, message
+after message, goes on after a message that fails, and answers a failure with that message's sequence number: so every
+error is found, and named.
+
+Numbers are those of linux/netlink.h, rtnetlink.h, if_link.h, if_addr.h and fib_rules.h.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from harness.errors import HarnessError
+from harness.netns.addresses import Family
+from harness.netns.namespace import Namespace
+
+LOOPBACK = 1  # the index that the kernel gives to `lo` in every netns
+MAIN_TABLE = 254
+
+_IFF_UP, _IFF_NOARP = 0x1, 0x80
+_REQUEST, _ACK, _EXCL, _CREATE = 0x1, 0x4, 0x200, 0x400
+_NEWLINK, _DELLINK, _NEWADDR, _NEWROUTE, _NEWRULE = 16, 17, 20, 24, 32
+_UNICAST, _BLACKHOLE = 1, 6
+_SCOPE_UNIVERSE, _SCOPE_LINK = 0, 253
+_HEADER = struct.Struct("=IHHII")
+_ATTRIBUTE = struct.Struct("=HH")
+_LINK = struct.Struct("=BxHiII")
+_ADDRESS = struct.Struct("=BBBBI")
+_ROUTE = struct.Struct("=BBBBBBBBI")  # struct rtmsg, and struct fib_rule_hdr with the action in place of the type
+_BUFFER = 1 << 16
+
+# Both ends of every veth have this address and ask nobody for the other's (NOARP): see `veth`.
+_HARDWARE_ADDRESS = bytes.fromhex("027464000001")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One operation, and what to call it when it fails."""
+
+    what: str
+    kind: int
+    flags: int
+    body: bytes
+
+
+class NetlinkError(HarnessError):
+    """The kernel refused an operation; `number` is its errno."""
+
+    def __init__(self, what: str, number: int, why: str = "") -> None:
+        super().__init__(f"cannot {what}: {os.strerror(number)}{f' ({why})' if why else ''}")
+        self.number = number
+
+
+def execute(namespace: Namespace, requests: Sequence[Request]) -> None:
+    """Do all requests in that netns, in order. Raises `NetlinkError` for the first that failed; the others are done."""
+    with namespace.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as sock:
+        sock.setsockopt(270, 10, 1)  # SOL_NETLINK, NETLINK_CAP_ACK: an answer repeats our header, not our message
+        sock.setsockopt(270, 11, 1)  # NETLINK_EXT_ACK: an answer may carry the kernel's reason as text
+        sock.send(pack(requests))
+        _raise_first_error(sock, requests)
+
+
+def pack(requests: Sequence[Request]) -> bytes:
+    """One datagram: requests are numbered from 1 on, and the last one asks for an acknowledgement."""
+    parts: list[bytes] = []
+    for number, each in enumerate(requests, 1):
+        flags = each.flags | _REQUEST | (_ACK if number == len(requests) else 0)
+        parts += (_HEADER.pack(_HEADER.size + len(each.body), each.kind, flags, number, 0), each.body)
+    return b"".join(parts)
+
+
+def veth(name: str, index: int, peer: Namespace, *, peer_name: str, peer_index: int) -> Request:
+    """Make a veth pair: this end up, the other end down and in `peer` (it cannot be up before its own pair exists).
+
+    The ends share one hardware address and are NOARP: each takes every packet from the other, no gateway needs an
+    address, nothing is ever resolved (so nothing delays the first packet), and the machine's neighbour table, which all
+    netns share, does not fill.
+    """
+    ends = _attribute(1, _HARDWARE_ADDRESS)  # IFLA_ADDRESS
+    queues = _attribute(31, _u32(1)) + _attribute(32, _u32(1))  # one queue each way: 15 % faster to make
+    other = (
+        _LINK.pack(0, 0, peer_index, _IFF_NOARP, _IFF_NOARP)
+        + _attribute(3, _name(peer_name))
+        + _attribute(28, _u32(peer.fd))  # IFLA_NET_NS_FD
+        + ends
+        + queues
+    )
+    body = (
+        _LINK.pack(0, 0, index, _IFF_UP | _IFF_NOARP, _IFF_UP | _IFF_NOARP)
+        + _attribute(3, _name(name))
+        + ends
+        + queues
+        # IFLA_LINKINFO { IFLA_INFO_KIND, IFLA_INFO_DATA { VETH_INFO_PEER } }
+        + _attribute(18, _attribute(1, b"veth") + _attribute(2, _attribute(1, other)))
+    )
+    return Request(f"make the veth pair {name} - {peer_name}", _NEWLINK, _CREATE | _EXCL, body)
+
+
+def up(index: int) -> Request:
+    """Set a link up."""
+    return Request(f"set link {index} up", _NEWLINK, 0, _LINK.pack(0, 0, index, _IFF_UP, _IFF_UP))
+
+
+def remove_link(index: int) -> Request:
+    """Remove a link, and with it the other end of the pair and the routes over it."""
+    return Request(f"remove link {index}", _DELLINK, 0, _LINK.pack(0, 0, index, 0, 0))
+
+
+def address(index: int, host: str) -> Request:
+    """Give a link a host address (/32 or /128), without duplicate address detection."""
+    family, packed = _packed(host)
+    body = _ADDRESS.pack(family, len(packed) * 8, 0x02, _SCOPE_UNIVERSE, index)  # IFA_F_NODAD
+    body += _attribute(2, packed) + _attribute(1, packed)
+    return Request(f"give link {index} the address {host}", _NEWADDR, _CREATE | _EXCL, body)
+
+
+def route(to: str, index: int, *, via: str = "", source: str = "", table: int = MAIN_TABLE) -> Request:
+    """Route the CIDR `to` over a link, `via` a gateway that is taken to be at its other end (onlink)."""
+    family, packed, length = _prefix(to)
+    onlink = 0x4 if via else 0  # RTNH_F_ONLINK
+    scope = _SCOPE_UNIVERSE if via else _SCOPE_LINK
+    body = _ROUTE.pack(family, length, 0, 0, min(table, 255), 4, scope, _UNICAST, onlink)  # 4: RTPROT_STATIC
+    body += _attribute(1, packed) if length else b""
+    body += _attribute(4, _u32(index)) + _attribute(15, _u32(table))
+    body += _attribute(5, _packed(via)[1]) if via else b""
+    body += _attribute(7, _packed(source)[1]) if source else b""
+    return Request(f"route {to} over link {index}{f' via {via}' if via else ''}", _NEWROUTE, _CREATE | _EXCL, body)
+
+
+def blackhole(to: str) -> Request:
+    """Drop what goes to the CIDR `to`, silently, unless a longer prefix has a route."""
+    family, packed, length = _prefix(to)
+    body = _ROUTE.pack(family, length, 0, 0, MAIN_TABLE, 4, _SCOPE_UNIVERSE, _BLACKHOLE, 0)
+    body += _attribute(1, packed) if length else b""
+    return Request(f"drop what goes to {to}", _NEWROUTE, _CREATE | _EXCL, body)
+
+
+def rule(family: Family, from_link: str, *, table: int, priority: int) -> Request:
+    """Look packets that come in over a link up in `table` first."""
+    number = socket.AF_INET if family == "IPv4" else socket.AF_INET6
+    body = _ROUTE.pack(number, 0, 0, 0, min(table, 255), 0, 0, 1, 0)  # 1: FR_ACT_TO_TBL
+    body += _attribute(3, _name(from_link)) + _attribute(6, _u32(priority)) + _attribute(15, _u32(table))
+    return Request(f"add the rule for packets from {from_link} ({family})", _NEWRULE, _CREATE | _EXCL, body)
+
+
+def _raise_first_error(sock: socket.socket, requests: Sequence[Request]) -> None:
+    """Read answers up to the last request's; they are queued already when `send` returns."""
+    first: NetlinkError | None = None
+    while True:
+        data, offset = sock.recv(_BUFFER), 0
+        while offset < len(data):
+            length, kind, flags, number, _ = _HEADER.unpack_from(data, offset)
+            message = data[offset : offset + length]
+            offset += (length + 3) & ~3
+            if kind != 2:  # NLMSG_ERROR, also with error 0 as an acknowledgement
+                continue
+            code = -struct.unpack_from("=i", message, _HEADER.size)[0]
+            if code and first is None:
+                first = NetlinkError(requests[number - 1].what, code, _reason(message, flags))
+            if number == len(requests):
+                if first is not None:
+                    raise first
+                return
+
+
+def _reason(message: bytes, flags: int) -> str:
+    """The kernel's text in an answer (NLMSGERR_ATTR_MSG), or ""."""
+    offset = _HEADER.size * 2 + 4 if flags & 0x200 else len(message)  # NLM_F_ACK_TLVS
+    while offset + 4 <= len(message):
+        length, kind = _ATTRIBUTE.unpack_from(message, offset)
+        if kind == 1:
+            return message[offset + 4 : offset + length].rstrip(b"\0").decode("ascii", "replace")
+        offset += (max(length, 4) + 3) & ~3
+    return ""
+
+
+def _attribute(kind: int, value: bytes) -> bytes:
+    return _ATTRIBUTE.pack(len(value) + 4, kind) + value + b"\0" * (-len(value) % 4)
+
+
+def _name(text: str) -> bytes:
+    return text.encode("ascii") + b"\0"
+
+
+def _u32(number: int) -> bytes:
+    return struct.pack("=I", number)
+
+
+@lru_cache(maxsize=4096)
+def _packed(host: str) -> tuple[int, bytes]:
+    kind = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return kind, socket.inet_pton(kind, host)
+
+
+def _prefix(cidr: str) -> tuple[int, bytes, int]:
+    host, _, length = cidr.partition("/")
+    family, packed = _packed(host)
+    return family, packed, int(length) if length else len(packed) * 8

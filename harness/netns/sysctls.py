@@ -1,0 +1,91 @@
+"""Sets the sysctls of a netns of ours, through /proc/sys/net as a thread inside it sees it.
+
+What is not here stays at the kernel's default, timeouts of conntrack among it: a proxy that forgets to delete stale
+entries must be seen to forget.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable, Mapping
+
+from harness.errors import UnavailableError
+from harness.netns.addresses import Family
+from harness.netns.namespace import Namespace
+
+Settings = Mapping[str, str]
+
+# Errors that a rate limit swallows look like drops: a proxy's reject would be judged TimedOut. The masks say which
+# types are limited at all: none, for IPv4; 255, which is no error, for IPv6, as an empty set cannot be written.
+_ICMP: Mapping[Family, Settings] = {
+    "IPv4": {"ipv4/icmp_ratelimit": "0", "ipv4/icmp_ratemask": "0"},
+    "IPv6": {"ipv6/icmp/ratelimit": "0", "ipv6/icmp/ratemask": "255"},
+}
+
+# A new netns inherits IPv4 settings from the machine's. `default` is what links made later start with; where the kernel
+# takes the larger of `all` and the link's own (rp_filter, send_redirects) both are needed.
+_LINKS: Mapping[Family, Settings] = {
+    "IPv4": {
+        "ipv4/conf/all/rp_filter": "0",
+        "ipv4/conf/default/rp_filter": "0",
+        "ipv4/conf/all/send_redirects": "0",
+        "ipv4/conf/default/send_redirects": "0",
+    },
+    "IPv6": {
+        "ipv6/conf/default/disable_ipv6": "0",
+        "ipv6/conf/default/accept_dad": "0",
+        "ipv6/conf/default/addr_gen_mode": "1",  # no link-local address: nothing to solicit, advertise or redirect
+    },
+}
+
+
+def of_host(families: Iterable[Family]) -> Settings:
+    """Settings of a pod and of the external client: no forwarding, and ICMP errors without rate limit."""
+    return _settings(families, forwarding="0")
+
+
+def of_router(families: Iterable[Family]) -> Settings:
+    """Settings of a node and of the fabric: the same, with forwarding."""
+    return _settings(families, forwarding="1")
+
+
+def _settings(families: Iterable[Family], *, forwarding: str) -> Settings:
+    switch: Mapping[Family, str] = {"IPv4": "ipv4/ip_forward", "IPv6": "ipv6/conf/all/forwarding"}
+    merged: dict[str, str] = {}
+    for family in families:
+        merged |= {switch[family]: forwarding, **_ICMP[family], **_LINKS[family]}
+    return merged
+
+
+def apply(namespace: Namespace, settings: Settings) -> None:
+    """Write settings (paths below /proc/sys/net) in that netns. Raises `UnavailableError`."""
+    with namespace.entered():
+        for path, value in settings.items():
+            _write(f"/proc/sys/net/{path}", value)
+
+
+def _write(path: str, value: str) -> None:
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.write(fd, value.encode("ascii"))
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise UnavailableError(_explain(path, value, error)) from error
+
+
+def _explain(path: str, value: str, error: OSError) -> str:
+    """Why a setting could not be written, and the remedy."""
+    foreign = "the netns does not belong to this user namespace; call harness.netns.sandbox.enter() first"
+    no_ipv6 = "; is IPv6 disabled (ipv6.disable=1 on the kernel's command line)? Ask for IPv4 alone"
+    reasons = {
+        errno.EROFS: "/proc/sys is mounted read-only, as in most containers; start the container with --privileged, "
+        "or with --security-opt systempaths=unconfined",
+        errno.EACCES: foreign,
+        errno.EPERM: foreign,
+        errno.ENOENT: "this kernel does not have it" + (no_ipv6 if "/ipv6/" in path else ""),
+    }
+    reason = reasons.get(error.errno or 0, error.strerror)
+    return f"cannot write {value!r} to {path} in a network namespace of our own: {reason}"
