@@ -1,1 +1,5 @@
-"""A kernel-rule service proxy for one node: decide, render, apply."""
+"""The service proxy of one node: decides, renders rules, and keeps them in the kernel."""
+
+from reference.proxy.proxy import ServiceProxy
+
+__all__ = ["ServiceProxy"]

@@ -103,14 +103,14 @@ class NftSocket:
     def commit(self, messages: Sequence[Message]) -> None:
         """One transaction: all of it or nothing. Raises `KernelError`, naming the first object that was refused."""
         first = self._sequence + 1
-        parts = [_pack(_BATCH_BEGIN, NLM_F_REQUEST, first, _BATCH_BODY)]
+        parts = [pack(_BATCH_BEGIN, NLM_F_REQUEST, first, _BATCH_BODY)]
         sequence = first
         for message in messages:
             sequence += 1
             kind = NFT_SUBSYSTEM << 8 | message.kind
-            parts.append(_pack(kind, NLM_F_REQUEST | message.flags, sequence, message.body))
+            parts.append(pack(kind, NLM_F_REQUEST | message.flags, sequence, message.body))
         sequence += 1
-        parts.append(_pack(_BATCH_END, NLM_F_REQUEST, sequence, _BATCH_BODY))
+        parts.append(pack(_BATCH_END, NLM_F_REQUEST, sequence, _BATCH_BODY))
         self._sequence = sequence
         try:
             self._socket.send(b"".join(parts))
@@ -139,7 +139,7 @@ class NftSocket:
     def exists(self, kind: int, body: bytes) -> bool:
         """Ask for one object; whether it is there. Raises `KernelError`."""
         self._sequence += 1
-        self._socket.send(_pack(NFT_SUBSYSTEM << 8 | kind, NLM_F_REQUEST, self._sequence, body))
+        self._socket.send(pack(NFT_SUBSYSTEM << 8 | kind, NLM_F_REQUEST, self._sequence, body))
         try:
             self._raise_errors(self._sequence, ())
         except KernelError as error:
@@ -180,7 +180,8 @@ def _grow_send_buffer(sock: socket.socket) -> int:
     return sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) - 4096
 
 
-def _pack(kind: int, flags: int, sequence: int, body: bytes) -> bytes:
+def pack(kind: int, flags: int, sequence: int, body: bytes) -> bytes:
+    """A message with its header."""
     return _header.pack(_header.size + len(body), kind, flags, sequence, 0) + body
 
 

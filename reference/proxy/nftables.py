@@ -28,6 +28,9 @@ from reference.proxy.ruleset import DROP, REJECT, Ruleset, buckets
 from reference.proxy.skeleton import MARK, TABLE, Chain, SetSpec, bucket_chain, fixed_chains, set_specs
 from reference.proxy.table import Changes, Element, MarkElement, elements
 
+MOST_ELEMENT_BYTES = 2 * 96
+"""More than one replaced element takes in a transaction, its part of messages and new chains included."""
+
 STAGING = f"{TABLE}-staging"
 
 _NEWTABLE, _GETTABLE, _DELTABLE = 0, 1, 2
@@ -143,6 +146,7 @@ class KernelTable:
         self._family = family
         self._messages = messages(family)
         self._buckets: set[int] = set()
+        self.most_elements = max(1, nft.limit // MOST_ELEMENT_BYTES - 1)
 
     def load(self, ruleset: Ruleset) -> None:
         """Replace whatever is there by a ruleset: in one transaction if it fits the socket's send buffer.

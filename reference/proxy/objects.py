@@ -7,8 +7,10 @@ further in has to know JSON. Objects are only read: they belong to whoever store
 from __future__ import annotations
 
 import ipaddress
+import socket
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from reference.client import Object
@@ -49,9 +51,19 @@ def family_of(address: str) -> Family:
     return "IPv6" if ":" in address else "IPv4"
 
 
+@lru_cache(1 << 16)
+def canonical(address: str) -> str:
+    """An IP address in the one form in which the kernel prints it. Raises `ValueError`."""
+    version = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        return socket.inet_ntop(version, socket.inet_pton(version, address))
+    except OSError:
+        raise ValueError(f"{address!r} is not an IP address") from None
+
+
 def of_family(addresses: Iterable[str], family: Family) -> tuple[str, ...]:
-    """Those addresses that are of `family`."""
-    return tuple(each for each in addresses if family_of(each) == family)
+    """Those addresses that are of `family`, in canonical form."""
+    return tuple(canonical(each) for each in addresses if family_of(each) == family)
 
 
 def is_excluded(obj: Object) -> bool:
@@ -127,7 +139,7 @@ def _endpoint(obj: Mapping[str, Any]) -> Endpoint:
     conditions = obj.get("conditions") or {}
     hints = obj.get("hints")
     return Endpoint(
-        obj["addresses"][0],
+        canonical(obj["addresses"][0]),
         0,
         conditions.get("ready") is not False,
         conditions.get("serving") is not False,

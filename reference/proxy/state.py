@@ -1,0 +1,161 @@
+"""What the proxy of one node knows: Services, their slices, its own Node; and the tables that follow from it.
+
+Pure apart from its log: it receives objects and computes tables. An event costs what its own Service costs.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from reference.client import Object
+from reference.proxy.decision import Behaviour, Decision, Endpoint, Family, Place, Protocol, ServicePort, decide
+from reference.proxy.objects import (
+    DEPRECATED_ANNOTATION,
+    Node,
+    Slice,
+    family_of,
+    of_family,
+    read_node,
+    read_slice,
+    service_ports,
+)
+from reference.proxy.ruleset import NOTHING, Ruleset, render
+from reference.proxy.table import Table
+
+FAMILIES: Final[tuple[Family, ...]] = ("IPv4", "IPv6")
+
+Name = tuple[str, str]
+"""A namespace and a name."""
+
+PortKey = tuple[str, str, str, Protocol, Family]
+"""Namespace, service, port name, protocol, IP family: what owns entries of a table."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Service:
+    """A Service, what its slices hold, and what was decided. Slices may come first; then there are no ports yet."""
+
+    ports: Mapping[Family, list[ServicePort]] = field(default_factory=dict)
+    slices: dict[str, Slice] = field(default_factory=dict)
+    decisions: dict[PortKey, tuple[ServicePort, Decision]] = field(default_factory=dict)
+
+
+class State:
+    """The objects that one node's proxy has seen, and its tables. Not thread-safe."""
+
+    def __init__(self, node_name: str, behaviour: Behaviour) -> None:
+        self.tables: dict[Family, Table] = {family: Table(family) for family in FAMILIES}
+        self._node = Node(Place(node_name))
+        self._behaviour = behaviour
+        self._services: dict[Name, _Service] = {}
+        self._service_of: dict[Name, Name] = {}
+        self._changed: dict[Name, None] = {}
+        self._base_changed = False
+        self._affinity_told = False
+
+    def receive(self, resource: str, obj: Object, *, deleted: bool) -> None:
+        """Take note of an object. Raises `KeyError`, `TypeError` or `ValueError` when it cannot be read."""
+        match resource:
+            case "endpointslices":
+                self._receive_slice(obj, deleted=deleted)
+            case "services":
+                self._receive_service(obj, deleted=deleted)
+            case "nodes":
+                self._receive_node(obj, deleted=deleted)
+
+    def compute(self) -> bool:
+        """Bring the tables up to date. True when what does not come from Services has changed: load all anew then."""
+        for name in self._changed:
+            service = self._services[name]
+            self._compute_service(name, service)
+            if not service.ports and not service.slices:
+                del self._services[name]
+        self._changed.clear()
+        base_changed, self._base_changed = self._base_changed, False
+        return base_changed
+
+    def ruleset(self, family: Family, pods: tuple[str, ...]) -> Ruleset:
+        """The rules of one IP family, as a value."""
+        own = (*self._node.pod_cidrs, *(f"{each}/{32 if family == 'IPv4' else 128}" for each in self._node.addresses))
+        return self.tables[family].ruleset(pods, tuple(each for each in own if family_of(each) == family))
+
+    def decisions(self) -> dict[str, Decision]:
+        """All decisions, by service port and IP family."""
+        found = (each for service in self._services.values() for each in service.decisions.items())
+        return {f"{port} {key[-1]}": decision for key, (port, decision) in found}
+
+    def explain(self, namespace: str, name: str) -> str:
+        """The decisions about one Service, in sentences."""
+        place = self._node.place
+        lines = [f"node {place.node}, zone {place.zone or '(none)'}"]
+        service = self._services.get((namespace, name))
+        if service is None or not service.decisions:
+            return f"{lines[0]}: Service {namespace}/{name} is not for this proxy, or does not exist"
+        for key, (port, decision) in service.decisions.items():
+            lines.append(f"{port} {key[-1]}")
+            lines += [f"  {reason}" for reason in decision.reasons]
+            lines += [f"  conflict: {each} belongs to another Service" for each in self.tables[key[-1]].conflicts(key)]
+        return "\n".join(lines)
+
+    def _service(self, name: Name) -> _Service:
+        self._changed[name] = None
+        return self._services.setdefault(name, _Service())
+
+    def _receive_slice(self, obj: Object, *, deleted: bool) -> None:
+        metadata = obj["metadata"]
+        name = (metadata["namespace"], metadata["name"])
+        read = None if deleted else read_slice(obj)
+        before = self._service_of.pop(name, None)
+        if before is not None and (read is None or before != read.service):
+            self._service(before).slices.pop(name[1], None)
+        if read is not None:
+            self._service_of[name] = read.service
+            self._service(read.service).slices[name[1]] = read
+
+    def _receive_service(self, obj: Object, *, deleted: bool) -> None:
+        metadata = obj["metadata"]
+        ports = {} if deleted else service_ports(obj, annotation_key=self._annotation_key)
+        self._service((metadata["namespace"], metadata["name"])).ports = ports
+        if not deleted and obj["spec"].get("sessionAffinity") == "ClientIP" and not self._affinity_told:
+            self._affinity_told = True
+            _log.warning("sessionAffinity ClientIP is not implemented: %s gets none", metadata["name"])
+
+    @property
+    def _annotation_key(self) -> str | None:
+        return DEPRECATED_ANNOTATION if self._behaviour.annotation == "auto" else None
+
+    def _receive_node(self, obj: Object, *, deleted: bool) -> None:
+        """Follow the own Node. When it is deleted, the proxy goes on with what it knew, as kube-proxy does."""
+        if deleted or obj["metadata"]["name"] != self._node.place.node:
+            return
+        before, self._node = self._node, read_node(obj)
+        if self._node == before:
+            return
+        self._changed.update(dict.fromkeys(self._services))
+        if (before.addresses, before.pod_cidrs) != (self._node.addresses, self._node.pod_cidrs):
+            self._base_changed = True
+
+    def _compute_service(self, name: Name, service: _Service) -> None:
+        decided: dict[PortKey, tuple[ServicePort, Decision]] = {}
+        for family, ports in service.ports.items():
+            addresses = of_family(self._node.addresses, family)
+            for port in ports:
+                key = (*name, port.port_name, port.protocol, family)
+                decision = decide(port, _endpoints(service, port, family), self._node.place, self._behaviour)
+                self.tables[family].put(key, render(port, decision, self._node.place.node, addresses))
+                decided[key] = port, decision
+        for key in service.decisions.keys() - decided.keys():
+            self.tables[key[-1]].put(key, NOTHING)
+        service.decisions = decided
+
+
+def _endpoints(service: _Service, port: ServicePort, family: Family) -> Iterator[Endpoint]:
+    key = (port.port_name, port.protocol)
+    for each in service.slices.values():
+        if each.family == family:
+            yield from each.ports.get(key, ())
