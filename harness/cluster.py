@@ -19,9 +19,10 @@ from harness import manifests
 from harness.api import Api, Object
 from harness.backends.netns import NetnsBackend
 from harness.errors import UsageError
+from harness.history import History, Window
 from harness.manifests import TCP, Endpoint, Hints, Port
 from harness.topology import ZONE_LABEL, Topology
-from harness.verdict import Expected, Judgement, Tally, plan
+from harness.verdict import Expectation, Tally, Verdict, plan
 from harness.workloads import Pod
 
 AddressKind = Literal["cluster-ip", "node-port", "load-balancer", "external-ip"]
@@ -65,20 +66,13 @@ class Service:
         raise UsageError(f"service {self.name} has no node port for {port.protocol} {port.port}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Window:
-    """A measuring window, as it stands in the report."""
-
-    title: str
-    expectation: Mapping[str, Expected]
-    tallies: Mapping[str, Tally]
-    judgement: Judgement
-
-
 class Cluster:
     """One scenario's share of a cluster."""
 
-    def __init__(self, backend: NetnsBackend, namespace: str) -> None:
+    def __init__(self, backend: NetnsBackend, namespace: str, *, history: History, test: str) -> None:
+        """Begin test `test` in Kubernetes namespace `namespace`; all that is seen goes to the history."""
+        self.history = history
+        self.test = test
         self.backend = backend
         self.namespace = namespace
         self.topology: Topology = backend.topology
@@ -87,7 +81,7 @@ class Cluster:
         self._numbers = itertools.count(1)
         self._labels_before: dict[str, dict[str, str]] = {}
         self._pods: dict[str, Pod] = {}
-        self._windows: list[_Window] = []
+        self._windows: list[tuple[str, Expectation, Window]] = []
         self.api.create("namespaces", "", {"metadata": {"name": namespace}})
 
     def close(self) -> None:
@@ -157,10 +151,12 @@ class Cluster:
 
     def patch_service(self, service: Service, patch: Object) -> None:
         """Change a live Service with a JSON merge patch (`None` removes a field). Raises `RefusedError`."""
+        self.history.change("patch service", service=service.name, patch=patch)
         service.object = self.api.patch("services", self.namespace, service.name, patch)
 
     def delete_service(self, service: Service) -> None:
         """Delete a Service; slices written by hand stay."""
+        self.history.change("delete service", service=service.name)
         self.api.delete("services", self.namespace, service.name)
 
     def _virtual_addresses(
@@ -205,6 +201,7 @@ class Cluster:
 
     def delete_pod(self, pod: Pod) -> None:
         """End a pod at once: its API object, its server and its netns."""
+        self.history.change("delete pod", pod=pod.name)
         del self._pods[pod.name]
         self.backend.delete_pod(self.namespace, pod.name)
 
@@ -223,17 +220,19 @@ class Cluster:
             "pods", self.namespace, manifests.pod(name, node, labels=labels, container_ports=container_ports)
         )
         host_ip = next(iter(self.backend.node_addresses(node).values()))
-        status = manifests.pod_status(self.backend.free_addresses(node), host_ip, ready=ready, phase=phase)
+        status = manifests.pod_status(self.backend.free_addresses(), host_ip, ready=ready, phase=phase)
         self.api.patch("pods", self.namespace, name, {"status": status}, subresource="status")
 
     def set_ready(self, name: str, ready: bool) -> None:
         """Report a pod as ready or not ready, as its kubelet would."""
+        self.history.change("set readiness", pod=name, ready=ready)
         state = "True" if ready else "False"
         conditions = [{"type": kind, "status": state} for kind in ("Ready", "ContainersReady")]
         self.api.patch("pods", self.namespace, name, {"status": {"conditions": conditions}}, subresource="status")
 
     def begin_termination(self, name: str) -> None:
         """Delete a pod gracefully: it has a deletion time from now on, and goes on running."""
+        self.history.change("begin termination", pod=name)
         self.api.delete("pods", self.namespace, name, grace_seconds=30)
 
     def publish(
@@ -257,6 +256,7 @@ class Cluster:
                 ports=service.ports if ports is None else ports,
                 labels=labels,
             )
+            self.history.change("write slice", slice=slice_name, endpoints=wanted["endpoints"])
             if any(each["metadata"]["name"] == slice_name for each in self.slices(service)):
                 self.api.replace("endpointslices", self.namespace, wanted)
             else:
@@ -279,6 +279,7 @@ class Cluster:
 
     def label_node(self, node: str, labels: Mapping[str, str | None]) -> None:
         """Change labels of a node (`None` removes one); `close` gives it back those it had."""
+        self.history.change("label node", node=node, labels=dict(labels))
         if node not in self._labels_before:
             self._labels_before[node] = dict(self.api.get("nodes", "", node)["metadata"].get("labels") or {})
         self.api.patch("nodes", "", node, {"metadata": {"labels": dict(labels)}})
@@ -289,28 +290,29 @@ class Cluster:
 
     # What the run keeps of it
 
-    def note_window(
-        self,
-        service: str,
-        to: str,
-        expectation: Mapping[str, Expected],
-        tallies: Mapping[str, Tally],
-        judgement: Judgement,
-    ) -> None:
-        """Keep a measuring window: what was expected, what was seen, and what was said of it."""
-        self._windows.append(_Window(f"{service} {to}", dict(expectation), dict(tallies), judgement))
+    def window(self, title: str, expectation: Expectation) -> Window:
+        """Open a measuring window: from here on each observation counts, and is written to the history."""
+        window = self.history.window(self.test, expectation)
+        self._windows.append((title, expectation, window))
+        return window
+
+    def expect_equal(self, what: str, *, expected: Any, observed: Any, explanation: str = "") -> None:
+        """Compare two JSON-able values, and write both to the history. Raises `AssertionError`."""
+        judgement = self.history.compare(self.test, what, expected=expected, observed=observed)
+        if judgement.verdict is not Verdict.PASSED:
+            raise AssertionError(f"{judgement.message}\n\n{explanation}".rstrip())
 
     def judgement(self) -> dict[str, Any]:
         """How the scenario was judged, and who reached whom in each of its measuring windows, for the report."""
         if not self._windows:
             return {}
-        plans = [plan(expected) for window in self._windows for expected in window.expectation.values()]
+        plans = [plan(expected) for _, expectation, _ in self._windows for expected in expectation.values()]
         largest = max(plans, key=lambda each: each.samples)
         return {
             "check": largest.check(len(plans)),
             "observed": {
-                f"{number}. {window.title}": {client: _counts(tally) for client, tally in window.tallies.items()}
-                for number, window in enumerate(self._windows, 1)
+                f"{number}. {title}": {client: _counts(tally) for client, tally in window.tallies.items()}
+                for number, (title, _, window) in enumerate(self._windows, 1)
             },
         }
 

@@ -14,6 +14,7 @@ import pytest
 
 from harness.backends.netns import NetnsBackend
 from harness.cluster import Cluster
+from harness.history import History
 from harness.run import run_of
 from harness.topology import ONE_ZONE, THREE_ZONES, Topology
 
@@ -38,18 +39,32 @@ def backends(request: pytest.FixtureRequest) -> Iterator[BootedBackends]:
 
 
 @pytest.fixture(scope="session")
+def history(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[History]:
+    """What this process sees, written as it happens."""
+    run = run_of(request.config)
+    path = run.history_path if run is not None else tmp_path_factory.mktemp("history") / "run.jsonl"
+    with History(path, worker=run.worker if run is not None else "") as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
 def _numbers() -> Iterator[int]:
     return itertools.count(1)
 
 
 @pytest.fixture
-def new_cluster(backends: BootedBackends, _numbers: Iterator[int]) -> Iterator[Callable[[Topology], Cluster]]:
+def new_cluster(
+    request: pytest.FixtureRequest, backends: BootedBackends, history: History, _numbers: Iterator[int]
+) -> Iterator[Callable[[Topology], Cluster]]:
     """Makes clusters of any topology, each in a Kubernetes namespace of its own, and empties them afterwards."""
     made: list[Cluster] = []
 
     def make(topology: Topology) -> Cluster:
         worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
-        made.append(Cluster(backends(topology), f"td-{worker}-{next(_numbers)}"))
+        marker = request.node.get_closest_marker("requirement")
+        test = marker.args[0].id if marker is not None else request.node.nodeid
+        namespace = f"td-{worker}-{next(_numbers)}"
+        made.append(Cluster(backends(topology), namespace, history=history, test=test))
         return made[-1]
 
     yield make

@@ -6,6 +6,7 @@ missing one.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -50,15 +51,23 @@ def expect_hints(
     Raises `AssertionError` with both tables when it has not within `CONVERGENCE` seconds.
     """
 
-    def as_expected() -> list[dict[str, WrittenEndpoint]]:
-        seen = written_endpoints(cluster, service, family)
-        hints = {pod: each.hints for pod, each in seen.items()}
-        if hints != dict(expected):
-            raise NotYetError(_tables(expected, hints))
-        return [seen]
+    seen: dict[str, WrittenEndpoint] = {}
 
-    (found,) = eventually(as_expected, within=CONVERGENCE, describe=f"the endpoints of service {service.name}")
-    return found
+    def as_expected() -> bool:
+        seen.clear()
+        seen.update(written_endpoints(cluster, service, family))
+        return {pod: each.hints for pod, each in seen.items()} == dict(expected)
+
+    with contextlib.suppress(NotYetError):  # late or wrong: the comparison says which table is there instead
+        eventually(as_expected, within=CONVERGENCE, describe=f"the endpoints of service {service.name}")
+    hints = {pod: each.hints for pod, each in sorted(seen.items())}
+    cluster.expect_equal(
+        f"{family} endpoints and hints of service {service.name} after at most {CONVERGENCE:g} s",
+        expected={pod: _cell(expected, pod) for pod in sorted(expected)},
+        observed={pod: _cell(hints, pod) for pod in hints},
+        explanation=_tables(expected, hints),
+    )
+    return seen
 
 
 def expect_unchanged(cluster: Cluster, service: Service) -> None:
@@ -66,7 +75,7 @@ def expect_unchanged(cluster: Cluster, service: Service) -> None:
     before = _versions(cluster, service)
     cluster.backend.settle()
     after = _versions(cluster, service)
-    assert before == after, f"slices of {service.name} were written without need: {before} became {after}"
+    cluster.expect_equal(f"resource versions of the slices of {service.name}", expected=before, observed=after)
 
 
 def _versions(cluster: Cluster, service: Service) -> dict[str, str]:

@@ -21,7 +21,7 @@ from harness.manifests import Port
 from harness.netns.namespace import Namespace
 from harness.outcomes import Observation, Reached, Refused, TimedOut, Unknown
 from harness.probes.loop import Probe, Stream
-from harness.verdict import NO_ANSWER, NoAnswer, Tally, Verdict
+from harness.verdict import NO_ANSWER, Judgement, NoAnswer, Verdict
 from harness.workloads import Client, Pod, pod_client
 
 __all__ = ["NO_ANSWER", "expect_client_address", "expect_flow_moves", "expect_flow_survives", "expect_traffic"]
@@ -112,23 +112,19 @@ def expect_traffic(
     paths = [target.path(who, what) for who, what in expected.items()]
     _insist_on_speech(cluster, service, paths)
     cluster.backend.settle()
-    failure = ""
+    late = ""
     try:
         eventually(lambda: _converged(cluster, paths), within=CONVERGENCE, every=0.02, describe="traffic as expected")
     except NotYetError as error:
-        failure = str(error)
-    tallies = _measure(cluster, paths)
-    expectation = {path.label: path.expected for path in paths}
-    judgement = verdict.judge(expectation, tallies)
-    cluster.note_window(service.name, to, expectation, tallies, judgement)
-    if judgement.verdict is Verdict.PASSED and not failure:
-        cluster.answered.add(service.name)
-        return
-    where = f"service {service.name}, {paths[0].protocol} to its {to}"
-    text = f"{judgement.message}\n\n{where}:\n{judgement.grid}\n{_late(failure)}{cluster.explain(service)}"
-    if judgement.verdict is Verdict.INCONCLUSIVE:
-        raise InconclusiveError(text)
-    raise AssertionError(text)
+        late = f"\nBefore the window: {error}\n"
+    title = f"{target.port.protocol} to the {to} of {service.name}, {target.family}"
+    judgement = _measure(cluster, paths, title)
+    if judgement.verdict is not Verdict.PASSED:
+        text = f"{judgement.message}\n\n{title}:\n\n{judgement.grid}\n{late}\n{cluster.explain(service)}"
+        raise InconclusiveError(text) if judgement.verdict is Verdict.INCONCLUSIVE else AssertionError(text)
+    cluster.answered.add(service.name)
+    what = f"traffic became as expected within {CONVERGENCE:g} s"
+    cluster.expect_equal(what, expected=True, observed=not late, explanation=late)
 
 
 def expect_client_address(
@@ -139,13 +135,12 @@ def expect_client_address(
     family = family or _first_family(service)
     wanted = cluster.backend.client_address(client, family)
     path = _Target(cluster, service, to, family, service.ports[0]).path(client, frozenset())
-    for observation in cluster.backend.probe(path.probes(FIRST_LOOK)):
-        if isinstance(observation, Unknown):
-            raise InconclusiveError(f"{path.label} could not tell: {observation.why}")
-        assert isinstance(observation, Reached), f"{path.label} got {observation} from service {service.name}"
-        assert observation.client_address == wanted, (
-            f"the server saw {observation.client_address} instead of the address of {path.label}, {wanted}"
-        )
+    observations = cluster.backend.probe(path.probes(FIRST_LOOK))
+    for each in observations:
+        if isinstance(each, Unknown):
+            raise InconclusiveError(f"{path.label} could not tell: {each.why}")
+    seen = [each.client_address if isinstance(each, Reached) else type(each).__name__ for each in observations]
+    cluster.expect_equal(f"address of {path.label} as the server sees it", expected=[wanted] * len(seen), observed=seen)
 
 
 @contextlib.contextmanager
@@ -166,11 +161,15 @@ def expect_flow_moves(cluster: Cluster, service: Service, client: str, *, before
         yield
         cluster.backend.settle()
 
-        def moved() -> bool:
-            _assert_pod(cluster, flow.ask(), after, f"the flow of {client} is answered by")
-            return True
+        answers = [flow.ask()]
 
-        eventually(moved, within=CONVERGENCE, every=0.02, describe=f"the flow of {client} to reach {after}")
+        def moved() -> bool:
+            answers.append(flow.ask())
+            return _named(cluster, answers[-1]) == Reached(after.name)
+
+        with contextlib.suppress(NotYetError):  # the comparison says whom it reaches instead
+            eventually(moved, within=CONVERGENCE, every=0.02, describe=f"the flow of {client} to reach {after}")
+        _assert_pod(cluster, answers[-1], after, f"the flow of {client} is answered by")
 
 
 @contextlib.contextmanager
@@ -197,8 +196,8 @@ def _assert_pod(cluster: Cluster, observation: Observation, pod: Pod, what: str)
     seen = _named(cluster, observation)
     if isinstance(seen, Unknown):
         raise InconclusiveError(f"{what} nobody knows whom: {seen.why}")
-    assert isinstance(seen, Reached), f"{what} nobody ({type(seen).__name__}), and must reach {pod}"
-    assert seen.pod == pod.name, f"{what} {seen.pod}, and must reach {pod}"
+    name = seen.pod if isinstance(seen, Reached) else type(seen).__name__
+    cluster.expect_equal(what, expected=pod.name, observed=name)
 
 
 def _first_family(service: Service) -> str:
@@ -223,10 +222,12 @@ def _converged(cluster: Cluster, paths: Sequence[_Path]) -> bool:
     return True
 
 
-def _measure(cluster: Cluster, paths: Sequence[_Path]) -> dict[str, Tally]:
+def _measure(cluster: Cluster, paths: Sequence[_Path], title: str) -> Judgement:
+    window = cluster.window(title, {path.label: path.expected for path in paths})
     counts = [verdict.plan(path.expected).samples for path in paths]
-    seen = _probe(cluster, paths, counts)
-    return {path.label: Tally.of(each) for path, each in zip(paths, seen, strict=True)}
+    for path, observations in zip(paths, _probe(cluster, paths, counts), strict=True):
+        window.observe(path.label, observations)
+    return window.judge()
 
 
 def _probe(cluster: Cluster, paths: Sequence[_Path], counts: Sequence[int]) -> list[list[Observation]]:
@@ -246,7 +247,3 @@ def _named(cluster: Cluster, observation: Observation) -> Observation:
     if isinstance(observation, Reached):
         return Reached(observation.pod.removeprefix(f"{cluster.namespace}/"))
     return observation
-
-
-def _late(failure: str) -> str:
-    return f"\nbefore the window: {failure}\n" if failure else ""

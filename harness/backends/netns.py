@@ -27,17 +27,15 @@ from harness.proxies.reference import ReferenceProxy
 from harness.topology import THREE_ZONES, Topology
 from harness.workloads import Client, Pod
 
-FAMILIES = ("IPv4", "IPv6")
-
 
 class NetnsBackend:
     """A booted cluster of one topology. Not started twice; `close` leaves nothing behind."""
 
     name = "netns"
 
-    def __init__(self, topology: Topology = THREE_ZONES, *, families: Sequence[str] = FAMILIES) -> None:
+    def __init__(self, topology: Topology = THREE_ZONES, *, families: Sequence[str] = addresses.FAMILIES) -> None:
         self.topology = topology
-        self.families = tuple(families)
+        self.families = addresses.families_of(families)
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
         self._clients: dict[str, Host] = {}
@@ -54,12 +52,13 @@ class NetnsBackend:
         self.control_plane.start()
         self.api = Api(self.control_plane.kubeconfig())
         self.proxy = ReferenceProxy(
-            self.control_plane.client, pod_cidrs=addresses.cluster_pod_cidrs(self.families), features=None
+            self.control_plane.client, pod_cidrs=[addresses.POD_CIDRS[family] for family in self.families]
         )
         self._started = True
         for place in self.topology.nodes:
             host = self.network.nodes[place.name]
-            cidrs = addresses.pod_cidrs(self.topology, place.name, self.families)
+            by_family = self.network.plan(place.name).pod_cidrs
+            cidrs = [by_family[family] for family in self.families]
             self.api.create("nodes", "", manifests.node(place, list(host.addresses.values()), cidrs))
             self.proxy.setup(place.name, host.namespace)
         self.settle()
@@ -108,8 +107,9 @@ class NetnsBackend:
             self._hosts[namespace, name] = (host, server)
         pod = manifests.pod(name, node, labels=labels, container_ports=container_ports)
         self.api.create("pods", namespace, pod)
-        self.report_pod(namespace, name, node, host.addresses, ready=ready)
-        return Pod(name, namespace, node, self.topology.node(node).zone, host.addresses)
+        by_family = _by_family(host)
+        self.report_pod(namespace, name, node, by_family, ready=ready)
+        return Pod(name, namespace, node, self.topology.node(node).zone, by_family)
 
     def report_pod(
         self, namespace: str, name: str, node: str, pod_addresses: Mapping[str, str], *, ready: bool
@@ -132,19 +132,22 @@ class NetnsBackend:
             server.close()
             self.network.remove_pod(host)
 
-    def free_addresses(self, node: str) -> dict[str, str]:
-        """Addresses of a node's pod CIDRs that no running pod has: for pods that exist in the API only."""
+    def free_addresses(self) -> dict[str, str]:
+        """Addresses that no running pod has: for pods that exist in the API only. Nothing is ever sent to them."""
         with self._lock:
             number = next(self._numbers)
-        return addresses.spare_pod(self.topology, node, number, self.families)
+        both = {"IPv4": f"10.245.{number // 250}.{number % 250 + 1}", "IPv6": f"fd00:10:245::{number:x}"}
+        return {family: both[family] for family in self.families}
 
     def virtual_addresses(self, kind: str, node: str, number: int) -> dict[str, str]:
-        """Address `number` (1 to 250) of the "load-balancer" or "external" addresses that are routed to `node`."""
-        return addresses.virtual(self.topology, kind, node, number, self.families)
+        """Address `number` (1 to 254) of the "load-balancer" or "external-ip" addresses that are routed to `node`."""
+        plan = self.network.plan(node)
+        chosen = plan.load_balancer_ip(number) if kind == "load-balancer" else plan.external_ip(number)
+        return {family: chosen[family] for family in self.network.families}
 
     def node_addresses(self, node: str) -> dict[str, str]:
         """The addresses of a node, by family."""
-        return self.network.nodes[node].addresses
+        return _by_family(self.network.nodes[node])
 
     def probe(self, probes: Sequence[Probe], *, in_flight: int = 32) -> list[Observation]:
         """What came of each probe, in the same order."""
@@ -164,7 +167,7 @@ class NetnsBackend:
 
     def client_address(self, client: Client | Pod, family: str) -> str:
         """The client's own address."""
-        return self._host(client).addresses[family]
+        return _by_family(self._host(client))[family]
 
     def _host(self, client: Client | Pod) -> Host:
         with self._lock:
@@ -216,3 +219,7 @@ class NetnsBackend:
         for node in self.topology.nodes:
             texts |= self.proxy.evidence(node.name)
         return texts
+
+
+def _by_family(host: Host) -> dict[str, str]:
+    return {str(family): address for family, address in host.addresses.items()}
