@@ -218,7 +218,7 @@ class Reactor:
                 owner.ready()
         now = time.monotonic()
         if self._timers and now - self._timers[0][0] > LATE:
-            self._excuse(now - self._timers[0][0])
+            self._excuse(now - self._timers[0][0] + LATE)
         timers = self._timers
         while timers and timers[0][0] <= now:
             timer = heapq.heappop(timers)[2]
@@ -232,7 +232,7 @@ class Reactor:
         return max(0.0, timers[0][0] - time.monotonic()) if timers else -1
 
     def _excuse(self, delay: float) -> None:
-        """Move all deadlines by the time in which the loop did not run; their order stays."""
+        """Move all deadlines by the time in which the loop did not run, and a little for what piled up meanwhile."""
         self._timers = [(deadline + delay, order, timer) for deadline, order, timer in self._timers]
 
 

@@ -5,6 +5,7 @@ New connections show what a proxy decides now, established ones what it does to 
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import time
 
@@ -28,7 +29,7 @@ class _Deadline:
         return not self._stream.waits_for(self._question)
 
     def expired(self, _now: float) -> None:
-        self._stream.answered(TIMED_OUT)
+        self._stream.overdue()
 
 
 class Stream:
@@ -61,7 +62,7 @@ class Stream:
 
     def close(self) -> None:
         """Reset the connection. Idempotent."""
-        if self._socket is not None:
+        with contextlib.suppress(InconclusiveError):  # a loop that ended has closed it already
             self._reactor.call(lambda: self._end(Unknown("this stream is closed")))
 
     def begin(self, waiter: Waiter) -> None:
@@ -89,6 +90,13 @@ class Stream:
         if self._asked == 1:
             self.opened = outcome
         self._reactor.finished(waiter)
+
+    def overdue(self) -> None:
+        """The current question was not answered in time. A connection without a first answer is given up."""
+        if self.probe.protocol == "TCP" and self._heard == 0:
+            self._end(TIMED_OUT)
+        else:
+            self.answered(TIMED_OUT)
 
     def ready(self) -> None:
         if self._socket is None:
@@ -133,6 +141,8 @@ class Stream:
         if line:
             try:
                 self._socket.send(line)
+            except BlockingIOError:  # nobody reads at the other end: it is going to be overdue
+                return
             except OSError as error:
                 self._failed(error)
 

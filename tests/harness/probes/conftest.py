@@ -1,0 +1,80 @@
+"""Two network namespaces joined by a veth pair, and a probe loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from pyroute2 import IPRoute
+
+from harness.errors import InconclusiveError
+from harness.eventually import eventually
+from harness.netns import sandbox, sysctls
+from harness.netns.namespace import Namespace
+from harness.outcomes import Reached
+from harness.probes.loop import Loop, Probe, Server, ServerPort
+
+CLIENT, SERVER, SECOND = "10.9.0.1", "10.9.0.2", "10.9.0.3"
+CLIENT6, SERVER6, SECOND6 = "fd09::1", "fd09::2", "fd09::3"
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """A client and a server, which has two addresses of each family."""
+
+    client: Namespace
+    server: Namespace
+    loop: Loop
+
+    def serve(self, identity: str = "a1", port: int = 80, **fields: str) -> Server:
+        """Serve TCP and UDP over both families."""
+        ports = [
+            ServerPort(protocol, family, port, **fields) for protocol in ("TCP", "UDP") for family in ("IPv4", "IPv6")
+        ]
+        return self.loop.serve(self.server, identity, ports)
+
+    def ask(self, protocol: str = "TCP", address: str = SERVER, port: int = 80, **fields: object) -> Probe:
+        """A probe from the client to the server."""
+        return Probe(self.client, protocol, address, port, **fields)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="session")
+def pair() -> Iterator[tuple[Namespace, Namespace]]:
+    """The two namespaces, made once."""
+    sandbox.enter()
+    with Namespace.create() as client, Namespace.create() as server:
+        with client.entered(), IPRoute() as ip:
+            ip.link("add", ifname="wire", kind="veth", peer={"ifname": "wire", "net_ns_fd": server.fd})
+        configure(client, [CLIENT], [CLIENT6])
+        configure(server, [SERVER, SECOND], [SERVER6, SECOND6])
+        with Loop() as loop:  # the kernel takes up to a second to notice that both ends of a wire are up
+            loop.serve(server, "early", [ServerPort("TCP", "IPv6", 80)])
+            early = Probe(client, "TCP", SERVER6, 80, timeout=0.1)
+            eventually(
+                lambda: loop.probe([early]) == [Reached("early", CLIENT6)],
+                within=10,
+                describe="the wire to carry packets",
+                error=InconclusiveError,
+            )
+        yield client, server
+
+
+def configure(namespace: Namespace, addresses: list[str], addresses6: list[str]) -> None:
+    """Bring loopback and wire up, with these addresses; IPv6 ones are usable at once."""
+    sysctls.apply(namespace, sysctls.of_host(("IPv4", "IPv6")))
+    with namespace.entered(), IPRoute() as ip:
+        (wire,) = ip.link_lookup(ifname="wire")
+        for address in addresses:
+            ip.addr("add", index=wire, address=address, prefixlen=24)
+        for address in addresses6:
+            ip.addr("add", index=wire, address=address, prefixlen=64, IFA_FLAGS=0x02)  # IFA_F_NODAD
+        ip.link("set", index=wire, state="up")
+        ip.link("set", index=1, state="up")
+
+
+@pytest.fixture
+def wire(pair: tuple[Namespace, Namespace]) -> Iterator[Wire]:
+    """The namespaces with a fresh loop."""
+    with Loop() as loop:
+        yield Wire(*pair, loop)

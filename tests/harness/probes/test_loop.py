@@ -1,0 +1,155 @@
+"""The loop serves and asks many at once, stops at once, and never breaks in silence."""
+
+from __future__ import annotations
+
+import os
+import resource
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from harness.errors import InconclusiveError, UsageError
+from harness.netns.namespace import Namespace
+from harness.outcomes import REFUSED, TIMED_OUT, Reached, Unknown
+from harness.probes.loop import Loop, ServerPort
+from tests.harness.probes.conftest import CLIENT, SECOND, SERVER, Wire
+
+FROM_A1 = Reached("a1", CLIENT)
+
+
+def test_outcomes_come_in_the_order_of_the_questions(wire: Wire) -> None:
+    wire.serve("a1", 80)
+    wire.serve("b1", 81)
+    questions = [
+        wire.ask(protocol, port=port) for _ in range(50) for protocol in ("TCP", "UDP") for port in (80, 81, 82)
+    ]
+    assert wire.loop.probe(questions) == [FROM_A1, Reached("b1", CLIENT), REFUSED] * 100
+
+
+def test_no_question_has_no_outcome(wire: Wire) -> None:
+    assert wire.loop.probe([]) == []
+
+
+def test_no_more_than_in_flight_are_asked_at_once(wire: Wire) -> None:
+    begin = time.monotonic()
+    assert wire.loop.probe([wire.ask("UDP", "10.9.0.99", timeout=0.05)] * 8, in_flight=2) == [TIMED_OUT] * 8
+    assert 0.2 <= time.monotonic() - begin < 5
+    with pytest.raises(UsageError, match="at least 1"):
+        wire.loop.probe([wire.ask()], in_flight=0)
+
+
+def test_several_callers_are_served_at_once(wire: Wire) -> None:
+    wire.serve("a1")
+    with ThreadPoolExecutor(4) as pool:
+        batches = list(pool.map(lambda _: wire.loop.probe([wire.ask()] * 50), range(8)))
+    assert batches == [[FROM_A1] * 50] * 8
+
+
+@pytest.mark.parametrize("protocol", ["TCP", "UDP"])
+def test_a_closed_server_refuses_at_once_and_its_port_is_free(wire: Wire, protocol: str) -> None:
+    server = wire.serve("a1")
+    server.close()
+    server.close()
+    assert wire.loop.probe([wire.ask(protocol)]) == [REFUSED]
+    wire.serve("b1")
+    assert wire.loop.probe([wire.ask(protocol)]) == [Reached("b1", CLIENT)]
+
+
+def test_servers_of_one_netns_may_share_a_port_on_different_addresses(wire: Wire) -> None:
+    wire.loop.serve(wire.server, "a1", [ServerPort("TCP", "IPv4", 80, SERVER)])
+    wire.loop.serve(wire.server, "b1", [ServerPort("TCP", "IPv4", 80, SECOND)])
+    outcomes = wire.loop.probe([wire.ask(address=SERVER), wire.ask(address=SECOND)])
+    assert outcomes == [FROM_A1, Reached("b1", CLIENT)]
+
+
+def test_a_port_that_is_taken_is_said_and_nothing_is_left_open(wire: Wire) -> None:
+    wire.loop.serve(wire.server, "a1", [ServerPort("TCP", "IPv4", 80)])
+    with pytest.raises(InconclusiveError, match=r"cannot serve b1 on TCP \*:81 \(IPv4\), TCP \*:80 .*in use"):
+        wire.loop.serve(wire.server, "b1", [ServerPort("TCP", "IPv4", 81), ServerPort("TCP", "IPv4", 80)])
+    assert wire.loop.probe([wire.ask(port=81)]) == [REFUSED]
+    with pytest.raises(UsageError, match="cannot serve 'SCTP'"):
+        wire.loop.serve(wire.server, "b1", [ServerPort("SCTP", "IPv4", 81)])
+
+
+def test_a_closed_loop_says_so(pair: tuple[Namespace, Namespace]) -> None:
+    loop = Loop()
+    wire = Wire(*pair, loop)
+    with pytest.raises(InconclusiveError, match="not running: it is new"):
+        loop.probe([wire.ask()])
+    loop.start()
+    loop.close()
+    loop.close()
+    with pytest.raises(InconclusiveError, match="not running"):
+        loop.probe([wire.ask()])
+
+
+def test_closing_the_loop_frees_those_who_wait(pair: tuple[Namespace, Namespace]) -> None:
+    with Loop() as loop, ThreadPoolExecutor(1) as pool:
+        wire = Wire(*pair, loop)
+        held = wire.serve("a1")
+        recording = loop.every(0.001, [wire.ask("UDP", "10.9.0.99", timeout=60)])
+        waiting = pool.submit(loop.probe, [wire.ask("UDP", "10.9.0.99", timeout=60)])
+        loop.probe([wire.ask()])  # asked after the other, so that one is under way
+        loop.close()
+        with pytest.raises(InconclusiveError, match="not running"):
+            waiting.result(timeout=10)
+        with pytest.raises(InconclusiveError, match="not running"):
+            recording.stop()
+        held.close()
+
+
+def test_an_error_in_the_loop_reaches_those_who_wait_and_those_who_come(wire: Wire) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(wire.loop.probe, [wire.ask("UDP", "10.9.0.99", timeout=60)])
+        with pytest.raises(InconclusiveError, match="the probe loop broke: ZeroDivisionError"):
+            wire.loop._reactor.call(lambda: 1 / 0)
+        with pytest.raises(InconclusiveError, match="ZeroDivisionError"):
+            waiting.result(timeout=10)
+    with pytest.raises(InconclusiveError, match="ZeroDivisionError"):
+        wire.serve()
+
+
+def test_time_in_which_the_loop_stood_still_is_not_held_against_a_probe(wire: Wire) -> None:
+    wire.serve("a1")
+
+    def stall() -> None:
+        recording.append(wire.loop.probe)
+        time.sleep(0.4)  # the fault itself: a machine that gives the loop no time
+
+    recording: list[object] = []
+    with ThreadPoolExecutor(2) as pool:
+        outcomes = pool.submit(wire.loop.probe, [wire.ask(timeout=0.1), wire.ask("UDP", timeout=0.1)] * 200)
+        pool.submit(wire.loop._reactor.call, stall).result(timeout=10)
+        assert set(outcomes.result(timeout=10)) == {FROM_A1}
+    assert recording
+
+
+def test_running_out_of_descriptors_is_not_the_proxys_fault(wire: Wire) -> None:
+    wire.serve("a1")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = max(int(name) for name in os.listdir("/proc/self/fd"))  # noqa: PTH208  nothing may be open while looking
+    resource.setrlimit(resource.RLIMIT_NOFILE, (used + 20, hard))
+    try:
+        outcomes = wire.loop.probe([wire.ask()] * 300, in_flight=100)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    unclear = {outcome.why for outcome in outcomes if isinstance(outcome, Unknown)}
+    assert unclear
+    assert all("Too many open files" in why for why in unclear)
+    assert {outcome for outcome in outcomes if not isinstance(outcome, Unknown)} <= {FROM_A1}
+    assert wire.loop.probe([wire.ask()]) == [FROM_A1]
+
+
+def test_a_closed_loop_leaves_no_thread_and_no_descriptor(pair: tuple[Namespace, Namespace]) -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    with Loop() as loop:
+        wire = Wire(*pair, loop)
+        wire.serve("a1")
+        loop.connect(wire.ask())
+        loop.every(0.001, [wire.ask("UDP", "10.9.0.99")])
+        loop.probe([wire.ask(), wire.ask("UDP")] * 100)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert "probes" not in {thread.name for thread in threading.enumerate()}

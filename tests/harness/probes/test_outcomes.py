@@ -1,0 +1,152 @@
+"""A probe tells apart who answered, a refusal, silence, and what it cannot tell."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+from pyroute2 import IPRoute
+from pyroute2.nftables.main import NFTables
+
+from harness.errors import UsageError
+from harness.netns.namespace import Namespace
+from harness.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Unknown
+from harness.probes.loop import Probe, ServerPort
+from tests.harness.probes.conftest import CLIENT, CLIENT6, SECOND, SECOND6, SERVER, SERVER6, Wire
+
+PROTOCOLS = pytest.mark.parametrize("protocol", ["TCP", "UDP"])
+
+
+@PROTOCOLS
+@pytest.mark.parametrize(
+    ("address", "client"), [(SERVER, CLIENT), (SECOND, CLIENT), (SERVER6, CLIENT6), (SECOND6, CLIENT6)]
+)
+def test_answers_name_the_pod_and_the_client(wire: Wire, protocol: str, address: str, client: str) -> None:
+    wire.serve("a1")
+    assert wire.loop.probe([wire.ask(protocol, address)]) == [Reached("a1", client)]
+
+
+@PROTOCOLS
+@pytest.mark.parametrize("address", [SERVER, SERVER6])
+def test_a_closed_port_refuses(wire: Wire, protocol: str, address: str) -> None:
+    assert wire.loop.probe([wire.ask(protocol, address, 81)]) == [REFUSED]
+
+
+@PROTOCOLS
+def test_an_address_that_nobody_has_is_silent(wire: Wire, protocol: str) -> None:
+    assert wire.loop.probe([wire.ask(protocol, "10.9.0.99", timeout=0.05)]) == [TIMED_OUT]
+
+
+@PROTOCOLS
+@pytest.mark.parametrize("address", ["192.0.2.1", "fd99::1"])
+def test_no_route_is_not_the_proxys_fault(wire: Wire, protocol: str, address: str) -> None:
+    (outcome,) = wire.loop.probe([wire.ask(protocol, address)])
+    assert isinstance(outcome, Unknown)
+    assert outcome.why.startswith("ENETUNREACH: ")
+
+
+@PROTOCOLS
+def test_a_source_address_can_be_chosen_among_the_clients_own(wire: Wire, protocol: str) -> None:
+    wire.serve("a1", 8080)
+    assert wire.loop.probe([wire.ask(protocol, SERVER, 8080, source=CLIENT)]) == [Reached("a1", CLIENT)]
+    (outcome,) = wire.loop.probe([wire.ask(protocol, SERVER, 8080, source="10.9.0.77")])
+    assert isinstance(outcome, Unknown)
+    assert outcome.why.startswith("EADDRNOTAVAIL: ")
+
+
+def test_a_closed_netns_is_not_the_proxys_fault(wire: Wire) -> None:
+    gone = Namespace.create()
+    gone.close()
+    (outcome,) = wire.loop.probe([Wire(gone, wire.server, wire.loop).ask()])
+    assert isinstance(outcome, Unknown)
+    assert "closed" in outcome.why
+
+
+@PROTOCOLS
+def test_a_packet_dropped_on_the_clients_own_node_is_silence(wire: Wire, protocol: str) -> None:
+    with Namespace.create() as node:
+        wire.loop.serve(node, "a1", [ServerPort(protocol, "IPv4", 80)])
+        with node.entered(), IPRoute() as ip, NFTables(nfgen_family=socket.AF_INET) as nft:
+            ip.link("set", index=1, state="up")
+            nft.table("add", name="proxy")
+            nft.chain("add", table="proxy", name="drops", hook="output", type="filter", policy=0)
+        assert wire.loop.probe([Probe(node, protocol, "127.0.0.1", 80, timeout=0.1)]) == [TIMED_OUT]
+
+
+def test_another_protocol_is_refused_by_name(wire: Wire) -> None:
+    with pytest.raises(UsageError, match="cannot probe 'SCTP': want TCP or UDP"):
+        wire.loop.probe([wire.ask("SCTP")])
+
+
+@contextmanager
+def impostor(wire: Wire, behave: Callable[[socket.socket], None], port: int = 99) -> Iterator[None]:
+    """A TCP server of another make, which treats one connection as `behave` says."""
+    with wire.server.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("", port))
+        listener.listen()
+        listener.settimeout(10)
+
+        def accept() -> None:
+            connection, _ = listener.accept()
+            with connection, contextlib.suppress(ConnectionResetError):
+                behave(connection)
+
+        thread = threading.Thread(target=accept, daemon=True)
+        thread.start()
+        yield
+        thread.join()
+
+
+def reset(connection: socket.socket) -> None:
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+def in_pieces(connection: socket.socket) -> None:
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    for byte in b"a1 10.9.0.1\n":
+        connection.send(bytes([byte]))
+    connection.recv(1)
+
+
+@pytest.mark.parametrize(
+    ("behave", "outcome"),
+    [
+        (in_pieces, Reached("a1", "10.9.0.1")),
+        (reset, REFUSED),
+        (lambda c: c.send(b"SSH-2.0-OpenSSH_9.2\r\n"), Unknown("a stranger answered: b'SSH-2.0-OpenSSH_9.2\\r'")),
+        (lambda c: c.send(b"z9 10.9.0.1\n"), Unknown("a stranger answered: 'z9' is not a server of this run")),
+        (lambda c: c.send(b"x" * 4000), Unknown(f"a stranger answered: {b'x' * 60!r}")),
+        (lambda c: None, Unknown("the server closed the connection without saying who it is, after b''")),
+        (lambda c: c.recv(1), TIMED_OUT),
+    ],
+    ids=["in-pieces", "reset", "banner", "foreign", "endless", "closed", "mute"],
+)
+def test_what_comes_from_other_servers(
+    wire: Wire, behave: Callable[[socket.socket], None], outcome: Observation
+) -> None:
+    wire.serve("a1")
+    with impostor(wire, behave):
+        assert wire.loop.probe([wire.ask(port=99, timeout=0.3)]) == [outcome]
+
+
+def test_a_late_udp_answer_is_not_taken_for_this_one(wire: Wire) -> None:
+    wire.serve("b1")
+    with wire.server.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.bind((SERVER, 99))
+        server.settimeout(10)
+
+        def answer_twice() -> None:
+            nonce, client = server.recvfrom(100)
+            server.sendto(b"1234abcd b1 10.9.0.99", client)  # what an earlier question on this port was answered
+            server.sendto(nonce + b" b1 10.9.0.1", client)
+
+        thread = threading.Thread(target=answer_twice, daemon=True)
+        thread.start()
+        assert wire.loop.probe([wire.ask("UDP", port=99)]) == [Reached("b1", "10.9.0.1")]
+        thread.join()
