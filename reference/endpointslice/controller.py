@@ -13,6 +13,7 @@ import time
 from queue import Empty, SimpleQueue
 
 from reference.client import ApiError, Client, Event, Object, Subscription
+from reference.endpointslice.desired import Memo
 from reference.endpointslice.index import ClusterIndex
 from reference.endpointslice.plan import MAX_ENDPOINTS_PER_SLICE, Plan, plan_deleted_service, plan_service
 from reference.endpointslice.slices import Key
@@ -56,6 +57,7 @@ class EndpointSliceController:
         self._has_state = False
         self._index = ClusterIndex()
         self._work = WorkQueue()
+        self._memos: dict[Key, Memo] = {}
         self._told: dict[Key, str] = {}  # the last failure that an Event was written for
         self._subscription: Subscription | None = None
         self._thread = threading.Thread(target=self._run, name="endpointslice-controller", daemon=True)
@@ -155,6 +157,7 @@ class EndpointSliceController:
         service = self._index.services.get(key)
         existing = self._index.slices.of(key)
         if service is None:
+            self._memos.pop(key, None)
             self._apply(key[0], plan_deleted_service(key[1], existing))
             return
         plan = plan_service(
@@ -164,6 +167,7 @@ class EndpointSliceController:
             existing,
             features=self._features,
             max_endpoints=self._max_endpoints,
+            memo=self._memos.setdefault(key, Memo()),
         )
         self._apply(key[0], plan)
         if plan.missing_nodes:

@@ -1,84 +1,29 @@
 """From pod to endpoint: what a slice says of one pod, for one Service and one address family.
 
-Everything that decides what an endpoint looks like stands here, and nothing that decides in which slice it goes
-(`packing`) or which hints it carries (`hints`). Endpoints are EndpointSlice JSON, built without hints.
+Everything that decides what an endpoint looks like stands here, and nothing that decides which pods get one
+(`desired`), in which slice it goes (`packing`) or which hints it carries (`hints`). Endpoints are EndpointSlice JSON,
+built without hints.
 """
 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Literal
 
 from reference.client import Object
-from reference.endpointslice.labels import is_headless, node_zone
+from reference.endpointslice.labels import is_headless
 
 AddressType = Literal["IPv4", "IPv6"]
 PortKey = tuple[tuple[str, str, int, str], ...]
 Identity = tuple[tuple[str, ...], str, str, str]
-Why = Literal["Terminal", "NoAddress", "NodeNotFound"]
 
 ADDRESS_TYPES: tuple[AddressType, ...] = ("IPv4", "IPv6")
 
 
-@dataclass(frozen=True, slots=True)
-class LeftOut:
-    """A pod that the selector matches and that gets no endpoint, and why."""
-
-    pod: str
-    why: Why
-    node: str = ""
-
-
-@dataclass(slots=True)
-class PortGroup:
-    """The endpoints that offer one and the same set of ports, so that they can share slices."""
-
-    ports: list[Object]
-    endpoints: dict[Identity, Object] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class Desired:
-    """What the slices of one Service and one address family should hold together."""
-
-    groups: dict[PortKey, PortGroup] = field(default_factory=dict)
-    left_out: list[LeftOut] = field(default_factory=list)
-
-
-def desired_endpoints(
-    service: Object, pods: Iterable[Object], nodes: Mapping[str, Object], address_type: AddressType
-) -> Desired:
-    """Endpoints of all `pods` in one family, grouped by port set.
-
-    A pod whose Node is missing is left out, unless the Service publishes addresses that are not ready: then it is kept
-    without a zone. A port set stays in the result when its last pod has no address of this family.
-    """
-    desired = Desired()
-    group_of = _group_finder(service, desired.groups)
-    publish = bool(service["spec"].get("publishNotReadyAddresses"))
-    for pod in pods:
-        why = _why_absent(pod)
-        if why is not None:
-            desired.left_out.append(LeftOut(pod["metadata"]["name"], why))
-            continue
-        group = group_of(pod)
-        node_name = pod["spec"].get("nodeName", "")
-        node = nodes.get(node_name)
-        if node is None and not publish:
-            desired.left_out.append(LeftOut(pod["metadata"]["name"], "NodeNotFound", node_name))
-            continue
-        addresses = pod_addresses(pod, address_type)
-        if addresses:
-            endpoint = endpoint_of(pod, node, service, addresses)
-            group.endpoints[identity(endpoint)] = endpoint
-    return desired
-
-
-def endpoint_of(pod: Object, node: Object | None, service: Object, addresses: list[str]) -> Object:
-    """One endpoint. ready = publishNotReadyAddresses, or serving and not terminating; zone only from the Node."""
+def endpoint_of(pod: Object, zone: str, service: Object, addresses: list[str]) -> Object:
+    """One endpoint. ready = publishNotReadyAddresses, or serving and not terminating; `zone` is empty if unknown."""
     metadata, spec = pod["metadata"], pod["spec"]
     serving = is_ready(pod)
     terminating = metadata.get("deletionTimestamp") is not None
@@ -95,7 +40,7 @@ def endpoint_of(pod: Object, node: Object | None, service: Object, addresses: li
     }
     if node_name := spec.get("nodeName"):
         endpoint["nodeName"] = node_name
-    if node is not None and (zone := node_zone(node)):
+    if zone:
         endpoint["zone"] = zone
     if spec.get("hostname") and spec.get("subdomain", "") == service["metadata"]["name"]:
         endpoint["hostname"] = spec["hostname"]
@@ -195,33 +140,6 @@ def projection(pod: Object) -> tuple[object, ...]:
         status.get("podIPs"),
         metadata.get("labels"),
     )
-
-
-def _why_absent(pod: Object) -> Why | None:
-    status = pod.get("status", {})
-    if status.get("phase") in {"Succeeded", "Failed"}:
-        return "Terminal"
-    if not status.get("podIP") and not status.get("podIPs"):
-        return "NoAddress"
-    return None
-
-
-def _group_finder(service: Object, groups: dict[PortKey, PortGroup]) -> Callable[[Object], PortGroup]:
-    """From pod to port group. Only named target ports can make a difference between pods."""
-    if any(isinstance(port.get("targetPort"), str) for port in service["spec"].get("ports") or ()):
-        return lambda pod: _group(groups, endpoint_ports(service, pod))
-    ports = endpoint_ports(service, {})
-    key = port_key(ports)
-
-    def common_group(_: Object) -> PortGroup:
-        group = groups.get(key)
-        return _group(groups, ports) if group is None else group
-
-    return common_group
-
-
-def _group(groups: dict[PortKey, PortGroup], ports: list[Object]) -> PortGroup:
-    return groups.setdefault(port_key(ports), PortGroup(ports))
 
 
 def _target_port(service_port: Object, pod: Object) -> int | None:

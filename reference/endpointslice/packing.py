@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reference.client import Object
-from reference.endpointslice.endpoints import Identity, PortGroup, identity
+from reference.endpointslice.desired import PortGroup
+from reference.endpointslice.endpoints import Identity, identity
 
 
 @dataclass(slots=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from reference.client import Object
+from reference.endpointslice.desired import Memo
 from reference.endpointslice.plan import Plan, plan_service
 from reference.features import Features, parse_version
 
@@ -90,8 +91,11 @@ def plan(
     nodes: Mapping[str, Object] = NODES,
     features: Features | None = None,
     max_endpoints: int = 100,
+    memo: Memo | None = None,
 ) -> Plan:
-    return plan_service(service, pods, nodes, existing, features=features or Features(), max_endpoints=max_endpoints)
+    return plan_service(
+        service, pods, nodes, existing, features=features or Features(), max_endpoints=max_endpoints, memo=memo
+    )
 
 
 def apply(planned: Plan, existing: Iterable[Object] = ()) -> list[Object]:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from itertools import product
+from itertools import chain, product
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from reference.client import Object
-from reference.endpointslice.endpoints import address_types, desired_endpoints, identity, port_key
+from reference.endpointslice.desired import Memo, desired_endpoints
+from reference.endpointslice.endpoints import address_types, identity, port_key
 from reference.endpointslice.hints import endpoint_hints, mechanism
 from reference.features import Features
-from tests.reference.endpointslice.objects import NODES, apply, endpoints, make_pod, make_service, plan
+from tests.reference.endpointslice.objects import NODES, apply, endpoints, make_node, make_pod, make_service, plan
 
 VALUES = (None, "PreferClose", "PreferSameZone", "PreferSameNode", "unknown")
 PORTS = (
@@ -166,3 +167,23 @@ def test_one_changed_pod_costs_one_write_in_each_family(pods_before: list[Object
     changed = {**alive[number], "metadata": {**alive[number]["metadata"], "deletionTimestamp": "now"}}
     planned = plan(service, [*alive[:number], changed, *alive[number + 1 :]], existing, max_endpoints=4)
     assert len(planned.create) + len(planned.update) + len(planned.delete) <= 1
+
+
+@given(histories)
+def test_memo_changes_no_plan(worlds: list[World]) -> None:
+    existing: list[Object] = []
+    memo = Memo()
+    for world in chain.from_iterable((each, each) for each in worlds):
+        options: Any = {"max_endpoints": world.max_endpoints}
+        planned = plan(world.service, world.pods, existing, memo=memo, **options)
+        assert planned == plan(world.service, world.pods, existing, **options)
+        existing = apply(planned, existing)
+
+
+@given(pod_lists, st.permutations(["a", "b", ""]))
+def test_memo_sees_new_zones_and_new_versions_of_pods(pods: list[Object], zones: list[str]) -> None:
+    memo, service = Memo(), make_service(trafficDistribution="PreferSameNode")
+    for zone in zones:
+        nodes = {"a1": make_node("a1", zone)}
+        pods = [{**pod, "metadata": {**pod["metadata"], "uid": zone}} for pod in pods[:-1]] + pods[-1:]
+        assert plan(service, pods, nodes=nodes, memo=memo) == plan(service, pods, nodes=nodes)

@@ -1,0 +1,165 @@
+"""Which endpoints the slices of a Service should hold together, grouped by the ports that they offer.
+
+Slices of one Service share nothing but its name, so the desired state is a set for each address family and port set,
+and how it is cut into slices (`packing`) is another question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from reference.client import Object
+from reference.endpointslice.endpoints import (
+    AddressType,
+    Identity,
+    PortKey,
+    endpoint_of,
+    endpoint_ports,
+    identity,
+    pod_addresses,
+    port_key,
+)
+from reference.endpointslice.labels import node_zone
+
+Why = Literal["Terminal", "NoAddress", "NodeNotFound"]
+
+_NOBODY: Identity = ((), "", "", "")
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A pod that the selector matches and that gets no endpoint, and why."""
+
+    pod: str
+    why: Why
+    node: str = ""
+
+
+@dataclass(slots=True)
+class PortGroup:
+    """The endpoints that offer one and the same set of ports, so that they can share slices."""
+
+    ports: list[Object]
+    endpoints: dict[Identity, Object] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Desired:
+    """What the slices of one Service and one address family should hold together."""
+
+    groups: dict[PortKey, PortGroup] = field(default_factory=dict)
+    left_out: list[LeftOut] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Result:
+    """What became of one pod. `where` is the node's zone, None if there is no such node."""
+
+    pod: Object
+    where: str | None
+    left_out: LeftOut | None = None
+    key: PortKey | None = None
+    ports: list[Object] = field(default_factory=list)
+    endpoint: Object | None = None
+    identity: Identity = _NOBODY
+
+
+@dataclass(slots=True)
+class Memo:
+    """Results for pods that are the very same objects as the last time. It saves work and never changes a result.
+
+    Objects of a client are never changed, so the same object means the same endpoint, as long as Service and zone are
+    the same too.
+    """
+
+    service: Object | None = None
+    results: dict[AddressType, dict[str, _Result]] = field(default_factory=dict)
+
+    def take(self, service: Object, address_type: AddressType) -> dict[str, _Result]:
+        """The results of the last time, by pod name; none for another Service."""
+        if service is not self.service:
+            self.service = service
+            self.results.clear()
+        return self.results.get(address_type, {})
+
+    def renew(self, address_type: AddressType) -> dict[str, _Result]:
+        """Where the results of this time go; those of pods that are gone are forgotten."""
+        results = self.results[address_type] = {}
+        return results
+
+
+def desired_endpoints(
+    service: Object,
+    pods: Iterable[Object],
+    nodes: Mapping[str, Object],
+    address_type: AddressType,
+    memo: Memo | None = None,
+) -> Desired:
+    """Endpoints of all `pods` in one family, grouped by port set.
+
+    A pod whose Node is missing is left out, unless the Service publishes addresses that are not ready: then it is kept
+    without a zone. A port set stays in the result when its last pod has no address of this family.
+    """
+    memo = Memo() if memo is None else memo
+    before, results = memo.take(service, address_type), memo.renew(address_type)
+    look_at = _reader(service, address_type)
+    desired = Desired()
+    for pod in pods:
+        name = pod["metadata"]["name"]
+        node = nodes.get(pod["spec"].get("nodeName", ""))
+        where = None if node is None else node_zone(node)
+        result = before.get(name)
+        if result is None or result.pod is not pod or result.where != where:
+            result = look_at(pod, where)
+        results[name] = result
+        _add(desired, result)
+    return desired
+
+
+def _add(desired: Desired, result: _Result) -> None:
+    if result.key is not None:
+        group = desired.groups.get(result.key)
+        if group is None:
+            group = desired.groups[result.key] = PortGroup(result.ports)
+        if result.endpoint is not None:
+            group.endpoints[result.identity] = result.endpoint
+    if result.left_out is not None:
+        desired.left_out.append(result.left_out)
+
+
+def _reader(service: Object, address_type: AddressType) -> Callable[[Object, str | None], _Result]:
+    """From pod and zone to result. Ports are looked up once if no pod can differ, that is without named targets."""
+    publish = bool(service["spec"].get("publishNotReadyAddresses"))
+    named = any(isinstance(port.get("targetPort"), str) for port in service["spec"].get("ports") or ())
+    common = _keyed([] if named else endpoint_ports(service, {}))
+
+    def look_at(pod: Object, where: str | None) -> _Result:
+        why = _why_absent(pod)
+        if why is not None:
+            return _Result(pod, where, LeftOut(pod["metadata"]["name"], why))
+        key, ports = _keyed(endpoint_ports(service, pod)) if named else common
+        if where is None and not publish:
+            missing = LeftOut(pod["metadata"]["name"], "NodeNotFound", pod["spec"].get("nodeName", ""))
+            return _Result(pod, where, missing, key, ports)
+        addresses = pod_addresses(pod, address_type)
+        if not addresses:
+            return _Result(pod, where, None, key, ports)
+        endpoint = endpoint_of(pod, where or "", service, addresses)
+        return _Result(pod, where, None, key, ports, endpoint, identity(endpoint))
+
+    return look_at
+
+
+def _keyed(ports: list[Object]) -> tuple[PortKey, list[Object]]:
+    return port_key(ports), ports
+
+
+def _why_absent(pod: Object) -> Why | None:
+    status = pod.get("status", {})
+    if status.get("phase") in {"Succeeded", "Failed"}:
+        return "Terminal"
+    if not status.get("podIP") and not status.get("podIPs"):
+        return "NoAddress"
+    return None
