@@ -1,0 +1,22 @@
+"""Lets tests make network namespaces as an ordinary user, also under pytest-xdist.
+
+Only a process without threads can enter a user namespace, and xdist's workers have threads before they load a conftest.
+So the controller enters, and its workers are born inside.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+
+from harness.errors import UnavailableError
+from harness.netns import sandbox
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Enter if possible; where it is not, the tests that need it say why."""
+    if not hasattr(config, "workerinput"):
+        with contextlib.suppress(UnavailableError):
+            sandbox.enter()
