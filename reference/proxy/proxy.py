@@ -163,7 +163,7 @@ class ServiceProxy:
         ruleset = self._state.ruleset(family, self._pods(family))
         kernel.load(ruleset)
         if stale := [each for each in ruleset.services if each.protocol == "UDP"]:
-            self._conntrack.delete_stale(family, stale, table.backends)
+            self._conntrack.forget_all_but(family, stale, table.backends)
 
     def _apply(self, family: Family, kernel: KernelTable) -> None:
         table = self._state.tables[family]
@@ -171,7 +171,7 @@ class ServiceProxy:
             if changes:
                 kernel.apply(changes)
             if changes.stale:
-                self._conntrack.delete_stale(family, changes.stale, table.backends)
+                self._conntrack.forget(family, changes.stale, table.backends)
 
     def _pods(self, family: Family) -> tuple[str, ...]:
         return tuple(each for each in self._pod_cidrs if family_of(each) == family)

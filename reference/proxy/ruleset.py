@@ -42,6 +42,16 @@ class Backend(NamedTuple):
     port: int
 
 
+class Stale(NamedTuple):
+    """UDP connections to `frontend` that go to `backend` are no longer right.
+
+    A frontend's own address and port as `backend` means those that were never translated, None means all.
+    """
+
+    frontend: Frontend
+    backend: Backend | None
+
+
 Target = tuple[Backend, ...] | Literal["drop", "reject"]
 MapName = Literal["services", "external"]
 

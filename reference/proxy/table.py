@@ -26,6 +26,7 @@ from reference.proxy.ruleset import (
     Frontend,
     MapName,
     Ruleset,
+    Stale,
     Target,
     first_index,
     mark,
@@ -62,13 +63,13 @@ Element = MarkElement | EndpointElement | HairpinElement
 class Changes:
     """Elements to delete and to add, in two transactions. An element both deleted and added is replaced.
 
-    `stale` are the UDP frontends whose connections may now go to the wrong place.
+    `stale` are UDP connections that now go to the wrong place.
     """
 
     first_delete: list[Element] = field(default_factory=list)
     first_add: list[Element] = field(default_factory=list)
     later_delete: list[Element] = field(default_factory=list)
-    stale: list[Frontend] = field(default_factory=list)
+    stale: list[Stale] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return bool(self.first_delete or self.first_add or self.later_delete)
@@ -128,7 +129,10 @@ class Table:
             if len(changes.first_add) + len(changes.first_delete) >= most:
                 changes = Changes()
                 parts.append(changes)
-            _compare(changes, name, frontend, before, self._targets.get((name, frontend)))
+            after = self._targets.get((name, frontend))
+            _compare(changes, name, frontend, before, after)
+            if frontend.protocol == "UDP":
+                changes.stale += _stale(frontend, before, self.backends(frontend))
         for address, present in self._touched_hairpin.items():
             if present and not self._hairpin[address]:
                 changes.later_delete.append(HairpinElement(address))
@@ -224,8 +228,16 @@ def _compare(changes: Changes, name: MapName, frontend: Frontend, before: Target
             changes.first_delete.append(EndpointElement(frontend, first + index, was))
         changes.first_add.append(EndpointElement(frontend, first + index, now))
     _compare_marks(changes, name, frontend, before, after)
-    if frontend.protocol == "UDP" and (not old or set(old).difference(new)):
-        changes.stale.append(frontend)
+
+
+def _stale(frontend: Frontend, before: Target | None, backends: frozenset[Backend] | None) -> list[Stale]:
+    """Connections to endpoints that left, or to a frontend that is new: those were never translated."""
+    if before is None and backends is not None:
+        return [Stale(frontend, Backend(frontend.address, frontend.port))]
+    old = before if isinstance(before, tuple) else ()
+    if old and not backends:
+        return [Stale(frontend, None)]
+    return [Stale(frontend, each) for each in old if each not in (backends or ())]
 
 
 def _compare_marks(
