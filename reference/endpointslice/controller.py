@@ -140,6 +140,7 @@ class EndpointSliceController:
                 self._work.add(key)
 
     def _work_on(self, key: Key) -> None:
+        logger.debug("Service %s/%s: sync", *key)
         try:
             self._sync(key)
         except SyncError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -271,6 +272,20 @@ def test_controller_that_has_nothing_to_do_writes_nothing() -> None:
         live.change_service("web", sessionAffinity="ClientIP")
         assert (live.slices(), live.slices("odd")) == before
         assert live.meddler.writes == []
+
+
+def test_echo_of_an_own_write_causes_no_sync(caplog: pytest.LogCaptureFixture) -> None:
+    with Live() as live:
+        live.create_service()
+        live.run_pod()
+        live.settle()
+        caplog.set_level(logging.DEBUG, "reference.endpointslice.controller")
+        live.set_ready("p1", ready=False)
+        live.settle()
+        live.api.delete("services", "default", "web")
+        live.settle()
+        assert live.meddler.writes[-2:] == ["update", "delete"]
+        assert [each.getMessage() for each in caplog.records] == ["Service default/web: sync"] * 2
 
 
 def test_stopped_controller_leaves_slices_and_writes_no_more() -> None:

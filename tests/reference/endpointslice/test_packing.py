@@ -70,6 +70,13 @@ def test_the_fuller_of_two_slices_with_room_is_filled() -> None:
     assert sizes(after) == [4, 10]
 
 
+def test_the_fuller_of_two_slices_that_are_rewritten_anyway_is_filled() -> None:
+    existing = existing_of(5, 8)
+    pods = make_pods(1, ready=False) + PODS[1:12] + make_pods(13, ready=False)[12:] + PODS[13:15]
+    after = apply(plan(make_service(), pods, existing, max_endpoints=10), existing)
+    assert sizes(after) == [5, 10]
+
+
 def test_one_unready_pod_rewrites_one_slice() -> None:
     existing = existing_of(10, 10, 10)
     pods = PODS[:29] + make_pods(30, ready=False)[29:]

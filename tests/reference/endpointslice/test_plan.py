@@ -7,8 +7,18 @@ from typing import Any
 import pytest
 
 from reference.client import Object
+from reference.endpointslice.desired import Memo
 from reference.endpointslice.plan import plan_deleted_service
-from tests.reference.endpointslice.objects import addresses, apply, make_pod, make_pods, make_service, plan, slices_for
+from tests.reference.endpointslice.objects import (
+    addresses,
+    apply,
+    endpoints,
+    make_pod,
+    make_pods,
+    make_service,
+    plan,
+    slices_for,
+)
 
 SERVICE_NAME = "kubernetes.io/service-name"
 MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
@@ -60,12 +70,27 @@ def test_changed_service_labels_rewrite_the_slice_and_nothing_else_of_it() -> No
     assert updated["metadata"]["resourceVersion"] == existing[0]["metadata"]["resourceVersion"]
 
 
-def test_planning_changes_nothing_that_it_is_given() -> None:
-    service = make_service(trafficDistribution="PreferSameNode")
-    pods, existing = make_pods(3), slices_for(make_service(), make_pods(2))
-    before = repr((service, pods, existing))
+@pytest.mark.parametrize("before", [0, 1, 2, 3])
+def test_planning_changes_nothing_that_it_is_given(before: int) -> None:
+    service = make_service(trafficDistribution="PreferSameNode", labels={"team": "x"})
+    pods, existing = make_pods(2), slices_for(make_service(), make_pods(before))
+    given = repr((service, pods, existing))
     assert not plan(service, pods, existing).is_empty
-    assert repr((service, pods, existing)) == before
+    assert repr((service, pods, existing)) == given
+
+
+def test_hints_alone_rewrite_a_copy_of_the_slice() -> None:
+    existing = slices_for(make_service(), [make_pod()])
+    given = repr(existing)
+    assert not plan(make_service(trafficDistribution="PreferSameNode"), [make_pod()], existing).is_empty
+    assert repr(existing) == given
+
+
+def test_memo_of_another_version_of_the_service_is_not_used() -> None:
+    memo, pods = Memo(), [make_pod(ready=False)]
+    for publish in (False, True, False):
+        service = make_service(publishNotReadyAddresses=publish)
+        assert endpoints(plan(service, pods, memo=memo).create)[0]["conditions"]["ready"] is publish
 
 
 @pytest.mark.parametrize("spec", [{"type": "ExternalName"}, {"selector": None}, {"selector": {}}])
