@@ -26,6 +26,7 @@ def parse(text: str) -> IP | None:
     return address
 
 
+@functools.lru_cache(maxsize=65536)
 def family_of(text: str) -> str | None:
     """IPv4, IPv6, or None when the text is no address."""
     address = parse(text)
@@ -49,9 +50,14 @@ def validate_cidr(text: str, path: str) -> list[FieldError]:
 
 def validate_reachable(text: str, path: str) -> list[FieldError]:
     """An address where an endpoint can be: not unspecified, loopback or link-local."""
+    return [errors.invalid(path, text, said) for said in _unreachable(text)]
+
+
+@functools.lru_cache(maxsize=65536)
+def _unreachable(text: str) -> tuple[str, ...]:
     address = parse(text)
     if address is None:
-        return [errors.invalid(path, text, "must be a valid IP address")]
+        return ("must be a valid IP address",)
     multicast = ipaddress.ip_network("224.0.0.0/24" if address.version == 4 else "ff02::/16")
     complaints = (
         (address.is_unspecified, "may not be unspecified (0.0.0.0 or ::)"),
@@ -59,4 +65,4 @@ def validate_reachable(text: str, path: str) -> list[FieldError]:
         (address.is_link_local, "may not be in the link-local range (169.254.0.0/16, fe80::/10)"),
         (address in multicast, "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"),
     )
-    return [errors.invalid(path, text, said) for wrong, said in complaints if wrong]
+    return tuple(said for wrong, said in complaints if wrong)

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
-
-from reference.features import Features
+from typing import Any, Literal, TypeAlias, cast
 
 Leaf = Literal["string", "int32", "bool", "int or string", "map[string]string", "any"]
 Shape: TypeAlias = "Leaf | list[Shape] | Mapping[str, Shape] | Versions"
@@ -83,26 +81,44 @@ _PYTHON_TYPES: Mapping[str, tuple[type, ...]] = {
 }
 
 
+_EXACT: Mapping[str, type] = {"string": str, "int32": int, "bool": bool}
+
+
 def of_object(**fields: Shape) -> Mapping[str, Shape]:
     """The shape of a whole object with these fields besides the ones that all have."""
     return {"apiVersion": STRING, "kind": STRING, "metadata": METADATA, **fields}
 
 
-def conform(obj: dict[str, Any], shape: Shape, features: Features) -> list[str]:
+def of_version(shape: Shape, minor: int) -> Shape:
+    """The shape as it is in Kubernetes 1.`minor`."""
+    if isinstance(shape, Versions):
+        return of_version(shape.shape, minor)
+    if isinstance(shape, list):
+        return [of_version(shape[0], minor)]
+    if isinstance(shape, str):
+        return shape
+    return {name: of_version(field, minor) for name, field in shape.items() if _exists(field, minor)}
+
+
+def conform(obj: dict[str, Any], shape: Shape) -> list[str]:
     """Take nulls and unknown fields out of `obj`, and return the paths of the unknown ones.
 
-    Raises `ValueError`, worded like Go's JSON decoder, at the first value of a wrong type.
+    `shape` is that of one version. Raises `ValueError`, worded like Go's JSON decoder, at the first value of a wrong
+    type.
     """
     unknown: list[str] = []
     path: Path = []  # a stack, read only when there is something to say
     try:
-        _conform(obj, shape, path, features, unknown)
+        _conform(obj, shape, path, unknown)
     except _WrongTypeError as wrong:
         kind = obj.get("kind", "") if isinstance(obj, dict) else ""
-        raise ValueError(
-            f"json: cannot unmarshal {wrong} into Go struct field {kind}.{_dotted(path)} of type {wrong.wanted}"
-        ) from None
+        said = f"json: cannot unmarshal {wrong} into Go struct field {kind}.{_dotted(path)} of type {wrong.wanted}"
+        raise ValueError(said) from None
     return unknown
+
+
+def _exists(field: Shape, minor: int) -> bool:
+    return not isinstance(field, Versions) or field.since <= minor < field.until
 
 
 class _WrongTypeError(Exception):
@@ -112,37 +128,35 @@ class _WrongTypeError(Exception):
         self.wanted = wanted
 
 
-def _conform(value: Any, shape: Shape, path: Path, features: Features, unknown: list[str]) -> None:
+def _conform(value: Any, shape: Shape, path: Path, unknown: list[str]) -> None:
     if isinstance(shape, str):
         _check_leaf(value, shape, path)
-    elif isinstance(shape, Versions):
-        _conform(value, shape.shape, path, features, unknown)
     elif isinstance(shape, list):
         if not isinstance(value, list):
             raise _WrongTypeError(value, "slice")
         for index, each in enumerate(value):
             path.append(index)
-            _conform(each, shape[0], path, features, unknown)
+            _conform(each, shape[0], path, unknown)
             path.pop()
     elif not isinstance(value, dict):
         raise _WrongTypeError(value, "object")
     else:
-        _conform_fields(value, shape, path, features, unknown)
+        _conform_fields(value, cast("Mapping[str, Shape]", shape), path, unknown)
 
 
-def _conform_fields(
-    value: dict[str, Any], shape: Mapping[str, Shape], path: Path, features: Features, unknown: list[str]
-) -> None:
-    for name in list(value):
+def _conform_fields(value: dict[str, Any], shape: Mapping[str, Shape], path: Path, unknown: list[str]) -> None:
+    for name, each in list(value.items()):
         field = shape.get(name) or shape.get(OTHERS)
+        if isinstance(field, str) and _EXACT.get(field) is type(each):  # nine of ten
+            continue
         path.append(name)
-        if field is None or (isinstance(field, Versions) and not field.since <= features.version[1] < field.until):
+        if field is None:
             unknown.append(_dotted(path))
             del value[name]
-        elif value[name] is None:
+        elif each is None:
             del value[name]
         else:
-            _conform(value[name], field, path, features, unknown)
+            _conform(each, field, path, unknown)
         path.pop()
 
 

@@ -95,7 +95,7 @@ class Strategy:
         A server warns of them (`unknown field "spec.x"`), or refuses with 400 when asked to be strict. Raises
         `ValueError` with the text for a 400 when a value has the wrong JSON type.
         """
-        return shapes.conform(obj, self.shape, features)
+        return shapes.conform(obj, _shape_in(type(self), features.version[1]))
 
     def has_generation(self, features: Features) -> bool:
         """Whether objects of this kind carry `metadata.generation` (1 when created)."""
@@ -145,6 +145,16 @@ class Strategy:
     def table(self) -> list[Column]:
         """The columns of `kubectl get`, first the name."""
         return [columns.NAME, columns.AGE]
+
+
+_SHAPES: dict[tuple[type[Strategy], int], shapes.Shape] = {}
+
+
+def _shape_in(kind: type[Strategy], minor: int) -> shapes.Shape:
+    shape = _SHAPES.get((kind, minor))
+    if shape is None:
+        shape = _SHAPES[kind, minor] = shapes.of_version(kind.shape, minor)
+    return shape
 
 
 def _keep(new: Object, old: Object, name: str) -> None:
