@@ -18,9 +18,11 @@ import os
 import resource
 import socket
 import struct
+from collections.abc import Callable
 from pathlib import Path
 
 from harness.errors import HarnessError, UnavailableError
+from harness.netns import obstacles
 from harness.netns.namespace import CLONE_NEWUSER, Namespace, move_home, unshare
 
 _CAP_NET_ADMIN = 12
@@ -95,9 +97,8 @@ def _leave() -> None:
     """Go into a user namespace and a netns of our own."""
     global _left  # noqa: PLW0603  where a process is, is a fact about the process
     _outside.extend(socket.socket(socket.AF_INET, socket.SOCK_STREAM).detach() for _ in range(_OUTSIDE_SOCKETS))
-    _enter_user_namespace()
-    move_home()
-    _loopback_up()
+    for _, step in _STEPS:
+        step()
     _left = True
 
 
@@ -116,20 +117,37 @@ def _loopback_up() -> None:
         fcntl.ioctl(control, 0x8914, request)  # SIOCSIFFLAGS
 
 
+_STEPS: tuple[tuple[str, Callable[[], None]], ...] = (
+    ("user namespace", _enter_user_namespace),
+    ("network namespace", move_home),
+    ("loopback", _loopback_up),
+)
+
+
 def _try_in_a_child() -> None:
     """Raise `UnavailableError` if a child of this process cannot do what this process is about to do."""
+    reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
-        os._exit(_attempt())
-    _, status = os.waitpid(child, 0)
-    number = os.waitstatus_to_exitcode(status)
-    if number != 0:
-        raise UnavailableError(f"cannot enter a user namespace: {os.strerror(number)}")
+        try:
+            _attempt(writer)
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as answer:
+        text = answer.read().decode("ascii")
+    os.waitpid(child, 0)
+    step, _, number = text.partition(":")
+    if step != "done":
+        raise UnavailableError(obstacles.explain(obstacles.read(step or "user namespace", int(number or errno.EPERM))))
 
 
-def _attempt() -> int:
-    try:
-        _leave()
-    except OSError as error:
-        return error.errno or errno.EPERM
-    return 0
+def _attempt(writer: int) -> None:
+    """In the child: take each step, and write the one that failed with its errno, or "done"."""
+    for name, step in _STEPS:
+        try:
+            step()
+        except OSError as error:
+            os.write(writer, f"{name}:{error.errno}".encode("ascii"))
+            return
+    os.write(writer, b"done")

@@ -18,44 +18,38 @@ Settings = Mapping[str, str]
 
 # Errors that a rate limit swallows look like drops: a proxy's reject would be judged TimedOut. The masks say which
 # types are limited at all: none, for IPv4; 255, which is no error, for IPv6, as an empty set cannot be written.
-_ICMP: Mapping[Family, Settings] = {
-    "IPv4": {"ipv4/icmp_ratelimit": "0", "ipv4/icmp_ratemask": "0"},
-    "IPv6": {"ipv6/icmp/ratelimit": "0", "ipv6/icmp/ratemask": "255"},
+# Links get no IPv6 link-local address: nobody needs one, and there is nothing to solicit, advertise or redirect.
+_HOST: Mapping[Family, Settings] = {
+    "IPv4": {"ipv4/ip_forward": "0", "ipv4/icmp_ratemask": "0"},  # a new netns inherits the machine's IPv4 forwarding
+    "IPv6": {
+        "ipv6/icmp/ratemask": "255",
+        "ipv6/conf/default/disable_ipv6": "0",
+        "ipv6/conf/default/addr_gen_mode": "1",
+    },
 }
 
-# A new netns inherits IPv4 settings from the machine's. `default` is what links made later start with; where the kernel
-# takes the larger of `all` and the link's own (rp_filter, send_redirects) both are needed.
-_LINKS: Mapping[Family, Settings] = {
+# Replies may come by another way than requests went. The kernel takes the larger of `all` and the link's own value,
+# which later links copy from `default`: so both are written.
+_ROUTER: Mapping[Family, Settings] = {
     "IPv4": {
+        "ipv4/ip_forward": "1",
         "ipv4/conf/all/rp_filter": "0",
         "ipv4/conf/default/rp_filter": "0",
         "ipv4/conf/all/send_redirects": "0",
         "ipv4/conf/default/send_redirects": "0",
     },
-    "IPv6": {
-        "ipv6/conf/default/disable_ipv6": "0",
-        "ipv6/conf/default/accept_dad": "0",
-        "ipv6/conf/default/addr_gen_mode": "1",  # no link-local address: nothing to solicit, advertise or redirect
-    },
+    "IPv6": {"ipv6/conf/all/forwarding": "1"},
 }
 
 
 def of_host(families: Iterable[Family]) -> Settings:
     """Settings of a pod and of the external client: no forwarding, and ICMP errors without rate limit."""
-    return _settings(families, forwarding="0")
+    return {path: value for family in families for path, value in _HOST[family].items()}
 
 
 def of_router(families: Iterable[Family]) -> Settings:
     """Settings of a node and of the fabric: the same, with forwarding."""
-    return _settings(families, forwarding="1")
-
-
-def _settings(families: Iterable[Family], *, forwarding: str) -> Settings:
-    switch: Mapping[Family, str] = {"IPv4": "ipv4/ip_forward", "IPv6": "ipv6/conf/all/forwarding"}
-    merged: dict[str, str] = {}
-    for family in families:
-        merged |= {switch[family]: forwarding, **_ICMP[family], **_LINKS[family]}
-    return merged
+    return {path: value for family in families for path, value in {**_HOST[family], **_ROUTER[family]}.items()}
 
 
 def apply(namespace: Namespace, settings: Settings) -> None:

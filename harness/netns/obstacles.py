@@ -1,0 +1,121 @@
+"""Says what forbids an ordinary user's process a user namespace, and what lifts it.
+
+Why so much care: distributions forbid it in four different ways, the kernel answers EPERM to most of them, and whoever
+reads "Operation not permitted" gives up. Reading the machine and finding the words are two functions, so that the words
+can be tested as a table.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+_AS_ROOT = "or run as root"
+
+
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """What failed, and what the machine says about it; "" for a file that is not there."""
+
+    step: str  # "user namespace", "network namespace" or "loopback"
+    number: int  # errno
+    userns_clone: str = ""  # kernel.unprivileged_userns_clone, of Debian and Arch
+    max_user_namespaces: str = ""
+    max_net_namespaces: str = ""
+    apparmor: str = ""  # kernel.apparmor_restrict_unprivileged_userns, of Ubuntu
+    seccomp: str = ""  # "Seccomp" of /proc/self/status: "2" under a filter, as containers have it
+    container: str = ""  # its kind
+
+
+def read(step: str, number: int) -> Readings:
+    """The readings of this machine, for a step that failed with that errno."""
+    return Readings(
+        step,
+        number,
+        userns_clone=_text("/proc/sys/kernel/unprivileged_userns_clone"),
+        max_user_namespaces=_text("/proc/sys/user/max_user_namespaces"),
+        max_net_namespaces=_text("/proc/sys/user/max_net_namespaces"),
+        apparmor=_text("/proc/sys/kernel/apparmor_restrict_unprivileged_userns"),
+        seccomp=_seccomp(_text("/proc/self/status")),
+        container=_container(),
+    )
+
+
+def explain(readings: Readings) -> str:
+    """One sentence: what could not be done, which setting forbids it, and the remedy."""
+    error = os.strerror(readings.number)
+    return f"cannot make a {readings.step} as an ordinary user ({error}): {_cause(readings)}"
+
+
+def _cause(readings: Readings) -> str:
+    return _switched_off(readings) or _exhausted(readings) or _confined(readings) or _unknown(readings)
+
+
+def _switched_off(readings: Readings) -> str:
+    if readings.userns_clone == "0":
+        return f"kernel.unprivileged_userns_clone is 0; {_set('kernel.unprivileged_userns_clone', 1)}"
+    for name, value in (
+        ("user.max_user_namespaces", readings.max_user_namespaces),
+        ("user.max_net_namespaces", readings.max_net_namespaces),
+    ):
+        if value == "0":
+            return f"{name} is 0; {_set(name, 10000)}"
+    return ""
+
+
+def _set(name: str, value: int) -> str:
+    return f"as root: sysctl -w {name}={value}, {_AS_ROOT}"
+
+
+def _exhausted(readings: Readings) -> str:
+    if readings.number != errno.ENOSPC:
+        return ""
+    of_user = readings.step == "user namespace"
+    name, value = (
+        ("user.max_user_namespaces", readings.max_user_namespaces)
+        if of_user
+        else ("user.max_net_namespaces", readings.max_net_namespaces)
+    )
+    return f"all {value} that {name} allows are in use; end other sandboxes, or as root raise it with sysctl -w"
+
+
+def _confined(readings: Readings) -> str:
+    if readings.number not in (errno.EPERM, errno.EACCES):
+        return ""
+    if readings.container or readings.seccomp == "2":
+        kind = readings.container or "a seccomp filter (a container, or a service's SystemCallFilter)"
+        return (
+            f"this process is confined by {kind}; start the container with --privileged, or with --cap-add SYS_ADMIN "
+            "--cap-add NET_ADMIN --security-opt apparmor=unconfined --security-opt systempaths=unconfined"
+        )
+    if readings.apparmor == "1":
+        return (
+            "AppArmor restricts it: kernel.apparmor_restrict_unprivileged_userns is 1, as on Ubuntu; give this Python "
+            f"an AppArmor profile with `userns,`, or {_set('kernel.apparmor_restrict_unprivileged_userns', 0)}"
+        )
+    return ""
+
+
+def _unknown(readings: Readings) -> str:
+    if readings.number == errno.EINVAL and readings.step == "user namespace":
+        return f"this kernel has no user namespaces (CONFIG_USER_NS); take another kernel, {_AS_ROOT}"
+    return f"no setting known to forbid it does so here; look for a chroot or an SELinux policy, {_AS_ROOT}"
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def _seccomp(status: str) -> str:
+    return next((line.split()[1] for line in status.splitlines() if line.startswith("Seccomp:")), "")
+
+
+def _container() -> str:
+    marks = {"/.dockerenv": "Docker", "/run/.containerenv": "Podman"}
+    marked = next((kind for path, kind in marks.items() if Path(path).exists()), "")
+    return marked or os.environ.get("container", "")  # noqa: SIM112  systemd's name for it is in small letters
