@@ -1,13 +1,111 @@
-"""Who owns which field: `metadata.managedFields` for server-side apply."""
+"""Who owns which field: `metadata.managedFields` for server-side apply.
+
+Ownership is followed from an object's first apply on. Objects that nobody applies do not pay for it: they have no
+managedFields, and at their first apply all that they have is `before-first-apply`'s, as for objects of old clusters.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from reference.apiserver.field_sets import FieldPath, decode, encode, flatten
+from reference.apiserver.schema import list_rules
 from reference.client import Object
 
+BEFORE = "before-first-apply"
 
-def track(new: Object, old: Object, manager: str, *, subresource: str = "") -> None:  # noqa: ARG001
-    """Note in `new` that `manager` changed fields, when ownership of the object is followed at all."""
-    if "managedFields" in old["metadata"]:
-        new["metadata"]["managedFields"] = old["metadata"]["managedFields"]
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """One entry: the manager, how it writes ("Apply" or "Update"), of which subresource, and what is its."""
+
+    manager: str
+    operation: str
+    subresource: str
+    fields: frozenset[FieldPath]
+    api_version: str
+    time: str
+
+    @property
+    def identity(self) -> tuple[str, str, str]:
+        return self.manager, self.operation, self.subresource
+
+    def without(self, fields: Iterable[FieldPath]) -> Owner:
+        return replace(self, fields=self.fields.difference(fields))
+
+
+def read(entries: Any) -> list[Owner]:
+    """The owners in an object's managedFields."""
+    return [
+        Owner(
+            each.get("manager") or "",
+            each.get("operation") or "",
+            each.get("subresource") or "",
+            frozenset(decode(each.get("fieldsV1") or {}) - {()}),
+            each.get("apiVersion") or "",
+            each.get("time") or "",
+        )
+        for each in entries or ()
+    ]
+
+
+def write(owners: Iterable[Owner]) -> list[Object]:
+    """Owners as managedFields; those that own nothing are left out."""
+    return [
+        {
+            "manager": each.manager,
+            "operation": each.operation,
+            "apiVersion": each.api_version,
+            "time": each.time,
+            "fieldsType": "FieldsV1",
+            "fieldsV1": encode(each.fields),
+            **({"subresource": each.subresource} if each.subresource else {}),
+        }
+        for each in owners
+        if each.fields
+    ]
+
+
+def before_first_apply(live: Object) -> Owner:
+    """The owner of everything in an object that was never applied."""
+    fields = flatten(live, list_rules(live["kind"]))
+    return new_owner(BEFORE, "Update", "", fields, live)
+
+
+def new_owner(manager: str, operation: str, subresource: str, fields: Iterable[FieldPath], obj: Object) -> Owner:
+    """An owner from now on."""
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return Owner(manager, operation, subresource, frozenset(fields), obj["apiVersion"], now)
+
+
+def track(new: Object, old: Object, manager: str, *, subresource: str = "") -> None:
+    """Note in `new` that `manager` wrote what differs from `old`, if ownership of the object is followed at all."""
+    before = old["metadata"].get("managedFields")
+    if not before:
+        new["metadata"].pop("managedFields", None)
+        return
+    entries = new["metadata"].get("managedFields", before)
+    rules = list_rules(new["kind"])
+    was, now = flatten(old, rules), flatten(new, rules)
+    changed = {path for path, value in now.items() if path not in was or was[path] != value}
+    gone = was.keys() - now.keys()
+    if changed or gone:
+        entries = write(_moved(read(entries), changed, gone=gone, by=(manager, "Update", subresource), obj=new))
+    if entries and entries != [{}]:
+        new["metadata"]["managedFields"] = entries
     else:
         new["metadata"].pop("managedFields", None)
+
+
+def _moved(
+    owners: list[Owner], changed: set[FieldPath], *, gone: set[FieldPath], by: tuple[str, str, str], obj: Object
+) -> list[Owner]:
+    kept = [each.without(gone if each.identity == by else gone | changed) for each in owners]
+    for index, owner in enumerate(kept):
+        if owner.identity == by:
+            kept[index] = new_owner(*by, owner.fields | changed, obj)
+            return kept
+    return [*kept, new_owner(*by, changed, obj)] if changed else kept

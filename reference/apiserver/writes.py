@@ -47,7 +47,7 @@ def create(registry: Registry, resource: str, namespace: str, obj: Object, call:
     with registry.store.lock:
         registry.require_namespace(namespace, strategy, meta.get("name") or "")
         _choose_name(registry, resource, meta, namespace)
-        _identify(strategy, registry, meta)
+        _identify(strategy, registry, meta, call)
         strategy.default(obj)
         strategy.prepare_for_create(obj, registry.features)
         _refuse(strategy, obj, strategy.validate(obj, registry.features))
@@ -71,7 +71,8 @@ def update(registry: Registry, resource: str, namespace: str, obj: Object, call:
         _keep_identity(obj["metadata"], old.object["metadata"])
         strategy.default(obj)
         strategy.prepare_for_update(obj, old.object, registry.features)
-        managed_fields.track(obj, old.object, call.manager)
+        if not call.applied:
+            managed_fields.track(obj, old.object, call.manager)
         _refuse(strategy, obj, strategy.validate_update(obj, old.object, registry.features))
         call.warnings += strategy.warnings(obj)
         if strategy.has_generation(registry.features) and strategy.spec_changed(obj, old.object):
@@ -90,10 +91,14 @@ def update_status(
     _decode(registry, strategy, obj, call)
     with registry.store.lock:
         old = _present(registry, resource, obj)
+        applied = obj["metadata"].get("managedFields")
         obj["metadata"] = dict(old.object["metadata"])
         strategy.default(obj)
         strategy.prepare_for_status_update(obj, old.object)
-        managed_fields.track(obj, old.object, call.manager, subresource="status")
+        if call.applied:
+            obj["metadata"]["managedFields"] = applied
+        else:
+            managed_fields.track(obj, old.object, call.manager, subresource="status")
         _refuse(strategy, obj, strategy.validate_status_update(obj, old.object, registry.features))
         return _replace(registry, strategy, obj, old, call)
 
@@ -148,11 +153,13 @@ def _choose_name(registry: Registry, resource: str, meta: dict[str, Any], namesp
             return
 
 
-def _identify(strategy: Strategy, registry: Registry, meta: dict[str, Any]) -> None:
+def _identify(strategy: Strategy, registry: Registry, meta: dict[str, Any], call: Call) -> None:
     if meta.pop("resourceVersion", None):
         raise status.bad_request("resourceVersion should not be set on objects to be created")
-    for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "generation", "managedFields", "selfLink"):
+    for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink"):
         meta.pop(field, None)
+    if not call.applied:
+        meta.pop("managedFields", None)
     meta["uid"] = str(uuid.uuid4())
     meta["creationTimestamp"] = timestamp()
     if strategy.has_generation(registry.features):

@@ -1,0 +1,155 @@
+"""Server-side apply: a client says all that it wants of an object, the server merges and remembers whose is what.
+
+Three things beyond a merge patch (KEP-555): a field that another manager owns and wants otherwise is a conflict, unless
+forced; a field that this manager applied before and now leaves out is removed, if nobody else owns it; and lists merge
+by their keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from reference.apiserver import managed_fields, status, writes
+from reference.apiserver.field_sets import FieldPath, flatten, item_key, shown, value_key
+from reference.apiserver.registry import Call, Registry, Target
+from reference.apiserver.schema import ListRule, ListRules, list_rules
+from reference.apiserver.store import Stored
+from reference.client import Object
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """The object after an apply, and whether it is new."""
+
+    stored: Stored
+    created: bool
+
+
+def apply(registry: Registry, target: Target, config: Any, call: Call, *, force: bool) -> Applied:
+    """Apply `config`, which must be private to this call. Raises `ApiError`: 400, 404, 409, 415, 422."""
+    strategy = registry.strategy(target.resource)
+    if target.view is not None:
+        raise status.failure(415, "UnsupportedMediaType", f"apply {target.resource} as {strategy.resource.api_version}")
+    config = _checked(config, target)
+    call = replace(call, applied=True)
+    with registry.store.lock:
+        live = registry.store.get(target.resource, (target.namespace, target.name))
+        if live is None:
+            if target.subresource:
+                raise status.not_found(strategy.resource, target.name)
+            return Applied(_create(registry, target, config, call), created=True)
+        merged = _merge(live.copy(), config, call.manager, target.subresource, force=force)
+        write = writes.update_status if target.subresource else writes.update
+        stored = write(registry, target.resource, target.namespace, merged, call, name=target.name)
+        return Applied(stored, created=False)
+
+
+def _checked(config: Any, target: Target) -> Object:
+    if not isinstance(config, dict) or not isinstance(config.get("metadata", {}), dict):
+        raise status.bad_request("an applied configuration must be an object")
+    if config.get("metadata", {}).get("managedFields"):
+        raise status.bad_request("metadata.managedFields must be nil")
+    for field in ("apiVersion", "kind"):
+        if not config.get(field):
+            raise status.bad_request(f"an applied configuration must have {field}")
+    config.setdefault("metadata", {})["name"] = config["metadata"].get("name") or target.name
+    if target.subresource:
+        return {key: config[key] for key in ("apiVersion", "kind", "metadata", "status") if key in config}
+    config.pop("status", None)
+    return _without_nulls(config)  # type: ignore[no-any-return]  # an object stays one
+
+
+def _create(registry: Registry, target: Target, config: Object, call: Call) -> Stored:
+    fields = flatten(config, list_rules(config["kind"]))
+    owner = managed_fields.new_owner(call.manager, "Apply", "", fields, config)
+    config["metadata"]["managedFields"] = managed_fields.write([owner])
+    return writes.create(registry, target.resource, target.namespace, config, call)
+
+
+def _merge(live: Object, config: Object, manager: str, subresource: str, *, force: bool) -> Object:
+    rules = list_rules(live["kind"])
+    wanted, present = flatten(config, rules), flatten(live, rules)
+    owners = managed_fields.read(live["metadata"].get("managedFields")) or [managed_fields.before_first_apply(live)]
+    me = (manager, "Apply", subresource)
+    others = [each for each in owners if each.identity != me]
+    taken = {path for path, value in wanted.items() if path in present and present[path] != value}
+    conflicts = [(each.manager, path) for each in others for path in sorted(each.fields & taken)]
+    if conflicts and not force:
+        raise status.apply_conflict([(name, shown(path)) for name, path in conflicts])
+    before = next((each for each in owners if each.identity == me), None)
+    merged = _merge_object(live, config, (), rules)
+    if before is not None:
+        dropped = before.fields - wanted.keys() - {path for each in others for path in each.fields}
+        merged = _without(merged, dropped, rules)
+    mine = managed_fields.new_owner(*me, wanted, live)
+    if before is not None and before.fields == mine.fields:
+        mine = before  # so that an apply which changes nothing writes nothing
+    kept = [each.without(taken) for each in others]
+    merged["metadata"] = {**merged["metadata"], "managedFields": managed_fields.write([*kept, mine])}
+    return merged
+
+
+def _merge_object(live: Object, config: Object, names: tuple[str, ...], rules: ListRules) -> Object:
+    merged = dict(live)
+    for key, value in config.items():
+        merged[key] = _merge_value(live.get(key), value, (*names, key), rules)
+    return merged
+
+
+def _merge_value(live: Any, value: Any, names: tuple[str, ...], rules: ListRules) -> Any:
+    if isinstance(value, dict) and isinstance(live, dict):
+        return _merge_object(live, value, names, rules)
+    if isinstance(value, list) and isinstance(live, list) and names in rules:
+        return _merge_list(live, value, names, rules)
+    return value
+
+
+def _merge_list(live: list[Any], config: list[Any], names: tuple[str, ...], rules: ListRules) -> list[Any]:
+    rule = rules[names]
+    if not rule.map_keys:
+        return live + [each for each in config if each not in live]
+    merged = {item_key(each, rule): each for each in live}
+    for item in config:
+        key = item_key(item, rule)
+        merged[key] = _merge_object(merged[key], item, names, rules) if key in merged else item
+    return list(merged.values())
+
+
+def _without(obj: Object, paths: Iterable[FieldPath], rules: ListRules) -> Object:
+    for path in sorted(paths, key=len, reverse=True):  # fields of an item go before the item
+        _remove(obj, path, (), rules)
+    return obj
+
+
+def _remove(node: Any, path: FieldPath, names: tuple[str, ...], rules: ListRules) -> None:
+    """Take one field out; objects on the way that become empty go too."""
+    element, rest = path[0], path[1:]
+    if isinstance(node, list):
+        _remove_item(node, element, rest, names, rules)
+    elif isinstance(node, dict):
+        name = element.removeprefix("f:")
+        if rest and name in node:
+            _remove(node[name], rest, (*names, name), rules)
+            if node[name] in ({}, []):
+                del node[name]
+        elif not rest:
+            node.pop(name, None)
+
+
+def _remove_item(items: list[Any], element: str, rest: FieldPath, names: tuple[str, ...], rules: ListRules) -> None:
+    rule = rules.get(names, ListRule())
+    for index, item in enumerate(items):
+        if element == (item_key(item, rule) if rule.map_keys else value_key(item)):
+            if rest:
+                _remove(item, rest, names, rules)
+            else:
+                del items[index]
+            return
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(each) for key, each in value.items() if each is not None}
+    return [_without_nulls(each) for each in value] if isinstance(value, list) else value

@@ -1,0 +1,125 @@
+"""Sets of fields of an object, as server-side apply keeps them: paths, and their FieldsV1 form.
+
+A path is a tuple of FieldsV1 keys: `f:NAME` for a field, `k:{"port":80}` for an item of a keyed list, `v:VALUE` for an
+item of a set. A list that does not merge is one field, whatever is in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import orjson
+
+from reference.apiserver.schema import ListRule, ListRules
+from reference.client import Object
+
+FieldPath = tuple[str, ...]
+
+_NOT_OWNED = frozenset({"apiVersion", "kind"})
+_NOT_OWNED_METADATA = frozenset(
+    {
+        "name",
+        "namespace",
+        "generateName",
+        "uid",
+        "resourceVersion",
+        "generation",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "managedFields",
+        "selfLink",
+    }
+)
+
+
+def flatten(obj: Object, rules: ListRules) -> dict[FieldPath, Any]:
+    """The fields that somebody can own, with their values; an item of a keyed list is there too, with None."""
+    owned = {key: value for key, value in obj.items() if key not in _NOT_OWNED}
+    metadata = obj.get("metadata") or {}
+    owned["metadata"] = {key: value for key, value in metadata.items() if key not in _NOT_OWNED_METADATA}
+    found = dict(_leaves(owned, (), (), rules))
+    found.pop(("f:metadata",), None)
+    return found
+
+
+def encode(paths: Iterable[FieldPath]) -> Object:
+    """Paths as a FieldsV1 tree. A path that others continue is noted there as `.`."""
+    tree: Object = {}
+    for path in sorted(paths):
+        node = tree
+        for element in path:
+            node = node.setdefault(element, {})
+        node["."] = {}
+    return _without_lonely_dots(tree)
+
+
+def decode(tree: Object) -> set[FieldPath]:
+    """The paths of a FieldsV1 tree."""
+    return set(_paths(tree, ()))
+
+
+def shown(path: FieldPath) -> str:
+    """A path as messages show it: `.spec.ports[port=80,protocol="TCP"].nodePort`."""
+    return "".join(_element(each) for each in path)
+
+
+def item_key(item: Object, rule: ListRule) -> str:
+    """The path element of an item of a keyed list."""
+    defaults = dict(rule.defaults)
+    return "k:" + orjson.dumps({key: item.get(key, defaults.get(key)) for key in rule.map_keys}).decode()
+
+
+def value_key(value: Any) -> str:
+    """The path element of an item of a set."""
+    return "v:" + orjson.dumps(value).decode()
+
+
+def _leaves(value: Any, path: FieldPath, names: tuple[str, ...], rules: ListRules) -> Iterator[tuple[FieldPath, Any]]:
+    if isinstance(value, dict) and (value or not path):
+        for key, each in value.items():
+            yield from _leaves(each, (*path, f"f:{key}"), (*names, key), rules)
+    elif isinstance(value, list) and names in rules:
+        yield from _items(value, path, names, rules)
+    else:
+        yield path, value
+
+
+def _items(
+    items: list[Any], path: FieldPath, names: tuple[str, ...], rules: ListRules
+) -> Iterator[tuple[FieldPath, Any]]:
+    rule = rules[names]
+    for item in items:
+        if not rule.map_keys:
+            yield (*path, value_key(item)), item
+        else:
+            place = (*path, item_key(item, rule))
+            yield place, None
+            yield from _leaves(item, place, names, rules)
+
+
+def _paths(tree: Object, path: FieldPath) -> Iterator[FieldPath]:
+    if not tree:
+        yield path
+    for key, below in tree.items():
+        if key == ".":
+            yield path
+        else:
+            yield from _paths(below, (*path, key))
+
+
+def _without_lonely_dots(tree: Object) -> Object:
+    if set(tree) == {"."}:
+        return {}
+    return {key: _without_lonely_dots(below) if key != "." else {} for key, below in tree.items()}
+
+
+def _element(element: str) -> str:
+    kind, rest = element[:2], element[2:]
+    if kind == "f:":
+        return f".{rest}"
+    value = orjson.loads(rest)
+    if kind == "v:":
+        return f"[={rest}]"
+    return "[" + ",".join(f"{key}={orjson.dumps(each).decode()}" for key, each in value.items()) + "]"

@@ -1,0 +1,202 @@
+"""The verbs of the API over HTTP: from a request with a route to the bytes of its answer.
+
+Nothing here waits: a request's body is there when it is called, and the registry answers at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from reference.apiserver import apply, deletion, media, patches, patching, reads, status, writes
+from reference.apiserver.deletion import DeleteOptions
+from reference.apiserver.media import Answer
+from reference.apiserver.registry import Call, Registry
+from reference.apiserver.render import Renderer
+from reference.apiserver.routes import Route
+from reference.apiserver.selectors import Selection, select
+from reference.apiserver.store import Stored
+from reference.client import Object
+
+_RETURN_DELETED = frozenset({"pods", "services", "serviceaccounts"})  # the other kinds answer with a Status
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the handlers need of an HTTP request."""
+
+    method: str
+    route: Route
+    query: Mapping[str, str]
+    answer: Answer
+    content_type: str
+    user_agent: str
+    body: bytes
+
+    @property
+    def pretty(self) -> bool:
+        return self.query.get("pretty") in {"true", "1"}
+
+    @property
+    def renderer(self) -> Renderer:
+        return Renderer(self.route, self.answer, self.query.get("includeObject", ""))
+
+    def decoded(self) -> Any:
+        return media.decode(self.body, self.content_type)
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What goes back: a code, a body in the form that the client accepts, and texts for `Warning` headers."""
+
+    code: int
+    body: bytes
+    warnings: tuple[str, ...] = ()
+
+
+def handle(registry: Registry, request: Request) -> Response:
+    """Answer any request but a watch. Raises `ApiError`."""
+    by_method = _ON_OBJECT if request.route.name else _ON_COLLECTION
+    verb = by_method.get(request.method)
+    if verb is None:
+        raise status.method_not_allowed(request.method)
+    if request.route.subresource not in {"", "status"}:
+        raise status.no_such_path()
+    return verb(registry, request)
+
+
+def selection(request: Request) -> Selection:
+    """What a list or watch selects; one object when the path names it."""
+    route, query = request.route, request.query
+    fields = query.get("fieldSelector", "")
+    if route.name:
+        fields = ",".join(filter(None, (fields, f"metadata.name={route.name}")))
+    return select(route.strategy, route.namespace, query.get("labelSelector", ""), fields)
+
+
+def _get(registry: Registry, request: Request) -> Response:
+    route = request.route
+    return _object(request, 200, registry.get(route.resource, route.namespace, route.name))
+
+
+def _list(registry: Registry, request: Request) -> Response:
+    query = request.query
+    asked = reads.Query(
+        limit=_integer(query, "limit") or 0,
+        continue_token=query.get("continue", ""),
+        resource_version=query.get("resourceVersion", ""),
+        match=query.get("resourceVersionMatch", ""),
+    )
+    page = reads.page(registry, request.route.resource, selection(request), asked)
+    if request.answer.yaml or request.pretty:
+        return Response(200, media.encode(request.renderer.page(page), request.answer, pretty=request.pretty))
+    return Response(200, request.renderer.page_json(page))
+
+
+def _create(registry: Registry, request: Request) -> Response:
+    call, route = _call(request), request.route
+    obj = _stored_form(request, request.decoded())
+    return _object(request, 201, writes.create(registry, route.resource, route.namespace, obj, call), call)
+
+
+def _update(registry: Registry, request: Request) -> Response:
+    call, route = _call(request), request.route
+    obj = _stored_form(request, request.decoded())
+    write = writes.update_status if route.subresource else writes.update
+    return _object(request, 200, write(registry, route.resource, route.namespace, obj, call, name=route.name), call)
+
+
+def _patch(registry: Registry, request: Request) -> Response:
+    call, target = _call(request), request.route.target
+    content_type = media.parse(request.content_type)[0]
+    if content_type not in patches.PATCH_TYPES:
+        raise status.unsupported_media(content_type, patches.PATCH_TYPES)
+    value = request.decoded()
+    if content_type != patches.APPLY:
+        return _object(request, 200, patching.patch(registry, target, content_type, value, call), call)
+    if not request.query.get("fieldManager"):
+        raise status.bad_request(
+            'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch'
+        )
+    applied = apply.apply(registry, target, value, call, force=_boolean(request.query, "force"))
+    return _object(request, 201 if applied.created else 200, applied.stored, call)
+
+
+def _delete(registry: Registry, request: Request) -> Response:
+    options, call = _delete_options(request)
+    deleted = deletion.delete(registry, request.route.target, options, call)
+    if deleted.remains or request.route.resource in _RETURN_DELETED:
+        return _object(request, 200, deleted.stored)
+    meta = deleted.stored.object["metadata"]
+    answer = status.success(request.route.strategy.resource, meta["name"], meta["uid"])
+    return Response(200, media.encode(answer, request.answer, pretty=request.pretty))
+
+
+def _delete_collection(registry: Registry, request: Request) -> Response:
+    options, call = _delete_options(request)
+    deleted = deletion.delete_collection(registry, request.route.resource, selection(request), options, call)
+    page = reads.Page(deleted, registry.store.revision)
+    return Response(200, media.encode(request.renderer.page(page), request.answer, pretty=request.pretty))
+
+
+_ON_OBJECT = {"GET": _get, "PUT": _update, "PATCH": _patch, "DELETE": _delete}
+_ON_COLLECTION = {"GET": _list, "POST": _create, "DELETE": _delete_collection}
+
+
+def _object(request: Request, code: int, stored: Stored, call: Call | None = None) -> Response:
+    warnings = tuple(call.warnings) if call else ()
+    if request.answer.yaml or request.pretty:
+        body = media.encode(request.renderer.value(stored), request.answer, pretty=request.pretty)
+        return Response(code, body, warnings)
+    return Response(code, request.renderer.json(stored), warnings)
+
+
+def _stored_form(request: Request, obj: Any) -> Object:
+    if request.route.view is None or not isinstance(obj, dict):
+        return obj  # type: ignore[no-any-return]  # a create or update refuses what is no object
+    return request.route.view.to_stored(obj)
+
+
+def _call(request: Request) -> Call:
+    query = request.query
+    validation = query.get("fieldValidation") or "Warn"
+    if validation not in {"Ignore", "Warn", "Strict"}:
+        raise status.bad_request(f'fieldValidation: Unsupported value: "{validation}"')
+    manager = query.get("fieldManager") or request.user_agent.partition("/")[0] or "unknown"
+    return Call(_dry_run(query.get("dryRun")), manager[:128], validation)  # type: ignore[arg-type]  # checked above
+
+
+def _delete_options(request: Request) -> tuple[DeleteOptions, Call]:
+    body = request.decoded() if request.body else {}
+    if not isinstance(body, dict):
+        raise status.bad_request("the body of a delete must be a DeleteOptions object")
+    preconditions = body.get("preconditions") or {}
+    grace = body.get("gracePeriodSeconds")
+    options = DeleteOptions(
+        grace=_integer(request.query, "gracePeriodSeconds") if grace is None else int(grace),
+        uid=preconditions.get("uid") or "",
+        resource_version=preconditions.get("resourceVersion") or "",
+    )
+    asked = (body.get("dryRun") or [None])[0] or request.query.get("dryRun")
+    return options, Call(dry_run=_dry_run(asked))
+
+
+def _dry_run(value: str | None) -> bool:
+    if value not in {None, "", "All"}:
+        raise status.bad_request(f'dryRun: Unsupported value: "{value}": supported values: "All"')
+    return value == "All"
+
+
+def _integer(query: Mapping[str, str], name: str) -> int | None:
+    text = query.get(name)
+    if not text:
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise status.bad_request(f'{name}: Invalid value: "{text}": must be an integer') from None
+
+
+def _boolean(query: Mapping[str, str], name: str) -> bool:
+    return query.get(name, "").lower() in {"true", "1"}

@@ -1,0 +1,103 @@
+"""An OpenAPI version 2 document as protobuf, the only form in which kubectl reads it.
+
+The messages are those of gnostic's OpenAPIv2.proto; only the fields that our documents use are here, by their numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from reference.client import Object
+
+_LENGTH_DELIMITED = 2
+
+
+def encode(document: Object) -> bytes:
+    """A whole document (message `Document`)."""
+    info = document["info"]
+    return b"".join(
+        (
+            _text(1, document["swagger"]),
+            _bytes(2, _text(1, info["title"]) + _text(2, info["version"])),
+            _bytes(8, b"".join(_named(2, path, _path_item(item)) for path, item in document["paths"].items())),
+            _bytes(9, b"".join(_named(1, name, _schema(each)) for name, each in document["definitions"].items())),
+        )
+    )
+
+
+def _path_item(item: Object) -> bytes:
+    return _bytes(7, _operation(item["patch"]))
+
+
+def _operation(operation: Object) -> bytes:
+    responses = (
+        _named(1, code, _bytes(1, _text(1, response["description"])))
+        for code, response in operation["responses"].items()
+    )
+    return b"".join(
+        (
+            _text(3, operation["description"]),
+            _text(5, operation["operationId"]),
+            *(_bytes(8, _query_parameter(each)) for each in operation["parameters"]),
+            _bytes(9, b"".join(responses)),
+            _extensions(13, operation),
+        )
+    )
+
+
+def _query_parameter(parameter: Object) -> bytes:
+    query = _text(2, parameter["in"]) + _text(4, parameter["name"]) + _text(6, parameter["type"])
+    return _bytes(
+        1, _bytes(2, _bytes(3, query))
+    )  # ParametersItem.parameter.non_body_parameter.query_parameter_sub_schema
+
+
+def _schema(schema: Object) -> bytes:
+    parts = [
+        _text(1, schema.get("$ref", "")),
+        _text(2, schema.get("format", "")),
+        _text(4, schema.get("description", "")),
+    ]
+    if "additionalProperties" in schema:
+        parts.append(_bytes(21, _bytes(1, _schema(schema["additionalProperties"]))))
+    if "type" in schema:
+        parts.append(_bytes(22, _text(1, schema["type"])))
+    if "items" in schema:
+        parts.append(_bytes(23, _bytes(1, _schema(schema["items"]))))
+    if "properties" in schema:
+        parts.append(
+            _bytes(25, b"".join(_named(1, name, _schema(each)) for name, each in schema["properties"].items()))
+        )
+    parts.append(_extensions(31, schema))
+    return b"".join(parts)
+
+
+def _extensions(field: int, source: Mapping[str, Any]) -> bytes:
+    """Fields that begin with `x-`, whose values gnostic keeps as YAML."""
+    return b"".join(
+        _named(field, name, _text(2, yaml.safe_dump(value))) for name, value in source.items() if name.startswith("x-")
+    )
+
+
+def _named(field: int, name: str, value: bytes) -> bytes:
+    return _bytes(field, _text(1, name) + _bytes(2, value))
+
+
+def _text(field: int, value: str) -> bytes:
+    return _bytes(field, value.encode()) if value else b""
+
+
+def _bytes(field: int, value: bytes) -> bytes:
+    return _varint(field << 3 | _LENGTH_DELIMITED) + _varint(len(value)) + value
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)

@@ -1,0 +1,123 @@
+"""Stored objects as a client asked for them: whole, as a Table, or their metadata only; under the group it speaks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from reference.apiserver import status
+from reference.apiserver.media import Answer
+from reference.apiserver.reads import Page
+from reference.apiserver.routes import Route
+from reference.apiserver.store import Stored
+from reference.client import Object
+
+
+@dataclass(frozen=True, slots=True)
+class Renderer:
+    """How the objects of one request are written. `include` is the Table's `includeObject`."""
+
+    route: Route
+    answer: Answer
+    include: str = "Metadata"
+
+    @property
+    def plain(self) -> bool:
+        """Whether stored JSON is sent as it is."""
+        return self.answer.form == "object" and self.route.view is None
+
+    def json(self, stored: Stored) -> bytes:
+        """One object."""
+        return stored.json if self.plain else orjson.dumps(self.value(stored))
+
+    def value(self, stored: Stored) -> Object:
+        """One object, in whatever form: a Table of one row, for example."""
+        obj = self._seen(stored)
+        if self.answer.form == "table":
+            return self._table([obj], {"resourceVersion": obj["metadata"].get("resourceVersion", "")})
+        return self._metadata(obj) if self.answer.form == "metadata" else obj
+
+    def page_json(self, page: Page) -> bytes:
+        """A list. What is stored as JSON is only joined: a list of thousands costs no encoding."""
+        if not self.plain:
+            return orjson.dumps(self.page(page))
+        head = orjson.dumps({**self._list_head(), "metadata": _list_metadata(page)})
+        return b"".join((head[:-1], b',"items":[', b",".join([each.json for each in page.items]), b"]}"))
+
+    def page(self, page: Page) -> Object:
+        """A list as a value."""
+        seen = [self._seen(each) for each in page.items]
+        metadata = _list_metadata(page)
+        if self.answer.form == "table":
+            return self._table(seen, metadata)
+        if self.answer.form == "metadata":
+            items = [self._metadata(each) for each in seen]
+            return {**self._meta_type("PartialObjectMetadataList"), "metadata": metadata, "items": items}
+        return {**self._list_head(), "metadata": metadata, "items": seen}
+
+    def bookmark(self, revision: int, *, end_of_initial: bool) -> bytes:
+        """The object of a BOOKMARK event: a kind and a resourceVersion."""
+        metadata: Object = {"resourceVersion": str(revision), "creationTimestamp": None}
+        if end_of_initial:
+            metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
+        if self.answer.form == "table":
+            row = {"cells": [], "object": {**self._meta_type("PartialObjectMetadata"), "metadata": metadata}}
+            table = {**self._meta_type("Table"), "metadata": metadata, "columnDefinitions": [], "rows": [row]}
+            return orjson.dumps(table)
+        if self.answer.form == "metadata":
+            return orjson.dumps({**self._meta_type("PartialObjectMetadata"), "metadata": metadata})
+        kind = self.route.strategy.resource.kind
+        return orjson.dumps({"kind": kind, "apiVersion": self.route.api_version, "metadata": metadata})
+
+    def _seen(self, stored: Stored) -> Object:
+        view = self.route.view
+        return stored.object if view is None else view.from_stored(stored.copy())
+
+    def _list_head(self) -> Object:
+        return {"kind": f"{self.route.strategy.resource.kind}List", "apiVersion": self.route.api_version}
+
+    def _meta_type(self, kind: str) -> Object:
+        return {"kind": kind, "apiVersion": f"meta.k8s.io/{self.answer.meta_version}"}
+
+    def _metadata(self, obj: Object) -> Object:
+        return {**self._meta_type("PartialObjectMetadata"), "metadata": obj["metadata"]}
+
+    def _table(self, objects: list[Object], metadata: Object) -> Object:
+        columns = self.route.strategy.table()
+        include = self._included()
+        return {
+            **self._meta_type("Table"),
+            "metadata": metadata,
+            "columnDefinitions": [
+                {
+                    "name": each.name,
+                    "type": each.type,
+                    "format": each.format,
+                    "description": each.description,
+                    "priority": each.priority,
+                }
+                for each in columns
+            ],
+            "rows": [{"cells": [column.cell(obj) for column in columns], **include(obj)} for obj in objects],
+        }
+
+    def _included(self) -> Callable[[Object], dict[str, Any]]:
+        if self.include == "None":
+            return lambda _: {}
+        if self.include == "Object":
+            return lambda obj: {"object": obj}
+        if self.include in {"", "Metadata"}:
+            return lambda obj: {"object": self._metadata(obj)}
+        raise status.bad_request(f"unrecognized includeObject value: {self.include!r}")
+
+
+def _list_metadata(page: Page) -> Object:
+    metadata: Object = {"resourceVersion": str(page.revision)}
+    if page.continue_token:
+        metadata["continue"] = page.continue_token
+    if page.remaining is not None:
+        metadata["remainingItemCount"] = page.remaining
+    return metadata

@@ -1,0 +1,80 @@
+"""From a URL path to the resource and object that it names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from reference.apiserver import status
+from reference.apiserver.kinds import Strategy, View
+from reference.apiserver.registry import Registry, Target
+
+_OF_NAMESPACE_ITSELF = frozenset({"status", "finalize"})
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A collection (`name` is "") or an object; `view` when the path has a second group and version of the kind."""
+
+    strategy: Strategy
+    view: View | None
+    namespace: str
+    name: str
+    subresource: str
+
+    @property
+    def resource(self) -> str:
+        return self.strategy.resource.plural
+
+    @property
+    def api_version(self) -> str:
+        """The apiVersion that the client speaks."""
+        return self.view.api_version if self.view else self.strategy.resource.api_version
+
+    @property
+    def target(self) -> Target:
+        return Target(self.resource, self.namespace, self.name, self.subresource, self.view)
+
+
+class Routes:
+    """Looks paths up; follows kinds that are added later."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._known: object = None
+        self._served: dict[tuple[str, str, str], tuple[Strategy, View | None]] = {}
+
+    def find(self, path: str) -> Route:
+        """The route of a path below /api/VERSION or /apis/GROUP/VERSION. Raises `ApiError` (404)."""
+        parts = path.strip("/").split("/")
+        if parts[0] == "api" and len(parts) > 2:
+            return self._route("", parts[1], parts[2:])
+        if parts[0] == "apis" and len(parts) > 3:
+            return self._route(parts[1], parts[2], parts[3:])
+        raise status.no_such_path()
+
+    def _route(self, group: str, version: str, parts: Sequence[str]) -> Route:
+        namespace = ""
+        if parts[0] == "namespaces" and len(parts) > 2 and parts[2] not in _OF_NAMESPACE_ITSELF:
+            namespace, parts = parts[1], parts[2:]
+        if len(parts) > 3:
+            raise status.no_such_path()
+        plural, name, subresource = (*parts, "", "")[:3]
+        served = self._table().get((group, version, plural))
+        if served is None or bool(namespace) > served[0].resource.namespaced:
+            raise status.no_such_path()
+        if name and served[0].resource.namespaced and not namespace:
+            raise status.no_such_path()
+        return Route(*served, namespace, name, subresource)
+
+    def _table(self) -> dict[tuple[str, str, str], tuple[Strategy, View | None]]:
+        strategies = self._registry.strategies
+        if self._known is not strategies:
+            self._served = {}
+            for strategy in strategies.values():
+                resource = strategy.resource
+                self._served[resource.group, resource.version, resource.plural] = (strategy, None)
+                for view in strategy.views:
+                    self._served[view.group, view.version, resource.plural] = (strategy, view)
+            self._known = strategies
+        return self._served

@@ -1,0 +1,106 @@
+"""The API server over HTTPS, for everybody who is not in this process: kubectl, client libraries, real proxies.
+
+It listens on loopback, and on sockets that a caller made elsewhere (in a network namespace, say). It has its own thread
+and event loop; what happens there never blocks a writer in another thread for longer than it takes to queue a change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import secrets
+import socket
+import ssl
+import threading
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar
+
+import trustme
+
+from reference.apiserver.api import ApiServer
+from reference.apiserver.gateway import Gateway, RequestRecord
+
+LOOPBACK = "127.0.0.1"
+_NAMES = ("localhost", LOOPBACK, "::1", "kubernetes.default.svc")
+
+T = TypeVar("T")
+
+
+class HttpServer:
+    """Serves `api` until it is stopped. `names` are further host names or addresses that its certificate is for."""
+
+    def __init__(self, api: ApiServer, *, names: Sequence[str] = (), bookmark_seconds: float = 60) -> None:
+        authority = trustme.CA()
+        self.token = secrets.token_urlsafe(32)
+        self.ca_pem = authority.cert_pem.bytes().decode()
+        self.url = ""
+        self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        authority.issue_cert(*_NAMES, *names).configure_cert(self._tls)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="apiserver", daemon=True)
+        self._gateway = Gateway(api, self.token, self._loop, bookmark_seconds=bookmark_seconds)
+        self._listening: list[asyncio.Server] = []
+
+    def start(self) -> None:
+        """Listen on a free port of loopback; `url` is set when this returns."""
+        listener = socket.create_server((LOOPBACK, 0))
+        self.url = f"https://{LOOPBACK}:{listener.getsockname()[1]}"
+        self._thread.start()
+        self.listen(listener)
+
+    def listen(self, sock: socket.socket) -> None:
+        """Serve one TCP socket more. The caller made and bound it; it belongs to the server from now on."""
+        self._call(self._listen(sock))
+
+    def stop(self) -> None:
+        """End all watches and connections, and the thread. Once is enough, more does no harm."""
+        if self._loop.is_closed():
+            return
+        if self._thread.is_alive():
+            self._call(self._shut_down())
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+        self._loop.close()
+
+    def requests(self) -> list[RequestRecord]:
+        """The latest requests, oldest first: evidence of who asked for what."""
+        return list(self._gateway.log)
+
+    def end_watches(self) -> None:
+        """End every watch as a server does when it goes away for a moment; clients are expected to come back."""
+        self._loop.call_soon_threadsafe(self._gateway.hub.end_all)
+
+    def kubeconfig(self, *, url: str = "") -> dict[str, Any]:
+        """A kubeconfig for this server; `url` when the client reaches it at one of the other sockets."""
+        cluster: dict[str, Any] = {
+            "server": url or self.url,
+            "certificate-authority-data": base64.b64encode(self.ca_pem.encode()).decode(),
+        }
+        if url:
+            cluster["tls-server-name"] = "localhost"
+        return {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "trafficdist", "cluster": cluster}],
+            "users": [{"name": "admin", "user": {"token": self.token}}],
+            "contexts": [{"name": "trafficdist", "context": {"cluster": "trafficdist", "user": "admin"}}],
+            "current-context": "trafficdist",
+        }
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+
+    def _call(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    async def _listen(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        protocol = self._gateway.protocol
+        self._listening.append(await self._loop.create_server(protocol, sock=sock, ssl=self._tls, backlog=512))
+
+    async def _shut_down(self) -> None:
+        for each in self._listening:
+            each.close()
+        await self._gateway.close()
+        await self._loop.shutdown_default_executor()

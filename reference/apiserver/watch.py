@@ -1,0 +1,240 @@
+"""Watches over HTTP: from changes in the store to lines for each client.
+
+A writer only puts its change into one queue, whatever the number of clients. The server's thread takes all that is
+queued in one go, makes each line once, and hands it to the clients that selected the object. A client's lines wait in
+its buffer while its connection is busy, so that a burst becomes one write; who lets too much wait is cut off, and has
+to list again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import orjson
+
+from reference.apiserver import status
+from reference.apiserver.reads import parse_revision
+from reference.apiserver.render import Renderer
+from reference.apiserver.selectors import Selection
+from reference.apiserver.store import Change, ChangeType, Store, Stored, TooOldError
+from reference.client import ApiError
+
+MAX_WAITING_BYTES = 32 * 1024 * 1024
+
+_PREFIX = {
+    each: b'{"type":"%s","object":' % each.encode() for each in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR")
+}
+
+
+@dataclass(frozen=True, slots=True)
+class WatchQuery:
+    """What a watch may ask besides the selection. `initial` is `sendInitialEvents`, None when not given."""
+
+    resource_version: str = ""
+    match: str = ""
+    initial: bool | None = None
+    bookmarks: bool = False
+
+
+class Watcher:
+    """One client's watch: what it selected and the lines that wait for it. Only the server's thread uses it."""
+
+    def __init__(self, selection: Selection, renderer: Renderer, since: int, *, bookmarks: bool) -> None:
+        self.selection, self.renderer, self.since, self.bookmarks = selection, renderer, since, bookmarks
+        self.ended = False
+        self.cut_off: Callable[[], None] = lambda: None
+        """Called when too much waits: the client does not read, so nothing can be written to it either."""
+        self._waiting: list[bytes] = []
+        self._size = 0
+        self._ready = asyncio.Event()
+
+    def offer(self, change: Change, lines: Lines) -> None:
+        """Take a change if it is selected and not yet known to the client."""
+        if self.ended or change.revision <= self.since:
+            return
+        if self.selection.everything and self.renderer.plain:
+            self.add(lines.plain())
+        elif line := line_for(change, self.selection, self.renderer):
+            self.add(line)
+
+    def add(self, line: bytes) -> None:
+        self._waiting.append(line)
+        self._size += len(line)
+        if self._size > MAX_WAITING_BYTES:
+            self._waiting.clear()
+            self.ended = True
+            self.cut_off()
+        self._ready.set()
+
+    def end(self) -> None:
+        """Let the client have what waits, and then end the stream."""
+        self.ended = True
+        self._ready.set()
+
+    async def take(self) -> bytes:
+        """All lines that wait; waits for some, and returns b"" when the watch has ended."""
+        while not self._waiting and not self.ended:
+            self._ready.clear()
+            await self._ready.wait()
+        taken = b"".join(self._waiting)
+        self._waiting.clear()
+        self._size = 0
+        return taken
+
+
+class Lines:
+    """The line of one change, made once for all clients that see it as it is."""
+
+    def __init__(self, change: Change) -> None:
+        self._change = change
+        self._plain: bytes | None = None
+
+    def plain(self) -> bytes:
+        if self._plain is None:
+            self._plain = line(self._change.type, self._change.new.json)
+        return self._plain
+
+
+class Hub:
+    """Brings the store's changes to the watchers of one server. Everything but the observer runs in the loop."""
+
+    def __init__(self, store: Store, loop: asyncio.AbstractEventLoop) -> None:
+        self._store, self._loop = store, loop
+        self._queue: deque[Change] = deque()
+        self._woken = False
+        self._watchers: dict[str, set[Watcher]] = {}
+
+    def open(
+        self, resource: str, selection: Selection, renderer: Renderer, query: WatchQuery
+    ) -> tuple[Watcher, Iterator[bytes]]:
+        """Start a watch: the watcher, and the lines to send before those that it will get.
+
+        Raises `ApiError`: 400, 410 (to be sent as an ERROR event), 422, 504.
+        """
+        with self._store.lock:
+            if resource not in self._watchers:
+                self._watchers[resource] = set()
+                self._store.observe([resource], self._observe)
+            first = self._first_lines(resource, selection, renderer, query)
+            watcher = Watcher(selection, renderer, self._store.revision, bookmarks=query.bookmarks)
+            self._watchers[resource].add(watcher)
+        return watcher, first
+
+    def leave(self, resource: str, watcher: Watcher) -> None:
+        self._watchers[resource].discard(watcher)
+
+    def bookmark(self, watcher: Watcher) -> None:
+        """Tell the client up to which revision it has seen everything."""
+        with self._store.lock:
+            self._deliver()
+            watcher.add(line("BOOKMARK", watcher.renderer.bookmark(self._store.revision, end_of_initial=False)))
+
+    def end_all(self) -> None:
+        """End every watch; the clients come back if they want to."""
+        for watchers in self._watchers.values():
+            for watcher in watchers:
+                watcher.end()
+
+    def close(self) -> None:
+        self._store.forget(self._observe)
+
+    def _observe(self, change: Change) -> None:
+        self._queue.append(change)
+        if not self._woken:
+            self._woken = True
+            self._loop.call_soon_threadsafe(self._deliver)
+
+    def _deliver(self) -> None:
+        with self._store.lock:
+            changes = list(self._queue)
+            self._queue.clear()
+            self._woken = False
+        for change in changes:
+            lines = Lines(change)
+            for watcher in self._watchers[change.resource]:
+                watcher.offer(change, lines)
+
+    def _first_lines(
+        self, resource: str, selection: Selection, renderer: Renderer, query: WatchQuery
+    ) -> Iterator[bytes]:
+        asked, current = parse_revision(query.resource_version), self._store.revision
+        _check(query, asked, current)
+        if query.initial or (query.initial is None and asked == 0):
+            end = current if query.initial and query.bookmarks else None
+            return _initial_lines(self._store.items(resource), selection, renderer, end)
+        if asked == 0:
+            return iter(())
+        try:
+            missed = self._store.changes_since(resource, asked)
+        except TooOldError as error:
+            raise status.expired(str(error)) from None
+        return _missed_lines(missed, selection, renderer)
+
+
+def line(type_: str, json: bytes) -> bytes:
+    """One event of a stream."""
+    return b"".join((_PREFIX[type_], json, b"}\n"))
+
+
+def error_line(error: ApiError) -> bytes:
+    """The event that ends a stream which cannot go on."""
+    return line("ERROR", orjson.dumps(error.status))
+
+
+def line_for(change: Change, selection: Selection, renderer: Renderer) -> bytes | None:
+    """A change as somebody sees it who selects objects: one that moves out of the selection is DELETED for them."""
+    seen = _seen(change, selection)
+    return None if seen is None else line(seen[0], renderer.json(seen[1]))
+
+
+def _seen(change: Change, selection: Selection) -> tuple[ChangeType, Stored] | None:
+    before = change.old is not None and selection.matches(change.old.object)
+    after = change.type != "DELETED" and selection.matches(change.new.object)
+    if after:
+        return ("MODIFIED" if before else "ADDED"), change.new
+    if not before:
+        return None
+    if change.type == "DELETED":
+        return "DELETED", change.new
+    assert change.old is not None
+    last = dict(change.old.object)  # as the client knew it, with the revision at which it left
+    last["metadata"] = {**last["metadata"], "resourceVersion": str(change.revision)}
+    return "DELETED", Stored(last, change.revision)
+
+
+def _check(query: WatchQuery, asked: int, current: int) -> None:
+    if query.initial is not None and query.match != "NotOlderThan":
+        raise status.failure(
+            422,
+            "Invalid",
+            'ListOptions.meta.k8s.io "" is invalid: resourceVersionMatch: Forbidden: sendInitialEvents requires setting '
+            "resourceVersionMatch to NotOlderThan",
+        )
+    if query.initial is None and query.match:
+        raise status.failure(
+            422,
+            "Invalid",
+            'ListOptions.meta.k8s.io "" is invalid: resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden '
+            "for watch unless sendInitialEvents is provided",
+        )
+    if asked > current:
+        if query.initial:
+            raise status.too_large_version(asked, current)
+        raise status.expired(f"too old resource version: {asked}: this server is at {current}")
+
+
+def _initial_lines(items: list[Stored], selection: Selection, renderer: Renderer, end: int | None) -> Iterator[bytes]:
+    for stored in items:
+        if selection.matches(stored.object):
+            yield line("ADDED", renderer.json(stored))
+    if end is not None:
+        yield line("BOOKMARK", renderer.bookmark(end, end_of_initial=True))
+
+
+def _missed_lines(changes: list[Change], selection: Selection, renderer: Renderer) -> Iterator[bytes]:
+    for change in changes:
+        if text := line_for(change, selection, renderer):
+            yield text
