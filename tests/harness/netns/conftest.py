@@ -1,0 +1,78 @@
+"""What tests of the network share: a network, and one exchange of packets."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from harness.netns import sandbox
+from harness.netns.addresses import Family
+from harness.netns.fabric import Host, Network
+from harness.netns.namespace import Namespace
+from harness.topology import grid
+
+KINDS = {"IPv4": socket.AF_INET, "IPv6": socket.AF_INET6}
+PORT = 8080
+
+Reach = Callable[[Host, Host, Family], str]
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _sandbox() -> None:
+    sandbox.enter()
+
+
+@pytest.fixture
+def namespace() -> Iterator[Namespace]:
+    with Namespace.create() as created:
+        yield created
+
+
+@pytest.fixture
+def network() -> Iterator[Network]:
+    """Two zones with a node each: a1 and b1."""
+    with Network(grid("two", {"a": 1, "b": 1})) as created:
+        yield created
+
+
+def ask(client: Host, host: str, *, port: int = PORT, timeout: float = 0.2) -> str:
+    """Send "who" over UDP from the client; return the answer. Raises `TimeoutError`, `ConnectionRefusedError`."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with client.namespace.socket(family, socket.SOCK_DGRAM) as sock:
+        sock.settimeout(timeout)
+        sock.connect((host, port))
+        sock.send(b"who")
+        return sock.recv(100).decode()
+
+
+@pytest.fixture
+def reach() -> Reach:
+    """Exchange a UDP packet each way between two hosts; give the client's address as the server saw it."""
+
+    def exchange(client: Host, server: Host, family: Family) -> str:
+        with (
+            server.namespace.socket(KINDS[family], socket.SOCK_DGRAM) as listener,
+            client.namespace.socket(KINDS[family], socket.SOCK_DGRAM) as sender,
+        ):
+            listener.settimeout(1)
+            sender.settimeout(1)
+            listener.bind((server.addresses[family], PORT))
+            sender.connect((server.addresses[family], PORT))
+            sender.send(b"who")
+            _, seen = listener.recvfrom(100)
+            listener.sendto(b"you", seen)
+            assert sender.recv(100) == b"you"
+            return str(seen[0])
+
+    return exchange
+
+
+Send = Callable[..., str]
+
+
+@pytest.fixture
+def send() -> Send:
+    """The function `ask`: tests under importlib mode share by fixtures, not by imports."""
+    return ask
