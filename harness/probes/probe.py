@@ -32,6 +32,8 @@ RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 _FLAGS = socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
 _ANSWER = re.compile(r"([A-Za-z0-9][A-Za-z0-9._/-]*) ([0-9A-Fa-f.:]+(?:%\w+)?)")
 _nonces = itertools.count(secrets.randbits(48))
+_ports = itertools.cycle([*range(10_000, 30_000), *range(33_000, 65_536)])  # between them are the node ports
+_PORTS_TRIED = 20
 
 
 class SocketSource(Protocol):
@@ -123,7 +125,9 @@ def connected_socket(probe: Probe) -> socket.socket | Observation:
     try:
         if tcp:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
-        if probe.source:
+        if not tcp:
+            _bind_unused(sock, probe.source)
+        elif probe.source:
             sock.bind((probe.source, 0))
         failure = sock.connect_ex((probe.address, probe.port))
     except OSError as error:
@@ -133,6 +137,22 @@ def connected_socket(probe: Probe) -> socket.socket | Observation:
         sock.close()
         return from_error(OSError(failure, ""))
     return sock
+
+
+def _bind_unused(sock: socket.socket, source: str) -> None:
+    """Bind a UDP socket to a port that no probe has used for the last 50,000.
+
+    The kernel picks ports at random, and would now and then pick one whose conntrack entry (30 to 120 s) still leads to
+    where an earlier probe was sent: right for that flow, but it would be counted as a wrong answer. Raises `OSError`.
+    """
+    for left in reversed(range(_PORTS_TRIED)):
+        try:
+            sock.bind((source, next(_ports)))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or not left:
+                raise
+        else:
+            return
 
 
 class Attempt(ABC):

@@ -150,3 +150,36 @@ def test_a_late_udp_answer_is_not_taken_for_this_one(wire: Wire) -> None:
         thread.start()
         assert wire.loop.probe([wire.ask("UDP", port=99)]) == [Reached("b1", "10.9.0.1")]
         thread.join()
+
+
+def test_no_udp_probe_comes_from_a_port_that_may_still_have_a_conntrack_entry(wire: Wire) -> None:
+    ports: list[int] = []
+    with wire.server.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.bind((SERVER, 99))
+        server.settimeout(10)
+
+        def answer() -> None:
+            for _ in range(1000):
+                nonce, client = server.recvfrom(100)
+                ports.append(client[1])
+                server.sendto(nonce + b" a1 10.9.0.1", client)
+
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        assert set(wire.loop.probe([wire.ask("UDP", port=99)] * 1000)) == {Reached("a1", CLIENT)}
+        thread.join()
+    assert len(set(ports)) == 1000
+
+
+def test_a_udp_port_that_is_taken_is_passed_over(wire: Wire) -> None:
+    wire.serve("a1")
+    with contextlib.ExitStack() as held:
+        for port in range(10_000, 65_536, 8):  # every eighth one
+            held.enter_context(taken(wire.client, port))
+        assert set(wire.loop.probe([wire.ask("UDP")] * 50)) == {Reached("a1", CLIENT)}
+
+
+def taken(namespace: Namespace, port: int) -> socket.socket:
+    sock = namespace.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    sock.bind(("", port))
+    return sock
