@@ -22,6 +22,7 @@ class Ledger:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._cases: dict[str, CaseResult] = {}
+        self._through: set[str] = set()  # node ids of cases whose teardown was seen
         self._other_failures = 0
         self._stopped = ""
         self.exit_code: ExitCode | None = None
@@ -32,7 +33,7 @@ class Ledger:
         found: dict[str, list[CaseResult]] = {requirement_id: [] for requirement_id in plan.requirements}
         for case in plan.cases:
             result = self._cases.get(case.nodeid)
-            if result is None:
+            if result is None or (case.nodeid not in self._through and result.verdict == Verdict.PASSED):
                 result = CaseResult(case.nodeid, case.requirement, case.parameters)
                 self._explain_absence(result, case.reason, case.thing)
             found[case.requirement].append(result)
@@ -64,6 +65,8 @@ class Ledger:
         distrust = payload.pop("distrust")
         if distrust:
             self._distrust(distrust)
+        if payload.pop("phase") == "teardown":
+            self._through.add(payload["nodeid"])
         result = CaseResult(**payload)
         known = self._cases.setdefault(result.nodeid, result)
         if known is not result:
@@ -92,7 +95,8 @@ class Ledger:
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Tell Ctrl-C from pytest's own ways to stop, which use the same exception."""
         self._stopped = str(excinfo.value)
-        if not isinstance(excinfo.value, pytest.Session.Interrupted) or "keyboard-interrupt" in self._stopped:
+        by_hand = type(excinfo.value) in (KeyboardInterrupt, pytest.exit.Exception)
+        if by_hand or "keyboard-interrupt" in self._stopped:  # the latter is how xdist says it of a worker
             self._run.interrupted = True
             self._stopped = "the run was interrupted"
 

@@ -115,7 +115,9 @@ class Recorder:
         result.requirement, result.parameters = requirement.id, parameters_of(item)
         if report.when == "call" or result.verdict in (Verdict.FAILED, Verdict.INCONCLUSIVE):
             self._witness(item, result)
-        payload = json.loads(json.dumps({**dataclasses.asdict(result), "distrust": distrust}, default=str))
+        payload = json.loads(
+            json.dumps({**dataclasses.asdict(result), "phase": report.when, "distrust": distrust}, default=str)
+        )
         report.user_properties = [*report.user_properties, (PROPERTY, payload)]
         return report
 

@@ -57,7 +57,7 @@ class OutputFolder:
         present = [self.path / name for name in _OURS if (self.path / name).exists()]
         if present and not (self.path / MARK).exists():
             raise DistrustError(
-                f"{self.path} has a {present[0].name} that is not from an earlier run, and it would be overwritten. "
+                f"{self.path} has {present[0].name}, which is not from an earlier run, and would be overwritten. "
                 "Choose another folder with --output-dir."
             )
         for each in present:

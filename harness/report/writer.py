@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from harness.errors import DistrustError, UsageError
+from harness.history import merge
 from harness.report import allure, conformance, environment, junit
 from harness.report.results import Result
 from harness.run import Run
@@ -23,9 +25,12 @@ def write_reports(run: Run, results: Sequence[Result]) -> None:
 
 
 def _merge_history(run: Run) -> None:
-    """Join the parts that the processes of the run wrote, one after the other."""
+    """Make one history of those that the processes of the run wrote. Raises `DistrustError` when one does not hold."""
     parts = sorted(run.folder.parts.glob("history-*.jsonl"))
     if parts:
-        from harness.history import merge
-
-        merge(parts, run.folder.path / "run.jsonl")
+        whole = run.folder.parts / "run.jsonl"
+        try:
+            merge(parts, whole)
+            whole.replace(run.folder.path / "run.jsonl")
+        except (OSError, UsageError) as error:
+            raise DistrustError(f"the history of the run: {error}") from error

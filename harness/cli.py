@@ -1,0 +1,177 @@
+"""The command `trafficdist`: a thin front end of the pytest plugin, and a cluster to look at.
+
+Every option of `run` is the option of the same name of the plugin, made from the same table.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+from harness.errors import DistrustError, HarnessError, UnavailableError, UsageError
+from harness.exit_codes import MEANINGS, ExitCode
+from harness.options import OPTIONS, Option
+
+_CODES = "\b\nExit codes:\n" + "\n".join(f"  {int(code):>2}  {meaning}" for code, meaning in MEANINGS.items())
+
+
+class _Command(click.Group):
+    """Ends with our exit codes, and with one line for what a person can put right."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except UsageError as error:
+            _fail(error, ExitCode.USAGE)
+        except (DistrustError, UnavailableError) as error:
+            _fail(error, ExitCode.DISTRUST)
+        except HarnessError as error:
+            _fail(error, ExitCode.INCONCLUSIVE)
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            status = super().main(*args, **{**kwargs, "standalone_mode": False})
+        except click.UsageError as error:
+            error.show()
+            sys.exit(ExitCode.USAGE)
+        except click.exceptions.Exit as error:
+            sys.exit(error.exit_code)
+        except (click.Abort, KeyboardInterrupt):
+            sys.exit(ExitCode.INTERRUPTED)
+        sys.exit(status if isinstance(status, int) else 0)
+
+
+def _fail(error: Exception, code: ExitCode) -> None:
+    click.secho(f"trafficdist: {error}", fg="red", err=True)
+    raise click.exceptions.Exit(int(code))
+
+
+@click.group(cls=_Command, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="trafficdist")
+def main() -> None:
+    """Certify implementations of Kubernetes topology-aware Service routing, with real packets."""
+
+
+def _with_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed(OPTIONS):
+        command = _click_option(option)(command)
+    return command
+
+
+def _click_option(option: Option) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    names = [f"--{option.name}", option.key] + (["-n"] if option.name == "workers" else [])
+    text = option.help + (f" [{_shown(option.default)}]" if option.default and option.kind != "flag" else "")
+    if option.kind == "flag":
+        return click.option(*names, is_flag=True, default=None, help=text)
+    return click.option(*names, multiple=option.kind == "list", metavar=option.metavar, help=text)
+
+
+def _shown(default: Any) -> str:
+    return ",".join(default) if isinstance(default, tuple) else str(default)
+
+
+@main.command(epilog=_CODES, context_settings={"show_default": False})
+@_with_options
+@click.option("--options-file", metavar="FILE", help="YAML file with options, by name without the dashes.")
+@click.option("-v", "--verbose", count=True, help="Let pytest speak too.")
+@click.option("--suite", default="conformance", hidden=True, help="A package or folder of requirements.")
+@click.argument("pytest_arguments", nargs=-1, type=click.UNPROCESSED, metavar="[-- PYTEST ARGUMENTS]")
+def run(options_file: str | None, verbose: int, suite: str, pytest_arguments: Sequence[str], **options: Any) -> int:
+    """Run the requirements against an implementation, and write a report.
+
+    An option may also be given as environment variable TRAFFICDIST_<OPTION>, or in an options file; the command line
+    wins over the environment, and that over the file.
+    """
+    from harness.suite import run_pytest
+
+    arguments = [] if options.get("backend") else _default_backend(options_file)
+    for option in OPTIONS:
+        arguments += _as_arguments(option, options[option.key])
+    if options_file:
+        arguments.append(f"--td-options-file={options_file}")
+    return run_pytest([*arguments, *["-v"] * verbose, *pytest_arguments], suite=suite)
+
+
+def _default_backend(options_file: str | None) -> list[str]:
+    """The embedded cluster, unless environment or file name a backend."""
+    from harness.options import resolve
+
+    settings = resolve({}, options_file=options_file or "")
+    return [] if settings.backend else ["--td-backend=netns"]
+
+
+def _as_arguments(option: Option, value: Any) -> list[str]:
+    if option.kind == "flag":
+        return [f"--td-{option.name}"] if value else []
+    values = value if isinstance(value, tuple) else () if value is None else (value,)
+    return [f"--td-{option.name}={each}" for each in values]
+
+
+@main.command(name="list")
+@click.option(
+    "--format", "form", type=click.Choice(["table", "json", "yaml", "md"]), default="table", show_default=True
+)
+@click.option("--suite", default="conformance", hidden=True, help="A package or folder of requirements.")
+def list_requirements(form: str, suite: str) -> None:
+    """Print the catalogue of requirements; needs no cluster."""
+    from rich.console import Console
+
+    from harness.report import catalogue
+    from harness.suite import catalogue as collect
+
+    requirements = collect(suite)
+    if form == "table":
+        catalogue.print_table(requirements, Console())
+        return
+    written = {"json": catalogue.as_json, "yaml": catalogue.as_yaml, "md": catalogue.as_markdown}[form]
+    click.echo(written(requirements))
+
+
+@main.group()
+def cluster() -> None:
+    """Keep an embedded cluster running, to look at and to try things out."""
+
+
+_NAME = click.option("--name", default="default", show_default=True, metavar="NAME", help="Which cluster.")
+
+
+@cluster.command()
+@_NAME
+@click.option("--topology", default="three_zones", show_default=True, help="A name, or like a=2,b=2,c=1.")
+@click.option("--families", default="IPv4,IPv6", show_default=True, help="IP families, the primary one first.")
+def up(name: str, topology: str, families: str) -> None:
+    """Boot a cluster in the background, and say how to look at it."""
+    from harness import cluster_commands
+
+    click.echo(cluster_commands.up(name, topology, families))
+
+
+@cluster.command(name="list")
+def list_clusters() -> None:
+    """Show the clusters that run now."""
+    from harness import cluster_commands
+
+    click.echo(cluster_commands.listing())
+
+
+@cluster.command()
+@_NAME
+def down(name: str) -> None:
+    """End a cluster; nothing of it is left."""
+    from harness import cluster_commands
+
+    click.echo(cluster_commands.down(name))
+
+
+@cluster.command(name="exec", context_settings={"ignore_unknown_options": True})
+@_NAME
+@click.argument("place", metavar="NODE|POD")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def execute(name: str, place: str, command: Sequence[str]) -> None:
+    """Run a command in the netns of a node or a pod: `trafficdist cluster exec a1 -- ip address`."""
+    from harness import cluster_commands
+
+    cluster_commands.execute(name, place, command)

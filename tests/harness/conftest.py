@@ -1,0 +1,84 @@
+"""Small suites of fake requirements, run by pytest in a process of its own: for tests of all that is around them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+_HEAD = """
+import os, pathlib, signal
+import pytest
+from harness.errors import *
+from harness.requirements import *
+
+CORE = Feature("Routing", Profile.SERVICE_PROXY, True, "Routes.")
+EXTENDED = Feature("PreferSameNode", Profile.SERVICE_PROXY, False, "Prefers the node.")
+API = Feature("Validation", Profile.API_SERVER, True, "Validates.")
+
+def must(id, *features, level=MUST):
+    return requirement(id, f"The sentence of {id}.", level=level, features=features or {CORE}, source="KEP-1, Design")
+"""
+
+_BODIES = {
+    "passes": "pass",
+    "fails": r"raise AssertionError('client a1 reached b1, want a1\n\n  a1 b1\n   0 30')",
+    "inconclusive": "raise InconclusiveError('a1 has no route')",
+    "breaks": "raise KeyError('oops')",
+    "unavailable": "raise UnavailableError('there is no tool')",
+    "ineligible": "pytest.skip('ineligible: one zone only')",
+    "distrusts": "raise DistrustError('the adapter says yes to everything')",
+    "interrupts": "os.kill(os.getpid(), signal.SIGINT)",
+    "crashes": "os._exit(9)",
+}
+
+
+def suite(*names: str, extra: str = "") -> str:
+    """The text of a test module with one requirement KEP-1/NAME for each of these bodies."""
+    tests = (f'@must("KEP-1/{name}")\ndef test_{name}():\n    {_BODIES[name]}\n' for name in names)
+    return _HEAD + "\n" + "\n".join(tests) + extra
+
+
+@dataclass(frozen=True)
+class Certified:
+    """What a run of a small suite left."""
+
+    code: int
+    folder: Path
+    text: str
+
+    @property
+    def report(self) -> Any:
+        """The conformance report."""
+        return yaml.safe_load((self.folder / "report.yaml").read_text(encoding="utf-8"))
+
+    @property
+    def verdicts(self) -> dict[str, str]:
+        """The verdict of each requirement, by slug."""
+        return {test["id"].partition("/")[2]: test["verdict"] for test in self.report["tests"]}
+
+
+Certify = Callable[..., Certified]
+
+
+@pytest.fixture
+def sample_suite() -> Callable[..., str]:
+    """Makes the text of a test module: see `suite`."""
+    return suite
+
+
+@pytest.fixture
+def certify(pytester: pytest.Pytester) -> Certify:
+    """Run a suite of fake requirements: names of bodies, then options; `extra` is more text of the module."""
+
+    def run(*names: str, options: tuple[str, ...] = (), extra: str = "") -> Certified:
+        pytester.makepyfile(test_sample=suite(*names, extra=extra))
+        folder = pytester.path / "out"
+        result = pytester.runpytest_subprocess("--td-backend=netns", f"--td-output-dir={folder}", *options)
+        return Certified(int(result.ret), folder, result.stdout.str() + result.stderr.str())
+
+    return run

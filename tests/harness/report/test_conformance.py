@@ -1,0 +1,142 @@
+"""The report is computed from verdicts, keeps its shape, and refuses what does not belong."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from harness.errors import DistrustError
+from harness.options import resolve
+from harness.plan import Plan
+from harness.report import conformance
+from harness.report.folder import OutputFolder
+from harness.report.results import Case, CaseResult, Reason, Result, Verdict
+from harness.requirements import MUST, Feature, Profile, Requirement
+from harness.run import Run
+
+CORE = Feature("Routing", Profile.SERVICE_PROXY, True, "")
+EXTENDED = Feature("PreferSameNode", Profile.SERVICE_PROXY, False, "")
+
+
+def results(*verdicts: str, feature: Feature = CORE) -> list[Result]:
+    found = []
+    for number, text in enumerate(verdicts):
+        requirement = Requirement(f"KEP-1/{feature.name.lower()}-{number}", "Is so.", MUST, (feature,), "KEP-1")
+        verdict, _, reason = text.partition(":")
+        found.append(Result(requirement, (CaseResult(f"t::{number}", requirement.id, verdict=verdict, reason=reason),)))
+    return found
+
+
+def report(*given: Result, options: dict[str, Any] | None = None) -> dict[str, Any]:
+    plan = Plan(
+        {each.requirement.id: each.requirement for each in given},
+        [Case(case.nodeid, case.requirement, reason=case.reason) for each in given for case in each.cases],
+    )
+    settings = resolve({"backend": "netns", "seed": 1, **(options or {})}, environment={})
+    run = Run(settings, OutputFolder(Path("/nowhere")), plan=plan, whole_suite=True)
+    return conformance.build(run, given)
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "result"),
+    [
+        (["passed"], "success"),
+        (["passed", "skipped:unavailable"], "partial"),
+        (["passed", "skipped:deselected"], "partial"),
+        (["passed", "inconclusive"], "partial"),
+        (["failed", "skipped:ineligible", "inconclusive"], "failure"),
+    ],
+)
+def test_result_is_computed(verdicts: list[str], result: str) -> None:
+    (profile,) = report(*results(*verdicts))["profiles"]
+    assert profile["core"]["result"] == result
+
+
+def test_a_level_without_tests_is_absent() -> None:
+    (profile,) = report(*results("passed"))["profiles"]
+    assert "extended" not in profile
+    unclaimed = results("skipped:unsupported", feature=EXTENDED)
+    (profile,) = report(*results("passed"), *unclaimed, options={"exempt-features": "PreferSameNode"})["profiles"]
+    assert "extended" not in profile
+
+
+def test_extended_features_are_told_apart() -> None:
+    other = Feature("EvenSpread", Profile.SERVICE_PROXY, False, "")
+    given = [*results("passed", feature=EXTENDED), *results("skipped:unsupported", feature=other)]
+    (profile,) = report(*given, options={"exempt-features": "EvenSpread"})["profiles"]
+    assert profile["extended"] == {
+        "result": "success",
+        "statistics": {"Passed": 1, "Skipped": 0, "Failed": 0},
+        "supportedFeatures": ["PreferSameNode"],
+        "unsupportedFeatures": ["EvenSpread"],
+    }
+
+
+def test_gateway_apis_fields_come_first_in_its_order() -> None:
+    keys = list(report(*results("passed")))
+    assert keys[:9] == [
+        "apiVersion", "kind", "date", "kubernetesVersion", "kubernetesChannel", "mode", "implementation", "profiles",
+        "succeededProvisionalTests",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "said"),
+    [
+        (["surprise"], 1, "surprise"),
+        (["profiles", 0, "core"], None, "core"),
+        (["profiles", 0, "result"], "success", "result"),
+        (["profiles", 0, "core", "result"], "great", "result"),
+        (["tests", 0, "verdict"], "skipped", "reason"),
+        (["run", "certifiableReasons"], ["x"], r"\$\.run"),
+        (["kubernetesVersion"], "latest", "latest"),
+        (["date"], "yesterday", "date"),
+    ],
+)
+def test_what_does_not_belong_is_refused(place: list[Any], value: Any, said: str) -> None:
+    broken: Any = copy.deepcopy(report(*results("passed")))
+    inner = broken
+    for key in place[:-1]:
+        inner = inner[key]
+    inner[place[-1]] = value
+    with pytest.raises(DistrustError, match=said):
+        conformance.check(broken)
+
+
+def test_own_keys_may_be_added_with_a_prefix() -> None:
+    conformance.check({**report(*results("passed")), "x-ticket": 7})
+
+
+def test_the_same_run_gives_the_same_text() -> None:
+    given = results("passed", "failed", "skipped:unavailable")
+    texts = [conformance.as_yaml({**report(*order), "date": "2026-01-01T00:00:00Z"}) for order in (given, given)]
+    for text in texts:
+        loaded = yaml.safe_load(text)
+        assert [test["id"] for test in loaded["tests"]] == sorted(test["id"] for test in loaded["tests"])
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"run-test": "KEP-1/*"}, "--run-test chose requirements"),
+        ({"skip-tests": "KEP-1/*"}, "--skip-tests left requirements out"),
+        ({"exempt-features": "Routing"}, "core features were exempted: Routing"),
+    ],
+)
+def test_narrowing_makes_a_run_not_certifiable(options: dict[str, Any], reason: str) -> None:
+    assert report(*results("passed"))["run"]["certifiable"] is True
+    assert reason in report(*results("passed"), options=options)["run"]["certifiableReasons"]
+
+
+def test_the_worst_case_decides() -> None:
+    order = [Verdict.PASSED, Verdict.SKIPPED, Verdict.INCONCLUSIVE, Verdict.FAILED]
+    requirement = Requirement("KEP-1/a", "A.", MUST, (CORE,), "KEP-1")
+    for number, verdict in enumerate(order, 1):
+        cases = tuple(
+            CaseResult(f"t[{each}]", "KEP-1/a", verdict=each, reason=Reason.UNAVAILABLE) for each in order[:number]
+        )
+        assert Result(requirement, cases).verdict == verdict

@@ -1,0 +1,132 @@
+"""Report, JUnit, Allure and history of one run say the same, and each is what its readers expect."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+EVERYTHING = ("passes", "fails", "inconclusive", "breaks", "unavailable", "ineligible")
+EXTRA = """
+@pytest.mark.parametrize("family", ["IPv4", "IPv6"])
+@must("KEP-2/both-families", EXTENDED, level=SHOULD)
+def test_both(family):
+    '''A test may fail in one case.'''
+    assert family == "IPv4", "\\x00 control characters"
+
+@must("KEP-2/left-out", EXTENDED, level=MAY)
+def test_left_out():
+    pass
+"""
+
+
+def allure_results(run: Any) -> list[Any]:
+    files = (run.folder / "allure-results").glob("*-result.json")
+    return [json.loads(path.read_text(encoding="utf-8")) for path in files]
+
+
+def labels(result: Any) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for label in result["labels"]:
+        found.setdefault(label["name"], set()).add(label["value"])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("names", "options"),
+    [
+        (EVERYTHING, ()),
+        (EVERYTHING, ("-n2",)),
+        (EVERYTHING, ("--td-fail-fast",)),
+        (("passes", "interrupts", "fails"), ()),
+        (("passes", "crashes", "fails"), ("-n2",)),
+        (("passes", "distrusts", "fails"), ()),
+        (EVERYTHING, ("-k", "passes or both")),
+    ],
+)
+def test_all_formats_count_the_same(certify: Any, names: tuple[str, ...], options: tuple[str, ...]) -> None:
+    run = certify(*names, extra=EXTRA, options=("--td-skip-tests=KEP-2/left-out", *options))
+    cases = [case for test in run.report["tests"] for case in test.get("cases", [test])]
+    counts = Counter(case["verdict"] for case in cases)
+    suite = ElementTree.parse(run.folder / "junit.xml").getroot()[0]
+    junit = {key: int(suite.attrib[key]) for key in ("tests", "failures", "errors", "skipped")}
+    assert junit == {
+        "tests": len(cases),
+        "failures": counts["failed"],
+        "errors": counts["inconclusive"],
+        "skipped": counts["skipped"],
+    }
+    words = {"passed": "passed", "failed": "failed", "broken": "inconclusive", "skipped": "skipped"}
+    assert Counter(words[result["status"]] for result in allure_results(run)) == counts
+
+
+def test_junit_names_documents_and_slugs_and_explains(certify: Any) -> None:
+    run = certify(*EVERYTHING, extra=EXTRA)
+    found = {
+        (each.attrib["classname"], each.attrib["name"]): each
+        for each in ElementTree.parse(run.folder / "junit.xml").iter("testcase")
+    }
+    failure = found["KEP-1", "fails"].find("failure")
+    assert failure is not None
+    assert failure.attrib["message"] == "client a1 reached b1, want a1"
+    assert "The sentence of KEP-1/fails." in str(failure.text)
+    assert "   0 30" in str(failure.text)
+    error, skipped = found["KEP-1", "inconclusive"].find("error"), found["KEP-1", "ineligible"].find("skipped")
+    assert error is not None
+    assert error.attrib["message"] == "a1 has no route"
+    assert skipped is not None
+    assert skipped.attrib["message"] == "ineligible: one zone only"
+    assert ("KEP-2", "both-families[IPv6]") in found
+
+
+def test_allure_follows_the_requirement(certify: Any) -> None:
+    run = certify("fails", extra=EXTRA)
+    by_story = {next(iter(labels(each)["story"])): each for each in allure_results(run)}
+    failed = by_story["The sentence of KEP-1/fails."]
+    assert failed["name"] == "KEP-1/fails: The sentence of KEP-1/fails."
+    found = labels(failed)
+    assert (found["epic"], found["feature"], found["severity"]) == ({"service-proxy"}, {"KEP-1"}, {"critical"})
+    assert (found["parentSuite"], found["suite"], found["subSuite"]) == ({"netns"}, {"reference nftables"}, {"KEP-1"})
+    assert found["tag"] == {"MUST", "Routing"}
+    assert [link["url"] for link in failed["links"]] == ["https://kep.k8s.io/1"]
+    assert [each["name"] for each in failed["attachments"]] == ["explanation.txt"]
+    assert labels(by_story["The sentence of KEP-2/left-out."])["severity"] == {"minor"}
+
+
+def test_allure_history_does_not_depend_on_the_run(certify: Any) -> None:
+    first = {each["fullName"]: each["historyId"] for each in allure_results(certify("passes", "fails"))}
+    options = ("--td-seed=7", "--td-time-scale=2", "-n2")
+    assert {
+        each["fullName"]: each["historyId"] for each in allure_results(certify("passes", "fails", options=options))
+    } == first
+
+
+def test_allure_has_environment_categories_and_executor(certify: Any) -> None:
+    results = certify("passes", options=("--td-seed=7",)).folder / "allure-results"
+    assert "seed = 7\n" in (results / "environment.properties").read_text()
+    assert {each["matchedStatuses"][0] for each in json.loads((results / "categories.json").read_text())} == {
+        "failed",
+        "broken",
+        "skipped",
+    }
+    assert json.loads((results / "executor.json").read_text())["name"]
+
+
+def test_artifacts_have_their_digests(certify: Any) -> None:
+    run = certify("passes", "fails")
+    artifacts = {each["path"]: each["sha256"] for each in run.report["artifacts"]}
+    assert {"junit.xml", "evidence/KEP-1/fails/explanation.txt"} <= artifacts.keys()
+    for path, digest in artifacts.items():
+        assert hashlib.sha256((run.folder / path).read_bytes()).hexdigest() == digest
+
+
+def test_nothing_temporary_is_left(certify: Any) -> None:
+    run = certify("passes", "fails", options=("-n2",))
+    assert {path.name for path in run.folder.iterdir()} >= {"report.yaml", "junit.xml", "allure-results"}
+    assert not [path for path in run.folder.rglob(".*") if path.name != ".trafficdist"]

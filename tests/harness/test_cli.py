@@ -1,0 +1,131 @@
+"""The command: the same options as the plugin, the catalogue without a cluster, and exit codes that tell."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from harness.cli import main
+from harness.options import OPTIONS
+
+pytest_plugins = ["pytester"]
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def trafficdist(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the command in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-c", "from harness.cli import main; main()", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | environment,
+        timeout=100,
+    )
+
+
+@pytest.fixture
+def pack(pytester: pytest.Pytester, sample_suite: Any) -> Path:
+    """A folder with a small suite of requirements."""
+    folder = pytester.mkdir("pack")
+    extra = '@must("KEP-2/names", API, level=MAY)\ndef test_names():\n    pass\n'
+    (folder / "test_sample.py").write_text(sample_suite("passes", "fails", extra=extra))
+    (pytester.path / "pytest.ini").write_text("[pytest]\naddopts = --no-such-option\n")  # is none of our business
+    return folder
+
+
+def test_run_and_plugin_have_the_same_options() -> None:
+    shown = CliRunner().invoke(main, ["run", "--help"]).output
+    for option in OPTIONS:
+        assert f"--{option.name}" in shown
+
+
+@pytest.mark.parametrize(("options", "code"), [([], 1), (["--skip-tests", "KEP-1/fails"], 0), (["-n", "2"], 1)])
+def test_run_judges_and_reports(pack: Path, options: list[str], code: int) -> None:
+    run = trafficdist("run", "--suite", str(pack), "--output-dir", "out", "--seed", "7", *options)
+    assert run.returncode == code, run.stdout + run.stderr
+    report = yaml.safe_load(Path("out/report.yaml").read_text(encoding="utf-8"))
+    assert report["run"]["seed"] == 7
+    assert {profile["name"] for profile in report["profiles"]} == {"SERVICE-PROXY", "API-SERVER"}
+    assert run.stdout.startswith("trafficdist ")
+    assert "certifiable  no: not all of the suite was collected" in run.stdout
+
+
+def test_environment_and_file_reach_the_run(pack: Path) -> None:
+    Path("o.yaml").write_text("run-test: [KEP-1/passes]\nseed: 3\n")
+    run = trafficdist(
+        "run", "--suite", str(pack), "--options-file", "o.yaml", TRAFFICDIST_SEED="5", TRAFFICDIST_OUTPUT_DIR="there"
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    report = yaml.safe_load(Path("there/report.yaml").read_text(encoding="utf-8"))
+    assert report["run"]["seed"] == 5
+    assert "--run-test chose requirements" in report["run"]["certifiableReasons"]
+
+
+def test_without_an_output_folder_results_go_below_the_current_one(pack: Path) -> None:
+    assert trafficdist("run", "--suite", str(pack), "--run-test", "KEP-1/passes").returncode == 0
+    assert Path("trafficdist-results/latest/report.yaml").exists()
+    assert not (pack / ".pytest_cache").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["run", "--backend", "kubeconfig"], "'kubeconfig' is not available in this version; available: netns"),
+        (["run", "--no-such-option"], "No such option '--no-such-option'"),
+        (["run", "--options-file", "/no/such.yaml"], "options file /no/such.yaml: cannot be read: No such file"),
+        (["run", "--suite", "/no/such"], "there is no suite '/no/such'"),
+        (["cluster", "up", "--topology", "four"], "unknown topology 'four'"),
+        (["cluster", "up", "--name", "../x"], "cluster name '../x'"),
+        (["cluster", "exec", "a1", "--name", "absent", "--", "true"], "cluster 'absent' is not up"),
+    ],
+)
+def test_wrong_use_ends_with_4_and_the_cause(arguments: list[str], said: str, tmp_path: Path) -> None:
+    run = trafficdist(*arguments, XDG_RUNTIME_DIR=str(tmp_path))
+    assert run.returncode == 4, run.stdout + run.stderr
+    assert said in run.stdout + run.stderr
+    assert "Traceback" not in run.stderr
+
+
+def test_an_unknown_requirement_names_the_nearest(pack: Path) -> None:
+    run = trafficdist("run", "--suite", str(pack), "--run-test", "KEP-1/pases")
+    assert run.returncode == 4
+    assert "unknown requirement 'KEP-1/pases'; did you mean KEP-1/passes" in run.stderr + run.stdout
+
+
+def test_list_prints_the_catalogue_in_every_format(pack: Path) -> None:
+    texts = {
+        form: trafficdist("list", "--suite", str(pack), "--format", form).stdout
+        for form in ("json", "yaml", "md", "table")
+    }
+    catalogue = json.loads(texts["json"])
+    assert [row["id"] for row in catalogue["requirements"]] == ["KEP-1/fails", "KEP-1/passes", "KEP-2/names"]
+    assert catalogue["requirements"][2]["level"] == "MAY"
+    assert yaml.safe_load(texts["yaml"]) == catalogue
+    assert "| `KEP-1/fails` | MUST | The sentence of KEP-1/fails. | Routing | KEP-1, Design |" in texts["md"]
+    assert "KEP-2/names" in texts["table"]
+
+
+def test_a_suite_that_cannot_be_collected_is_not_listed(pytester: pytest.Pytester) -> None:
+    (pytester.mkdir("pack") / "test_broken.py").write_text("import no_such_module\n")
+    run = trafficdist("list", "--suite", "pack")
+    assert run.returncode == 12
+    assert "no_such_module" in run.stderr
+
+
+def test_the_installed_suite_works_outside_the_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --no-such-option\n")
+    listed = trafficdist("list", "--format", "json")
+    assert listed.returncode == 0, listed.stderr
+    ids = [row["id"] for row in json.loads(listed.stdout)["requirements"]]
+    assert len(ids) == len(set(ids)) >= 30

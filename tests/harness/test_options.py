@@ -1,0 +1,74 @@
+"""Options from all their places: the nearest wins, and what is wrong is named with its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.errors import UsageError
+from harness.options import OPTIONS, resolve
+from harness.settings import Settings
+
+
+def test_the_nearest_place_wins(tmp_path: Path) -> None:
+    file = tmp_path / "options.yaml"
+    file.write_text("seed: 3\nproject: from-file\nversion: v1.2.3\nprofile: [dns, api-server]\n")
+    settings = resolve(
+        {"seed": "1"},
+        environment={"TRAFFICDIST_SEED": "2", "TRAFFICDIST_PROJECT": "from-environment"},
+        options_file=str(file),
+        ini={"seed": "4", "organization": "from-ini"},
+    )
+    assert (settings.seed, settings.project, settings.version) == (1, "from-environment", "v1.2.3")
+    assert (settings.organization, settings.profile) == ("from-ini", ("dns", "api-server"))
+
+
+def test_the_options_file_may_be_named_in_the_environment(tmp_path: Path) -> None:
+    (tmp_path / "o.yaml").write_text("fail-fast: yes\n")
+    assert resolve({}, environment={"TRAFFICDIST_OPTIONS_FILE": str(tmp_path / "o.yaml")}).fail_fast is True
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("sed: 3", "options.yaml: unknown option 'sed'; did you mean seed"),
+        ("seed: many", "options.yaml, key seed: 'many' is not a whole number"),
+        ("- seed", "want a mapping of option names to values, not list"),
+        ("seed: [1, 2", "is not YAML"),
+        ("fail-fast: perhaps", "key fail-fast: want yes or no, not 'perhaps'"),
+        ("profile: {dns: 1}", "key profile: want a list of words"),
+        ("keep: {a: b}", "key keep: want one value"),
+        ("backend: kind", "'kind' is not available in this version; available: netns"),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_named(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "options.yaml").write_text(text)
+    with pytest.raises(UsageError) as refused:
+        resolve({}, environment={}, options_file=str(tmp_path / "options.yaml"))
+    assert said in str(refused.value)
+
+
+def test_what_is_wrong_in_the_environment_is_named() -> None:
+    with pytest.raises(UsageError, match="environment variable TRAFFICDIST_WORKERS: 'x' is neither a number"):
+        resolve({}, environment={"TRAFFICDIST_WORKERS": "x"})
+    with pytest.raises(UsageError, match="unknown environment variable 'TRAFFICDIST_SEEED'; did you mean"):
+        resolve({}, environment={"TRAFFICDIST_SEEED": "1"})
+
+
+def test_a_seed_is_chosen_when_none_is_given() -> None:
+    assert resolve({}, environment={}).seed != resolve({}, environment={}).seed
+
+
+def test_settings_survive_the_way_to_a_worker() -> None:
+    import json  # noqa: PLC0415
+
+    given: dict[str, Any] = {"backend": "netns", "profile": ["dns"], "families": "IPv6", "time-scale": "2.5"}
+    settings = resolve(given, environment={})
+    assert Settings.from_json(json.loads(json.dumps(settings.to_json()))) == settings
+
+
+def test_every_option_explains_itself() -> None:
+    for option in OPTIONS:
+        assert option.help.endswith((".", "]", ")"))

@@ -1,0 +1,225 @@
+"""Situations and exit codes, selection with reasons, and one verdict a requirement, with and without workers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+PARAMETRIZED = """
+@pytest.mark.parametrize("family", ["IPv4", "IPv6"])
+@must("KEP-1/both-families")
+def test_both(family):
+    assert family == "IPv4"
+"""
+
+EXTENDED = """
+@must("KEP-2/node-first", EXTENDED)
+def test_node():
+    pass
+
+@must("KEP-2/names", API)
+def test_names():
+    pass
+"""
+
+BROKEN_FIXTURE = """
+@pytest.fixture
+def broken():
+    assert False
+
+@must('KEP-1/set-up')
+def test_set_up(broken):
+    pass
+"""
+
+WITNESS = """
+class Cluster:
+    up = True
+    def evidence(self): return {"rules.nft": "up" if self.up else "down", "../../x": "no escape"}
+    def judgement(self): return {"check": {"kind": "allowed-set", "samples": 270}, "observed": {"a1": {"a1": 270}}}
+    def environment(self): return {"servers": {"apiserver": "v1.37"}, "featureGates": {}}
+
+@pytest.fixture
+def cluster():
+    cluster = Cluster()
+    yield cluster
+    cluster.up = False
+
+@must("KEP-3/explained")
+def test_explained(cluster):
+    assert False, "wrong"
+"""
+
+
+@pytest.mark.parametrize(
+    ("names", "options", "code"),
+    [
+        (("passes",), (), 0),
+        (("passes", "fails"), (), 1),
+        (("passes", "fails", "inconclusive", "unavailable"), (), 1),
+        (("passes", "inconclusive"), (), 10),
+        (("passes", "breaks"), (), 10),
+        (("inconclusive", "unavailable"), (), 10),
+        (("passes", "unavailable"), (), 11),
+        (("passes", "ineligible"), (), 11),
+        (("passes", "distrusts"), (), 12),
+        (("fails", "distrusts"), (), 12),
+        (("passes", "interrupts", "fails"), (), 2),
+        ((), (), 5),
+        (("passes",), ("--td-profile=dns",), 5),
+        (("passes", "fails"), ("--td-run-test=KEP-1/pass*",), 0),
+        (("passes", "fails"), ("--td-skip-tests=KEP-1/fails",), 0),
+        (("passes",), ("--td-run-test=KEP-1/pases",), 4),
+        (("passes",), ("--td-supported-features=Nothing",), 4),
+        (("passes",), ("--td-output-dir=/proc/no/such",), 12),
+    ],
+)
+def test_situation_decides_the_exit_code(
+    certify: Any, names: tuple[str, ...], options: tuple[str, ...], code: int
+) -> None:
+    run = certify(*names, options=options)
+    assert run.code == code, run.text
+
+
+@pytest.mark.parametrize(
+    ("names", "options", "code"),
+    [
+        (("passes", "fails", "inconclusive", "unavailable"), (), 1),
+        (("passes", "inconclusive"), (), 10),
+        (("passes", "crashes", "fails"), (), 12),
+        (("passes", "distrusts"), (), 12),
+        (("passes",), ("--td-run-test=KEP-1/pases",), 4),
+        (("passes",), ("--td-profile=dns",), 5),
+    ],
+)
+def test_workers_end_with_the_same_exit_codes(
+    certify: Any, names: tuple[str, ...], options: tuple[str, ...], code: int
+) -> None:
+    run = certify(*names, options=("-n2", *options))
+    assert run.code == code, run.text
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--td-backend=kind"], "'kind' is not available in this version; available: netns"),
+        (["--td-backend=nets"], "--backend: unknown value 'nets'; allowed: netns"),
+        (["--td-proxy=reference"], "--td-backend: say where to run"),
+        (["--td-backend=netns", "--td-topology=four"], "--topology: unknown topology 'four'"),
+        (["--td-backend=netns", "--td-families=IPv4,IPv5"], "--families: unknown value 'IPv5'; allowed: IPv4, IPv6"),
+        (["--td-backend=netns", "--td-time-scale=0"], "--time-scale: '0' is not a number above 0"),
+        (["--td-backend=netns", "--td-options-file=absent.yaml"], "options file absent.yaml: cannot be read"),
+        ([], "say where to run it, --td-backend=netns"),
+    ],
+)
+def test_wrong_use_ends_with_4_and_the_cause(pytester: pytest.Pytester, options: list[str], said: str) -> None:
+    pytester.makepyfile(
+        "from harness.requirements import *\n"
+        "@requirement('KEP-1/a', 'A.', level=MUST, source='KEP-1',\n"
+        "             features=[Feature('Routing', Profile.SERVICE_PROXY, True, '')])\n"
+        "def test_a(): pass"
+    )
+    result = pytester.runpytest_subprocess(*options)
+    assert result.ret == 4
+    assert said in result.stderr.str() + result.stdout.str()
+    assert not (pytester.path / "trafficdist-results").exists()
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_a_requirement_has_the_worst_verdict_of_its_cases(certify: Any, workers: str) -> None:
+    run = certify("passes", extra=PARAMETRIZED, options=(f"--td-workers={workers}",))
+    assert run.verdicts == {"passes": "passed", "both-families": "failed"}
+    (test,) = (each for each in run.report["tests"] if each["id"] == "KEP-1/both-families")
+    assert [(case["parameters"], case["verdict"]) for case in test["cases"]] == [("IPv4", "passed"), ("IPv6", "failed")]
+
+
+def test_what_does_not_run_is_reported_with_its_reason(certify: Any) -> None:
+    run = certify(
+        "passes",
+        "unavailable",
+        extra=EXTENDED,
+        options=("--td-profile=service-proxy", "--td-exempt-features=PreferSameNode"),
+    )
+    reasons = {test["id"]: test["reason"] for test in run.report["tests"]}
+    assert reasons == {
+        "KEP-1/passes": "",
+        "KEP-1/unavailable": "unavailable",
+        "KEP-2/node-first": "unsupported",
+        "KEP-2/names": "deselected",
+    }
+    assert "there is no tool" in run.text
+
+
+def test_pytests_own_deselection_is_reported_too(certify: Any) -> None:
+    run = certify("passes", "fails", options=("-k", "passes"))
+    assert (run.code, run.verdicts) == (0, {"passes": "passed", "fails": "skipped"})
+    assert run.report["profiles"][0]["core"]["result"] == "partial"
+    assert "requirements were deselected" in run.report["run"]["certifiableReasons"]
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_evidence_is_gathered_while_the_cluster_is_up(certify: Any, workers: str) -> None:
+    run = certify(extra=WITNESS, options=("-n", workers))
+    evidence = run.folder / "evidence/KEP-3/explained"
+    assert (evidence / "rules.nft").read_text() == "up"
+    assert sorted(path.name for path in evidence.iterdir()) == ["_.._x", "explanation.txt", "rules.nft"]
+    (test,) = run.report["tests"]
+    assert (test["check"]["samples"], test["observed"]) == (270, {"a1": {"a1": 270}})
+    assert run.report["kubernetesVersion"] == "v1.37"
+
+
+def test_an_interrupted_run_reports_what_ran(certify: Any) -> None:
+    run = certify("passes", "interrupts", "fails")
+    assert run.verdicts == {"passes": "passed", "interrupts": "inconclusive", "fails": "inconclusive"}
+    assert run.report["run"]["interrupted"] is True
+    assert "the run was interrupted" in run.report["run"]["certifiableReasons"]
+
+
+def test_a_crashed_worker_is_no_failure_of_the_implementation(certify: Any) -> None:
+    run = certify("passes", "crashes", options=("-n2",))
+    assert run.verdicts == {"passes": "passed", "crashes": "inconclusive"}
+    assert "crashed while running" in run.text
+
+
+def test_fail_fast_names_what_it_left_out(certify: Any) -> None:
+    run = certify("fails", "passes", options=("--td-fail-fast",))
+    (left_out,) = (test for test in run.report["tests"] if test["id"] == "KEP-1/passes")
+    assert (run.code, left_out["reason"]) == (1, "deselected")
+
+
+def test_a_failure_in_set_up_says_nothing_about_the_implementation(certify: Any) -> None:
+    run = certify(extra=BROKEN_FIXTURE)
+    assert (run.code, run.verdicts) == (10, {"set-up": "inconclusive"})
+
+
+def test_the_same_id_twice_is_refused(certify: Any) -> None:
+    run = certify("passes", extra="@must('KEP-1/passes')\ndef test_again():\n    pass\n")
+    assert run.code == 4
+    assert "several tests claim: KEP-1/passes" in run.text
+
+
+def test_the_summary_explains_a_failure(certify: Any) -> None:
+    text = certify("passes", "fails").text
+    for said in (
+        "The sentence of KEP-1/fails.",
+        "KEP-1, Design",
+        "client a1 reached b1, want a1",
+        "   0 30",
+        "out/report.yaml",
+    ):
+        assert said in text
+    assert "Traceback" not in text
+    assert "\x1b" not in text
+
+
+def test_an_unused_plugin_imports_nothing_of_the_suite(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        "import sys\n"
+        "def test_unused():\n"
+        "    costly = {'yaml', 'jsonschema', 'kubernetes', 'pyroute2', 'harness.ledger', 'harness.fixtures'}\n"
+        "    assert not costly & sys.modules.keys()\n"
+    )
+    pytester.runpytest_subprocess().assert_outcomes(passed=1)
