@@ -93,7 +93,7 @@ class Conntrack:
             sent, answered = _read(entry[_ORIGINAL]), _read(entry[_REPLY])
             if sent.protocol == _UDP:  # kernels before 5.8 know no filter
                 frontend = Frontend(sent.destination[0], "UDP", sent.destination[1])
-                yield Stale(frontend, Backend(*answered.source)), bytes(entry[_ORIGINAL])
+                yield Stale(frontend, answered.source), bytes(entry[_ORIGINAL])
 
     def _delete(self, family: Family, key: bytes) -> None:
         try:
@@ -126,7 +126,7 @@ class Conntrack:
 
 
 def _is_stale(found: Stale, allowed: frozenset[Backend] | None) -> bool:
-    if found.backend == Backend(found.frontend.address, found.frontend.port):  # never translated
+    if found.backend == found.frontend[::2]:  # never translated
         return allowed is not None
     return found.backend not in (allowed or ())
 
@@ -138,7 +138,7 @@ def _matching(family: Family, stale: Stale) -> bytes:
         return sent + _flags(_FILTER_PROTOCOL | _FILTER_SIDE[_DESTINATION])
     return (
         sent
-        + nested(_REPLY, *_side(family, _SOURCE, stale.backend.address, stale.backend.port))
+        + nested(_REPLY, *_side(family, _SOURCE, *stale.backend))
         + _flags(_FILTER_PROTOCOL | _FILTER_SIDE[_DESTINATION], _FILTER_PROTOCOL | _FILTER_SIDE[_SOURCE])
     )
 

@@ -195,6 +195,9 @@ def decide(port: ServicePort, endpoints: Iterable[Endpoint], place: Place, behav
 
 def _distinct(endpoints: Iterable[Endpoint], node: str) -> Sequence[Endpoint]:
     """One endpoint for each address and port; a local one wins over others."""
+    endpoints = list(endpoints)
+    if len({each.address for each in endpoints}) == len(endpoints):
+        return endpoints
     found: dict[tuple[str, int], Endpoint] = {}
     for each in endpoints:
         if found.setdefault(each[:2], each) is not each and each.node == node:
@@ -221,11 +224,11 @@ def _mode(port: ServicePort, ready: Sequence[Endpoint], place: Place, behaviour:
         return "", refused
     set_aside = []
     if behaviour.node_hints:
-        why = _why_not("node", [each.node_hints for each in ready], ready, place.node)
+        why = _why_not("node", ready, [each.node_hints for each in ready], place.node)
         if not why:
             return "PreferSameNode", f"hints name node {place.node}"
         set_aside.append(why)
-    why = _why_not("zone", [each.zone_hints for each in ready], ready, place.zone)
+    why = _why_not("zone", ready, [each.zone_hints for each in ready], place.zone)
     if not why:
         return "PreferSameZone", f"hints name zone {place.zone or '(none)'}"
     if not any(each.zone_hints or each.node_hints for each in ready):
@@ -248,14 +251,13 @@ def _hints_refused(port: ServicePort, place: Place, behaviour: Behaviour) -> str
     return ""
 
 
-def _why_not(kind: str, hints: Sequence[frozenset[str]], ready: Sequence[Endpoint], mine: str) -> str:
+def _why_not(kind: str, ready: Sequence[Endpoint], hints: Sequence[frozenset[str]], mine: str) -> str:
     """Why hints of one kind cannot decide here; "" when they can. The fallback is for all endpoints or none."""
-    named = False
-    for each, endpoint in zip(hints, ready, strict=True):
-        if not each:
-            return f"endpoint {endpoint.address} has no {kind} hint"
-        named = named or mine in each
-    return "" if named else f"no endpoint is hinted for {kind} {mine or '(none)'}"
+    if not all(hints):
+        return f"endpoint {ready[hints.index(frozenset())].address} has no {kind} hint"
+    if not any(mine in each for each in hints):
+        return f"no endpoint is hinted for {kind} {mine or '(none)'}"
+    return ""
 
 
 def _cluster_list(ready: Sequence[Endpoint], leaving: Sequence[Endpoint], mode: Mode, place: Place) -> Forward:

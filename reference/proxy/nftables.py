@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 
 from reference.proxy.decision import Family
-from reference.proxy.elements import MOST_BYTES, Packer, pack_bucket, pack_intervals, set_name
+from reference.proxy.elements import MOST_BYTES, Packer, pack_bucket, pack_intervals
 from reference.proxy.expressions import NFPROTO
 from reference.proxy.netlink import (
     NESTED,
@@ -92,7 +92,7 @@ class Messages:
         pending: dict[str, list[bytes]] = {}
         room: dict[str, int] = {}
         for element in wanted:
-            name, packed = set_name(element), self._packer.pack(element)
+            name, packed = element.set_name, self._packer.pack(element)
             left = room.get(name, 0) - len(packed)
             if left < 0:
                 if name in pending:

@@ -23,6 +23,7 @@ DEPRECATED_ANNOTATION = "service.kubernetes.io/topology-aware-hints"
 ANNOTATION = "service.kubernetes.io/topology-mode"
 
 NONE: frozenset[str] = frozenset()
+NO_FIELDS: Mapping[str, Any] = {}
 
 PortName = tuple[str, str]
 """A service port's name within its service: its `name` ("" without one) and its protocol."""
@@ -51,14 +52,15 @@ def family_of(address: str) -> Family:
     return "IPv6" if ":" in address else "IPv4"
 
 
-@lru_cache(1 << 16)
 def canonical(address: str) -> str:
     """An IP address in the one form in which the kernel prints it. Raises `ValueError`."""
-    version = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
-        return socket.inet_ntop(version, socket.inet_pton(version, address))
+        if ":" in address:
+            return socket.inet_ntop(socket.AF_INET6, socket.inet_pton(socket.AF_INET6, address))
+        socket.inet_pton(socket.AF_INET, address)
     except OSError:
         raise ValueError(f"{address!r} is not an IP address") from None
+    return address
 
 
 def of_family(addresses: Iterable[str], family: Family) -> tuple[str, ...]:
@@ -125,33 +127,41 @@ def read_slice(obj: Object) -> Slice | None:
     family = obj["addressType"]
     if not name or family not in {"IPv4", "IPv6"} or is_excluded(obj):
         return None
-    bare = [_endpoint(each) for each in obj.get("endpoints") or ()]
+    endpoints = obj.get("endpoints") or ()
     ports: dict[PortName, Sequence[Endpoint]] = {}
     for port in obj.get("ports") or ():
         if number := port.get("port"):
             key = (port.get("name") or "", port.get("protocol") or "TCP")
-            ports[key] = [Endpoint(each[0], number, *each[2:]) for each in bare] if bare else ()
+            ports[key] = [_endpoint(each, number) for each in endpoints]
     return Slice((metadata["namespace"], name), family, ports)
 
 
-def _endpoint(obj: Mapping[str, Any]) -> Endpoint:
-    """An endpoint, for the time being without its port number. Only the first address counts."""
-    conditions = obj.get("conditions") or {}
-    hints = obj.get("hints")
+def _endpoint(obj: Mapping[str, Any], port: int) -> Endpoint:
+    """An endpoint. Only the first address counts."""
+    conditions = obj.get("conditions") or NO_FIELDS
+    hints = obj.get("hints") or NO_FIELDS
     return Endpoint(
         canonical(obj["addresses"][0]),
-        0,
+        port,
         conditions.get("ready") is not False,
         conditions.get("serving") is not False,
         conditions.get("terminating") is True,
         obj.get("nodeName") or "",
-        _names(hints.get("forZones")) if hints else NONE,
-        _names(hints.get("forNodes")) if hints else NONE,
+        _names(hints.get("forZones")),
+        _names(hints.get("forNodes")),
     )
 
 
 def _names(hints: Sequence[Mapping[str, str]] | None) -> frozenset[str]:
-    return frozenset([each["name"] for each in hints]) if hints else NONE
+    if not hints:
+        return NONE
+    return _one_name(hints[0]["name"]) if len(hints) == 1 else frozenset([each["name"] for each in hints])
+
+
+@lru_cache(1024)
+def _one_name(name: str) -> frozenset[str]:
+    """Hints nearly always have one name, and clusters few: thousands of endpoints share these."""
+    return frozenset((name,))
 
 
 def read_node(node: Object) -> Node:

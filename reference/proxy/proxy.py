@@ -159,7 +159,7 @@ class ServiceProxy:
 
     def _load(self, family: Family, kernel: KernelTable) -> None:
         table = self._state.tables[family]
-        table.take_changes()
+        table.forget_changes()
         ruleset = self._state.ruleset(family, self._pods(family))
         kernel.load(ruleset)
         if stale := [each for each in ruleset.services if each.protocol == "UDP"]:

@@ -35,11 +35,8 @@ class Frontend(NamedTuple):
     port: int
 
 
-class Backend(NamedTuple):
-    """Where it goes instead."""
-
-    address: str
-    port: int
+Backend = tuple[str, int]
+"""Where it goes instead: address and port. A plain tuple, since there are many."""
 
 
 class Stale(NamedTuple):
@@ -94,7 +91,14 @@ def render(port: ServicePort, decision: Decision, node: str, node_addresses: Seq
             services[frontend] = inside
             if port.external_local:
                 external[frontend] = outside
-    return Entries(services, external, frozenset([each.address for each in decision.reachable if each.node == node]))
+    return Entries(services, external, _local_addresses(decision, node))
+
+
+def _local_addresses(decision: Decision, node: str) -> frozenset[str]:
+    """The endpoints on this node that traffic may reach."""
+    actions = (decision.cluster_ip, decision.outside, decision.inside)
+    distinct = {id(each): each for each in actions if isinstance(each, Forward)}.values()
+    return frozenset([each.address for action in distinct for each in action.endpoints if each.node == node])
 
 
 def _external_frontends(port: ServicePort, node_addresses: Sequence[str]) -> Iterable[Frontend]:
@@ -108,7 +112,7 @@ def _external_frontends(port: ServicePort, node_addresses: Sequence[str]) -> Ite
 def _target(action: Action) -> Target:
     match action:
         case Forward(endpoints):
-            return tuple([Backend(each.address, each.port) for each in endpoints])
+            return tuple([each[:2] for each in endpoints])
         case Drop():
             return "drop"
         case Reject():

@@ -37,7 +37,7 @@ from reference.proxy.ruleset import (
 class MarkElement(NamedTuple):
     """An element of map `services` or `external`."""
 
-    map: MapName
+    set_name: MapName
     frontend: Frontend
     mark: int
 
@@ -49,11 +49,19 @@ class EndpointElement(NamedTuple):
     slot: int
     backend: Backend
 
+    @property
+    def set_name(self) -> str:
+        return "endpoints"
+
 
 class HairpinElement(NamedTuple):
     """An element of set `hairpin`."""
 
     address: str
+
+    @property
+    def set_name(self) -> str:
+        return "hairpin"
 
 
 Element = MarkElement | EndpointElement | HairpinElement
@@ -123,6 +131,8 @@ class Table:
 
         Parts do not depend on each other: all that changes for one frontend is in one of them.
         """
+        if not self._touched and not self._touched_hairpin:
+            return []
         changes = Changes()
         parts = [changes]
         for (name, frontend), before in self._touched.items():
@@ -138,9 +148,13 @@ class Table:
                 changes.later_delete.append(HairpinElement(address))
             elif not present and self._hairpin[address]:
                 changes.first_add.append(HairpinElement(address))
+        self.forget_changes()
+        return parts
+
+    def forget_changes(self) -> None:
+        """Begin anew: what is wanted now is about to be loaded as a whole."""
         self._touched.clear()
         self._touched_hairpin.clear()
-        return parts
 
     def ruleset(self, pods: tuple[str, ...], own: tuple[str, ...]) -> Ruleset:
         """Everything, as a value."""
@@ -233,7 +247,7 @@ def _compare(changes: Changes, name: MapName, frontend: Frontend, before: Target
 def _stale(frontend: Frontend, before: Target | None, backends: frozenset[Backend] | None) -> list[Stale]:
     """Connections to endpoints that left, or to a frontend that is new: those were never translated."""
     if before is None and backends is not None:
-        return [Stale(frontend, Backend(frontend.address, frontend.port))]
+        return [Stale(frontend, (frontend.address, frontend.port))]
     old = before if isinstance(before, tuple) else ()
     if old and not backends:
         return [Stale(frontend, None)]

@@ -36,9 +36,9 @@ def _content(ruleset: Ruleset) -> dict[str, list[str]]:
         match element:
             case MarkElement(name, frontend, mark):
                 content[name].append(f"{_frontend(frontend)} : {mark:#010x}")
-            case EndpointElement(frontend, slot, backend):
+            case EndpointElement(frontend, slot, (address, port)):
                 key = f"{_frontend(frontend)} . {slot:#010x}"
-                content["endpoints"].append(f"{key} : {backend.address} . {backend.port}")
+                content["endpoints"].append(f"{key} : {address} . {port}")
     content["buckets"] = [f"{each:#010x} : goto {bucket_name(each)}" for each in buckets(ruleset, fixed=True)]
     content["hairpin"] = [f"{each} . {each}" for each in ruleset.hairpin]
     content["pods"], content["own"] = list(ruleset.pods), list(ruleset.own)
