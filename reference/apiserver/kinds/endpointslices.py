@@ -18,7 +18,7 @@ from reference.apiserver.kinds.shapes import (
     Versions,
     of_object,
 )
-from reference.apiserver.kinds.strategy import Resource, Strategy
+from reference.apiserver.kinds.strategy import NEWEST, Resource, Strategy
 from reference.client import Object
 from reference.features import Features
 
@@ -90,8 +90,9 @@ class EndpointSlices(Strategy):
             found.append(errors.invalid("addressType", new.get("addressType"), "field is immutable"))
         return found
 
-    def warnings(self, obj: Object) -> list[str]:
-        return ["spec.addressType: FQDN endpoints are deprecated"] if obj.get("addressType") == "FQDN" else []
+    def warnings(self, obj: Object, features: Features = NEWEST) -> list[str]:
+        deprecated = features.at_least(27) and obj.get("addressType") == "FQDN"
+        return ["spec.addressType: FQDN endpoints are deprecated"] if deprecated else []
 
     def table(self) -> list[Column]:
         return _TABLE

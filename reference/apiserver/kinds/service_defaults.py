@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from reference.apiserver.kinds import addresses
 from reference.apiserver.kinds.service_fields import (
     FAMILIES,
+    HAVE_ADDRESSES,
     Spec,
     externally_accessible,
     family_policy,
@@ -33,7 +34,7 @@ def apply(service: Object) -> None:
         _fill(port, "targetPort", port.get("port", 0))
     if externally_accessible(spec):
         _fill(spec, "externalTrafficPolicy", "Cluster")
-    if spec["type"] in {"ClusterIP", "NodePort", "LoadBalancer"}:
+    if spec["type"] in HAVE_ADDRESSES:
         _fill(spec, "internalTrafficPolicy", "Cluster")
     if spec["type"] == "LoadBalancer":
         spec.setdefault("allocateLoadBalancerNodePorts", True)

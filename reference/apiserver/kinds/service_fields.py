@@ -11,6 +11,7 @@ Spec = dict[str, Any]
 
 HEADLESS = "None"
 TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
+HAVE_ADDRESSES = ("ClusterIP", "LoadBalancer", "NodePort")
 FAMILIES = ("IPv4", "IPv6")
 POLICIES = ("PreferDualStack", "RequireDualStack", "SingleStack")
 TRAFFIC_POLICIES = ("Cluster", "Local")

@@ -31,8 +31,8 @@ def keep_allocated(new: Spec, old: Spec) -> None:
         _keep_cluster_ips(new, old)
     if wants_node_ports(old) and wants_node_ports(new):
         _keep_node_ports(new, old)
-    if needs_health_check(old) and needs_health_check(new) and not new.get("healthCheckNodePort"):
-        new["healthCheckNodePort"] = old.get("healthCheckNodePort", 0)
+    if needs_health_check(old) and needs_health_check(new) and old.get("healthCheckNodePort"):
+        new["healthCheckNodePort"] = new.get("healthCheckNodePort") or old["healthCheckNodePort"]
 
 
 def release_unneeded(new: Spec, old: Spec) -> None:

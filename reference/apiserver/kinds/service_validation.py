@@ -12,6 +12,7 @@ from reference.apiserver.kinds import addresses, errors, metadata, names, ports
 from reference.apiserver.kinds.errors import FieldError
 from reference.apiserver.kinds.service_families import validate_families
 from reference.apiserver.kinds.service_fields import (
+    HAVE_ADDRESSES,
     HEADLESS,
     TRAFFIC_POLICIES,
     TYPES,
@@ -240,7 +241,7 @@ def _validate_external_policy(spec: Spec) -> list[FieldError]:
 def _validate_internal_policy(spec: Spec, features: Features) -> list[FieldError]:
     path, policy = "spec.internalTrafficPolicy", spec.get("internalTrafficPolicy")
     if policy is None:
-        wanted = spec.get("type") != "ExternalName" and features.enabled("ServiceInternalTrafficPolicy")
+        wanted = spec.get("type") in HAVE_ADDRESSES and features.enabled("ServiceInternalTrafficPolicy")
         return [errors.required(path)] if wanted else []
     return [] if policy in TRAFFIC_POLICIES else [errors.not_supported(path, policy, TRAFFIC_POLICIES)]
 

@@ -24,7 +24,7 @@ from reference.apiserver.kinds.service_fields import (
     wants_node_ports,
 )
 from reference.apiserver.kinds.service_shape import SERVICE
-from reference.apiserver.kinds.strategy import Allocations, Resource, Strategy
+from reference.apiserver.kinds.strategy import NEWEST, Allocations, Resource, Strategy
 from reference.client import Object
 from reference.features import Features
 
@@ -85,8 +85,8 @@ class Services(Strategy):
     def validate_status_update(self, new: Object, old: Object, features: Features) -> list[errors.FieldError]:
         return metadata.validate_update(new, old) + service_validation.validate_status(new)
 
-    def warnings(self, obj: Object) -> list[str]:
-        return list(_warnings(obj))
+    def warnings(self, obj: Object, features: Features = NEWEST) -> list[str]:
+        return _warnings(obj, features)
 
     def allocations(self, new: Object, old: Object | None) -> Allocations:
         spec: Spec = new["spec"]
@@ -117,14 +117,14 @@ def _families_settled(spec: Spec, old: Spec) -> bool:
     return all(spec.get(name) == old.get(name) for name in fields)
 
 
-def _warnings(service: Object) -> list[str]:
+def _warnings(service: Object, features: Features) -> list[str]:
     spec: Spec = service.get("spec") or {}
     kind, headless = spec.get("type"), is_headless(spec)
     external_ips = bool(spec.get("externalIPs"))
     old, new = service_validation.HINTS_ANNOTATION, service_validation.MODE_ANNOTATION
     said = (
         (
-            old in (service["metadata"].get("annotations") or {}),
+            features.at_least(27) and old in (service["metadata"].get("annotations") or {}),
             f"annotation {old} is deprecated, please use {new} instead",
         ),
         (headless and spec.get("loadBalancerIP"), "spec.loadBalancerIP is ignored for headless services"),
@@ -134,7 +134,7 @@ def _warnings(service: Object) -> list[str]:
             "spec.SessionAffinity is ignored for headless services",
         ),
         (
-            external_ips and not headless and kind != "ExternalName",
+            features.at_least(36) and external_ips and not headless and kind != "ExternalName",
             "spec.externalIPs is deprecated and may no longer be implemented in some clusters",
         ),
         (
@@ -146,7 +146,7 @@ def _warnings(service: Object) -> list[str]:
             'spec.externalName is ignored when spec.type is not "ExternalName"',
         ),
         (
-            spec.get("trafficDistribution") == "PreferClose",
+            features.at_least(35) and spec.get("trafficDistribution") == "PreferClose",
             'spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone"',
         ),
     )

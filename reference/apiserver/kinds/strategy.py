@@ -20,6 +20,8 @@ from reference.features import Features
 
 __all__ = ["Allocations", "Column", "FieldError", "Resource", "Strategy", "View", "api_version"]
 
+NEWEST = Features()
+
 
 def api_version(group: str, version: str) -> str:
     """The `apiVersion` of a group and version; the core group is the empty string."""
@@ -130,8 +132,8 @@ class Strategy:
         """All that is wrong with a write of the status subresource."""
         return metadata.validate_update(new, old)
 
-    def warnings(self, obj: Object) -> list[str]:
-        """Texts for `Warning` headers."""
+    def warnings(self, obj: Object, features: Features = NEWEST) -> list[str]:
+        """Texts for `Warning` headers, as this version gives them."""
         return []
 
     def spec_changed(self, new: Object, old: Object) -> bool:

@@ -75,7 +75,7 @@ class Rules:
         return new, [str(each) for each in strategy.validate_update(new, old, features)]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def rules() -> Rules:
     """The rules of a dual-stack cluster, IPv4 first."""
     return Rules()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from reference.apiserver.kinds import service_defaults
@@ -30,6 +30,7 @@ FIELDS = st.fixed_dictionaries(
 )
 
 
+@settings(deadline=None)
 @given(FIELDS)
 def test_defaulting_twice_is_defaulting_once(spec):
     service = {"metadata": {"name": "web"}, "spec": spec}
@@ -39,12 +40,29 @@ def test_defaulting_twice_is_defaulting_once(spec):
     assert service == once
 
 
+@settings(deadline=None)
 @given(FIELDS, st.sampled_from([("IPv4",), ("IPv6",), ("IPv4", "IPv6"), ("IPv6", "IPv4")]))
 def test_choosing_families_twice_is_choosing_once(spec, cluster):
     service_defaults.choose_families(spec, cluster)
     once = copy.deepcopy(spec)
     service_defaults.choose_families(spec, cluster)
     assert spec == once
+
+
+GIVEN = {"IPv4": "10.96.0.7", "IPv6": "fd00:10:96::7"}
+
+
+@settings(deadline=None)
+@given(FIELDS)
+def test_accepted_service_can_be_written_back_unchanged(rules, spec):
+    obj = {"kind": "Service", "metadata": {"name": "web", "namespace": "default"}, "spec": spec}
+    assume(rules.refusals("services", obj) == [])
+    stored = rules.create("services", obj)
+    families = Services().allocations(stored, None).ip_families
+    if families:
+        stored["spec"]["clusterIPs"] = [GIVEN[each] for each in families]
+        stored["spec"]["clusterIP"] = GIVEN[families[0]]
+    assert rules.update("services", stored, stored) == stored
 
 
 def test_plain_service_gets_all_defaults(rules, service):

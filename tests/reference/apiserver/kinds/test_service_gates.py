@@ -7,6 +7,7 @@ import copy
 import pytest
 
 from reference.apiserver.kinds.services import Services
+from reference.features import Features
 
 
 def stored_value(rules, obj, name, **how):
@@ -169,6 +170,20 @@ WARNINGS = [
     ({"externalName": "a.b"}, ['spec.externalName is ignored when spec.type is not "ExternalName"']),
     ({"clusterIP": "None", "sessionAffinity": "ClientIP"}, ["spec.SessionAffinity is ignored for headless services"]),
 ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "since"),
+    [
+        ({"trafficDistribution": "PreferClose"}, 35),
+        ({"annotations": {"service.kubernetes.io/topology-aware-hints": "Auto"}}, 27),
+        ({"externalIPs": ["198.19.1.1"]}, 36),
+    ],
+)
+def test_nothing_is_deprecated_before_its_time(rules, service, fields, since):
+    obj = rules.create("services", service(**fields))
+    assert Services().warnings(obj, Features((1, since - 1))) == []
+    assert len(Services().warnings(obj, Features((1, since)))) == 1
 
 
 @pytest.mark.parametrize(("fields", "said"), WARNINGS)

@@ -75,6 +75,10 @@ REFUSED = {
             'supported values: "ClusterIP", "ExternalName", "LoadBalancer", "NodePort"'
         ),
     ),
+    "no type but policy": (
+        {"type": "Magic", "internalTrafficPolicy": "Zone"},
+        'spec.internalTrafficPolicy: Unsupported value: "Zone": supported values: "Cluster", "Local"',
+    ),
     "no ports": ({"ports": []}, "spec.ports: Required value"),
     "port zero": (ports({"port": 0}), "spec.ports[0].port: Invalid value: 0: must be between 1 and 65535, inclusive"),
     "port too large": (
@@ -257,6 +261,10 @@ def test_service_is_refused_in_the_released_words(rules, service, spec, said):
 @pytest.mark.parametrize("spec", [case[0] for name, case in REFUSED.items() if name.startswith("distribution")])
 def test_unknown_distribution_is_a_single_error(rules, service, spec):
     assert len(rules.refusals("services", service(**spec))) == 1
+
+
+def test_unknown_type_is_a_single_error(rules, service):
+    assert len(rules.refusals("services", service(type="Magic"))) == 1
 
 
 @pytest.mark.parametrize("name", ["1web", "web.app", "Web", "web-", "w" * 64])
