@@ -27,10 +27,14 @@ logger = logging.getLogger(__name__)
 
 
 class SyncError(Exception):
-    """A sync did not reach what the Service asks for. `hopeful`: the same sync can succeed later by itself."""
+    """A sync did not reach what the Service asks for. `hopeful`: the same sync can succeed later by itself.
 
-    def __init__(self, message: str, *, hopeful: bool) -> None:
+    `topic` is equal for failures that need no second Event; messages are not, they name slices that do not exist yet.
+    """
+
+    def __init__(self, message: str, *, topic: str, hopeful: bool) -> None:
         super().__init__(message)
+        self.topic = topic
         self.hopeful = hopeful
 
 
@@ -58,7 +62,7 @@ class EndpointSliceController:
         self._index = ClusterIndex()
         self._work = WorkQueue()
         self._memos: dict[Key, Memo] = {}
-        self._told: dict[Key, str] = {}  # the last failure that an Event was written for
+        self._told: dict[Key, str] = {}  # topic of the last failure that an Event was written for
         self._subscription: Subscription | None = None
         self._thread = threading.Thread(target=self._run, name="endpointslice-controller", daemon=True)
 
@@ -145,7 +149,7 @@ class EndpointSliceController:
             self._sync(key)
         except SyncError as error:
             logger.info("Service %s/%s: %s", *key, error)
-            self._tell(key, str(error))
+            self._tell(key, error)
             self._work.retry(key, time.monotonic(), hopeful=error.hopeful)
         except Exception:
             logger.exception("Service %s/%s: the sync broke off", *key)
@@ -172,7 +176,8 @@ class EndpointSliceController:
         )
         self._apply(key[0], plan)
         if plan.missing_nodes:
-            raise SyncError(_describe_missing(plan), hopeful=False)
+            message = _describe_missing(plan)
+            raise SyncError(message, topic=message, hopeful=False)
 
     def _apply(self, namespace: str, plan: Plan) -> None:
         try:
@@ -183,9 +188,9 @@ class EndpointSliceController:
             for each in plan.delete:
                 self._delete(namespace, each)
         except ApiError as error:
-            raise SyncError(str(error), hopeful=error.reason not in _HOPELESS) from error
+            raise SyncError(str(error), topic=error.reason, hopeful=error.reason not in _HOPELESS) from error
         except OSError as error:
-            raise SyncError(str(error), hopeful=True) from error
+            raise SyncError(str(error), topic="Unreachable", hopeful=True) from error
 
     def _delete(self, namespace: str, endpoint_slice: Object) -> None:
         try:
@@ -195,14 +200,14 @@ class EndpointSliceController:
                 raise
         self._index.slices.deleted(endpoint_slice)
 
-    def _tell(self, key: Key, message: str) -> None:
-        """Write an Event on the Service, once for each new failure. A lost Event is no reason to fail."""
+    def _tell(self, key: Key, failure: SyncError) -> None:
+        """Write an Event on the Service, once for each new topic. A lost Event is no reason to fail."""
         service = self._index.services.get(key)
-        if service is None or self._told.get(key) == message:
+        if service is None or self._told.get(key) == failure.topic:
             return
-        self._told[key] = message
+        self._told[key] = failure.topic
         try:
-            self._client.create("events", key[0], failure_event(service, message))
+            self._client.create("events", key[0], failure_event(service, str(failure)))
         except (ApiError, OSError) as error:
             logger.info("Service %s/%s: Event not written: %s", *key, error)
 
