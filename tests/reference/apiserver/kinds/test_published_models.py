@@ -1,0 +1,55 @@
+"""No published field is unknown: the models of the `kubernetes` package were made from Kubernetes' own document."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+
+import pytest
+
+from reference.apiserver.kinds import shapes, strategies
+
+MODELS = {
+    "namespaces": "V1Namespace",
+    "nodes": "V1Node",
+    "pods": "V1Pod",
+    "services": "V1Service",
+    "endpointslices": "V1EndpointSlice",
+    "events": "CoreV1Event",
+    "leases": "V1Lease",
+    "servicecidrs": "V1ServiceCIDR",
+    "ipaddresses": "V1IPAddress",
+    "configmaps": "V1ConfigMap",
+    "serviceaccounts": "V1ServiceAccount",
+}
+NEWEST = 37
+
+
+def unknown_fields(type_name, shape, path):
+    """Paths of the model's fields that the shape lacks, looking into lists and nested models."""
+    listed = re.fullmatch(r"list\[(.*)\]", type_name)
+    if listed:
+        return unknown_fields(listed[1], shape[0], f"{path}[]") if isinstance(shape, list) else []
+    model = getattr(import_module("kubernetes.client.models"), type_name, None)
+    if model is None or not isinstance(shape, dict):
+        return []
+    found = []
+    for attribute, name in model.attribute_map.items():
+        field = shape.get(name, shape.get(shapes.OTHERS))
+        at = f"{path}.{name}"
+        found += [at] if field is None else unknown_fields(model.openapi_types[attribute], field, at)
+    return found
+
+
+@pytest.mark.parametrize("strategy", strategies(), ids=lambda each: each.resource.plural)
+def test_every_published_field_is_known(strategy):
+    plural = strategy.resource.plural
+    assert unknown_fields(MODELS[plural], shapes.of_version(strategy.shape, NEWEST), plural) == []
+
+
+@pytest.mark.parametrize("strategy", strategies(), ids=lambda each: each.resource.plural)
+def test_check_sees_a_field_that_is_missing(strategy):
+    known = dict(shapes.of_version(strategy.shape, NEWEST))
+    del known["metadata"]
+    known.pop(shapes.OTHERS, None)
+    assert unknown_fields(MODELS[strategy.resource.plural], known, "x") == ["x.metadata"]
