@@ -3,7 +3,8 @@
     python benchmarks/endpointslice_controller.py
 
 Latency is from the call that changes a pod's readiness to the slice's own watch event, in one process with the API
-server; so it includes both writes. A sync is measured in CPU time. Every figure is the median of its runs, with the fastest and the 99th percentile.
+server; so it includes both writes. A sync is measured in CPU time. Every figure is the median of its runs, with the
+fastest and the 99th percentile.
 """
 
 from __future__ import annotations
