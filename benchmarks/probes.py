@@ -1,0 +1,138 @@
+"""Probes against the usual alternative, a spawned `curl`, through the same address and in the same run.
+
+    python benchmarks/probes.py [--quick] [--target service|pod] [--family IPv4|IPv6]
+
+Both ask one at a time and take turns, so that a busy machine slows both. "One call each" is a probe that the caller
+waits for before it asks for the next, "one in flight" what a window does that hands over ten at once. `curl` gets the
+cheapest start there is: it is spawned by a thread that is in the client's netns already, with no `ip netns exec` or
+`nsenter` in between. Our server speaks no HTTP, so curl ends with exit code 1 as soon as it has read who answered; it
+never waits for anything else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import statistics
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from harness import manifests
+from harness.backends.netns import NetnsBackend
+from harness.eventually import eventually
+from harness.netns import sandbox
+from harness.outcomes import Reached
+from harness.probes.loop import Probe
+from harness.workloads import pod_client
+
+CLIENT, SERVER = "a1", "b1"
+NOT_HTTP = 1  # curl's exit code for an answer that is not HTTP
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="fewer rounds")
+    parser.add_argument("--target", choices=["service", "pod"], default="service", help="what is asked")
+    parser.add_argument("--family", choices=["IPv4", "IPv6"], default="IPv4")
+    options = parser.parse_args()
+    sandbox.enter()
+    with NetnsBackend() as backend:
+        address, port = target(backend, options.target, options.family)
+        probes = {
+            protocol: Probe(backend.namespace_of(pod_client(CLIENT)), protocol, address, port, timeout=0.9)
+            for protocol in ("TCP", "UDP")
+        }
+        for probe in probes.values():
+            eventually(partial(answered, backend, probe), within=10, describe="the first answer")
+        print(f"pod on {CLIENT} to the {options.target} address {address}, port {port}")
+        one_at_a_time(backend, probes, rounds=20 if options.quick else 200)
+        for protocol, probe in probes.items():
+            many_at_once(backend, protocol, probe, count=2000 if options.quick else 10_000)
+
+
+def target(backend: NetnsBackend, kind: str, family: str) -> tuple[str, int]:
+    """Address and port of a service with one endpoint on another node, or of that endpoint itself."""
+    backend.api.create("namespaces", "", {"metadata": {"name": "bench"}})
+    pod = backend.run_pod("bench", "server", SERVER)
+    if kind == "pod":
+        return pod.addresses[family], manifests.TARGET_PORT
+    ports = [manifests.Port(80, name="tcp"), manifests.Port(80, protocol="UDP", name="udp")]
+    service = backend.api.create("services", "bench", manifests.service("web", ports=ports, ipFamilies=[family]))
+    endpoint = manifests.Endpoint(pod.addresses, node=pod.node, zone=pod.zone)
+    written = manifests.endpoint_slice("web-1", "web", [endpoint], ports=ports, family=family)
+    backend.api.create("endpointslices", "bench", written)
+    backend.settle()
+    return str(service["spec"]["clusterIP"]), 80
+
+
+def one_at_a_time(backend: NetnsBackend, probes: dict[str, Probe], *, rounds: int) -> None:
+    """Take turns: one curl, and of each protocol ten probes in ten calls and ten in one."""
+    curl = shutil.which("curl")
+    calls: dict[str, list[float]] = {protocol: [] for protocol in probes}
+    flights: dict[str, list[float]] = {protocol: [] for protocol in probes}
+    curls: list[float] = []
+    for _ in range(rounds):
+        for protocol, probe in probes.items():
+            calls[protocol] += [timed(partial(ask, backend, [probe])) for _ in range(10)]
+            flights[protocol].append(timed(partial(ask, backend, [probe] * 10, in_flight=1)) / 10)
+        if curl:
+            curls.append(timed(partial(spawn, curl, probes["TCP"], backend)))
+    for protocol in probes:
+        print(f"{protocol} probes, one call each: {spread(calls[protocol])}")
+        print(f"{protocol} probes, one in flight: {spread(flights[protocol])}")
+    if not curl:
+        print("curl: skipped, there is no curl on this machine")
+        return
+    print(f"spawned curl: {spread(curls)}")
+    for name, times in (("one in flight", flights["TCP"]), ("one call each", calls["TCP"])):
+        ratio = statistics.median(curls) / statistics.median(times)
+        print(f"a TCP probe, {name}, is {ratio:.0f} times as fast as a spawned curl (medians)")
+
+
+def many_at_once(backend: NetnsBackend, protocol: str, probe: Probe, *, count: int) -> None:
+    """How many a second, with 32 on their way."""
+    rates = sorted(count / timed(partial(ask, backend, [probe] * count)) for _ in range(3))
+    print(f"{protocol} probes, 32 in flight: {rates[1]:,.0f} a second ({rates[0]:,.0f} to {rates[-1]:,.0f})")
+
+
+def answered(backend: NetnsBackend, probe: Probe) -> bool:
+    """Whether the way there is open: rules are in place, and links carry packets."""
+    return isinstance(backend.probe([probe])[0], Reached)
+
+
+def ask(backend: NetnsBackend, probes: Sequence[Probe], in_flight: int = 32) -> None:
+    """Probe, and insist on answers: only what works is worth timing."""
+    wrong = [each for each in backend.probe(probes, in_flight=in_flight) if not isinstance(each, Reached)]
+    if wrong:
+        raise SystemExit(f"{len(wrong)} of {len(probes)} probes were not answered: {wrong[0]}")
+
+
+def spawn(curl: str, probe: Probe, backend: NetnsBackend) -> None:
+    """Run one curl in the client's netns."""
+    host = f"[{probe.address}]" if ":" in probe.address else probe.address
+    with backend.namespace_of(pod_client(CLIENT)).entered():
+        ended = subprocess.run(
+            [curl, "--silent", "--max-time", "1", "--output", "/dev/null", f"http://{host}:{probe.port}/"], check=False
+        )
+    if ended.returncode != NOT_HTTP:
+        raise SystemExit(f"curl ended with {ended.returncode}, and not with {NOT_HTTP} after an answer")
+
+
+def timed(action: Callable[[], None]) -> float:
+    """Seconds that it takes."""
+    begin = time.perf_counter()
+    action()
+    return time.perf_counter() - begin
+
+
+def spread(seconds: Sequence[float]) -> str:
+    """Median and 99th percentile, in ms."""
+    ordered = sorted(seconds)
+    return f"p50 {statistics.median(ordered) * 1e3:.2f} ms, p99 {ordered[int(len(ordered) * 0.99)] * 1e3:.2f} ms"
+
+
+if __name__ == "__main__":
+    main()
