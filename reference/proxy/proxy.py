@@ -58,9 +58,9 @@ class ServiceProxy:
         self._thread = threading.Thread(target=self._run, name=f"proxy-{node_name}", daemon=True)
 
     def start(self) -> None:
-        """Begin to follow the API. Once."""
-        self._thread.start()
+        """Begin to follow the API. Once. What exists already is queued first, so that two threads do not compete."""
         self._subscription = self._client.subscribe(RESOURCES, self._deliver)
+        self._thread.start()
 
     def stop(self) -> None:
         """Follow it no longer; the rules stay as they are. Idempotent."""

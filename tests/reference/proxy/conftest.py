@@ -1,0 +1,201 @@
+"""A cluster of real network namespaces with our API server and a proxy in each node; and a netns for rules alone."""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from harness.errors import UnavailableError
+from harness.eventually import eventually
+from harness.netns import sandbox
+from harness.netns.addresses import POD_CIDRS
+from harness.netns.fabric import Host, Network
+from harness.netns.namespace import Namespace
+from harness.outcomes import Observation, Reached
+from harness.probes.loop import Loop, Probe, ServerPort
+from harness.topology import grid
+from reference.apiserver import ApiServer
+from reference.client import ApiError, Object
+from reference.proxy import ServiceProxy
+from reference.proxy.netlink import KernelError, NftSocket, answers, attributes, pack, text
+
+FAMILIES = ("IPv4", "IPv6")
+PORT = 8080
+
+
+@dataclass(slots=True)
+class Cluster:
+    """Nodes a1, a2, b1 with proxies; pods a1-2, a1-3, a2-2, b1-2 that serve port 8080; the external client."""
+
+    network: Network
+    loop: Loop
+    api: ApiServer = field(default_factory=ApiServer)
+    proxies: dict[str, ServiceProxy] = field(default_factory=dict)
+    hosts: dict[str, Host] = field(default_factory=dict)
+    numbers: Iterator[int] = field(default_factory=itertools.count)
+
+    def boot(self) -> None:
+        """Nodes and their proxies, then pods."""
+        self.hosts |= {**self.network.nodes, "external": self.network.external}
+        for name in self.network.nodes:
+            self.api.create("nodes", "", self.node(name))
+            self.start_proxy(name)
+        for node in ("a1", "a1", "a2", "b1"):
+            pod = self.network.add_pod(node)
+            self.hosts[pod.name] = pod
+            self.loop.serve(pod.namespace, pod.name, [ServerPort(p, f, PORT) for p in ("TCP", "UDP") for f in FAMILIES])
+
+    def node(self, name: str, zone: str | None = None) -> Object:
+        """The Node object, in the zone that its name says unless told otherwise."""
+        addresses = [{"type": "InternalIP", "address": each} for each in self.hosts[name].addresses.values()]
+        return {
+            "metadata": {"name": name, "labels": {"topology.kubernetes.io/zone": zone or name[0]}},
+            "spec": {"podCIDRs": list(self.network.plan(name).pod_cidrs.values())},
+            "status": {"addresses": addresses},
+        }
+
+    def start_proxy(self, node: str) -> ServiceProxy:
+        """A proxy in that node, started."""
+        with self.hosts[node].namespace.entered():
+            proxy = ServiceProxy(node, self.api, pod_cidrs=list(POD_CIDRS.values()))
+        proxy.start()
+        self.proxies[node] = proxy
+        return proxy
+
+    def service(self, *endpoints: str, **spec: Any) -> Object:
+        """A dual-stack Service with TCP and UDP port 80, and slices with these endpoints, in force on all nodes."""
+        name = f"web-{next(self.numbers)}"
+        ports = [{"name": p.lower(), "port": 80, "targetPort": PORT, "protocol": p} for p in ("TCP", "UDP")]
+        spec = {"ipFamilyPolicy": "RequireDualStack", "ports": ports, **spec}
+        status = spec.pop("status", {})
+        service = self.api.create("services", "default", {"metadata": {"name": name}, "spec": spec})
+        if status:
+            service = self.api.update_status("services", "default", {**service, "status": status})
+        self.endpoints(service, *endpoints)
+        return service
+
+    def endpoints(self, service: Object, *endpoints: str) -> None:
+        """Make these the endpoints: "a1-2", "b1-2 zone=a", "a1-3 terminating", "a1-3 unready"."""
+        name = service["metadata"]["name"]
+        for family in FAMILIES:
+            body = {
+                "metadata": {"name": f"{name}-{family.lower()}", "labels": {"kubernetes.io/service-name": name}},
+                "addressType": family,
+                "ports": [{"name": p.lower(), "port": PORT, "protocol": p} for p in ("TCP", "UDP")],
+                "endpoints": [self._endpoint(each, family) for each in endpoints],
+            }
+            try:
+                self.api.update("endpointslices", "default", body)
+            except ApiError:
+                self.api.create("endpointslices", "default", body)
+        self.settle()
+
+    def _endpoint(self, words: str, family: Any) -> Object:
+        pod, *rest = words.split()
+        conditions = {"ready": not {"terminating", "unready"} & set(rest), "terminating": "terminating" in rest}
+        conditions["serving"] = "unready" not in rest
+        endpoint = {
+            "addresses": [self.hosts[pod].addresses[family]],
+            "conditions": conditions,
+            "nodeName": pod.partition("-")[0],
+        }
+        for word in rest:
+            if word.startswith("zone="):
+                endpoint["hints"] = {"forZones": [{"name": word.removeprefix("zone=")}]}
+        return endpoint
+
+    def settle(self) -> None:
+        """Wait until every proxy has every change in its kernel."""
+        eventually(
+            lambda: all(proxy.synced() for proxy in self.proxies.values()),
+            within=10,
+            describe="all proxies",
+            every=0.001,
+        )
+
+    def ask(self, client: str, address: str, port: int = 80, *, protocol: str = "TCP", count: int = 24) -> Any:
+        """Who answers: names of pods, in order, or the one other outcome."""
+        outcomes = self.observe(client, address, port, protocol=protocol, count=count)
+        reached = {each.pod for each in outcomes if isinstance(each, Reached)}
+        others = {each for each in outcomes if not isinstance(each, Reached)}
+        return " ".join(sorted(reached)) if not others else others.pop() if not reached and len(others) == 1 else others
+
+    def observe(
+        self, client: str, address: str, port: int = 80, *, protocol: str = "TCP", count: int = 24
+    ) -> list[Observation]:
+        """What came of `count` new connections. Not reaching anybody takes 0.3 s."""
+        probe = Probe(self.hosts[client].namespace, protocol, address, port, timeout=0.3)
+        return self.loop.probe([probe] * count)
+
+
+@pytest.fixture(scope="session")
+def netns_allowed() -> None:
+    """Whoever uses it may make network namespaces."""
+    try:
+        sandbox.enter()
+    except UnavailableError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module")
+def cluster(netns_allowed: None) -> Iterator[Cluster]:
+    """The cluster, made once for each module: tests have Services of their own."""
+    with Network(grid("proxy-tests", {"a": 2, "b": 1})) as network, Loop() as loop:
+        made = Cluster(network, loop)
+        made.boot()
+        yield made
+        for proxy in made.proxies.values():
+            proxy.stop()
+
+
+@pytest.fixture
+def node(netns_allowed: None) -> Iterator[Namespace]:
+    """An empty netns."""
+    with Namespace.create() as made:
+        yield made
+
+
+@pytest.fixture
+def nft(node: Namespace) -> Iterator[NftSocket]:
+    """A socket to the rules of that netns."""
+    with node.entered():
+        made = NftSocket()
+    yield made
+    made.close()
+
+
+Content = dict[bytes, bytes]
+
+
+def read_back(nft: NftSocket, family: str, name: str, table: str = "trafficdist") -> Content | None:
+    """The kernel's elements of a set or map: keys, and data where there is any. None without such a table."""
+    body = struct.pack(">BBH", {"IPv4": 2, "IPv6": 10}[family], 0, 0) + text(1, table) + text(2, name)
+    nft._socket.send(pack(10 << 8 | 13, 0x301, 4711, body))
+    content: Content = {}
+    while True:
+        for kind, _, answer in answers(memoryview(nft._socket.recv(1 << 18))):
+            if kind == 3:
+                return content
+            if kind == 2:
+                (code,) = struct.unpack_from("=i", answer)
+                if code == -2:
+                    return None
+                raise KernelError(name, -code)
+            content |= dict(_elements(answer))
+
+
+def _elements(answer: memoryview) -> Iterator[tuple[bytes, bytes]]:
+    for _, element in attributes(dict(attributes(answer[4:])).get(3, b"")):
+        parts = dict(attributes(element))
+        if 3 not in parts:  # flags: the end of an interval
+            yield _value(parts[1]), _value(parts[2]) if 2 in parts else b""
+
+
+def _value(data: memoryview) -> bytes:
+    kind, value = next(attributes(data))
+    return bytes(value) if kind == 1 else bytes(dict(attributes(value))[2]).rstrip(b"\0")

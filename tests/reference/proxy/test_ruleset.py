@@ -1,0 +1,113 @@
+"""Decisions as entries of maps, and slots that stay where they are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reference.proxy.decision import Endpoint, Place, ServicePort, decide
+from reference.proxy.ruleset import Backend, Entries, Frontend, Ruleset, Target, mark, place, render
+from reference.proxy.text import text
+
+HERE, ELSEWHERE = Endpoint("10.244.1.2", 8080, node="a1"), Endpoint("10.244.3.2", 8080, node="b1")
+PORT = ServicePort("default", "web", "", "TCP", 80, cluster_ips=("10.96.0.1",))
+EXPOSED = replace(PORT, node_port=30080, load_balancer_ips=("198.18.1.1",), external_ips=("198.19.1.1",))
+EXTERNAL = [Frontend("198.18.1.1", "TCP", 80), Frontend("198.19.1.1", "TCP", 80), Frontend("10.0.0.2", "TCP", 30080)]
+CLUSTER_IP = Frontend("10.96.0.1", "TCP", 80)
+
+
+def entries(port: ServicePort, *endpoints: Endpoint) -> Entries:
+    return render(port, decide(port, endpoints, Place("a1", "a")), "a1", ["10.0.0.2"])
+
+
+def test_a_cluster_ip_service_is_one_frontend() -> None:
+    rendered = entries(PORT, HERE, ELSEWHERE)
+
+    assert rendered.services == {CLUSTER_IP: (("10.244.1.2", 8080), ("10.244.3.2", 8080))}
+    assert (rendered.external, rendered.hairpin) == ({}, {"10.244.1.2"})
+
+
+def test_every_external_address_is_a_frontend_of_its_own() -> None:
+    assert set(entries(EXPOSED, HERE).services) == {CLUSTER_IP, *EXTERNAL}
+
+
+def test_external_local_policy_has_another_list_for_traffic_from_outside() -> None:
+    rendered = entries(replace(EXPOSED, external_local=True), HERE, ELSEWHERE)
+
+    both, local = (("10.244.1.2", 8080), ("10.244.3.2", 8080)), (("10.244.1.2", 8080),)
+    assert rendered.external == dict.fromkeys(EXTERNAL, local)
+    assert rendered.services == dict.fromkeys([CLUSTER_IP, *EXTERNAL], both)
+
+
+def test_external_cluster_policy_needs_no_other_list() -> None:
+    assert entries(EXPOSED, HERE).external == {}
+
+
+def test_drop_and_reject_are_targets() -> None:
+    local = replace(EXPOSED, internal_local=True, external_local=True)
+
+    assert entries(local, ELSEWHERE).services[CLUSTER_IP] == "drop"
+    assert set(entries(local, ELSEWHERE).external.values()) == {"drop"}
+    assert set(entries(local).services.values()) == {"reject"}
+
+
+def test_marks_are_counts_with_local_lists_apart() -> None:
+    two = (("10.244.1.2", 80), ("10.244.1.3", 80))
+
+    assert (mark("services", two), mark("external", two)) == (2, 0x8002)
+    assert (mark("services", "drop"), mark("external", "reject")) == (0x10000, 0x10001)
+
+
+A, B, C, D = (("10.244.1.1", n) for n in range(4))
+
+
+@pytest.mark.parametrize(
+    ("current", "wanted", "slots"),
+    [
+        (None, (A, B), (A, B)),
+        ("drop", (A, B), (A, B)),
+        ((A, B), "reject", "reject"),
+        ((A, B), (B, A), (A, B)),
+        ((A, B, C), (A, C), (A, C)),
+        ((A, B, C), (B, C), (C, B)),
+        ((A, B, C), (C,), (C,)),
+        ((A, B), (A, B, C), (A, B, C)),
+        ((A, B, C), (A, D, C), (A, D, C)),
+        ((A, B), (C, D), (D, C)),
+    ],
+)
+def test_who_has_a_slot_keeps_it(current: Target | None, wanted: Target, slots: Target) -> None:
+    assert place(current, wanted) == slots
+
+
+backends = st.lists(st.builds(lambda n: ("10.0.0.1", n), st.integers(0, 12)), min_size=1, unique=True).map(tuple)
+
+
+@given(backends, backends)
+def test_slots_hold_what_is_wanted_and_move_only_the_last_ones(
+    current: tuple[Backend, ...], wanted: tuple[Backend, ...]
+) -> None:
+    slots = place(current, wanted)
+
+    assert set(slots) == set(wanted)
+    assert len(slots) == len(wanted)
+    moved = [each for each in current if each in wanted and slots.index(each) != current.index(each)]
+    assert all(current.index(each) >= len(wanted) for each in moved)
+
+
+def test_text_is_nft_text() -> None:
+    target = (("10.244.1.2", 8080),)
+    ruleset = Ruleset(
+        "IPv4", ("10.244.0.0/16",), ("10.244.1.0/24",), {CLUSTER_IP: target}, {CLUSTER_IP: "drop"}, frozenset()
+    )
+
+    lines = [line.strip() for line in text(ruleset).splitlines()]
+
+    assert lines[0] == "table ip trafficdist {"
+    assert "elements = { 10.96.0.1 . tcp . 80 : 0x00000001 }" in lines
+    assert "elements = { 10.96.0.1 . tcp . 80 : 0x00010000 }" in lines
+    assert "elements = { 10.96.0.1 . tcp . 80 . 0x00000000 : 10.244.1.2 . 8080 }" in lines
+    assert "meta mark set numgen random mod 1" in lines

@@ -1,0 +1,186 @@
+"""Changes bring a model of the kernel from what it holds to what is wanted, and no packet finds a slot empty."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reference.proxy.ruleset import NOTHING, Entries, Frontend, Stale
+from reference.proxy.table import Changes, Element, EndpointElement, HairpinElement, MarkElement, Table, elements
+
+ONE, TWO = Frontend("10.96.0.1", "UDP", 53), Frontend("10.96.0.2", "UDP", 53)
+A, B, C = ("10.244.1.1", 53), ("10.244.1.2", 53), ("10.244.1.3", 53)
+
+
+def forwards(frontend: Frontend, *backends: tuple[str, int]) -> Entries:
+    return Entries({frontend: backends}, {}, frozenset())
+
+
+def taken(table: Table) -> Changes:
+    (changes,) = table.take_changes()
+    return changes
+
+
+class Kernel:
+    """What the kernel does with changes: a replaced element must be there, a new one must not."""
+
+    def __init__(self) -> None:
+        self.content: dict[Any, Any] = {}
+
+    def apply(self, delete: list[Element], add: list[Element]) -> None:
+        for element in delete:
+            del self.content[_key(element)]
+        for element in add:
+            assert _key(element) not in self.content
+            self.content[_key(element)] = element[-1]
+
+    def holes(self) -> set[Frontend]:
+        """Frontends whose count says more than there is."""
+        marks = {key[1]: (key[0], value) for key, value in self.content.items() if key[0] in {"services", "external"}}
+        return {
+            frontend
+            for frontend, (name, mark) in marks.items()
+            for index in range(mark & 0x7FFF if mark < 0x10000 else 0)
+            if (frontend, index + (0x8000 if name == "external" else 0)) not in self.content
+        }
+
+
+def _key(element: Element) -> Any:
+    match element:
+        case MarkElement(name, frontend, _):
+            return name, frontend
+        case EndpointElement(frontend, slot, _):
+            return frontend, slot
+        case HairpinElement(address):
+            return "hairpin", address
+
+
+def test_a_new_endpoint_needs_one_element_and_the_count() -> None:
+    table = Table("IPv4")
+    table.put("web", forwards(ONE, A))
+    table.take_changes()
+
+    table.put("web", forwards(ONE, A, B))
+    changes = taken(table)
+
+    assert changes.first_add == [EndpointElement(ONE, 1, B), MarkElement("services", ONE, 2)]
+    assert changes.first_delete == [MarkElement("services", ONE, 1)]
+    assert changes.later_delete == []
+
+
+def test_an_endpoint_that_leaves_is_deleted_after_the_count() -> None:
+    table = Table("IPv4")
+    table.put("web", forwards(ONE, A, B, C))
+    table.take_changes()
+
+    table.put("web", forwards(ONE, B, C))
+    changes = taken(table)
+
+    assert changes.first_add == [EndpointElement(ONE, 0, C), MarkElement("services", ONE, 2)]
+    assert changes.later_delete == [EndpointElement(ONE, 2, C)]
+    assert changes.stale == [Stale(ONE, A)]
+
+
+def test_a_change_that_is_undone_before_it_is_taken_is_none() -> None:
+    table = Table("IPv4")
+    table.put("web", forwards(ONE, A))
+    table.take_changes()
+
+    table.put("web", forwards(ONE, A, B))
+    table.put("web", forwards(ONE, A))
+
+    assert not any(table.take_changes())
+
+
+def test_a_frontend_belongs_to_whoever_had_it_first_until_that_one_leaves() -> None:
+    table = Table("IPv4")
+    table.put("first", forwards(ONE, A))
+    table.put("second", forwards(ONE, B))
+    assert table.backends(ONE) == {A}
+    assert table.conflicts("second") == [ONE]
+
+    table.put("first", NOTHING)
+
+    assert table.backends(ONE) == {B}
+    assert table.conflicts("second") == []
+
+
+def test_a_hairpin_element_stays_as_long_as_somebody_needs_it() -> None:
+    table = Table("IPv4")
+    table.put("first", Entries({}, {}, frozenset({"10.244.1.1"})))
+    table.put("second", Entries({}, {}, frozenset({"10.244.1.1"})))
+    assert taken(table).first_add == [HairpinElement("10.244.1.1")]
+
+    table.put("first", NOTHING)
+    assert not any(table.take_changes())
+    table.put("second", NOTHING)
+    assert taken(table).later_delete == [HairpinElement("10.244.1.1")]
+
+
+def test_a_new_udp_frontend_had_connections_that_nobody_translated() -> None:
+    table = Table("IPv4")
+
+    table.put("web", forwards(ONE, A))
+
+    assert taken(table).stale == [Stale(ONE, ("10.96.0.1", 53))]
+
+
+def test_no_connection_of_a_udp_frontend_without_endpoints_is_right() -> None:
+    table = Table("IPv4")
+    table.put("web", forwards(ONE, A, B))
+    table.take_changes()
+
+    table.put("web", Entries({ONE: "reject"}, {}, frozenset()))
+
+    assert taken(table).stale == [Stale(ONE, None)]
+
+
+def test_changes_come_in_parts_of_bounded_size() -> None:
+    table = Table("IPv4")
+    for number in range(10):
+        table.put(number, forwards(Frontend("10.96.0.1", "TCP", number), A, B))
+
+    parts = table.take_changes(6)
+
+    assert [len(each.first_add) for each in parts] == [6, 6, 6, 6, 6]
+
+
+targets = st.one_of(
+    st.sampled_from(("drop", "reject")),
+    st.lists(st.sampled_from((A, B, C)), min_size=1, unique=True).map(tuple),
+)
+wanted = st.builds(
+    Entries,
+    st.dictionaries(st.sampled_from((ONE, TWO)), targets),
+    st.just({}),
+    st.frozensets(st.sampled_from(("10.244.1.1", "10.244.1.2"))),
+).flatmap(
+    lambda made: (
+        st.dictionaries(st.sampled_from(list(made.services)), targets).map(
+            lambda external: Entries(made.services, external, made.hairpin)
+        )
+        if made.services
+        else st.just(made)
+    )
+)
+
+
+@settings(max_examples=200)
+@given(st.lists(st.tuples(st.sampled_from(("first", "second")), wanted, st.booleans()), max_size=12))
+def test_changes_lead_to_what_is_wanted_with_no_hole_on_the_way(steps: list[tuple[str, Entries, bool]]) -> None:
+    table, kernel = Table("IPv4"), Kernel()
+    for owner, entries, take in [*steps, ("first", NOTHING, True)]:
+        table.put(owner, entries)
+        for changes in table.take_changes() if take else ():
+            before = dict(kernel.content)
+            kernel.apply(changes.first_delete, changes.first_add)
+            drawn_before = {key for key in before if isinstance(key[0], Frontend)}
+            assert drawn_before <= kernel.content.keys()
+            assert not kernel.holes()
+            kernel.apply(changes.later_delete, [])
+            assert not kernel.holes()
+
+    whole = {_key(each): each[-1] for each in elements(table.ruleset((), ()))}
+    assert kernel.content == whole
