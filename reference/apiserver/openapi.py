@@ -71,7 +71,7 @@ def document(registry: Registry, path: str, accept: str) -> Document:
     with _importing:  # the first import of the models by two threads at once is no good
         match path.strip("/").split("/"):
             case ["openapi", "v2"] if _PROTO_V2 in accept:
-                return Document(_v2_proto(served, version), accept.partition(",")[0])
+                return Document(_v2_proto(served, version), f"application/com.github.{_PROTO_V2}.v1.0+protobuf")
             case ["openapi", "v2"]:
                 return Document(_v2_json(served, version))
             case ["openapi", "v3"]:

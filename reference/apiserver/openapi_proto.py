@@ -29,7 +29,7 @@ def encode(document: Object) -> bytes:
 
 
 def _path_item(item: Object) -> bytes:
-    return _bytes(7, _operation(item["patch"]))
+    return _bytes(8, _operation(item["patch"]))
 
 
 def _operation(operation: Object) -> bytes:

@@ -23,6 +23,9 @@ from reference.apiserver.store import Change, ChangeType, Store, Stored, TooOldE
 from reference.client import ApiError
 
 MAX_WAITING_BYTES = 32 * 1024 * 1024
+PAUSE = 0.002
+"""Seconds between deliveries. A write after a pause is delivered at once; in a burst the writes of this time go together,
+as each delivery costs a TLS record and a system call for every watcher."""
 
 _PREFIX = {
     each: b'{"type":"%s","object":' % each.encode() for each in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR")
@@ -105,6 +108,7 @@ class Hub:
         self._store, self._loop = store, loop
         self._queue: deque[Change] = deque()
         self._woken = False
+        self._last = 0.0
         self._watchers: dict[str, set[Watcher]] = {}
 
     def open(
@@ -145,9 +149,17 @@ class Hub:
         self._queue.append(change)
         if not self._woken:
             self._woken = True
-            self._loop.call_soon_threadsafe(self._deliver)
+            self._loop.call_soon_threadsafe(self._schedule)
+
+    def _schedule(self) -> None:
+        due = self._last + PAUSE
+        if due <= self._loop.time():
+            self._deliver()
+        else:
+            self._loop.call_at(due, self._deliver)
 
     def _deliver(self) -> None:
+        self._last = self._loop.time()
         with self._store.lock:
             changes = list(self._queue)
             self._queue.clear()
@@ -207,23 +219,18 @@ def _seen(change: Change, selection: Selection) -> tuple[ChangeType, Stored] | N
 
 def _check(query: WatchQuery, asked: int, current: int) -> None:
     if query.initial is not None and query.match != "NotOlderThan":
-        raise status.failure(
-            422,
-            "Invalid",
-            'ListOptions.meta.k8s.io "" is invalid: resourceVersionMatch: Forbidden: sendInitialEvents requires setting '
-            "resourceVersionMatch to NotOlderThan",
-        )
+        raise _forbidden_match("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
     if query.initial is None and query.match:
-        raise status.failure(
-            422,
-            "Invalid",
-            'ListOptions.meta.k8s.io "" is invalid: resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden '
-            "for watch unless sendInitialEvents is provided",
-        )
+        raise _forbidden_match("resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided")
     if asked > current:
         if query.initial:
             raise status.too_large_version(asked, current)
         raise status.expired(f"too old resource version: {asked}: this server is at {current}")
+
+
+def _forbidden_match(why: str) -> ApiError:
+    message = f'ListOptions.meta.k8s.io "" is invalid: resourceVersionMatch: Forbidden: {why}'
+    return status.failure(422, "Invalid", message)
 
 
 def _initial_lines(items: list[Stored], selection: Selection, renderer: Renderer, end: int | None) -> Iterator[bytes]:
