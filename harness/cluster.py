@@ -226,9 +226,9 @@ class Cluster:
     def set_ready(self, name: str, ready: bool) -> None:
         """Report a pod as ready or not ready, as its kubelet would."""
         self.history.change("set readiness", pod=name, ready=ready)
-        state = "True" if ready else "False"
-        conditions = [{"type": kind, "status": state} for kind in ("Ready", "ContainersReady")]
-        self.api.patch("pods", self.namespace, name, {"status": {"conditions": conditions}}, subresource="status")
+        reported = manifests.pod_status({}, "", ready=ready)
+        status = {key: reported[key] for key in ("conditions", "containerStatuses")}
+        self.api.patch("pods", self.namespace, name, {"status": status}, subresource="status")
 
     def begin_termination(self, name: str) -> None:
         """Delete a pod gracefully: it has a deletion time from now on, and goes on running."""

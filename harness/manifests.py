@@ -12,6 +12,8 @@ Object = dict[str, Any]
 
 MANAGED_BY = "trafficdist.dev"
 TARGET_PORT = 8080
+CONTAINER = "server"
+IMAGE = "registry.k8s.io/e2e-test-images/agnhost:2.53"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +134,6 @@ def pod(
     labels: Mapping[str, str] | None = None,
     container_ports: Sequence[tuple[str, int, str]] = (),
     host_network: bool = False,
-    image: str = "registry.k8s.io/e2e-test-images/agnhost:2.53",
 ) -> Object:
     """A Pod bound to a node. `container_ports` are (name, number, protocol)."""
     ports = [{"name": name, "containerPort": port, "protocol": protocol} for name, port, protocol in container_ports]
@@ -142,7 +143,7 @@ def pod(
         "metadata": {"name": name, "labels": dict(labels or {})},
         "spec": {
             "nodeName": node,
-            "containers": [{"name": "server", "image": image, "args": ["netexec"], "ports": ports}],
+            "containers": [{"name": CONTAINER, "image": IMAGE, "args": ["netexec"], "ports": ports}],
             "terminationGracePeriodSeconds": 30,
             **({"hostNetwork": True} if host_network else {}),
         },
@@ -159,6 +160,16 @@ def pod_status(addresses: Mapping[str, str], host_ip: str, *, ready: bool, phase
         "podIP": ips[0] if ips else None,
         "podIPs": [{"ip": ip} for ip in ips],
         "conditions": [{"type": kind, "status": state} for kind in ("Ready", "ContainersReady")],
+        "containerStatuses": [
+            {
+                "name": CONTAINER,
+                "image": IMAGE,
+                "imageID": "",
+                "ready": ready,
+                "restartCount": 0,
+                "state": {"running": {}} if phase == "Running" else {"terminated": {"exitCode": 0}},
+            }
+        ],
     }
 
 

@@ -35,8 +35,8 @@ class ReferenceProxy:
     def teardown(self, node: str) -> None:
         """Stop the proxy of a node and take its rules away."""
         proxy = self._running.pop(node)
-        proxy.stop()
         proxy.cleanup()
+        proxy.stop()
 
     def close(self) -> None:
         """Stop all proxies; their rules end with the nodes."""
