@@ -62,7 +62,7 @@ def test_a_recording_asks_at_its_rate_whether_or_not_it_is_answered(wire: Wire) 
     assert {sample.observation for sample in samples if sample.probe == 0} == {FROM_A1}
     assert {sample.observation for sample in samples if sample.probe == 1} == {TIMED_OUT}
     spaces = sorted(b.at - a.at for a, b in itertools.pairwise(sample for sample in samples if sample.probe == 0))
-    assert 0.003 < spaces[len(spaces) // 2] < 0.007
+    assert spaces[len(spaces) // 2] < 0.1, "it waited for the unanswered probes"
     assert all(sample.seconds >= 0.2 for sample in samples if sample.probe == 1)
 
 
