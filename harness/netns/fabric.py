@@ -169,6 +169,7 @@ class Network:
             ]
         _execute(self._fabric, requests)
         _execute(host.namespace, _of_end(host.addresses))
+        rtnetlink.wait_until_up(self._fabric, _EXTERNAL_LINK)
         return host
 
     def _attach_node(self, name: str, plan: NodePlan) -> Host:
@@ -187,6 +188,7 @@ class Network:
         # Its pods that do not exist are nowhere else either: without this their packets would return by the fabric.
         gone = [rtnetlink.blackhole(plan.pod_cidrs[family]) for family in self._families]
         _execute(node.namespace, [*_of_end(node.addresses), *gone])
+        rtnetlink.wait_until_up(self._fabric, link)
         return node
 
     def _attach_pod(self, node_name: str, number: int, pod: Host) -> None:
@@ -196,6 +198,7 @@ class Network:
             requests.append(rtnetlink.route(pod_ip, link, source=node.addresses[family]))
         _execute(node.namespace, requests)
         _execute(pod.namespace, _of_end(pod.addresses))
+        rtnetlink.wait_until_up(node.namespace, link)
 
 
 def _pair(name: str, index: int, peer: Namespace) -> Request:
@@ -206,10 +209,8 @@ def _of_end(host_addresses: Mapping[Family, str]) -> list[Request]:
     """What a node, pod or external client does with its end of a pair: up, its addresses, everything goes there."""
     requests = [rtnetlink.up(LOOPBACK), rtnetlink.up(_UPLINK)]
     for family, host in host_addresses.items():
-        requests += [
-            rtnetlink.address(_UPLINK, host),
-            rtnetlink.route(EVERYTHING[family], _UPLINK, via=GATEWAY[family], source=host),
-        ]
+        requests += rtnetlink.address(_UPLINK, host)
+        requests.append(rtnetlink.route(EVERYTHING[family], _UPLINK, via=GATEWAY[family], source=host))
     return requests
 
 

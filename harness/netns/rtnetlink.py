@@ -17,17 +17,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from harness.errors import HarnessError
+from harness.errors import HarnessError, UnavailableError
+from harness.eventually import eventually
 from harness.netns.addresses import Family
 from harness.netns.namespace import Namespace
 
 LOOPBACK = 1  # the index that the kernel gives to `lo` in every netns
 MAIN_TABLE = 254
+_LOCAL_TABLE = 255
 
 _IFF_UP, _IFF_NOARP = 0x1, 0x80
 _REQUEST, _ACK, _EXCL, _CREATE = 0x1, 0x4, 0x200, 0x400
-_NEWLINK, _DELLINK, _NEWADDR, _NEWROUTE, _NEWRULE = 16, 17, 20, 24, 32
-_UNICAST, _BLACKHOLE = 1, 6
+_ERROR, _NEWLINK, _DELLINK, _GETLINK, _NEWADDR, _NEWROUTE, _NEWRULE = 2, 16, 17, 18, 20, 24, 32
+_OPERATIONAL = 6  # IF_OPER_UP
+_UNICAST, _LOCAL, _BLACKHOLE = 1, 2, 6
 _SCOPE_UNIVERSE, _SCOPE_LINK = 0, 253
 _HEADER = struct.Struct("=IHHII")
 _ATTRIBUTE = struct.Struct("=HH")
@@ -67,6 +70,23 @@ def execute(namespace: Namespace, requests: Sequence[Request]) -> None:
         _raise_first_error(sock, requests)
 
 
+def wait_until_up(namespace: Namespace, index: int) -> None:
+    """Wait until a link whose other end went up later than itself sends what it is given.
+
+    The kernel notices the other end in a work queue (linkwatch), and until then throws away what the link should send:
+    without this wait about one in fifteen first packets through a new cluster was lost. Linux 6.8 and newer catch up
+    when the link is asked for, so that one look is enough. Raises `UnavailableError` after 5 seconds.
+    """
+    with namespace.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as sock:
+        eventually(
+            lambda: _operational_state(sock, index) == _OPERATIONAL,
+            within=5,
+            every=0.001,
+            describe=f"link {index} to carry packets",
+            error=UnavailableError,
+        )
+
+
 def pack(requests: Sequence[Request]) -> bytes:
     """One datagram: requests are numbered from 1 on, and the last one asks for an acknowledgement."""
     parts: list[bytes] = []
@@ -78,6 +98,8 @@ def pack(requests: Sequence[Request]) -> bytes:
 
 def veth(name: str, index: int, peer: Namespace, *, peer_name: str, peer_index: int) -> Request:
     """Make a veth pair: this end up, the other end down and in `peer` (it cannot be up before its own pair exists).
+
+    Set the other end `up`, and then `wait_until_up` for this one.
 
     The ends share one hardware address and are NOARP: each takes every packet from the other, no gateway needs an
     address, nothing is ever resolved (so nothing delays the first packet), and the machine's neighbour table, which all
@@ -113,12 +135,24 @@ def remove_link(index: int) -> Request:
     return Request(f"remove link {index}", _DELLINK, 0, _LINK.pack(0, 0, index, 0, 0))
 
 
-def address(index: int, host: str) -> Request:
-    """Give a link a host address (/32 or /128), without duplicate address detection."""
+def address(index: int, host: str) -> list[Request]:
+    """Give a link a host address (/32 or /128), without duplicate address detection; it takes packets at once."""
     family, packed = _packed(host)
     body = _ADDRESS.pack(family, len(packed) * 8, 0x02, _SCOPE_UNIVERSE, index)  # IFA_F_NODAD
     body += _attribute(2, packed) + _attribute(1, packed)
-    return Request(f"give link {index} the address {host}", _NEWADDR, _CREATE | _EXCL, body)
+    given = Request(f"give link {index} the address {host}", _NEWADDR, _CREATE | _EXCL, body)
+    return [given, _local(index, packed)] if family == socket.AF_INET6 else [given]
+
+
+def _local(index: int, packed: bytes) -> Request:
+    """A route that takes packets for an IPv6 address, of a worse metric than the one that the kernel makes by itself.
+
+    The kernel makes its own in a work queue, some time after it has said that the address is there. Until then packets
+    for the address are routed on, or lost.
+    """
+    body = _ROUTE.pack(socket.AF_INET6, len(packed) * 8, 0, 0, _LOCAL_TABLE, 4, _SCOPE_UNIVERSE, _LOCAL, 0)
+    body += _attribute(1, packed) + _attribute(4, _u32(index))
+    return Request(f"take packets for an address of link {index}", _NEWROUTE, _CREATE | _EXCL, body)
 
 
 def route(to: str, index: int, *, via: str = "", source: str = "", table: int = MAIN_TABLE) -> Request:
@@ -159,7 +193,7 @@ def _raise_first_error(sock: socket.socket, requests: Sequence[Request]) -> None
             length, kind, flags, number, _ = _HEADER.unpack_from(data, offset)
             message = data[offset : offset + length]
             offset += (length + 3) & ~3
-            if kind != 2:  # NLMSG_ERROR, also with error 0 as an acknowledgement
+            if kind != _ERROR:  # also with error 0 as an acknowledgement
                 continue
             code = -struct.unpack_from("=i", message, _HEADER.size)[0]
             if code and first is None:
@@ -172,13 +206,28 @@ def _raise_first_error(sock: socket.socket, requests: Sequence[Request]) -> None
 
 def _reason(message: bytes, flags: int) -> str:
     """The kernel's text in an answer (NLMSGERR_ATTR_MSG), or ""."""
-    offset = _HEADER.size * 2 + 4 if flags & 0x200 else len(message)  # NLM_F_ACK_TLVS
+    if not flags & 0x200:  # NLM_F_ACK_TLVS
+        return ""
+    return _find(message, _HEADER.size * 2 + 4, 1).rstrip(b"\0").decode("ascii", "replace")
+
+
+def _operational_state(sock: socket.socket, index: int) -> int:
+    sock.send(pack([Request(f"look at link {index}", _GETLINK, 0, _LINK.pack(0, 0, index, 0, 0))]))
+    answer, state = sock.recv(_BUFFER), b""
+    while _HEADER.unpack_from(answer)[1] != _ERROR:  # the link, and then the acknowledgement
+        state = _find(answer, _HEADER.size + _LINK.size, 16)  # IFLA_OPERSTATE
+        answer = sock.recv(_BUFFER)
+    return state[0] if state else -1
+
+
+def _find(message: bytes, offset: int, wanted: int) -> bytes:
+    """The value of the first attribute of that kind, or b""."""
     while offset + 4 <= len(message):
         length, kind = _ATTRIBUTE.unpack_from(message, offset)
-        if kind == 1:
-            return message[offset + 4 : offset + length].rstrip(b"\0").decode("ascii", "replace")
+        if kind == wanted:
+            return message[offset + 4 : offset + length]
         offset += (max(length, 4) + 3) & ~3
-    return ""
+    return b""
 
 
 def _attribute(kind: int, value: bytes) -> bytes:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import socket
 import subprocess
 import sys
@@ -115,7 +114,9 @@ def test_other_processes_find_it_by_its_path(namespace: Namespace) -> None:
 
 
 EXHAUST = """
+import resource
 from harness.netns.namespace import Namespace
+resource.setrlimit(resource.RLIMIT_NOFILE, (20, 20))
 held = []
 while True:
     held.append(Namespace.create())
@@ -123,8 +124,5 @@ while True:
 
 
 def test_exhausted_descriptors_name_the_limit() -> None:
-    def few() -> None:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (20, 20))
-
-    child = subprocess.run([sys.executable, "-c", EXHAUST], capture_output=True, text=True, preexec_fn=few)
+    child = subprocess.run([sys.executable, "-c", EXHAUST], capture_output=True, text=True, check=False)
     assert "all 20 file descriptors of this process are in use; raise the limit: ulimit -n" in child.stderr
