@@ -13,6 +13,7 @@ history without end, at worst with a torn last line, and both are told.
     judged        verdict on a window
     comparison    something expected and something written down, equal or not, and the verdict
     verdict       verdict on a test
+    broken-off    in a merged history: here a worker's part ended, without its end
     end
 """
 
@@ -166,18 +167,10 @@ class Rejudged:
 
 def read(path: Path) -> Recorded:
     """Read a history and verify its digests. Raises `UsageError` with the number of the line that does not fit."""
-    try:
-        *lines, torn = path.read_bytes().split(b"\n")
-    except OSError as error:
-        raise UsageError(f"cannot read the history {path}: {error.strerror}") from error
-    records = []
-    digest = b""
-    for number, line in enumerate(lines, start=1):
-        record, digest = _opened(line, digest, f"{path}, line {number}")
-        records.append(record)
-    if not records:
+    recorded = _read(path)
+    if not recorded.records:
         raise UsageError(f"{path} is not a history: it has no complete line")
-    return Recorded(tuple(records), records[-1]["kind"] == "end", torn.decode("utf-8", "replace"))
+    return recorded
 
 
 def rejudge(path: Path) -> list[Rejudged]:
@@ -198,20 +191,22 @@ def merge(paths: Sequence[Path], out: Path) -> None:
 
     What a worker that died left unfinished is written down as such. Raises `UsageError` for a part that was changed.
     """
-    entries: list[tuple[float, int, dict[str, Any]]] = []
-    for part, path in enumerate(sorted(paths)):
-        recorded = read(path)
-        worker = recorded.records[0].get("worker") or path.stem
-        entries += [(record["mono"], part, {**record, "worker": worker}) for record in recorded.records]
+    entries: list[dict[str, Any]] = []
+    whole = True
+    for path in sorted(paths):
+        recorded = _read(path)
+        first, last = (recorded.records[0], recorded.records[-1]) if recorded.records else ({}, {"mono": 0, "wall": 0})
+        worker = first.get("worker") or path.stem
+        entries += [{**record, "worker": worker} for record in recorded.records if record["kind"] != "end"]
         if not recorded.complete:
-            last = {**recorded.records[-1], "kind": "broken-off", "torn": recorded.torn, "worker": worker}
-            entries.append((last["mono"], part, last))
-    entries.sort(key=lambda entry: entry[:2])  # stable: each part keeps its own order
+            whole = False
+            times = {"mono": last["mono"], "wall": last["wall"]}
+            entries.append({"kind": "broken-off", **times, "worker": worker, "torn": recorded.torn})
+    entries.sort(key=lambda record: float(record["mono"]))  # stable: each worker's records keep their order
+    if entries and whole:
+        entries.append({"kind": "end", "mono": entries[-1]["mono"], "wall": entries[-1]["wall"]})
     lines, digest = [], b""
-    kept = [record for _, _, record in entries if record["kind"] != "end"]
-    whole = all(record["kind"] != "broken-off" for record in kept)
-    end = [{"kind": "end", "mono": entries[-1][0], "wall": entries[-1][2]["wall"]}] if entries and whole else []
-    for record in [*kept, *end]:
+    for record in entries:
         line, digest = sealed(record, digest)
         lines.append(line)
     out.write_bytes(b"".join(lines))
@@ -229,6 +224,20 @@ def sealed(record: Mapping[str, Any], before: bytes) -> tuple[bytes, bytes]:
     body = orjson.dumps(record)[:-1]
     digest = hashlib.sha256(before + body).hexdigest().encode()
     return b'%s,"digest":"%s"}\n' % (body, digest), digest
+
+
+def _read(path: Path) -> Recorded:
+    try:
+        *lines, torn = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise UsageError(f"cannot read the history {path}: {error.strerror}") from error
+    records = []
+    digest = b""
+    for number, line in enumerate(lines, start=1):
+        record, digest = _opened(line, digest, f"{path}, line {number}")
+        records.append(record)
+    complete = bool(records) and records[-1]["kind"] == "end"
+    return Recorded(tuple(records), complete, torn.decode("utf-8", "replace"))
 
 
 def _opened(line: bytes, before: bytes, where: str) -> tuple[dict[str, Any], bytes]:

@@ -188,6 +188,15 @@ def test_a_worker_that_died_leaves_a_merged_history_without_end(tmp_path: Path, 
     assert len(verdicts(tmp_path / "merged")) == 3
 
 
+def test_a_worker_that_died_at_once_is_merged_as_such(tmp_path: Path, path: Path) -> None:
+    (tmp_path / "gw1.jsonl").write_bytes(b'{"ki')
+    merge([path, tmp_path / "gw1.jsonl"], tmp_path / "merged")
+    merged = read(tmp_path / "merged")
+    assert not merged.complete
+    assert [(r["worker"], r["torn"]) for r in merged.records if r["kind"] == "broken-off"] == [("gw1", '{"ki')]
+    assert len(verdicts(tmp_path / "merged")) == 3
+
+
 def test_a_changed_part_is_not_merged(tmp_path: Path, path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b'"seed":7', b'"seed":8'))
     with pytest.raises(UsageError, match="line 2"):
