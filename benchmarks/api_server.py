@@ -22,6 +22,7 @@ from queue import SimpleQueue
 
 import aiohttp
 import orjson
+
 from reference.apiserver import ApiServer
 from reference.apiserver.server import HttpServer
 
@@ -58,11 +59,20 @@ class Arrivals:
         self.sent: dict[int, float] = {}
         self.latencies: list[float] = []
         self._seen: dict[int, int] = {}
+        self._expected = 0
+        self._complete = asyncio.Event()
 
     def saw(self, stamp: int) -> None:
         seen = self._seen[stamp] = self._seen.get(stamp, 0) + 1
         if seen == WATCHERS:
             self.latencies.append((time.perf_counter() - self.sent[stamp]) * 1000)
+            if len(self.latencies) == self._expected:
+                self._complete.set()
+
+    async def all_seen(self, writes: int) -> None:
+        self._expected = writes
+        if len(self.latencies) < writes:
+            await self._complete.wait()
 
     def figures(self, writes: int, seconds: float) -> Figures:
         centiles = statistics.quantiles(self.latencies, n=100)
@@ -92,7 +102,7 @@ async def write(session: aiohttp.ClientSession, url: str, name: str, stamps: ran
             response.raise_for_status()
 
 
-async def over_http(url: str, token: str, ca_pem: str, writers: int, writes: int) -> Figures:
+async def over_http(url: str, token: str, ca_pem: str, *, writers: int, writes: int) -> Figures:
     tls = ssl.create_default_context(cadata=ca_pem)
     connector = aiohttp.TCPConnector(ssl=tls, limit=0)
     headers = {"Authorization": f"Bearer {token}"}
@@ -118,17 +128,16 @@ async def over_http(url: str, token: str, ca_pem: str, writers: int, writes: int
             )
         )
         seconds = time.perf_counter() - start
-        while len(arrivals.latencies) < share * writers:
-            await asyncio.sleep(0.01)
+        await arrivals.all_seen(share * writers)
         for each in watches:
             each.cancel()
         await asyncio.gather(*watches, return_exceptions=True)
     return arrivals.figures(share * writers, seconds)
 
 
-def client(url: str, token: str, ca_pem: str, writers: int, writes: int, answer: Connection) -> None:
+def client(answer: Connection, *where: str, writers: int, writes: int) -> None:
     """The client's process."""
-    figures = asyncio.run(over_http(url, token, ca_pem, writers, writes))
+    figures = asyncio.run(over_http(*where, writers=writers, writes=writes))
     answer.send(json.dumps([figures.writes_per_second, figures.p50, figures.p99]))
 
 
@@ -137,8 +146,11 @@ def measure_http(writers: int, writes: int) -> Figures:
     server.start()
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
-    arguments = (server.url, server.token, server.ca_pem, writers, writes, there)
-    process = context.Process(target=client, args=arguments)
+    process = context.Process(
+        target=client,
+        args=(there, server.url, server.token, server.ca_pem),
+        kwargs={"writers": writers, "writes": writes},
+    )
     process.start()
     figures = Figures(*json.loads(here.recv()))
     process.join()

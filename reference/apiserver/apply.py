@@ -118,7 +118,7 @@ def _merge_list(live: list[Any], config: list[Any], names: tuple[str, ...], rule
 
 
 def _without(obj: Object, paths: Iterable[FieldPath], rules: ListRules) -> Object:
-    for path in sorted(paths, key=len, reverse=True):  # fields of an item go before the item
+    for path in sorted(paths, key=len):  # an item goes before its fields, by which it is found
         _remove(obj, path, (), rules)
     return obj
 

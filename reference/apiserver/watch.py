@@ -24,8 +24,8 @@ from reference.client import ApiError
 
 MAX_WAITING_BYTES = 32 * 1024 * 1024
 PAUSE = 0.002
-"""Seconds between deliveries. A write after a pause is delivered at once; in a burst the writes of this time go together,
-as each delivery costs a TLS record and a system call for every watcher."""
+"""Seconds between deliveries. A write after a pause is delivered at once; in a burst the writes of this time go
+together, as each delivery costs a TLS record and a system call for every watcher."""
 
 _PREFIX = {
     each: b'{"type":"%s","object":' % each.encode() for each in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR")

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import pytest
+
+from reference.apiserver import ApiServer
+from reference.apiserver.selectors import parse_fields, parse_labels, select
+from reference.client import ApiError
+
+LABELS = {"app": "web", "tier": "front", "weight": "5"}
+SERVICE = {"metadata": {"name": "web", "namespace": "shop"}, "spec": {"clusterIP": "None", "type": "ClusterIP"}}
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        "",
+        "app=web",
+        "app==web",
+        "app!=db",
+        "other!=x",
+        "app in (db, web)",
+        "app notin (db)",
+        "other notin (db)",
+        "app",
+        "!other",
+        "weight>4,weight<6",
+        "app=web,tier in (front,back),!other",
+    ],
+)
+def test_label_selector_matches(selector: str) -> None:
+    assert all(test(LABELS) for test in parse_labels(selector))
+
+
+@pytest.mark.parametrize(
+    "selector",
+    ["app=db", "app!=web", "app notin (web)", "other in (a)", "other", "!app", "weight>5", "tier<3", "app=web,!tier"],
+)
+def test_label_selector_does_not_match(selector: str) -> None:
+    assert not all(test(LABELS) for test in parse_labels(selector))
+
+
+@pytest.mark.parametrize("selector", ["a in b", "=x", "a=b=c", "a in (b", "-a", "a=-b", "weight>x", "a,,b"])
+def test_bad_label_selector_is_a_bad_request(api: ApiServer, selector: str) -> None:
+    with pytest.raises(ApiError, match="unable to parse requirement") as refused:
+        api.list("services", labels=selector)
+    assert refused.value.code == 400
+
+
+@pytest.mark.parametrize(
+    ("selector", "matches"),
+    [
+        ("metadata.name=web", True),
+        ("metadata.name!=web", False),
+        ("metadata.namespace==shop,metadata.name=web", True),
+        ("spec.clusterIP!=None", False),
+        ("spec.type=ClusterIP", True),
+    ],
+)
+def test_field_selector(api: ApiServer, selector: str, *, matches: bool) -> None:
+    tests = parse_fields(selector, api.registry.strategy("services"))
+    assert all(test(SERVICE) for test in tests) is matches
+
+
+def test_unknown_field_is_a_bad_request(api: ApiServer) -> None:
+    with pytest.raises(ApiError, match=r"field label not supported: spec\.color") as refused:
+        api.list("services", fields="spec.color=red")
+    assert refused.value.code == 400
+
+
+def test_selection_by_namespace(api: ApiServer) -> None:
+    strategy = api.registry.strategy("services")
+    assert select(strategy, "shop").matches(SERVICE)
+    assert not select(strategy, "other").matches(SERVICE)

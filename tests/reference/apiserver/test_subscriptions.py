@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+from typing import Any
+
+from reference.apiserver import ApiServer
+from reference.client import Event
+
+
+def node(name: str, **labels: str) -> dict[str, Any]:
+    return {"metadata": {"name": name, "labels": labels}}
+
+
+def told(events: list[Event]) -> list[tuple[str, str, str]]:
+    return [(each.type, each.resource, each.object.get("metadata", {}).get("name", "")) for each in events]
+
+
+def test_present_state_comes_first_and_then_one_synced(api: ApiServer) -> None:
+    api.create("nodes", "", node("b1"))
+    api.create("nodes", "", node("a1"))
+    events: list[Event] = []
+    api.subscribe(["nodes", "services"], events.append)
+    assert told(events) == [("ADDED", "nodes", "a1"), ("ADDED", "nodes", "b1"), ("SYNCED", "", "")]
+
+
+def test_event_is_there_when_the_write_returns(api: ApiServer) -> None:
+    events: list[Event] = []
+    api.subscribe(["nodes"], events.append)
+    api.create("nodes", "", node("a1"))
+    api.patch("nodes", "", "a1", {"metadata": {"labels": {"zone": "a"}}})
+    api.delete("nodes", "", "a1")
+    assert told(events)[1:] == [("ADDED", "nodes", "a1"), ("MODIFIED", "nodes", "a1"), ("DELETED", "nodes", "a1")]
+    versions = [int(each.object["metadata"]["resourceVersion"]) for each in events[1:]]
+    assert versions == sorted(set(versions))
+
+
+def test_subscribers_share_one_object(api: ApiServer) -> None:
+    first: list[Event] = []
+    second: list[Event] = []
+    api.subscribe(["nodes"], first.append)
+    api.subscribe(["nodes"], second.append)
+    api.create("nodes", "", node("a1"))
+    assert first[-1].object is second[-1].object is api.get("nodes", "", "a1")
+
+
+def test_event_does_not_change_later(api: ApiServer) -> None:
+    events: list[Event] = []
+    api.subscribe(["nodes"], events.append)
+    api.create("nodes", "", node("a1", zone="a"))
+    api.patch("nodes", "", "a1", {"metadata": {"labels": {"zone": "b"}}})
+    assert [each.object["metadata"]["labels"]["zone"] for each in events[1:]] == ["a", "b"]
+
+
+def test_nothing_comes_after_close(api: ApiServer) -> None:
+    events: list[Event] = []
+    subscription = api.subscribe(["nodes"], events.append)
+    subscription.close()
+    api.create("nodes", "", node("a1"))
+    assert told(events) == [("SYNCED", "", "")]
+
+
+def test_other_resources_are_not_told(api: ApiServer) -> None:
+    events: list[Event] = []
+    api.subscribe(["services"], events.append)
+    api.create("nodes", "", node("a1"))
+    assert told(events) == [("SYNCED", "", "")]
