@@ -6,6 +6,7 @@ Every option of `run` is the option of the same name of the plugin, made from th
 from __future__ import annotations
 
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -41,6 +42,9 @@ class _Command(click.Group):
             sys.exit(error.exit_code)
         except (click.Abort, KeyboardInterrupt):
             sys.exit(ExitCode.INTERRUPTED)
+        except Exception:  # noqa: BLE001  a defect of ours must not look like a requirement that is not met
+            traceback.print_exc()
+            sys.exit(ExitCode.INTERNAL_ERROR)
         sys.exit(status if isinstance(status, int) else 0)
 
 

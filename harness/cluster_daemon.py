@@ -20,6 +20,7 @@ from harness import manifests
 from harness.backends.netns import NetnsBackend
 from harness.cluster_state import READY, ClusterState, save, start_time
 from harness.errors import HarnessError
+from harness.netns import sandbox
 from harness.topology import parse_topology
 from harness.workloads import external_client, node_client
 
@@ -52,10 +53,11 @@ def _boot(backend: NetnsBackend, name: str, folder: Path) -> None:
     first = backend.topology.nodes[0].name
     places["external"] = backend.namespace_of(external_client(first)).proc_path
     service = _run_something(backend, places)
-    kubeconfig = folder / "kubeconfig"
-    with os.fdopen(os.open(kubeconfig, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-        yaml.safe_dump(backend.kubeconfig(), file)
     own = Path("/proc/self/ns/user").stat().st_ino != outside
+    kubeconfig = _reachable(backend) if own else backend.kubeconfig()
+    private = os.open(folder / "kubeconfig", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(private, "w", encoding="utf-8") as file:
+        yaml.safe_dump(kubeconfig, file)
     save(
         folder,
         ClusterState(
@@ -69,6 +71,17 @@ def _boot(backend: NetnsBackend, name: str, folder: Path) -> None:
             service=service,
         ),
     )
+
+
+def _reachable(backend: NetnsBackend) -> dict[str, Any]:
+    """Serve on the machine's loopback too, which this process has left; the kubeconfig for there."""
+    listening = sandbox.outside_socket()
+    listening.bind(("127.0.0.1", 0))
+    listening.listen()
+    backend.control_plane.listen(listening)
+    kubeconfig = backend.kubeconfig()
+    kubeconfig["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{listening.getsockname()[1]}"
+    return kubeconfig
 
 
 def _run_something(backend: NetnsBackend, places: dict[str, str]) -> dict[str, Any]:

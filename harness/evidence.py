@@ -24,13 +24,13 @@ class Gathered:
     environment: dict[str, Any] = field(default_factory=dict)
 
 
-def gather(fixtures: Mapping[str, Any], *, failed: bool, environment: bool = False) -> Gathered:
-    """Ask every fixture value: evidence only if the test `failed`, the environment only if it is wanted."""
+def gather(fixtures: Mapping[str, Any], *, evidence: bool, environment: bool = False) -> Gathered:
+    """Ask every fixture value: evidence and environment only if they are wanted."""
     gathered = Gathered()
     for name, value in sorted(fixtures.items()):
         if isinstance(value, type) or name == "request":
             continue
-        if failed:
+        if evidence:
             gathered.texts |= {key: str(text) for key, text in _ask(value, "evidence", name, gathered).items()}
         judgement = _ask(value, "judgement", name, gathered)
         gathered.check |= judgement.get("check", {})

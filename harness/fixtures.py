@@ -59,7 +59,13 @@ def new_cluster(
     """Makes clusters of any topology, each in a Kubernetes namespace of its own, and empties them afterwards."""
     made: list[Cluster] = []
 
-    def make(topology: Topology) -> Cluster:
+    run = run_of(request.config)
+
+    def make(wanted: Topology) -> Cluster:
+        topology = run.settings.topology_for(wanted) if run is not None else wanted
+        if topology is None:
+            nodes = " ".join(node.name for node in wanted.nodes)
+            pytest.skip(f"ineligible: the topology asked for does not have {nodes} in their zones")
         worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
         marker = request.node.get_closest_marker("requirement")
         test = marker.args[0].id if marker is not None else request.node.nodeid

@@ -11,7 +11,7 @@ from harness.errors import DistrustError
 from harness.exit_codes import ExitCode, Situation, exit_code
 from harness.plan import Plan
 from harness.recorder import PROPERTY
-from harness.report.results import UNPROVEN, CaseResult, Reason, Result, Verdict
+from harness.report.results import NOT_RUN, UNPROVEN, CaseResult, Reason, Result, Verdict
 from harness.report.writer import write_reports
 from harness.run import Run
 
@@ -44,10 +44,10 @@ class Ledger:
             result.verdict, result.reason, result.message = Verdict.SKIPPED, reason, thing
         elif self._run.settings.fail_fast and not self._run.interrupted and not self._run.distrust:
             result.verdict, result.reason = Verdict.SKIPPED, Reason.DESELECTED
-            result.message = "not run: --fail-fast stopped the run before it"
+            result.message = f"{NOT_RUN}--fail-fast stopped the run before it"
         else:
             result.verdict = Verdict.INCONCLUSIVE
-            result.message = f"not run: {self._stopped or 'the run ended before it'}"
+            result.message = f"{NOT_RUN}{self._stopped or 'the run ended before it'}"
             result.explanation = result.message
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

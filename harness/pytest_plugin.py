@@ -89,7 +89,7 @@ def _set_workers(config: pytest.Config, workers: str) -> None:
 
 
 def _arguments(config: pytest.Config) -> tuple[str, ...]:
-    if Path(sys.argv[0]).name == "trafficdist":
+    if "harness.cli" in sys.modules:
         return ("trafficdist", *sys.argv[1:])
     return ("pytest", *map(str, config.invocation_params.args))
 
@@ -112,8 +112,10 @@ def pytest_configure(config: pytest.Config) -> None:
     run = run_of(config)
     if run is None:
         return
+    from harness.eventually import set_time_scale
     from harness.recorder import Recorder
 
+    set_time_scale(run.settings.time_scale)
     if not run.worker:
         run.distributed = getattr(config.option, "dist", "no") != "no"
         _set_up(run)

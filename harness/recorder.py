@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import random
 from collections.abc import Generator, Sequence
 from typing import Any
 
@@ -78,8 +79,9 @@ class Recorder:
             allure.label(item, requirement, self._run.settings)
 
     @pytest.hookimpl(wrapper=True, trylast=True)
-    def pytest_runtest_setup(self) -> Generator[None, Any, Any]:
+    def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, Any, Any]:
         """Tell exceptions apart where they happen, before any reporter sees them."""
+        random.seed(f"{self._run.settings.seed} {item.nodeid}")  # whatever runs before it, and in whichever worker
         with judging.told_apart("set-up"):
             return (yield)
 
@@ -124,13 +126,13 @@ class Recorder:
     def _witness(self, item: pytest.Item, result: CaseResult) -> None:
         gathered = gather(
             getattr(item, "funcargs", {}),
-            failed=result.verdict in (Verdict.FAILED, Verdict.INCONCLUSIVE),
+            evidence=_is_kept(result, self._run.settings.keep),
             environment=not self._run.environment,
         )
         result.check, result.observed = gathered.check, gathered.observed
         if gathered.environment:
             self._run.leave_environment(gathered.environment)
-        if result.explanation:
+        if result.explanation and self._run.settings.keep != "never":
             gathered.texts["explanation.txt"] = result.explanation
         folder = f"evidence/{result.requirement}"
         if result.parameters:
@@ -156,6 +158,11 @@ def requirement_of(item: pytest.Item) -> Requirement | None:
 def parameters_of(item: pytest.Item) -> str:
     """What stands in brackets after the name of a parametrized test."""
     return item.callspec.id if hasattr(item, "callspec") else ""
+
+
+def _is_kept(result: CaseResult, keep: str) -> bool:
+    failed = result.verdict in (Verdict.FAILED, Verdict.INCONCLUSIVE)
+    return keep == "always" or (keep == "failed" and failed)
 
 
 def sentence_of_distrust(error: BaseException | None) -> str:

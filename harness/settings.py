@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from harness.topology import THREE_ZONES, Topology, parse_topology
+
 # Which kernel mechanism a proxy programs; Gateway API reports have the same field.
 MODES: Mapping[str, str] = {"reference": "nftables"}
 
@@ -46,6 +48,17 @@ class Settings:
     def claims_everything(self) -> bool:
         """Whether every feature is claimed: asked for, or the reference with nothing said about its features."""
         return self.all_features or (self.proxy == "reference" and not self.supported_features)
+
+    def topology_for(self, wanted: Topology) -> Topology | None:
+        """The topology to boot for a scenario that wants this one; None if the one asked for does not have its nodes.
+
+        Scenarios for the default topology run on any that has the same nodes in the same zones, and more. Those for a
+        special one get it.
+        """
+        if wanted.name != THREE_ZONES.name:
+            return wanted
+        asked = parse_topology(self.topology)
+        return asked if set(wanted.nodes) <= set(asked.nodes) else None
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, to hand over to an xdist worker."""

@@ -163,6 +163,8 @@ def _run(run: Run, plan: Plan, duration: float) -> dict[str, Any]:
 def certifiable_reasons(run: Run, plan: Plan) -> list[str]:
     """Why no certificate can rest on the run, as far as is known now; empty when one can."""
     reasons = not_certifiable(run.settings, plan, whole_suite=run.whole_suite, retries=run.retries)
+    if env.suite_revision().endswith("-dirty"):
+        reasons.append("the suite is a checkout with changes of its own")
     if run.interrupted:
         reasons.append("the run was interrupted")
     return reasons + [f"the suite does not trust itself: {why}" for why in run.distrust]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib.metadata
 import json
@@ -26,6 +27,7 @@ def suite_version() -> str:
     return importlib.metadata.version("trafficdist")
 
 
+@functools.cache
 def suite_revision() -> str:
     """The git commit of the suite, with "-dirty" after it for a changed checkout; "" when this is no checkout."""
     git = shutil.which("git")

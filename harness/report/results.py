@@ -35,6 +35,9 @@ class Reason(enum.StrEnum):
 
 _SEVERITY = [Verdict.PASSED, Verdict.SKIPPED, Verdict.INCONCLUSIVE, Verdict.FAILED]
 
+# How the message of a requirement begins that was planned and never began.
+NOT_RUN = "not run: "
+
 # Reasons that leave a claim unproven: the run is partial.
 UNPROVEN = frozenset({Reason.INELIGIBLE, Reason.UNAVAILABLE})
 

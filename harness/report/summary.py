@@ -5,12 +5,13 @@ Pure: lines of text with a style, for whoever prints them.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from harness.exit_codes import MEANINGS, ExitCode
-from harness.report.results import Reason, Result, Verdict, count
+from harness.report.results import NOT_RUN, Reason, Result, Verdict, count
 from harness.settings import Settings
 from harness.topology import parse_topology
 
@@ -107,7 +108,11 @@ def _stories(heading: str, results: Sequence[Result], verdict: Verdict) -> Itera
     chosen = [result for result in results if result.verdict == verdict]
     if chosen:
         yield Line(heading, "bold")
-    for result in chosen:
+    never_began = Counter(each.worst.message for each in chosen if each.worst.message.startswith(NOT_RUN))
+    for message, number in sorted(never_began.items()):
+        yield Line(f"{MARKS[verdict]} {number} requirements {message}", STYLES[verdict])
+        yield Line("")
+    for result in (each for each in chosen if each.worst.message not in never_began):
         requirement, worst = result.requirement, result.worst
         parameters = f" [{worst.parameters}]" if worst.parameters else ""
         yield Line(f"{MARKS[verdict]} {requirement.id}{parameters}  ({requirement.level})", STYLES[verdict])

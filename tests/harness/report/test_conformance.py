@@ -12,7 +12,7 @@ import yaml
 from harness.errors import DistrustError
 from harness.options import resolve
 from harness.plan import Plan
-from harness.report import conformance
+from harness.report import conformance, environment
 from harness.report.folder import OutputFolder
 from harness.report.results import Case, CaseResult, Reason, Result, Verdict
 from harness.requirements import MUST, Feature, Profile, Requirement
@@ -20,6 +20,11 @@ from harness.run import Run
 
 CORE = Feature("Routing", Profile.SERVICE_PROXY, True, "")
 EXTENDED = Feature("PreferSameNode", Profile.SERVICE_PROXY, False, "")
+
+
+@pytest.fixture(autouse=True)
+def _clean_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "suite_revision", lambda: "a" * 40)
 
 
 def results(*verdicts: str, feature: Feature = CORE) -> list[Result]:
@@ -130,6 +135,11 @@ def test_the_same_run_gives_the_same_text() -> None:
 def test_narrowing_makes_a_run_not_certifiable(options: dict[str, Any], reason: str) -> None:
     assert report(*results("passed"))["run"]["certifiable"] is True
     assert reason in report(*results("passed"), options=options)["run"]["certifiableReasons"]
+
+
+def test_a_changed_checkout_does_not_certify(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "suite_revision", lambda: "a" * 40 + "-dirty")
+    assert "the suite is a checkout with changes of its own" in report(*results("passed"))["run"]["certifiableReasons"]
 
 
 def test_the_worst_case_decides() -> None:

@@ -1,0 +1,74 @@
+"""The summary says what happened in words for somebody who does not know the project."""
+
+from __future__ import annotations
+
+from harness.exit_codes import ExitCode, Situation, exit_code
+from harness.report.results import CaseResult, Result
+from harness.report.summary import summary
+from harness.requirements import SHOULD, Feature, Profile, Requirement
+
+FEATURE = Feature("PreferSameNode", Profile.SERVICE_PROXY, False, "")
+
+
+def result(slug: str, verdict: str, *, reason: str = "", message: str = "", explanation: str = "") -> Result:
+    requirement = Requirement(f"KEP-3015/{slug}", f"What {slug} says.", SHOULD, (FEATURE,), "KEP-3015, Design")
+    case = CaseResult(f"t::{slug}", requirement.id, verdict=verdict, reason=reason, message=message)
+    case.explanation = explanation
+    return Result(requirement, (case,))
+
+
+def text(*results: Result, code: ExitCode) -> str:
+    return "\n".join(line.text for line in summary(results, code=code, folder="out", reasons=[], distrust=[]))
+
+
+def test_golden() -> None:
+    said = text(
+        result("node-first", "failed", message="a1 reached b1", explanation="a1 reached b1\n\n  grid"),
+        result("zone-next", "passed"),
+        result("cut-off", "inconclusive", message="not run: the run was interrupted"),
+        result("cut-off-too", "inconclusive", message="not run: the run was interrupted"),
+        result("not-here", "skipped", reason="unavailable", message="no IPv6"),
+        code=ExitCode.FAILED,
+    )
+    assert (
+        said
+        == """\
+                                    passed  failed  unclear  not run
+service-proxy extended                   1       1        2        1
+
+Not met
+✗ KEP-3015/node-first  (SHOULD)
+  What node-first says.
+  KEP-3015, Design
+    a1 reached b1
+
+      grid
+
+Could not be told
+? 2 requirements not run: the run was interrupted
+
+Not run
+\N{EN DASH} 1 unavailable: this machine or backend cannot do it
+    1 x no IPv6
+
+At least one requirement is not met (exit code 1).
+Report: out/report.yaml"""
+    )
+
+
+def test_a_long_explanation_is_cut_on_the_terminal_only() -> None:
+    said = text(result("long", "failed", explanation="\n".join(map(str, range(500)))), code=ExitCode.FAILED)
+    assert "440 more lines in the evidence" in said
+
+
+def test_precedence_of_exit_codes() -> None:
+    everything = {"failed": True, "inconclusive": True, "not_run": True, "distrust": True, "selected": False}
+    assert exit_code(Situation(pytest_status=3, interrupted=True, **everything)) == 3
+    assert exit_code(Situation(pytest_status=4, interrupted=True, **everything)) == 4
+    assert exit_code(Situation(interrupted=True, **everything)) == 2
+    assert exit_code(Situation(**everything)) == 12
+    assert exit_code(Situation(**{**everything, "distrust": False})) == 1
+    assert exit_code(Situation(inconclusive=True, not_run=True)) == 10
+    assert exit_code(Situation(not_run=True)) == 11
+    assert exit_code(Situation(selected=False)) == 5
+    assert exit_code(Situation()) == 0

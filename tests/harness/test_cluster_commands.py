@@ -1,0 +1,117 @@
+"""A cluster in the background: booted, entered, listed, ended; and nothing left of one that was killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from harness import cluster_commands, cluster_state
+from harness.errors import UnavailableError, UsageError
+
+
+@pytest.fixture(autouse=True)
+def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """State goes to a folder of the test's own, and no cluster outlives it."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    yield tmp_path / "trafficdist"
+    for state in cluster_state.running():
+        cluster_commands.down(state.name)
+
+
+def enter(place: str, *command: str, name: str = "default") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "from harness.cli import main; main()",
+            "cluster",
+            "exec",
+            "--name",
+            name,
+            place,
+            "--",
+            *command,
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def test_up_list_enter_down(runtime: Path) -> None:
+    said = cluster_commands.up("default", "a=1,b=1", "IPv4,IPv6")
+    assert "a1 (a) b1 (b)" in said
+    assert "default" in cluster_commands.listing()
+    (service,) = [state.service for state in cluster_state.running()]
+    ask = f"read answer < /dev/tcp/{service['clusterIP']}/{service['port']} && echo $answer"
+    answered = enter("web-b1", "bash", "-c", ask)
+    assert "web-b1" in answered.stdout, answered.stderr
+    assert cluster_commands.down("default") == "Cluster default is down."
+    assert cluster_commands.listing().startswith("No cluster is up.")
+    assert [path for path in runtime.iterdir() if path.is_dir()] == []
+
+
+def test_a_command_ends_with_its_own_status() -> None:
+    cluster_commands.up("default", "a=1", "IPv4")
+    assert enter("a1", "sh", "-c", "exit 7").returncode == 7
+    assert enter("a9", "true").returncode == 4
+    absent = enter("external", "no-such-program")
+    assert (absent.returncode, "cannot run 'no-such-program'" in absent.stderr) == (4, True)
+
+
+def test_the_kubeconfig_is_private_and_complete(runtime: Path) -> None:
+    cluster_commands.up("default", "a=1", "IPv4")
+    kubeconfig = runtime / "default" / "kubeconfig"
+    assert kubeconfig.stat().st_mode & 0o777 == 0o600
+    loaded = yaml.safe_load(kubeconfig.read_text())
+    assert loaded["clusters"][0]["cluster"]["server"].startswith("https://127.0.0.1:")
+
+
+def test_two_clusters_have_two_names() -> None:
+    cluster_commands.up("one", "a=1", "IPv4")
+    with pytest.raises(UsageError, match="'one' is already up"):
+        cluster_commands.up("one", "a=1", "IPv4")
+    cluster_commands.up("two", "a=1", "IPv4")
+    assert [state.name for state in cluster_state.running()] == ["one", "two"]
+
+
+def test_what_a_killed_cluster_left_is_cleaned_up(runtime: Path) -> None:
+    cluster_commands.up("default", "a=1", "IPv4")
+    (state,) = cluster_state.running()
+    process = os.pidfd_open(state.pid)
+    signal.pidfd_send_signal(process, signal.SIGKILL)
+    os.waitpid(state.pid, 0)
+    os.close(process)
+    assert cluster_commands.down("default") == "Cluster default is not up."
+    assert not (runtime / "default").exists()
+
+
+def test_an_id_that_is_used_again_is_not_taken_for_the_cluster(runtime: Path) -> None:
+    folder = cluster_state.folder_of("old")
+    folder.mkdir(mode=0o700)
+    state = cluster_state.ClusterState("old", os.getpid(), 1, "three_zones", {}, {}, "", {})
+    cluster_state.save(folder, state)
+    assert cluster_commands.down("old") == "Cluster old is not up."
+
+
+def test_a_folder_that_others_can_enter_is_refused(runtime: Path) -> None:
+    runtime.mkdir(mode=0o755)
+    runtime.chmod(0o755)
+    with pytest.raises(UnavailableError, match="mode 0700"):
+        cluster_commands.listing()
+    runtime.chmod(0o700)
+
+
+def test_what_goes_wrong_at_boot_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(UnavailableError, match="did not come up"):
+        cluster_commands.up("default", "a=1", "IPv4")
+    assert cluster_state.running() == []
