@@ -24,10 +24,18 @@ from harness.probes.loop import Probe, Stream
 from harness.verdict import NO_ANSWER, Judgement, NoAnswer, Verdict
 from harness.workloads import Client, Pod, pod_client
 
-__all__ = ["NO_ANSWER", "expect_client_address", "expect_flow_moves", "expect_flow_survives", "expect_traffic"]
+__all__ = [
+    "NO_ANSWER",
+    "Traffic",
+    "expect_client_address",
+    "expect_flow_moves",
+    "expect_flow_survives",
+    "expect_traffic",
+]
 
 Who = str | Client | Pod
 Expected = AbstractSet[Pod] | TimedOut | Refused | NoAnswer
+Traffic = Mapping[Who, Expected]
 
 CONVERGENCE = 5.0  # seconds that a change has to reach the packets, before the time scale
 ANSWER_LIMIT = 0.9  # seconds; below the second after which the kernel repeats a lost SYN, so that no loss is hidden
@@ -95,7 +103,7 @@ class _Path:
 def expect_traffic(
     cluster: Cluster,
     service: Service,
-    expected: Mapping[Who, Expected] | Mapping[str, Expected],
+    expected: Traffic,
     *,
     to: AddressKind = "cluster-ip",
     family: str | None = None,

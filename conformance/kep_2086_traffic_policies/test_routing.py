@@ -19,7 +19,7 @@ from harness.cluster import Cluster, endpoint, same_zone
 from harness.manifests import UDP
 from harness.outcomes import REFUSED, TIMED_OUT
 from harness.requirements import MUST, SHOULD, requirement
-from harness.traffic import NO_ANSWER, expect_client_address, expect_traffic
+from harness.traffic import NO_ANSWER, Traffic, expect_client_address, expect_traffic
 from harness.workloads import external_client, node_client
 
 
@@ -112,7 +112,7 @@ def test_internal_local_does_not_restrict_external_traffic(three_zones: Cluster)
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     three_zones.publish(service, [endpoint(a1), endpoint(b1)])
 
-    outside = {external_client("a1"): {a1, b1}, external_client("c1"): {a1, b1}}
+    outside: Traffic = {external_client("a1"): {a1, b1}, external_client("c1"): {a1, b1}}
     expect_traffic(three_zones, service, outside, to="node-port")
 
 
@@ -143,7 +143,7 @@ def test_external_local_reaches_only_endpoints_of_the_node(three_zones: Cluster)
     a1, a2 = three_zones.run_servers(on=["a1", "a2"])
     three_zones.publish(service, [endpoint(a1), endpoint(a2)])
 
-    outside = {external_client("a1"): {a1}, external_client("a2"): {a2}, external_client("b1"): NO_ANSWER}
+    outside: Traffic = {external_client("a1"): {a1}, external_client("a2"): {a2}, external_client("b1"): NO_ANSWER}
     expect_traffic(three_zones, service, outside, to="node-port")
 
 
@@ -175,7 +175,7 @@ def test_external_local_drops_when_node_has_no_endpoint(three_zones: Cluster) ->
     (a1,) = three_zones.run_servers(on=["a1"])
     three_zones.publish(service, [endpoint(a1)])
 
-    outside = {external_client("a1"): {a1}, external_client("b1"): TIMED_OUT}
+    outside: Traffic = {external_client("a1"): {a1}, external_client("b1"): TIMED_OUT}
     expect_traffic(three_zones, service, outside, to="node-port")
 
 
@@ -192,7 +192,7 @@ def test_external_local_and_hints_side_by_side(three_zones: Cluster) -> None:
     three_zones.publish(service, [endpoint(a1, zones=["b"]), endpoint(a2, zones=["a"]), same_zone(b1)])
 
     expect_traffic(three_zones, service, {"a1": {a2}, "b1": {a1, b1}})
-    outside = {external_client("a1"): {a1}, external_client("b1"): {b1}, external_client("b2"): NO_ANSWER}
+    outside: Traffic = {external_client("a1"): {a1}, external_client("b1"): {b1}, external_client("b2"): NO_ANSWER}
     expect_traffic(three_zones, service, outside, to="node-port")
 
 
@@ -211,7 +211,7 @@ def test_both_policies_local_set_hints_aside(three_zones: Cluster) -> None:
     three_zones.publish(service, [endpoint(a1, zones=["b"]), endpoint(b1, zones=["a"])])
 
     expect_traffic(three_zones, service, {"a1": {a1}, "b1": {b1}, "a2": NO_ANSWER})
-    outside = {external_client("a1"): {a1}, external_client("b1"): {b1}, external_client("a2"): NO_ANSWER}
+    outside: Traffic = {external_client("a1"): {a1}, external_client("b1"): {b1}, external_client("a2"): NO_ANSWER}
     expect_traffic(three_zones, service, outside, to="node-port")
 
 
@@ -228,7 +228,7 @@ def test_internal_local_leaves_hints_to_external_traffic(three_zones: Cluster) -
     three_zones.publish(service, [same_zone(a1), same_zone(b1)])
 
     expect_traffic(three_zones, service, {"a1": {a1}, "a2": NO_ANSWER})
-    outside = {external_client("a2"): {a1}, external_client("b2"): {b1}, external_client("c1"): {a1, b1}}
+    outside: Traffic = {external_client("a2"): {a1}, external_client("b2"): {b1}, external_client("c1"): {a1, b1}}
     expect_traffic(three_zones, service, outside, to="node-port")
 
 
@@ -245,7 +245,7 @@ def test_clients_inside_bypass_external_local(three_zones: Cluster) -> None:
     three_zones.publish(service, [endpoint(a1)])
 
     expect_traffic(three_zones, service, {"b1": {a1}, node_client("b1"): {a1}, "a1": {a1}}, to="load-balancer")
-    outside = {external_client("a1"): {a1}, external_client("b1"): NO_ANSWER}
+    outside: Traffic = {external_client("a1"): {a1}, external_client("b1"): NO_ANSWER}
     expect_traffic(three_zones, service, outside, to="load-balancer")
 
 

@@ -6,7 +6,7 @@ from conformance.features import CLUSTER_IP, IPV6_SERVICES, NODE_HINTS, NODE_POR
 from harness.cluster import Cluster, endpoint, same_node, same_zone
 from harness.manifests import UDP
 from harness.requirements import MUST, SHOULD, requirement
-from harness.traffic import expect_traffic
+from harness.traffic import Traffic, expect_traffic
 from harness.workloads import external_client, node_client
 
 
@@ -219,5 +219,5 @@ def test_external_traffic_follows_node_hints_of_the_node_it_enters(three_zones: 
     a1, a2, b1 = three_zones.run_servers(on=["a1", "a2", "b1"])
     three_zones.publish(service, [same_node(pod) for pod in (a1, a2, b1)])
 
-    clients = {external_client("a1"): {a1}, external_client("a2"): {a2}, external_client("b2"): {b1}}
+    clients: Traffic = {external_client("a1"): {a1}, external_client("a2"): {a2}, external_client("b2"): {b1}}
     expect_traffic(three_zones, service, clients, to="node-port")

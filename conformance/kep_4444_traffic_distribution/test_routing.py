@@ -6,7 +6,7 @@ from conformance.features import CLUSTER_IP, IPV6_SERVICES, NODE_PORT, UDP_SERVI
 from harness.cluster import Cluster, endpoint, same_zone
 from harness.manifests import UDP, Port
 from harness.requirements import MUST, SHOULD, requirement
-from harness.traffic import expect_traffic
+from harness.traffic import Traffic, expect_traffic
 from harness.workloads import external_client, node_client
 
 
@@ -332,5 +332,5 @@ def test_external_traffic_follows_hints_of_the_node_it_enters(three_zones: Clust
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     three_zones.publish(service, [same_zone(a1), same_zone(b1)])
 
-    clients = {external_client("a2"): {a1}, external_client("b1"): {b1}, external_client("c1"): {a1, b1}}
+    clients: Traffic = {external_client("a2"): {a1}, external_client("b1"): {b1}, external_client("c1"): {a1, b1}}
     expect_traffic(three_zones, service, clients, to="node-port")

@@ -6,7 +6,7 @@ from conformance.features import CLUSTER_IP, EXTERNAL_IPS, IPV6_SERVICES, LOAD_B
 from harness.cluster import Cluster, endpoint
 from harness.manifests import TCP, UDP, Port
 from harness.requirements import MUST, requirement
-from harness.traffic import NO_ANSWER, expect_flow_moves, expect_traffic
+from harness.traffic import NO_ANSWER, Traffic, expect_flow_moves, expect_traffic
 from harness.workloads import external_client, node_client
 
 
@@ -23,7 +23,7 @@ def test_cluster_ip_serves_pods_and_nodes_over_tcp_and_udp(three_zones: Cluster)
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     three_zones.publish(service, [endpoint(a1), endpoint(b1)])
 
-    clients = {"a1": {a1, b1}, "c1": {a1, b1}, node_client("a1"): {a1, b1}, node_client("c1"): {a1, b1}}
+    clients: Traffic = {"a1": {a1, b1}, "c1": {a1, b1}, node_client("a1"): {a1, b1}, node_client("c1"): {a1, b1}}
     expect_traffic(three_zones, service, clients, port=tcp)
     expect_traffic(three_zones, service, clients, port=udp)
 
@@ -73,9 +73,9 @@ def test_node_port_answers_on_every_node(three_zones: Cluster) -> None:
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     three_zones.publish(service, [endpoint(a1), endpoint(b1)])
 
-    outside = {external_client(node): {a1, b1} for node in ("a1", "a2", "b1", "b2", "c1")}
+    outside: Traffic = {external_client(node): {a1, b1} for node in ("a1", "a2", "b1", "b2", "c1")}
     expect_traffic(three_zones, service, outside, to="node-port")
-    inside = {"a1": {a1, b1}, "c1": {a1, b1}, node_client("a2"): {a1, b1}}
+    inside: Traffic = {"a1": {a1, b1}, "c1": {a1, b1}, node_client("a2"): {a1, b1}}
     expect_traffic(three_zones, service, inside, to="node-port")
 
 
@@ -107,7 +107,7 @@ def test_load_balancer_address_answers(three_zones: Cluster) -> None:
         a1, b1 = three_zones.run_servers(on=["a1", "b1"])
         three_zones.publish(service, [endpoint(a1), endpoint(b1)])
 
-        clients = {external_client("a1"): {a1, b1}, external_client("c1"): {a1, b1}, "a2": {a1, b1}}
+        clients: Traffic = {external_client("a1"): {a1, b1}, external_client("c1"): {a1, b1}, "a2": {a1, b1}}
         expect_traffic(three_zones, service, clients, to="load-balancer")
 
 
@@ -123,7 +123,7 @@ def test_external_ip_answers(three_zones: Cluster) -> None:
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     three_zones.publish(service, [endpoint(a1), endpoint(b1)])
 
-    clients = {external_client("a1"): {a1, b1}, external_client("c1"): {a1, b1}}
+    clients: Traffic = {external_client("a1"): {a1, b1}, external_client("c1"): {a1, b1}}
     expect_traffic(three_zones, service, clients, to="external-ip")
 
 

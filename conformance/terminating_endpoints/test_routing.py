@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from conformance.features import (
     CLUSTER_IP,
     EXTERNAL_POLICY,
@@ -13,11 +15,11 @@ from conformance.features import (
 from harness.cluster import Cluster, endpoint, same_zone
 from harness.manifests import Endpoint
 from harness.requirements import MUST, SHOULD, requirement
-from harness.traffic import NO_ANSWER, expect_flow_survives, expect_traffic
+from harness.traffic import NO_ANSWER, Traffic, expect_flow_survives, expect_traffic
 from harness.workloads import Pod, external_client
 
 
-def leaving(pod: Pod, *, serving: bool = True, **fields: object) -> Endpoint:
+def leaving(pod: Pod, *, serving: bool = True, **fields: Any) -> Endpoint:
     """An endpoint of a pod that terminates, and still answers or does not."""
     return endpoint(pod, ready=False, serving=serving, terminating=True, **fields)
 
@@ -80,7 +82,7 @@ def test_external_local_uses_terminating_endpoints_of_the_node(three_zones: Clus
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     three_zones.publish(service, [leaving(a1), endpoint(b1)])
 
-    outside = {external_client("a1"): {a1}, external_client("b1"): {b1}, external_client("a2"): NO_ANSWER}
+    outside: Traffic = {external_client("a1"): {a1}, external_client("b1"): {b1}, external_client("a2"): NO_ANSWER}
     expect_traffic(three_zones, service, outside, to="node-port")
     expect_traffic(three_zones, service, {"a1": {b1}})
 
