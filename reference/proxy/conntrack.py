@@ -7,6 +7,9 @@ before the rules is never translated. TCP needs no help: a new SYN replaces an e
 Linux 6.8 and newer delete by a filter: half a millisecond. Otherwise, and when there is much to delete, the table is
 dumped and looked through here. That costs 16 ms even for an empty table: the kernel locks each of 262,144 buckets, and
 all network namespaces share them.
+
+Who deletes a connection whose answer is on its way loses that answer. So there are two rounds: those that were answered
+at once, and a little later those that still were not, for their endpoint will not answer any more.
 """
 
 from __future__ import annotations
@@ -39,13 +42,22 @@ MOST_FILTERS = 24
 _CONNTRACK = 1
 _GET, _DELETE = 1, 2
 _ACK, _DUMP = 0x4, 0x300
-_ORIGINAL, _REPLY, _FILTER = 1, 2, 25
+_ORIGINAL, _REPLY, _STATUS, _FILTER = 1, 2, 3, 25
+_ANSWERED = 1 << 1
 _SOURCE, _DESTINATION = 0, 1
 _FILTER_PROTOCOL = 1 << 3
 _FILTER_SIDE = {_SOURCE: 1 << 0 | 1 << 4, _DESTINATION: 1 << 1 | 1 << 5}  # address and port
 _UDP = 17
 
 Backends = Callable[[Frontend], frozenset[Backend] | None]
+
+
+class Entry(NamedTuple):
+    """A UDP connection, what names it to the kernel, and whether it ever had an answer."""
+
+    connection: Stale
+    key: bytes
+    answered: bool
 
 
 class Conntrack:
@@ -60,40 +72,52 @@ class Conntrack:
         self._sequence = 0
         self._can_filter = True
 
-    def forget(self, family: Family, stale: Sequence[Stale], backends: Backends) -> None:
-        """Delete these connections; `backends` says where a frontend sends now, and None when it is none any more."""
-        if self._can_filter and len(stale) < MOST_FILTERS:
+    def forget(self, family: Family, stale: Sequence[Stale], backends: Backends, *, answered: bool = False) -> None:
+        """Delete these connections; with `answered` only those that had an answer, or cannot get one.
+
+        `backends` says where a frontend sends now, and None when it is none any more: those connections stay.
+        """
+        stale = [each for each in stale if _still(each, backends)]
+        one_by_one = not any(each.backend is None and backends(each.frontend) for each in stale)
+        if self._can_filter and one_by_one and len(stale) < MOST_FILTERS:
             try:
                 for each in stale:
-                    self._request(_DELETE, family, _matching(family, each))
+                    status = _status() if answered and not _untranslated(each) else b""
+                    self._request(_DELETE, family, _matching(family, each) + status)
             except KernelError as error:
                 if error.errno not in {errno.EINVAL, errno.EOPNOTSUPP, errno.ENOENT}:
                     raise
                 self._can_filter = False  # before 6.8 a deletion needs the whole tuple
             else:
                 return
-        self.forget_all_but(family, {each.frontend for each in stale}, backends)
+        self.forget_all_but(family, {each.frontend for each in stale}, backends, answered=answered)
 
-    def forget_all_but(self, family: Family, frontends: Iterable[Frontend], backends: Backends) -> None:
+    def forget_all_but(
+        self, family: Family, frontends: Iterable[Frontend], backends: Backends, *, answered: bool = False
+    ) -> None:
         """Delete the UDP connections to these frontends that go where they do not send now."""
         allowed = {each: backends(each) for each in frontends}
-        for found, key in list(self._entries(family)):
-            if found.frontend in allowed and _is_stale(found, allowed[found.frontend]):
-                self._delete(family, key)
+        for entry in list(self._entries(family)):
+            found = entry.connection
+            if found.frontend not in allowed or not _is_stale(found, allowed[found.frontend]):
+                continue
+            if entry.answered or not answered or _untranslated(found):
+                self._delete(family, entry.key)
 
     def close(self) -> None:
         """Close the socket."""
         self._socket.close()
 
-    def _entries(self, family: Family) -> Iterator[tuple[Stale, bytes]]:
-        """All UDP connections, stale or not, with what names them to the kernel."""
+    def _entries(self, family: Family) -> Iterator[Entry]:
+        """All UDP connections, stale or not."""
         only_udp = nested(_ORIGINAL, nested(2, attribute(1, bytes([_UDP])))) + _flags(_FILTER_PROTOCOL)
         for body in self._ask(_GET, _DUMP, family, only_udp):
             entry = dict(attributes(body[4:]))
             sent, answered = _read(entry[_ORIGINAL]), _read(entry[_REPLY])
             if sent.protocol == _UDP:  # kernels before 5.8 know no filter
                 frontend = Frontend(sent.destination[0], "UDP", sent.destination[1])
-                yield Stale(frontend, answered.source), bytes(entry[_ORIGINAL])
+                (status,) = struct.unpack_from(">I", entry[_STATUS])
+                yield Entry(Stale(frontend, answered.source), bytes(entry[_ORIGINAL]), bool(status & _ANSWERED))
 
     def _delete(self, family: Family, key: bytes) -> None:
         try:
@@ -125,8 +149,25 @@ class Conntrack:
                 yield content
 
 
+def _untranslated(connection: Stale) -> bool:
+    return connection.backend == connection.frontend[::2]
+
+
+def _still(stale: Stale, backends: Backends) -> bool:
+    """Whether it is still wrong: an endpoint that left may have come back."""
+    if _untranslated(stale):
+        return backends(stale.frontend) is not None
+    now = backends(stale.frontend)
+    return stale.backend not in now if now and stale.backend is not None else True
+
+
+def _status() -> bytes:
+    """A filter: those that had an answer."""
+    return attribute(_STATUS, struct.pack(">I", _ANSWERED))
+
+
 def _is_stale(found: Stale, allowed: frozenset[Backend] | None) -> bool:
-    if found.backend == found.frontend[::2]:  # never translated
+    if _untranslated(found):
         return allowed is not None
     return found.backend not in (allowed or ())
 

@@ -7,7 +7,7 @@ a node is the socket that carries them.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 
 from reference.proxy.decision import Family
@@ -41,12 +41,20 @@ _HOST_ORDER = 1
 
 _length = struct.Struct("=HH").pack
 
+ChainEdit = Callable[[Family, Chain], Chain]
+
+
+def as_it_is(_: Family, chain: Chain) -> Chain:
+    """The chain, unchanged. Another edit makes another data plane."""
+    return chain
+
 
 class Messages:
     """Builds the messages about one table."""
 
-    def __init__(self, family: Family, table: str = TABLE) -> None:
+    def __init__(self, family: Family, table: str = TABLE, edit: ChainEdit = as_it_is) -> None:
         self.family = family
+        self._edit = edit
         self.name = table
         self._start = struct.pack(">BBH", NFPROTO[family], 0, 0) + text(1, table)
         self._packer = Packer(family, set_specs(family))
@@ -120,6 +128,7 @@ class Messages:
         return Message(_NEWSET, NLM_F_CREATE, b"".join(body), self._say(f"set {spec.name}"))
 
     def _chain(self, chain: Chain) -> Iterator[Message]:
+        chain = self._edit(self.family, chain)
         what, body = self._say(f"chain {chain.name}"), self._start + text(3, chain.name)
         if hook := chain.hook:
             body += text(7, "nat") + nested(4, number(1, hook.number), number(2, hook.priority))
@@ -133,18 +142,18 @@ class Messages:
 
 
 @cache
-def messages(family: Family, table: str = TABLE) -> Messages:
+def messages(family: Family, table: str = TABLE, edit: ChainEdit = as_it_is) -> Messages:
     """The one builder of a table's messages, for all nodes."""
-    return Messages(family, table)
+    return Messages(family, table, edit)
 
 
 class KernelTable:
     """Table `trafficdist` of one IP family, in the netns of a socket. All methods raise `KernelError`."""
 
-    def __init__(self, nft: NftSocket, family: Family) -> None:
+    def __init__(self, nft: NftSocket, family: Family, *, edit: ChainEdit = as_it_is) -> None:
         self._nft = nft
-        self._family = family
-        self._messages = messages(family)
+        self._messages = messages(family, edit=edit)
+        self._staging = messages(family, STAGING, edit)
         self._buckets: set[int] = set()
         self.most_elements = max(1, nft.limit // MOST_ELEMENT_BYTES - 1)
 
@@ -155,13 +164,12 @@ class KernelTable:
         """
         parts = self._nft.split(_whole(self._messages, ruleset))
         staged = len(parts) > 1 and self._nft.exists(_GETTABLE, self._messages.table)
-        staging = messages(self._family, STAGING)
         if staged:
-            self._nft.commit_all(_whole(staging, ruleset))
+            self._nft.commit_all(_whole(self._staging, ruleset))
         for part in parts:
             self._nft.commit(part)
         if staged:
-            self._nft.commit(staging.delete_table())
+            self._nft.commit(self._staging.delete_table())
         self._buckets = set(buckets(ruleset, fixed=True))
 
     def apply(self, changes: Changes) -> None:
@@ -176,7 +184,7 @@ class KernelTable:
 
     def delete(self) -> None:
         """Take the table away, if it is there."""
-        for build in (self._messages, messages(self._family, STAGING)):
+        for build in (self._messages, self._staging):
             if self._nft.exists(_GETTABLE, build.table):
                 self._nft.commit(build.delete_table())
         self._buckets.clear()

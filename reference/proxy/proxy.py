@@ -10,9 +10,12 @@ Out of scope: sessionAffinity ClientIP (said in the log once), loadBalancerSourc
 from __future__ import annotations
 
 import logging
+import math
 import queue
 import threading
-from collections.abc import Sequence
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
 
 from reference.client import Client, Event, Object, Subscription
 from reference.features import Features
@@ -21,11 +24,14 @@ from reference.proxy.decision import Behaviour, Decision, Family
 from reference.proxy.netlink import KernelError, NftSocket
 from reference.proxy.nftables import KernelTable
 from reference.proxy.objects import family_of
+from reference.proxy.ruleset import Stale
 from reference.proxy.state import FAMILIES, State
 from reference.proxy.text import text
 
 RESOURCES = ("services", "endpointslices", "nodes")
 RETRY_SECONDS = 0.5
+ANSWER_SECONDS = 0.1
+"""How long an endpoint that left has to answer what was asked before (UDP), until its connections are forgotten."""
 
 _log = logging.getLogger(__name__)
 
@@ -39,21 +45,29 @@ class ServiceProxy:
     """
 
     def __init__(
-        self, node_name: str, client: Client, *, pod_cidrs: Sequence[str], features: Features | None = None
+        self,
+        node_name: str,
+        client: Client,
+        *,
+        pod_cidrs: Sequence[str],
+        features: Features | None = None,
+        state: Callable[[str, Behaviour], State] = State,
+        kernel_table: Callable[[NftSocket, Family], KernelTable] = KernelTable,
     ) -> None:
         self.last_error: Exception | None = None
         self._client = client
-        self._state = State(node_name, Behaviour.of(features or Features()))
+        self._state = state(node_name, Behaviour.of(features or Features()))
         self._pod_cidrs = tuple(pod_cidrs)
         self._nft = NftSocket()
         self._conntrack = Conntrack()
-        self._kernel = {family: KernelTable(self._nft, family) for family in FAMILIES}
+        self._kernel = {family: kernel_table(self._nft, family) for family in FAMILIES}
         self._lock = threading.Lock()
         self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
         self._delivered = 0
         self._worked = 0
         self._complete = False
         self._must_load = True
+        self._unanswered: deque[tuple[float, Family, list[Stale]]] = deque()
         self._subscription: Subscription | None = None
         self._thread = threading.Thread(target=self._run, name=f"proxy-{node_name}", daemon=True)
 
@@ -115,14 +129,22 @@ class ServiceProxy:
     def _follow(self) -> None:
         waiting = False
         while True:
-            events = self._take(RETRY_SECONDS if waiting else None)
+            events = self._take(self._patience(waiting))
             if None in events:
+                self._forget_unanswered(math.inf)
                 return
             with self._lock:
                 for event in events:
                     self._receive(event)
                 waiting = self._complete and not self._write()
                 self._worked += len(events)
+            self._forget_unanswered(time.monotonic())
+
+    def _patience(self, waiting: bool) -> float | None:
+        """How long to wait for events, in seconds."""
+        if self._unanswered:
+            return max(0.0, self._unanswered[0][0] - time.monotonic())
+        return RETRY_SECONDS if waiting else None
 
     def _take(self, seconds: float | None) -> list[Event | None]:
         """What is in the queue: at least one event, or none after `seconds`."""
@@ -171,7 +193,17 @@ class ServiceProxy:
             if changes:
                 kernel.apply(changes)
             if changes.stale:
-                self._conntrack.forget(family, changes.stale, table.backends)
+                self._conntrack.forget(family, changes.stale, table.backends, answered=True)
+                self._unanswered.append((time.monotonic() + ANSWER_SECONDS, family, changes.stale))
+
+    def _forget_unanswered(self, now: float) -> None:
+        """The second round for connections that are due. Not being able to is no reason to load rules anew."""
+        while self._unanswered and self._unanswered[0][0] <= now:
+            _, family, stale = self._unanswered.popleft()
+            try:
+                self._conntrack.forget(family, stale, self._state.tables[family].backends)
+            except (KernelError, OSError) as error:
+                self._fail("stale UDP connections stay", error)
 
     def _pods(self, family: Family) -> tuple[str, ...]:
         return tuple(each for each in self._pod_cidrs if family_of(each) == family)

@@ -6,7 +6,7 @@ Pure apart from its log: it receives objects and computes tables. An event costs
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -22,7 +22,7 @@ from reference.proxy.objects import (
     read_slice,
     service_ports,
 )
-from reference.proxy.ruleset import NOTHING, Ruleset, render
+from reference.proxy.ruleset import NOTHING, Entries, Ruleset, render
 from reference.proxy.table import Table
 
 FAMILIES: Final[tuple[Family, ...]] = ("IPv4", "IPv6")
@@ -48,10 +48,18 @@ class _Service:
 class State:
     """The objects that one node's proxy has seen, and its tables. Not thread-safe."""
 
-    def __init__(self, node_name: str, behaviour: Behaviour) -> None:
+    def __init__(
+        self,
+        node_name: str,
+        behaviour: Behaviour,
+        *,
+        decide: Callable[..., Decision] = decide,
+        render: Callable[..., Entries] = render,
+    ) -> None:
         self.tables: dict[Family, Table] = {family: Table(family) for family in FAMILIES}
         self._node = Node(Place(node_name))
         self._behaviour = behaviour
+        self._decide, self._render = decide, render
         self._services: dict[Name, _Service] = {}
         self._service_of: dict[Name, Name] = {}
         self._changed: dict[Name, None] = {}
@@ -146,8 +154,8 @@ class State:
             addresses = of_family(self._node.addresses, family)
             for port in ports:
                 key = (*name, port.port_name, port.protocol, family)
-                decision = decide(port, _endpoints(service, port, family), self._node.place, self._behaviour)
-                self.tables[family].put(key, render(port, decision, self._node.place.node, addresses))
+                decision = self._decide(port, _endpoints(service, port, family), self._node.place, self._behaviour)
+                self.tables[family].put(key, self._render(port, decision, self._node.place.node, addresses))
                 decided[key] = port, decision
         for key in service.decisions.keys() - decided.keys():
             self.tables[key[-1]].put(key, NOTHING)

@@ -1,0 +1,151 @@
+"""Rules in a real kernel: what is loaded is what is read back, and what nft prints."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from harness.netns.namespace import Namespace
+from reference.proxy.decision import Family
+from reference.proxy.netlink import KernelError, NftSocket
+from reference.proxy.nftables import STAGING, KernelTable
+from reference.proxy.ruleset import NOTHING, Entries, Frontend, Ruleset
+from reference.proxy.table import Changes, EndpointElement, Table
+from reference.proxy.text import text
+from tests.reference.proxy.conftest import read_back
+
+FRONTEND = Frontend("10.96.0.1", "TCP", 80)
+KEY = socket.inet_aton("10.96.0.1") + b"\x06\0\0\0" + b"\0\x50\0\0"
+PODS, OWN = ("10.244.0.0/16",), ("10.244.1.0/24", "10.0.0.2/32")
+A, B = ("10.244.1.2", 8080), ("10.244.3.2", 8080)
+FAMILIES: tuple[Family, ...] = ("IPv4", "IPv6")
+
+
+def ruleset(family: Family) -> Ruleset:
+    """Every kind of element: lists for both directions, drop, reject, hairpin."""
+    if family == "IPv4":
+        pods, own, virtual, pod = PODS, OWN, "10.96.0.{}", "10.244.1.{}"
+    else:
+        pods, own = ("fd00:10:244::/48",), ("fd00:10:244:1::/64", "fd00:10::1/128")
+        virtual, pod = "fd00:10:96::{}", "fd00:10:244:1::{}"
+    one, two, three = (Frontend(virtual.format(n), p, 80) for n, p in ((1, "TCP"), (2, "UDP"), (3, "SCTP")))
+    here, there = ((pod.format(n), 8080) for n in (2, 3))
+    services = {one: (here, there), two: "reject", three: "drop"}
+    return Ruleset(family, pods, own, services, {one: (here,)}, frozenset({here[0]}))
+
+
+@pytest.fixture
+def loaded(nft: NftSocket) -> tuple[KernelTable, Table]:
+    """A kernel's table with one Service of one endpoint, and the table that it follows."""
+    table, kernel = Table("IPv4"), KernelTable(nft, "IPv4")
+    table.put("web", Entries({FRONTEND: (A,)}, {}, frozenset()))
+    table.forget_changes()
+    kernel.load(table.ruleset(PODS, OWN))
+    return kernel, table
+
+
+@pytest.fixture
+def nft_list(node: Namespace) -> Iterator[object]:
+    """Runs the nft binary in the netns of the test."""
+    binary = shutil.which("nft")
+    if binary is None:
+        pytest.skip("unavailable: no nft binary")
+
+    def run(*arguments: str, stdin: str = "") -> list[str]:
+        with node.entered():
+            done = subprocess.run([binary, *arguments], input=stdin, capture_output=True, text=True, check=True)
+        return sorted(" ".join(done.stdout.split()).replace("} ", "}\n").split("\n"))
+
+    return run
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_nft_prints_what_was_loaded_as_it_prints_our_text(family: Family, nft: NftSocket, nft_list) -> None:  # type: ignore[no-untyped-def]
+    kernel, wanted = KernelTable(nft, family), ruleset(family)
+    kernel.load(wanted)
+    ours = nft_list("list", "ruleset")
+    kernel.delete()
+
+    nft_list("-f", "-", stdin=text(wanted))
+
+    assert _words(ours) == _words(nft_list("list", "ruleset"))
+    assert any("masquerade fully-random" in line for line in ours)
+
+
+def _words(lines: list[str]) -> list[list[str]]:
+    """Elements come in the order of a hash table."""
+    return [sorted(line.replace(",", " ").split()) for line in lines]
+
+
+def test_elements_are_read_back_as_they_were_loaded(nft: NftSocket, loaded: tuple[KernelTable, Table]) -> None:
+    assert read_back(nft, "IPv4", "services") == {KEY: b"\x01\0\0\0"}
+    assert read_back(nft, "IPv4", "endpoints") == {KEY + bytes(4): socket.inet_aton(A[0]) + b"\x1f\x90\0\0"}
+    buckets = read_back(nft, "IPv4", "buckets")
+    assert buckets is not None
+    assert sorted(buckets.values()) == [b"discard", b"lb-1", b"refuse"]
+    own = read_back(nft, "IPv4", "own")
+    assert own is not None
+    assert own.keys() == {socket.inet_aton("10.244.1.0"), socket.inet_aton("10.0.0.2")}
+
+
+def test_changes_make_the_chains_that_they_need(nft: NftSocket, loaded: tuple[KernelTable, Table]) -> None:
+    kernel, table = loaded
+    table.put("web", Entries({FRONTEND: (A, B)}, {FRONTEND: (A,)}, frozenset({A[0]})))
+
+    for changes in table.take_changes():
+        kernel.apply(changes)
+
+    assert read_back(nft, "IPv4", "services") == {KEY: b"\x02\0\0\0"}
+    assert read_back(nft, "IPv4", "external") == {KEY: b"\x01\x80\0\0"}
+    assert set(read_back(nft, "IPv4", "buckets").values()) == {b"discard", b"refuse", b"lb-1", b"lb-2", b"lb-1-local"}  # type: ignore[union-attr]
+    assert read_back(nft, "IPv4", "hairpin") == {socket.inet_aton(A[0]) * 2: b""}
+
+
+def test_a_service_that_goes_leaves_no_element(nft: NftSocket, loaded: tuple[KernelTable, Table]) -> None:
+    kernel, table = loaded
+    table.put("web", NOTHING)
+
+    for changes in table.take_changes():
+        kernel.apply(changes)
+
+    assert read_back(nft, "IPv4", "services") == read_back(nft, "IPv4", "endpoints") == {}
+
+
+def test_a_refused_transaction_names_the_object_and_changes_nothing(
+    nft: NftSocket, loaded: tuple[KernelTable, Table]
+) -> None:
+    kernel, _ = loaded
+    wrong = Changes(first_delete=[EndpointElement(FRONTEND, 7, A)], first_add=[EndpointElement(FRONTEND, 1, B)])
+
+    with pytest.raises(KernelError, match="elements of endpoints of IPv4 trafficdist: No such file"):
+        kernel.apply(wrong)
+
+    assert len(read_back(nft, "IPv4", "endpoints") or ()) == 1
+
+
+def test_a_large_ruleset_comes_in_parts_when_the_send_buffer_is_small(
+    nft: NftSocket, loaded: tuple[KernelTable, Table]
+) -> None:
+    kernel, _ = loaded
+    nft.limit = 60_000
+    frontends = {Frontend("10.96.0.1", "TCP", port): (A, B) for port in range(1, 2001)}
+
+    kernel.load(Ruleset("IPv4", PODS, OWN, frontends, {}, frozenset()))
+
+    assert len(read_back(nft, "IPv4", "endpoints") or ()) == 4000
+    assert len(read_back(nft, "IPv4", "services") or ()) == 2000
+    assert read_back(nft, "IPv4", "services", STAGING) is None
+
+
+def test_deleting_what_is_not_there_is_nothing(nft: NftSocket) -> None:
+    kernel = KernelTable(nft, "IPv6")
+
+    kernel.delete()
+    kernel.load(ruleset("IPv6"))
+    kernel.delete()
+
+    assert read_back(nft, "IPv6", "services") is None

@@ -1,0 +1,191 @@
+"""The proxy as a whole: it follows the API, survives errors of the kernel, and loses no packet on the way."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+import pytest
+
+from harness.eventually import eventually
+from harness.netns.namespace import Namespace
+from harness.outcomes import REFUSED, Reached
+from harness.probes.loop import Probe
+from reference.apiserver import ApiServer
+from reference.proxy import ServiceProxy
+from reference.proxy.netlink import NftSocket
+from reference.proxy.nftables import messages
+from tests.reference.proxy.conftest import Cluster, read_back
+from tests.reference.proxy.test_routing import cluster_ip
+
+
+def test_the_zone_label_of_the_own_node_is_followed(cluster: Cluster) -> None:
+    address = cluster_ip(cluster.service("a1-2 zone=a", "b1-2 zone=b"), "IPv4")
+    assert cluster.ask("a2", address) == "a1-2"
+
+    cluster.api.update("nodes", "", cluster.node("a2", zone="b"))
+    cluster.settle()
+    moved = cluster.ask("a2", address)
+    cluster.api.update("nodes", "", cluster.node("a2"))
+    cluster.settle()
+
+    assert (moved, cluster.ask("a2", address)) == ("b1-2", "a1-2")
+
+
+def test_it_explains_what_it_does(cluster: Cluster) -> None:
+    name = cluster.service("a1-2 zone=a", "b1-2")["metadata"]["name"]
+
+    explained = cluster.proxies["a1"].explain("default", name)
+
+    assert explained.startswith("node a1, zone a\n")
+    pod = cluster.hosts["b1-2"].addresses["IPv4"]
+    assert f"hints set aside: endpoint {cluster.hosts['a1-2'].addresses['IPv4']} has no node hint; " in explained
+    assert f"endpoint {pod} has no zone hint" in explained
+    assert "does not exist" in cluster.proxies["a1"].explain("default", "nobody")
+    assert f"default/{name}:tcp/TCP IPv4" in cluster.proxies["a1"].decisions()
+
+
+def test_the_ruleset_can_be_looked_at_as_text(cluster: Cluster) -> None:
+    address = cluster_ip(cluster.service("a1-2"), "IPv6")
+
+    text = cluster.proxies["a1"].ruleset_text()
+
+    assert "table ip trafficdist {" in text
+    assert f"{address} . tcp . 80 : 0x00000001" in text
+
+
+def test_a_new_proxy_replaces_what_a_former_one_left_without_loss(cluster: Cluster) -> None:
+    address = cluster_ip(cluster.service("a1-2", "b1-2"), "IPv4")
+    probe = Probe(cluster.hosts["a1-3"].namespace, "UDP", address, 80)
+
+    recording = cluster.loop.every(0.002, [probe])
+    for _ in range(5):
+        cluster.proxies["a1"].stop()
+        cluster.start_proxy("a1")
+        cluster.settle()
+    samples = recording.stop()
+
+    assert {type(each.observation) for each in samples} == {Reached}
+
+
+@pytest.mark.parametrize("protocol", ["TCP", "UDP"])
+def test_no_packet_is_lost_while_endpoints_change(cluster: Cluster, protocol: str) -> None:
+    service = cluster.service("a1-2", "a2-2", "b1-2")
+    probe = Probe(cluster.hosts["a1-3"].namespace, protocol, cluster_ip(service, "IPv4"), 80)
+    finished = threading.Event()
+    lists = (("a1-2",), ("a1-2", "b1-2"), ("b1-2",), ("a2-2", "b1-2"), ("a1-2", "a2-2", "b1-2"), ("a2-2", "a1-2"))
+
+    def change() -> None:
+        while not finished.is_set():
+            for endpoints in lists:
+                cluster.endpoints(service, *endpoints)
+
+    changer = threading.Thread(target=change, daemon=True)
+    changer.start()
+    outcomes = cluster.loop.probe([probe] * 3000)
+    finished.set()
+    changer.join()
+
+    assert {type(each) for each in outcomes} == {Reached}
+
+
+def test_a_udp_client_that_goes_on_is_moved_when_its_endpoint_leaves(cluster: Cluster) -> None:
+    service = cluster.service("a1-2")
+    stream = cluster.loop.connect(Probe(cluster.hosts["a1-3"].namespace, "UDP", cluster_ip(service, "IPv4"), 80))
+    before = stream.ask()
+
+    cluster.endpoints(service, "b1-2")
+    after = stream.ask()
+    stream.close()
+
+    address = cluster.hosts["a1-3"].addresses["IPv4"]
+    assert (before, after) == (Reached("a1-2", address), Reached("b1-2", address))
+
+
+def test_a_udp_client_that_came_before_the_service_is_served_once_it_exists(cluster: Cluster) -> None:
+    address = "10.96.77.1"
+    probe = Probe(cluster.hosts["a1-3"].namespace, "UDP", address, 80, timeout=0.2)
+    stream = cluster.loop.connect(probe)
+    stream.ask()
+
+    cluster.service("a1-2", clusterIP=address, ipFamilyPolicy="SingleStack")
+    after = stream.ask()
+    stream.close()
+
+    assert isinstance(after, Reached)
+
+
+def test_a_deleted_service_leaves_no_rule(cluster: Cluster) -> None:
+    service = cluster.service("a1-2")
+    name, address = service["metadata"]["name"], cluster_ip(service, "IPv4")
+    assert address in cluster.proxies["a1"].ruleset_text()
+
+    cluster.api.delete("services", "default", name)
+    cluster.settle()
+
+    assert address not in cluster.proxies["a1"].ruleset_text()
+
+
+def test_after_an_error_of_the_kernel_everything_is_loaded_anew(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    service = cluster.service("a1-2")
+    with cluster.hosts["a1"].namespace.entered():
+        intruder = NftSocket()
+    intruder.commit(messages("IPv4").delete_table())
+    intruder.close()
+    assert cluster.proxies["a1"].last_error is None
+
+    with caplog.at_level(logging.ERROR):
+        cluster.endpoints(service, "b1-2")
+
+    assert "the kernel refused the rules" in caplog.text
+    assert cluster.proxies["a1"].last_error is not None
+    assert cluster.ask("a1-3", cluster_ip(service, "IPv4")) == "b1-2"
+
+
+def test_session_affinity_is_refused_in_the_log_once(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        cluster.service("a1-2", sessionAffinity="ClientIP")
+        cluster.service("a1-2", sessionAffinity="ClientIP")
+
+    assert caplog.text.count("sessionAffinity ClientIP is not implemented") == len(cluster.proxies)
+
+
+def test_cleanup_takes_the_rules_away(node: Namespace, nft: NftSocket) -> None:
+    with node.entered():
+        proxy = ServiceProxy("a1", ApiServer(), pod_cidrs=["10.244.0.0/16"])
+    proxy.start()
+    eventually(proxy.synced, within=5, describe="the proxy")
+    loaded = read_back(nft, "IPv4", "services")
+
+    proxy.stop()
+    left = read_back(nft, "IPv4", "services")
+    with node.entered():
+        successor = ServiceProxy("a1", ApiServer(), pod_cidrs=["10.244.0.0/16"])
+    successor.cleanup()
+    successor.stop()
+
+    assert (loaded, left, read_back(nft, "IPv4", "services")) == ({}, {}, None)
+
+
+def test_a_proxy_without_its_node_object_serves_cluster_ips(node: Namespace) -> None:
+    api = ApiServer()
+    with node.entered():
+        proxy = ServiceProxy("nowhere", api, pod_cidrs=["10.244.0.0/16"])
+    proxy.start()
+    service = api.create("services", "default", {"metadata": {"name": "web"}, "spec": {"ports": [{"port": 80}]}})
+    eventually(proxy.synced, within=5, describe="the proxy")
+
+    assert f"{service['spec']['clusterIP']} . tcp . 80 : 0x00010001" in proxy.ruleset_text()
+    proxy.stop()
+
+
+def test_a_refusal_becomes_a_route_when_the_first_endpoint_comes(cluster: Cluster) -> None:
+    service = cluster.service()
+    address = cluster_ip(service, "IPv4")
+    assert cluster.ask("a1-3", address, protocol="UDP") == REFUSED
+
+    cluster.endpoints(service, "b1-2")
+
+    assert cluster.ask("a1-3", address, protocol="UDP") == "b1-2"
