@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
 from queue import Empty, SimpleQueue
 
 from reference.client import ApiError, Client, Event, Object, Subscription
@@ -51,10 +52,12 @@ class EndpointSliceController:
         *,
         features: Features | None = None,
         max_endpoints_per_slice: int = MAX_ENDPOINTS_PER_SLICE,
+        plan: Callable[..., Plan] = plan_service,
     ) -> None:
         self._client = client
         self._features = features or Features()
         self._max_endpoints = max_endpoints_per_slice
+        self._plan_service = plan
         self._events: SimpleQueue[Event | None] = SimpleQueue()
         self._delivered = 0
         self._taken_in = 0
@@ -165,7 +168,7 @@ class EndpointSliceController:
             self._memos.pop(key, None)
             self._apply(key[0], plan_deleted_service(key[1], existing))
             return
-        plan = plan_service(
+        plan = self._plan_service(
             service,
             self._index.pods_of(key),
             self._index.nodes,
