@@ -73,7 +73,11 @@ class Gateway:
         """End all watches, then all connections."""
         self.hub.end_all()
         self.hub.close()
+        transports = [each.transport for each in self._server.connections if each.transport is not None]
         await self._server.shutdown(timeout=1)
+        for each in transports:
+            each.abort()  # a close would wait for the client's half of the TLS shutdown
+        await asyncio.sleep(0)  # now the sockets are closed
 
     def _request(self, message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
         return web.BaseRequest(message, payload, protocol, writer, task, self._loop, client_max_size=MAX_BODY_BYTES)

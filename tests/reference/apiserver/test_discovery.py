@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from reference.apiserver import ApiServer
+from reference.apiserver.kinds import Resource, Strategy
+from reference.apiserver.server import HttpServer
+from reference.features import Features
+
+Http = Callable[..., tuple[int, Any]]
+AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
+
+
+class PodLocators(Strategy):
+    resource = Resource("topology.example.com", "v1alpha1", "PodLocator", "podlocators", "podlocator")
+
+
+def test_version_is_that_of_the_features(http: Http) -> None:
+    major, minor = Features().version
+    assert http("GET", "/version")[1]["gitVersion"] == f"v{major}.{minor}.0"
+
+
+def test_core_resources_are_listed(http: Http) -> None:
+    assert http("GET", "/api")[1]["versions"] == ["v1"]
+    resources = {each["name"]: each for each in http("GET", "/api/v1")[1]["resources"]}
+    assert resources["services"]["shortNames"] == ["svc"]
+    assert resources["nodes"]["namespaced"] is False
+    assert resources["services/status"]["verbs"] == ["get", "patch", "update"]
+
+
+def test_groups_are_listed(http: Http) -> None:
+    groups = {each["name"] for each in http("GET", "/apis")[1]["groups"]}
+    assert {"discovery.k8s.io", "events.k8s.io", "coordination.k8s.io"} <= groups
+    assert http("GET", "/apis/discovery.k8s.io")[1]["preferredVersion"]["groupVersion"] == "discovery.k8s.io/v1"
+    assert http("GET", "/apis/discovery.k8s.io/v1")[1]["resources"][0]["kind"] == "EndpointSlice"
+
+
+@pytest.mark.parametrize(("path", "resource"), [("/api", "services"), ("/apis", "endpointslices")])
+def test_aggregated_discovery_has_everything_at_once(http: Any, path: str, resource: str) -> None:
+    with http.open("GET", path, Accept=AGGREGATED) as response:
+        assert "as=APIGroupDiscoveryList" in response.headers["Content-Type"]
+    found = http("GET", path, Accept=AGGREGATED)[1]
+    served = [each["resource"] for group in found["items"] for each in group["versions"][0]["resources"]]
+    assert resource in served
+
+
+def test_kind_that_is_added_is_served(api: ApiServer, http: Http) -> None:
+    api.add_kind(PodLocators())
+    locator = {"metadata": {"name": "a"}, "spec": {"node": "a1"}}
+    assert http("POST", "/apis/topology.example.com/v1alpha1/namespaces/default/podlocators", locator)[0] == 201
+    assert "topology.example.com" in [each["name"] for each in http("GET", "/apis")[1]["groups"]]
+    assert http("GET", "/openapi/v3/apis/topology.example.com/v1alpha1")[0] == 200
+    assert api.get("podlocators", "default", "a")["spec"] == {"node": "a1"}
+
+
+def test_openapi_v2_describes_a_kind_and_its_merge_keys(http: Http) -> None:
+    definitions = http("GET", "/openapi/v2")[1]["definitions"]
+    (service,) = (
+        each
+        for each in definitions.values()
+        if {"group": "", "kind": "Service", "version": "v1"} in each.get("x-kubernetes-group-version-kind", [])
+    )
+    spec = definitions[service["properties"]["spec"]["$ref"].rpartition("/")[2]]
+    assert spec["properties"]["trafficDistribution"]["type"] == "string"
+    assert spec["properties"]["trafficDistribution"]["description"]
+    assert spec["properties"]["ports"]["x-kubernetes-patch-merge-key"] == "port"
+
+
+def test_openapi_v3_has_a_document_for_each_group(http: Http) -> None:
+    paths = http("GET", "/openapi/v3")[1]["paths"]
+    document = http("GET", paths["apis/discovery.k8s.io/v1"]["serverRelativeURL"])[1]
+    operation = document["paths"]["/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices/{name}"]["patch"]
+    assert "fieldValidation" in [each["name"] for each in operation["parameters"]]
+    assert "#/definitions/" not in str(document)
+
+
+def test_openapi_as_protobuf_is_marked_as_such(http: Any) -> None:
+    accept = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+    with http.open("GET", "/openapi/v2", Accept=accept) as response:
+        assert response.headers["Content-Type"] == "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+        assert response.read().startswith(b"\x0a\x032.0")  # Document.swagger
+
+
+def test_kubeconfig_for_another_address_names_the_certificate(server: HttpServer) -> None:
+    cluster = server.kubeconfig(url="https://10.0.0.1:6443")["clusters"][0]["cluster"]
+    assert (cluster["server"], cluster["tls-server-name"]) == ("https://10.0.0.1:6443", "localhost")

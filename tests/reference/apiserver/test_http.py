@@ -1,0 +1,242 @@
+from __future__ import annotations
+
+import socket
+import ssl
+import urllib.request
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import yaml
+
+from reference.apiserver import ApiServer
+from reference.apiserver.server import HttpServer
+
+SERVICES = "/api/v1/namespaces/default/services"
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+Http = Callable[..., tuple[int, Any]]
+
+
+def service(name: str = "web", **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name},
+        "spec": {"ports": [{"port": 80}], **spec},
+    }
+
+
+@pytest.mark.parametrize("authorization", ["", "Bearer wrong", "Basic YTpi"])
+def test_without_the_token_is_unauthorized(http: Http, authorization: str) -> None:
+    code, status = http("GET", SERVICES, Authorization=authorization)
+    assert (code, status["kind"], status["reason"]) == (401, "Status", "Unauthorized")
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz"])
+def test_health_needs_no_token(http: Any, path: str) -> None:
+    with http.open("GET", path, Authorization="") as response:
+        assert (response.status, response.read()) == (200, b"ok")
+
+
+def test_object_lives_through_its_verbs(http: Http) -> None:
+    assert http("POST", SERVICES, service())[0] == 201
+    code, read = http("GET", f"{SERVICES}/web")
+    assert (code, read["spec"]["ports"][0]["port"]) == (200, 80)
+    read["spec"]["ports"][0]["port"] = 81
+    assert http("PUT", f"{SERVICES}/web", read)[0] == 200
+    assert http("GET", SERVICES)[1]["items"][0]["spec"]["ports"][0]["port"] == 81
+    assert http("DELETE", f"{SERVICES}/web")[0] == 200
+    assert http("GET", f"{SERVICES}/web")[0] == 404
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "code", "reason"),
+    [
+        ("GET", f"{SERVICES}/none", 404, "NotFound"),
+        ("GET", "/api/v1/gateways", 404, "NotFound"),
+        ("GET", "/api/v2/services", 404, "NotFound"),
+        ("GET", "/api/v1/services/web", 404, "NotFound"),
+        ("GET", "/nothing", 404, "NotFound"),
+        ("POST", f"{SERVICES}/web", 405, "MethodNotAllowed"),
+        ("PUT", SERVICES, 405, "MethodNotAllowed"),
+        ("GET", f"{SERVICES}?labelSelector=a+in+b", 400, "BadRequest"),
+        ("GET", f"{SERVICES}?fieldSelector=spec.color%3Dred", 400, "BadRequest"),
+        ("GET", f"{SERVICES}?limit=many", 400, "BadRequest"),
+        ("GET", f"{SERVICES}?resourceVersion=99999", 504, "Timeout"),
+        ("DELETE", f"{SERVICES}/none?dryRun=Some", 400, "BadRequest"),
+    ],
+)
+def test_refusals_are_status_objects(http: Http, method: str, path: str, code: int, reason: str) -> None:
+    found, status = http(method, path)
+    assert (found, status["kind"], status["reason"], status["code"]) == (code, "Status", reason, code)
+
+
+def test_invalid_object_names_its_causes(http: Http) -> None:
+    code, status = http("POST", SERVICES, service(trafficDistribution="Near"))
+    assert (code, status["details"]["kind"]) == (422, "Service")
+    assert [each["field"] for each in status["details"]["causes"]] == ["spec.trafficDistribution"]
+
+
+def test_body_that_is_no_json_is_a_bad_request(http: Http) -> None:
+    assert http("POST", SERVICES, b"{")[0] == 400
+
+
+@pytest.mark.parametrize("content_type", ["application/vnd.kubernetes.protobuf", "text/plain"])
+def test_other_media_types_are_unsupported(http: Http, content_type: str) -> None:
+    code, status = http("POST", SERVICES, b"k8s\x00", Content_Type=content_type)
+    assert (code, status["reason"]) == (415, "UnsupportedMediaType")
+    assert "application/json" in status["message"]
+
+
+def test_client_that_prefers_protobuf_gets_json(http: Any) -> None:
+    with http.open("GET", SERVICES, Accept="application/vnd.kubernetes.protobuf, */*") as response:
+        assert response.headers["Content-Type"] == "application/json"
+
+
+def test_client_that_takes_only_protobuf_is_told(http: Http) -> None:
+    assert http("GET", SERVICES, Accept="application/vnd.kubernetes.protobuf")[0] == 406
+
+
+def test_yaml_in_and_out(http: Any) -> None:
+    body = yaml.safe_dump(service()).encode()
+    with http.open("POST", SERVICES, body, Content_Type="application/yaml", Accept="application/yaml") as response:
+        assert yaml.safe_load(response.read())["metadata"]["name"] == "web"
+
+
+def test_pretty_answers_have_lines(http: Any) -> None:
+    with http.open("GET", f"{SERVICES}?pretty=true") as response:
+        assert b'\n  "kind": "ServiceList"' in response.read()
+
+
+def test_unknown_field_warns(http: Any) -> None:
+    with http.open("POST", SERVICES, service(color="red")) as response:
+        assert response.headers["Warning"] == '299 - "unknown field \\"spec.color\\""'
+
+
+def test_unknown_field_is_refused_when_strict(http: Http) -> None:
+    code, status = http("POST", f"{SERVICES}?fieldValidation=Strict", service(color="red"))
+    assert (code, status["reason"]) == (400, "BadRequest")
+    assert 'strict decoding error: unknown field "spec.color"' in status["message"]
+
+
+@pytest.mark.parametrize(("method", "path"), [("POST", SERVICES), ("DELETE", f"{SERVICES}/kept")])
+def test_dry_run_stores_nothing(http: Http, api: ApiServer, method: str, path: str) -> None:
+    api.create("services", "default", service("kept"))
+    assert http(method, f"{path}?dryRun=All", service() if method == "POST" else None)[0] in {200, 201}
+    assert [each["metadata"]["name"] for each in api.list("services")] == ["kept"]
+
+
+def test_status_is_a_subresource(http: Http) -> None:
+    http("POST", "/api/v1/nodes", {"metadata": {"name": "a1"}})
+    patch = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}, "spec": {"unschedulable": True}}
+    headers = {"Content_Type": "application/merge-patch+json"}
+    code, node = http("PATCH", "/api/v1/nodes/a1/status", patch, **headers)
+    assert (code, node["status"]["conditions"][0]["type"]) == (200, "Ready")
+    assert not node["spec"].get("unschedulable")
+
+
+def test_patch_of_an_unknown_type_is_unsupported(http: Http) -> None:
+    http("POST", SERVICES, service())
+    code, status = http("PATCH", f"{SERVICES}/web", {}, Content_Type="application/json")
+    assert code == 415
+    assert "application/strategic-merge-patch+json" in status["message"]
+
+
+def test_apply_patch_creates(http: Http) -> None:
+    headers = {"Content_Type": "application/apply-patch+yaml"}
+    body = yaml.safe_dump(service()).encode()
+    code, created = http("PATCH", f"{SERVICES}/web?fieldManager=me", body, **headers)
+    assert (code, created["metadata"]["managedFields"][0]["manager"]) == (201, "me")
+
+
+def test_pages_over_http(http: Http) -> None:
+    for name in "abc":
+        http("POST", SERVICES, service(name))
+    _, first = http("GET", f"{SERVICES}?limit=2")
+    assert (len(first["items"]), first["metadata"]["remainingItemCount"]) == (2, 1)
+    _, rest = http("GET", f"{SERVICES}?limit=2&continue={first['metadata']['continue']}")
+    assert [each["metadata"]["name"] for each in rest["items"]] == ["c"]
+    assert rest["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
+
+
+def test_table_has_the_columns_of_the_kind(http: Http) -> None:
+    http("POST", SERVICES, service())
+    _, table = http("GET", SERVICES, Accept=TABLE)
+    assert (table["kind"], table["apiVersion"]) == ("Table", "meta.k8s.io/v1")
+    assert table["columnDefinitions"][0]["name"] == "Name"
+    assert table["rows"][0]["cells"][:2] == ["web", "ClusterIP"]
+    assert table["rows"][0]["object"]["kind"] == "PartialObjectMetadata"
+
+
+def test_metadata_only(http: Http) -> None:
+    http("POST", SERVICES, service())
+    accept = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
+    _, found = http("GET", SERVICES, Accept=accept)
+    assert (found["kind"], set(found["items"][0])) == ("PartialObjectMetadataList", {"kind", "apiVersion", "metadata"})
+
+
+def test_collection_deletion_answers_with_what_was_deleted(http: Http) -> None:
+    http("POST", SERVICES, {**service(), "metadata": {"name": "a", "labels": {"x": "y"}}})
+    http("POST", SERVICES, service("b"))
+    _, deleted = http("DELETE", f"{SERVICES}?labelSelector=x%3Dy")
+    assert [each["metadata"]["name"] for each in deleted["items"]] == ["a"]
+    assert [each["metadata"]["name"] for each in http("GET", SERVICES)[1]["items"]] == ["b"]
+
+
+def test_bearer_of_the_token_may_do_everything(http: Http) -> None:
+    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    code, review = http("POST", path, {"spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}})
+    assert (code, review["kind"], review["status"]["allowed"]) == (201, "SelfSubjectAccessReview", True)
+
+
+def test_too_large_a_body_is_refused(http: Http) -> None:
+    code, status = http("POST", SERVICES, b" " * (3 * 1024 * 1024 + 1))
+    assert (code, status["reason"]) == (413, "RequestEntityTooLarge")
+
+
+def test_events_are_one_thing_under_two_groups(http: Http) -> None:
+    event = {
+        "metadata": {"name": "e"},
+        "regarding": {"kind": "Node", "name": "a1"},
+        "reason": "Starting",
+        "action": "Start",
+        "type": "Normal",
+        "note": "hello",
+        "eventTime": "2024-01-01T00:00:00.000000Z",
+        "reportingController": "x",
+        "reportingInstance": "x-1",
+    }
+    assert http("POST", "/apis/events.k8s.io/v1/namespaces/default/events", event)[0] == 201
+    core = http("GET", "/api/v1/namespaces/default/events/e")[1]
+    assert (core["message"], core["involvedObject"]["name"]) == ("hello", "a1")
+    assert http("GET", "/apis/events.k8s.io/v1/events")[1]["items"][0]["note"] == "hello"
+
+
+def test_requests_are_remembered(http: Http, server: HttpServer) -> None:
+    http("GET", f"{SERVICES}?limit=5", Accept="application/json", User_Agent="probe/1")
+    record = server.requests()[-1]
+    assert (record.method, record.path, record.query) == ("GET", SERVICES, "limit=5")
+    assert (record.accept, record.user_agent) == ("application/json", "probe/1")
+
+
+def test_further_sockets_are_served(server: HttpServer) -> None:
+    sock = socket.create_server(("127.0.0.1", 0))
+    url = f"https://127.0.0.1:{sock.getsockname()[1]}/healthz"
+    server.listen(sock)
+    tls = ssl.create_default_context(cadata=server.ca_pem)
+    with urllib.request.urlopen(url, context=tls, timeout=10) as response:
+        assert response.read() == b"ok"
+
+
+def test_stopped_server_is_gone_and_can_be_stopped_again() -> None:
+    server = HttpServer(ApiServer())
+    server.start()
+    server.stop()
+    server.stop()
+    port = int(server.url.rpartition(":")[2])
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), timeout=5)
+
+
+def test_server_that_never_started_can_be_stopped() -> None:
+    HttpServer(ApiServer()).stop()
