@@ -27,18 +27,20 @@ CLONE_NEWUSER = 0x10000000
 CLONE_NEWNET = 0x40000000
 
 _libc = ctypes.CDLL(None, use_errno=True)
+_libc.unshare.argtypes = (ctypes.c_int,)
+_libc.setns.argtypes = (ctypes.c_int, ctypes.c_int)
 _OWN_NETNS = "/proc/thread-self/ns/net"
 
 
 def unshare(flags: int) -> None:
     """unshare(2) for the calling thread. Raises `OSError`."""
-    if _libc.unshare(ctypes.c_int(flags)) != 0:
+    if _libc.unshare(flags) != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"unshare({flags:#x}): {os.strerror(number)}")
 
 
 def _setns(fd: int) -> None:
-    if _libc.setns(ctypes.c_int(fd), ctypes.c_int(CLONE_NEWNET)) != 0:
+    if _libc.setns(fd, CLONE_NEWNET) != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"setns to the netns of descriptor {fd}: {os.strerror(number)}")
 
@@ -98,7 +100,7 @@ class Namespace:
             finally:
                 _setns(home.fd)
         except OSError as error:
-            raise cannot_create(error) from error
+            raise _refused("make a network namespace", error) from error
 
     @property
     def fd(self) -> int:
@@ -130,9 +132,17 @@ class Namespace:
             _place.depth -= 1
 
     def socket(self, family: int = socket.AF_INET, kind: int = socket.SOCK_STREAM, proto: int = 0) -> socket.socket:
-        """A socket made in this netns; it stays in it, from whatever thread it is used."""
+        """A socket made in this netns; it stays in it, from whatever thread it is used.
+
+        Raises `OSError`, and `UnavailableError` when no descriptor is left for it.
+        """
         with self.entered():
-            return socket.socket(family, kind, proto)
+            try:
+                return socket.socket(family, kind, proto)
+            except OSError as error:
+                if error.errno in (errno.EMFILE, errno.ENFILE):
+                    raise _refused("open a socket", error) from error
+                raise
 
     def close(self) -> None:
         """Let go of the netns; the kernel destroys it once no thread and no socket is in it. Idempotent."""
@@ -155,8 +165,8 @@ class Namespace:
             self.close()
 
 
-def cannot_create(error: OSError) -> UnavailableError:
-    """Say why no netns could be made, and the remedy."""
+def _refused(what: str, error: OSError) -> UnavailableError:
+    """Say why a netns or socket could not be made, and the remedy."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     limit = Path("/proc/sys/user/max_net_namespaces")
     reasons = {
@@ -168,7 +178,7 @@ def cannot_create(error: OSError) -> UnavailableError:
         errno.ENOMEM: "the kernel has no memory left for one",
     }
     reason = reasons.get(error.errno or 0, error.strerror or str(error))
-    return UnavailableError(f"cannot make a network namespace: {reason}")
+    return UnavailableError(f"cannot {what}: {reason}")
 
 
 def _read(path: Path) -> str:

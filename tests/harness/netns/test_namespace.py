@@ -117,12 +117,17 @@ EXHAUST = """
 import resource
 from harness.netns.namespace import Namespace
 resource.setrlimit(resource.RLIMIT_NOFILE, (20, 20))
-held = []
+held = [Namespace.create()]
 while True:
-    held.append(Namespace.create())
+    held.append({make})
 """
 
 
-def test_exhausted_descriptors_name_the_limit() -> None:
-    child = subprocess.run([sys.executable, "-c", EXHAUST], capture_output=True, text=True, check=False)
-    assert "all 20 file descriptors of this process are in use; raise the limit: ulimit -n" in child.stderr
+@pytest.mark.parametrize(
+    ("make", "what"), [("Namespace.create()", "make a network namespace"), ("held[0].socket()", "open a socket")]
+)
+def test_exhausted_descriptors_name_the_limit(make: str, what: str) -> None:
+    command = [sys.executable, "-c", EXHAUST.format(make=make)]
+    child = subprocess.run(command, capture_output=True, text=True, check=False)
+    expected = "all 20 file descriptors of this process are in use; raise the limit: ulimit -n"
+    assert f"cannot {what}: {expected}" in child.stderr
