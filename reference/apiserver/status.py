@@ -71,8 +71,10 @@ def apply_conflict(conflicts: Sequence[tuple[str, str]]) -> ApiError:
     ]
     shown = "\n".join(f"- {path}" for _, path in conflicts)
     managers = ", ".join(sorted({f'"{manager}"' for manager, _ in conflicts}))
-    count = f"{len(conflicts)} conflict{'s' if len(conflicts) > 1 else ''}"
-    message = f"Apply failed with {count}: conflicts with {managers}:\n{shown}"
+    if len(conflicts) == 1:
+        message = f'Apply failed with 1 conflict: conflict with "{conflicts[0][0]}": {conflicts[0][1]}'
+    else:
+        message = f"Apply failed with {len(conflicts)} conflicts: conflicts with {managers}:\n{shown}"
     return failure(409, "Conflict", message, {"causes": causes})
 
 

@@ -56,7 +56,7 @@ def test_field_of_somebody_else_is_kept(api: ApiServer) -> None:
 
 def test_field_that_somebody_else_changed_conflicts(api: ApiServer) -> None:
     applied(api, service(ports=[{"port": 80}], sessionAffinity="ClientIP"))
-    with pytest.raises(ApiError, match='conflicts with "me"') as refused:
+    with pytest.raises(ApiError, match='conflict with "me"') as refused:
         applied(api, service(ports=[{"port": 80}], sessionAffinity="None"), "you")
     cause = refused.value.status["details"]["causes"][0]
     assert (cause["reason"], cause["field"]) == ("FieldManagerConflict", ".spec.sessionAffinity")
@@ -84,7 +84,7 @@ def test_update_takes_ownership_of_what_it_changes(api: ApiServer) -> None:
 
 def test_object_that_was_never_applied_belongs_to_before(api: ApiServer) -> None:
     api.create("services", "default", service(ports=[{"port": 80}], sessionAffinity="ClientIP"))
-    with pytest.raises(ApiError, match='conflicts with "before-first-apply"'):
+    with pytest.raises(ApiError, match='conflict with "before-first-apply"'):
         applied(api, service(sessionAffinity="None"))
     assert applied(api, service(sessionAffinity="None"), force=True)["spec"]["sessionAffinity"] == "None"
 
