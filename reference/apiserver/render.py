@@ -25,6 +25,11 @@ class Renderer:
     include: str = "Metadata"
 
     @property
+    def form(self) -> tuple[str, Answer, str]:
+        """Renderers of a resource for which this is equal write the same."""
+        return self.route.api_version, self.answer, self.include
+
+    @property
     def plain(self) -> bool:
         """Whether stored JSON is sent as it is."""
         return self.answer.form == "object" and self.route.view is None

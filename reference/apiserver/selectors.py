@@ -30,6 +30,8 @@ class Selection:
     namespace: str = ""
     labels: tuple[Test, ...] = ()
     fields: tuple[Callable[[Object], bool], ...] = ()
+    source: tuple[str, str] = ("", "")
+    """The texts of the two selectors: selections with equal namespaces and texts select the same."""
 
     @property
     def everything(self) -> bool:
@@ -50,7 +52,7 @@ class Selection:
 def select(strategy: Strategy, namespace: str = "", labels: str = "", fields: str = "") -> Selection:
     """Parse the selectors of a request. Raises `ApiError` (400) as Kubernetes does."""
     try:
-        return Selection(namespace, parse_labels(labels), parse_fields(fields, strategy))
+        return Selection(namespace, parse_labels(labels), parse_fields(fields, strategy), (labels, fields))
     except ValueError as error:
         resource = strategy.resource
         raise status.bad_request(

@@ -47,6 +47,8 @@ class Watcher:
 
     def __init__(self, selection: Selection, renderer: Renderer, since: int, *, bookmarks: bool) -> None:
         self.selection, self.renderer, self.since, self.bookmarks = selection, renderer, since, bookmarks
+        self.sees = (selection.namespace, selection.source, renderer.form)
+        """Watchers for which this is equal see the same lines."""
         self.ended = False
         self.cut_off: Callable[[], None] = lambda: None
         """Called when too much waits: the client does not read, so nothing can be written to it either."""
@@ -58,9 +60,8 @@ class Watcher:
         """Take a change if it is selected and not yet known to the client."""
         if self.ended or change.revision <= self.since:
             return
-        if self.selection.everything and self.renderer.plain:
-            self.add(lines.plain())
-        elif line := line_for(change, self.selection, self.renderer):
+        line = lines.of(self)
+        if line is not None:
             self.add(line)
 
     def add(self, line: bytes) -> None:
@@ -89,16 +90,18 @@ class Watcher:
 
 
 class Lines:
-    """The line of one change, made once for all clients that see it as it is."""
+    """The lines of one change, each made once for all watchers that see the same."""
 
     def __init__(self, change: Change) -> None:
         self._change = change
-        self._plain: bytes | None = None
+        self._made: dict[object, bytes | None] = {}
 
-    def plain(self) -> bytes:
-        if self._plain is None:
-            self._plain = line(self._change.type, self._change.new.json)
-        return self._plain
+    def of(self, watcher: Watcher) -> bytes | None:
+        """What a watcher is told; None for nothing."""
+        sees = watcher.sees
+        if sees not in self._made:
+            self._made[sees] = line_for(self._change, watcher.selection, watcher.renderer)
+        return self._made[sees]
 
 
 class Hub:
