@@ -159,9 +159,11 @@ class NftSocket:
                 length = self._socket.recv_into(self._answer, 0, socket.MSG_DONTWAIT)
             except BlockingIOError:
                 break
-            except OSError as error:  # ENOBUFS: so many errors that they did not fit
+            except OSError as error:
                 refused = refused or KernelError("transaction", error.errno or errno.EIO)
-                continue
+                if error.errno == errno.ENOBUFS:  # so many errors that they did not fit: the first ones come next
+                    continue
+                break
             refused = refused or _first_error(memoryview(self._answer)[:length], first, messages)
         if refused is not None:
             raise refused

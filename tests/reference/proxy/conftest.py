@@ -118,18 +118,18 @@ class Cluster:
             every=0.001,
         )
 
-    def ask(self, client: str, address: str, port: int = 80, *, protocol: str = "TCP", count: int = 24) -> Any:
-        """Who answers: names of pods, in order, or the one other outcome."""
-        outcomes = self.observe(client, address, port, protocol=protocol, count=count)
+    def ask(self, client: str, address: str, port: int = 80, **options: Any) -> Any:
+        """Who answers: names of pods, in order, or the one other outcome. Options are those of `observe`."""
+        outcomes = self.observe(client, address, port, **options)
         reached = {each.pod for each in outcomes if isinstance(each, Reached)}
         others = {each for each in outcomes if not isinstance(each, Reached)}
         return " ".join(sorted(reached)) if not others else others.pop() if not reached and len(others) == 1 else others
 
     def observe(
-        self, client: str, address: str, port: int = 80, *, protocol: str = "TCP", count: int = 24
+        self, client: str, address: str, port: int = 80, *, protocol: str = "TCP", count: int = 24, patience: float = 2
     ) -> list[Observation]:
-        """What came of `count` new connections. Not reaching anybody takes 0.3 s."""
-        probe = Probe(self.hosts[client].namespace, protocol, address, port, timeout=0.3)
+        """What came of `count` new connections; `patience` is in seconds, short where nobody is to answer."""
+        probe = Probe(self.hosts[client].namespace, protocol, address, port, timeout=patience)
         return self.loop.probe([probe] * count)
 
 

@@ -74,8 +74,8 @@ def test_internal_local_policy_drops_when_node_has_no_endpoint(cluster: Cluster,
     address = cluster_ip(cluster.service("a1-2", internalTrafficPolicy="Local"), family)
 
     assert cluster.ask("a1-3", address, protocol=protocol) == "a1-2"
-    assert cluster.ask("b1-2", address, protocol=protocol) == TIMED_OUT
-    assert cluster.ask("b1", address, protocol=protocol) == TIMED_OUT
+    assert cluster.ask("b1-2", address, protocol=protocol, patience=0.3) == TIMED_OUT
+    assert cluster.ask("b1", address, protocol=protocol, patience=0.3) == TIMED_OUT
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -102,7 +102,10 @@ def test_external_local_policy_keeps_the_clients_address_and_the_node(
     seen = set(cluster.observe("external", cluster.hosts["a1"].addresses[family], port, protocol=protocol))
 
     assert seen == {Reached("a1-2", client)}
-    assert cluster.ask("external", cluster.hosts["a2"].addresses[family], port, protocol=protocol) == TIMED_OUT
+    assert (
+        cluster.ask("external", cluster.hosts["a2"].addresses[family], port, protocol=protocol, patience=0.3)
+        == TIMED_OUT
+    )
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -154,7 +157,7 @@ def test_a_load_balancer_that_is_a_proxy_gets_no_rule(cluster: Cluster) -> None:
 
     cluster.service("a1-2", type="LoadBalancer", status={"loadBalancer": {"ingress": ingress}})
 
-    assert cluster.ask("external", address, count=4) == TIMED_OUT
+    assert cluster.ask("external", address, count=4, patience=0.3) == TIMED_OUT
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
