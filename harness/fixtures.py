@@ -1,7 +1,8 @@
 """Fixtures for scenarios: `three_zones` and its like give a `Cluster` of that topology.
 
 Booted backends are kept for the session, one a topology (and one set a worker under xdist); each scenario has a
-Kubernetes namespace of its own on it, which is emptied afterwards.
+Kubernetes namespace of its own on it, which is emptied afterwards. The plugin loads this module in every process of a
+run, also where no cluster is asked for, so the backend is imported only when one is.
 """
 
 from __future__ import annotations
@@ -9,21 +10,26 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.backends.netns import NetnsBackend
-from harness.cluster import Cluster
 from harness.history import History
 from harness.run import run_of
 from harness.topology import ONE_ZONE, THREE_ZONES, Topology
 
-BootedBackends = Callable[[Topology], NetnsBackend]
+if TYPE_CHECKING:
+    from harness.backends.netns import NetnsBackend
+    from harness.cluster import Cluster
+
+    BootedBackends = Callable[[Topology], NetnsBackend]
 
 
 @pytest.fixture(scope="session")
 def backends(request: pytest.FixtureRequest) -> Iterator[BootedBackends]:
     """The booted backend of a topology; booted when it is first asked for, and closed with the session."""
+    from harness.backends.netns import NetnsBackend  # noqa: PLC0415
+
     booted: dict[str, NetnsBackend] = {}
     run = run_of(request.config)
     families = run.settings.families if run is not None else ("IPv4", "IPv6")
@@ -57,8 +63,9 @@ def new_cluster(
     request: pytest.FixtureRequest, backends: BootedBackends, history: History, _numbers: Iterator[int]
 ) -> Iterator[Callable[[Topology], Cluster]]:
     """Makes clusters of any topology, each in a Kubernetes namespace of its own, and empties them afterwards."""
-    made: list[Cluster] = []
+    from harness.cluster import Cluster  # noqa: PLC0415
 
+    made: list[Cluster] = []
     run = run_of(request.config)
 
     def make(wanted: Topology) -> Cluster:

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
+from harness.netns import sandbox
+
 _HEAD = """
 import os, pathlib, signal
 import pytest
@@ -72,13 +74,21 @@ def sample_suite() -> Callable[..., str]:
 
 
 @pytest.fixture
-def certify(pytester: pytest.Pytester) -> Certify:
-    """Run a suite of fake requirements: names of bodies, then options; `extra` is more text of the module."""
+def certify(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Certify:
+    """Run a suite of fake requirements: names of bodies, then options; `extra` is more text of the module.
+
+    It runs in this process, which is quick, unless there are workers or the process is at stake. The suite needs no
+    netns, and this process must not leave its own.
+    """
+    monkeypatch.setattr(sandbox, "enter", lambda: None)
 
     def run(*names: str, options: tuple[str, ...] = (), extra: str = "") -> Certified:
         pytester.makepyfile(test_sample=suite(*names, extra=extra))
         folder = pytester.path / "out"
-        result = pytester.runpytest_subprocess("--td-backend=netns", f"--td-output-dir={folder}", *options)
+        apart = {"interrupts", "crashes"} & set(names) or any(o.startswith(("-n", "--td-workers")) for o in options)
+        start = pytester.runpytest_subprocess if apart else pytester.runpytest_inprocess
+        ours = ("-p", "no:hypothesispytest", "--td-backend=netns", f"--td-output-dir={folder}")  # it is slow to import
+        result = start(*ours, *options)
         return Certified(int(result.ret), folder, result.stdout.str() + result.stderr.str())
 
     return run

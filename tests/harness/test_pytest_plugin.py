@@ -122,7 +122,7 @@ def test_wrong_use_ends_with_4_and_the_cause(pytester: pytest.Pytester, options:
         "             features=[Feature('Routing', Profile.SERVICE_PROXY, True, '')])\n"
         "def test_a(): pass"
     )
-    result = pytester.runpytest_subprocess(*options)
+    result = pytester.runpytest_inprocess(*options)
     assert result.ret == 4
     assert said in result.stderr.str() + result.stdout.str()
     assert not (pytester.path / "trafficdist-results").exists()
