@@ -19,6 +19,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from harness.netns import sandbox
 from harness.netns.namespace import Namespace
@@ -28,6 +29,16 @@ from reference.proxy import ServiceProxy
 ENDPOINTS = 10
 MOST_CHANGE_MS, MOST_GROWTH, MOST_LOAD_S = 0.2, 3.0, 2.0
 CHUNK = 500  # Services a transaction: one with all of them is quadratic in the kernel
+
+
+class Figures(NamedTuple):
+    """A full load: seconds, and seconds of processor time. A change: milliseconds in the proxy's thread, and until
+    another thread knows."""
+
+    load: float
+    processor: float
+    change: float
+    known: float
 
 
 class Feed:
@@ -101,18 +112,18 @@ def objects(count: int) -> list[Event]:
 
 
 @contextmanager
-def proxy_with(count: int) -> Iterator[tuple[ServiceProxy, Feed, float]]:
-    """A proxy that has loaded so many Services, what feeds it, and the seconds that it took."""
+def proxy_with(count: int) -> Iterator[tuple[ServiceProxy, Feed, float, float]]:
+    """A proxy that has loaded so many Services, what feeds it, and the seconds and processor seconds it took."""
     feed = Feed(objects(count))
     gc.collect()
     gc.freeze()  # a cluster's objects are not part of what is measured
     with Namespace.create() as node:
         with node.entered():
             proxy = ServiceProxy("a1", feed, pod_cidrs=["10.244.0.0/16"])  # type: ignore[arg-type]
-        begin = time.perf_counter()
+        begin, begin_processor = time.perf_counter(), time.process_time()
         proxy.start()
         wait_for(proxy, 0.002)
-        yield proxy, feed, time.perf_counter() - begin
+        yield proxy, feed, time.perf_counter() - begin, time.process_time() - begin_processor
         proxy.stop()
     gc.unfreeze()
 
@@ -133,9 +144,9 @@ def changes(count: int, rounds: int) -> Iterator[Event]:
         yield Event("MODIFIED", "endpointslices", slice_of(number, [*fixed, *fresh]))
 
 
-def ours(count: int, rounds: int) -> tuple[float, float, float]:
-    """Seconds of a full load; milliseconds of a change in the proxy's thread, and until another thread knows."""
-    with proxy_with(count) as (proxy, feed, load):
+def ours(count: int, rounds: int) -> Figures:
+    """Measure our rules with so many Services."""
+    with proxy_with(count) as (proxy, feed, load, processor):
         until_known = []
         for event in changes(count, rounds):
             begin = time.perf_counter()
@@ -148,7 +159,7 @@ def ours(count: int, rounds: int) -> tuple[float, float, float]:
             proxy._receive(event)
             proxy._write()
             in_thread.append(time.perf_counter() - begin)
-        return load, statistics.median(in_thread) * 1e3, statistics.median(until_known) * 1e3
+        return Figures(load, processor, statistics.median(in_thread) * 1e3, statistics.median(until_known) * 1e3)
 
 
 def shaped_like_kube_proxy(numbers: Iterable[int]) -> Iterator[str]:
@@ -218,29 +229,28 @@ def main() -> None:
     sizes, rounds = ([1, 1_000], 200) if arguments.quick else ([1, 1_000, 10_000], 1_000)
     if not shutil.which("nft"):
         print("skipped: nft -f (no `nft` here: install nftables)")
-    print(
-        f"{'Services':>8}  {'load':>8}  {'change':>9}  {'known':>9}  {'nft load':>9}  {'nft change':>10}  ratio of changes"
-    )
-    found = {}
+    print("Services      load   processor     change      known   nft load   nft change  ratio of changes")
+    found: dict[int, Figures] = {}
     for count in sizes:
-        load, change, known = found[count] = ours(count, rounds)
-        line = f"{count:>8,}  {load:>6.3f} s  {change:>6.3f} ms  {known:>6.3f} ms"
+        mine = found[count] = ours(count, rounds)
+        line = (
+            f"{count:>8,}  {mine.load:>6.3f} s  {mine.processor:>8.3f} s  {mine.change:>6.3f} ms  {mine.known:>6.3f} ms"
+        )
         if shutil.which("nft") and (count <= 1_000 or arguments.full):
             other_load, other_change = theirs(count, 5)
-            line += f"  {other_load:>7.2f} s  {other_change:>7.1f} ms  {other_change / change:,.0f}x"
+            line += f"  {other_load:>7.2f} s  {other_change:>7.1f} ms  {other_change / mine.change:,.0f}x"
         print(line, flush=True)
     judge(found)
 
 
-def judge(found: dict[int, tuple[float, float, float]]) -> None:
+def judge(found: dict[int, Figures]) -> None:
     """Whether the figures that the project promises were reached."""
     most = max(found)
-    load, change, _ = found[most]
-    growth = change / found[1][1]
-    print(
-        f"one change with {most:,} Services: {change:.3f} ms (at most {MOST_CHANGE_MS}), {growth:.2f} times that with"
-    )
-    print(f"one Service (at most {MOST_GROWTH:.0f}); full load {load:.2f} s (at most {MOST_LOAD_S:.0f})")
+    load, change = found[most].load, found[most].change
+    growth = change / found[1].change
+    print(f"one change with {most:,} Services: {change:.3f} ms, at most {MOST_CHANGE_MS}")
+    print(f"that is {growth:.2f} times one with a single Service, at most {MOST_GROWTH:.0f}")
+    print(f"full load: {load:.2f} s, at most {MOST_LOAD_S:.0f}")
     if change > MOST_CHANGE_MS or growth > MOST_GROWTH or load > MOST_LOAD_S:
         raise SystemExit("not reached")
 
