@@ -149,11 +149,13 @@ class Gateway:
 
     async def _watch(self, request: web.BaseRequest, asked: Request) -> web.StreamResponse:
         seconds = float(asked.query.get("timeoutSeconds") or 0)
-        selection, resource = handlers.selection(asked), asked.route.resource
+        selection, query = handlers.selection(asked), _watch_query(asked)
+        if request.transport is None:
+            raise ConnectionResetError("the client has gone")
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         response.enable_chunked_encoding()
         try:
-            watcher, first = self.hub.open(resource, selection, asked.renderer, _watch_query(asked))
+            watcher, first = self.hub.open(selection, asked.renderer, query, request.transport)
         except ApiError as error:
             if error.code != 410:
                 raise
@@ -164,25 +166,23 @@ class Gateway:
             await response.prepare(request)
             for chunk in _chunks(first):
                 await response.write(chunk)
-            if request.transport is not None:
-                watcher.cut_off = request.transport.abort
-            await self._stream(response, watcher, seconds)
+            watcher.start()
+            await self._stream(watcher, seconds, bookmarks=query.bookmarks)
         finally:
-            self.hub.leave(resource, watcher)
+            self.hub.leave(watcher)
         return response
 
-    async def _stream(self, response: web.StreamResponse, watcher: Watcher, seconds: float) -> None:
-        timers = _Timers(self._loop, self.hub, watcher, self._bookmark_seconds)
+    async def _stream(self, watcher: Watcher, seconds: float, *, bookmarks: bool) -> None:
+        timers = _Timers(self._loop, self.hub, watcher, self._bookmark_seconds if bookmarks else 0)
         timers.start(seconds)
         try:
-            while lines := await watcher.take():
-                await response.write(lines)
+            await watcher.ended.wait()
         finally:
             timers.stop()
 
 
 class _Timers:
-    """Ends a watch after its time, and sends bookmarks until then and at its end."""
+    """Ends a watch after its time, and sends bookmarks until then and at its end; `every` 0 is no bookmarks."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, hub: Hub, watcher: Watcher, every: float) -> None:
         self._loop, self._hub, self._watcher, self._every = loop, hub, watcher, every
@@ -191,7 +191,7 @@ class _Timers:
     def start(self, seconds: float) -> None:
         if seconds > 0:
             self._running["end"] = self._loop.call_later(seconds, self._end)
-        if self._watcher.bookmarks:
+        if self._every:
             self._running["bookmark"] = self._loop.call_later(self._every, self._bookmark)
 
     def stop(self) -> None:
@@ -203,7 +203,7 @@ class _Timers:
         self._running["bookmark"] = self._loop.call_later(self._every, self._bookmark)
 
     def _end(self) -> None:
-        if self._watcher.bookmarks:
+        if self._every:
             self._hub.bookmark(self._watcher)
         self._watcher.end()
 

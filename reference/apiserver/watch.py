@@ -1,16 +1,15 @@
 """Watches over HTTP: from changes in the store to lines for each client.
 
 A writer only puts its change into one queue, whatever the number of clients. The server's thread takes all that is
-queued in one go, makes each line once, and hands it to the clients that selected the object. A client's lines wait in
-its buffer while its connection is busy, so that a burst becomes one write; who lets too much wait is cut off, and has
-to list again.
+queued in one go, makes each line once, and sends it to the clients that selected the object, a burst as one write.
+What a client does not read waits in its connection's buffer; who lets too much wait is cut off, and has to come back.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import orjson
@@ -43,50 +42,46 @@ class WatchQuery:
 
 
 class Watcher:
-    """One client's watch: what it selected and the lines that wait for it. Only the server's thread uses it."""
+    """One client's watch: what it selected, and its connection. Only the server's thread uses it.
 
-    def __init__(self, selection: Selection, renderer: Renderer, since: int, *, bookmarks: bool) -> None:
-        self.selection, self.renderer, self.since, self.bookmarks = selection, renderer, since, bookmarks
+    Lines go straight to the transport, as chunks of HTTP/1.1: a task and a buffer for each client would cost more than
+    all the rest of a delivery.
+    """
+
+    def __init__(self, selection: Selection, renderer: Renderer, since: int, transport: asyncio.Transport) -> None:
+        self.selection, self.renderer, self.since = selection, renderer, since
         self.sees = (selection.namespace, selection.source, renderer.form)
         """Watchers for which this is equal see the same lines."""
-        self.ended = False
-        self.cut_off: Callable[[], None] = lambda: None
-        """Called when too much waits: the client does not read, so nothing can be written to it either."""
-        self._waiting: list[bytes] = []
-        self._size = 0
-        self._ready = asyncio.Event()
+        self.ended = asyncio.Event()
+        self._transport = transport
+        self._started = False
+        self._early: list[bytes] = []
+        self._early_size = 0
 
-    def offer(self, change: Change, lines: Lines) -> None:
-        """Take a change if it is selected and not yet known to the client."""
-        if self.ended or change.revision <= self.since:
+    def start(self) -> None:
+        """From now on lines are sent as they come; first those that came while the client got its initial state."""
+        self._started = True
+        early, self._early = b"".join(self._early), []
+        if early:
+            self.send(early)
+
+    def send(self, lines: bytes) -> None:
+        """Send lines, or cut a client off that does not read them."""
+        if self._transport.is_closing():
             return
-        line = lines.of(self)
-        if line is not None:
-            self.add(line)
-
-    def add(self, line: bytes) -> None:
-        self._waiting.append(line)
-        self._size += len(line)
-        if self._size > MAX_WAITING_BYTES:
-            self._waiting.clear()
-            self.ended = True
-            self.cut_off()
-        self._ready.set()
+        if self._started:
+            self._transport.write(b"%x\r\n%b\r\n" % (len(lines), lines))
+        else:
+            self._early.append(lines)
+            self._early_size += len(lines)
+        waiting = self._transport.get_write_buffer_size() if self._started else self._early_size
+        if waiting > MAX_WAITING_BYTES:
+            self.ended.set()
+            self._transport.abort()
 
     def end(self) -> None:
-        """Let the client have what waits, and then end the stream."""
-        self.ended = True
-        self._ready.set()
-
-    async def take(self) -> bytes:
-        """All lines that wait; waits for some, and returns b"" when the watch has ended."""
-        while not self._waiting and not self.ended:
-            self._ready.clear()
-            await self._ready.wait()
-        taken = b"".join(self._waiting)
-        self._waiting.clear()
-        self._size = 0
-        return taken
+        """End the stream after what was sent."""
+        self.ended.set()
 
 
 class Lines:
@@ -94,10 +89,12 @@ class Lines:
 
     def __init__(self, change: Change) -> None:
         self._change = change
-        self._made: dict[object, bytes | None] = {}
+        self._made: dict[object, bytes] = {}
 
-    def of(self, watcher: Watcher) -> bytes | None:
-        """What a watcher is told; None for nothing."""
+    def of(self, watcher: Watcher) -> bytes:
+        """What a watcher is told; nothing of what it does not select or knows already."""
+        if self._change.revision <= watcher.since:
+            return b""
         sees = watcher.sees
         if sees not in self._made:
             self._made[sees] = line_for(self._change, watcher.selection, watcher.renderer)
@@ -115,29 +112,30 @@ class Hub:
         self._watchers: dict[str, set[Watcher]] = {}
 
     def open(
-        self, resource: str, selection: Selection, renderer: Renderer, query: WatchQuery
+        self, selection: Selection, renderer: Renderer, query: WatchQuery, transport: asyncio.Transport
     ) -> tuple[Watcher, Iterator[bytes]]:
         """Start a watch: the watcher, and the lines to send before those that it will get.
 
         Raises `ApiError`: 400, 410 (to be sent as an ERROR event), 422, 504.
         """
+        resource = renderer.route.resource
         with self._store.lock:
             if resource not in self._watchers:
                 self._watchers[resource] = set()
                 self._store.observe([resource], self._observe)
             first = self._first_lines(resource, selection, renderer, query)
-            watcher = Watcher(selection, renderer, self._store.revision, bookmarks=query.bookmarks)
+            watcher = Watcher(selection, renderer, self._store.revision, transport)
             self._watchers[resource].add(watcher)
         return watcher, first
 
-    def leave(self, resource: str, watcher: Watcher) -> None:
-        self._watchers[resource].discard(watcher)
+    def leave(self, watcher: Watcher) -> None:
+        self._watchers[watcher.renderer.route.resource].discard(watcher)
 
     def bookmark(self, watcher: Watcher) -> None:
         """Tell the client up to which revision it has seen everything."""
         with self._store.lock:
             self._deliver()
-            watcher.add(line("BOOKMARK", watcher.renderer.bookmark(self._store.revision, end_of_initial=False)))
+            watcher.send(line("BOOKMARK", watcher.renderer.bookmark(self._store.revision, end_of_initial=False)))
 
     def end_all(self) -> None:
         """End every watch; the clients come back if they want to."""
@@ -167,10 +165,11 @@ class Hub:
             changes = list(self._queue)
             self._queue.clear()
             self._woken = False
-        for change in changes:
-            lines = Lines(change)
-            for watcher in self._watchers[change.resource]:
-                watcher.offer(change, lines)
+        for resource in {change.resource for change in changes}:
+            told = [Lines(change) for change in changes if change.resource == resource]
+            for watcher in tuple(self._watchers[resource]):
+                if lines := b"".join([each.of(watcher) for each in told]):
+                    watcher.send(lines)
 
     def _first_lines(
         self, resource: str, selection: Selection, renderer: Renderer, query: WatchQuery
@@ -199,10 +198,13 @@ def error_line(error: ApiError) -> bytes:
     return line("ERROR", orjson.dumps(error.status))
 
 
-def line_for(change: Change, selection: Selection, renderer: Renderer) -> bytes | None:
-    """A change as somebody sees it who selects objects: one that moves out of the selection is DELETED for them."""
+def line_for(change: Change, selection: Selection, renderer: Renderer) -> bytes:
+    """A change as somebody sees it who selects objects: one that moves out of the selection is DELETED for them.
+
+    b"" when they see nothing of it.
+    """
     seen = _seen(change, selection)
-    return None if seen is None else line(seen[0], renderer.json(seen[1]))
+    return b"" if seen is None else line(seen[0], renderer.json(seen[1]))
 
 
 def _seen(change: Change, selection: Selection) -> tuple[ChangeType, Stored] | None:
