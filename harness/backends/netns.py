@@ -18,7 +18,8 @@ from harness.api import Api
 from harness.control_planes.embedded import EmbeddedControlPlane
 from harness.errors import InconclusiveError
 from harness.eventually import eventually
-from harness.netns import addresses, sandbox
+from harness.mutants.mutant import Mutant
+from harness.netns import addresses, kernel, sandbox
 from harness.netns.fabric import Host, Network
 from harness.netns.namespace import Namespace
 from harness.outcomes import Observation
@@ -33,8 +34,16 @@ class NetnsBackend:
 
     name = "netns"
 
-    def __init__(self, topology: Topology = THREE_ZONES, *, families: Sequence[str] = addresses.FAMILIES) -> None:
+    def __init__(
+        self,
+        topology: Topology = THREE_ZONES,
+        *,
+        families: Sequence[str] = addresses.FAMILIES,
+        mutant: Mutant | None = None,
+    ) -> None:
+        """`mutant` takes the place of one component of the reference, to see what the suite says of it."""
         self.topology = topology
+        self._mutant = mutant or Mutant("", "The reference itself.")
         self.families = addresses.families_of(families)
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
@@ -45,14 +54,17 @@ class NetnsBackend:
     def start(self) -> Self:
         """Boot network, control plane, nodes and proxies. Raises `UnavailableError` with the remedy."""
         sandbox.enter()
+        kernel.require(self.families)
         self.network = Network(self.topology, families=self.families)
         self._loop = Loop()
         self._loop.start()
-        self.control_plane = EmbeddedControlPlane()
+        self.control_plane = EmbeddedControlPlane(controller=self._mutant.controller, kinds=self._mutant.kinds())
         self.control_plane.start()
         self.api = Api(self.control_plane.kubeconfig())
         self.proxy = ReferenceProxy(
-            self.control_plane.client, pod_cidrs=[addresses.POD_CIDRS[family] for family in self.families]
+            self.control_plane.client,
+            pod_cidrs=[addresses.POD_CIDRS[family] for family in self.families],
+            proxy=self._mutant.proxy,
         )
         self._started = True
         for place in self.topology.nodes:

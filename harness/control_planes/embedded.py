@@ -6,11 +6,12 @@ One of the two adapters that know the reference. Components in the process watch
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from reference.apiserver.server import HttpServer
-
 from reference.apiserver import ApiServer
+from reference.apiserver.kinds import Strategy
+from reference.apiserver.server import HttpServer
 from reference.client import Client
 from reference.endpointslice import EndpointSliceController
 from reference.features import Features
@@ -21,11 +22,20 @@ class EmbeddedControlPlane:
 
     name = "embedded"
 
-    def __init__(self, features: Features | None = None) -> None:
+    def __init__(
+        self,
+        features: Features | None = None,
+        *,
+        controller: Callable[..., EndpointSliceController] = EndpointSliceController,
+        kinds: Sequence[Strategy] = (),
+    ) -> None:
+        """`kinds` replace the API server's own rules for the same resources."""
         self.features = features or Features()
         self._api = ApiServer(self.features)
+        for kind in kinds:
+            self._api.add_kind(kind)
         self._server = HttpServer(self._api)
-        self._controller = EndpointSliceController(self.client, features=self.features)
+        self._controller = controller(self.client, features=self.features)
 
     @property
     def client(self) -> Client:

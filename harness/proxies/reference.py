@@ -5,7 +5,7 @@ One of the two adapters that know the reference: it needs a control plane in the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from harness.netns.namespace import Namespace
 from reference.client import Client
@@ -19,16 +19,24 @@ class ReferenceProxy:
     name = "reference"
     mode = "nftables"
 
-    def __init__(self, client: Client, *, pod_cidrs: Sequence[str], features: Features | None = None) -> None:
+    def __init__(
+        self,
+        client: Client,
+        *,
+        pod_cidrs: Sequence[str],
+        features: Features | None = None,
+        proxy: Callable[..., ServiceProxy] = ServiceProxy,
+    ) -> None:
         self._client = client
         self._pod_cidrs = pod_cidrs
         self._features = features or Features()
+        self._make = proxy
         self._running: dict[str, ServiceProxy] = {}
 
     def setup(self, node: str, namespace: Namespace) -> None:
         """Start the proxy of a node."""
         with namespace.entered():
-            proxy = ServiceProxy(node, self._client, pod_cidrs=self._pod_cidrs, features=self._features)
+            proxy = self._make(node, self._client, pod_cidrs=self._pod_cidrs, features=self._features)
         proxy.start()
         self._running[node] = proxy
 

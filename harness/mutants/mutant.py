@@ -1,0 +1,41 @@
+"""What a mutant is: a component of the reference with one fault, which the suite must find.
+
+A suite that has only ever seen right implementations proves nothing by passing them. So each requirement names mutants
+that it kills, and a test holds it to that. A benign variant is the same thing with no fault: odd, but right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from reference.apiserver.kinds import Strategy
+from reference.endpointslice import EndpointSliceController
+from reference.proxy import ServiceProxy
+
+REACHED = r"reached"
+NO_ANSWER = r"got no answer"
+REFUSED = r"was refused"
+WRITTEN = r"expected .* observed"
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One fault: its name in kebab case, a sentence that says it, and the real bug that it repeats, where there is one.
+
+    `symptom` is a pattern for the first line of a failure that this fault causes. The other fields are the components,
+    one of which is not the reference's own; they are called as those are.
+    """
+
+    name: str
+    sentence: str
+    provenance: str = ""
+    symptom: str = REACHED
+    proxy: Callable[..., ServiceProxy] = ServiceProxy
+    controller: Callable[..., EndpointSliceController] = EndpointSliceController
+    kinds: Callable[[], Sequence[Strategy]] = tuple
+
+
+def kebab(name: str) -> str:
+    """A Python name as a mutant's name."""
+    return name.strip("_").replace("_", "-").lower()
