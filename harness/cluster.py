@@ -266,6 +266,7 @@ class Cluster:
         """Delete the slices that `publish` wrote under this name."""
         for family in service.object["spec"]["ipFamilies"]:
             slice_name = f"{service.name}-{name or 'slice'}-{family.lower()}"
+            self.history.change("delete slice", slice=slice_name)
             self.api.delete("endpointslices", self.namespace, slice_name)
 
     def slices(self, service: Service) -> list[Object]:

@@ -7,7 +7,7 @@ missing one.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from harness.cluster import Cluster, Service
@@ -70,9 +70,15 @@ def expect_hints(
     return seen
 
 
-def expect_unchanged(cluster: Cluster, service: Service) -> None:
-    """Nothing that the controller does from here on, until it has settled, writes a slice of this Service."""
+@contextlib.contextmanager
+def expect_unchanged(cluster: Cluster, service: Service) -> Iterator[None]:
+    """Nothing that the controller does about what happens in the block writes a slice of this Service.
+
+    Raises `AssertionError` with the resource versions.
+    """
+    cluster.backend.settle()
     before = _versions(cluster, service)
+    yield
     cluster.backend.settle()
     after = _versions(cluster, service)
     cluster.expect_equal(f"resource versions of the slices of {service.name}", expected=before, observed=after)

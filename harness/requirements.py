@@ -59,6 +59,7 @@ class Requirement:
     features: tuple[Feature, ...]
     source: str
     as_: str = ""
+    kills: tuple[str, ...] = ()
 
     @property
     def document(self) -> str:
@@ -89,11 +90,13 @@ def requirement(
     features: Iterable[Feature],
     source: str,
     as_: str = "",
+    kills: Iterable[str] = (),
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Mark a test as the test of a requirement.
 
     `source` names document and section ("KEP-3015, Addition of PreferSameNode"). `as_` is "kep" or "released" where a
-    KEP text and released Kubernetes disagree, and empty where they agree.
+    KEP text and released Kubernetes disagree, and empty where they agree. `kills` names mutants, implementations with
+    one fault, that the test must find out.
     """
     ordered = tuple(sorted(set(features), key=lambda feature: feature.name))
     if not _ID.fullmatch(id):
@@ -102,4 +105,4 @@ def requirement(
         raise UsageError(f"requirement {id}: want at least one feature, all of one profile")
     if as_ not in ("", "kep", "released"):
         raise UsageError(f"requirement {id}: as_ is {as_!r}; want 'kep', 'released' or nothing")
-    return pytest.mark.requirement(Requirement(id, sentence, level, ordered, source, as_))
+    return pytest.mark.requirement(Requirement(id, sentence, level, ordered, source, as_, tuple(sorted(kills))))

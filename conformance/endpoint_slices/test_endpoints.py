@@ -17,13 +17,15 @@ WEB = {"app": "web"}
     level=MUST,
     features={ENDPOINT_SLICES},
     source="discovery/v1 Endpoint (nodeName, zone)",
+    kills={"endpoints-without-zone"},
 )
 def test_endpoint_carries_node_and_zone(three_zones: Cluster) -> None:
     service = three_zones.create_service(selector=WEB)
     three_zones.create_pod("p1", "b2", labels=WEB)
 
     written = expect_hints(three_zones, service, {"p1": None})["p1"]
-    assert (written.node, written.zone) == ("b2", "b")
+    place = {"nodeName": written.node, "zone": written.zone}
+    three_zones.expect_equal("place of endpoint p1", expected={"nodeName": "b2", "zone": "b"}, observed=place)
 
 
 @requirement(
@@ -32,6 +34,7 @@ def test_endpoint_carries_node_and_zone(three_zones: Cluster) -> None:
     level=MUST,
     features={ENDPOINT_SLICES},
     source="discovery/v1 EndpointConditions; KEP-1672",
+    kills={"terminating-means-ready"},
 )
 def test_conditions_follow_readiness_and_deletion(three_zones: Cluster) -> None:
     service = three_zones.create_service(selector=WEB)
@@ -41,12 +44,13 @@ def test_conditions_follow_readiness_and_deletion(three_zones: Cluster) -> None:
     three_zones.begin_termination("leaving")
 
     written = expect_hints(three_zones, service, {"ready": None, "starting": None, "leaving": None})
-    conditions = {name: (each.ready, each.serving, bool(each.terminating)) for name, each in written.items()}
-    assert conditions == {
+    for name, expected in {
         "ready": (True, True, False),
         "starting": (False, False, False),
         "leaving": (False, True, True),
-    }
+    }.items():
+        seen = (written[name].ready, written[name].serving, bool(written[name].terminating))
+        three_zones.expect_equal(f"ready, serving, terminating of {name}", expected=expected, observed=seen)
 
 
 @requirement(
@@ -55,13 +59,15 @@ def test_conditions_follow_readiness_and_deletion(three_zones: Cluster) -> None:
     level=MUST,
     features={ENDPOINT_SLICES},
     source="core/v1 ServiceSpec.publishNotReadyAddresses",
+    kills={"ignores-publish-not-ready", "published-means-serving"},
 )
 def test_publish_not_ready_addresses_makes_every_endpoint_ready(three_zones: Cluster) -> None:
     service = three_zones.create_service(selector=WEB, publishNotReadyAddresses=True)
     three_zones.create_pod("starting", "a1", labels=WEB, ready=False)
 
     written = expect_hints(three_zones, service, {"starting": None})["starting"]
-    assert (written.ready, written.serving) == (True, False)
+    seen = (written.ready, written.serving)
+    three_zones.expect_equal("ready and serving of starting", expected=(True, False), observed=seen)
 
 
 @requirement(
@@ -70,6 +76,7 @@ def test_publish_not_ready_addresses_makes_every_endpoint_ready(three_zones: Clu
     level=MUST,
     features={ENDPOINT_SLICES},
     source="core/v1 ServiceSpec.selector; discovery/v1 EndpointSlice",
+    kills={"keeps-ended-pods", "keeps-former-pods"},
 )
 def test_endpoints_come_and_go_with_pods(three_zones: Cluster) -> None:
     service = three_zones.create_service(selector=WEB)
@@ -91,6 +98,7 @@ def test_endpoints_come_and_go_with_pods(three_zones: Cluster) -> None:
     level=MUST,
     features={ENDPOINT_SLICES},
     source="kube-controller-manager, --max-endpoints-per-slice (default 100)",
+    kills={"slices-of-a-thousand"},
 )
 def test_slices_hold_at_most_a_hundred_endpoints(three_zones: Cluster) -> None:
     service = three_zones.create_service(selector=WEB)
@@ -100,7 +108,8 @@ def test_slices_hold_at_most_a_hundred_endpoints(three_zones: Cluster) -> None:
 
     written = expect_hints(three_zones, service, dict.fromkeys(names))
     slices = [each.slice for each in written.values()]
-    assert max(slices.count(name) for name in set(slices)) <= 100
+    too_large = {name: slices.count(name) for name in set(slices) if slices.count(name) > 100}
+    three_zones.expect_equal("slices with more than 100 endpoints", expected={}, observed=too_large)
 
 
 @requirement(
@@ -109,6 +118,7 @@ def test_slices_hold_at_most_a_hundred_endpoints(three_zones: Cluster) -> None:
     level=MUST,
     features={ENDPOINT_SLICES},
     source="core/v1 ServicePort.targetPort (named ports); discovery/v1 EndpointSlice.ports",
+    kills={"named-ports-resolve-once"},
 )
 def test_named_target_port_resolves_in_each_pod(three_zones: Cluster) -> None:
     service = three_zones.create_service(selector=WEB, ports=[Port(80, target="web")])
@@ -117,7 +127,8 @@ def test_named_target_port_resolves_in_each_pod(three_zones: Cluster) -> None:
 
     written = expect_hints(three_zones, service, {"p1": None, "p2": None})
     ports = {each["metadata"]["name"]: each["ports"][0]["port"] for each in three_zones.slices(service)}
-    assert {name: ports[each.slice] for name, each in written.items()} == {"p1": 8080, "p2": 9090}
+    seen = {name: ports[each.slice] for name, each in written.items()}
+    three_zones.expect_equal("port of each pod's slice", expected={"p1": 8080, "p2": 9090}, observed=seen)
 
 
 @requirement(
@@ -126,6 +137,7 @@ def test_named_target_port_resolves_in_each_pod(three_zones: Cluster) -> None:
     level=MUST,
     features={ENDPOINT_SLICES, DUAL_STACK_SLICES},
     source="discovery/v1 EndpointSlice.addressType",
+    kills={"one-family-only"},
 )
 def test_dual_stack_service_has_slices_of_both_families(three_zones: Cluster) -> None:
     service = three_zones.create_service(selector=WEB, dual_stack=True)
@@ -140,6 +152,7 @@ def test_dual_stack_service_has_slices_of_both_families(three_zones: Cluster) ->
     level=MUST,
     features={ENDPOINT_SLICES},
     source="core/v1 ServiceSpec.selector (empty: an external process manages the endpoints)",
+    kills={"no-selector-means-every-pod"},
 )
 def test_service_without_selector_gets_no_endpoints(three_zones: Cluster) -> None:
     plain = three_zones.create_service()
@@ -147,4 +160,5 @@ def test_service_without_selector_gets_no_endpoints(three_zones: Cluster) -> Non
     three_zones.create_pod("p1", "a1", labels=WEB)
 
     expect_hints(three_zones, selecting, {"p1": None})  # so the controller has seen the pod
-    assert written_endpoints(three_zones, plain) == {}
+    seen = sorted(written_endpoints(three_zones, plain))
+    three_zones.expect_equal(f"endpoints of service {plain.name} without selector", expected=[], observed=seen)

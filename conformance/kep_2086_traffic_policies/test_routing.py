@@ -29,6 +29,7 @@ from harness.workloads import external_client, node_client
     level=MUST,
     features={INTERNAL_POLICY},
     source="KEP-4444, Topology Aware Routing and InternalTrafficPolicy; KEP-2086",
+    kills={"ignores-internal-local"},
 )
 def test_internal_local_reaches_only_endpoints_of_the_node(three_zones: Cluster) -> None:
     service = three_zones.create_service(internal_traffic_policy="Local")
@@ -44,6 +45,7 @@ def test_internal_local_reaches_only_endpoints_of_the_node(three_zones: Cluster)
     level=MUST,
     features={INTERNAL_POLICY},
     source="KEP-4444, Topology Aware Routing and InternalTrafficPolicy (lacks failover); KEP-2086",
+    kills={"internal-local-falls-back"},
 )
 def test_internal_local_never_falls_back(three_zones: Cluster) -> None:
     service = three_zones.create_service(internal_traffic_policy="Local")
@@ -60,6 +62,7 @@ def test_internal_local_never_falls_back(three_zones: Cluster) -> None:
     features={INTERNAL_POLICY},
     source="KEP-4444, Topology Aware Routing and InternalTrafficPolicy (traffic is dropped); released since 1.22",
     as_="released",
+    kills={"rejects-where-drop-is-due"},
 )
 def test_internal_local_drops_when_node_has_no_endpoint(three_zones: Cluster) -> None:
     service = three_zones.create_service(internal_traffic_policy="Local")
@@ -75,6 +78,7 @@ def test_internal_local_drops_when_node_has_no_endpoint(three_zones: Cluster) ->
     level=MUST,
     features={INTERNAL_POLICY, ZONE_HINTS},
     source="KEP-4444, Intersection with internal/externalTrafficPolicy (third row)",
+    kills={"hints-on-top-of-local"},
 )
 def test_internal_local_ignores_hints(three_zones: Cluster) -> None:
     service = three_zones.create_service(internal_traffic_policy="Local")
@@ -90,6 +94,7 @@ def test_internal_local_ignores_hints(three_zones: Cluster) -> None:
     level=MUST,
     features={INTERNAL_POLICY},
     source="KEP-2086, Proposal",
+    kills={"ignores-service-updates"},
 )
 def test_internal_policy_changes_on_a_live_service(three_zones: Cluster) -> None:
     service = three_zones.create_service()
@@ -106,6 +111,7 @@ def test_internal_policy_changes_on_a_live_service(three_zones: Cluster) -> None
     level=MUST,
     features={INTERNAL_POLICY, NODE_PORT},
     source="KEP-2086, Proposal; KEP-4444, Intersection with internal/externalTrafficPolicy",
+    kills={"internal-local-restricts-external"},
 )
 def test_internal_local_does_not_restrict_external_traffic(three_zones: Cluster) -> None:
     service = three_zones.create_service(type="NodePort", internal_traffic_policy="Local")
@@ -122,6 +128,7 @@ def test_internal_local_does_not_restrict_external_traffic(three_zones: Cluster)
     level=MUST,
     features={EXTERNAL_POLICY, NODE_PORT},
     source="KEP-2086, Proposal; KEP-4444, Intersection with internal/externalTrafficPolicy (second row)",
+    kills={"external-local-restricts-cluster-ip"},
 )
 def test_external_local_does_not_restrict_the_cluster_ip(three_zones: Cluster) -> None:
     service = three_zones.create_service(type="NodePort", external_traffic_policy="Local")
@@ -137,6 +144,7 @@ def test_external_local_does_not_restrict_the_cluster_ip(three_zones: Cluster) -
     level=MUST,
     features={EXTERNAL_POLICY, NODE_PORT},
     source="KEP-4444, Intersection with internal/externalTrafficPolicy (second row)",
+    kills={"external-local-falls-back", "ignores-external-local"},
 )
 def test_external_local_reaches_only_endpoints_of_the_node(three_zones: Cluster) -> None:
     service = three_zones.create_service(type="NodePort", external_traffic_policy="Local")
@@ -153,6 +161,7 @@ def test_external_local_reaches_only_endpoints_of_the_node(three_zones: Cluster)
     level=MUST,
     features={EXTERNAL_POLICY, NODE_PORT},
     source="core/v1 ServiceSpec.externalTrafficPolicy (preserves the client source IP)",
+    kills={"always-masquerades"},
 )
 def test_external_local_keeps_the_client_address(three_zones: Cluster) -> None:
     service = three_zones.create_service(type="NodePort", external_traffic_policy="Local")
@@ -169,6 +178,7 @@ def test_external_local_keeps_the_client_address(three_zones: Cluster) -> None:
     features={EXTERNAL_POLICY, NODE_PORT},
     source="core/v1 ServiceSpec.externalTrafficPolicy (traffic … will be dropped); released",
     as_="released",
+    kills={"rejects-where-drop-is-due"},
 )
 def test_external_local_drops_when_node_has_no_endpoint(three_zones: Cluster) -> None:
     service = three_zones.create_service(type="NodePort", external_traffic_policy="Local")
@@ -185,6 +195,7 @@ def test_external_local_drops_when_node_has_no_endpoint(three_zones: Cluster) ->
     level=MUST,
     features={EXTERNAL_POLICY, NODE_PORT, ZONE_HINTS},
     source="KEP-4444, Intersection with internal/externalTrafficPolicy (second row)",
+    kills={"hints-on-top-of-local"},
 )
 def test_external_local_and_hints_side_by_side(three_zones: Cluster) -> None:
     service = three_zones.create_service(type="NodePort", external_traffic_policy="Local")
@@ -202,6 +213,7 @@ def test_external_local_and_hints_side_by_side(three_zones: Cluster) -> None:
     level=MUST,
     features={INTERNAL_POLICY, EXTERNAL_POLICY, NODE_PORT, ZONE_HINTS},
     source="KEP-4444, Intersection with internal/externalTrafficPolicy (third row)",
+    kills={"hints-on-top-of-local", "ignores-external-local"},
 )
 def test_both_policies_local_set_hints_aside(three_zones: Cluster) -> None:
     service = three_zones.create_service(
@@ -221,6 +233,7 @@ def test_both_policies_local_set_hints_aside(three_zones: Cluster) -> None:
     level=MUST,
     features={INTERNAL_POLICY, NODE_PORT, ZONE_HINTS},
     source="KEP-2086, interaction with topology; KEP-4444, Intersection with internal/externalTrafficPolicy",
+    kills={"external-addresses-ignore-hints"},
 )
 def test_internal_local_leaves_hints_to_external_traffic(three_zones: Cluster) -> None:
     service = three_zones.create_service(type="NodePort", internal_traffic_policy="Local")
@@ -238,6 +251,7 @@ def test_internal_local_leaves_hints_to_external_traffic(three_zones: Cluster) -
     level=SHOULD,
     features={EXTERNAL_POLICY, LOAD_BALANCER},
     source="core/v1 ServiceSpec.externalTrafficPolicy (traffic from within the cluster always gets Cluster semantics)",
+    kills={"external-local-restricts-clients-inside"},
 )
 def test_clients_inside_bypass_external_local(three_zones: Cluster) -> None:
     service = three_zones.create_service(type="LoadBalancer", external_traffic_policy="Local")
@@ -256,6 +270,7 @@ def test_clients_inside_bypass_external_local(three_zones: Cluster) -> None:
     features={EXTERNAL_POLICY, INTERNAL_POLICY, LOAD_BALANCER, ZONE_HINTS},
     source="core/v1 ServiceSpec.externalTrafficPolicy; released: short-circuit to the topology-filtered list",
     as_="released",
+    kills={"external-addresses-ignore-hints"},
 )
 def test_clients_inside_follow_hints_at_a_load_balancer_address(three_zones: Cluster) -> None:
     service = three_zones.create_service(
@@ -273,6 +288,7 @@ def test_clients_inside_follow_hints_at_a_load_balancer_address(three_zones: Clu
     level=MUST,
     features={INTERNAL_POLICY, UDP_SERVICES},
     source="KEP-2086, Proposal",
+    kills={"udp-ignores-internal-local"},
 )
 def test_internal_local_holds_for_udp(three_zones: Cluster) -> None:
     service = three_zones.create_service(ports=[UDP], internal_traffic_policy="Local")
@@ -289,6 +305,7 @@ def test_internal_local_holds_for_udp(three_zones: Cluster) -> None:
     features={CLUSTER_IP},
     source="Kubernetes, kube-proxy: services without endpoints are rejected; released",
     as_="released",
+    kills={"drops-where-reject-is-due"},
 )
 def test_service_without_endpoints_refuses(three_zones: Cluster) -> None:
     service = three_zones.create_service()

@@ -17,6 +17,7 @@ WEB = {"app": "web"}
     level=MUST,
     features={PREFER_SAME_ZONE},
     source="KEP-3015, Renaming/Deprecation of PreferClose",
+    kills={"node-hints-for-every-value"},
 )
 def test_prefer_same_zone_hints_each_endpoint_for_its_zone(three_zones: Cluster) -> None:
     service = three_zones.create_service(selector=WEB, traffic_distribution="PreferSameZone")
@@ -32,6 +33,7 @@ def test_prefer_same_zone_hints_each_endpoint_for_its_zone(three_zones: Cluster)
     level=MUST,
     features={PREFER_CLOSE, PREFER_SAME_ZONE},
     source="KEP-3015, Renaming/Deprecation of PreferClose (a deprecated alias)",
+    kills={"knows-only-prefer-close"},
 )
 def test_prefer_close_is_an_alias_of_prefer_same_zone(three_zones: Cluster) -> None:
     service = three_zones.create_service(selector=WEB, traffic_distribution="PreferClose")
@@ -50,6 +52,7 @@ def test_prefer_close_is_an_alias_of_prefer_same_zone(three_zones: Cluster) -> N
     level=MUST,
     features={PREFER_SAME_NODE},
     source="KEP-3015, Addition of PreferSameNode",
+    kills={"same-node-without-node-hints", "same-node-without-zone-hints"},
 )
 def test_prefer_same_node_hints_node_and_zone(three_zones: Cluster) -> None:
     service = three_zones.create_service(selector=WEB, traffic_distribution="PreferSameNode")
@@ -74,6 +77,7 @@ def test_prefer_same_node_hints_node_and_zone(three_zones: Cluster) -> None:
     level=MUST,
     features={PREFER_SAME_NODE},
     source="KEP-3015, Addition of PreferSameNode (zone hint as with PreferClose)",
+    kills={"same-node-needs-a-zone"},
 )
 def test_prefer_same_node_without_zone_hints_the_node_alone(three_zones: Cluster) -> None:
     three_zones.move_node("c1", None)
@@ -89,6 +93,7 @@ def test_prefer_same_node_without_zone_hints_the_node_alone(three_zones: Cluster
     level=MUST,
     features={PREFER_SAME_NODE, PREFER_SAME_ZONE},
     source="KEP-3015, Addition of PreferSameNode; Upgrade / Downgrade Strategy",
+    kills={"first-value-for-ever"},
 )
 def test_value_changes_on_a_live_service(three_zones: Cluster) -> None:
     service = three_zones.create_service(selector=WEB, traffic_distribution="PreferSameZone")
@@ -107,6 +112,7 @@ def test_value_changes_on_a_live_service(three_zones: Cluster) -> None:
     features={PREFER_SAME_NODE},
     source="KEP-3015, Addition of PreferSameNode; released: only ready endpoints are hinted",
     as_="released",
+    kills={"hints-unready-endpoints"},
 )
 def test_endpoints_lose_node_hints_with_readiness(three_zones: Cluster) -> None:
     service = three_zones.create_service(selector=WEB, traffic_distribution="PreferSameNode")
@@ -127,6 +133,7 @@ def test_endpoints_lose_node_hints_with_readiness(three_zones: Cluster) -> None:
     level=MUST,
     features={PREFER_SAME_NODE, DUAL_STACK_SLICES},
     source="KEP-3015, Addition of PreferSameNode (each endpoint in the slice)",
+    kills={"hints-in-one-family"},
 )
 def test_both_ip_families_carry_the_hints(three_zones: Cluster) -> None:
     service = three_zones.create_service(selector=WEB, traffic_distribution="PreferSameNode", dual_stack=True)
@@ -142,6 +149,7 @@ def test_both_ip_families_carry_the_hints(three_zones: Cluster) -> None:
     features={PREFER_SAME_ZONE},
     source="KEP-3015, Renaming/Deprecation of PreferClose (the same zone); released since 1.28",
     as_="released",
+    kills={"node-zone-read-once"},
 )
 def test_hints_follow_the_zone_label_of_the_node(three_zones: Cluster) -> None:
     service = three_zones.create_service(selector=WEB, traffic_distribution="PreferSameZone")

@@ -16,6 +16,7 @@ from harness.workloads import external_client, node_client
     level=SHOULD,
     features={CLUSTER_IP, ZONE_HINTS, NODE_HINTS},
     source="KEP-3015, Addition of PreferSameNode (CategorizeEndpoints)",
+    kills={"node-as-zone", "skips-zone-tier"},
 )
 def test_prefer_same_node_falls_back_to_zone_then_anywhere(three_zones: Cluster) -> None:
     service = three_zones.create_service(traffic_distribution="PreferSameNode")
@@ -41,6 +42,7 @@ def test_prefer_same_node_falls_back_to_zone_then_anywhere(three_zones: Cluster)
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS, NODE_HINTS},
     source="KEP-3015, Addition of PreferSameNode (if every endpoint has a ForNodes hint set)",
+    kills={"accepts-partial-node-hints"},
 )
 def test_partial_node_hints_fall_back_to_zone_hints(three_zones: Cluster) -> None:
     service = three_zones.create_service()
@@ -56,6 +58,7 @@ def test_partial_node_hints_fall_back_to_zone_hints(three_zones: Cluster) -> Non
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS, NODE_HINTS},
     source="KEP-3015, Addition of PreferSameNode (otherwise, all endpoints)",
+    kills={"accepts-partial-zone-hints"},
 )
 def test_mixed_partial_hints_use_every_endpoint(three_zones: Cluster) -> None:
     service = three_zones.create_service()
@@ -71,6 +74,7 @@ def test_mixed_partial_hints_use_every_endpoint(three_zones: Cluster) -> None:
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS, NODE_HINTS},
     source="KEP-3015, Addition of PreferSameNode (order of the steps)",
+    kills={"zone-before-node"},
 )
 def test_node_hints_decide_over_contradicting_zone_hints(three_zones: Cluster) -> None:
     service = three_zones.create_service()
@@ -86,6 +90,7 @@ def test_node_hints_decide_over_contradicting_zone_hints(three_zones: Cluster) -
     level=MUST,
     features={CLUSTER_IP, NODE_HINTS},
     source="KEP-3015, Addition of PreferSameNode (ForNodes)",
+    kills={"first-hint-only", "node-of-the-endpoint-instead-of-hint"},
 )
 def test_hint_for_another_node_is_followed(three_zones: Cluster) -> None:
     service = three_zones.create_service()
@@ -101,6 +106,7 @@ def test_hint_for_another_node_is_followed(three_zones: Cluster) -> None:
     level=MUST,
     features={CLUSTER_IP, NODE_HINTS},
     source="KEP-3015, Addition of PreferSameNode (otherwise, all endpoints)",
+    kills={"drops-without-hinted-endpoint"},
 )
 def test_node_without_hinted_endpoint_and_no_zone_hints_uses_all(three_zones: Cluster) -> None:
     service = three_zones.create_service()
@@ -116,6 +122,7 @@ def test_node_without_hinted_endpoint_and_no_zone_hints_uses_all(three_zones: Cl
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS, NODE_HINTS},
     source="KEP-3015, Addition of PreferSameNode (if any is available)",
+    kills={"uses-unready-hinted-endpoint"},
 )
 def test_unready_endpoint_on_the_node_falls_back_to_the_zone(three_zones: Cluster) -> None:
     service = three_zones.create_service()
@@ -134,6 +141,7 @@ def test_unready_endpoint_on_the_node_falls_back_to_the_zone(three_zones: Cluste
     features={CLUSTER_IP, NODE_HINTS},
     source="KEP-3015, Addition of PreferSameNode; released: only ready endpoints count",
     as_="released",
+    kills={"terminating-endpoint-breaks-hints", "unready-endpoint-breaks-hints"},
 )
 def test_unready_endpoints_without_hints_do_not_switch_node_hints_off(three_zones: Cluster) -> None:
     service = three_zones.create_service()
@@ -151,6 +159,7 @@ def test_unready_endpoints_without_hints_do_not_switch_node_hints_off(three_zone
     level=SHOULD,
     features={CLUSTER_IP, ZONE_HINTS, NODE_HINTS},
     source="KEP-3015, User Stories, DNS",
+    kills={"never-returns-to-hints"},
 )
 def test_node_loses_and_regains_its_endpoint(three_zones: Cluster) -> None:
     service = three_zones.create_service()
@@ -166,6 +175,7 @@ def test_node_loses_and_regains_its_endpoint(three_zones: Cluster) -> None:
     level=SHOULD,
     features={CLUSTER_IP, NODE_HINTS, UDP_SERVICES},
     source="KEP-3015, User Stories, DNS",
+    kills={"udp-ignores-hints"},
 )
 def test_udp_clients_use_the_server_on_their_node(three_zones: Cluster) -> None:
     service = three_zones.create_service(ports=[UDP])
@@ -183,6 +193,7 @@ def test_udp_clients_use_the_server_on_their_node(three_zones: Cluster) -> None:
     level=SHOULD,
     features={CLUSTER_IP, NODE_HINTS, IPV6_SERVICES},
     source="KEP-3015, Addition of PreferSameNode",
+    kills={"ipv6-ignores-hints"},
 )
 def test_node_hints_hold_for_ipv6(three_zones: Cluster) -> None:
     service = three_zones.create_service(ipFamilies=["IPv6"])
@@ -198,6 +209,7 @@ def test_node_hints_hold_for_ipv6(three_zones: Cluster) -> None:
     level=SHOULD,
     features={CLUSTER_IP, NODE_HINTS},
     source="KEP-3015, Addition of PreferSameNode (same node as the client)",
+    kills={"ignores-node-hints"},
 )
 def test_host_network_client_follows_node_hints(three_zones: Cluster) -> None:
     service = three_zones.create_service()
@@ -213,6 +225,7 @@ def test_host_network_client_follows_node_hints(three_zones: Cluster) -> None:
     level=SHOULD,
     features={NODE_PORT, NODE_HINTS},
     source="KEP-3015, Addition of PreferSameNode; KEP-4444, Intersection with internal/externalTrafficPolicy",
+    kills={"external-addresses-ignore-hints"},
 )
 def test_external_traffic_follows_node_hints_of_the_node_it_enters(three_zones: Cluster) -> None:
     service = three_zones.create_service(type="NodePort")

@@ -16,6 +16,7 @@ from harness.workloads import external_client, node_client
     level=MUST,
     features={CLUSTER_IP},
     source="KEP-4444, Default (trafficDistribution is not configured)",
+    kills={"no-hints-mean-nobody", "starves-one-endpoint"},
 )
 def test_without_hints_every_client_reaches_every_endpoint(three_zones: Cluster) -> None:
     service = three_zones.create_service()
@@ -32,6 +33,7 @@ def test_without_hints_every_client_reaches_every_endpoint(three_zones: Cluster)
     level=SHOULD,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, PreferClose; KEP-3015, Renaming of PreferClose",
+    kills={"decides-as-on-another-node", "ignores-zone-hints", "leaks-five-percent"},
 )
 def test_client_uses_endpoints_hinted_for_its_zone(three_zones: Cluster) -> None:
     service = three_zones.create_service()
@@ -47,6 +49,7 @@ def test_client_uses_endpoints_hinted_for_its_zone(three_zones: Cluster) -> None
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, PreferClose and e2e tests (requests should not get blackholed)",
+    kills={"drops-without-hinted-endpoint"},
 )
 def test_zone_without_hinted_endpoint_falls_back_to_all(three_zones: Cluster) -> None:
     service = three_zones.create_service()
@@ -62,6 +65,7 @@ def test_zone_without_hinted_endpoint_falls_back_to_all(three_zones: Cluster) ->
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, Changes within kube-proxy (all endpoints must have hints)",
+    kills={"accepts-partial-zone-hints", "unhinted-endpoint-joins-every-zone"},
 )
 def test_one_endpoint_without_hint_switches_hints_off(three_zones: Cluster) -> None:
     service = three_zones.create_service()
@@ -78,6 +82,7 @@ def test_one_endpoint_without_hint_switches_hints_off(three_zones: Cluster) -> N
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, Changes within kube-proxy (not yet propagated to all of them)",
+    kills={"judges-each-slice"},
 )
 def test_slice_without_hints_sets_aside_hints_of_another_slice(three_zones: Cluster) -> None:
     service = three_zones.create_service()
@@ -96,6 +101,7 @@ def test_slice_without_hints_sets_aside_hints_of_another_slice(three_zones: Clus
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, PreferClose (implemented by hints); KEP-2433, Kube-Proxy",
+    kills={"zone-of-the-endpoint-instead-of-hint"},
 )
 def test_hint_for_another_zone_is_followed(three_zones: Cluster) -> None:
     service = three_zones.create_service()
@@ -111,6 +117,7 @@ def test_hint_for_another_zone_is_followed(three_zones: Cluster) -> None:
     level=SHOULD,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-2433, EndpointSlice API (forZones is a list)",
+    kills={"first-hint-only"},
 )
 def test_endpoint_hinted_for_two_zones_serves_both(three_zones: Cluster) -> None:
     service = three_zones.create_service()
@@ -127,6 +134,7 @@ def test_endpoint_hinted_for_two_zones_serves_both(three_zones: Cluster) -> None
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, Changes within kube-proxy; released since 1.23",
     as_="released",
+    kills={"unready-endpoint-breaks-hints"},
 )
 def test_unready_endpoint_without_hint_does_not_switch_hints_off(three_zones: Cluster) -> None:
     service = three_zones.create_service()
@@ -143,6 +151,7 @@ def test_unready_endpoint_without_hint_does_not_switch_hints_off(three_zones: Cl
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, Changes within kube-proxy; released since 1.23",
     as_="released",
+    kills={"terminating-endpoint-breaks-hints"},
 )
 def test_terminating_endpoint_without_hint_does_not_switch_hints_off(three_zones: Cluster) -> None:
     service = three_zones.create_service()
@@ -159,6 +168,7 @@ def test_terminating_endpoint_without_hint_does_not_switch_hints_off(three_zones
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, PreferClose (no endpoints available within the zone)",
+    kills={"uses-unready-hinted-endpoint"},
 )
 def test_zone_with_only_an_unready_endpoint_falls_back(three_zones: Cluster) -> None:
     service = three_zones.create_service()
@@ -174,6 +184,7 @@ def test_zone_with_only_an_unready_endpoint_falls_back(three_zones: Cluster) -> 
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, PreferClose; discovery/v1 EndpointConditions (nil should be interpreted as true)",
+    kills={"unknown-readiness-means-not-ready"},
 )
 def test_endpoint_without_conditions_counts_as_ready(three_zones: Cluster) -> None:
     service = three_zones.create_service()
@@ -189,6 +200,7 @@ def test_endpoint_without_conditions_counts_as_ready(three_zones: Cluster) -> No
     level=SHOULD,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, Changes within kube-proxy (irrespective of annotation and field)",
+    kills={"field-without-hints", "hints-need-the-annotation", "hints-need-the-field"},
 )
 def test_hints_alone_decide_and_not_the_field(three_zones: Cluster) -> None:
     hinted = three_zones.create_service()
@@ -207,6 +219,7 @@ def test_hints_alone_decide_and_not_the_field(three_zones: Cluster) -> None:
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, Changes within kube-proxy; Feature Enablement and Rollback",
+    kills={"hints-outlive-their-removal", "one-update-late"},
 )
 def test_hints_added_and_removed_on_a_live_service(three_zones: Cluster) -> None:
     service = three_zones.create_service()
@@ -222,6 +235,7 @@ def test_hints_added_and_removed_on_a_live_service(three_zones: Cluster) -> None
     level=SHOULD,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, PreferClose (same zone as the client)",
+    kills={"ignores-node-updates", "zone-remembered-by-services"},
 )
 def test_relabelled_node_uses_endpoints_of_its_new_zone(three_zones: Cluster) -> None:
     service = three_zones.create_service()
@@ -239,6 +253,7 @@ def test_relabelled_node_uses_endpoints_of_its_new_zone(three_zones: Cluster) ->
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-2433, Kube-Proxy (unable to determine the zone); KEP-4444, PreferClose",
+    kills={"drops-without-zone-label"},
 )
 def test_node_without_zone_label_uses_all_until_it_has_one(three_zones: Cluster) -> None:
     service = three_zones.create_service()
@@ -252,11 +267,30 @@ def test_node_without_zone_label_uses_all_until_it_has_one(three_zones: Cluster)
 
 
 @requirement(
+    "KEP-4444/zone-names-are-compared-exactly",
+    "A hint and a zone label mean the same zone only if they are the same text, capitals and leading zeros included.",
+    level=MUST,
+    features={CLUSTER_IP, ZONE_HINTS},
+    source="KEP-2433, Kube-Proxy; discovery/v1 ForZone.name",
+    kills={"zone-names-as-numbers", "zone-names-in-any-case"},
+)
+def test_names_of_zones_are_compared_exactly(three_zones: Cluster) -> None:
+    for node, zone in (("a1", "1"), ("a2", "01"), ("b1", "z"), ("b2", "Z")):
+        three_zones.move_node(node, zone)
+    service = three_zones.create_service()
+    one, z = three_zones.run_servers(on=["c1", "c1"])
+    three_zones.publish(service, [endpoint(one, zones=["1"]), endpoint(z, zones=["z"])])
+
+    expect_traffic(three_zones, service, {"a1": {one}, "a2": {one, z}, "b1": {z}, "b2": {one, z}})
+
+
+@requirement(
     "KEP-4444/each-port-is-judged-on-its-own",
     "Hints are judged among the endpoints of the port that is asked: a near endpoint of another port does not count.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, PreferClose (no endpoints available within the zone)",
+    kills={"judges-all-ports-together"},
 )
 def test_near_endpoint_of_another_port_does_not_count(three_zones: Cluster) -> None:
     web, admin = Port(80, name="web"), Port(81, name="admin")
@@ -275,6 +309,7 @@ def test_near_endpoint_of_another_port_does_not_count(three_zones: Cluster) -> N
     level=SHOULD,
     features={CLUSTER_IP, ZONE_HINTS, UDP_SERVICES},
     source="KEP-4444, PreferClose",
+    kills={"udp-ignores-hints"},
 )
 def test_zone_hints_hold_for_udp(three_zones: Cluster) -> None:
     service = three_zones.create_service(ports=[UDP])
@@ -292,6 +327,7 @@ def test_zone_hints_hold_for_udp(three_zones: Cluster) -> None:
     level=SHOULD,
     features={CLUSTER_IP, ZONE_HINTS, IPV6_SERVICES},
     source="KEP-4444, PreferClose (hints within EndpointSlices, one address type each)",
+    kills={"judges-both-families-together"},
 )
 def test_hints_of_one_family_do_not_touch_the_other(three_zones: Cluster) -> None:
     service = three_zones.create_service(dual_stack=True)
@@ -309,6 +345,7 @@ def test_hints_of_one_family_do_not_touch_the_other(three_zones: Cluster) -> Non
     level=SHOULD,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, PreferClose (same zone as the client)",
+    kills={"ignores-zone-hints", "passes-clients-on-the-node-by"},
 )
 def test_host_network_client_follows_zone_hints(three_zones: Cluster) -> None:
     service = three_zones.create_service()
@@ -326,6 +363,7 @@ def test_host_network_client_follows_zone_hints(three_zones: Cluster) -> None:
     level=SHOULD,
     features={NODE_PORT, ZONE_HINTS},
     source="KEP-4444, Intersection with internal/externalTrafficPolicy (first row)",
+    kills={"external-addresses-ignore-hints"},
 )
 def test_external_traffic_follows_hints_of_the_node_it_enters(three_zones: Cluster) -> None:
     service = three_zones.create_service(type="NodePort")

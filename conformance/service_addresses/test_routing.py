@@ -16,6 +16,7 @@ from harness.workloads import external_client, node_client
     level=MUST,
     features={CLUSTER_IP, UDP_SERVICES},
     source="KEP-4444, Default (trafficDistribution is not configured)",
+    kills={"no-udp", "nothing-moves", "passes-clients-on-the-node-by"},
 )
 def test_cluster_ip_serves_pods_and_nodes_over_tcp_and_udp(three_zones: Cluster) -> None:
     tcp, udp = Port(80, name="tcp"), Port(80, protocol="UDP", name="udp")
@@ -34,6 +35,7 @@ def test_cluster_ip_serves_pods_and_nodes_over_tcp_and_udp(three_zones: Cluster)
     level=MUST,
     features={CLUSTER_IP},
     source="Kubernetes, kube-proxy: hairpin traffic is masqueraded",
+    kills={"no-hairpin-masquerade"},
 )
 def test_pod_reaches_itself_through_its_service(three_zones: Cluster) -> None:
     service = three_zones.create_service()
@@ -49,6 +51,7 @@ def test_pod_reaches_itself_through_its_service(three_zones: Cluster) -> None:
     level=MUST,
     features={CLUSTER_IP, IPV6_SERVICES, UDP_SERVICES},
     source="Kubernetes, dual-stack Services",
+    kills={"no-ipv6"},
 )
 def test_dual_stack_service_answers_at_both_cluster_ips(three_zones: Cluster) -> None:
     tcp, udp = Port(80, name="tcp"), Port(80, protocol="UDP", name="udp")
@@ -67,6 +70,7 @@ def test_dual_stack_service_answers_at_both_cluster_ips(three_zones: Cluster) ->
     level=MUST,
     features={NODE_PORT},
     source="core/v1 ServiceSpec.type (NodePort)",
+    kills={"node-port-beside-endpoints-only"},
 )
 def test_node_port_answers_on_every_node(three_zones: Cluster) -> None:
     service = three_zones.create_service(type="NodePort")
@@ -85,6 +89,7 @@ def test_node_port_answers_on_every_node(three_zones: Cluster) -> None:
     level=MUST,
     features={NODE_PORT},
     source="core/v1 ServiceSpec.type (NodePort)",
+    kills={"pods-of-other-nodes-keep-their-address"},
 )
 def test_pod_uses_the_node_port_of_another_node(three_zones: Cluster) -> None:
     service = three_zones.create_service(type="NodePort")
@@ -100,6 +105,7 @@ def test_pod_uses_the_node_port_of_another_node(three_zones: Cluster) -> None:
     level=MUST,
     features={LOAD_BALANCER, UDP_SERVICES},
     source="core/v1 ServiceStatus.loadBalancer; KEP-1860 (ipMode VIP)",
+    kills={"no-load-balancer-addresses"},
 )
 def test_load_balancer_address_answers(three_zones: Cluster) -> None:
     for port in (TCP, UDP):
@@ -117,6 +123,7 @@ def test_load_balancer_address_answers(three_zones: Cluster) -> None:
     level=MUST,
     features={EXTERNAL_IPS},
     source="core/v1 ServiceSpec.externalIPs",
+    kills={"no-external-ips"},
 )
 def test_external_ip_answers(three_zones: Cluster) -> None:
     service = three_zones.create_service(external_ips=True)
@@ -133,6 +140,7 @@ def test_external_ip_answers(three_zones: Cluster) -> None:
     level=MUST,
     features={CLUSTER_IP},
     source="KEP-4444, Default (trafficDistribution is not configured)",
+    kills={"ignores-new-endpoints", "keeps-removed-endpoints"},
 )
 def test_endpoints_leave_and_join(three_zones: Cluster) -> None:
     service = three_zones.create_service()
@@ -143,11 +151,31 @@ def test_endpoints_leave_and_join(three_zones: Cluster) -> None:
 
 
 @requirement(
+    "SERVICE/deleted-slice-takes-its-endpoints",
+    "Endpoints of several slices are used together, and those of a slice that is deleted are used no longer.",
+    level=MUST,
+    features={CLUSTER_IP},
+    source="discovery/v1 EndpointSlice (a Service has any number of them)",
+    kills={"ignores-slice-deletes"},
+)
+def test_endpoints_of_a_deleted_slice_are_not_used(three_zones: Cluster) -> None:
+    service = three_zones.create_service()
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [endpoint(a1)], name="stays")
+    three_zones.publish(service, [endpoint(b1)], name="goes")
+    expect_traffic(three_zones, service, {"a1": {a1, b1}, "c1": {a1, b1}})
+
+    three_zones.unpublish(service, "goes")
+    expect_traffic(three_zones, service, {"a1": {a1}, "c1": {a1}})
+
+
+@requirement(
     "SERVICE/udp-flow-leaves-a-removed-endpoint",
     "A UDP client that goes on to use one source port is answered by a present endpoint after its own was removed.",
     level=MUST,
     features={CLUSTER_IP, UDP_SERVICES},
     source="KEP-3015, User Stories, DNS; Kubernetes, kube-proxy: stale UDP flows are removed",
+    kills={"leaves-udp-flows"},
 )
 def test_udp_flow_moves_to_a_present_endpoint(three_zones: Cluster) -> None:
     service = three_zones.create_service(ports=[UDP])
@@ -163,6 +191,7 @@ def test_udp_flow_moves_to_a_present_endpoint(three_zones: Cluster) -> None:
     level=MUST,
     features={CLUSTER_IP},
     source="core/v1 Service",
+    kills={"ignores-service-deletes"},
 )
 def test_deleted_service_gives_no_answer(three_zones: Cluster) -> None:
     service = three_zones.create_service()

@@ -30,6 +30,7 @@ def leaving(pod: Pod, *, serving: bool = True, **fields: Any) -> Endpoint:
     level=MUST,
     features={CLUSTER_IP, TERMINATING_ENDPOINTS},
     source="KEP-1669, Proposal (terminating endpoints only when no endpoint is ready)",
+    kills={"mixes-terminating-with-ready"},
 )
 def test_terminating_endpoint_is_not_used_beside_a_ready_one(three_zones: Cluster) -> None:
     service = three_zones.create_service()
@@ -45,6 +46,7 @@ def test_terminating_endpoint_is_not_used_beside_a_ready_one(three_zones: Cluste
     level=MUST,
     features={CLUSTER_IP, TERMINATING_ENDPOINTS, ZONE_HINTS},
     source="KEP-1669, Proposal; released since 1.26",
+    kills={"hints-on-terminating-endpoints", "no-terminating-fallback", "terminating-means-serving"},
 )
 def test_serving_terminating_endpoints_are_the_last_resort(three_zones: Cluster) -> None:
     service = three_zones.create_service()
@@ -61,6 +63,7 @@ def test_serving_terminating_endpoints_are_the_last_resort(three_zones: Cluster)
     level=MUST,
     features={INTERNAL_POLICY, TERMINATING_ENDPOINTS},
     source="KEP-1669, Proposal; released since 1.26",
+    kills={"no-terminating-fallback"},
 )
 def test_internal_local_uses_terminating_endpoints_of_the_node(three_zones: Cluster) -> None:
     service = three_zones.create_service(internal_traffic_policy="Local")
@@ -76,6 +79,7 @@ def test_internal_local_uses_terminating_endpoints_of_the_node(three_zones: Clus
     level=MUST,
     features={EXTERNAL_POLICY, NODE_PORT, TERMINATING_ENDPOINTS},
     source="KEP-1669, Proposal; released since 1.26",
+    kills={"no-terminating-fallback"},
 )
 def test_external_local_uses_terminating_endpoints_of_the_node(three_zones: Cluster) -> None:
     service = three_zones.create_service(type="NodePort", external_traffic_policy="Local")
@@ -93,6 +97,7 @@ def test_external_local_uses_terminating_endpoints_of_the_node(three_zones: Clus
     level=SHOULD,
     features={CLUSTER_IP, TERMINATING_ENDPOINTS, ZONE_HINTS},
     source="KEP-1669, Motivation; KEP-4444, Changes within kube-proxy (safer transitions)",
+    kills={"cuts-open-connections"},
 )
 def test_open_connection_survives_termination_and_hints(three_zones: Cluster) -> None:
     service = three_zones.create_service()
