@@ -17,9 +17,10 @@ from harness import verdict
 from harness.cluster import AddressKind, Cluster, Service
 from harness.errors import InconclusiveError, UsageError
 from harness.eventually import NotYetError, eventually, time_scale
+from harness.history import Window
 from harness.manifests import Port
 from harness.netns.namespace import Namespace
-from harness.outcomes import Observation, Reached, Refused, TimedOut, Unknown
+from harness.outcomes import TIMED_OUT, Observation, Reached, Refused, TimedOut, Unknown
 from harness.probes.loop import Probe, Stream
 from harness.verdict import NO_ANSWER, Judgement, NoAnswer, Verdict
 from harness.workloads import Client, Pod, pod_client
@@ -40,6 +41,7 @@ Traffic = Mapping[Who, Expected]
 CONVERGENCE = 5.0  # seconds that a change has to reach the packets, before the time scale
 ANSWER_LIMIT = 0.9  # seconds; below the second after which the kernel repeats a lost SYN, so that no loss is hidden
 SILENCE_LIMIT = 0.4  # seconds without an answer that count as silence
+IN_FLIGHT = 32  # probes at once, where answers are expected
 FIRST_LOOK = 4  # probes of each client in a round of polling
 
 
@@ -94,9 +96,14 @@ class _Path:
         """Whether an answer is expected."""
         return not isinstance(self.expected, TimedOut | Refused | NoAnswer)
 
+    @property
+    def silent(self) -> bool:
+        """Whether to hear nothing is right."""
+        return isinstance(self.expected, TimedOut | NoAnswer)
+
     def probes(self, count: int) -> list[Probe]:
         """That many probes along this path."""
-        limit = (SILENCE_LIMIT if isinstance(self.expected, TimedOut | NoAnswer) else ANSWER_LIMIT) * time_scale()
+        limit = (SILENCE_LIMIT if self.silent else ANSWER_LIMIT) * time_scale()
         return [Probe(self.namespace, self.protocol, self.address, self.port, limit)] * count
 
 
@@ -232,19 +239,32 @@ def _converged(cluster: Cluster, paths: Sequence[_Path]) -> bool:
 
 def _measure(cluster: Cluster, paths: Sequence[_Path], title: str) -> Judgement:
     window = cluster.window(title, {path.label: path.expected for path in paths})
-    counts = [verdict.plan(path.expected).samples for path in paths]
-    for path, observations in zip(paths, _probe(cluster, paths, counts), strict=True):
-        window.observe(path.label, observations)
+    needed = {path: verdict.plan(path.expected).samples for path in paths}
+    first = {path: count if path.silent else min(count, IN_FLIGHT) for path, count in needed.items()}
+    in_vain = _observe(cluster, window, first)
+    rest = {path: needed[path] - first[path] for path in paths if path not in in_vain}
+    _observe(cluster, window, {path: count for path, count in rest.items() if count})
     return window.judge()
+
+
+def _observe(cluster: Cluster, window: Window, counts: Mapping[_Path, int]) -> set[_Path]:
+    """Probe and count. Returns the paths that waited in vain: they have failed, and to wait on shows nothing more."""
+    in_vain = set()
+    paths = list(counts)
+    for path, observations in zip(paths, _probe(cluster, paths, list(counts.values())), strict=True):
+        window.observe(path.label, observations)
+        if not path.silent and TIMED_OUT in observations:
+            in_vain.add(path)
+    return in_vain
 
 
 def _probe(cluster: Cluster, paths: Sequence[_Path], counts: Sequence[int]) -> list[list[Observation]]:
     """That many observations of each path. Silent paths are asked all at once, as each answer would take its limit."""
     seen: list[list[Observation]] = [[] for _ in paths]
     for silent in (False, True):
-        chosen = [i for i, path in enumerate(paths) if isinstance(path.expected, TimedOut | NoAnswer) is silent]
+        chosen = [i for i, path in enumerate(paths) if path.silent is silent]
         probes = [probe for i in chosen for probe in paths[i].probes(counts[i])]
-        observations = iter(cluster.backend.probe(probes, in_flight=max(1, len(probes)) if silent else 32))
+        observations = iter(cluster.backend.probe(probes, in_flight=max(1, len(probes)) if silent else IN_FLIGHT))
         for i in chosen:
             seen[i] = [_named(cluster, next(observations)) for _ in range(counts[i])]
     return seen

@@ -181,9 +181,9 @@ class _Client:
         """Why this verdict, a clause for each cell that led to it."""
         tally = self.tally
         if verdict is Verdict.FAILED:
-            return [
-                self._offence(column, cell) for column, cell in self.cells if cell.mark in (Mark.WRONG, Mark.UNSEEN)
-            ]
+            offences = [(column, cell) for column, cell in self.cells if cell.mark in (Mark.WRONG, Mark.UNSEEN)]
+            # What happened says more than what did not: it comes first.
+            return [self._offence(*each) for each in sorted(offences, key=lambda each: each[1].mark is Mark.UNSEEN)]
         found = [
             f"{self.name} could not tell {_many(count, 'time')}: {why}" for why, count in sorted(tally.unknown.items())
         ]
