@@ -12,7 +12,8 @@ from collections.abc import Iterator
 import pytest
 
 from harness.errors import DistrustError, HarnessError, InconclusiveError, UnavailableError
-from harness.report.results import CaseResult, Reason, Verdict
+from harness.report.results import CaseResult
+from harness.verdict import SkipReason, Verdict
 
 
 @contextlib.contextmanager
@@ -24,7 +25,7 @@ def told_apart(phase: str) -> Iterator[None]:
     try:
         yield
     except UnavailableError as error:
-        raise pytest.skip.Exception(f"{Reason.UNAVAILABLE}: {error}", _use_item_location=True) from error
+        raise pytest.skip.Exception(f"{SkipReason.UNAVAILABLE}: {error}", _use_item_location=True) from error
     except pytest.skip.Exception:
         raise
     except pytest.fail.Exception as error:
@@ -77,9 +78,9 @@ def is_distrust(error: BaseException | None) -> bool:
 def split_reason(text: str) -> tuple[str, str]:
     """Read "reason: thing". A skip without one of the four reasons counts as unavailable."""
     reason, sign, thing = text.partition(": ")
-    if sign and reason in tuple(Reason):
+    if sign and reason in tuple(SkipReason):
         return reason, thing
-    return Reason.UNAVAILABLE, text
+    return SkipReason.UNAVAILABLE, text
 
 
 def _skip_text(report: pytest.TestReport) -> str:

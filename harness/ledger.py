@@ -11,9 +11,10 @@ from harness.errors import DistrustError
 from harness.exit_codes import ExitCode, Situation, exit_code
 from harness.plan import Plan
 from harness.recorder import PROPERTY
-from harness.report.results import NOT_RUN, UNPROVEN, CaseResult, Reason, Result, Verdict
+from harness.report.results import NOT_RUN, UNPROVEN, CaseResult, Result
 from harness.report.writer import write_reports
 from harness.run import Run
+from harness.verdict import SkipReason, Verdict
 
 
 class Ledger:
@@ -43,7 +44,7 @@ class Ledger:
         if reason:
             result.verdict, result.reason, result.message = Verdict.SKIPPED, reason, thing
         elif self._run.settings.fail_fast and not self._run.interrupted and not self._run.distrust:
-            result.verdict, result.reason = Verdict.SKIPPED, Reason.DESELECTED
+            result.verdict, result.reason = Verdict.SKIPPED, SkipReason.DESELECTED
             result.message = f"{NOT_RUN}--fail-fast stopped the run before it"
         else:
             result.verdict = Verdict.INCONCLUSIVE

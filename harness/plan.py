@@ -1,7 +1,7 @@
 """Which requirement runs, and why another does not: decided once, at collection, and never silent.
 
 Every requirement that was collected is in the plan. What does not run keeps its place in all reports, with one of the
-four reasons of `harness.report.results.Reason`.
+four reasons of `harness.report.results.SkipReason`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from typing import Any
 
 from harness.errors import UsageError
 from harness.options import unknown_name
-from harness.report.results import Case, Reason, requirement_from_json, requirement_to_json
+from harness.report.results import Case, requirement_from_json, requirement_to_json
 from harness.requirements import Feature, Requirement
 from harness.settings import Settings
+from harness.verdict import SkipReason
 
 
 @dataclass(slots=True)
@@ -62,14 +63,14 @@ def claimed(feature: Feature, settings: Settings) -> bool:
 def reason_to_skip(requirement: Requirement, settings: Settings) -> tuple[str, str]:
     """The reason for which a requirement does not run, and the thing that it is about; two empty texts if it runs."""
     if settings.profile and requirement.profile not in settings.profile:
-        return Reason.DESELECTED, f"profile {requirement.profile} was not asked for"
+        return SkipReason.DESELECTED, f"profile {requirement.profile} was not asked for"
     if settings.run_test and not _matches(requirement.id, settings.run_test):
-        return Reason.DESELECTED, "not named by --run-test"
+        return SkipReason.DESELECTED, "not named by --run-test"
     if _matches(requirement.id, settings.skip_tests):
-        return Reason.DESELECTED, "named by --skip-tests"
+        return SkipReason.DESELECTED, "named by --skip-tests"
     unclaimed = [feature.name for feature in requirement.features if not claimed(feature, settings)]
     if unclaimed:
-        return Reason.UNSUPPORTED, ", ".join(unclaimed)
+        return SkipReason.UNSUPPORTED, ", ".join(unclaimed)
     return "", ""
 
 
@@ -98,8 +99,9 @@ def not_certifiable(settings: Settings, plan: Plan, *, whole_suite: bool, retrie
     """Why no certificate can rest on this run; empty when one can."""
     exempt = [each.name for each in plan.features() if each.core and each.name in settings.exempt_features]
     not_given = [name for name in ("organization", "project", "version") if not getattr(settings, name)]
-    by_hand = any(case.reason == Reason.DESELECTED and "profile " not in case.thing for case in plan.cases)
+    by_hand = any(case.reason == SkipReason.DESELECTED and "profile " not in case.thing for case in plan.cases)
     reasons = (
+        (bool(settings.mutant), f"mutant {settings.mutant} was judged"),
         (not whole_suite, "not all of the suite was collected"),
         (bool(settings.run_test), "--run-test chose requirements"),
         (bool(settings.skip_tests), "--skip-tests left requirements out"),

@@ -18,9 +18,10 @@ from harness.recorder import PROPERTY
 from harness.report import summary
 from harness.report.conformance import certifiable_reasons
 from harness.report.environment import suite_version
-from harness.report.results import Reason, Result, Verdict
+from harness.report.results import Result
 from harness.report.summary import Line, Style
 from harness.run import Run
+from harness.verdict import SkipReason, Verdict
 
 _QUIET = -2  # pytest's reporter writes nothing of its own, except errors
 _WIDEST = 100
@@ -112,7 +113,7 @@ class Progress:
             return
         self._shown.add(requirement_id)
         result = next((each for each in self._ledger.results() if each.requirement.id == requirement_id), None)
-        if result is not None and result.reason not in (Reason.DESELECTED, Reason.UNSUPPORTED):
+        if result is not None and result.reason not in (SkipReason.DESELECTED, SkipReason.UNSUPPORTED):
             self._show(result)
         self._show_status(plan)
 

@@ -19,9 +19,10 @@ from harness.errors import UsageError
 from harness.evidence import gather
 from harness.plan import Plan
 from harness.report import allure
-from harness.report.results import Case, CaseResult, Reason, Verdict
+from harness.report.results import Case, CaseResult
 from harness.requirements import Requirement
 from harness.run import Run
+from harness.verdict import SkipReason, Verdict
 
 PROPERTY = "trafficdist"
 
@@ -56,7 +57,7 @@ class Recorder:
     def pytest_collection_finish(self) -> None:
         """Publish the plan."""
         self._plan.cases.extend(
-            Case(item.nodeid, requirement.id, parameters_of(item), Reason.DESELECTED, "by pytest's own options")
+            Case(item.nodeid, requirement.id, parameters_of(item), SkipReason.DESELECTED, "by pytest's own options")
             for item in self._deselected
             if (requirement := requirement_of(item)) is not None
         )

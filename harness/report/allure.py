@@ -18,9 +18,10 @@ import allure
 import pytest
 
 from harness.report.folder import OutputFolder
-from harness.report.results import CaseResult, Result, Verdict
+from harness.report.results import CaseResult, Result
 from harness.requirements import Level, Requirement
 from harness.settings import Settings
+from harness.verdict import Verdict
 
 STATUS: Mapping[str, str] = {
     Verdict.PASSED: "passed",

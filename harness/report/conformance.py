@@ -18,9 +18,10 @@ import yaml
 from harness.errors import DistrustError
 from harness.plan import Plan, claimed, not_certifiable
 from harness.report import environment as env
-from harness.report.results import CaseResult, Result, Verdict, count
+from harness.report.results import CaseResult, Result, count
 from harness.requirements import Profile
 from harness.run import Run
+from harness.verdict import Verdict
 
 API_VERSION = "trafficdist.dev/v1alpha1"
 

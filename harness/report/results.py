@@ -7,31 +7,12 @@ only when every case has.
 from __future__ import annotations
 
 import dataclasses
-import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from harness.requirements import Feature, Level, Profile, Requirement
-
-
-class Verdict(enum.StrEnum):
-    """What the suite says of a requirement."""
-
-    PASSED = "passed"
-    SKIPPED = "skipped"
-    INCONCLUSIVE = "inconclusive"
-    FAILED = "failed"
-
-
-class Reason(enum.StrEnum):
-    """Why something did not run. Nothing is skipped without one."""
-
-    UNSUPPORTED = "unsupported"  # not claimed by the implementation
-    INELIGIBLE = "ineligible"  # the cluster is too small, or lacks what the requirement is about
-    DESELECTED = "deselected"  # by the person who started the run
-    UNAVAILABLE = "unavailable"  # this machine or backend cannot do it
-
+from harness.verdict import SkipReason, Verdict
 
 _SEVERITY = [Verdict.PASSED, Verdict.SKIPPED, Verdict.INCONCLUSIVE, Verdict.FAILED]
 
@@ -39,7 +20,7 @@ _SEVERITY = [Verdict.PASSED, Verdict.SKIPPED, Verdict.INCONCLUSIVE, Verdict.FAIL
 NOT_RUN = "not run: "
 
 # Reasons that leave a claim unproven: the run is partial.
-UNPROVEN = frozenset({Reason.INELIGIBLE, Reason.UNAVAILABLE})
+UNPROVEN = frozenset({SkipReason.INELIGIBLE, SkipReason.UNAVAILABLE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +96,7 @@ class Result:
     @property
     def selected(self) -> bool:
         """Whether it was claimed and chosen, so that it counts."""
-        return self.reason not in (Reason.UNSUPPORTED, Reason.DESELECTED)
+        return self.reason not in (SkipReason.UNSUPPORTED, SkipReason.DESELECTED)
 
 
 def severity(verdict: str) -> int:

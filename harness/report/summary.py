@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from harness.exit_codes import MEANINGS, ExitCode
-from harness.report.results import NOT_RUN, Reason, Result, Verdict, count
+from harness.report.results import NOT_RUN, Result, count
 from harness.settings import Settings
 from harness.topology import parse_topology
+from harness.verdict import SkipReason, Verdict
 
 Style = Literal["", "bold", "green", "red", "yellow", "faint"]
 
@@ -28,10 +29,10 @@ STYLES: dict[Verdict, Style] = {
 
 _MOST_LINES = 60  # of one explanation; all of it is in the evidence
 _REASONS = {
-    Reason.UNSUPPORTED: "the implementation does not claim it",
-    Reason.INELIGIBLE: "the cluster is not suited",
-    Reason.UNAVAILABLE: "this machine or backend cannot do it",
-    Reason.DESELECTED: "left out by the options of this run",
+    SkipReason.UNSUPPORTED: "the implementation does not claim it",
+    SkipReason.INELIGIBLE: "the cluster is not suited",
+    SkipReason.UNAVAILABLE: "this machine or backend cannot do it",
+    SkipReason.DESELECTED: "left out by the options of this run",
 }
 
 
@@ -51,7 +52,7 @@ def header(settings: Settings, *, version: str, reasons: Sequence[str], folder: 
         features += f", but not {', '.join(settings.exempt_features)}"
     rows = [
         ("cluster", f"{settings.backend}, {settings.topology} ({nodes}), {' and '.join(settings.families)}"),
-        ("judged", f"{settings.proxy}, mode {settings.mode}"),
+        ("judged", f"{f'mutant {settings.mutant}' if settings.mutant else settings.proxy}, mode {settings.mode}"),
         ("profiles", ", ".join(settings.profile) or "all"),
         ("features", features),
         ("seed", str(settings.seed)),
@@ -137,7 +138,7 @@ def _not_run(results: Sequence[Result]) -> Iterator[Line]:
     if not skipped:
         return
     yield Line("Not run", "bold")
-    for reason in Reason:
+    for reason in SkipReason:
         mine = [result for result in skipped if result.reason == reason]
         things: dict[str, int] = {}
         for result in mine:

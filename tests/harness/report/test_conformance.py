@@ -14,9 +14,10 @@ from harness.options import resolve
 from harness.plan import Plan
 from harness.report import conformance, environment
 from harness.report.folder import OutputFolder
-from harness.report.results import Case, CaseResult, Reason, Result, Verdict
+from harness.report.results import Case, CaseResult, Result
 from harness.requirements import MUST, Feature, Profile, Requirement
 from harness.run import Run
+from harness.verdict import SkipReason, Verdict
 
 CORE = Feature("Routing", Profile.SERVICE_PROXY, True, "")
 EXTENDED = Feature("PreferSameNode", Profile.SERVICE_PROXY, False, "")
@@ -147,6 +148,6 @@ def test_the_worst_case_decides() -> None:
     requirement = Requirement("KEP-1/a", "A.", MUST, (CORE,), "KEP-1")
     for number, verdict in enumerate(order, 1):
         cases = tuple(
-            CaseResult(f"t[{each}]", "KEP-1/a", verdict=each, reason=Reason.UNAVAILABLE) for each in order[:number]
+            CaseResult(f"t[{each}]", "KEP-1/a", verdict=each, reason=SkipReason.UNAVAILABLE) for each in order[:number]
         )
         assert Result(requirement, cases).verdict == verdict
