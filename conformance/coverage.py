@@ -1,0 +1,289 @@
+"""What the documents say, statement by statement, and which requirement tests it.
+
+A suite that passes says little when nobody knows what it leaves out. `coverage.yaml` goes through each document,
+section by section, and gives for every statement the requirements that test it, or says why none can. This module reads
+the file and holds it against the ids of the suite; it knows neither clusters nor pytest. `python -m
+conformance.coverage` prints what is still open.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+import sys
+from collections import Counter
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from importlib import resources
+
+from conformance.coverage_text import Line, compose
+from harness.errors import UsageError
+from harness.requirements import Level
+
+FILE = "coverage.yaml"
+
+_SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+
+
+class Reason(enum.StrEnum):
+    """Why no requirement tests a statement."""
+
+    NOT_TESTABLE = "not-testable"  # motivation, advice, process, or a permission that nothing can break
+    NOT_OBSERVABLE = "not-observable"  # true or false, but not to be seen from outside within stated errors
+    SUPERSEDED = "superseded"  # a later document says otherwise
+    FUTURE = "future"  # stated as a possible expansion that nobody has built
+    OUT_OF_SCOPE = "out-of-scope"  # another component, or the subject of another document
+
+
+class Ability(enum.StrEnum):
+    """What the harness must be able to do before a proposed requirement can be written."""
+
+    VERSIONS = "versions"  # run one component as another release
+    GATES = "gates"  # run one component with feature gates set
+    RESTART = "restart"  # stop, start or replace one component while the others go on
+    CHAIN = "chain"  # API server, controller and proxy under test together in one scenario
+    FLOW = "flow"  # steady traffic through a change, each exchange counted
+    SHARES = "shares"  # the share of each endpoint, with a stated error
+    METRICS = "metrics"  # scrape a component
+    EVENTS = "events"  # read Events, and make a sync fail
+    CONDITIONS = "conditions"  # read conditions of a Service's status
+    PLUG_INS = "plug-ins"  # heuristics beyond the standard ones
+    HEURISTIC = "heuristic"  # a controller that has the CPU heuristic of KEP-2433 behind the annotation
+
+
+@dataclass(frozen=True, slots=True)
+class Covered:
+    """Requirements test the statement."""
+
+    requirements: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """The statement can be tested, but the requirements are yet to be written."""
+
+    proposed: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Excluded:
+    """No requirement can test the statement, or none should."""
+
+    reason: Reason
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One thing that a document says about how a component behaves, in our words."""
+
+    document: str
+    heading: str
+    key: str
+    says: str
+    outcome: Covered | Open | Excluded
+    line: int
+
+    @property
+    def id(self) -> str:
+        """Document and key, for example KEP-4444#annotation-first."""
+        return f"{self.document}#{self.key}"
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A heading of a document with its statements, or with the reason why it makes none."""
+
+    heading: str
+    statements: tuple[Statement, ...]
+    nothing: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A document with all its headings, in its order."""
+
+    name: str
+    title: str
+    sections: tuple[Section, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A requirement that is yet to be written."""
+
+    id: str
+    sentence: str
+    level: Level
+    needs: tuple[Ability, ...]
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """The whole file: documents, and proposals in the order of their importance."""
+
+    documents: tuple[Document, ...]
+    proposals: tuple[Proposal, ...]
+
+    @property
+    def statements(self) -> tuple[Statement, ...]:
+        """All statements, in the order of the documents."""
+        sections = (section for document in self.documents for section in document.sections)
+        return tuple(statement for section in sections for statement in section.statements)
+
+
+def load() -> Coverage:
+    """The coverage of this suite. Raises `UsageError`."""
+    return parse(resources.files("conformance").joinpath(FILE).read_text(encoding="utf-8"))
+
+
+def parse(text: str) -> Coverage:
+    """Read the text of a coverage file. Raises `UsageError` that names the line."""
+    fields = compose(text, FILE).fields("documents", "proposed")
+    documents = tuple(_document(each) for each in fields["documents"].items())
+    proposals = tuple(_proposal(each) for each in fields["proposed"].items())
+    return Coverage(documents, proposals)
+
+
+def problems(coverage: Coverage, requirements: Collection[str]) -> list[str]:
+    """What is wrong with a coverage file, held against the ids of the suite; a line each, with the line of the file."""
+    return [
+        *_dead_ids(coverage, requirements),
+        *_unmapped_requirements(coverage, requirements),
+        *_wrong_proposals(coverage, requirements),
+    ]
+
+
+def summary(coverage: Coverage) -> str:
+    """How many statements are covered, open and excluded, and what is to be written, the most important first."""
+    outcomes = Counter(_name(each.outcome) for each in coverage.statements)
+    lines = [f"{len(coverage.statements)} statements: " + ", ".join(f"{n} {name}" for name, n in outcomes.items())]
+    for proposal in coverage.proposals:
+        needs = ", ".join(proposal.needs) or "nothing new"
+        lines.append(f"{proposal.id} ({proposal.level}; needs {needs}): {proposal.sentence}")
+        lines += [f"    {each.id}: {each.says}" for each in coverage.statements if _proposes(each, proposal.id)]
+    return "\n".join(lines)
+
+
+def _document(node: Line) -> Document:
+    fields = node.fields("document", "title", "sections")
+    name = fields["document"].text()
+    sections = tuple(_section(each, name) for each in fields["sections"].items())
+    _refuse_repetition(((each.heading, each.line) for each in sections), f"heading of {name}")
+    statements = [statement for section in sections for statement in section.statements]
+    _refuse_repetition(((each.key, each.line) for each in statements), f"key of {name}")
+    return Document(name, fields["title"].text(), sections)
+
+
+def _section(node: Line, document: str) -> Section:
+    fields = node.fields("heading", optional=("statements", "nothing"))
+    if ("statements" in fields) == ("nothing" in fields):
+        raise node.error("want either statements, or `nothing` with the reason why there are none")
+    heading = fields["heading"].text()
+    if "nothing" in fields:
+        return Section(heading, (), fields["nothing"].text(), node.number)
+    statements = tuple(_statement(each, document, heading) for each in fields["statements"].items())
+    if not statements:
+        raise node.error(f"section {heading!r} has no statement; say why under `nothing`")
+    return Section(heading, statements, "", node.number)
+
+
+def _statement(node: Line, document: str, heading: str) -> Statement:
+    fields = node.fields("key", "says", "requirements", optional=("status", "because", "proposed"))
+    key = fields["key"].text()
+    if not _SLUG.fullmatch(key):
+        raise node.error(f"key {key!r}: want lower case words with dashes between")
+    return Statement(document, heading, key, fields["says"].text(), _outcome(node, fields), node.number)
+
+
+def _outcome(node: Line, fields: dict[str, Line]) -> Covered | Open | Excluded:
+    requirements = fields["requirements"].texts()
+    beside = set(fields) & {"status", "because", "proposed"}
+    if requirements:
+        if beside:
+            raise node.error(f"a statement with requirements has no {', '.join(sorted(beside))}")
+        return Covered(requirements)
+    if "status" not in fields:
+        raise node.error("a statement without requirements needs a status")
+    status = fields["status"].one_of(("open", *Reason))
+    wanted = {"status", "proposed"} if status == "open" else {"status", "because"}
+    if beside != wanted:
+        raise node.error(f"with status {status} want {' and '.join(sorted(wanted))}, not {', '.join(sorted(beside))}")
+    if status == "open":
+        proposed = fields["proposed"].texts()
+        if not proposed:
+            raise node.error("an open statement proposes at least one requirement")
+        return Open(proposed)
+    return Excluded(Reason(status), fields["because"].text())
+
+
+def _proposal(node: Line) -> Proposal:
+    fields = node.fields("id", "sentence", "level", "needs")
+    requirement = fields["id"].text()
+    if not _SLUG.fullmatch(requirement.partition("/")[2]):
+        raise node.error(f"proposed id {requirement!r}: want a document and a slug, like KEP-3015/node-then-zone")
+    needs = tuple(Ability(each.one_of(tuple(Ability))) for each in fields["needs"].items())
+    level = Level(fields["level"].one_of(tuple(Level)))
+    return Proposal(requirement, fields["sentence"].text(), level, needs, node.number)
+
+
+def _refuse_repetition(names: Iterator[tuple[str, int]], what: str) -> None:
+    first: dict[str, int] = {}
+    for name, line in names:
+        if name in first:
+            raise UsageError(f"{FILE}:{line}: {what} {name!r} stands in line {first[name]} already")
+        first[name] = line
+
+
+def _dead_ids(coverage: Coverage, requirements: Collection[str]) -> Iterator[str]:
+    for statement in coverage.statements:
+        if isinstance(statement.outcome, Covered):
+            for each in statement.outcome.requirements:
+                if each not in requirements:
+                    yield f"{FILE}:{statement.line}: {statement.id}: the suite has no requirement {each}"
+
+
+def _unmapped_requirements(coverage: Coverage, requirements: Collection[str]) -> Iterator[str]:
+    outcomes = [each.outcome for each in coverage.statements]
+    mapped = {each for outcome in outcomes if isinstance(outcome, Covered) for each in outcome.requirements}
+    documents = {each.name for each in coverage.documents}
+    for each in sorted(set(requirements) - mapped):
+        if each.partition("/")[0] in documents:
+            yield f"{FILE}: no statement is mapped to requirement {each}"
+
+
+def _wrong_proposals(coverage: Coverage, requirements: Collection[str]) -> Iterator[str]:
+    known = Counter(each.id for each in coverage.proposals)
+    for proposal in coverage.proposals:
+        place = f"{FILE}:{proposal.line}"
+        if proposal.id in requirements:
+            yield f"{place}: {proposal.id} is in the suite now: move it to `requirements`, and drop the proposal"
+        if known[proposal.id] > 1:
+            yield f"{place}: {proposal.id} is proposed more than once"
+        if not any(_proposes(each, proposal.id) for each in coverage.statements):
+            yield f"{place}: no open statement asks for {proposal.id}"
+    for statement in coverage.statements:
+        if isinstance(statement.outcome, Open):
+            for each in statement.outcome.proposed:
+                if each not in known:
+                    yield f"{FILE}:{statement.line}: {statement.id}: {each} is not among the proposed requirements"
+
+
+def _proposes(statement: Statement, requirement: str) -> bool:
+    return isinstance(statement.outcome, Open) and requirement in statement.outcome.proposed
+
+
+def _name(outcome: Covered | Open | Excluded) -> str:
+    match outcome:
+        case Covered():
+            return "covered"
+        case Open():
+            return "open"
+        case Excluded(reason):
+            return str(reason)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(summary(load()) + "\n")

@@ -1,0 +1,84 @@
+"""Reads YAML and remembers the line of everything, so that an error can name it.
+
+PyYAML's plain values know no lines, and it lets a second key of the same name win silently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import yaml
+
+from harness.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A value in a YAML file, and where it stands."""
+
+    file: str
+    node: yaml.Node
+
+    @property
+    def number(self) -> int:
+        """The line, from 1."""
+        return int(self.node.start_mark.line) + 1
+
+    def error(self, text: str) -> UsageError:
+        """An error that names file and line, to be raised."""
+        return UsageError(f"{self.file}:{self.number}: {text}")
+
+    def fields(self, *required: str, optional: Sequence[str] = ()) -> dict[str, Line]:
+        """The values of a mapping that has all of `required` and nothing beyond `optional`. Raises `UsageError`."""
+        if not isinstance(self.node, yaml.MappingNode):
+            raise self.error("want a mapping")
+        found: dict[str, Line] = {}
+        for key, value in self.node.value:
+            name = Line(self.file, key)
+            if name.text() in found:
+                raise name.error(f"{name.text()} stands here twice")
+            found[name.text()] = Line(self.file, value)
+        self._check(set(found), set(required), set(optional))
+        return found
+
+    def items(self) -> list[Line]:
+        """The values of a list. Raises `UsageError`."""
+        if not isinstance(self.node, yaml.SequenceNode):
+            raise self.error("want a list")
+        return [Line(self.file, each) for each in self.node.value]
+
+    def text(self) -> str:
+        """A text that is not empty. Raises `UsageError`."""
+        if not isinstance(self.node, yaml.ScalarNode) or not self.node.value.strip():
+            raise self.error("want a text")
+        return str(self.node.value)
+
+    def texts(self) -> tuple[str, ...]:
+        """A list of texts. Raises `UsageError`."""
+        return tuple(each.text() for each in self.items())
+
+    def one_of(self, allowed: Sequence[str]) -> str:
+        """A text out of a fixed vocabulary. Raises `UsageError`."""
+        if self.text() not in allowed:
+            raise self.error(f"{self.text()!r} is none of {', '.join(allowed)}")
+        return self.text()
+
+    def _check(self, found: set[str], required: set[str], optional: set[str]) -> None:
+        if missing := required - found:
+            raise self.error(f"{', '.join(sorted(missing))} is missing")
+        if unknown := found - required - optional:
+            raise self.error(
+                f"unknown {', '.join(sorted(unknown))}; known are {', '.join(sorted(required | optional))}"
+            )
+
+
+def compose(text: str, file: str) -> Line:
+    """The root of a YAML text. Raises `UsageError` for what is no YAML, and for nothing at all."""
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.YAMLError as error:
+        raise UsageError(f"{file}: {error}") from error
+    if node is None:
+        raise UsageError(f"{file}: is empty")
+    return Line(file, node)

@@ -1,0 +1,163 @@
+"""`coverage.yaml` is complete and alive: no statement without a place, no requirement without a statement."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+import pytest
+
+from conformance.coverage import Coverage, Covered, Excluded, Open, Reason, load, parse, problems, summary
+from harness.errors import UsageError
+from harness.suite import catalogue
+
+# What can be tested and is not yet. Write the requirement, map the statement to it, and take the statement away here.
+STILL_OPEN = {
+    "KEP-4444": """
+        story-zone-lost-under-traffic story-portable-same-zone hot-zone-overloads-its-endpoints annotation-first
+        default-is-even controller-ignores-policies old-proxy-needs-the-annotation
+        proxy-follows-hints-whatever-the-annotation proxy-gate-off table-in-all-combinations
+        annotation-first-with-auto probes-stay-in-the-zone upgrade-with-both upgrade-with-annotation-only
+        downgraded-controller downgraded-proxy skew-new-api-server skew-new-controller-both
+        skew-new-controller-field skew-new-controller-annotation skew-new-proxy-both skew-new-proxy-field
+        skew-new-proxy-annotation condition-accepted condition-not-accepted condition-programmed
+        condition-honored conditions-with-domain domain-values domain-heuristic-is-applied
+        gate-in-three-components enabling-changes-no-default disabling-ignores-the-field
+        stored-field-survives-disabling enabling-again partial-rollout workloads-are-not-affected
+        syncs-inform-a-rollback rollback-step-api-server-back rollback-step-api-server-forward
+        rollback-step-proxy-back rollback-step-objects-stay annotation-persists annotation-gets-no-new-values
+        metric-services-by-value event-on-failure metric-syncs metric-last-sync-of-the-proxy
+        serving-without-api-server failures-are-events mitigation-disable-or-downgrade alpha-and-beta-releases
+        field-is-described
+    """,
+    "KEP-3015": """
+        deprecation-is-told same-zone-under-load dns-keeps-working list-is-atomic disabling-removes-hints
+        new-values-end-to-end nothing-to-do-on-upgrade downgraded-controller downgrade-means-default
+        upgraded-again older-controller-new-values off-by-default-for-a-release older-proxy-same-zone
+        older-proxy-same-node gate-in-three-components enabling-changes-no-default can-be-disabled
+        enabling-again node-hints-are-dropped rollout-harms-nobody rollback-is-a-downgrade
+        rollback-step-gate-off rollback-step-next-write rollback-step-gate-on same-node-needs-a-newer-proxy
+        api-server-away
+    """,
+}
+
+SMALL = """
+documents:
+- document: KEP-1
+  title: A document
+  sections:
+  - heading: Summary
+    nothing: Says nothing.
+  - heading: Design
+    statements:
+    - {key: tested, says: It works., requirements: [KEP-1/works]}
+    - {key: untested, says: It lasts., requirements: [], status: open, proposed: [KEP-1/lasts]}
+    - {key: praise, says: It is good., requirements: [], status: not-testable, because: Praise.}
+proposed:
+- {id: KEP-1/lasts, sentence: It lasts., level: MUST, needs: [flow]}
+"""
+
+
+def changed(old: str, new: str) -> str:
+    """The small file with one thing changed."""
+    assert old in SMALL
+    return SMALL.replace(old, new)
+
+
+@pytest.fixture(scope="module")
+def coverage() -> Coverage:
+    """The coverage of the suite."""
+    return load()
+
+
+def test_every_id_is_alive_and_every_requirement_of_the_documents_is_mapped(coverage: Coverage) -> None:
+    assert problems(coverage, {each.id for each in catalogue()}) == []
+
+
+def test_the_open_statements_are_the_known_ones(coverage: Coverage) -> None:
+    sys.stdout.write(summary(coverage))  # shown with -s or -rP, and when this fails
+    known = {f"{document}#{key}" for document, keys in STILL_OPEN.items() for key in keys.split()}
+    assert {each.id for each in coverage.statements if isinstance(each.outcome, Open)} == known
+
+
+def test_both_documents_are_there(coverage: Coverage) -> None:
+    assert [each.name for each in coverage.documents] == ["KEP-4444", "KEP-3015"]
+
+
+def test_statements_and_proposals_are_single_sentences(coverage: Coverage) -> None:
+    texts = [each.says for each in coverage.statements] + [each.sentence for each in coverage.proposals]
+    assert [text for text in texts if not re.fullmatch(r"(?:[^.]|\.(?! ))+\.", text)] == []
+
+
+def test_a_small_file_is_read() -> None:
+    tested, untested, praise = parse(SMALL).statements
+
+    assert (tested.id, tested.heading, tested.line) == ("KEP-1#tested", "Design", 10)
+    assert tested.outcome == Covered(("KEP-1/works",))
+    assert untested.outcome == Open(("KEP-1/lasts",))
+    assert praise.outcome == Excluded(Reason.NOT_TESTABLE, "Praise.")
+
+
+def test_a_complete_file_has_no_problems() -> None:
+    assert problems(parse(SMALL), {"KEP-1/works", "KEP-2/other"}) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        ("key: untested", "key: tested", r":11: key of KEP-1 'tested' stands in line 10 already"),
+        ("key: tested", "key: Not a slug", r":10: key 'Not a slug': want lower case"),
+        ("heading: Design", "heading: Summary", r":8: heading of KEP-1 'Summary' stands in line 6 already"),
+        ("nothing: Says nothing.", "statements: []", r":6: section 'Summary' has no statement"),
+        ("    nothing: Says nothing.\n", "", r":6: want either statements, or `nothing`"),
+        ("status: not-testable", "status: boring", r":12: 'boring' is none of open, not-testable"),
+        ("status: not-testable, ", "", r":12: a statement without requirements needs a status"),
+        (", because: Praise.", "", r":12: with status not-testable want because and status"),
+        (", proposed: [KEP-1/lasts]", "", r":11: with status open want proposed and status"),
+        ("[KEP-1/lasts]", "[]", r":11: an open statement proposes at least one requirement"),
+        ("[KEP-1/works]}", "[KEP-1/works], status: open}", r":10: a statement with requirements has no status"),
+        ("says: It works., ", "", r":10: says is missing"),
+        ("says: It works.", "says: ''", r":10: want a text"),
+        ("says: It works.", "says: It works., note: x", r":10: unknown note; known are because, key"),
+        ("says: It works.", "says: It works., key: again", r":10: key stands here twice"),
+        ("requirements: [KEP-1/works]", "requirements: KEP-1/works", r":10: want a list"),
+        ("level: MUST", "level: must", r":14: 'must' is none of MUST, SHOULD, MAY"),
+        ("needs: [flow]", "needs: [luck]", r":14: 'luck' is none of versions"),
+        ("documents:", "documents: [", r"coverage.yaml: "),
+    ],
+)
+def test_a_malformed_file_is_refused_with_its_line(old: str, new: str, complaint: str) -> None:
+    with pytest.raises(UsageError, match=complaint):
+        parse(changed(old, new))
+
+
+@pytest.mark.parametrize(
+    ("suite", "complaint"),
+    [
+        (set(), "coverage.yaml:10: KEP-1#tested: the suite has no requirement KEP-1/works"),
+        ({"KEP-1/works", "KEP-1/new"}, "coverage.yaml: no statement is mapped to requirement KEP-1/new"),
+        (
+            {"KEP-1/works", "KEP-1/lasts"},
+            "coverage.yaml:14: KEP-1/lasts is in the suite now: move it to `requirements`, and drop the proposal",
+        ),
+    ],
+)
+def test_a_file_that_does_not_fit_the_suite_is_a_problem(suite: set[str], complaint: str) -> None:
+    assert complaint in problems(parse(SMALL), suite)
+
+
+def test_proposals_and_open_statements_belong_together() -> None:
+    apart = parse(changed("proposed: [KEP-1/lasts]", "proposed: [KEP-1/holds]"))
+
+    assert problems(apart, {"KEP-1/works"}) == [
+        "coverage.yaml:14: no open statement asks for KEP-1/lasts",
+        "coverage.yaml:11: KEP-1#untested: KEP-1/holds is not among the proposed requirements",
+    ]
+
+
+def test_the_summary_counts_outcomes_and_lists_what_is_to_be_written() -> None:
+    assert summary(parse(SMALL)).splitlines() == [
+        "3 statements: 1 covered, 1 open, 1 not-testable",
+        "KEP-1/lasts (MUST; needs flow): It lasts.",
+        "    KEP-1#untested: It lasts.",
+    ]
