@@ -11,19 +11,21 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import yaml
 
 from harness import manifests
 from harness.api import Api, Object
-from harness.backends.netns import NetnsBackend
 from harness.errors import UsageError
 from harness.history import History, Window
 from harness.manifests import TCP, Endpoint, Hints, Port
 from harness.topology import ZONE_LABEL, Topology
 from harness.verdict import Expectation, Tally, Verdict, plan
 from harness.workloads import Pod
+
+if TYPE_CHECKING:  # a cluster works on any backend, and what one of them starts need not be installed
+    from harness.backends.netns import NetnsBackend
 
 AddressKind = Literal["cluster-ip", "node-port", "load-balancer", "external-ip"]
 
