@@ -7,6 +7,7 @@ a node is the socket that carries them.
 from __future__ import annotations
 
 import struct
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 
@@ -97,19 +98,15 @@ class Messages:
         return self._in_lists(_DELSETELEM, unwanted)
 
     def _in_lists(self, kind: int, wanted: Iterable[Element]) -> Iterator[Message]:
-        pending: dict[str, list[bytes]] = {}
-        room: dict[str, int] = {}
+        """Elements of a set have one length, so that a list's length gives how many fit into a message."""
+        packed: defaultdict[str, list[bytes]] = defaultdict(list)
+        pack = self._packer.pack
         for element in wanted:
-            name, packed = element.set_name, self._packer.pack(element)
-            left = room.get(name, 0) - len(packed)
-            if left < 0:
-                if name in pending:
-                    yield self._elements(kind, name, b"".join(pending[name]))
-                pending[name], left = [], MOST_BYTES - len(packed)
-            pending[name].append(packed)
-            room[name] = left
-        for name, parts in pending.items():
-            yield self._elements(kind, name, b"".join(parts))
+            packed[element.set_name].append(pack(element))
+        for name, parts in packed.items():
+            most = MOST_BYTES // len(parts[0])
+            for first in range(0, len(parts), most):
+                yield self._elements(kind, name, b"".join(parts[first : first + most]))
 
     def _elements(self, kind: int, name: str, packed: bytes) -> Message:
         flags = NLM_F_CREATE if kind == _NEWSETELEM else 0
