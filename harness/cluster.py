@@ -323,9 +323,9 @@ class Cluster:
         """Where the scenario took place, for the report."""
         return self.backend.environment()
 
-    def explain(self, service: Service) -> str:
-        """Why each node does what it does with a Service, as far as the proxy can say."""
-        return self.backend.explain(self.namespace, service.name)
+    def explain(self, service: Service, nodes: Sequence[str]) -> str:
+        """Why these nodes do what they do with a Service, as far as their proxies can say."""
+        return self.backend.explain(self.namespace, service.name, nodes)
 
     def evidence(self) -> dict[str, str]:
         """The objects of the scenario and what components say of themselves, as texts by file name."""

@@ -72,6 +72,7 @@ class _Target:
         address, number = self.address(self.via or client.node)
         return _Path(
             label=f"pod {client.name}" if isinstance(client, Pod) else str(client),
+            node=self.via or client.node,
             namespace=self.cluster.backend.namespace_of(client),
             address=address,
             port=number,
@@ -85,6 +86,7 @@ class _Path:
     """From a client to an address of the Service."""
 
     label: str
+    node: str
     namespace: Namespace
     address: str
     port: int
@@ -133,9 +135,10 @@ def expect_traffic(
     except NotYetError as error:
         late = f"\nBefore the window: {error}\n"
     title = f"{target.port.protocol} to the {to} of {service.name}, {target.family}"
-    judgement = _measure(cluster, paths, title)
+    window = cluster.window(title, {path.label: path.expected for path in paths})
+    judgement = _measure(cluster, paths, window)
     if judgement.verdict is not Verdict.PASSED:
-        text = f"{judgement.message}\n\n{title}:\n\n{judgement.grid}\n{late}\n{cluster.explain(service)}"
+        text = f"{judgement.message}\n\n{title}:\n\n{judgement.grid}\n{late}\n{_why(cluster, service, paths, window)}"
         raise InconclusiveError(text) if judgement.verdict is Verdict.INCONCLUSIVE else AssertionError(text)
     cluster.answered.add(service.name)
     what = f"traffic became as expected within {CONVERGENCE:g} s"
@@ -237,8 +240,18 @@ def _converged(cluster: Cluster, paths: Sequence[_Path]) -> bool:
     return True
 
 
-def _measure(cluster: Cluster, paths: Sequence[_Path], title: str) -> Judgement:
-    window = cluster.window(title, {path.label: path.expected for path in paths})
+def _why(cluster: Cluster, service: Service, paths: Sequence[_Path], window: Window) -> str:
+    """What the proxies say of their decisions on the nodes where something was not as expected."""
+    unmet = [
+        path.node
+        for path in paths
+        if verdict.judge({path.label: path.expected}, {path.label: window.tallies[path.label]}).verdict
+        is not Verdict.PASSED
+    ]
+    return cluster.explain(service, list(dict.fromkeys(unmet)))
+
+
+def _measure(cluster: Cluster, paths: Sequence[_Path], window: Window) -> Judgement:
     needed = {path: verdict.plan(path.expected).samples for path in paths}
     first = {path: count if path.silent else min(count, IN_FLIGHT) for path, count in needed.items()}
     in_vain = _observe(cluster, window, first)

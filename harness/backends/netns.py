@@ -220,10 +220,9 @@ class NetnsBackend:
             "cpus": os.cpu_count() or 1,
         }
 
-    def explain(self, namespace: str, service: str) -> str:
-        """What the proxy of each node says of its decision for a Service."""
-        lines = [(node.name, self.proxy.explain(node.name, namespace, service)) for node in self.topology.nodes]
-        return "\n".join(f"proxy on {name}: {text}" for name, text in lines if text)
+    def explain(self, namespace: str, service: str, nodes: Sequence[str]) -> str:
+        """What the proxies of these nodes say of their decisions for a Service."""
+        return "\n".join(f"the proxy says: {self.proxy.explain(node, namespace, service)}" for node in nodes)
 
     def evidence(self) -> dict[str, str]:
         """What components say of themselves: requests seen, and the rules of each node with their reasons."""
