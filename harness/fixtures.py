@@ -21,6 +21,7 @@ from harness.topology import ONE_ZONE, THREE_ZONES, Topology
 if TYPE_CHECKING:
     from harness.backends.netns import NetnsBackend
     from harness.cluster import Cluster
+    from harness.mutants import Mutant
 
     BootedBackends = Callable[[Topology], NetnsBackend]
 
@@ -33,15 +34,22 @@ def backends(request: pytest.FixtureRequest) -> Iterator[BootedBackends]:
     booted: dict[str, NetnsBackend] = {}
     run = run_of(request.config)
     families = run.settings.families if run is not None else ("IPv4", "IPv6")
+    mutant = _mutant(run.settings.mutant) if run is not None and run.settings.mutant else None
 
     def backend(topology: Topology) -> NetnsBackend:
         if topology.name not in booted:
-            booted[topology.name] = NetnsBackend(topology, families=families).start()
+            booted[topology.name] = NetnsBackend(topology, families=families, mutant=mutant).start()
         return booted[topology.name]
 
     yield backend
     for each in booted.values():
         each.close()
+
+
+def _mutant(name: str) -> Mutant:
+    from harness.mutants import BENIGN, MUTANTS  # noqa: PLC0415
+
+    return {**MUTANTS, **BENIGN}[name]
 
 
 @pytest.fixture(scope="session")

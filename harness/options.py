@@ -66,6 +66,14 @@ def _profile(text: str) -> str:
     return _one_of(*(profile.value for profile in Profile))(text.lower())
 
 
+def _mutant(text: str) -> str:
+    from harness.mutants import BENIGN, MUTANTS
+
+    if text not in {**MUTANTS, **BENIGN}:
+        raise UsageError(unknown_name(text, [*MUTANTS, *BENIGN], "mutant"))
+    return text
+
+
 def _integer(text: str) -> int:
     try:
         return int(text)
@@ -94,6 +102,8 @@ OPTIONS: tuple[Option, ...] = (
            check=_one_of("netns", later=("kind", "kubeconfig"))),
     Option("proxy", "The service proxy to judge.", metavar="NAME", default="reference",
            check=_one_of("reference", later=("kube-proxy", "installed"))),
+    Option("mutant", "Judge the reference with one fault, to see what the suite says of it; never certifiable.",
+           metavar="NAME", check=_mutant),
     Option("topology", f"Zones and nodes: {', '.join(TOPOLOGIES)}, or like a=2,b=2,c=1.", metavar="TOPOLOGY",
            default="three_zones", check=_topology),
     Option("families", "IP families of the cluster, the primary one first.", kind="list", metavar="FAMILIES",

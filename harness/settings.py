@@ -19,6 +19,7 @@ class Settings:
 
     backend: str
     proxy: str
+    mutant: str
     topology: str
     families: tuple[str, ...]
     profile: tuple[str, ...]

@@ -76,6 +76,8 @@ def implementation(settings: Settings) -> dict[str, Any]:
     own = ("The trafficdist authors", "reference", "", suite_version()) if settings.proxy == "reference" else ("",) * 4
     given = (settings.organization, settings.project, settings.url, settings.version)
     values = [theirs or ours for theirs, ours in zip(given, own, strict=True)]
+    if settings.mutant:
+        values[1] = f"mutant {settings.mutant}"
     names = ("organization", "project", "url", "version")
     return {**dict(zip(names, values, strict=True)), "contact": list(settings.contact)}
 
