@@ -128,7 +128,7 @@ def test_named_target_port_resolves_in_each_pod(three_zones: Cluster) -> None:
     written = expect_hints(three_zones, service, {"p1": None, "p2": None})
     ports = {each["metadata"]["name"]: each["ports"][0]["port"] for each in three_zones.slices(service)}
     seen = {name: ports[each.slice] for name, each in written.items()}
-    three_zones.expect_equal("port of each pod's slice", expected={"p1": 8080, "p2": 9090}, observed=seen)
+    three_zones.expect_equal("port in the slice of each pod", expected={"p1": 8080, "p2": 9090}, observed=seen)
 
 
 @requirement(

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from harness.mutants.mutant import NO_ANSWER, REACHED, Mutant, kebab
+from harness.mutants.mutant import NO_ANSWER, REACHED, REFUSED, Mutant, kebab
 from reference.proxy import ServiceProxy
 from reference.proxy import expressions as nft
 from reference.proxy.decision import Decision, Drop, Family, ServicePort
@@ -60,7 +60,7 @@ def no_external_ips(port: ServicePort, decision: Decision, node: str, addresses:
     return render(replace(port, external_ips=()), decision, node, addresses)
 
 
-@_misrender("The node port does not answer on nodes without endpoint.")
+@_misrender("The node port does not answer on nodes without endpoint.", symptom=REFUSED)
 def node_port_beside_endpoints_only(
     port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]
 ) -> Entries:

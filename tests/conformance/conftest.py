@@ -1,0 +1,32 @@
+"""Boots clusters for trials."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import pytest
+
+from harness.backends.netns import NetnsBackend
+from harness.errors import UnavailableError
+from harness.history import History
+from harness.mutants import Mutant
+from harness.netns import sandbox
+from tests.conformance.trials import Trial
+
+
+@pytest.fixture
+def trial(tmp_path: Path) -> Iterator[Callable[[Mutant], Trial]]:
+    """Boots a cluster with a mutant, once a test."""
+    try:
+        sandbox.enter()
+    except UnavailableError as error:
+        pytest.skip(str(error))
+    with ExitStack() as stack:
+
+        def boot(mutant: Mutant) -> Trial:
+            history = stack.enter_context(closing(History(tmp_path / "history.jsonl")))
+            return Trial(stack.enter_context(NetnsBackend(mutant=mutant)), history)
+
+        yield boot

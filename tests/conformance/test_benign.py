@@ -1,0 +1,80 @@
+"""What is odd but right passes; what does nothing passes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from harness.mutants import BENIGN, MUTANTS, Mutant
+from harness.requirements import Profile
+from tests.conformance.trials import SCENARIOS, Trial, time_scaled
+
+TELLING = (
+    "SERVICE/cluster-ip-from-pods-and-nodes",
+    "SERVICE/pod-reaches-itself",
+    "SERVICE/node-port-of-another-node",
+    "SERVICE/external-local-keeps-the-client-address",
+    "SERVICE/removed-endpoint-gets-nothing",
+    "SERVICE/udp-flow-leaves-a-removed-endpoint",
+    "KEP-2086/local-stays-on-the-node",
+    "KEP-3015/node-then-zone-then-anywhere",
+    "KEP-3015/node-hints-hold-for-ipv6",
+    "KEP-1669/established-connections-outlive-the-choice",
+)
+"""One of each way of sending: protocols, families, kinds of addresses, policies, changes, connections that stay."""
+
+SILENT = (
+    "KEP-4444/no-hints-use-every-endpoint",
+    "KEP-2086/local-without-endpoints-drops",
+    "KEP-2086/local-without-endpoints-does-not-fall-back",
+    "SERVICE/external-local-without-endpoints-drops",
+    "SERVICE/no-endpoints-are-refused",
+    "SERVICE/deleted-service-gives-no-answer",
+    "SERVICE/udp-flow-leaves-a-removed-endpoint",
+    "KEP-1669/established-connections-outlive-the-choice",
+)
+"""Most of these expect silence or a refusal, which a proxy that does nothing could seem to give."""
+
+
+def _of(profile: Profile) -> list[str]:
+    return sorted(each for each, scenario in SCENARIOS.items() if scenario.requirement.profile is profile)
+
+
+PROXIES = ("takes-turns", "translates-inside-too", "slow", "rebuilds", "beside-others", "backwards")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PROXIES)
+def test_odd_proxy_passes(name: str, trial: Callable[[Mutant], Trial]) -> None:
+    cluster = trial(BENIGN[name])
+    assert {each: text for each in TELLING if (text := cluster.failure(each))} == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(2))
+def test_proxy_that_hashes_passes_the_whole_profile(part: int, trial: Callable[[Mutant], Trial]) -> None:
+    cluster = trial(BENIGN["hashes-the-source"])
+    assert {each: text for each in _of(Profile.SERVICE_PROXY)[part::2] if (text := cluster.failure(each))} == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["one-endpoint-a-slice", "slow-controller"])
+def test_odd_controller_passes_the_whole_profile(name: str, trial: Callable[[Mutant], Trial]) -> None:
+    cluster = trial(BENIGN[name])
+    assert {each: text for each in _of(Profile.ENDPOINTSLICE_CONTROLLER) if (text := cluster.failure(each))} == {}
+
+
+def test_api_server_with_other_words_passes_the_whole_profile(trial: Callable[[Mutant], Trial]) -> None:
+    cluster = trial(BENIGN["other-words"])
+    assert {each: text for each in _of(Profile.API_SERVER) if (text := cluster.failure(each))} == {}
+
+
+def test_every_benign_variant_is_tried() -> None:
+    assert {*PROXIES, "hashes-the-source", "one-endpoint-a-slice", "slow-controller", "other-words"} == BENIGN.keys()
+
+
+def test_proxy_that_does_nothing_passes_nothing(trial: Callable[[Mutant], Trial]) -> None:
+    cluster = trial(MUTANTS["nothing-moves"])
+    with time_scaled(0.1):
+        assert [each for each in SILENT if not cluster.failure(each)] == []

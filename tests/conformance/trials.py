@@ -1,0 +1,77 @@
+"""A trial: a requirement's test, run on a cluster that has a mutant in it."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import pkgutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import conformance
+from harness.backends.netns import NetnsBackend
+from harness.cluster import Cluster
+from harness.eventually import set_time_scale, time_scale
+from harness.history import History
+from harness.requirements import Requirement
+
+Test = Callable[[Cluster], None]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A requirement and its test."""
+
+    requirement: Requirement
+    test: Test
+
+
+def scenarios() -> Mapping[str, Scenario]:
+    """All of the suite's, by requirement id."""
+    found = {}
+    for module in pkgutil.walk_packages(conformance.__path__, "conformance."):
+        if module.name.rpartition(".")[2].startswith("test_"):
+            for test in vars(importlib.import_module(module.name)).values():
+                for mark in getattr(test, "pytestmark", ()):
+                    found[mark.args[0].id] = Scenario(mark.args[0], test)
+    return found
+
+
+SCENARIOS = scenarios()
+
+
+@contextmanager
+def time_scaled(factor: float) -> Iterator[None]:
+    """All time limits are multiplied by `factor` in here."""
+    before = time_scale()
+    set_time_scale(factor)
+    try:
+        yield
+    finally:
+        set_time_scale(before)
+
+
+class Trial:
+    """One booted cluster with a mutant in it."""
+
+    def __init__(self, backend: NetnsBackend, history: History) -> None:
+        self._backend = backend
+        self._history = history
+        self._numbers = itertools.count(1)
+
+    def run(self, requirement_id: str) -> None:
+        """Run one requirement's test; raises what it raises."""
+        cluster = Cluster(self._backend, f"trial-{next(self._numbers)}", history=self._history, test=requirement_id)
+        try:
+            SCENARIOS[requirement_id].test(cluster)
+        finally:
+            cluster.close()
+
+    def failure(self, requirement_id: str) -> str:
+        """The text with which a requirement's test fails; "" if it passes. Errors that are no failure are raised."""
+        try:
+            self.run(requirement_id)
+        except AssertionError as failed:
+            return str(failed) or "an assertion without text"
+        return ""
