@@ -1,0 +1,32 @@
+"""A run of a mutant cannot be taken for anything else."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.errors import UsageError
+from harness.options import resolve
+from harness.plan import Plan, not_certifiable
+from harness.report.environment import implementation
+from harness.report.summary import header
+
+
+def test_unknown_mutant_is_refused_with_the_nearest_names() -> None:
+    with pytest.raises(UsageError, match="unknown mutant 'ignores-zone-hint'; did you mean ignores-zone-hints"):
+        resolve({"backend": "netns", "mutant": "ignores-zone-hint"})
+
+
+def test_report_names_the_mutant_whatever_project_was_given() -> None:
+    settings = resolve({"backend": "netns", "mutant": "skips-zone-tier", "project": "acme-proxy"})
+    assert implementation(settings)["project"] == "mutant skips-zone-tier"
+
+
+def test_benign_variant_is_no_less_a_mutant_and_never_certifiable() -> None:
+    settings = resolve({"backend": "netns", "mutant": "takes-turns"})
+    assert not_certifiable(settings, Plan(), whole_suite=True) == ["mutant takes-turns was judged"]
+
+
+def test_header_says_that_a_mutant_is_judged() -> None:
+    settings = resolve({"backend": "netns", "mutant": "skips-zone-tier"})
+    lines = [line.text for line in header(settings, version="1", reasons=[], folder="out")]
+    assert any("mutant skips-zone-tier" in line for line in lines)
