@@ -16,7 +16,7 @@ from conformance.features import (
     ZONE_HINTS,
 )
 from harness.cluster import Cluster, endpoint, same_zone
-from harness.manifests import UDP
+from harness.manifests import UDP, Port
 from harness.outcomes import REFUSED, TIMED_OUT
 from harness.requirements import MUST, SHOULD, requirement
 from harness.traffic import NO_ANSWER, Traffic, expect_client_address, expect_traffic
@@ -302,16 +302,20 @@ def test_internal_local_holds_for_udp(three_zones: Cluster) -> None:
     "SERVICE/no-endpoints-are-refused",
     "A Service that has lost its last endpoint refuses connections, instead of letting clients wait.",
     level=SHOULD,
-    features={CLUSTER_IP},
+    features={CLUSTER_IP, UDP_SERVICES},
     source="Kubernetes, kube-proxy: services without endpoints are rejected; released",
     as_="released",
     kills={"drops-where-reject-is-due"},
 )
 def test_service_without_endpoints_refuses(three_zones: Cluster) -> None:
-    service = three_zones.create_service()
+    tcp, udp = Port(80, name="tcp"), Port(80, protocol="UDP", name="udp")
+    service = three_zones.create_service(ports=[tcp, udp])
     (a1,) = three_zones.run_servers(on=["a1"])
     three_zones.publish(service, [endpoint(a1)])
-    expect_traffic(three_zones, service, {"a1": {a1}, "b1": {a1}})
+    for port in (tcp, udp):
+        expect_traffic(three_zones, service, {"a1": {a1}, "b1": {a1}}, port=port)
 
     three_zones.publish(service, [])
-    expect_traffic(three_zones, service, {"a1": REFUSED, "b1": REFUSED, node_client("c1"): REFUSED})
+    for port in (tcp, udp):
+        refused: Traffic = {"a1": REFUSED, "b1": REFUSED, node_client("c1"): REFUSED}
+        expect_traffic(three_zones, service, refused, port=port)

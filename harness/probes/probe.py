@@ -6,6 +6,7 @@ no more, since the server speaks first (TCP) or the question is sent at once (UD
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import itertools
 import os
@@ -89,14 +90,11 @@ class Answers:
 
 
 def from_error(error: OSError) -> Observation:
-    """What an error of a client's socket says about the way to the server.
-
-    EPERM is a firewall rule of the client's own node that dropped the packet on its way out (UDP; TCP is just silent).
-    """
+    """What an error of a client's socket says about the way to the server."""
     match error.errno:
         case errno.ECONNREFUSED | errno.ECONNRESET:
             return REFUSED
-        case errno.ETIMEDOUT | errno.EPERM:
+        case errno.ETIMEDOUT:
             return TIMED_OUT
     return cannot_tell(error)
 
@@ -153,6 +151,16 @@ def _bind_unused(sock: socket.socket, source: str) -> None:
                 raise
         else:
             return
+
+
+def send(sock: socket.socket, question: bytes) -> None:
+    """Send a question. Raises `OSError`.
+
+    EPERM is a rule of the client's own node that stopped the packet on its way out. Whether it dropped or rejected it
+    is not known yet: a rejection's ICMP error comes afterwards.
+    """
+    with contextlib.suppress(PermissionError):
+        sock.send(question)
 
 
 class Attempt(ABC):
@@ -257,7 +265,7 @@ class UdpAttempt(Attempt):
 
     def _ask(self) -> None:
         self._buffer = next_nonce()
-        self._socket.send(self._buffer)
+        send(self._socket, self._buffer)
 
     def _understand(self, data: bytes) -> Observation | None:
         nonce, _, line = data.partition(b" ")

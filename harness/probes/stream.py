@@ -11,7 +11,7 @@ import time
 
 from harness.errors import InconclusiveError
 from harness.outcomes import TIMED_OUT, Observation, Unknown
-from harness.probes.probe import LONGEST_LINE, Answers, Probe, connected_socket, from_error, next_nonce
+from harness.probes.probe import LONGEST_LINE, Answers, Probe, connected_socket, from_error, next_nonce, send
 from harness.probes.reactor import Reactor, Waiter
 
 
@@ -140,7 +140,7 @@ class Stream:
         self._reactor.at(time.monotonic() + self.probe.timeout, _Deadline(self, self._asked))
         if line:
             try:
-                self._socket.send(line)
+                send(self._socket, line)
             except BlockingIOError:  # nobody reads at the other end: it is going to be overdue
                 return
             except OSError as error:
