@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 
 from reference.proxy.decision import Family
@@ -25,9 +25,9 @@ from reference.proxy.netlink import (
     number,
     text,
 )
-from reference.proxy.ruleset import DROP, REJECT, Ruleset, buckets
+from reference.proxy.ruleset import DROP, REJECT, Ruleset, buckets, first_index, mark
 from reference.proxy.skeleton import MARK, TABLE, Chain, SetSpec, bucket_chain, fixed_chains, set_specs
-from reference.proxy.table import Changes, Element, MarkElement, elements
+from reference.proxy.table import Changes, Element, HairpinElement, MarkElement, targets
 
 MOST_ELEMENT_BYTES = 2 * 96
 """More than one replaced element takes in a transaction, its part of messages and new chains included."""
@@ -97,16 +97,30 @@ class Messages:
         """Delete elements, which must be there."""
         return self._in_lists(_DELSETELEM, unwanted)
 
+    def content(self, ruleset: Ruleset) -> Iterator[Message]:
+        """All elements of a ruleset, in an order in which they may come in several transactions: frontends last."""
+        wanted = targets(ruleset)
+        packed: list[bytes] = []
+        for name, frontend, target in wanted:
+            if isinstance(target, tuple):
+                packed += self._packer.endpoints(frontend, first_index(name), target)
+        yield from self._in_messages(_NEWSETELEM, "endpoints", packed)
+        yield from self.add(HairpinElement(address) for address in sorted(ruleset.hairpin))
+        yield from self.add(MarkElement(name, frontend, mark(name, target)) for name, frontend, target in wanted[::-1])
+
     def _in_lists(self, kind: int, wanted: Iterable[Element]) -> Iterator[Message]:
-        """Elements of a set have one length, so that a list's length gives how many fit into a message."""
         packed: defaultdict[str, list[bytes]] = defaultdict(list)
         pack = self._packer.pack
         for element in wanted:
             packed[element.set_name].append(pack(element))
         for name, parts in packed.items():
-            most = MOST_BYTES // len(parts[0])
-            for first in range(0, len(parts), most):
-                yield self._elements(kind, name, b"".join(parts[first : first + most]))
+            yield from self._in_messages(kind, name, parts)
+
+    def _in_messages(self, kind: int, name: str, packed: Sequence[bytes]) -> Iterator[Message]:
+        """Elements of a set have one length, so that a list's length gives how many fit into a message."""
+        most = MOST_BYTES // len(packed[0]) if packed else 1
+        for first in range(0, len(packed), most):
+            yield self._elements(kind, name, b"".join(packed[first : first + most]))
 
     def _elements(self, kind: int, name: str, packed: bytes) -> Message:
         flags = NLM_F_CREATE if kind == _NEWSETELEM else 0
@@ -192,7 +206,7 @@ def _whole(build: Messages, ruleset: Ruleset) -> Iterator[Message]:
     yield from build.skeleton(ruleset.pods, ruleset.own)
     for bucket in buckets(ruleset):
         yield from build.bucket(bucket)
-    yield from build.add(elements(ruleset))
+    yield from build.content(ruleset)
 
 
 def _user_data(spec: SetSpec) -> bytes:

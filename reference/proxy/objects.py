@@ -65,7 +65,7 @@ def canonical(address: str) -> str:
 
 def of_family(addresses: Iterable[str], family: Family) -> tuple[str, ...]:
     """Those addresses that are of `family`, in canonical form."""
-    return tuple(canonical(each) for each in addresses if family_of(each) == family)
+    return tuple([canonical(each) for each in addresses if family_of(each) == family])
 
 
 def is_excluded(obj: Object) -> bool:
@@ -132,24 +132,32 @@ def read_slice(obj: Object) -> Slice | None:
     for port in obj.get("ports") or ():
         if number := port.get("port"):
             key = (port.get("name") or "", port.get("protocol") or "TCP")
-            ports[key] = [_endpoint(each, number) for each in endpoints]
+            ports[key] = _read_endpoints(endpoints, number)
     return Slice((metadata["namespace"], name), family, ports)
 
 
-def _endpoint(obj: Mapping[str, Any], port: int) -> Endpoint:
-    """An endpoint. Only the first address counts."""
-    conditions = obj.get("conditions") or NO_FIELDS
-    hints = obj.get("hints") or NO_FIELDS
-    return Endpoint(
-        canonical(obj["addresses"][0]),
-        port,
-        conditions.get("ready") is not False,
-        conditions.get("serving") is not False,
-        conditions.get("terminating") is True,
-        obj.get("nodeName") or "",
-        _names(hints.get("forZones")),
-        _names(hints.get("forNodes")),
-    )
+def _read_endpoints(endpoints: Iterable[Mapping[str, Any]], port: int) -> list[Endpoint]:
+    """All endpoints of a slice at one port. Only the first address of each counts.
+
+    One loop, since a full load reads every endpoint of the cluster: half of it in calls would be a third more time.
+    """
+    found = []
+    for each in endpoints:
+        conditions = (each.get("conditions") or NO_FIELDS).get
+        hints = each.get("hints")
+        found.append(
+            Endpoint(
+                canonical(each["addresses"][0]),
+                port,
+                conditions("ready") is not False,
+                conditions("serving") is not False,
+                conditions("terminating") is True,
+                each.get("nodeName") or "",
+                _names(hints.get("forZones")) if hints else NONE,
+                _names(hints.get("forNodes")) if hints else NONE,
+            )
+        )
+    return found
 
 
 def _names(hints: Sequence[Mapping[str, str]] | None) -> frozenset[str]:

@@ -96,9 +96,13 @@ def render(port: ServicePort, decision: Decision, node: str, node_addresses: Seq
 
 def _local_addresses(decision: Decision, node: str) -> frozenset[str]:
     """The endpoints on this node that traffic may reach."""
-    actions = (decision.cluster_ip, decision.outside, decision.inside)
-    distinct = {id(each): each for each in actions if isinstance(each, Forward)}.values()
-    return frozenset([each.address for action in distinct for each in action.endpoints if each.node == node])
+    local = []
+    seen: list[Action | None] = []
+    for action in (decision.cluster_ip, decision.outside, decision.inside):
+        if isinstance(action, Forward) and not any(action is each for each in seen):
+            local += [each.address for each in action.endpoints if each.node == node]
+        seen.append(action)
+    return frozenset(local)
 
 
 def _external_frontends(port: ServicePort, node_addresses: Sequence[str]) -> Iterable[Frontend]:

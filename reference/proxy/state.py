@@ -38,11 +38,14 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Service:
-    """A Service, what its slices hold, and what was decided. Slices may come first; then there are no ports yet."""
+    """A Service, what its slices hold, and which of its ports were decided. Slices may come first, without ports.
+
+    Decisions are not kept: they follow from the rest, and 100,000 endpoints in them would be one more copy of all.
+    """
 
     ports: Mapping[Family, list[ServicePort]] = field(default_factory=dict)
     slices: dict[str, Slice] = field(default_factory=dict)
-    decisions: dict[PortKey, tuple[ServicePort, Decision]] = field(default_factory=dict)
+    decided: dict[PortKey, ServicePort] = field(default_factory=dict)
 
 
 class State:
@@ -58,6 +61,7 @@ class State:
     ) -> None:
         self.tables: dict[Family, Table] = {family: Table(family) for family in FAMILIES}
         self._node = Node(Place(node_name))
+        self._node_addresses: dict[Family, tuple[str, ...]] = dict.fromkeys(FAMILIES, ())
         self._behaviour = behaviour
         self._decide, self._render = decide, render
         self._services: dict[Name, _Service] = {}
@@ -94,19 +98,22 @@ class State:
 
     def decisions(self) -> dict[str, Decision]:
         """All decisions, by service port and IP family."""
-        found = (each for service in self._services.values() for each in service.decisions.items())
-        return {f"{port} {key[-1]}": decision for key, (port, decision) in found}
+        return {
+            f"{port} {key[-1]}": self._decision(service, port, key[-1])
+            for service in self._services.values()
+            for key, port in service.decided.items()
+        }
 
     def explain(self, namespace: str, name: str) -> str:
         """The decisions about one Service, in sentences."""
         place = self._node.place
         lines = [f"node {place.node}, zone {place.zone or '(none)'}"]
         service = self._services.get((namespace, name))
-        if service is None or not service.decisions:
+        if service is None or not service.decided:
             return f"{lines[0]}: Service {namespace}/{name} is not for this proxy, or does not exist"
-        for key, (port, decision) in service.decisions.items():
+        for key, port in service.decided.items():
             lines.append(f"{port} {key[-1]}")
-            lines += [f"  {reason}" for reason in decision.reasons]
+            lines += [f"  {reason}" for reason in self._decision(service, port, key[-1]).reasons]
             lines += [f"  conflict: {each} belongs to another Service" for each in self.tables[key[-1]].conflicts(key)]
         return "\n".join(lines)
 
@@ -144,22 +151,26 @@ class State:
         before, self._node = self._node, read_node(obj)
         if self._node == before:
             return
+        self._node_addresses = {family: of_family(self._node.addresses, family) for family in FAMILIES}
         self._changed.update(dict.fromkeys(self._services))
         if (before.addresses, before.pod_cidrs) != (self._node.addresses, self._node.pod_cidrs):
             self._base_changed = True
 
     def _compute_service(self, name: Name, service: _Service) -> None:
-        decided: dict[PortKey, tuple[ServicePort, Decision]] = {}
+        decided: dict[PortKey, ServicePort] = {}
         for family, ports in service.ports.items():
-            addresses = of_family(self._node.addresses, family)
+            addresses = self._node_addresses[family]
             for port in ports:
                 key = (*name, port.port_name, port.protocol, family)
-                decision = self._decide(port, _endpoints(service, port, family), self._node.place, self._behaviour)
+                decision = self._decision(service, port, family)
                 self.tables[family].put(key, self._render(port, decision, self._node.place.node, addresses))
-                decided[key] = port, decision
-        for key in service.decisions.keys() - decided.keys():
+                decided[key] = port
+        for key in service.decided.keys() - decided.keys():
             self.tables[key[-1]].put(key, NOTHING)
-        service.decisions = decided
+        service.decided = decided
+
+    def _decision(self, service: _Service, port: ServicePort, family: Family) -> Decision:
+        return self._decide(port, _endpoints(service, port, family), self._node.place, self._behaviour)
 
 
 def _endpoints(service: _Service, port: ServicePort, family: Family) -> Iterator[Endpoint]:

@@ -210,18 +210,23 @@ class Table:
 _MAPS: tuple[MapName, ...] = ("services", "external")
 
 
-def elements(ruleset: Ruleset) -> Iterator[Element]:
-    """All elements of a ruleset, in an order in which they may come in several transactions: frontends last."""
-    targets: list[tuple[MapName, Frontend, Target]] = []
+def targets(ruleset: Ruleset) -> list[tuple[MapName, Frontend, Target]]:
+    """What each frontend of a ruleset leads to, by map."""
+    found: list[tuple[MapName, Frontend, Target]] = []
     for name, frontends in zip(_MAPS, (ruleset.services, ruleset.external), strict=True):
-        targets += [(name, frontend, target) for frontend, target in frontends.items()]
-    for name, frontend, target in targets:
+        found += [(name, frontend, target) for frontend, target in frontends.items()]
+    return found
+
+
+def elements(ruleset: Ruleset) -> Iterator[Element]:
+    """All elements of a ruleset."""
+    for name, frontend, target in targets(ruleset):
         if isinstance(target, tuple):
             for index, backend in enumerate(target, first_index(name)):
                 yield EndpointElement(frontend, index, backend)
     for address in sorted(ruleset.hairpin):
         yield HairpinElement(address)
-    for name, frontend, target in reversed(targets):
+    for name, frontend, target in targets(ruleset):
         yield MarkElement(name, frontend, mark(name, target))
 
 
