@@ -3,179 +3,164 @@
     python benchmarks/api_server.py [--quick]
 
 The server runs in this process; writers and watchers are one client in another process, over TLS on loopback, so
-both have a core. Side by side: the same writes and watchers inside this process, without HTTP.
+both have a core. Each writer replaces an object of its own (PUT, keep-alive, the next when the last is answered; one
+annotation changes, or all endpoints); ten watchers read every byte of every event, and look for its stamp. The client
+is `benchmarks/api_client.py`, which is lean on purpose. CPU is that of the whole process, for each write, the ten
+deliveries included. Side by side: the same writes inside this process, without HTTP.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import multiprocessing
-import ssl
 import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
+from typing import Any
 
-import aiohttp
+import api_client
 import orjson
+from api_client import STAMP, Arrivals, Reader, Where, Writer
 
 from reference.apiserver import ApiServer
 from reference.apiserver.server import HttpServer
 
 WATCHERS = 10
-RESOURCE, NAMESPACE = "endpointslices", "default"
-COLLECTION = f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/{RESOURCE}"
+NAMESPACE = "default"
+_WATCH = "?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+
+Body = Callable[[str, str], dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What is written: `body` of a name and a stamp."""
+
+    resource: str
+    prefix: str
+    body: Body
+
+    @property
+    def path(self) -> str:
+        return f"{self.prefix}/namespaces/{NAMESPACE}/{self.resource}"
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Of one run; latencies in milliseconds, from the sending of a write to the last watcher that sees it."""
+    """Of one run. Latencies in milliseconds, from the sending of a write to the last watcher that sees it; CPU time in
+    microseconds a write."""
 
     writes_per_second: float
     p50: float
     p99: float
+    server: float
+    client: float
 
 
-def slice_of(name: str, stamp: int) -> dict[str, object]:
-    """An EndpointSlice with ten endpoints; `stamp` makes each write a change."""
+def slice_of(name: str, stamp: str, *, endpoints: int = 10, hostname: str = "") -> dict[str, Any]:
+    """An EndpointSlice; every endpoint has a host name that changes when `hostname` does."""
     return {
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",
-        "metadata": {"name": name, "annotations": {"stamp": str(stamp)}},
+        "metadata": {"name": name, "annotations": {"stamp": stamp}},
         "addressType": "IPv4",
         "ports": [{"name": "http", "port": 80, "protocol": "TCP"}],
-        "endpoints": [{"addresses": [f"10.244.1.{each}"], "conditions": {"ready": True}} for each in range(10)],
+        "endpoints": [
+            {"addresses": [f"10.244.1.{each}"], "conditions": {"ready": True}} | _named(hostname)
+            for each in range(endpoints)
+        ],
     }
 
 
-class Arrivals:
-    """When the last of the watchers saw each write."""
-
-    def __init__(self) -> None:
-        self.sent: dict[int, float] = {}
-        self.latencies: list[float] = []
-        self._seen: dict[int, int] = {}
-        self._expected = 0
-        self._complete = asyncio.Event()
-
-    def saw(self, stamp: int) -> None:
-        seen = self._seen[stamp] = self._seen.get(stamp, 0) + 1
-        if seen == WATCHERS:
-            self.latencies.append((time.perf_counter() - self.sent[stamp]) * 1000)
-            if len(self.latencies) == self._expected:
-                self._complete.set()
-
-    async def all_seen(self, writes: int) -> None:
-        self._expected = writes
-        if len(self.latencies) < writes:
-            await self._complete.wait()
-
-    def figures(self, writes: int, seconds: float) -> Figures:
-        centiles = statistics.quantiles(self.latencies, n=100)
-        return Figures(writes / seconds, centiles[49], centiles[98])
+def changing_slice(name: str, stamp: str) -> dict[str, Any]:
+    """An EndpointSlice of which every endpoint changes with every write."""
+    return slice_of(name, stamp, hostname=f"h{stamp}")
 
 
-async def follow(session: aiohttp.ClientSession, url: str, arrivals: Arrivals, ready: asyncio.Event) -> None:
-    query = "?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
-    async with session.get(url + COLLECTION + query) as response:
-        while line := await response.content.readline():
-            if line.startswith(b'{"type":"BOOKMARK"'):
-                ready.set()
-            elif (at := line.find(b'"stamp":"')) >= 0:
-                stamp = int(line[at + 9 : line.index(b'"', at + 9)])
-                if stamp:
-                    arrivals.saw(stamp)
+def pod_of(name: str, stamp: str) -> dict[str, Any]:
+    """A Pod, of about 800 bytes with what the server adds."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": {"app": "web"}, "annotations": {"stamp": stamp}},
+        "spec": {
+            "nodeName": "a1",
+            "containers": [
+                {
+                    "name": "web",
+                    "image": "registry.example/web:1.0",
+                    "ports": [{"name": "http", "containerPort": 8080, "protocol": "TCP"}],
+                }
+            ],
+        },
+    }
 
 
-async def write(session: aiohttp.ClientSession, url: str, name: str, stamps: range, arrivals: Arrivals) -> None:
-    target = f"{url}{COLLECTION}/{name}"
-    headers = {"Content-Type": "application/json"}
-    for stamp in stamps:
-        body = orjson.dumps(slice_of(name, stamp))
-        arrivals.sent[stamp] = time.perf_counter()
-        async with session.put(target, data=body, headers=headers) as response:
-            await response.read()
-            response.raise_for_status()
+SLICES = "/apis/discovery.k8s.io/v1"
+LOADS = {
+    "Pod": Load("pods", "/api/v1", pod_of),
+    "slice of 10": Load("endpointslices", SLICES, slice_of),
+    "slice of 10, all change": Load("endpointslices", SLICES, changing_slice),
+}
 
 
-async def over_http(url: str, token: str, ca_pem: str, *, writers: int, writes: int) -> Figures:
-    tls = ssl.create_default_context(cadata=ca_pem)
-    connector = aiohttp.TCPConnector(ssl=tls, limit=0)
-    headers = {"Authorization": f"Bearer {token}"}
-    timeout = aiohttp.ClientTimeout(total=None)
-    arrivals = Arrivals()
-    async with aiohttp.ClientSession(
-        connector=connector, headers=headers, timeout=timeout, read_bufsize=1 << 22
-    ) as session:
-        for index in range(writers):
-            body = slice_of(f"s{index}", 0)
-            async with session.post(url + COLLECTION, json=body) as response:
-                if response.status not in {201, 409}:
-                    response.raise_for_status()
-        ready = [asyncio.Event() for _ in range(WATCHERS)]
-        watches = [asyncio.create_task(follow(session, url, arrivals, each)) for each in ready]
-        await asyncio.gather(*(each.wait() for each in ready))
-        share = writes // writers
-        start = time.perf_counter()
-        await asyncio.gather(
-            *(
-                write(session, url, f"s{index}", range(1 + index * share, 1 + (index + 1) * share), arrivals)
-                for index in range(writers)
-            )
-        )
-        seconds = time.perf_counter() - start
-        await arrivals.all_seen(share * writers)
-        for each in watches:
-            each.cancel()
-        await asyncio.gather(*watches, return_exceptions=True)
-    return arrivals.figures(share * writers, seconds)
-
-
-def client(answer: Connection, *where: str, writers: int, writes: int) -> None:
+def client(answer: Connection, where: Where, load: str, writers: int, writes: int) -> None:
     """The client's process."""
-    figures = asyncio.run(over_http(*where, writers=writers, writes=writes))
-    answer.send(json.dumps([figures.writes_per_second, figures.p50, figures.p99]))
+    kind, share = LOADS[load], writes // writers
+    arrivals = Arrivals(share * writers, WATCHERS)
+    for index in range(writers):
+        api_client.call(where, "POST", kind.path, orjson.dumps(kind.body(f"s{index}", "0" * len(STAMP))))
+    every = [
+        Writer(where, _put(where, kind, f"s{index}"), range(1 + index * share, 1 + (index + 1) * share), arrivals)
+        for index in range(writers)
+    ]
+    readers = [Reader(where, kind.path + _WATCH, arrivals) for _ in range(WATCHERS)]
+    answer.send("ready")
+    answer.recv()
+    used = time.process_time()
+    seconds = api_client.run(every, readers, arrivals, share * writers)
+    used = time.process_time() - used
+    answer.send(json.dumps([share * writers / seconds, used / (share * writers), arrivals.latencies]))
 
 
-def measure_http(writers: int, writes: int) -> Figures:
+def measure_http(load: str, writers: int, writes: int) -> Figures:
     server = HttpServer(ApiServer())
     server.start()
-    context = multiprocessing.get_context("spawn")
-    here, there = context.Pipe()
-    process = context.Process(
-        target=client,
-        args=(there, server.url, server.token, server.ca_pem),
-        kwargs={"writers": writers, "writes": writes},
-    )
+    where = Where(server.url, server.token, server.ca_pem)
+    here, there = multiprocessing.get_context("spawn").Pipe()
+    process = multiprocessing.get_context("spawn").Process(target=client, args=(there, where, load, writers, writes))
     process.start()
-    figures = Figures(*json.loads(here.recv()))
+    here.recv()
+    used = time.process_time()
+    here.send("go")
+    per_second, client_cpu, latencies = json.loads(here.recv())
+    used = time.process_time() - used
     process.join()
     server.stop()
-    return figures
+    return _figures(per_second, latencies, used / writes, client_cpu)
 
 
-def measure_in_process(writes: int) -> Figures:
+def measure_in_process(load: str, writes: int) -> Figures:
     """One writer and ten queues, no HTTP: the cost of the rules and the store."""
-    api = ApiServer()
+    api, kind = ApiServer(), LOADS[load]
     queues: list[SimpleQueue[object]] = [SimpleQueue() for _ in range(WATCHERS)]
-    api.create(RESOURCE, NAMESPACE, slice_of("s0", 0))
-    subscriptions = [api.subscribe([RESOURCE], each.put) for each in queues]
+    api.create(kind.resource, NAMESPACE, kind.body("s0", "0"))
+    subscriptions = [api.subscribe([kind.resource], each.put) for each in queues]
+    bodies = [kind.body("s0", f"{stamp:09}") for stamp in range(1, writes + 1)]
     latencies = []
-    start = time.perf_counter()
-    for stamp in range(1, writes + 1):
-        body = slice_of("s0", stamp)
+    used, start = time.process_time(), time.perf_counter()
+    for body in bodies:
         sent = time.perf_counter()
-        api.update(RESOURCE, NAMESPACE, body)
-        latencies.append((time.perf_counter() - sent) * 1000)
-    seconds = time.perf_counter() - start
+        api.update(kind.resource, NAMESPACE, body)
+        latencies.append(time.perf_counter() - sent)
+    seconds, used = time.perf_counter() - start, time.process_time() - used
     for each in subscriptions:
         each.close()
-    centiles = statistics.quantiles(latencies, n=100)
-    return Figures(writes / seconds, centiles[49], centiles[98])
+    return _figures(writes / seconds, latencies, used / writes, 0)
 
 
 def median(run: Callable[[], Figures], times: int) -> Figures:
@@ -188,16 +173,35 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="one short run of each")
     quick = parser.parse_args().quick
     writes, times = (2_000, 1) if quick else (10_000, 3)
-    print(f"{WATCHERS} watchers; EndpointSlices of 10 endpoints; medians of {times}")
-    print(f"{'':34}{'writes/s':>10}{'p50 ms':>10}{'p99 ms':>10}")
-    rows: list[tuple[str, Callable[[], Figures]]] = [
-        ("HTTPS, 1 writer", lambda: measure_http(1, writes)),
-        ("HTTPS, 16 writers", lambda: measure_http(16, writes)),
-        ("in process, 1 writer, 10 queues", lambda: measure_in_process(writes)),
-    ]
-    for name, run in rows:
-        figures = median(run, times)
-        print(f"{name:34}{figures.writes_per_second:>10,.0f}{figures.p50:>10.2f}{figures.p99:>10.2f}")
+    print(f"{WATCHERS} watchers; medians of {times}; CPU in us a write")
+    print(f"{'':48}{'writes/s':>10}{'p50 ms':>9}{'p99 ms':>9}{'server':>9}{'client':>9}")
+    for load in LOADS:
+        rows: list[tuple[str, Callable[[], Figures]]] = [
+            ("HTTPS, 1 writer", lambda load=load: measure_http(load, 1, writes)),  # type: ignore[misc]
+            ("HTTPS, 16 writers", lambda load=load: measure_http(load, 16, writes)),  # type: ignore[misc]
+            ("in process, 1 writer", lambda load=load: measure_in_process(load, writes)),  # type: ignore[misc]
+        ]
+        for name, run in rows:
+            shown = median(run, times)
+            print(
+                f"{f'{load}: {name}':48}{shown.writes_per_second:>10,.0f}{shown.p50:>9.2f}{shown.p99:>9.2f}"
+                f"{shown.server:>9.0f}{shown.client:>9.0f}"
+            )
+
+
+def _named(hostname: str) -> dict[str, str]:
+    return {"hostname": hostname} if hostname else {}
+
+
+def _put(where: Where, load: Load, name: str) -> bytes:
+    """A request with a place for every stamp."""
+    body = orjson.dumps(load.body(name, STAMP.decode()))
+    return where.request("PUT", f"{load.path}/{name}", body)
+
+
+def _figures(per_second: float, latencies: list[float], server: float, client_cpu: float) -> Figures:
+    centiles = statistics.quantiles(latencies, n=100)
+    return Figures(per_second, centiles[49] * 1e3, centiles[98] * 1e3, server * 1e6, client_cpu * 1e6)
 
 
 if __name__ == "__main__":
