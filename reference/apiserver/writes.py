@@ -209,7 +209,21 @@ def _replace(registry: Registry, strategy: Strategy, new: Object, old: Stored, c
     if _has_ended(registry, strategy, new["metadata"]):
         _undo(ledger)
         return deletion.remove(registry, strategy, new)
+    _share(new, old.object)
     return _store(registry, strategy.resource.plural, new, ledger)
+
+
+def _share(new: Object, old: Object) -> None:
+    """Let `new` have the fields of `old` that are the same, instead of copies; what is stored is never changed
+    (but for the metadata, which get a resourceVersion).
+
+    The store remembers thousands of versions. Without this the garbage collector went through them all again and again
+    (90 of the 210 us that an update of a slice of ten endpoints took). Python finds 1, 1.0 and true equal; JSON does
+    not.
+    """
+    for name, value in old.items():
+        if name != "metadata" and new.get(name) == value and orjson.dumps(new[name]) == orjson.dumps(value):
+            new[name] = value
 
 
 def _has_ended(registry: Registry, strategy: Strategy, meta: dict[str, Any]) -> bool:

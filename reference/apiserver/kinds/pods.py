@@ -109,7 +109,10 @@ class Pods(Strategy):
         return super().validate(obj, features) + pod_validation.validate_spec(obj.get("spec") or {})
 
     def validate_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
-        found = metadata.validate_update(new, old) + self.validate(new, features)
+        found = metadata.validate_update(new, old) + super().validate(new, features)
+        if new["spec"] == old["spec"]:  # found valid when it was stored, by this server with the same features
+            return found
+        found += pod_validation.validate_spec(new["spec"])
         return found + pod_validation.validate_spec_update(new["spec"], old["spec"])
 
     def validate_status_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:

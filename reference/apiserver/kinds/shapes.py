@@ -7,7 +7,7 @@ type; an older server drops the fields of newer ones in the same way, which is w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, cast
 
@@ -100,6 +100,21 @@ def of_version(shape: Shape, minor: int) -> Shape:
     return {name: of_version(field, minor) for name, field in shape.items() if _exists(field, minor)}
 
 
+def fits(shape: Shape) -> Callable[[Any], bool]:
+    """A function that tells whether `conform` would find nothing to do; `shape` is that of one version.
+
+    Nearly everything that is written fits. To know only that, a shape made into functions once takes a sixth of the
+    time of `conform`, which walks it (25 for 150 us, a slice of ten endpoints). No is not final: see `conform`.
+    """
+    if isinstance(shape, str):
+        return _LEAF_FITS[shape]
+    if isinstance(shape, list):
+        item = fits(shape[0])
+        return lambda value: type(value) is list and all(map(item, value))
+    assert not isinstance(shape, Versions)
+    return _fields_fit(shape)
+
+
 def conform(obj: dict[str, Any], shape: Shape) -> list[str]:
     """Take nulls and unknown fields out of `obj`, and return the paths of the unknown ones.
 
@@ -115,6 +130,38 @@ def conform(obj: dict[str, Any], shape: Shape) -> list[str]:
         said = f"json: cannot unmarshal {wrong} into Go struct field {kind}.{_dotted(path)} of type {wrong.wanted}"
         raise ValueError(said) from None
     return unknown
+
+
+def _fields_fit(shape: Mapping[str, Shape]) -> Callable[[Any], bool]:
+    types = {name: _EXACT[field] for name, field in shape.items() if isinstance(field, str) and field in _EXACT}
+    further = {name: fits(field) for name, field in shape.items() if name not in types and name != OTHERS}
+    others = fits(shape[OTHERS]) if OTHERS in shape else _never
+
+    def check(value: Any) -> bool:
+        if type(value) is not dict:
+            return False
+        for name, each in value.items():
+            if types.get(name) is type(each):  # nine of ten
+                continue
+            if each is None or name in types or not further.get(name, others)(each):
+                return False
+        return True
+
+    return check
+
+
+def _never(_: Any) -> bool:
+    return False
+
+
+_LEAF_FITS: Mapping[str, Callable[[Any], bool]] = {
+    "string": lambda value: type(value) is str,
+    "int32": lambda value: type(value) is int,
+    "bool": lambda value: type(value) is bool,
+    "int or string": lambda value: type(value) is int or type(value) is str,
+    "map[string]string": lambda value: type(value) is dict and all(type(each) is str for each in value.values()),
+    "any": lambda _: True,
+}
 
 
 def _exists(field: Shape, minor: int) -> bool:

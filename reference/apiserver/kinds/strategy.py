@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from reference.apiserver.kinds import columns, metadata, names, shapes
 from reference.apiserver.kinds.columns import Column
@@ -97,7 +97,8 @@ class Strategy:
         A server warns of them (`unknown field "spec.x"`), or refuses with 400 when asked to be strict. Raises
         `ValueError` with the text for a 400 when a value has the wrong JSON type.
         """
-        return shapes.conform(obj, _shape_in(type(self), features.version[1]))
+        shape, fits = _shape_in(type(self), features.version[1])
+        return [] if fits(obj) else shapes.conform(obj, shape)
 
     def has_generation(self, features: Features) -> bool:
         """Whether objects of this kind carry `metadata.generation` (1 when created)."""
@@ -149,14 +150,15 @@ class Strategy:
         return [columns.NAME, columns.AGE]
 
 
-_SHAPES: dict[tuple[type[Strategy], int], shapes.Shape] = {}
+_SHAPES: dict[tuple[type[Strategy], int], tuple[shapes.Shape, Callable[[Any], bool]]] = {}
 
 
-def _shape_in(kind: type[Strategy], minor: int) -> shapes.Shape:
-    shape = _SHAPES.get((kind, minor))
-    if shape is None:
-        shape = _SHAPES[kind, minor] = shapes.of_version(kind.shape, minor)
-    return shape
+def _shape_in(kind: type[Strategy], minor: int) -> tuple[shapes.Shape, Callable[[Any], bool]]:
+    found = _SHAPES.get((kind, minor))
+    if found is None:
+        shape = shapes.of_version(kind.shape, minor)
+        found = _SHAPES[kind, minor] = shape, shapes.fits(shape)
+    return found
 
 
 def _keep(new: Object, old: Object, name: str) -> None:
