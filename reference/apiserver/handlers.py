@@ -6,7 +6,7 @@ Nothing here waits: a request's body is there when it is called, and the registr
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from reference.apiserver import apply, deletion, media, patches, patching, reads, status, writes
@@ -53,6 +53,12 @@ class Response:
     code: int
     body: bytes
     warnings: tuple[str, ...] = ()
+    content_type: str = media.JSON
+
+    def warning_headers(self) -> list[str]:
+        """The values of the `Warning` headers."""
+        quoted = [each.replace("\\", "\\\\").replace('"', '\\"') for each in self.warnings]
+        return [f'299 - "{each}"' for each in quoted]
 
 
 def handle(registry: Registry, request: Request) -> Response:
@@ -63,7 +69,8 @@ def handle(registry: Registry, request: Request) -> Response:
         raise status.method_not_allowed(request.method)
     if request.route.subresource not in {"", "status"}:
         raise status.no_such_path()
-    return verb(registry, request)
+    response = verb(registry, request)
+    return replace(response, content_type=media.YAML) if request.answer.yaml else response
 
 
 def selection(request: Request) -> Selection:

@@ -17,8 +17,9 @@ from typing import Any, TypeVar
 
 import trustme
 
+from reference.apiserver.answers import RequestRecord
 from reference.apiserver.api import ApiServer
-from reference.apiserver.gateway import Gateway, RequestRecord
+from reference.apiserver.gateway import Gateway
 
 LOOPBACK = "127.0.0.1"
 _NAMES = ("localhost", LOOPBACK, "::1", "kubernetes.default.svc")
@@ -64,7 +65,7 @@ class HttpServer:
 
     def requests(self) -> list[RequestRecord]:
         """The latest requests, oldest first: evidence of who asked for what."""
-        return list(self._gateway.log)
+        return list(self._gateway.answers.log)
 
     def end_watches(self) -> None:
         """End every watch as a server does when it goes away for a moment; clients are expected to come back."""

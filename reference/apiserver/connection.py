@@ -1,0 +1,158 @@
+"""Connections of clients that send ordinary requests: each is answered in the read that brought its end.
+
+aiohttp serves everything that HTTP can be, with a task, its wakings and a dozen objects for each request: about 250 us,
+more than the write itself. Nearly all requests are plain: whole, of known length, nothing special in them. Those are
+taken here. At the first one that is not (a watch, chunks, an upgrade, a large body, odd syntax), the connection
+and all that was not answered yet become aiohttp's, for good.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from email.utils import formatdate
+from http import HTTPStatus
+
+from reference.apiserver.answers import Incoming
+from reference.apiserver.handlers import Response
+
+MAX_HEAD_BYTES = 8 * 1024
+MAX_BODY_BYTES = 256 * 1024
+_METHODS = frozenset({"GET", "PUT", "POST", "PATCH", "DELETE"})
+_SPECIAL = frozenset({"connection", "transfer-encoding", "content-encoding", "expect", "upgrade"})
+_ODD_HEAD = re.compile(rb"[^\t\r\n -~]|(?<!\r)\n|\r(?!\n)")
+_TARGET = re.compile(r"((?:/(?![/.])[^/?#%+ ]*)+)(?:\?([^#%+ ]*))?")
+_NAME = re.compile(r"[A-Za-z0-9-]+")
+
+
+class Connection(asyncio.Protocol):
+    """One connection while all its requests are plain.
+
+    `answer` answers one, or says that it is not plain (None). `others` makes the protocol for all that is not.
+    """
+
+    def __init__(
+        self,
+        answer: Callable[[Incoming], Response | None],
+        others: Callable[[], asyncio.Protocol],
+        transports: set[asyncio.Transport],
+    ) -> None:
+        self._answer, self._others = answer, others
+        self._transports = transports
+        self._transport: asyncio.Transport | None = None
+        self._unread = b""
+        self._paused = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._transports.add(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
+        self._leave()
+
+    def data_received(self, data: bytes) -> None:
+        self._unread += data
+        self._work()
+
+    def pause_writing(self) -> None:
+        """The client does not read its answers: until it does, its requests wait."""
+        self._paused = True
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        if self._transport is not None:
+            self._transport.resume_reading()
+            self._work()
+
+    def _work(self) -> None:
+        while self._unread and not self._paused and self._transport is not None:
+            head, found, rest = self._unread.partition(b"\r\n\r\n")
+            if not found and len(head) < MAX_HEAD_BYTES:
+                return
+            plain = parse(head) if found else None
+            if plain is not None and len(rest) < plain.length:
+                return
+            response = None if plain is None else self._answer(plain.with_body(rest))
+            if plain is None or response is None:
+                self._hand_over(self._transport)
+                return
+            self._unread = rest[plain.length :]
+            self._transport.write(encode(response))
+
+    def _hand_over(self, transport: asyncio.Transport) -> None:
+        unread, self._unread = self._unread, b""
+        self._leave()
+        other = self._others()
+        transport.set_protocol(other)
+        other.connection_made(transport)
+        other.data_received(unread)
+
+    def _leave(self) -> None:
+        if self._transport is not None:
+            self._transports.discard(self._transport)
+            self._transport = None
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Of a plain request, all but its body."""
+
+    method: str
+    path: str
+    query: str
+    headers: dict[str, str]
+    length: int
+
+    def with_body(self, rest: bytes) -> Incoming:
+        """The request whose body is at the start of `rest`."""
+        pairs = (each.partition("=") for each in reversed(self.query.split("&")))  # the first of a name counts
+        query = {name: value for name, _, value in pairs if name}
+        return Incoming(self.method, self.path, self.query, query, self.headers, rest[: self.length])
+
+
+def parse(head: bytes) -> Head | None:
+    """The head of a plain request, None of any other."""
+    if _ODD_HEAD.search(head):
+        return None
+    first, *lines = head.decode("ascii").split("\r\n")
+    method, _, target = first.removesuffix(" HTTP/1.1").partition(" ")
+    where = _TARGET.fullmatch(target)
+    if method not in _METHODS or where is None or not first.endswith(" HTTP/1.1"):
+        return None
+    headers: dict[str, str] = {}
+    for line in lines:
+        name, _, value = line.partition(":")
+        headers[name.lower()] = value.strip(" \t")
+        if not _NAME.fullmatch(name) or name.lower() in _SPECIAL:
+            return None
+    length = headers.get("content-length", "0")
+    if len(headers) < len(lines) or not length.isdigit() or int(length) > MAX_BODY_BYTES:
+        return None
+    return Head(method, where[1], where[2] or "", headers, int(length))
+
+
+def encode(response: Response) -> bytes:
+    """A response as HTTP/1.1."""
+    warnings = "".join(f"Warning: {each}\r\n" for each in response.warning_headers())
+    head = (
+        f"{_status_line(response.code)}Content-Type: {response.content_type}\r\n"
+        f"Content-Length: {len(response.body)}\r\nDate: {_date(int(time.time()))}\r\n{warnings}\r\n"
+    )
+    return head.encode() + response.body
+
+
+@functools.cache
+def _status_line(code: int) -> str:
+    return f"HTTP/1.1 {code} {HTTPStatus(code).phrase}\r\n"
+
+
+@functools.lru_cache(maxsize=1)
+def _date(second: int) -> str:
+    return formatdate(second, usegmt=True)
