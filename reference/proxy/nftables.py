@@ -60,6 +60,7 @@ class Messages:
         self._start = struct.pack(">BBH", NFPROTO[family], 0, 0) + text(1, table)
         self._packer = Packer(family, set_specs(family))
         self._lists = {spec.name: self._start + text(2, spec.name) for spec in set_specs(family)}
+        self._elements_of = {spec.name: self._say(f"elements of {spec.name}") for spec in set_specs(family)}
 
     @property
     def table(self) -> bytes:
@@ -125,7 +126,7 @@ class Messages:
     def _elements(self, kind: int, name: str, packed: bytes) -> Message:
         flags = NLM_F_CREATE if kind == _NEWSETELEM else 0
         body = b"".join((self._lists[name], _length(4 + len(packed), 3 | NESTED), packed))
-        return Message(kind, flags, body, self._say(f"elements of {name}"))
+        return Message(kind, flags, body, self._elements_of[name])
 
     def _create_table(self) -> Message:
         return Message(_NEWTABLE, NLM_F_CREATE, self._start, self._say("table"))

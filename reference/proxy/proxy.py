@@ -170,6 +170,9 @@ class ServiceProxy:
         """Bring the kernel up to date; whether that worked."""
         try:
             self._must_load = self._state.compute() or self._must_load
+            while self._state.unreadable:
+                (namespace, name), error = self._state.unreadable.popitem()
+                self._fail(f"cannot read the slices of {namespace}/{name}", error)
             for family, kernel in self._kernel.items():
                 self._load(family, kernel) if self._must_load else self._apply(family, kernel)
         except (KernelError, OSError) as error:

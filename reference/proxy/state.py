@@ -49,7 +49,10 @@ class _Service:
 
 
 class State:
-    """The objects that one node's proxy has seen, and its tables. Not thread-safe."""
+    """The objects that one node's proxy has seen, and its tables. Not thread-safe.
+
+    `unreadable` collects the Services whose slices could not be read; their rules stay as they were.
+    """
 
     def __init__(
         self,
@@ -67,6 +70,7 @@ class State:
         self._services: dict[Name, _Service] = {}
         self._service_of: dict[Name, Name] = {}
         self._changed: dict[Name, None] = {}
+        self.unreadable: dict[Name, Exception] = {}
         self._base_changed = False
         self._affinity_told = False
 
@@ -84,7 +88,10 @@ class State:
         """Bring the tables up to date. True when what does not come from Services has changed: load all anew then."""
         for name in self._changed:
             service = self._services[name]
-            self._compute_service(name, service)
+            try:
+                self._compute_service(name, service)
+            except (KeyError, TypeError, ValueError) as error:
+                self.unreadable[name] = error
             if not service.ports and not service.slices:
                 del self._services[name]
         self._changed.clear()
@@ -177,4 +184,4 @@ def _endpoints(service: _Service, port: ServicePort, family: Family) -> Iterator
     key = (port.port_name, port.protocol)
     for each in service.slices.values():
         if each.family == family:
-            yield from each.ports.get(key, ())
+            yield from each.endpoints(key)

@@ -125,7 +125,7 @@ def test_slices_without_service_of_host_names_or_for_other_proxies_are_ignored()
 
 def test_what_is_no_address_is_an_error_that_names_it() -> None:
     with pytest.raises(ValueError, match=r"'10\.244\.1\.300' is not an IP address"):
-        read_slice(slice_of({"addresses": ["10.244.1.300"]}))
+        only_endpoint({"addresses": ["10.244.1.300"]})
 
 
 def test_a_node_says_its_zone_addresses_and_pod_cidrs() -> None:

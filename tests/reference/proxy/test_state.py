@@ -1,0 +1,64 @@
+"""What a node's proxy knows, and what follows from it, without a kernel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from reference.client import Object
+from reference.proxy.decision import NEWEST
+from reference.proxy.state import State
+
+FRONTEND = ("10.96.0.1", "TCP", 80)
+
+
+def slice_with(*addresses: str) -> Object:
+    labels = {"kubernetes.io/service-name": "web"}
+    return {
+        "metadata": {"namespace": "default", "name": "web-1", "labels": labels},
+        "addressType": "IPv4",
+        "ports": [{"name": "", "port": 8080, "protocol": "TCP"}],
+        "endpoints": [{"addresses": [address]} for address in addresses],
+    }
+
+
+def state_with(*slices: Object) -> State:
+    state = State("a1", NEWEST)
+    metadata = {"namespace": "default", "name": "web"}
+    spec = {"clusterIP": "10.96.0.1", "ports": [{"port": 80, "protocol": "TCP"}]}
+    state.receive("services", {"metadata": metadata, "spec": spec}, deleted=False)
+    for each in slices:
+        state.receive("endpointslices", each, deleted=False)
+    state.compute()
+    return state
+
+
+def targets(state: State) -> Any:
+    return dict(state.ruleset("IPv4", ()).services)
+
+
+def test_a_slice_that_cannot_be_read_leaves_the_rules_as_they_were() -> None:
+    state = state_with(slice_with("10.244.1.2"))
+
+    state.receive("endpointslices", slice_with("10.244.1.300"), deleted=False)
+    state.compute()
+
+    assert targets(state) == {FRONTEND: (("10.244.1.2", 8080),)}
+    assert "'10.244.1.300' is not an IP address" in str(state.unreadable["default", "web"])
+
+
+def test_slices_may_come_before_their_service() -> None:
+    state = State("a1", NEWEST)
+    state.receive("endpointslices", slice_with("10.244.1.2"), deleted=False)
+    state.compute()
+    assert targets(state) == {}
+
+    assert targets(state_with(slice_with("10.244.1.2"))) == {FRONTEND: (("10.244.1.2", 8080),)}
+
+
+def test_decisions_are_told_for_each_service_port() -> None:
+    state = state_with(slice_with("10.244.1.2", "10.244.2.2"))
+
+    (told,) = state.decisions().values()
+
+    assert [each.address for each in told.reachable] != []
+    assert "all 2 ready endpoints" in state.explain("default", "web")
