@@ -45,6 +45,7 @@ class Recorder:
             items[:] = []
             if not self._run.worker:
                 raise pytest.UsageError(str(error)) from error
+        items.sort(key=_document_of)
         for item in items:
             requirement = requirement_of(item)
             if requirement is not None:
@@ -154,6 +155,13 @@ def requirement_of(item: pytest.Item) -> Requirement | None:
     if not marker.args or not isinstance(marker.args[0], Requirement):
         raise pytest.UsageError(f"{item.nodeid}: the marker 'requirement' is set by harness.requirements.requirement")
     return marker.args[0]
+
+
+def _document_of(item: pytest.Item) -> tuple[bool, str, int]:
+    """Sorts tests by document, as people read the progress; within one they stay as they are."""
+    requirement = requirement_of(item)
+    kind, _, number = requirement.document.partition("-") if requirement is not None else ("", "", "")
+    return requirement is None, kind, int(number or 0)
 
 
 def parameters_of(item: pytest.Item) -> str:
