@@ -85,20 +85,27 @@ class Watcher:
 
 
 class Lines:
-    """The lines of one change, each made once for all watchers that see the same."""
+    """The lines of some changes of a resource, made and joined once for all watchers that see the same."""
 
-    def __init__(self, change: Change) -> None:
-        self._change = change
+    def __init__(self, changes: list[Change]) -> None:
+        self._changes = changes
         self._made: dict[object, bytes] = {}
 
     def of(self, watcher: Watcher) -> bytes:
         """What a watcher is told; nothing of what it does not select or knows already."""
-        if self._change.revision <= watcher.since:
-            return b""
-        sees = watcher.sees
-        if sees not in self._made:
-            self._made[sees] = line_for(self._change, watcher.selection, watcher.renderer)
-        return self._made[sees]
+        if watcher.since >= self._changes[0].revision:  # it began amid these, which no other did
+            return self._make(watcher)
+        made = self._made.get(watcher.sees)
+        if made is None:
+            made = self._made[watcher.sees] = self._make(watcher)
+        return made
+
+    def _make(self, watcher: Watcher) -> bytes:
+        return b"".join(
+            line_for(change, watcher.selection, watcher.renderer)
+            for change in self._changes
+            if change.revision > watcher.since
+        )
 
 
 class Hub:
@@ -166,9 +173,9 @@ class Hub:
             self._queue.clear()
             self._woken = False
         for resource in {change.resource for change in changes}:
-            told = [Lines(change) for change in changes if change.resource == resource]
+            told = Lines([change for change in changes if change.resource == resource])
             for watcher in tuple(self._watchers[resource]):
-                if lines := b"".join([each.of(watcher) for each in told]):
+                if lines := told.of(watcher):
                     watcher.send(lines)
 
     def _first_lines(
