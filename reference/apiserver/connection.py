@@ -12,24 +12,28 @@ import asyncio
 import functools
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from email.utils import formatdate
 from http import HTTPStatus
+from types import MappingProxyType
 
 from reference.apiserver.answers import Incoming
 from reference.apiserver.handlers import Response
 
 MAX_HEAD_BYTES = 8 * 1024
 MAX_BODY_BYTES = 256 * 1024
-_METHODS = frozenset({"GET", "PUT", "POST", "PATCH", "DELETE"})
+READ_BYTES = 16 * 1024  # a TLS record
 _SPECIAL = frozenset({"connection", "transfer-encoding", "content-encoding", "expect", "upgrade"})
 _ODD_HEAD = re.compile(rb"[^\t\r\n -~]|(?<!\r)\n|\r(?!\n)")
-_TARGET = re.compile(r"((?:/(?![/.])[^/?#%+ ]*)+)(?:\?([^#%+ ]*))?")
+_REQUEST_LINE = re.compile(
+    rb"(GET|PUT|POST|PATCH|DELETE) "
+    rb"((?:/(?![/.])[!\"$&-*,-.0->@-~]*)+)(?:\?([!\"$&-*,-~]*))? HTTP/1\.1"
+)
 _NAME = re.compile(r"[A-Za-z0-9-]+")
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.BufferedProtocol):
     """One connection while all its requests are plain.
 
     `answer` answers one, or says that it is not plain (None). `others` makes the protocol for all that is not.
@@ -44,6 +48,7 @@ class Connection(asyncio.Protocol):
         self._answer, self._others = answer, others
         self._transports = transports
         self._transport: asyncio.Transport | None = None
+        self._buffer = memoryview(bytearray(READ_BYTES))  # a view: asyncio reads into slices of it
         self._unread = b""
         self._paused = False
 
@@ -55,8 +60,12 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         self._leave()
 
-    def data_received(self, data: bytes) -> None:
-        self._unread += data
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
+        """Where to read to; without it, asyncio gets and shrinks 256 KiB for each read (15 us, two reads a request)."""
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._unread += self._buffer[:nbytes]
         self._work()
 
     def pause_writing(self) -> None:
@@ -107,7 +116,7 @@ class Head:
     method: str
     path: str
     query: str
-    headers: dict[str, str]
+    headers: Mapping[str, str]
     length: int
 
     def with_body(self, rest: bytes) -> Incoming:
@@ -119,14 +128,21 @@ class Head:
 
 def parse(head: bytes) -> Head | None:
     """The head of a plain request, None of any other."""
+    first, _, lines = head.partition(b"\r\n")
+    wanted, fields = _REQUEST_LINE.fullmatch(first), _fields(lines)
+    if wanted is None or fields is None:
+        return None
+    method, path, query = (each.decode() for each in wanted.groups(b""))
+    return Head(method, path, query, *fields)
+
+
+@functools.lru_cache(maxsize=512)  # a client's headers seldom change (25 us)
+def _fields(head: bytes) -> tuple[Mapping[str, str], int] | None:
+    """Header fields, and the length that they tell."""
     if _ODD_HEAD.search(head):
         return None
-    first, *lines = head.decode("ascii").split("\r\n")
-    method, _, target = first.removesuffix(" HTTP/1.1").partition(" ")
-    where = _TARGET.fullmatch(target)
-    if method not in _METHODS or where is None or not first.endswith(" HTTP/1.1"):
-        return None
     headers: dict[str, str] = {}
+    lines = head.decode("ascii").split("\r\n")
     for line in lines:
         name, _, value = line.partition(":")
         headers[name.lower()] = value.strip(" \t")
@@ -135,7 +151,7 @@ def parse(head: bytes) -> Head | None:
     length = headers.get("content-length", "0")
     if len(headers) < len(lines) or not length.isdigit() or int(length) > MAX_BODY_BYTES:
         return None
-    return Head(method, where[1], where[2] or "", headers, int(length))
+    return MappingProxyType(headers), int(length)
 
 
 def encode(response: Response) -> bytes:

@@ -43,7 +43,7 @@ class Gateway:
             handler_cancellation=True,  # a watch of a client that went away ends then, not at its next event
         )
 
-    def protocol(self) -> asyncio.Protocol:
+    def protocol(self) -> asyncio.BaseProtocol:
         """A protocol for one connection."""
         return Connection(self.answers.answer, self._server, self._plain)
 
