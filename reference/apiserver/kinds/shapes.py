@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, cast
 
+import orjson
+
 Leaf = Literal["string", "int32", "bool", "int or string", "map[string]string", "any"]
 Shape: TypeAlias = "Leaf | list[Shape] | Mapping[str, Shape] | Versions"
 Path: TypeAlias = list[str | int]
@@ -98,6 +100,11 @@ def of_version(shape: Shape, minor: int) -> Shape:
     if isinstance(shape, str):
         return shape
     return {name: of_version(field, minor) for name, field in shape.items() if _exists(field, minor)}
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two values are the same in JSON. Python alone also finds 1, 1.0 and true equal."""
+    return bool(one == other) and orjson.dumps(one) == orjson.dumps(other)
 
 
 def fits(shape: Shape) -> Callable[[Any], bool]:

@@ -1,0 +1,93 @@
+"""The quick look at an object says yes only where the slow one finds nothing to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from reference.apiserver import ApiServer
+from reference.apiserver.kinds.shapes import (
+    ANY,
+    BOOLEAN,
+    INT_OR_STRING,
+    INTEGER,
+    OTHERS,
+    STRING,
+    STRING_MAP,
+    Shape,
+    conform,
+    fits,
+    same,
+)
+from reference.client import ApiError
+
+SHAPE: Shape = {
+    "text": STRING,
+    "number": INTEGER,
+    "flag": BOOLEAN,
+    "either": INT_OR_STRING,
+    "labels": STRING_MAP,
+    "items": [{"name": STRING}],
+    "open": {"text": STRING, OTHERS: ANY},
+}
+
+
+@pytest.mark.parametrize(
+    "obj",
+    [
+        {},
+        {"text": "a", "number": 1, "flag": True, "either": "a", "labels": {"a": "b"}},
+        {"either": 1, "items": [{"name": "a"}, {}], "open": {"text": "a", "more": [1, {}]}},
+    ],
+)
+def test_what_fits_is_left_as_it_is(obj: dict[str, Any]) -> None:
+    assert fits(SHAPE)(obj)
+    before = repr(obj)
+    assert conform(obj, SHAPE) == []
+    assert repr(obj) == before
+
+
+@pytest.mark.parametrize(
+    "obj",
+    [
+        {"text": 1},
+        {"text": None},
+        {"number": True},
+        {"number": 1.0},
+        {"flag": 1},
+        {"either": True},
+        {"labels": {"a": 1}},
+        {"items": [{"name": "a"}, {"nome": "b"}]},
+        {"items": {}},
+        {"open": {"text": 1}},
+        {"open": {"more": None}},
+        {"unknown": 1},
+    ],
+)
+def test_what_has_something_to_say_of_does_not_fit(obj: dict[str, Any]) -> None:
+    assert not fits(SHAPE)(obj)
+
+
+@pytest.mark.parametrize(("one", "other"), [(1, True), (1, 1.0), ([{"a": 0}], [{"a": False}])])
+def test_values_that_python_alone_finds_equal_are_not_the_same(one: Any, other: Any) -> None:
+    assert not same(one, other)
+
+
+def test_wrong_type_is_refused_where_the_stored_value_is_equal_for_python() -> None:
+    api = ApiServer()
+    endpoint = {"addresses": ["10.0.0.1"], "conditions": {"ready": True}}
+    slice_ = {"metadata": {"name": "a"}, "addressType": "IPv4", "endpoints": [endpoint]}
+    api.create("endpointslices", "default", slice_)
+    endpoint["conditions"] = {"ready": 1}
+    with pytest.raises(ApiError, match="cannot unmarshal number"):
+        api.update("endpointslices", "default", slice_)
+
+
+def test_an_older_version_shares_what_did_not_change_and_keeps_its_own_metadata() -> None:
+    api = ApiServer()
+    slice_ = {"metadata": {"name": "a"}, "addressType": "IPv4", "endpoints": [{"addresses": ["10.0.0.1"]}]}
+    old = api.create("endpointslices", "default", slice_)
+    new = api.update("endpointslices", "default", {**slice_, "ports": [{"port": 80}]})
+    assert new["endpoints"] is old["endpoints"]
+    assert new["metadata"]["resourceVersion"] != old["metadata"]["resourceVersion"]
