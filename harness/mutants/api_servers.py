@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from harness.mutants.mutant import WRITTEN, Mutant, kebab
@@ -34,9 +34,9 @@ def _not_about(found: list[FieldError], *fields: str) -> list[FieldError]:
 
 @_fault("trafficDistribution is taken out of Services.", "kube-apiserver before 1.30")
 class _LosesTheField(Services):
-    def decode(self, obj: Object, features: Features) -> list[str]:
+    def decode(self, obj: Object, features: Features, known: Object | None = None) -> list[str]:
         (obj.get("spec") or {}).pop("trafficDistribution", None)
-        return super().decode(obj, features)
+        return super().decode(obj, features, known)
 
 
 @_fault("PreferSameZone and PreferSameNode are refused.", "kube-apiserver before 1.34")
@@ -104,22 +104,22 @@ class _ExternalPolicyAnywhere(Services):
 
 @_fault("Hints for nodes are taken out of slices.", "kube-apiserver before 1.34")
 class _LosesNodeHints(EndpointSlices):
-    def decode(self, obj: Object, features: Features) -> list[str]:
+    def decode(self, obj: Object, features: Features, known: Object | None = None) -> list[str]:
         for endpoint in obj.get("endpoints") or []:
             (endpoint.get("hints") or {}).pop("forNodes", None)
-        return super().decode(obj, features)
+        return super().decode(obj, features, known)
 
 
 @_fault("Any number of hints is stored, and any name.")
 class _UnlimitedHints(EndpointSlices):
-    def validate(self, obj: Object, features: Features) -> list[FieldError]:
-        return [each for each in super().validate(obj, features) if ".hints" not in each.field]
+    def validate(self, obj: Object, features: Features, *, known: Sequence[Object] = ()) -> list[FieldError]:
+        return [each for each in super().validate(obj, features, known=known) if ".hints" not in each.field]
 
 
 @_fault("An endpoint may be hinted for the same place twice.")
 class _HintsMayRepeat(EndpointSlices):
-    def validate(self, obj: Object, features: Features) -> list[FieldError]:
-        return [each for each in super().validate(obj, features) if each.type != "Duplicate"]
+    def validate(self, obj: Object, features: Features, *, known: Sequence[Object] = ()) -> list[FieldError]:
+        return [each for each in super().validate(obj, features, known=known) if each.type != "Duplicate"]
 
 
 @_fault("A change of hints alone does not raise the generation.")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -123,8 +123,8 @@ class _OtherServices(Services):
 
 
 class _OtherSlices(EndpointSlices):
-    def validate(self, obj: Object, features: Features) -> list[FieldError]:
-        return _reworded(super().validate(obj, features))
+    def validate(self, obj: Object, features: Features, *, known: Sequence[Object] = ()) -> list[FieldError]:
+        return _reworded(super().validate(obj, features, known=known))
 
 
 def _proxy(name: str, sentence: str, *, edit: ChainEdit | None = None, **parts: Any) -> Mutant:
