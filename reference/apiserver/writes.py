@@ -228,8 +228,7 @@ def _share(new: Object, old: Object) -> None:
     """Let `new` have the fields of `old` that are the same, instead of copies; what is stored is never changed
     (but for the metadata, which get a resourceVersion).
 
-    The store remembers thousands of versions. Without this the garbage collector went through them all again and again
-    (90 of the 210 us that an update of a slice of ten endpoints took).
+    The store remembers thousands of versions. Without this the garbage collector went through them all again and again.
     """
     for name, value in old.items():
         if name != "metadata" and name in new and same(new[name], value):

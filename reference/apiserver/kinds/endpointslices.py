@@ -130,7 +130,7 @@ def _validate_endpoints(
     endpoints: list[Mapping[str, Any]], kind: str, known: Sequence[Mapping[str, Any]]
 ) -> list[FieldError]:
     """An endpoint is judged by itself, and what is stored was found valid by this server, with the same features: so
-    one that equals the stored one in its place is not looked at again (1 for 40 us, ten endpoints). Only the topology
+    one that equals the stored one in its place is not looked at again (3 for 19 us, ten endpoints). Only the topology
     of v1beta1 was not: it stays while the endpoints do."""
     if len(endpoints) > MAX_ENDPOINTS:
         return [errors.too_many("endpoints", len(endpoints), MAX_ENDPOINTS)]

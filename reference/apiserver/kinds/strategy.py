@@ -98,7 +98,7 @@ class Strategy:
         `ValueError` with the text for a 400 when a value has the wrong JSON type.
 
         `known` is an object that this server, with the same features, has stored: the fields that are the same in both
-        were decoded before (5 for 45 us, a slice of ten endpoints).
+        were decoded before (3 for 13 us, a slice of ten endpoints).
         """
         shape, fits = _shape_in(type(self), features.version[1])
         news = {name: value for name, value in obj.items() if not known or not shapes.same(value, known.get(name))}
