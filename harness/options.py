@@ -21,6 +21,9 @@ from harness.topology import TOPOLOGIES, parse_topology
 
 ENVIRONMENT_PREFIX = "TRAFFICDIST_"
 
+FEW = 8
+"""So many names an error lists."""
+
 _LATER = "is not available in this version"
 
 
@@ -137,9 +140,11 @@ BY_NAME: Mapping[str, Option] = {option.name: option for option in OPTIONS}
 
 
 def unknown_name(name: str, allowed: Sequence[str], what: str) -> str:
-    """A sentence about a name that does not exist: the nearest existing ones, or all of them if they are few."""
+    """A sentence about a name that does not exist: the nearest existing ones, or the first few of all."""
     near = difflib.get_close_matches(name, allowed, n=3, cutoff=0.5)
-    hint = f"did you mean {', '.join(near)}?" if near else f"allowed: {', '.join(sorted(allowed)) or 'none'}"
+    few = sorted(allowed)[:FEW]
+    more = f" and {len(allowed) - FEW} more" if len(allowed) > FEW else ""
+    hint = f"did you mean {', '.join(near)}?" if near else f"allowed: {', '.join(few) or 'none'}{more}"
     return f"unknown {what} {name!r}; {hint}"
 
 

@@ -161,7 +161,7 @@ class Progress:
     def pytest_terminal_summary(self) -> None:
         """The end: counts, what is not met, what did not run, where the report is."""
         self._wipe_status()
-        if self._run.usage_error:
+        if self._run.usage_error and self._run.distributed:  # otherwise pytest says it itself
             self._write(Line(f"ERROR: {self._run.usage_error}", "red"))
         code = self._ledger.exit_code
         if code is None or self._run.usage_error:
