@@ -7,6 +7,7 @@ middlewares, as every path of this API has the same few shapes.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -55,7 +56,7 @@ class Gateway:
         transports += self._plain
         await self._server.shutdown(timeout=1)
         for each in transports:
-            each.abort()  # a close would wait for the client's half of the TLS shutdown
+            _abort(each)
         await asyncio.sleep(0)  # now the sockets are closed
 
     def _request(self, message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
@@ -174,3 +175,12 @@ def _response(answer: Response) -> web.Response:
     for each in answer.warning_headers():
         response.headers.add("Warning", each)
     return response
+
+
+def _abort(transport: asyncio.Transport) -> None:
+    """Close a connection at once: a close would wait for the client's half of the TLS shutdown.
+
+    A transport that was closed twice has let go of its TLS protocol; the first releases of Python 3.11 trip over that.
+    """
+    with contextlib.suppress(AttributeError):
+        transport.abort()
