@@ -70,6 +70,28 @@ def expect_hints(
     return seen
 
 
+def expect_conditions(
+    cluster: Cluster, service: Service, expected: Mapping[str, tuple[bool, bool, bool]], *, family: str = "IPv4"
+) -> None:
+    """These endpoints come to have these conditions: ready, serving, terminating.
+
+    Raises `AssertionError` that names the first endpoint which has not within `CONVERGENCE` seconds.
+    """
+    seen: dict[str, tuple[bool | None, bool | None, bool]] = {}
+
+    def as_expected() -> bool:
+        written = written_endpoints(cluster, service, family)
+        seen.clear()
+        seen.update({pod: (each.ready, each.serving, bool(each.terminating)) for pod, each in written.items()})
+        return all(seen.get(pod) == conditions for pod, conditions in expected.items())
+
+    with contextlib.suppress(NotYetError):  # late or wrong: the comparison says what is there instead
+        eventually(as_expected, within=CONVERGENCE, describe=f"the conditions of endpoints of {service.name}")
+    for pod, conditions in expected.items():
+        what = f"ready, serving, terminating of {pod}"
+        cluster.expect_equal(what, expected=conditions, observed=seen.get(pod))
+
+
 @contextlib.contextmanager
 def expect_unchanged(cluster: Cluster, service: Service) -> Iterator[None]:
     """Nothing that the controller does about what happens in the block writes a slice of this Service.
