@@ -79,7 +79,8 @@ class Conntrack:
         """
         stale = [each for each in stale if _still(each, backends)]
         one_by_one = not any(each.backend is None and backends(each.frontend) for each in stale)
-        if self._can_filter and one_by_one and len(stale) < MOST_FILTERS:
+        # By filter for IPv4 only: seen on 6.18, a filter of IPv6 addresses spares those that match and deletes others.
+        if self._can_filter and family == "IPv4" and one_by_one and len(stale) < MOST_FILTERS:
             try:
                 for each in stale:
                     status = _status() if answered and not _untranslated(each) else b""

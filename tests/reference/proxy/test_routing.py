@@ -179,7 +179,7 @@ def test_the_next_connection_after_a_change_goes_to_the_new_endpoint(
     service = cluster.service("a1-2")
     address = cluster_ip(service, family)
 
-    for _ in range(3):
+    for _ in range(10):
         for endpoint in ("b1-2", "a2-2", "a1-2"):
             cluster.endpoints(service, endpoint)
             assert cluster.ask("a1-3", address, protocol=protocol, count=8) == endpoint
