@@ -84,7 +84,7 @@ class Conntrack:
             try:
                 for each in stale:
                     status = _status() if answered and not _untranslated(each) else b""
-                    self._request(_DELETE, family, _matching(family, each) + status)
+                    self._request(_DELETE, family, _matching(each) + status)
             except KernelError as error:
                 if error.errno not in {errno.EINVAL, errno.EOPNOTSUPP, errno.ENOENT}:
                     raise
@@ -173,14 +173,14 @@ def _is_stale(found: Stale, allowed: frozenset[Backend] | None) -> bool:
     return found.backend not in (allowed or ())
 
 
-def _matching(family: Family, stale: Stale) -> bytes:
+def _matching(stale: Stale) -> bytes:
     """A filter: sent to the frontend, answered by the backend if there is one."""
-    sent = nested(_ORIGINAL, *_side(family, _DESTINATION, stale.frontend.address, stale.frontend.port))
+    sent = nested(_ORIGINAL, *_side(_DESTINATION, stale.frontend.address, stale.frontend.port))
     if stale.backend is None:
         return sent + _flags(_FILTER_PROTOCOL | _FILTER_SIDE[_DESTINATION])
     return (
         sent
-        + nested(_REPLY, *_side(family, _SOURCE, *stale.backend))
+        + nested(_REPLY, *_side(_SOURCE, *stale.backend))
         + _flags(_FILTER_PROTOCOL | _FILTER_SIDE[_DESTINATION], _FILTER_PROTOCOL | _FILTER_SIDE[_SOURCE])
     )
 
@@ -190,12 +190,9 @@ def _flags(*flags: int) -> bytes:
     return nested(_FILTER, *(attribute(kind, struct.pack("=I", each)) for kind, each in enumerate(flags, 1)))
 
 
-def _side(family: Family, side: int, address: str, port: int) -> tuple[bytes, bytes]:
-    """One end of a UDP tuple: address, then protocol and port."""
-    if family == "IPv4":
-        where = attribute(1 + side, socket.inet_pton(socket.AF_INET, address))
-    else:
-        where = attribute(3 + side, socket.inet_pton(socket.AF_INET6, address))
+def _side(side: int, address: str, port: int) -> tuple[bytes, bytes]:
+    """One end of a UDP tuple over IPv4: address, then protocol and port."""
+    where = attribute(1 + side, socket.inet_pton(socket.AF_INET, address))
     return nested(1, where), nested(2, attribute(1, bytes([_UDP])), attribute(2 + side, struct.pack(">H", port)))
 
 
