@@ -9,11 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 OLDEST = (1, 17)
 NEWEST = (1, 37)
 
 Version = tuple[int, int]
+Reading = Literal["kep", "released"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +52,14 @@ def parse_version(text: str) -> Version:
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """A Kubernetes version and the gates set on top of its defaults. Raises `ValueError` on what does not exist."""
+    """A Kubernetes version and the gates set on top of its defaults. Raises `ValueError` on what does not exist.
+
+    `follows`: whose behaviour, where the text of a KEP and released Kubernetes contradict each other.
+    """
 
     version: Version = NEWEST
     gates: Mapping[str, bool] = field(default_factory=dict)
+    follows: Reading = "kep"
 
     def __post_init__(self) -> None:
         minor = self.version[1]
