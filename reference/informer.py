@@ -1,0 +1,143 @@
+"""A client that survives its API server: what was missed while it was away is found out when it is back.
+
+Components in this process hold on to one `Informer` for as long as they live. While it has no server every call fails
+as a connection does that nobody accepts. Once it has one again, each subscription is told what is different from what
+it saw last: that is how a list after a broken watch looks to a controller or a proxy of Kubernetes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+
+from reference.client import Client, Event, Object, Subscription
+
+Key = tuple[str, str, str]
+Sink = Callable[[Event], None]
+
+
+class Informer:
+    """A `Client` of whatever API server there is at the moment. Thread-safe."""
+
+    def __init__(self, server: Client | None = None) -> None:
+        self._server = server
+        self._lock = threading.RLock()  # held by every call, so that none is under way once `disconnect` returned
+        self._watches: list[_Watch] = []
+
+    def connect(self, server: Client) -> None:
+        """Use `server` from now on; subscribers have been told what they missed when this returns."""
+        with self._lock:
+            self._server = server
+            for watch in self._watches:
+                watch.begin(server)
+
+    def disconnect(self) -> None:
+        """Lose the server: when this returns no call is under way, and no event comes until `connect`."""
+        with self._lock:
+            self._server = None
+            for watch in self._watches:
+                watch.end()
+
+    def get(self, resource: str, namespace: str, name: str) -> Object:
+        with self._connected() as server:
+            return server.get(resource, namespace, name)
+
+    def create(self, resource: str, namespace: str, obj: Object) -> Object:
+        with self._connected() as server:
+            return server.create(resource, namespace, obj)
+
+    def update(self, resource: str, namespace: str, obj: Object) -> Object:
+        with self._connected() as server:
+            return server.update(resource, namespace, obj)
+
+    def update_status(self, resource: str, namespace: str, obj: Object) -> Object:
+        with self._connected() as server:
+            return server.update_status(resource, namespace, obj)
+
+    def delete(self, resource: str, namespace: str, name: str) -> None:
+        with self._connected() as server:
+            server.delete(resource, namespace, name)
+
+    def subscribe(self, resources: Collection[str], sink: Sink) -> _Watch:
+        """As `Client.subscribe`; without a server the first events come with the next one."""
+        with self._lock:
+            watch = _Watch(self, tuple(resources), sink)
+            self._watches.append(watch)
+            if self._server is not None:
+                watch.begin(self._server)
+        return watch
+
+    def forget(self, watch: _Watch) -> None:
+        """End a subscription; it gets no event once this has returned."""
+        with self._lock:
+            watch.end()
+            if watch in self._watches:
+                self._watches.remove(watch)
+
+    @contextmanager
+    def _connected(self) -> Iterator[Client]:
+        with self._lock:
+            if self._server is None:
+                raise ConnectionRefusedError("the API server is away")
+            yield self._server
+
+
+class _Watch:
+    """One subscription across servers: it remembers what its sink was told."""
+
+    def __init__(self, informer: Informer, resources: tuple[str, ...], sink: Sink) -> None:
+        self._informer = informer
+        self._resources = resources
+        self._sink = sink
+        self._known: dict[Key, Object] = {}
+        self._listed: dict[Key, Object] | None = {}  # what a list in progress has brought; None once it is complete
+        self._subscription: Subscription | None = None
+
+    def close(self) -> None:
+        self._informer.forget(self)
+
+    def begin(self, server: Client) -> None:
+        """List, and watch from there."""
+        self._listed = {}
+        self._subscription = server.subscribe(self._resources, self._receive)
+
+    def end(self) -> None:
+        """Be told nothing more, for now."""
+        if self._subscription is not None:
+            self._subscription.close()
+            self._subscription = None
+
+    def _receive(self, event: Event) -> None:
+        if event.type == "SYNCED":
+            self._finish_list(event)
+            return
+        key = _key(event)
+        if self._listed is not None:
+            self._listed[key] = event.object
+            self._tell_if_new(key, event)
+            return
+        if event.type == "DELETED":
+            self._known.pop(key, None)
+        else:
+            self._known[key] = event.object
+        self._sink(event)
+
+    def _tell_if_new(self, key: Key, event: Event) -> None:
+        before = self._known.get(key)
+        self._known[key] = event.object
+        if before is None:
+            self._sink(event)
+        elif before is not event.object and before != event.object:
+            self._sink(Event("MODIFIED", event.resource, event.object))
+
+    def _finish_list(self, event: Event) -> None:
+        for key in self._known.keys() - (self._listed or {}).keys():
+            self._sink(Event("DELETED", key[0], self._known.pop(key)))
+        self._listed = None
+        self._sink(event)
+
+
+def _key(event: Event) -> Key:
+    metadata = event.object["metadata"]
+    return event.resource, metadata.get("namespace") or "", metadata["name"]
