@@ -7,6 +7,7 @@ from harness.requirements import Feature, Profile
 _PROXY = Profile.SERVICE_PROXY
 _CONTROLLER = Profile.ENDPOINTSLICE_CONTROLLER
 _API = Profile.API_SERVER
+_CLUSTER = Profile.CLUSTER
 
 # service-proxy
 CLUSTER_IP = Feature("ClusterIP", _PROXY, True, "Connections to a cluster IP reach a ready endpoint of the Service.")
@@ -42,3 +43,20 @@ HINTS_FIELD = Feature("HintsField", _API, True, "EndpointSlices store and valida
 TRAFFIC_POLICY_FIELDS = Feature(
     "TrafficPolicyFields", _API, True, "Services store, default and validate the traffic policies."
 )
+
+# of each component: what it does when it is told to be another release, or to switch a gate
+PROXY_RELEASES = Feature(
+    "ProxyReleases", _PROXY, False, "The proxy can be run as an older Kubernetes release, and with gates switched."
+)
+CONTROLLER_RELEASES = Feature(
+    "ControllerReleases", _CONTROLLER, False, "The same for the controller of EndpointSlices."
+)
+API_SERVER_RELEASES = Feature("APIServerReleases", _API, False, "The same for the API server, with what it has stored.")
+
+# cluster
+ROUTING = Feature("TrafficDistributionRouting", _CLUSTER, True, "What a Service asks for is what its packets do.")
+SKEW = Feature(
+    "VersionSkew", _CLUSTER, False, "API server, controller and proxies of different releases work together."
+)
+ROLLOUT = Feature("Rollout", _CLUSTER, False, "Components are upgraded, downgraded and upgraded again under traffic.")
+OUTAGE = Feature("Outage", _CLUSTER, False, "API server, controller or proxy are away for a while, and come back.")

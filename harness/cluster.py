@@ -17,9 +17,11 @@ import yaml
 
 from harness import manifests
 from harness.api import Api, Object
+from harness.components import Component, Release
 from harness.errors import UsageError
 from harness.history import History, Window
 from harness.manifests import TCP, Endpoint, Hints, Port
+from harness.metrics import Metrics
 from harness.topology import ZONE_LABEL, Topology
 from harness.verdict import Expectation, Tally, Verdict, plan
 from harness.workloads import Pod
@@ -84,10 +86,13 @@ class Cluster:
         self._labels_before: dict[str, dict[str, str]] = {}
         self._pods: dict[str, Pod] = {}
         self._windows: list[tuple[str, Expectation, Window]] = []
+        self._changed: dict[Component, set[str]] = {}  # what does not run as it was booted, and for proxies where
         self.api.create("namespaces", "", {"metadata": {"name": namespace}})
 
     def close(self) -> None:
-        """Take away all that the scenario made."""
+        """Take away all that the scenario made, after every component runs again as it was booted."""
+        for component in sorted(self._changed, key=list(Component).index):
+            self.backend.start_component(component, self.backend.release, sorted(self._changed[component]))
         for name, before in self._labels_before.items():
             now = self.api.get("nodes", "", name)["metadata"].get("labels") or {}
             gone = dict.fromkeys(now.keys() - before.keys())
@@ -291,6 +296,34 @@ class Cluster:
         """Give a node another zone label, or none."""
         self.label_node(node, {ZONE_LABEL: zone})
 
+    # Components
+
+    def restart(self, component: Component, release: Release | None = None, *, on: Sequence[str] = ()) -> None:
+        """Replace a component by one of another release (unless given: as it was booted), and wait until it settled.
+
+        It also starts one that is stopped. Proxies are replaced `on` these nodes, on all unless given; the rules in the
+        kernel stay in force until the next proxy has replaced them. `close` brings everything back.
+        """
+        wanted = release or self.backend.release
+        nodes = self._note_change(component, on)
+        self.history.change("restart", component=component, release=wanted.to_json(), nodes=nodes)
+        self.backend.start_component(component, wanted, nodes)
+
+    def stop(self, component: Component, *, on: Sequence[str] = ()) -> None:
+        """Stop a component, as a crash or a drain would: objects, slices and rules in the kernel stay."""
+        nodes = self._note_change(component, on)
+        self.history.change("stop", component=component, nodes=nodes)
+        self.backend.stop_component(component, nodes)
+
+    def _note_change(self, component: Component, on: Sequence[str]) -> list[str]:
+        nodes = list(on) or [node.name for node in self.topology.nodes]
+        self._changed.setdefault(component, set()).update(nodes)
+        return nodes
+
+    def metrics(self, component: Component, node: str = "") -> Metrics:
+        """What a component exposes about itself at this moment; `node` says which proxy."""
+        return Metrics(self.backend.metrics(component, node))
+
     # What the run keeps of it
 
     def window(self, title: str, expectation: Expectation) -> Window:
@@ -342,8 +375,9 @@ class Cluster:
         return objects | self.backend.evidence()
 
 
-def _counts(tally: Tally) -> dict[str, int]:
-    others = {"timedOut": tally.timed_out, "refused": tally.refused, "unknown": tally.unknown.total()}
+def _counts(tally: Tally) -> dict[str, float]:
+    others: dict[str, float] = {"timedOut": tally.timed_out, "refused": tally.refused}
+    others |= {"unknown": tally.unknown.total(), "longestGapMs": tally.gap_ms}
     return {**dict(sorted(tally.pods.items())), **{name: count for name, count in others.items() if count}}
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from harness.components import Release
 from harness.history import History
 from harness.run import run_of
 from harness.topology import ONE_ZONE, THREE_ZONES, Topology
@@ -35,10 +36,12 @@ def backends(request: pytest.FixtureRequest) -> Iterator[BootedBackends]:
     run = run_of(request.config)
     families = run.settings.families if run is not None else ("IPv4", "IPv6")
     mutant = _mutant(run.settings.mutant) if run is not None and run.settings.mutant else None
+    release = run.settings.release if run is not None else Release()
 
     def backend(topology: Topology) -> NetnsBackend:
         if topology.name not in booted:
-            booted[topology.name] = NetnsBackend(topology, families=families, mutant=mutant).start()
+            made = NetnsBackend(topology, families=families, mutant=mutant, release=release)
+            booted[topology.name] = made.start()
         return booted[topology.name]
 
     yield backend

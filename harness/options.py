@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from harness.components import parse_gates
 from harness.errors import UsageError
 from harness.requirements import Profile
 from harness.settings import Settings
@@ -77,6 +78,11 @@ def _mutant(text: str) -> str:
     return text
 
 
+def _gate(text: str) -> str:
+    parse_gates((text,))
+    return text
+
+
 def _integer(text: str) -> int:
     try:
         return int(text)
@@ -107,6 +113,12 @@ OPTIONS: tuple[Option, ...] = (
            check=_one_of("reference", later=("kube-proxy", "installed"))),
     Option("mutant", "Judge the reference with one fault, to see what the suite says of it; never certifiable.",
            metavar="NAME", check=_mutant),
+    Option("kubernetes-version", "The release as which the reference behaves, like 1.31. [the newest]",
+           metavar="VERSION"),
+    Option("feature-gates", "Feature gates of the reference, like PreferSameTrafficDistribution=false. Repeatable.",
+           kind="list", metavar="GATES", default=(), check=_gate),
+    Option("follow", "Whose behaviour, where a KEP text and released Kubernetes contradict each other: kep, released.",
+           metavar="WHICH", default="kep", check=_one_of("kep", "released")),
     Option("topology", f"Zones and nodes: {', '.join(TOPOLOGIES)}, or like a=2,b=2,c=1.", metavar="TOPOLOGY",
            default="three_zones", check=_topology),
     Option("families", "IP families of the cluster, the primary one first.", kind="list", metavar="FAMILIES",

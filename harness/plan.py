@@ -71,7 +71,17 @@ def reason_to_skip(requirement: Requirement, settings: Settings) -> tuple[str, s
     unclaimed = [feature.name for feature in requirement.features if not claimed(feature, settings)]
     if unclaimed:
         return SkipReason.UNSUPPORTED, ", ".join(unclaimed)
-    return "", ""
+    reading = _other_reading(requirement, settings.follow)
+    return (SkipReason.UNSUPPORTED, reading) if reading else ("", "")
+
+
+def _other_reading(requirement: Requirement, follow: str) -> str:
+    """Why a requirement is not for who follows `follow`; empty where KEP text and release can both be held to."""
+    if follow == "kep" and requirement.instead_of:
+        return f"follows the text of the KEP: see {requirement.instead_of}"
+    if follow == "released" and requirement.as_ == "kep":
+        return "follows released Kubernetes, not the text of the KEP"
+    return ""
 
 
 def check_names(settings: Settings, requirements: Iterable[Requirement]) -> None:

@@ -61,6 +61,10 @@ def _take_charge(config: pytest.Config) -> None:
     settings = resolve(given, options_file=options_file or "", ini=ini)
     if not settings.backend:
         raise UsageError("--td-backend: say where to run; available: netns")
+    if settings.kubernetes_version or settings.feature_gates:
+        from harness.control_planes.embedded import features_of
+
+        features_of(settings.release)
     if config.option.collectonly:
         return
 

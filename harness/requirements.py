@@ -36,6 +36,7 @@ class Profile(enum.StrEnum):
     SERVICE_PROXY = "service-proxy"
     ENDPOINTSLICE_CONTROLLER = "endpointslice-controller"
     API_SERVER = "api-server"
+    CLUSTER = "cluster"  # these together, at one release or at several
     DNS = "dns"
 
 
@@ -59,6 +60,7 @@ class Requirement:
     features: tuple[Feature, ...]
     source: str
     as_: str = ""
+    instead_of: str = ""
     kills: tuple[str, ...] = ()
 
     @property
@@ -90,13 +92,15 @@ def requirement(
     features: Iterable[Feature],
     source: str,
     as_: str = "",
+    instead_of: str = "",
     kills: Iterable[str] = (),
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Mark a test as the test of a requirement.
 
     `source` names document and section ("KEP-3015, Addition of PreferSameNode"). `as_` is "kep" or "released" where a
     KEP text and released Kubernetes disagree, and empty where they agree. `kills` names mutants, implementations with
-    one fault, that the test must find out.
+    one fault, that the test must find out. `instead_of` is the id of the requirement that holds to the KEP text, for
+    one that holds to released Kubernetes and contradicts it: a run judges one of both, as the implementation follows.
     """
     ordered = tuple(sorted(set(features), key=lambda feature: feature.name))
     if not _ID.fullmatch(id):
@@ -105,4 +109,8 @@ def requirement(
         raise UsageError(f"requirement {id}: want at least one feature, all of one profile")
     if as_ not in ("", "kep", "released"):
         raise UsageError(f"requirement {id}: as_ is {as_!r}; want 'kep', 'released' or nothing")
-    return pytest.mark.requirement(Requirement(id, sentence, level, ordered, source, as_, tuple(sorted(kills))))
+    if instead_of and as_ != "released":
+        raise UsageError(f"requirement {id}: instead_of is for a requirement with as_='released'")
+    return pytest.mark.requirement(
+        Requirement(id, sentence, level, ordered, source, as_, instead_of, tuple(sorted(kills)))
+    )

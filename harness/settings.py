@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from harness.components import Release, parse_gates
 from harness.topology import THREE_ZONES, Topology, parse_topology
 
 # Which kernel mechanism a proxy programs; Gateway API reports have the same field.
@@ -20,6 +21,9 @@ class Settings:
     backend: str
     proxy: str
     mutant: str
+    kubernetes_version: str
+    feature_gates: tuple[str, ...]
+    follow: str
     topology: str
     families: tuple[str, ...]
     profile: tuple[str, ...]
@@ -49,6 +53,11 @@ class Settings:
     def claims_everything(self) -> bool:
         """Whether every feature is claimed: asked for, or the reference with nothing said about its features."""
         return self.all_features or (self.proxy == "reference" and not self.supported_features)
+
+    @property
+    def release(self) -> Release:
+        """What the components of the reference are of."""
+        return Release(self.kubernetes_version, parse_gates(self.feature_gates), self.follow)
 
     def topology_for(self, wanted: Topology) -> Topology | None:
         """The topology to boot for a scenario that wants this one; None if the one asked for does not have its nodes.

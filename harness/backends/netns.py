@@ -15,18 +15,22 @@ from typing import Any, Self
 
 from harness import manifests
 from harness.api import Api
+from harness.components import Component, Release
 from harness.control_planes.embedded import EmbeddedControlPlane
 from harness.errors import InconclusiveError
 from harness.eventually import eventually
 from harness.mutants.mutant import Mutant
-from harness.netns import addresses, kernel, sandbox
+from harness.netns import addresses, http, kernel, sandbox
 from harness.netns.fabric import Host, Network
+from harness.netns.http import HttpAnswer
 from harness.netns.namespace import Namespace
 from harness.outcomes import Observation
 from harness.probes.loop import Loop, Probe, Recording, Server, ServerPort, Stream
 from harness.proxies.reference import ReferenceProxy
 from harness.topology import THREE_ZONES, Topology
-from harness.workloads import Client, Pod
+from harness.workloads import Client, Pod, node_client
+
+METRICS_PORT = 10249  # of a proxy, on its node's loopback, as kube-proxy has it
 
 
 class NetnsBackend:
@@ -40,9 +44,14 @@ class NetnsBackend:
         *,
         families: Sequence[str] = addresses.FAMILIES,
         mutant: Mutant | None = None,
+        release: Release | None = None,
     ) -> None:
-        """`mutant` takes the place of one component of the reference, to see what the suite says of it."""
+        """`mutant` takes the place of one component of the reference, to see what the suite says of it.
+
+        `release` is what all components are of, unless a scenario changes one.
+        """
         self.topology = topology
+        self.release = release or Release()
         self._mutant = mutant or Mutant("", "The reference itself.")
         self.families = addresses.families_of(families)
         self._numbers = itertools.count(1)
@@ -58,7 +67,9 @@ class NetnsBackend:
         self.network = Network(self.topology, families=self.families)
         self._loop = Loop()
         self._loop.start()
-        self.control_plane = EmbeddedControlPlane(controller=self._mutant.controller, kinds=self._mutant.kinds())
+        self.control_plane = EmbeddedControlPlane(
+            self.release, controller=self._mutant.controller, kinds=self._mutant.kinds()
+        )
         self.control_plane.start()
         self.api = Api(self.control_plane.kubeconfig())
         self.proxy = ReferenceProxy(
@@ -72,7 +83,7 @@ class NetnsBackend:
             by_family = self.network.plan(place.name).pod_cidrs
             cidrs = [by_family[family] for family in self.families]
             self.api.create("nodes", "", manifests.node(place, list(host.addresses.values()), cidrs))
-            self.proxy.setup(place.name, host.namespace)
+            self.proxy.setup(place.name, host.namespace, self.release)
         self.settle()
         return self
 
@@ -92,6 +103,29 @@ class NetnsBackend:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def start_component(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
+        """Start a component as one of this release, in place of one that runs. `nodes` are those of proxies."""
+        match component:
+            case Component.API_SERVER:
+                self.control_plane.start_api_server(release)
+            case Component.CONTROLLER:
+                self.control_plane.start_controller(release)
+            case Component.PROXY:
+                for node in nodes:
+                    self.proxy.setup(node, self.network.nodes[node].namespace, release)
+        self.settle()
+
+    def stop_component(self, component: Component, nodes: Sequence[str]) -> None:
+        """Stop a component; what it has stored, written or programmed stays. `nodes` are those of proxies."""
+        match component:
+            case Component.API_SERVER:
+                self.control_plane.stop_api_server()
+            case Component.CONTROLLER:
+                self.control_plane.stop_controller()
+            case Component.PROXY:
+                for node in nodes:
+                    self.proxy.stop(node)
 
     def kubeconfig(self) -> dict[str, Any]:
         """How kubectl and other clients reach the API server."""
@@ -176,6 +210,19 @@ class NetnsBackend:
     def namespace_of(self, client: Client | Pod) -> Namespace:
         """The netns in which a client's sockets are made."""
         return self._host(client).namespace
+
+    def http_get(self, client: Client | Pod, address: str, port: int, path: str) -> HttpAnswer:
+        """Ask an HTTP server from where a client is. Raises `OSError` as connecting does."""
+        return http.get(self.namespace_of(client), address, port, path)
+
+    def metrics(self, component: Component, node: str) -> str:
+        """What a component exposes as Prometheus text; `node` is that of a proxy. Raises `InconclusiveError`."""
+        if component is Component.CONTROLLER:
+            return self.control_plane.metrics()
+        try:
+            return self.http_get(node_client(node), "127.0.0.1", METRICS_PORT, "/metrics").text
+        except OSError as error:
+            raise InconclusiveError(f"the metrics of {component} on {node} cannot be read: {error}") from error
 
     def client_address(self, client: Client | Pod, family: str) -> str:
         """The client's own address."""

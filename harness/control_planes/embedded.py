@@ -1,6 +1,7 @@
 """The reference API server and EndpointSlice controller, in this process.
 
 One of the two adapters that know the reference. Components in the process watch the store; everybody else uses HTTPS.
+Both can be stopped and started again, of another release if asked for, as the processes of a control plane are.
 """
 
 from __future__ import annotations
@@ -9,12 +10,26 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from prometheus_client import generate_latest
+
+from harness.components import Release
+from harness.errors import InconclusiveError, UsageError
 from reference.apiserver import ApiServer
 from reference.apiserver.kinds import Strategy
 from reference.apiserver.server import HttpServer
 from reference.client import Client
 from reference.endpointslice import EndpointSliceController
-from reference.features import Features
+from reference.features import NEWEST, Features, parse_version
+from reference.informer import Informer
+
+
+def features_of(release: Release) -> Features:
+    """What the reference makes of a release. Raises `UsageError` that lists what exists."""
+    try:
+        version = parse_version(release.version) if release.version else NEWEST
+        return Features(version, dict(release.gates), "kep" if release.follows == "kep" else "released")
+    except ValueError as error:
+        raise UsageError(str(error)) from None
 
 
 class EmbeddedControlPlane:
@@ -24,43 +39,74 @@ class EmbeddedControlPlane:
 
     def __init__(
         self,
-        features: Features | None = None,
+        release: Release | None = None,
         *,
         controller: Callable[..., EndpointSliceController] = EndpointSliceController,
         kinds: Sequence[Strategy] = (),
     ) -> None:
         """`kinds` replace the API server's own rules for the same resources."""
-        self.features = features or Features()
-        self._api = ApiServer(self.features)
-        for kind in kinds:
-            self._api.add_kind(kind)
+        self.release = release or Release()
+        self._kinds = kinds
+        self._make_controller = controller
+        self._informer = Informer()
+        self._api = self._make_api(self.release)
         self._server = HttpServer(self._api)
-        self._controller = controller(self.client, features=self.features)
+        self._serves = False
+        self._controller: EndpointSliceController | None = None
 
     @property
     def client(self) -> Client:
-        """The API server for components in this process."""
-        return self._api
+        """The API server for components in this process; it comes and goes as the server does."""
+        return self._informer
 
     @property
     def version(self) -> str:
         """The Kubernetes version that it behaves as, for example "v1.37"."""
-        return "v{}.{}".format(*self.features.version)
+        return "v{}.{}".format(*self._api.features.version)
 
     @property
     def gates(self) -> dict[str, bool]:
         """The feature gates that were set on top of the version's defaults."""
-        return dict(self.features.gates)
+        return dict(self._api.features.gates)
 
     def start(self) -> None:
         """Begin to serve and to control."""
         self._server.start()
-        self._controller.start()
+        self._informer.connect(self._api)
+        self._serves = True
+        self.start_controller(self.release)
 
     def stop(self) -> None:
         """Stop both, and wait until they have."""
-        self._controller.stop()
+        self.stop_controller()
         self._server.stop()
+
+    def stop_api_server(self) -> None:
+        """Let nobody reach the API server any more; what it has stored stays."""
+        if self._serves:
+            self._serves = False
+            self._server.replace(None)
+            self._informer.disconnect()
+
+    def start_api_server(self, release: Release) -> None:
+        """Serve what is stored, as this release does."""
+        self.stop_api_server()
+        self._api = self._make_api(release, self._api)
+        self._server.replace(self._api)
+        self._informer.connect(self._api)
+        self._serves = True
+
+    def stop_controller(self) -> None:
+        """Stop the EndpointSlice controller; slices stay."""
+        if self._controller is not None:
+            self._controller.stop()
+            self._controller = None
+
+    def start_controller(self, release: Release) -> None:
+        """Run the EndpointSlice controller of this release."""
+        self.stop_controller()
+        self._controller = self._make_controller(self.client, features=features_of(release))
+        self._controller.start()
 
     def listen(self, listening: socket.socket) -> None:
         """Serve on one more listening socket, made by the caller in whatever netns."""
@@ -71,9 +117,21 @@ class EmbeddedControlPlane:
         return self._server.kubeconfig()
 
     def synced(self) -> bool:
-        """Whether the controller has worked on everything that was written so far."""
-        return self._controller.synced()
+        """Whether the controller has worked on everything that was written so far; so it has if one of both is away."""
+        return self._controller is None or not self._serves or self._controller.synced()
+
+    def metrics(self) -> str:
+        """What the controller exposes as Prometheus text. Raises `InconclusiveError` when it is stopped."""
+        if self._controller is None:
+            raise InconclusiveError("the endpointslice-controller is stopped and has no metrics")
+        return generate_latest(self._controller.registry).decode()
 
     def evidence(self) -> dict[str, str]:
         """The last requests that clients made, oldest first."""
         return {"api-requests.txt": "\n".join(str(each) for each in self._server.requests())}
+
+    def _make_api(self, release: Release, predecessor: ApiServer | None = None) -> ApiServer:
+        api = ApiServer(features_of(release), **({"predecessor": predecessor} if predecessor else {}))
+        for kind in self._kinds:
+            api.add_kind(kind)
+        return api

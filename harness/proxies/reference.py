@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from harness.components import Release
+from harness.control_planes.embedded import features_of
 from harness.netns.namespace import Namespace
 from reference.client import Client
-from reference.features import Features
 from reference.proxy import ServiceProxy
 
 
@@ -24,43 +25,44 @@ class ReferenceProxy:
         client: Client,
         *,
         pod_cidrs: Sequence[str],
-        features: Features | None = None,
         proxy: Callable[..., ServiceProxy] = ServiceProxy,
     ) -> None:
         self._client = client
         self._pod_cidrs = pod_cidrs
-        self._features = features or Features()
         self._make = proxy
         self._running: dict[str, ServiceProxy] = {}
 
-    def setup(self, node: str, namespace: Namespace) -> None:
-        """Start the proxy of a node."""
+    def setup(self, node: str, namespace: Namespace, release: Release) -> None:
+        """Start the proxy of a node, in place of one that runs there; rules of a former one are taken over."""
+        self.stop(node)
         with namespace.entered():
-            proxy = self._make(node, self._client, pod_cidrs=self._pod_cidrs, features=self._features)
+            proxy = self._make(node, self._client, pod_cidrs=self._pod_cidrs, features=features_of(release))
         proxy.start()
         self._running[node] = proxy
 
-    def teardown(self, node: str) -> None:
-        """Stop the proxy of a node and take its rules away."""
-        proxy = self._running.pop(node)
-        proxy.cleanup()
-        proxy.stop()
+    def stop(self, node: str) -> None:
+        """Stop the proxy of a node, if one runs; its rules stay as they are."""
+        if node in self._running:
+            self._running.pop(node).stop()
 
     def close(self) -> None:
         """Stop all proxies; their rules end with the nodes."""
-        while self._running:
-            self._running.popitem()[1].stop()
+        for node in list(self._running):
+            self.stop(node)
 
     def synced(self) -> bool:
-        """Whether the kernel of every node holds what was written so far."""
+        """Whether the kernel of every node that has a running proxy holds what was written so far."""
         return all(proxy.synced() for proxy in self._running.values())
 
     def explain(self, node: str, namespace: str, service: str) -> str:
         """Why a node does what it does with a Service."""
-        return self._running[node].explain(namespace, service)
+        proxy = self._running.get(node)
+        return f"{node}: the proxy is stopped" if proxy is None else proxy.explain(namespace, service)
 
     def evidence(self, node: str) -> dict[str, str]:
-        """The rules of a node and why they are so."""
-        proxy = self._running[node]
+        """The rules of a node and why they are so; nothing of a node whose proxy is stopped."""
+        proxy = self._running.get(node)
+        if proxy is None:
+            return {}
         reasons = "\n".join(str(each) for each in proxy.decisions())
         return {f"rules-{node}.nft": proxy.ruleset_text(), f"decisions-{node}.txt": reasons}

@@ -119,6 +119,7 @@ def requirement_to_json(requirement: Requirement) -> dict[str, Any]:
         "features": [dataclasses.asdict(feature) for feature in requirement.features],
         "source": requirement.source,
         "as": requirement.as_,
+        "insteadOf": requirement.instead_of,
     }
 
 
@@ -129,5 +130,11 @@ def requirement_from_json(values: Mapping[str, Any]) -> Requirement:
         for each in values["features"]
     )
     return Requirement(
-        values["id"], values["sentence"], Level(values["level"]), features, values["source"], values["as"]
+        values["id"],
+        values["sentence"],
+        Level(values["level"]),
+        features,
+        values["source"],
+        values["as"],
+        values["insteadOf"],
     )

@@ -1,0 +1,57 @@
+"""The components of a cluster that a scenario can stop, start and change, and the releases that they can be of."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.errors import UsageError
+
+
+class Component(enum.StrEnum):
+    """A process of Kubernetes that has a version of its own. Proxies are one a node."""
+
+    API_SERVER = "api-server"
+    CONTROLLER = "endpointslice-controller"
+    PROXY = "service-proxy"
+
+
+API_SERVER, CONTROLLER, PROXY = Component.API_SERVER, Component.CONTROLLER, Component.PROXY
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A Kubernetes version ("1.30"; empty for the newest), and the feature gates set on top of its defaults.
+
+    `follows` is "kep" or "released": whose behaviour, where a KEP text and released Kubernetes contradict each other.
+    """
+
+    version: str = ""
+    gates: Mapping[str, bool] = field(default_factory=dict)
+    follows: str = "kep"
+
+    def __str__(self) -> str:
+        set_by_hand = ",".join(f"{name}={str(on).lower()}" for name, on in sorted(self.gates.items()))
+        return f"{self.version or 'newest'} {set_by_hand}".rstrip()
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, for the history."""
+        return {"version": self.version, "gates": dict(self.gates), "follows": self.follows}
+
+
+def release(version: str = "", /, **gates: bool) -> Release:
+    """A release as scenarios write it: `release("1.30", ServiceTrafficDistribution=True)`."""
+    return Release(version, gates)
+
+
+def parse_gates(texts: tuple[str, ...]) -> dict[str, bool]:
+    """Read "Name=true" for each gate, as Kubernetes' --feature-gates. Raises `UsageError`."""
+    gates = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not name or not sign or value.lower() not in ("true", "false"):
+            raise UsageError(f"feature gate {text!r}: want Name=true or Name=false")
+        gates[name] = value.lower() == "true"
+    return gates

@@ -1,0 +1,49 @@
+"""HTTP GET from inside a netns: health checks and metrics of what runs there."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from harness.netns.namespace import Namespace
+
+TIMEOUT = 5.0  # seconds; the servers are on the same machine
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAnswer:
+    """Status code, headers by lower-case name, and body."""
+
+    code: int
+    headers: Mapping[str, str]
+    text: str
+
+
+class _Connection(http.client.HTTPConnection):
+    """Its socket is made in a netns."""
+
+    def __init__(self, namespace: Namespace, address: str, port: int) -> None:
+        super().__init__(address, port, timeout=TIMEOUT)
+        self._namespace = namespace
+
+    def connect(self) -> None:
+        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
+        self.sock = self._namespace.socket(family)
+        self.sock.settimeout(TIMEOUT)
+        self.sock.connect((self.host, self.port))
+
+
+def get(namespace: Namespace, address: str, port: int, path: str) -> HttpAnswer:
+    """One request on one connection. Raises `OSError` when nobody listens or answers."""
+    connection = _Connection(namespace, address, port)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        body = answer.read().decode(errors="replace")
+        return HttpAnswer(answer.status, {name.lower(): value for name, value in answer.getheaders()}, body)
+    except http.client.HTTPException as error:
+        raise ConnectionError(f"{address}:{port} did not answer as HTTP: {error!r}") from error
+    finally:
+        connection.close()
