@@ -11,19 +11,18 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 
 from harness import verdict
 from harness.cluster import AddressKind, Cluster, Service
 from harness.errors import InconclusiveError, UsageError
-from harness.eventually import NotYetError, eventually, time_scale
+from harness.eventually import NotYetError, eventually
 from harness.history import Window
 from harness.manifests import Port
-from harness.netns.namespace import Namespace
 from harness.outcomes import TIMED_OUT, Observation, Reached, Refused, TimedOut, Unknown
-from harness.probes.loop import Probe, Stream
+from harness.paths import Path, Who, first_family, named, names, target_of
+from harness.probes.loop import Stream
 from harness.verdict import NO_ANSWER, Judgement, NoAnswer, Verdict
-from harness.workloads import Client, Pod, pod_client
+from harness.workloads import Client, Pod
 
 __all__ = [
     "NO_ANSWER",
@@ -34,79 +33,12 @@ __all__ = [
     "expect_traffic",
 ]
 
-Who = str | Client | Pod
 Expected = AbstractSet[Pod] | TimedOut | Refused | NoAnswer
 Traffic = Mapping[Who, Expected]
 
 CONVERGENCE = 5.0  # seconds that a change has to reach the packets, before the time scale
-ANSWER_LIMIT = 0.9  # seconds; below the second after which the kernel repeats a lost SYN, so that no loss is hidden
-SILENCE_LIMIT = 0.4  # seconds without an answer that count as silence
 IN_FLIGHT = 32  # probes at once, where answers are expected
 FIRST_LOOK = 4  # probes of each client in a round of polling
-
-
-@dataclass(frozen=True, slots=True)
-class _Target:
-    """What is asked: an address of a Service, of some kind and family, and a port."""
-
-    cluster: Cluster
-    service: Service
-    to: AddressKind
-    family: str
-    port: Port
-    via: str | None = None
-
-    def address(self, node: str) -> tuple[str, int]:
-        """Address and port that belong to a node, or to the whole cluster. Raises `UsageError`."""
-        if self.to == "cluster-ip":
-            return self.service.cluster_ip(self.family), self.port.port
-        if self.to == "node-port":
-            return self.cluster.backend.node_addresses(node)[self.family], self.service.node_port(self.port)
-        if (self.to, node) not in self.service.virtual:
-            raise UsageError(f"service {self.service.name} has no {self.to} address that is routed to {node}")
-        return self.service.virtual[self.to, node][self.family], self.port.port
-
-    def path(self, who: Who, expected: Expected) -> _Path:
-        """The way of a client to it."""
-        client = pod_client(who) if isinstance(who, str) else who
-        address, number = self.address(self.via or client.node)
-        return _Path(
-            label=f"pod {client.name}" if isinstance(client, Pod) else str(client),
-            node=self.via or client.node,
-            namespace=self.cluster.backend.namespace_of(client),
-            address=address,
-            port=number,
-            protocol=self.port.protocol,
-            expected=frozenset(pod.name for pod in expected) if isinstance(expected, AbstractSet) else expected,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Path:
-    """From a client to an address of the Service."""
-
-    label: str
-    node: str
-    namespace: Namespace
-    address: str
-    port: int
-    protocol: str
-    expected: verdict.Expected
-
-    @property
-    def speaks(self) -> bool:
-        """Whether an answer is expected."""
-        return not isinstance(self.expected, TimedOut | Refused | NoAnswer)
-
-    @property
-    def silent(self) -> bool:
-        """Whether to hear nothing is right."""
-        return isinstance(self.expected, TimedOut | NoAnswer)
-
-    def probes(self, count: int) -> list[Probe]:
-        """That many probes along this path."""
-        limit = (SILENCE_LIMIT if self.silent else ANSWER_LIMIT) * time_scale()
-        return [Probe(self.namespace, self.protocol, self.address, self.port, limit)] * count
 
 
 def expect_traffic(
@@ -125,16 +57,16 @@ def expect_traffic(
     address; node ports and load balancer addresses are those of the client's own node, or of node `via`.
     Raises `AssertionError` with the grid, and `InconclusiveError` when it cannot be told.
     """
-    target = _Target(cluster, service, to, family or _first_family(service), port or service.ports[0], via)
-    paths = [target.path(who, what) for who, what in expected.items()]
+    target = target_of(cluster, service, to=to, family=family, port=port, via=via)
+    paths = [target.path(who, names(what) if isinstance(what, AbstractSet) else what) for who, what in expected.items()]
     _insist_on_speech(cluster, service, paths)
     cluster.backend.settle()
     late = ""
     try:
-        eventually(lambda: _converged(cluster, paths), within=CONVERGENCE, every=0.02, describe="traffic as expected")
+        eventually(lambda: converged(cluster, paths), within=CONVERGENCE, every=0.02, describe="traffic as expected")
     except NotYetError as error:
         late = f"\nBefore the window: {error}\n"
-    title = f"{target.port.protocol} to the {to} of {service.name}, {target.family}"
+    title = str(target)
     window = cluster.window(title, {path.label: path.expected for path in paths})
     judgement = _measure(cluster, paths, window)
     if judgement.verdict is not Verdict.PASSED:
@@ -150,9 +82,9 @@ def expect_client_address(
 ) -> None:
     """The server sees the client's own address. Raises `AssertionError`."""
     cluster.backend.settle()
-    family = family or _first_family(service)
+    family = family or first_family(service)
     wanted = cluster.backend.client_address(client, family)
-    path = _Target(cluster, service, to, family, service.ports[0]).path(client, frozenset())
+    path = target_of(cluster, service, to=to, family=family).path(client, frozenset())
     observations = cluster.backend.probe(path.probes(FIRST_LOOK))
     for each in observations:
         if isinstance(each, Unknown):
@@ -183,7 +115,7 @@ def expect_flow_moves(cluster: Cluster, service: Service, client: str, *, before
 
         def moved() -> bool:
             answers.append(flow.ask())
-            return _named(cluster, answers[-1]) == Reached(after.name)
+            return named(cluster, answers[-1]) == Reached(after.name)
 
         with contextlib.suppress(NotYetError):  # the comparison says whom it reaches instead
             eventually(moved, within=CONVERGENCE, every=0.02, describe=f"the flow of {client} to reach {after}")
@@ -193,8 +125,7 @@ def expect_flow_moves(cluster: Cluster, service: Service, client: str, *, before
 @contextlib.contextmanager
 def _flow(cluster: Cluster, service: Service, client: str) -> Iterator[Stream]:
     cluster.backend.settle()
-    target = _Target(cluster, service, "cluster-ip", _first_family(service), service.ports[0])
-    probe = target.path(client, frozenset()).probes(1)[0]
+    probe = target_of(cluster, service).path(client, frozenset()).probes(1)[0]
 
     def opened() -> Stream | None:
         stream = cluster.backend.connect(probe)
@@ -211,25 +142,22 @@ def _flow(cluster: Cluster, service: Service, client: str) -> Iterator[Stream]:
 
 
 def _assert_pod(cluster: Cluster, observation: Observation, pod: Pod, what: str) -> None:
-    seen = _named(cluster, observation)
+    seen = named(cluster, observation)
     if isinstance(seen, Unknown):
         raise InconclusiveError(f"{what} nobody knows whom: {seen.why}")
     name = seen.pod if isinstance(seen, Reached) else type(seen).__name__
     cluster.expect_equal(what, expected=pod.name, observed=name)
 
 
-def _first_family(service: Service) -> str:
-    return str(service.object["spec"]["ipFamilies"][0])
-
-
-def _insist_on_speech(cluster: Cluster, service: Service, paths: Sequence[_Path]) -> None:
+def _insist_on_speech(cluster: Cluster, service: Service, paths: Sequence[Path]) -> None:
     if service.name not in cluster.answered and not any(path.speaks for path in paths):
         raise UsageError(
             f"service {service.name} has not answered yet, so its silence proves nothing: expect an answer first"
         )
 
 
-def _converged(cluster: Cluster, paths: Sequence[_Path]) -> bool:
+def converged(cluster: Cluster, paths: Sequence[Path]) -> bool:
+    """Whether a few probes along each path see what is expected. Raises `NotYetError` that says what one saw."""
     seen = _probe(cluster, paths, [FIRST_LOOK] * len(paths))
     for path, observations in zip(paths, seen, strict=True):
         for each in observations:
@@ -240,7 +168,7 @@ def _converged(cluster: Cluster, paths: Sequence[_Path]) -> bool:
     return True
 
 
-def _why(cluster: Cluster, service: Service, paths: Sequence[_Path], window: Window) -> str:
+def _why(cluster: Cluster, service: Service, paths: Sequence[Path], window: Window) -> str:
     """What the proxies say of their decisions on the nodes where something was not as expected."""
     unmet = [
         path.node
@@ -251,7 +179,7 @@ def _why(cluster: Cluster, service: Service, paths: Sequence[_Path], window: Win
     return cluster.explain(service, list(dict.fromkeys(unmet)))
 
 
-def _measure(cluster: Cluster, paths: Sequence[_Path], window: Window) -> Judgement:
+def _measure(cluster: Cluster, paths: Sequence[Path], window: Window) -> Judgement:
     needed = {path: verdict.plan(path.expected).samples for path in paths}
     first = {path: count if path.silent else min(count, IN_FLIGHT) for path, count in needed.items()}
     in_vain = _observe(cluster, window, first)
@@ -260,7 +188,7 @@ def _measure(cluster: Cluster, paths: Sequence[_Path], window: Window) -> Judgem
     return window.judge()
 
 
-def _observe(cluster: Cluster, window: Window, counts: Mapping[_Path, int]) -> set[_Path]:
+def _observe(cluster: Cluster, window: Window, counts: Mapping[Path, int]) -> set[Path]:
     """Probe and count. Returns the paths that waited in vain: they have failed, and to wait on shows nothing more."""
     in_vain = set()
     paths = list(counts)
@@ -271,7 +199,7 @@ def _observe(cluster: Cluster, window: Window, counts: Mapping[_Path, int]) -> s
     return in_vain
 
 
-def _probe(cluster: Cluster, paths: Sequence[_Path], counts: Sequence[int]) -> list[list[Observation]]:
+def _probe(cluster: Cluster, paths: Sequence[Path], counts: Sequence[int]) -> list[list[Observation]]:
     """That many observations of each path. Silent paths are asked all at once, as each answer would take its limit."""
     seen: list[list[Observation]] = [[] for _ in paths]
     for silent in (False, True):
@@ -279,12 +207,5 @@ def _probe(cluster: Cluster, paths: Sequence[_Path], counts: Sequence[int]) -> l
         probes = [probe for i in chosen for probe in paths[i].probes(counts[i])]
         observations = iter(cluster.backend.probe(probes, in_flight=max(1, len(probes)) if silent else IN_FLIGHT))
         for i in chosen:
-            seen[i] = [_named(cluster, next(observations)) for _ in range(counts[i])]
+            seen[i] = [named(cluster, next(observations)) for _ in range(counts[i])]
     return seen
-
-
-def _named(cluster: Cluster, observation: Observation) -> Observation:
-    """Servers answer as namespace/name; within the scenario the name is enough."""
-    if isinstance(observation, Reached):
-        return Reached(observation.pod.removeprefix(f"{cluster.namespace}/"))
-    return observation
