@@ -118,9 +118,10 @@ class Window:
         self._rates = rates
         self.tallies: dict[str, Tally] = {}
 
-    def observe(self, client: str, observations: Sequence[Observation]) -> None:
-        """Count what a client saw. May be called several times."""
+    def observe(self, client: str, observations: Sequence[Observation], *, gap_ms: float = 0.0) -> None:
+        """Count what a client saw, with the longest gap where it was measured. May be called several times."""
         tally = Tally.of(observations)
+        tally.gap_ms = gap_ms
         wrong = [
             {"index": index, "saw": as_json.observation(each)}
             for index, each in enumerate(observations)

@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Refused, TimedOut, Unknown
 from harness.statistics import Rates
-from harness.verdict import NO_ANSWER, Expected, NoAnswer, Tally
+from harness.verdict import NO_ANSWER, AnyOf, Expected, NoAnswer, Tally
 
 _WORDS: Mapping[str, Expected] = {"TIMED_OUT": TIMED_OUT, "REFUSED": REFUSED, "NO_ANSWER": NO_ANSWER}
 
@@ -27,8 +27,10 @@ def observation(value: Observation) -> Any:
 
 
 def expected(value: Expected) -> Any:
-    """A sorted list of pods, or a word."""
+    """A sorted list of pods, of which all or any are expected, or a word."""
     match value:
+        case AnyOf(pods):
+            return {"anyOf": sorted(pods)}
         case TimedOut():
             return "TIMED_OUT"
         case Refused():
@@ -40,6 +42,8 @@ def expected(value: Expected) -> Any:
 
 def read_expected(value: Any) -> Expected:
     """What `expected` wrote."""
+    if isinstance(value, Mapping):
+        return AnyOf(frozenset(value["anyOf"]))
     return _WORDS[value] if isinstance(value, str) else frozenset(value)
 
 
@@ -50,13 +54,18 @@ def tally(value: Tally) -> dict[str, Any]:
         **({"timedOut": value.timed_out} if value.timed_out else {}),
         **({"refused": value.refused} if value.refused else {}),
         **({"unknown": dict(sorted(value.unknown.items()))} if value.unknown else {}),
+        **({"gapMs": value.gap_ms} if value.gap_ms else {}),
     }
 
 
 def read_tally(value: Mapping[str, Any]) -> Tally:
     """What `tally` wrote."""
     return Tally(
-        Counter(value["pods"]), value.get("timedOut", 0), value.get("refused", 0), Counter(value.get("unknown", {}))
+        Counter(value["pods"]),
+        value.get("timedOut", 0),
+        value.get("refused", 0),
+        Counter(value.get("unknown", {})),
+        value.get("gapMs", 0.0),
     )
 
 

@@ -98,6 +98,11 @@ def silence(rates: Rates = DEFAULT_RATES) -> SamplePlan:
     return SamplePlan("silence", samples_for_leak(rates.leak, rates.miss), 0.0, _percent(rates.leak), rates.miss)
 
 
+def no_loss(rates: Rates = DEFAULT_RATES) -> SamplePlan:
+    """The plan for "every question is answered by somebody who may": one that is not is a failure, never by chance."""
+    return SamplePlan("no-loss", samples_for_leak(rates.leak, rates.miss), 0.0, _percent(rates.leak), rates.miss)
+
+
 def _smallest(enough: Callable[[int], bool], guess: float) -> int:
     """The smallest n that is enough; the guess from logarithms may be off by rounding."""
     n = max(1, math.ceil(guess) - 1)

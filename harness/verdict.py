@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from harness.grid import Cell, Mark, Row, render
 from harness.outcomes import Observation, Reached, Refused, TimedOut, Unknown
-from harness.statistics import DEFAULT_RATES, Rates, SamplePlan, allowed_set, silence
+from harness.statistics import DEFAULT_RATES, Rates, SamplePlan, allowed_set, no_loss, silence
 
 
 class Verdict(enum.StrEnum):
@@ -54,8 +54,17 @@ class NoAnswer:
 
 NO_ANSWER = NoAnswer()
 
-Expected = AbstractSet[str] | TimedOut | Refused | NoAnswer
-"""What a client must see: answers from all of these pods and no other, silence, refusals, or either of the two."""
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """Answers, each from one of these pods; nobody has to be seen. What holds throughout a change."""
+
+    pods: frozenset[str]
+
+
+Expected = AbstractSet[str] | AnyOf | TimedOut | Refused | NoAnswer
+"""What a client must see: answers from all of these pods and no other, from any of them, silence, refusals, or either
+of the last two."""
 
 Expectation = Mapping[str, Expected]
 """What each client must see."""
@@ -63,12 +72,16 @@ Expectation = Mapping[str, Expected]
 
 @dataclass(slots=True)
 class Tally:
-    """How often one client saw what: answers by pod, silence, refusals, and what could not be told by its reason."""
+    """How often one client saw what: answers by pod, silence, refusals, and what could not be told by its reason.
+
+    `gap_ms` is the longest time without a right answer, where that was measured.
+    """
 
     pods: Counter[str] = field(default_factory=Counter)
     timed_out: int = 0
     refused: int = 0
     unknown: Counter[str] = field(default_factory=Counter)
+    gap_ms: float = 0.0
 
     @classmethod
     def of(cls, observations: Iterable[Observation]) -> Tally:
@@ -97,6 +110,7 @@ class Tally:
         self.timed_out += other.timed_out
         self.refused += other.refused
         self.unknown += other.unknown
+        self.gap_ms = max(self.gap_ms, other.gap_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +126,10 @@ def plan(expected: Expected, rates: Rates = DEFAULT_RATES) -> SamplePlan:
     """How many probes one client needs for this expectation. Raises `ValueError` for an empty set."""
     if isinstance(expected, TimedOut | Refused | NoAnswer):
         return silence(rates)
+    if isinstance(expected, AnyOf):
+        if not expected.pods:
+            raise ValueError("nobody may answer: say TIMED_OUT, REFUSED or NO_ANSWER")
+        return no_loss(rates)
     if not expected:
         raise ValueError("an empty set of endpoints is no expectation: say TIMED_OUT, REFUSED or NO_ANSWER")
     return allowed_set(len(expected), rates)
@@ -121,11 +139,21 @@ def is_wrong(observation: Observation, expected: Expected) -> bool:
     """Whether this one observation breaks the expectation."""
     match observation:
         case Reached(pod):
-            return isinstance(expected, TimedOut | Refused | NoAnswer) or pod not in expected
+            return pod not in _allowed(expected)
         case TimedOut() | Refused():
             return not isinstance(expected, NoAnswer) and observation != expected
         case Unknown():
             return False
+
+
+def _allowed(expected: Expected) -> frozenset[str]:
+    """The pods that may answer."""
+    match expected:
+        case TimedOut() | Refused() | NoAnswer():
+            return frozenset()
+        case AnyOf(pods):
+            return pods
+    return frozenset(expected)
 
 
 def judge(expectation: Expectation, tallies: Mapping[str, Tally], rates: Rates = DEFAULT_RATES) -> Judgement:
@@ -137,7 +165,7 @@ def judge(expectation: Expectation, tallies: Mapping[str, Tally], rates: Rates =
         raise ValueError(f"nothing is expected of {', '.join(strangers)}")
     named: set[str] = set()
     for expected in expectation.values():
-        named |= set() if isinstance(expected, TimedOut | Refused | NoAnswer) else expected
+        named |= _allowed(expected)
     pods = sorted(named.union(*(tally.pods for tally in tallies.values())))
     clients = [
         _Client(name, expected, tallies.get(name, Tally()), rates, pods) for name, expected in expectation.items()
@@ -147,7 +175,8 @@ def judge(expectation: Expectation, tallies: Mapping[str, Tally], rates: Rates =
     reasons = [reason for client in clients if client.verdict is verdict for reason in client.reasons(verdict)]
     if verdict is Verdict.PASSED:
         probes = f"all of {told} probes by {_many(len(clients), 'client')}"
-        message = f"{probes} had an allowed outcome, and every endpoint was seen"
+        seen = "" if all(isinstance(each, AnyOf) for each in expectation.values()) else ", and every endpoint was seen"
+        message = f"{probes} had an allowed outcome{seen}"
     elif not reasons:
         message = "nothing was expected of anybody"
     else:
@@ -163,7 +192,7 @@ class _Client:
         self.expected = expected
         self.tally = tally
         self.needed = plan(expected, rates).samples
-        self.allowed = frozenset() if isinstance(expected, TimedOut | Refused | NoAnswer) else frozenset(expected)
+        self.allowed = _allowed(expected)
         self.cells = [*((pod, self._pod(pod)) for pod in pods), *self._others()]
 
     @property
@@ -195,7 +224,7 @@ class _Client:
         count = self.tally.pods[pod]
         if count:
             return Cell(count, Mark.RIGHT if pod in self.allowed else Mark.WRONG)
-        if pod not in self.allowed:
+        if pod not in self.allowed or isinstance(self.expected, AnyOf):
             return Cell(0, Mark.NONE)
         # What could not be told may have been just this endpoint, and too few probes may miss it by chance.
         sure = not self.tally.unknown and self.tally.told >= self.needed
@@ -220,6 +249,8 @@ class _Client:
                 return "refusal"
             case NoAnswer():
                 return "no answer"
+            case AnyOf():
+                return "any of " + ", ".join(sorted(self.allowed))
         return ", ".join(sorted(self.allowed))
 
     def _offence(self, column: str, cell: Cell) -> str:

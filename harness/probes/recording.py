@@ -39,6 +39,11 @@ class Recording:
         self._samples: list[Sample] = []
         self._waiter: Waiter | None = None
 
+    @property
+    def asked(self) -> int:
+        """How many probes have left so far. May be asked from any thread."""
+        return len(self._samples)
+
     def stop(self) -> list[Sample]:
         """Ask no more, wait for the last answers, and give all samples in the order in which they left."""
         waiter = Waiter()

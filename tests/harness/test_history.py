@@ -12,7 +12,7 @@ from harness.errors import UsageError
 from harness.history import History, merge, read, rejudge, sealed, verdicts
 from harness.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Unknown
 from harness.statistics import Rates
-from harness.verdict import NO_ANSWER, Expected, Judgement, Verdict
+from harness.verdict import NO_ANSWER, AnyOf, Expected, Judgement, Verdict
 
 A1, B1 = Reached("a1", "10.244.1.2"), Reached("b1", "10.244.1.2")
 LOOSE = Rates(leak=0.5, miss=0.1)
@@ -65,6 +65,7 @@ def test_verdicts_of_a_test_are_combined(path: Path) -> None:
         ({"a1"}, [A1] * 8),
         (TIMED_OUT, [A1]),
         (NO_ANSWER, [TIMED_OUT, REFUSED] * 4),
+        (AnyOf(frozenset({"a1", "b1"})), [A1] * 8),
         ({"a1"}, [Unknown("x")]),
         ({"a1"}, []),
     ],
@@ -76,6 +77,16 @@ def test_every_kind_of_expectation_survives_the_file(
         online = window(history, "KEP-1/x", expected, *observations)
     (again,) = rejudge(tmp_path / "h")
     assert again.derived == online
+
+
+def test_the_longest_gap_of_a_client_is_written(tmp_path: Path) -> None:
+    with History(tmp_path / "h") as history:
+        opened = history.window("KEP-1/x", {"a1": AnyOf(frozenset({"a1"}))}, LOOSE)
+        opened.observe("a1", [A1] * 4, gap_ms=12.5)
+        opened.observe("a1", [A1] * 4, gap_ms=2.0)
+        opened.judge()
+    written = [record["tally"]["gapMs"] for record in read(tmp_path / "h").records if record["kind"] == "observed"]
+    assert (written, opened.tallies["a1"].gap_ms) == ([12.5, 2.0], 12.5)
 
 
 def test_observations_of_several_calls_are_judged_together(tmp_path: Path) -> None:

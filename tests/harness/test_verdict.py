@@ -8,9 +8,11 @@ import pytest
 
 from harness.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Unknown
 from harness.statistics import Rates
-from harness.verdict import NO_ANSWER, Expected, Judgement, Tally, Verdict, combine, is_wrong, judge, plan
+from harness.verdict import NO_ANSWER, AnyOf, Expected, Judgement, Tally, Verdict, combine, is_wrong, judge, plan
 
 A1, B1 = Reached("a1", "10.244.1.2"), Reached("b1", "10.244.1.2")
+C1 = Reached("c1", "10.244.1.2")
+EITHER = AnyOf(frozenset({"a1", "b1"}))
 FAILED, PASSED, INCONCLUSIVE, SKIPPED = Verdict.FAILED, Verdict.PASSED, Verdict.INCONCLUSIVE, Verdict.SKIPPED
 
 
@@ -40,6 +42,10 @@ def judged(expected: Expected, *observations: Observation) -> Judgement:
         (TIMED_OUT, [REFUSED] * 270, FAILED, "a1 was refused in 270 of 270 probes, where silence is expected"),
         (NO_ANSWER, [TIMED_OUT] * 100 + [REFUSED] * 170, PASSED, "all of 270"),
         (NO_ANSWER, [TIMED_OUT] * 269 + [A1], FAILED, "a1 reached a1 in 1 of 270 probes, where no answer is expected"),
+        (EITHER, [A1] * 270, PASSED, "all of 270 probes by 1 client had an allowed outcome"),
+        (EITHER, [A1] * 269 + [TIMED_OUT], FAILED, "a1 got no answer in 1 of 270 probes, where any of a1, b1 is"),
+        (EITHER, [A1] * 269 + [C1], FAILED, "a1 reached c1 in 1 of 270 probes, where any of a1, b1 is expected"),
+        (EITHER, [A1] * 269, INCONCLUSIVE, "need 270"),
         (REFUSED, [REFUSED] * 270, PASSED, "all of 270"),
         (REFUSED, [TIMED_OUT] * 270, FAILED, "where refusal is expected"),
     ],
@@ -80,6 +86,8 @@ def test_the_grid_shows_expected_and_observed_of_each_client() -> None:
 def test_an_empty_set_is_no_expectation() -> None:
     with pytest.raises(ValueError, match="say TIMED_OUT, REFUSED or NO_ANSWER"):
         plan(frozenset())
+    with pytest.raises(ValueError, match="nobody may answer"):
+        plan(AnyOf(frozenset()))
 
 
 def test_observations_of_an_unknown_client_are_an_error() -> None:
@@ -96,6 +104,8 @@ def test_one_observation_is_wrong_or_not() -> None:
     assert not is_wrong(REFUSED, REFUSED)
     assert not is_wrong(REFUSED, NO_ANSWER)
     assert is_wrong(A1, NO_ANSWER)
+    assert not is_wrong(A1, EITHER)
+    assert is_wrong(REFUSED, EITHER)
     assert not is_wrong(Unknown("no route"), {"a1"})
 
 

@@ -1,0 +1,25 @@
+"""Gaps are measured from answered question to answered question."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.outcomes import REFUSED, TIMED_OUT, Observation, Reached
+from harness.transitions import longest_gap
+
+A1 = Reached("a1")
+
+
+@pytest.mark.parametrize(
+    ("observations", "milliseconds"),
+    [
+        ([A1] * 10, 2.0),
+        ([A1, A1, TIMED_OUT, TIMED_OUT, A1, REFUSED, A1], 6.0),
+        ([A1, A1, REFUSED, REFUSED, REFUSED], 6.0),
+        ([TIMED_OUT] * 5, 8.0),
+        ([A1], 0.0),
+        ([], 0.0),
+    ],
+)
+def test_longest_gap_of_questions_every_two_milliseconds(observations: list[Observation], milliseconds: float) -> None:
+    assert longest_gap([(number * 0.002, each) for number, each in enumerate(observations)]) == milliseconds
