@@ -1,0 +1,216 @@
+"""Answers HTTP GET on listening sockets: health checks, metrics, health check node ports.
+
+One daemon thread for any number of sockets, in whatever network namespaces they were made, and both may come and go
+while it runs: an embedded cluster has some twenty nodes with three ports each. The servers that libraries bring
+(`http.server`, `prometheus_client`'s) have one listener each and a thread with it.
+
+Each connection carries one request and is closed after the answer. Requests have no bodies. A handler runs in the
+thread, so it must not wait for anything.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import selectors
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from typing import Self
+
+Response = tuple[int, Mapping[str, str], bytes]
+"""Status code, headers, body. Content-Length and Connection are added."""
+
+Handler = Callable[[str], Response]
+"""Answers a path, which comes without its query."""
+
+PATIENCE_SECONDS = 5.0
+"""How long a client may take for its request, and as long for the answer."""
+
+MOST_HEAD_BYTES = 16 << 10
+
+_log = logging.getLogger(__name__)
+
+
+def plain(code: int, body: str) -> Response:
+    """An answer in plain text."""
+    return code, {"Content-Type": "text/plain; charset=utf-8"}, body.encode()
+
+
+def not_found(path: str) -> Response:
+    """The answer to a path that does not exist."""
+    return plain(404, f"there is nothing at {path}\n")
+
+
+class Serving:
+    """The thread and its sockets; a context manager. All methods may be called from any thread."""
+
+    def __init__(self) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._selector.register(self._bell, selectors.EVENT_READ)
+        self._orders: deque[tuple[Callable[[], None], threading.Event]] = deque()
+        self._connections: dict[_Connection, float] = {}  # with the time until when; the oldest first
+        self._running = True
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="serving", daemon=True)
+
+    def start(self) -> None:
+        """Begin to answer. Once."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Close all sockets and end the thread. Idempotent, also for one that was never started."""
+        if self._closed:
+            return
+        self._running = False
+        if self._thread.is_alive():
+            os.eventfd_write(self._bell, 1)
+            self._thread.join()
+        self._closed = True
+        for key in list(self._selector.get_map().values()):
+            if isinstance(key.fileobj, socket.socket):
+                key.fileobj.close()
+        self._selector.close()
+        os.close(self._bell)
+
+    def listen(self, listener: socket.socket, handler: Handler) -> None:
+        """Answer on a listening socket from now on; `remove` or `stop` closes it."""
+        listener.setblocking(False)
+        self._order(lambda: self._register(listener, lambda: self._accept(listener, handler)))
+
+    def remove(self, listener: socket.socket) -> None:
+        """Close a listening socket: when this returns, its port is free. Nothing when it is closed already."""
+        if listener.fileno() >= 0:
+            self._order(lambda: self._drop(listener))
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _order(self, action: Callable[[], None]) -> None:
+        """Have the thread do something, and wait until it has."""
+        if not self._thread.is_alive() or threading.current_thread() is self._thread:
+            action()
+            return
+        done = threading.Event()
+        self._orders.append((action, done))
+        os.eventfd_write(self._bell, 1)
+        while not done.wait(1) and self._thread.is_alive():
+            pass
+
+    def _run(self) -> None:
+        while self._running:
+            for key, _ in self._selector.select(self._patience()):
+                if key.data is None:
+                    self._obey()
+                else:
+                    key.data()
+            self._expire()
+
+    def _obey(self) -> None:
+        os.eventfd_read(self._bell)
+        while self._orders:
+            action, done = self._orders.popleft()
+            action()
+            done.set()
+
+    def _patience(self) -> float | None:
+        oldest = next(iter(self._connections.values()), None)
+        return None if oldest is None else max(0.0, oldest - time.monotonic())
+
+    def _expire(self) -> None:
+        now = time.monotonic()
+        for connection in [each for each, until in self._connections.items() if until <= now]:
+            self._end(connection)
+
+    def _register(self, sock: socket.socket, action: Callable[[], None]) -> None:
+        self._selector.register(sock, selectors.EVENT_READ, action)
+
+    def _drop(self, sock: socket.socket) -> None:
+        if sock.fileno() >= 0:
+            self._selector.unregister(sock)
+            sock.close()
+
+    def _accept(self, listener: socket.socket, handler: Handler) -> None:
+        try:
+            sock, _ = listener.accept()
+        except OSError:  # gone before it was accepted, or no descriptor is left for it
+            return
+        sock.setblocking(False)
+        connection = _Connection(sock, handler)
+        self._connections[connection] = time.monotonic() + PATIENCE_SECONDS
+        self._register(sock, lambda: self._go_on(connection))
+
+    def _go_on(self, connection: _Connection) -> None:
+        try:
+            events = connection.go_on()
+        except OSError:
+            events = 0
+        if not events:
+            self._end(connection)
+        elif events != self._selector.get_key(connection.sock).events:
+            self._selector.modify(connection.sock, events, lambda: self._go_on(connection))
+
+    def _end(self, connection: _Connection) -> None:
+        self._connections.pop(connection, None)
+        self._drop(connection.sock)
+
+
+class _Connection:
+    """One request and its answer."""
+
+    def __init__(self, sock: socket.socket, handler: Handler) -> None:
+        self.sock = sock
+        self._handler = handler
+        self._head = bytearray()
+        self._answer: memoryview | None = None
+
+    def go_on(self) -> int:
+        """Read or write what goes without waiting; the events to wait for, 0 at the end. Raises `OSError`."""
+        if self._answer is None:
+            data = self.sock.recv(MOST_HEAD_BYTES)
+            self._head += data
+            if b"\r\n\r\n" not in self._head and len(self._head) < MOST_HEAD_BYTES:
+                return selectors.EVENT_READ if data else 0
+            self._answer = memoryview(_answer(bytes(self._head), self._handler))
+        elif not self._answer:  # what a client has sent beyond its request must be read, or it loses the answer
+            return selectors.EVENT_READ if self.sock.recv(MOST_HEAD_BYTES) else 0
+        self._answer = self._answer[self.sock.send(self._answer) :]
+        if self._answer:
+            return selectors.EVENT_WRITE
+        self.sock.shutdown(socket.SHUT_WR)
+        return selectors.EVENT_READ
+
+
+def _answer(head: bytes, handler: Handler) -> bytes:
+    """The whole answer to a request's head."""
+    method, _, rest = head.partition(b"\r\n")[0].decode("latin-1").partition(" ")
+    target, _, version = rest.partition(" ")
+    if b"\r\n\r\n" not in head:
+        response = plain(431, "the request is too large\n")
+    elif not version.startswith("HTTP/1.") or not target.startswith("/"):
+        response = plain(400, "this is no HTTP/1.1 request\n")
+    elif method not in {"GET", "HEAD"}:
+        code, headers, body = plain(405, "only GET and HEAD are answered\n")
+        response = code, {**headers, "Allow": "GET, HEAD"}, body
+    else:
+        response = _handled(handler, target.partition("?")[0])
+    code, headers, body = response
+    headers = {**headers, "Content-Length": str(len(body)), "Connection": "close"}
+    lines = [f"HTTP/1.1 {code} {HTTPStatus(code).phrase}", *(f"{name}: {value}" for name, value in headers.items())]
+    return "\r\n".join([*lines, "", ""]).encode("latin-1") + (b"" if method == "HEAD" else body)
+
+
+def _handled(handler: Handler, path: str) -> Response:
+    try:
+        return handler(path)
+    except Exception:  # noqa: BLE001 - whatever it is, the client is told and the server goes on
+        _log.exception("no answer to %s", path)
+        return plain(500, "the handler of this path failed\n")

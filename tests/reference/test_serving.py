@@ -1,0 +1,163 @@
+"""HTTP on sockets that come and go, for one thread."""
+
+from __future__ import annotations
+
+import http.client
+import logging
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from reference.serving import Handler, Response, Serving, not_found, plain
+
+
+@pytest.fixture
+def serving() -> Iterator[Serving]:
+    with Serving() as made:
+        yield made
+
+
+def listener() -> socket.socket:
+    return socket.create_server(("127.0.0.1", 0))
+
+
+def serve(serving: Serving, handler: Handler) -> int:
+    made = listener()
+    serving.listen(made, handler)
+    return int(made.getsockname()[1])
+
+
+def get(port: int, path: str = "/", method: str = "GET") -> tuple[int, dict[str, str], bytes]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    connection.request(method, path)
+    response = connection.getresponse()
+    answer = response.status, dict(response.headers), response.read()
+    connection.close()
+    return answer
+
+
+def exchange(port: int, *parts: bytes) -> bytes:
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as client:
+        for part in parts:
+            client.sendall(part)
+        return b"".join(iter(lambda: client.recv(1 << 16), b""))
+
+
+def echo(path: str) -> Response:
+    return plain(200, path)
+
+
+def test_a_handler_gets_the_path_and_gives_code_headers_and_body(serving: Serving) -> None:
+    port = serve(serving, lambda path: (503, {"X-Weight": "0"}, path.encode()))
+
+    code, headers, body = get(port, "/healthz?verbose=1")
+
+    assert (code, headers["X-Weight"], headers["Content-Length"], body) == (503, "0", "8", b"/healthz")
+
+
+def test_each_socket_has_a_handler_of_its_own(serving: Serving) -> None:
+    ports = [serve(serving, lambda path, name=name: plain(200, name)) for name in ("one", "two", "three")]  # type: ignore[misc]
+
+    assert [get(port)[2] for port in ports] == [b"one", b"two", b"three"]
+
+
+def test_a_removed_socket_is_closed_and_the_others_stay(serving: Serving) -> None:
+    gone, port = listener(), serve(serving, echo)
+    serving.listen(gone, echo)
+    address = gone.getsockname()
+
+    serving.remove(gone)
+    serving.remove(gone)
+
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(address, timeout=5)
+    socket.create_server(address).close()
+    assert get(port, "/here")[2] == b"/here"
+
+
+def test_an_answer_larger_than_the_socket_takes_arrives_whole(serving: Serving) -> None:
+    port = serve(serving, lambda path: plain(200, "x" * (8 << 20)))
+
+    assert len(get(port)[2]) == 8 << 20
+
+
+def test_a_request_may_come_in_pieces(serving: Serving) -> None:
+    port = serve(serving, echo)
+
+    answer = exchange(port, b"GET /pie", b"ces HTTP/1.1\r\nHost: x\r", b"\n\r\n")
+
+    assert answer.endswith(b"\r\n\r\n/pieces")
+
+
+def test_a_slow_client_does_not_keep_others_waiting(serving: Serving) -> None:
+    port = serve(serving, echo)
+
+    with socket.create_connection(("127.0.0.1", port)) as slow:
+        slow.sendall(b"GET /slow")
+        assert get(port, "/fast")[2] == b"/fast"
+
+
+def test_a_client_that_says_nothing_more_is_sent_away(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reference.serving.PATIENCE_SECONDS", 0.05)
+    port = serve(serving, echo)
+
+    assert exchange(port, b"GET /") == b""
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (b"POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\nabcde", b"405 Method Not Allowed"),
+        (b"GET / HTTP/2\r\n\r\n", b"400 Bad Request"),
+        (b"nonsense\r\n\r\n", b"400 Bad Request"),
+        (b"GET / HTTP/1.1\r\nX: " + b"x" * (1 << 16), b"431 Request Header Fields Too Large"),
+        (b"GET /elsewhere HTTP/1.1\r\n\r\n", b"404 Not Found"),
+    ],
+)
+def test_what_cannot_be_answered_is_said(serving: Serving, request_: bytes, status: bytes) -> None:
+    port = serve(serving, not_found)
+
+    assert exchange(port, request_).startswith(b"HTTP/1.1 " + status + b"\r\n")
+
+
+def test_head_has_the_headers_alone(serving: Serving) -> None:
+    code, headers, body = get(serve(serving, echo), "/four", method="HEAD")
+
+    assert (code, headers["Content-Length"], body) == (200, "5", b"")
+
+
+def test_a_handler_that_fails_is_logged_and_the_others_go_on(
+    serving: Serving, caplog: pytest.LogCaptureFixture
+) -> None:
+    port = serve(serving, lambda path: plain(200 // len(path[1:]), ""))
+
+    with caplog.at_level(logging.ERROR):
+        assert get(port, "/")[0] == 500
+
+    assert "no answer to /" in caplog.text
+    assert get(port, "/x")[0] == 200
+
+
+def test_stopping_closes_everything_and_leaves_no_thread() -> None:
+    serving = Serving()
+    serving.start()
+    port = serve(serving, echo)
+    with socket.create_connection(("127.0.0.1", port)) as client:
+        get(port)
+        serving.stop()
+        serving.stop()
+        assert client.recv(1) == b""
+
+    assert "serving" not in {each.name for each in threading.enumerate()}
+
+
+def test_one_that_was_never_started_can_be_stopped() -> None:
+    serving = Serving()
+    made = listener()
+    serving.listen(made, echo)
+
+    serving.stop()
+
+    assert made.fileno() == -1
