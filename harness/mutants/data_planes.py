@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -18,7 +19,9 @@ from reference.proxy.nftables import ChainEdit, KernelTable
 from reference.proxy.ruleset import NOTHING, Entries, render
 from reference.proxy.skeleton import Chain
 from reference.proxy.state import FAMILIES, State
-from reference.proxy.table import Changes, Table
+from reference.proxy.table import Changes, Element, HairpinElement, Table
+
+HOLE = 0.05  # seconds
 
 MUTANTS: list[Mutant] = []
 
@@ -169,4 +172,40 @@ _register(
     "cilium#48259, cilium#48348",
     "the open connection of",
     kernel_table=_Flushing,
+)
+
+
+class _ForgetsBeforeItLearns(KernelTable):
+    """Takes away what changes for these protocols, and 50 ms later adds what comes instead."""
+
+    protocols: tuple[str, ...] = ("TCP", "UDP")
+
+    def apply(self, changes: Changes) -> None:
+        if gone := [each for each in changes.first_delete if _protocol(each) in self.protocols]:
+            self._nft.commit_all(self._messages.delete(gone))
+            time.sleep(HOLE)
+        super().apply(replace(changes, first_delete=[each for each in changes.first_delete if each not in gone]))
+
+
+class _UdpForgetsBeforeItLearns(_ForgetsBeforeItLearns):
+    protocols = ("UDP",)
+
+
+def _protocol(element: Element) -> str:
+    return "" if isinstance(element, HairpinElement) else element.frontend.protocol
+
+
+_register(
+    "forgets-before-it-learns",
+    "At a change, rules are taken away first, and the new ones come a moment later.",
+    "",
+    f"{NO_ANSWER}|{REFUSED}",
+    kernel_table=_ForgetsBeforeItLearns,
+)
+_register(
+    "udp-forgets-before-it-learns",
+    "At a change, rules for UDP are taken away first, and the new ones come a moment later.",
+    "",
+    f"{NO_ANSWER}|{REFUSED}",
+    kernel_table=_UdpForgetsBeforeItLearns,
 )

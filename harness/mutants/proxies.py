@@ -279,6 +279,20 @@ class _NeverReturnsToHints(_Knowing):
         return right
 
 
+@_wrong_state("A Service that has once had no endpoint in the zone never follows hints for zones again.")
+class _NeverReturnsToZoneHints(_Knowing):
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._fallen: set[Name] = set()
+
+    def wrong(self, asked: Question) -> Decision:
+        name = asked.port.namespace, asked.port.name
+        hinted = asked.ready and all(each.zone_hints for each in asked.ready)
+        if hinted and not any(asked.place.zone in each.zone_hints for each in asked.ready):
+            self._fallen.add(name)
+        return asked.answer(endpoints=without_hints(asked.endpoints) if name in self._fallen else asked.endpoints)
+
+
 @_wrong_state("A new zone label of the node counts for new Services only.")
 class _ZoneRememberedByServices(_Knowing):
     def __init__(self, *arguments: Any) -> None:

@@ -14,7 +14,7 @@ from harness.suite import catalogue
 # What can be tested and is not yet. Write the requirement, map the statement to it, and take the statement away here.
 STILL_OPEN = {
     "KEP-4444": """
-        story-zone-lost-under-traffic story-portable-same-zone hot-zone-overloads-its-endpoints annotation-first
+        story-portable-same-zone hot-zone-overloads-its-endpoints annotation-first
         default-is-even controller-ignores-policies old-proxy-needs-the-annotation
         proxy-follows-hints-whatever-the-annotation proxy-gate-off table-in-all-combinations
         annotation-first-with-auto probes-stay-in-the-zone upgrade-with-both upgrade-with-annotation-only

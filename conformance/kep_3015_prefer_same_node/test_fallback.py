@@ -1,0 +1,61 @@
+"""KEP-3015, under way: each tier of PreferSameNode loses and regains its last endpoint, and nobody goes unanswered."""
+
+from __future__ import annotations
+
+from conformance.features import CLUSTER_IP, NODE_HINTS, TERMINATING_ENDPOINTS, UDP_SERVICES, ZONE_HINTS
+from harness.cluster import Cluster, same_node
+from harness.manifests import TCP, UDP, Endpoint, Port
+from harness.requirements import MUST, requirement
+from harness.traffic import expect_traffic
+from harness.transitions import expect_no_loss
+from harness.workloads import Pod
+
+
+@requirement(
+    "KEP-3015/tiers-change-without-loss",
+    "While node and zone of a client lose their endpoints and regain them, no new connection fails, and each goes to "
+    "the nearest.",
+    level=MUST,
+    features={CLUSTER_IP, NODE_HINTS, TERMINATING_ENDPOINTS, ZONE_HINTS},
+    source="KEP-3015, Addition of PreferSameNode; User Stories, DNS (else to a remote one)",
+    kills={"forgets-before-it-learns", "never-returns-to-hints"},
+)
+def test_node_and_zone_lose_and_regain_their_endpoints_without_loss(three_zones: Cluster) -> None:
+    lose_and_regain(three_zones, TCP)
+
+
+@requirement(
+    "KEP-3015/tiers-change-without-losing-a-query",
+    "While node and zone of a client lose their UDP servers and regain them, every query of a new client port is "
+    "answered.",
+    level=MUST,
+    features={CLUSTER_IP, NODE_HINTS, TERMINATING_ENDPOINTS, UDP_SERVICES, ZONE_HINTS},
+    source="KEP-3015, User Stories, DNS",
+    kills={"udp-forgets-before-it-learns"},
+)
+def test_node_and_zone_lose_and_regain_their_udp_servers_without_loss(three_zones: Cluster) -> None:
+    lose_and_regain(three_zones, UDP)
+
+
+def lose_and_regain(cluster: Cluster, port: Port) -> None:
+    """From node a1 to its zone, from there to zone b, and back the same way, by endpoints that terminate."""
+    service = cluster.create_service(ports=[port])
+    a1, a2, b1 = cluster.run_servers(on=["a1", "a2", "b1"])
+    cluster.publish(service, [same_node(a1), same_node(a2), same_node(b1)])
+    expect_traffic(cluster, service, {"a1": {a1}, "a2": {a2}, "b1": {b1}})
+
+    with expect_no_loss(cluster, service, from_=["a1", "a2"], allowed={a1, a2, b1}):
+        cluster.publish(service, [leaving(a1), same_node(a2), same_node(b1)])
+        expect_traffic(cluster, service, {"a1": {a2}, "a2": {a2}})
+        cluster.publish(service, [leaving(a2), same_node(b1)])
+        expect_traffic(cluster, service, {"a1": {b1}, "a2": {b1}})
+        cluster.publish(service, [same_node(b1)])
+        cluster.publish(service, [same_node(a2), same_node(b1)])
+        expect_traffic(cluster, service, {"a1": {a2}, "a2": {a2}})
+        cluster.publish(service, [same_node(a1), same_node(a2), same_node(b1)])
+        expect_traffic(cluster, service, {"a1": {a1}, "a2": {a2}, "b1": {b1}})
+
+
+def leaving(pod: Pod) -> Endpoint:
+    """An endpoint that terminates and goes on to serve."""
+    return same_node(pod, ready=False, serving=True, terminating=True)

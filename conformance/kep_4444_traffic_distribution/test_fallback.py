@@ -1,0 +1,55 @@
+"""KEP-4444, under way: no client is left without an answer while the endpoints of a zone go and come back."""
+
+from __future__ import annotations
+
+from conformance.features import CLUSTER_IP, TERMINATING_ENDPOINTS, UDP_SERVICES, ZONE_HINTS
+from harness.cluster import Cluster, same_zone
+from harness.manifests import TCP, UDP, Port
+from harness.requirements import MUST, requirement
+from harness.traffic import expect_traffic
+from harness.transitions import expect_no_loss
+
+
+@requirement(
+    "KEP-4444/zone-loses-and-regains-its-endpoints",
+    "While the last endpoint of a zone goes and comes back, no new connection fails, and clients of the zone return "
+    "to it.",
+    level=MUST,
+    features={CLUSTER_IP, TERMINATING_ENDPOINTS, ZONE_HINTS},
+    source="KEP-4444, User Stories, Story 2 (to avoid connection failures if no close endpoints are available)",
+    kills={"forgets-before-it-learns", "never-returns-to-zone-hints"},
+)
+def test_zone_loses_and_regains_its_last_endpoint_without_loss(three_zones: Cluster) -> None:
+    lose_and_regain(three_zones, TCP)
+
+
+@requirement(
+    "KEP-4444/zone-change-loses-no-query",
+    "While the last UDP server of a zone goes and comes back, every query of a new client port is answered.",
+    level=MUST,
+    features={CLUSTER_IP, TERMINATING_ENDPOINTS, UDP_SERVICES, ZONE_HINTS},
+    source="KEP-4444, User Stories, Story 2",
+    kills={"udp-forgets-before-it-learns"},
+)
+def test_zone_loses_and_regains_its_last_udp_server_without_loss(three_zones: Cluster) -> None:
+    lose_and_regain(three_zones, UDP)
+
+
+def lose_and_regain(cluster: Cluster, port: Port) -> None:
+    """The one endpoint of zone a terminates, ends, and is replaced, while clients in two zones ask."""
+    service = cluster.create_service(ports=[port])
+    a1, b1 = cluster.run_servers(on=["a1", "b1"])
+    cluster.publish(service, [same_zone(a1), same_zone(b1)])
+    expect_traffic(cluster, service, {"a1": {a1}, "a2": {a1}, "b1": {b1}})
+
+    with expect_no_loss(cluster, service, from_=["a1", "a2", "b1"], allowed={a1, b1}):
+        cluster.publish(service, [same_zone(a1, ready=False, serving=True, terminating=True), same_zone(b1)])
+        expect_traffic(cluster, service, {"a1": {b1}, "a2": {b1}, "b1": {b1}})
+        cluster.publish(service, [same_zone(b1)])
+        cluster.backend.settle()
+        cluster.delete_pod(a1)
+        (again,) = cluster.run_servers(on=["a1"])
+        cluster.publish(service, [same_zone(again, ready=False), same_zone(b1)])
+        expect_traffic(cluster, service, {"a1": {b1}, "a2": {b1}})
+        cluster.publish(service, [same_zone(again), same_zone(b1)])
+        expect_traffic(cluster, service, {"a1": {again}, "a2": {again}, "b1": {b1}})
