@@ -13,10 +13,10 @@ from reference.apiserver import deletion, patching, reads, writes
 from reference.apiserver.deletion import DeleteOptions
 from reference.apiserver.kinds import Strategy, strategies
 from reference.apiserver.patches import MERGE
-from reference.apiserver.pools import AddressPool
+from reference.apiserver.pools import AddressPool, Pools
 from reference.apiserver.registry import NAMESPACES, Call, Registry, Target
 from reference.apiserver.selectors import select
-from reference.apiserver.store import Change
+from reference.apiserver.store import Change, Store
 from reference.client import Event, Object
 from reference.features import Features
 
@@ -28,15 +28,31 @@ class ApiServer:
 
     `service_cidrs`: at most one for each IP family, the default family first. `window`: how many changes of each
     resource are remembered, at least, for watches that resume and for pages of lists.
+
+    `predecessor`: an API server whose place this one takes, at another version or with other gates. It goes on with the
+    same objects, resource versions, kinds and allocated addresses (`service_cidrs` and `window` are the predecessor's);
+    the predecessor answers everything with 503. Fields that this version does not know are not served. They stay stored
+    until it writes the object, so a later server that knows them serves them again (KEP-4444, the manual test of the
+    rollback). Watches cannot resume across this, as with a server that has just started: they get 410.
     """
 
     def __init__(
-        self, features: Features | None = None, *, service_cidrs: Sequence[str] = SERVICE_CIDRS, window: int = 4096
+        self,
+        features: Features | None = None,
+        *,
+        predecessor: ApiServer | None = None,
+        service_cidrs: Sequence[str] = SERVICE_CIDRS,
+        window: int = 4096,
     ) -> None:
         self.features = features or Features()
+        self.registry: Registry
+        if predecessor is not None:
+            self.registry = predecessor.registry.hand_over(self.features)
+            return
         families = [AddressPool(each).family for each in service_cidrs]
         kinds = strategies(service_families=families)
-        self.registry = Registry(kinds, self.features, service_cidrs=service_cidrs, window=window)
+        store = Store((each.resource.plural for each in kinds), window=window)
+        self.registry = Registry(kinds, self.features, store=store, pools=Pools(service_cidrs))
         for name in deletion.PERMANENT:
             self.create(NAMESPACES, "", {"metadata": {"name": name}})
 

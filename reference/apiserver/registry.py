@@ -6,14 +6,15 @@ takes some tens of microseconds, so there is nothing to win by locking less.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import functools
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from reference.apiserver import status
-from reference.apiserver.kinds import Allocations, Strategy, View
+from reference.apiserver.kinds import Allocations, Strategy, View, releases
 from reference.apiserver.pools import Pools
-from reference.apiserver.store import Store, Stored
+from reference.apiserver.store import Served, Store, Stored
 from reference.client import Object
 from reference.features import Features
 
@@ -48,13 +49,16 @@ class Target:
 class Registry:
     """The state and the rules of one API server."""
 
-    def __init__(
-        self, strategies: Iterable[Strategy], features: Features, *, service_cidrs: Sequence[str], window: int
-    ) -> None:
+    def __init__(self, strategies: Iterable[Strategy], features: Features, *, store: Store, pools: Pools) -> None:
         self.features = features
         self.strategies = {each.resource.plural: each for each in strategies}
-        self.store = Store(self.strategies, window=window)
-        self.pools = Pools(service_cidrs)
+        self.store = store
+        self.pools = pools
+
+    def hand_over(self, features: Features) -> Registry:
+        """The registry of the server that comes next, at another release or with other gates; this one has had it."""
+        store = self.store.hand_over(_served(self.strategies, features))
+        return Registry(self.strategies.values(), features, store=store, pools=self.pools)
 
     def add(self, strategy: Strategy) -> None:
         """Serve one kind more, from now on."""
@@ -114,3 +118,9 @@ class Registry:
         held = strategy.allocations(obj, None)
         if held != Allocations():
             self.pools.release(obj, held)
+
+
+def _served(strategies: Mapping[str, Strategy], features: Features) -> dict[str, Served]:
+    """What a release knows of the objects of each resource, where it may not know all."""
+    lacks = {plural: releases.absent(each.resource.kind, features.version) for plural, each in strategies.items()}
+    return {plural: functools.partial(releases.without, paths=paths) for plural, paths in lacks.items() if paths}

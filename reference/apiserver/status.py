@@ -137,6 +137,12 @@ def too_large_version(asked: int, current: int) -> ApiError:
     return failure(504, "Timeout", message, details | {"retryAfterSeconds": 1})
 
 
+def unavailable() -> ApiError:
+    """This server is on its way out; another one has its objects."""
+    details = {"retryAfterSeconds": 1}
+    return failure(503, "ServiceUnavailable", "the server is currently unable to handle the request", details)
+
+
 def internal(message: str) -> ApiError:
     return failure(500, "InternalError", f"Internal error occurred: {message}")
 

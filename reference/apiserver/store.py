@@ -5,22 +5,29 @@ watch event is a reference, and an object is turned into JSON at most once howev
 
 The recent past is a bounded list of changes for each resource. It serves resumed watches, and, read backwards, lists
 at an older revision, which is what continue tokens need. What has left the list is gone: 410 Expired.
+
+A store outlives its server. The next one may be of a release that does not know all fields; what it does not know stays
+beside the object that it serves, until it writes that object.
 """
 
 from __future__ import annotations
 
 import threading
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 import orjson
 
+from reference.apiserver import status
 from reference.client import Object
 
 Key = tuple[str, str]
 """Namespace ("" when the resource has none) and name."""
+
+Served = Callable[[Object], Object]
+"""From an object to what a release knows of it, which is itself when it knows all."""
 
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
 
@@ -47,6 +54,43 @@ class Stored:
         """A private copy that may be changed."""
         copy: Object = orjson.loads(self.json)
         return copy
+
+    def in_full(self) -> Stored:
+        """As it was stored, with what this release does not know."""
+        return self
+
+    @property
+    def hides(self) -> bool:
+        """Whether more is stored than this release knows."""
+        return False
+
+
+class Abridged(Stored):
+    """An object that another release stored: `object` is what this one knows of it, made when first asked for.
+
+    A store of thousands of slices is so taken over in milliseconds, where copies of them all need a second.
+    """
+
+    __slots__ = ("_full", "_known", "_served")
+
+    def __init__(self, full: Stored, served: Served) -> None:
+        self.revision = full.revision
+        self._json = None
+        self._full, self._served = full, served
+        self._known: Object | None = None
+
+    @property
+    def object(self) -> Object:  # type: ignore[override]  # nobody assigns it
+        if self._known is None:
+            self._known = self._served(self._full.object)
+        return self._known
+
+    def in_full(self) -> Stored:
+        return self._full
+
+    @property
+    def hides(self) -> bool:
+        return self.object is not self._full.object
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +125,21 @@ class Store:
         self.revision = 0
         self._window = window
         self._tables = {resource: _Table() for resource in resources}
+
+    def hand_over(self, served: Mapping[str, Served]) -> Store:
+        """The store of the server that comes next, with the same objects and revisions, and no past.
+
+        `served` is what the next release knows of the objects of a resource; all of them, without an entry. Who still
+        asks this store is told to come again later (503).
+        """
+        with self.lock:
+            heir = Store((), window=self._window)
+            heir.lock, heir.revision = self.lock, self.revision
+            for resource, table in self._tables.items():
+                objects = _as_served(table.objects, served.get(resource))
+                heir._tables[resource] = _Table(objects, horizon=self.revision)
+            self._tables = _HandedOver()
+        return heir
 
     def add_resource(self, resource: str) -> None:
         """Serve one resource more."""
@@ -171,3 +230,16 @@ def key_of(obj: Object) -> Key:
     """Where an object is stored."""
     meta = obj["metadata"]
     return meta.get("namespace") or "", meta["name"]
+
+
+class _HandedOver(dict[str, _Table]):
+    """The tables of a store that another server has."""
+
+    def __missing__(self, resource: str) -> _Table:
+        raise status.unavailable()
+
+
+def _as_served(objects: dict[Key, Stored], served: Served | None) -> dict[Key, Stored]:
+    if served is None:
+        return {key: each.in_full() for key, each in objects.items()}
+    return {key: Abridged(each.in_full(), served) for key, each in objects.items()}

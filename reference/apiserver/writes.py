@@ -211,7 +211,7 @@ def _refuse(strategy: Strategy, obj: Object, errors: list[FieldError]) -> None:
 
 
 def _replace(registry: Registry, strategy: Strategy, new: Object, old: Stored, call: Call) -> Stored:
-    if new == old.object:
+    if new == old.object and not old.hides:  # what this release does not know is lost in any write
         return old
     ledger = _allocate(registry, strategy, new, old.object)
     if call.dry_run:

@@ -16,7 +16,6 @@ from reference.apiserver.kinds.shapes import (
     STRING,
     STRING_MAP,
     Shape,
-    Versions,
     of_object,
 )
 from reference.apiserver.kinds.strategy import NEWEST, Resource, Strategy
@@ -31,7 +30,7 @@ MAX_TOPOLOGY_LABELS = 16
 ZONE_LABEL = "topology.kubernetes.io/zone"
 HOSTNAME_LABEL = "kubernetes.io/hostname"
 
-_HINTS: Shape = {"forZones": [{"name": STRING}], "forNodes": Versions([{"name": STRING}], since=33)}
+_HINTS: Shape = {"forZones": [{"name": STRING}], "forNodes": [{"name": STRING}]}
 _ENDPOINT: Shape = {
     "addresses": [STRING],
     "conditions": {"ready": BOOLEAN, "serving": BOOLEAN, "terminating": BOOLEAN},
@@ -40,7 +39,7 @@ _ENDPOINT: Shape = {
     "zone": STRING,
     "targetRef": OBJECT_REFERENCE,
     "deprecatedTopology": STRING_MAP,
-    "hints": Versions(_HINTS, since=21),
+    "hints": _HINTS,
 }
 _PORT: Shape = {"name": STRING, "protocol": STRING, "port": INTEGER, "appProtocol": STRING}
 

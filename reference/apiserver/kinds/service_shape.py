@@ -1,4 +1,4 @@
-"""The fields of a Service, and since when they exist where that is what this project is about."""
+"""The fields of a Service; `releases` has those that not every release has."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from reference.apiserver.kinds.shapes import (
     STRING,
     STRING_MAP,
     Shape,
-    Versions,
     of_object,
 )
 
@@ -35,7 +34,7 @@ _SPEC: Shape = {
     "externalIPs": [STRING],
     "externalName": STRING,
     "externalTrafficPolicy": STRING,
-    "internalTrafficPolicy": Versions(STRING, since=21),
+    "internalTrafficPolicy": STRING,
     "healthCheckNodePort": INTEGER,
     "loadBalancerIP": STRING,
     "loadBalancerClass": STRING,
@@ -44,8 +43,8 @@ _SPEC: Shape = {
     "publishNotReadyAddresses": BOOLEAN,
     "sessionAffinity": STRING,
     "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": INTEGER}},
-    "topologyKeys": Versions([STRING], since=17, until=22),
-    "trafficDistribution": Versions(STRING, since=30),
+    "topologyKeys": [STRING],
+    "trafficDistribution": STRING,
 }
 
 _STATUS: Shape = {

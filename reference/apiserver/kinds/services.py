@@ -10,6 +10,7 @@ from reference.apiserver.kinds import (
     errors,
     metadata,
     names,
+    releases,
     service_defaults,
     service_update,
     service_validation,
@@ -28,12 +29,7 @@ from reference.apiserver.kinds.strategy import NEWEST, Allocations, Resource, St
 from reference.client import Object
 from reference.features import Features
 
-_GATED = (
-    ("ServiceTrafficDistribution", "trafficDistribution", 30, 1000),
-    ("ServiceInternalTrafficPolicy", "internalTrafficPolicy", 21, 1000),
-    ("ServiceTopology", "topologyKeys", 17, 22),
-)
-"""Gate, field, and the minor versions from and until which the field exists."""
+_GATED = tuple(field for field in releases.fields_of("Service") if field.gate)
 
 
 class Services(Strategy):
@@ -104,11 +100,12 @@ class Services(Strategy):
 
 
 def _drop_disabled(spec: Spec, old: Mapping[str, Any], features: Features) -> None:
-    """A gated field is taken out, unless the stored object already uses it; one that does not exist yet, always."""
-    for gate, name, since, until in _GATED:
-        exists = since <= features.version[1] < until
-        if not exists or not (features.enabled(gate) or old.get(name)):
-            spec.pop(name, None)
+    """A field whose gate is off is taken out, unless the stored object uses it; one that does not exist, always."""
+    for field in _GATED:
+        name = field.path[-1]
+        in_use = field.exists(features.version) and bool(old.get(name))
+        if name in spec and not in_use and not field.enabled(features):
+            spec.pop(name)
 
 
 def _families_settled(spec: Spec, old: Spec) -> bool:

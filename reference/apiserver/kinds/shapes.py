@@ -2,19 +2,18 @@
 
 Without this a misspelt field would be stored, and a number where a text belongs would be found out by a crash. The
 released server drops what it does not know (and warns, or refuses when asked to be strict), and answers 400 to a wrong
-type; an older server drops the fields of newer ones in the same way, which is what version skew is about.
+type; an older server drops the fields of newer ones in the same way (`releases` has the table).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias
 
 import orjson
 
 Leaf = Literal["string", "int32", "bool", "int or string", "map[string]string", "any"]
-Shape: TypeAlias = "Leaf | list[Shape] | Mapping[str, Shape] | Versions"
+Shape: TypeAlias = "Leaf | list[Shape] | Mapping[str, Shape]"
 Path: TypeAlias = list[str | int]
 
 STRING: Leaf = "string"
@@ -25,15 +24,6 @@ STRING_MAP: Leaf = "map[string]string"
 ANY: Leaf = "any"
 OTHERS = "*"
 """As a field name: further fields are there, and are not looked into."""
-
-
-@dataclass(frozen=True, slots=True)
-class Versions:
-    """A field that exists from Kubernetes 1.`since` on, and is gone in 1.`until`."""
-
-    shape: Shape
-    since: int
-    until: int = 1000
 
 
 METADATA: Shape = {
@@ -91,17 +81,6 @@ def of_object(**fields: Shape) -> Mapping[str, Shape]:
     return {"apiVersion": STRING, "kind": STRING, "metadata": METADATA, **fields}
 
 
-def of_version(shape: Shape, minor: int) -> Shape:
-    """The shape as it is in Kubernetes 1.`minor`."""
-    if isinstance(shape, Versions):
-        return of_version(shape.shape, minor)
-    if isinstance(shape, list):
-        return [of_version(shape[0], minor)]
-    if isinstance(shape, str):
-        return shape
-    return {name: of_version(field, minor) for name, field in shape.items() if _exists(field, minor)}
-
-
 def same(one: Any, other: Any) -> bool:
     """Whether two values are the same in JSON. Python alone also finds 1, 1.0 and true equal."""
     return bool(one == other) and orjson.dumps(one) == orjson.dumps(other)
@@ -118,7 +97,6 @@ def fits(shape: Shape) -> Callable[[Any], bool]:
     if isinstance(shape, list):
         item = fits(shape[0])
         return lambda value: type(value) is list and all(map(item, value))
-    assert not isinstance(shape, Versions)
     return _fields_fit(shape)
 
 
@@ -171,10 +149,6 @@ _LEAF_FITS: Mapping[str, Callable[[Any], bool]] = {
 }
 
 
-def _exists(field: Shape, minor: int) -> bool:
-    return not isinstance(field, Versions) or field.since <= minor < field.until
-
-
 class _WrongTypeError(Exception):
     def __init__(self, value: Any, wanted: str) -> None:
         names = {dict: "object", list: "array", str: "string", bool: "bool", int: "number", float: "number"}
@@ -195,7 +169,7 @@ def _conform(value: Any, shape: Shape, path: Path, unknown: list[str]) -> None:
     elif not isinstance(value, dict):
         raise _WrongTypeError(value, "object")
     else:
-        _conform_fields(value, cast("Mapping[str, Shape]", shape), path, unknown)
+        _conform_fields(value, shape, path, unknown)
 
 
 def _conform_fields(value: dict[str, Any], shape: Mapping[str, Shape], path: Path, unknown: list[str]) -> None:

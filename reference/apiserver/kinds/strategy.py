@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from reference.apiserver.kinds import columns, metadata, names, shapes
+from reference.apiserver.kinds import columns, metadata, names, releases, shapes
 from reference.apiserver.kinds.columns import Column
 from reference.apiserver.kinds.errors import FieldError
 from reference.client import Object
-from reference.features import Features
+from reference.features import Features, Version
 
 __all__ = ["Allocations", "Column", "FieldError", "Resource", "Strategy", "View", "api_version"]
 
@@ -100,7 +100,7 @@ class Strategy:
         `known` is an object that this server, with the same features, has stored: the fields that are the same in both
         were decoded before (3 for 13 us, a slice of ten endpoints).
         """
-        shape, fits = _shape_in(type(self), features.version[1])
+        shape, fits = _shape_in(type(self), features.version)
         news = {name: value for name, value in obj.items() if not known or not shapes.same(value, known.get(name))}
         return [] if fits(news) else shapes.conform(obj, shape)
 
@@ -154,14 +154,14 @@ class Strategy:
         return [columns.NAME, columns.AGE]
 
 
-_SHAPES: dict[tuple[type[Strategy], int], tuple[shapes.Shape, Callable[[Any], bool]]] = {}
+_SHAPES: dict[tuple[type[Strategy], Version], tuple[shapes.Shape, Callable[[Any], bool]]] = {}
 
 
-def _shape_in(kind: type[Strategy], minor: int) -> tuple[shapes.Shape, Callable[[Any], bool]]:
-    found = _SHAPES.get((kind, minor))
+def _shape_in(kind: type[Strategy], version: Version) -> tuple[shapes.Shape, Callable[[Any], bool]]:
+    found = _SHAPES.get((kind, version))
     if found is None:
-        shape = shapes.of_version(kind.shape, minor)
-        found = _SHAPES[kind, minor] = shape, shapes.fits(shape)
+        shape = releases.without(kind.shape, releases.absent(kind.resource.kind, version))
+        found = _SHAPES[kind, version] = shape, shapes.fits(shape)
     return found
 
 

@@ -1,0 +1,83 @@
+"""Which fields came and went with which release: the one table for shapes, gates, stored objects and OpenAPI documents.
+
+Only fields of the behaviour that this project is about are in it. A release does not have the fields of others: it
+drops them from what is written, leaves them out of what it serves, and does not describe them.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from reference.features import Features, Version
+
+Path = tuple[str, ...]
+"""Names of fields; items of lists add nothing to it."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field that exists from Kubernetes 1.`since` on and is gone in 1.`until`, and the gate that it is behind."""
+
+    kind: str
+    path: Path
+    since: int
+    until: int = 1000
+    gate: str = ""
+
+    def exists(self, version: Version) -> bool:
+        """Whether the types of this release have it, whatever its gate."""
+        return self.since <= version[1] < self.until
+
+    def enabled(self, features: Features) -> bool:
+        """Whether it exists, and its gate is on if it has one."""
+        return self.exists(features.version) and (not self.gate or features.enabled(self.gate))
+
+
+FIELDS = (
+    Field("Service", ("spec", "topologyKeys"), since=17, until=22, gate="ServiceTopology"),
+    Field("Service", ("status", "conditions"), since=20),
+    Field("Service", ("spec", "internalTrafficPolicy"), since=21, gate="ServiceInternalTrafficPolicy"),
+    Field("Service", ("spec", "trafficDistribution"), since=30, gate="ServiceTrafficDistribution"),
+    Field("EndpointSlice", ("endpoints", "hints"), since=21, gate="TopologyAwareHints"),
+    Field("EndpointSlice", ("endpoints", "hints", "forNodes"), since=33, gate="PreferSameTrafficDistribution"),
+)
+
+
+@functools.cache
+def fields_of(kind: str) -> tuple[Field, ...]:
+    """The fields of a kind that came or went."""
+    return tuple(each for each in FIELDS if each.kind == kind)
+
+
+@functools.cache
+def absent(kind: str, version: Version) -> tuple[Path, ...]:
+    """The fields of a kind that this release does not have, the outer ones first."""
+    return tuple(sorted((each.path for each in fields_of(kind) if not each.exists(version)), key=len))
+
+
+def without(value: T, paths: tuple[Path, ...]) -> T:
+    """An object (or a shape, which is nested in the same way) without some fields.
+
+    It is the value itself when it has none of them, else a copy of what leads to them and nothing more.
+    """
+    for path in paths:
+        value = _without(value, path)
+    return value
+
+
+def _without(value: Any, path: Path) -> Any:
+    name, rest = path[0], path[1:]
+    if isinstance(value, list):
+        shorter = [_without(each, path) if name in each else each for each in value]
+        changed = any(one is not other for one, other in zip(value, shorter, strict=True))
+        return shorter if changed else value
+    if not isinstance(value, dict) or name not in value:
+        return value
+    if not rest:
+        return {key: each for key, each in value.items() if key != name}
+    inner = _without(value[name], rest)
+    return value if inner is value[name] else {**value, name: inner}
