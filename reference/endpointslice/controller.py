@@ -14,9 +14,12 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 
 from reference.client import ApiError, Client, Event, Object, Subscription
+from reference.endpointslice.allocation import rules
+from reference.endpointslice.cpu_services import CpuServices
 from reference.endpointslice.desired import Memo
 from reference.endpointslice.index import ClusterIndex
 from reference.endpointslice.plan import MAX_ENDPOINTS_PER_SLICE, Plan, plan_deleted_service, plan_service
+from reference.endpointslice.recorder import Recorder
 from reference.endpointslice.slices import Key
 from reference.endpointslice.work_queue import WorkQueue
 from reference.features import Features
@@ -62,9 +65,12 @@ class EndpointSliceController:
         self._delivered = 0
         self._taken_in = 0
         self._has_state = False
-        self._index = ClusterIndex()
+        self._index = ClusterIndex(self._features)
         self._work = WorkQueue()
         self._memos: dict[Key, Memo] = {}
+        self._recorder = Recorder(client)
+        self._cpu_services = CpuServices(rules(self._features))
+        self._judged_zones = 0  # version of the zones' weights that all Services were looked at for
         self._told: dict[Key, str] = {}  # topic of the last failure that an Event was written for
         self._subscription: Subscription | None = None
         self._thread = threading.Thread(target=self._run, name="endpointslice-controller", daemon=True)
@@ -91,7 +97,9 @@ class EndpointSliceController:
         slice) counts as worked on: that change is an event of its own, and to wait for it would be to wait for ever.
         """
         delivered = self._delivered
-        return self._has_state and self._taken_in >= delivered and self._work.is_idle
+        if not (self._has_state and self._taken_in >= delivered):
+            return False
+        return self._judged_zones == self._index.zones.version and self._work.is_idle  # in this order
 
     def _deliver(self, event: Event) -> None:
         """The subscription's sink: runs in the writer's thread while the store is locked, so the count is exact."""
@@ -100,6 +108,7 @@ class EndpointSliceController:
 
     def _run(self) -> None:
         while self._take_in_events():
+            self._look_at_zones()
             key = self._work.pop(time.monotonic())
             if key is not None:
                 self._work_on(key)
@@ -146,6 +155,14 @@ class EndpointSliceController:
             else:
                 self._work.add(key)
 
+    def _look_at_zones(self) -> None:
+        """Queue the Services for whose hints other weights of the zones may make a difference."""
+        version = self._index.zones.version
+        if version != self._judged_zones and self._has_state:
+            for key in self._cpu_services.affected(self._index.zones.shares):
+                self._work.add(key)
+            self._judged_zones = version
+
     def _work_on(self, key: Key) -> None:
         logger.debug("Service %s/%s: sync", *key)
         try:
@@ -166,8 +183,10 @@ class EndpointSliceController:
         existing = self._index.slices.of(key)
         if service is None:
             self._memos.pop(key, None)
+            self._cpu_services.forget(key)
             self._apply(key[0], plan_deleted_service(key[1], existing))
             return
+        first_look = key not in self._memos
         plan = self._plan_service(
             service,
             self._index.pods_of(key),
@@ -176,8 +195,11 @@ class EndpointSliceController:
             features=self._features,
             max_endpoints=self._max_endpoints,
             memo=self._memos.setdefault(key, Memo()),
+            zones=self._index.zones,
         )
         self._apply(key[0], plan)
+        for notice in self._cpu_services.note(key, plan, first_look=first_look):
+            self._recorder.cpu_hints(service, notice)
         if plan.missing_nodes:
             message = _describe_missing(plan)
             raise SyncError(message, topic=message, hopeful=False)
@@ -204,40 +226,12 @@ class EndpointSliceController:
         self._index.slices.deleted(endpoint_slice)
 
     def _tell(self, key: Key, failure: SyncError) -> None:
-        """Write an Event on the Service, once for each new topic. A lost Event is no reason to fail."""
+        """Write an Event on the Service, once for each new topic."""
         service = self._index.services.get(key)
         if service is None or self._told.get(key) == failure.topic:
             return
         self._told[key] = failure.topic
-        try:
-            self._client.create("events", key[0], failure_event(service, str(failure)))
-        except (ApiError, OSError) as error:
-            logger.info("Service %s/%s: Event not written: %s", *key, error)
-
-
-def failure_event(service: Object, message: str) -> Object:
-    """The Warning that Kubernetes' controller writes when slices could not be brought up to date."""
-    metadata = service["metadata"]
-    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    return {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"name": f"{metadata['name']}.{time.time_ns():x}", "namespace": metadata["namespace"]},
-        "involvedObject": {
-            "apiVersion": "v1",
-            "kind": "Service",
-            "namespace": metadata["namespace"],
-            "name": metadata["name"],
-            "uid": metadata.get("uid", ""),
-        },
-        "type": "Warning",
-        "reason": "FailedToUpdateEndpointSlices",
-        "message": f"Error updating Endpoint Slices for Service {metadata['namespace']}/{metadata['name']}: {message}",
-        "source": {"component": "endpoint-slice-controller"},
-        "firstTimestamp": now,
-        "lastTimestamp": now,
-        "count": 1,
-    }
+        self._recorder.sync_failed(service, str(failure))
 
 
 def _describe_missing(plan: Plan) -> str:

@@ -2,8 +2,7 @@
 
 Three can decide: the annotation of KEP-2433 (a heuristic over the CPUs of all zones), `trafficDistribution` of KEP-4444
 and KEP-3015 (each endpoint is for its own place), or nobody. The annotation wins over the field. With
-`trafficDistribution` hints are a function of one endpoint; the heuristic will need all of a family at once, and has its
-place in `plan`, where slices are packed but not yet written.
+`trafficDistribution` hints are a function of one endpoint; the heuristic needs all of a family at once: `cpu_hints`.
 """
 
 from __future__ import annotations
@@ -111,11 +110,7 @@ def _by_annotation(annotation: str, features: Features) -> Mechanism:
     """With the gate off the annotation still hides trafficDistribution, as in the releases that have both."""
     if not features.enabled("TopologyAwareHints"):
         return NoHints(f"annotation {annotation} is Auto, but feature gate TopologyAwareHints is off")
-    return CpuHeuristic(
-        annotation,
-        f"annotation {annotation} is Auto: the CPU heuristic decides, and this controller does not have it yet, "
-        "so no endpoint gets hints",
-    )
+    return CpuHeuristic(annotation, f"annotation {annotation} is Auto: hints are in proportion to the CPU of the zones")
 
 
 def _is_known(value: str, features: Features) -> bool:

@@ -15,18 +15,24 @@ from reference.endpointslice.endpoints import projection
 from reference.endpointslice.labels import node_zone
 from reference.endpointslice.plan import selects_pods
 from reference.endpointslice.slices import Key, SliceIndex
+from reference.endpointslice.zones import ZoneTable
+from reference.features import Features
 
 Label = tuple[str, str, str]  # namespace, label key, label value
 Member = TypeVar("Member")
 
 
 class ClusterIndex:
-    """Services, pods, nodes and managed slices, with the links between them."""
+    """Services, pods, nodes and managed slices, with the links between them.
 
-    def __init__(self) -> None:
+    `zones` sums the nodes up as a controller with `features` counts them.
+    """
+
+    def __init__(self, features: Features | None = None) -> None:
         self.services: dict[Key, Object] = {}
         self.nodes: dict[str, Object] = {}
         self.slices = SliceIndex()
+        self.zones = ZoneTable(features or Features())
         self._pods: dict[Key, Object] = {}
         self._members: dict[Key, dict[Key, Object]] = {}  # by Service
         self._services_of: dict[Key, set[Key]] = {}  # by pod
@@ -114,8 +120,9 @@ class ClusterIndex:
         return services
 
     def _take_node(self, key: Key, node: Object | None) -> Collection[Key]:
-        """Only existence and zone matter to endpoints."""
+        """Only existence and zone matter to endpoints; what else matters to hints is seen by `zones`."""
         name = key[1]
+        self.zones.put(name, node)
         old = self.nodes.pop(name, None)
         if node is not None:
             self.nodes[name] = node

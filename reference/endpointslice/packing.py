@@ -30,10 +30,15 @@ class Draft:
 
 @dataclass(slots=True)
 class Packed:
-    """Drafts for all slices that stay or come, and the existing slices that nothing is left in."""
+    """Drafts for all slices that stay or come, and the existing slices that nothing is left in.
+
+    `added` and `removed` count endpoints.
+    """
 
     drafts: list[Draft] = field(default_factory=list)
     spare: list[Object] = field(default_factory=list)
+    added: int = 0
+    removed: int = 0
 
 
 def pack(existing: Sequence[Object], group: PortGroup, labels: Mapping[str, str], *, max_endpoints: int) -> Packed:
@@ -47,6 +52,7 @@ def pack(existing: Sequence[Object], group: PortGroup, labels: Mapping[str, str]
     for each in existing:
         _keep(each, missing, labels, packed)
     rest = [missing[key] for key in sorted(missing)]
+    packed.added = len(rest)
     _fill_rewritten(packed.drafts, rest, max_endpoints)
     _place(packed.drafts, rest, group.ports, max_endpoints)
     return packed
@@ -81,6 +87,7 @@ def _keep(existing: Object, missing: dict[Identity, Object], labels: Mapping[str
             continue
         kept.append(wanted)
         changed = changed or not same_beyond_hints(wanted, endpoint)
+    packed.removed += len(present) - len(kept)
     ports: list[Object] = existing.get("ports") or []
     if changed and not kept:
         packed.spare.append(existing)

@@ -7,17 +7,36 @@ that the controller decides can be tested as a table, and an applied plan must l
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from reference.client import Object
+from reference.endpointslice.cpu_hints import CpuOutcome
 from reference.endpointslice.desired import Desired, LeftOut, Memo, desired_endpoints
 from reference.endpointslice.endpoints import AddressType, address_types, port_key
-from reference.endpointslice.hints import Mechanism, NoHints, endpoint_hints, has_hints_of, mechanism
+from reference.endpointslice.hinting import hinter
+from reference.endpointslice.hints import Mechanism, NoHints, mechanism
 from reference.endpointslice.labels import slice_labels
 from reference.endpointslice.packing import Draft, Packed, pack
+from reference.endpointslice.zones import ZoneTable
 from reference.features import Features
 
 MAX_ENDPOINTS_PER_SLICE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """What a plan makes of one address family. Numbers are those that the controller's metrics are about.
+
+    `slices` holds the endpoints of each slice as it will be; `ideal_slices` is how many slices would do. `cpu` is there
+    if the CPU heuristic decides about hints.
+    """
+
+    slices: tuple[Sequence[Object], ...]
+    ideal_slices: int
+    added: int
+    removed: int
+    changed_slices: int
+    cpu: CpuOutcome | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +44,8 @@ class Plan:
     """Writes in the order in which they are to be made, so that endpoints appear before others go.
 
     `create` holds new slices (generateName, no name), `update` existing ones with their resourceVersion, `delete` the
-    existing slices to delete. `left_out` names the pods that got no endpoint, `mechanism` who decided about hints.
+    existing slices to delete. `left_out` names the pods that got no endpoint, `mechanism` who decided about hints,
+    and `families` what became of each family.
     """
 
     create: tuple[Object, ...]
@@ -33,6 +53,7 @@ class Plan:
     delete: tuple[Object, ...]
     left_out: tuple[LeftOut, ...]
     mechanism: Mechanism
+    families: Mapping[AddressType, Family] = field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:
@@ -53,7 +74,12 @@ class Plan:
             "NodeNotFound": "pod {pod} is on node {node}, which does not exist",
         }
         pods = (told[each.why].format(pod=each.pod, node=each.node) for each in self.left_out)
-        return (self.mechanism.reason, *pods)
+        refused = {
+            family.cpu.refusal.message: None
+            for family in self.families.values()
+            if family.cpu is not None and family.cpu.refusal is not None
+        }
+        return (self.mechanism.reason, *refused, *pods)
 
 
 def plan_service(
@@ -65,12 +91,13 @@ def plan_service(
     features: Features,
     max_endpoints: int = MAX_ENDPOINTS_PER_SLICE,
     memo: Memo | None = None,
+    zones: ZoneTable | None = None,
 ) -> Plan:
     """The plan for one Service.
 
     `pods` are those that its selector matches, `nodes` all nodes by name, `existing` the slices that carry this
     controller's managed-by label and the Service's name. Nothing that is passed in is changed, but for `memo`, which a
-    caller keeps for each Service to be faster the next time.
+    caller keeps for each Service to be faster the next time. `zones` sums up `nodes`, if the caller keeps that too.
     """
     left_out: dict[LeftOut, None] = {}
     decided_by = mechanism(service, features)
@@ -80,15 +107,18 @@ def plan_service(
     pods = list(pods)
     create: list[Object] = []
     update: list[Object] = []
+    families: dict[AddressType, Family] = {}
     labels = slice_labels(service)
+    hint = hinter(decided_by, features=features, nodes=nodes, zones=zones)
     for address_type in address_types(service):
         desired = desired_endpoints(service, pods, nodes, address_type, memo)
         left_out.update(dict.fromkeys(desired.left_out))
-        packed = _pack_family(desired, owned.pop(address_type, []), labels, max_endpoints)
-        for draft in packed.drafts:
-            _give_hints(draft, decided_by)
+        present = owned.pop(address_type, [])
+        packed = _pack_family(desired, present, labels, max_endpoints)
+        outcome = hint(packed.drafts, present)
         _reuse(packed)
         _ensure_one(packed, labels)
+        families[address_type] = _family(packed, desired, max_endpoints, outcome)
         delete += packed.spare
         create += [_new(service, address_type, labels, draft) for draft in packed.drafts if draft.base is None]
         update += [
@@ -97,7 +127,7 @@ def plan_service(
     delete += [each for slices in owned.values() for each in slices]
     if "deletionTimestamp" in service["metadata"]:
         create = []
-    return Plan(tuple(create), tuple(update), tuple(delete), tuple(left_out), decided_by)
+    return Plan(tuple(create), tuple(update), tuple(delete), tuple(left_out), decided_by, families)
 
 
 def plan_deleted_service(name: str, existing: Iterable[Object]) -> Plan:
@@ -153,21 +183,21 @@ def _pack_family(desired: Desired, existing: Sequence[Object], labels: Mapping[s
         part = pack(by_ports.pop(key, []), group, labels, max_endpoints=max_endpoints)
         packed.drafts += part.drafts
         packed.spare += part.spare
+        packed.added += part.added
+        packed.removed += part.removed
     packed.spare += [each for slices in by_ports.values() for each in slices]
     return packed
 
 
-def _give_hints(draft: Draft, decided_by: Mechanism) -> None:
-    """Set hints where they differ. A slice that was to stay is rewritten then."""
-    wrong = [number for number, each in enumerate(draft.endpoints) if not has_hints_of(each, decided_by)]
-    if not wrong:
-        return
-    draft.endpoints = list(draft.endpoints)
-    draft.changed = True
-    for number in wrong:
-        bare = {key: value for key, value in draft.endpoints[number].items() if key != "hints"}
-        hints = endpoint_hints(bare, decided_by)
-        draft.endpoints[number] = bare if hints is None else {**bare, "hints": hints}
+def _family(packed: Packed, desired: Desired, max_endpoints: int, cpu: CpuOutcome | None) -> Family:
+    return Family(
+        slices=tuple(draft.endpoints for draft in packed.drafts),
+        ideal_slices=max(1, sum(-(-len(group.endpoints) // max_endpoints) for group in desired.groups.values())),
+        added=packed.added,
+        removed=packed.removed,
+        changed_slices=len(packed.spare) + sum(draft.changed for draft in packed.drafts),
+        cpu=cpu,
+    )
 
 
 def _reuse(packed: Packed) -> None:

@@ -69,14 +69,24 @@ def make_pods(count: int, node: str = "a1", **fields: Any) -> list[Object]:
     return [make_pod(f"p{n:04}", node, ips=[f"10.244.{n // 250}.{n % 250 + 1}"], **fields) for n in range(count)]
 
 
-def make_node(name: str, zone: str | None = None) -> Object:
+def make_node(
+    name: str, zone: str | None = None, *, cpu: str = "4", ready: bool = True, labels: Mapping[str, str] | None = None
+) -> Object:
     """A node whose zone is the first letter of its name, unless said otherwise."""
     zone = name[0] if zone is None else zone
-    labels = {"topology.kubernetes.io/zone": zone} if zone else {}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "uid": f"uid-of-{name}", "labels": labels}}
+    metadata = {"name": name, "uid": f"uid-of-{name}", "labels": dict(labels or {})}
+    if zone:
+        metadata["labels"]["topology.kubernetes.io/zone"] = zone
+    status: Object = {"conditions": [{"type": "Ready", "status": "True" if ready else "False"}]}
+    if cpu:
+        status["allocatable"] = {"cpu": cpu}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status}
 
 
 NODES = {name: make_node(name) for name in ("a1", "a2", "b1", "b2", "c1")}
+
+
+RELEASED = Features(follows="released")
 
 
 def release(version: str, **gates: bool) -> Features:

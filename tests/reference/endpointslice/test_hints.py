@@ -161,10 +161,9 @@ def test_annotation_hides_the_field_even_with_its_gate_off() -> None:
     assert isinstance(mechanism(service, release("1.31", TopologyAwareHints=False)), NoHints)
 
 
-def test_auto_writes_no_hints_yet_and_says_so() -> None:
+def test_reason_names_the_annotation_that_decides() -> None:
     planned = plan(make_service(annotations={NEW_KEY: "Auto"}, trafficDistribution="PreferClose"), [make_pod()])
-    assert "hints" not in endpoints(planned.create)[0]
-    assert f"annotation {NEW_KEY} is Auto" in planned.reasons[0]
+    assert planned.reasons[0] == f"annotation {NEW_KEY} is Auto: hints are in proportion to the CPU of the zones"
 
 
 def test_reason_names_value_release_and_gates_when_the_value_is_unknown() -> None:

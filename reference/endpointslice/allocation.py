@@ -1,0 +1,89 @@
+"""How many endpoints each zone should get under the heuristic of KEP-2433, and when there are too few to share out.
+
+The overload of a zone is by how much its share of the CPU exceeds its share of the endpoints. Released Kubernetes knows
+one threshold: 20 %, which a zone may reach. The KEP has two: hints are added only below 20 %, and stay until 30 % is
+reached, so that a Service near the border does not go back and forth. All numbers are integers: with floating point
+the result would depend on rounding, as it does in Kubernetes for five equal zones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from reference.endpointslice.zones import Refusal, ZoneShares
+from reference.features import Features
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """The overload in percent that a zone may come near to, and whether it may reach it."""
+
+    percent: int
+    may_be_reached: bool
+
+    def minimum(self, weight: int, total: int, endpoints: int) -> int:
+        """The fewest of `endpoints` that a zone of `weight` needs."""
+        dividend, divisor = 100 * weight * endpoints, (100 + self.percent) * total
+        return -(-dividend // divisor) if self.may_be_reached else dividend // divisor + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a controller of the KEP and one of a release do differently.
+
+    `evens_out`: no zone stays short of its minimum while another has more than its own, even if that takes writes of
+    slices that were right by themselves; and endpoints of zones without ready nodes go to others.
+    """
+
+    to_add: Threshold
+    to_keep: Threshold
+    evens_out: bool
+    ready_only: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """What one zone should get. `desired` is in units of one endpoint divided by `Allocation.unit`."""
+
+    minimum: int
+    maximum: int
+    desired: int
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """A portion for each zone with CPU. The minima are at most as many as there are endpoints."""
+
+    portions: Mapping[str, Portion]
+    unit: int
+
+
+def rules(features: Features) -> Rules:
+    """The rules that a controller with `features` goes by."""
+    ready_only = features.at_least(23)
+    if features.follows == "released":
+        only = Threshold(20, may_be_reached=True)
+        return Rules(only, only, evens_out=False, ready_only=ready_only)
+    below_20, below_30 = Threshold(20, may_be_reached=False), Threshold(30, may_be_reached=False)
+    return Rules(below_20, below_30, evens_out=True, ready_only=ready_only)
+
+
+def allocate(shares: ZoneShares | Refusal, endpoints: int, threshold: Threshold) -> Allocation | Refusal:
+    """Share out `endpoints`, or say why that is impossible without overload."""
+    if isinstance(shares, Refusal):
+        return shares
+    zones = len(shares.weights)
+    numbers = f"({endpoints} endpoints, {zones} zones)"
+    if zones > endpoints:
+        return Refusal("TooFewEndpoints", f"Insufficient number of endpoints {numbers}")
+    minima = {zone: threshold.minimum(weight, shares.total, endpoints) for zone, weight in shares.weights.items()}
+    spare = endpoints - sum(minima.values())
+    if spare < 0:
+        message = "Unable to allocate minimum required endpoints to each zone without exceeding overload threshold"
+        return Refusal("Overloaded", f"{message} {numbers}")
+    portions = {
+        zone: Portion(least, least + spare, max(endpoints * shares.weights[zone], least * shares.total))
+        for zone, least in minima.items()
+    }
+    return Allocation(portions, shares.total)

@@ -1,0 +1,254 @@
+"""Hints in proportion to CPU, for all endpoints of one address family: the heuristic behind the topology annotation.
+
+Each zone gets its share of the endpoints, its own ones first. Slices that are right stay as they are, so only slices
+that are written anyway share endpoints out anew, in order of slices and endpoints: equal input, equal hints.
+Source: KEP-2433, EndpointSlice Controller; the steps are those of released Kubernetes, to which the KEP's rules add
+that no zone is left short (see `allocation.Rules`).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from reference.client import Object
+from reference.endpointslice.allocation import Allocation, Rules, allocate
+from reference.endpointslice.packing import Draft
+from reference.endpointslice.zones import Refusal, ZoneShares
+
+
+@dataclass(frozen=True, slots=True)
+class CpuOutcome:
+    """What the heuristic came to for one family, of so many endpoints to share out.
+
+    `zones` counts the endpoints hinted for each zone; `refusal` says why there are none. `had_hints`: the slices
+    carried hints before.
+    """
+
+    endpoints: int
+    zones: Counter[str]
+    refusal: Refusal | None
+    had_hints: bool
+
+
+@dataclass(slots=True)
+class _Open:
+    """A slice that is written anyway: the zone that each endpoint is to be hinted for, None for those without hint."""
+
+    draft: Draft
+    zones: list[str | None]
+
+
+@dataclass(slots=True)
+class _State:
+    """What is given out so far: endpoints by zone in slices that stay, and the slices that are open."""
+
+    standing: list[Draft] = field(default_factory=list)
+    open: list[_Open] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+
+
+def hint_by_cpu(
+    drafts: Sequence[Draft], existing: Iterable[Object], shares: ZoneShares | Refusal, rules: Rules
+) -> CpuOutcome:
+    """Give hints to the endpoints of all `drafts`, which are those of one family, or take all away.
+
+    `existing` are the family's slices as they are; whether they carry hints decides which threshold counts.
+    """
+    had_hints = any("hints" in endpoint for each in existing for endpoint in each.get("endpoints") or ())
+    endpoints = sum(_counts(endpoint, rules) for draft in drafts for endpoint in draft.endpoints)
+    found = allocate(shares, endpoints, rules.to_keep if had_hints else rules.to_add)
+    result = found if isinstance(found, Refusal) else _share_out(drafts, found, rules)
+    if isinstance(result, Refusal):
+        for draft in drafts:
+            _write(draft, [None] * len(draft.endpoints))
+        return CpuOutcome(endpoints, Counter(), result, had_hints)
+    for each in result.open:
+        _write(each.draft, each.zones)
+    return CpuOutcome(endpoints, +result.counts, None, had_hints)
+
+
+def may_change(outcome: CpuOutcome, shares: ZoneShares | Refusal, rules: Rules) -> bool:
+    """Whether a sync under other `shares` could change hints: they are too few somewhere, or possible at last."""
+    hinted = outcome.refusal is None
+    found = allocate(shares, outcome.endpoints, rules.to_keep if hinted else rules.to_add)
+    if isinstance(found, Refusal) or not hinted:
+        return hinted is isinstance(found, Refusal)
+    return not outcome.zones.keys() <= found.portions.keys() or any(
+        outcome.zones[zone] < portion.minimum for zone, portion in found.portions.items()
+    )
+
+
+def _share_out(drafts: Sequence[Draft], allocation: Allocation, rules: Rules) -> _State | Refusal:
+    state = _State()
+    for draft in drafts:
+        if draft.changed or not _stands(draft, allocation, state.counts, rules):
+            state.open.append(_Open(draft, [_own_zone(each, rules) for each in draft.endpoints]))
+        else:
+            state.standing.append(draft)
+    for each in state.open:
+        if "" in each.zones:
+            return Refusal("ZoneUnknown", "One or more endpoints do not have a zone specified")
+        state.counts.update(zone for zone in each.zones if zone is not None)
+    if rules.evens_out:
+        _rehome(state, allocation)
+    _move(state, _balancing_moves(state.counts, allocation))
+    if rules.evens_out:
+        _fill_up(state, allocation)
+    return state
+
+
+def _counts(endpoint: Object, rules: Rules) -> bool:
+    return bool(not rules.ready_only or endpoint["conditions"].get("ready"))
+
+
+def _own_zone(endpoint: Object, rules: Rules) -> str | None:
+    return str(endpoint.get("zone", "")) if _counts(endpoint, rules) else None
+
+
+def _hinted_zone(endpoint: Object) -> str | None:
+    """The one zone that `endpoint` is hinted for; None without hints; empty for hints of any other form."""
+    if "hints" not in endpoint:
+        return None
+    hints = endpoint["hints"] or {}
+    zones = hints.get("forZones") or []
+    return str(zones[0]["name"]) if len(hints) == len(zones) == 1 else ""
+
+
+def _stands(draft: Draft, allocation: Allocation, counts: Counter[str], rules: Rules) -> bool:
+    """Whether a slice can stay: all hints are there and none is too many. If so, they are added to `counts`."""
+    mine: Counter[str] = Counter()
+    for endpoint in draft.endpoints:
+        zone = _hinted_zone(endpoint)
+        if (zone is not None) != _counts(endpoint, rules):
+            return False
+        if zone is not None:
+            mine[zone] += 1
+    for zone, count in mine.items():
+        portion = allocation.portions.get(zone)
+        if portion is None or counts[zone] + count > portion.maximum:
+            return False
+    counts.update(mine)
+    return True
+
+
+def _balancing_moves(counts: Counter[str], allocation: Allocation) -> tuple[Counter[str], Counter[str]]:
+    """How many endpoints each zone gives and receives: one at a time, from the fullest zone to the emptiest.
+
+    It stops when an endpoint more would make as much too much as was too little before.
+    """
+    unit = allocation.unit
+    over = {zone: counts[zone] * unit - portion.desired for zone, portion in allocation.portions.items()}
+    giving = [(-amount, zone) for zone, amount in over.items() if amount > 0]
+    receiving = [(amount, zone) for zone, amount in over.items() if amount < 0]
+    heapq.heapify(giving)
+    heapq.heapify(receiving)
+    gives: Counter[str] = Counter()
+    takes: Counter[str] = Counter()
+    while giving and receiving:
+        (surplus, giver), (deficit, receiver) = giving[0], receiving[0]
+        if max(-surplus, -deficit) < unit or 2 * min(-surplus, -deficit) < unit:
+            break
+        gives[giver] += 1
+        takes[receiver] += 1
+        _advance(giving, surplus + unit, giver)
+        _advance(receiving, deficit + unit, receiver)
+    return gives, takes
+
+
+def _advance(heap: list[tuple[int, str]], amount: int, zone: str) -> None:
+    if amount < 0:
+        heapq.heapreplace(heap, (amount, zone))
+    else:
+        heapq.heappop(heap)
+
+
+def _move(state: _State, moves: tuple[Counter[str], Counter[str]]) -> None:
+    """Hint the first endpoints of giving zones for receiving ones, as far as open slices have any."""
+    gives, takes = moves
+    receivers = sorted(takes)
+    for each in state.open:
+        for number, zone in enumerate(each.zones):
+            if zone is None or not gives[zone]:
+                continue
+            gives[zone] -= 1
+            _hand_over(state, each, number, receivers[0])
+            takes[receivers[0]] -= 1
+            if not takes[receivers[0]]:
+                del receivers[0]
+        if not receivers:
+            return
+
+
+def _hand_over(state: _State, holder: _Open, number: int, receiver: str) -> None:
+    before = holder.zones[number]
+    if before is not None:
+        state.counts[before] -= 1
+    holder.zones[number] = receiver
+    state.counts[receiver] += 1
+
+
+def _rehome(state: _State, allocation: Allocation) -> None:
+    """Endpoints of zones where nobody listens are for the zones that have too few."""
+    for each in state.open:
+        for number, zone in enumerate(each.zones):
+            if zone is not None and zone not in allocation.portions:
+                neediest = min(
+                    allocation.portions.items(),
+                    key=lambda item: state.counts[item[0]] * allocation.unit - item[1].desired,
+                )
+                _hand_over(state, each, number, neediest[0])
+
+
+def _fill_up(state: _State, allocation: Allocation) -> None:
+    """Give every zone its minimum. Slices that could have stayed are opened only when no other has an endpoint left."""
+    needy = [zone for zone, portion in allocation.portions.items() if state.counts[zone] < portion.minimum]
+    if not needy:
+        return
+    spare = {zone: state.counts[zone] - portion.minimum for zone, portion in allocation.portions.items()}
+    supply: dict[str, list[tuple[_Open, int]]] = {}
+    for each in reversed(state.open):
+        _offer(each, supply)
+    for receiver in needy:
+        for _ in range(-spare[receiver]):
+            while not any(spare[zone] > 0 for zone in supply):
+                state.open.append(_reopen(state))
+                _offer(state.open[-1], supply)
+            giver = min((zone for zone in supply if spare[zone] > 0), key=lambda zone: (-spare[zone], zone))
+            spare[giver] -= 1
+            _hand_over(state, *supply[giver].pop(), receiver)
+            if not supply[giver]:
+                del supply[giver]
+
+
+def _offer(holder: _Open, supply: dict[str, list[tuple[_Open, int]]]) -> None:
+    for number in range(len(holder.zones) - 1, -1, -1):
+        zone = holder.zones[number]
+        if zone is not None:
+            supply.setdefault(zone, []).append((holder, number))
+
+
+def _reopen(state: _State) -> _Open:
+    """The next slice that was to stay. There is one: the minima are no more than there are endpoints."""
+    draft = state.standing.pop(0)
+    return _Open(draft, [_hinted_zone(each) for each in draft.endpoints])
+
+
+def _write(draft: Draft, zones: Sequence[str | None]) -> None:
+    """Put the hints into `draft`; it is rewritten if that changes any."""
+    wanted = [None if zone is None else {"forZones": [{"name": zone}]} for zone in zones]
+    wrong = [
+        number
+        for number, (endpoint, hints) in enumerate(zip(draft.endpoints, wanted, strict=True))
+        if (hints is None and "hints" in endpoint) or (hints is not None and endpoint.get("hints") != hints)
+    ]
+    if not wrong:
+        return
+    draft.endpoints = list(draft.endpoints)
+    draft.changed = True
+    for number in wrong:
+        bare = {key: value for key, value in draft.endpoints[number].items() if key != "hints"}
+        hints = wanted[number]
+        draft.endpoints[number] = bare if hints is None else {**bare, "hints": hints}

@@ -1,0 +1,82 @@
+"""The Services whose hints go by CPU: what they were given last, and what their users were told.
+
+So a change of the nodes costs a look at a few numbers for each of them, and a sync only for those whose hints can
+change by it; and an Event is written when hints come, go, or are refused for another reason, not at every sync.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from reference.endpointslice.allocation import Rules
+from reference.endpointslice.cpu_hints import CpuOutcome, may_change
+from reference.endpointslice.endpoints import AddressType
+from reference.endpointslice.plan import Plan
+from reference.endpointslice.slices import Key
+from reference.endpointslice.zones import Refusal, ZoneShares
+
+_ENABLED = "Enabled"
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """News for the users of a Service: hints by CPU are there, or not and why."""
+
+    enabled: bool
+    message: str
+
+
+@dataclass(slots=True)
+class _Service:
+    outcomes: dict[AddressType, CpuOutcome] = field(default_factory=dict)
+    told: dict[AddressType, str] = field(default_factory=dict)  # _ENABLED, or why not
+
+
+class CpuServices:
+    """Services with the annotation, by key."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self._services: dict[Key, _Service] = {}
+
+    def note(self, key: Key, plan: Plan, *, first_look: bool) -> list[Notice]:
+        """Take in what a sync came to. Returns what is news.
+
+        Hints that were there before this controller first looked at the Service are no news when they stay.
+        """
+        outcomes = {family: each.cpu for family, each in plan.families.items() if each.cpu is not None}
+        known = self._services.get(key)
+        if known is None:
+            if not outcomes:
+                return []
+            known = self._services[key] = _Service()
+        known.outcomes = outcomes
+        notices = [_gone(family) for family, told in known.told.items() if told == _ENABLED and family not in outcomes]
+        for family, outcome in outcomes.items():
+            before = known.told.get(family, _ENABLED if first_look and outcome.had_hints else "")
+            known.told[family] = _ENABLED if outcome.refusal is None else outcome.refusal.why
+            if known.told[family] != before:
+                notices.append(_notice(family, outcome.refusal))
+        if not outcomes:
+            del self._services[key]
+        return notices
+
+    def forget(self, key: Key) -> None:
+        """The Service is gone."""
+        self._services.pop(key, None)
+
+    def affected(self, shares: ZoneShares | Refusal) -> Iterator[Key]:
+        """The Services whose hints could change, now that zones weigh this."""
+        for key, service in self._services.items():
+            if any(may_change(outcome, shares, self._rules) for outcome in service.outcomes.values()):
+                yield key
+
+
+def _notice(family: AddressType, refusal: Refusal | None) -> Notice:
+    message = "Topology Aware Hints has been enabled" if refusal is None else refusal.message
+    return Notice(refusal is None, f"{message}, addressType: {family}")
+
+
+def _gone(family: AddressType) -> Notice:
+    return Notice(enabled=False, message=f"Topology Aware Hints has been disabled, addressType: {family}")

@@ -1,0 +1,43 @@
+"""Put the hints that the mechanism asks for into the slices of one family, before they are written.
+
+What a mechanism is stands in `hints`; this is the one place where slices and mechanisms meet. A slice whose hints are
+right already is not touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from reference.client import Object
+from reference.endpointslice.allocation import rules
+from reference.endpointslice.cpu_hints import CpuOutcome, hint_by_cpu
+from reference.endpointslice.hints import CpuHeuristic, Mechanism, endpoint_hints, has_hints_of
+from reference.endpointslice.packing import Draft
+from reference.endpointslice.zones import ZoneTable
+from reference.features import Features
+
+Hinter = Callable[[Sequence[Draft], Sequence[Object]], CpuOutcome | None]
+"""Gives hints to the drafts of one family, whose slices are now the second argument, and tells how that went."""
+
+
+def hinter(
+    decided_by: Mechanism, *, features: Features, nodes: Mapping[str, Object], zones: ZoneTable | None
+) -> Hinter:
+    """How `decided_by` gives hints. `zones` are the sums over `nodes` if the caller keeps them."""
+    if not isinstance(decided_by, CpuHeuristic):
+        return lambda drafts, _: _hint_each(drafts, decided_by)
+    shares = (zones or ZoneTable(features, nodes)).shares
+    return lambda drafts, existing: hint_by_cpu(drafts, existing, shares, rules(features))
+
+
+def _hint_each(drafts: Sequence[Draft], decided_by: Mechanism) -> None:
+    for draft in drafts:
+        wrong = [number for number, each in enumerate(draft.endpoints) if not has_hints_of(each, decided_by)]
+        if not wrong:
+            continue
+        draft.endpoints = list(draft.endpoints)
+        draft.changed = True
+        for number in wrong:
+            bare = {key: value for key, value in draft.endpoints[number].items() if key != "hints"}
+            hints = endpoint_hints(bare, decided_by)
+            draft.endpoints[number] = bare if hints is None else {**bare, "hints": hints}

@@ -1,0 +1,142 @@
+"""How the CPU of a cluster is spread over its zones, kept up to date node by node.
+
+The heuristic behind the topology annotation needs nothing else of the nodes. A cluster of thousands of nodes reports
+every few seconds, and hardly any report changes a sum, so sums are kept and never computed anew.
+Source: KEP-2433, Assumptions, and for what releases count `kube-controller-manager` 1.21 and newer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Decimal, InvalidOperation
+from functools import lru_cache
+from typing import Literal
+
+from reference.client import Object
+from reference.endpointslice.labels import node_zone
+from reference.features import Features
+
+Why = Literal["NodesUnknown", "OneZone", "TooFewEndpoints", "Overloaded", "ZoneUnknown"]
+
+_CONTROL_PLANE = frozenset({"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"})
+_FACTORS = {
+    "n": Decimal("1e-6"),
+    "u": Decimal("1e-3"),
+    "m": Decimal(1),
+    "k": Decimal(10) ** 6,
+    "M": Decimal(10) ** 9,
+    "": Decimal(1000),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why there are no hints. `why` is for programs; `message` is a sentence with the numbers, for people."""
+
+    why: Why
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneShares:
+    """What each zone weighs: thousandths of cores, or nodes. Two zones at least, in order of their names."""
+
+    weights: Mapping[str, int]
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A node that counts: its zone, empty if unknown, and its allocatable CPU, 0 if unknown."""
+
+    zone: str
+    milli_cpu: int
+
+
+@dataclass(slots=True)
+class _Zone:
+    nodes: int = 0
+    milli_cpu: int = 0
+
+
+class ZoneTable:
+    """The nodes that count, summed up by zone. `version` grows whenever `shares` may have changed."""
+
+    def __init__(self, features: Features, nodes: Mapping[str, Object] | None = None) -> None:
+        self.version = 0
+        self._counts_nodes = features.follows == "kep"
+        self._leaves_out_control_plane = features.at_least(23)
+        self._places: dict[str, _Place] = {}
+        self._zones: dict[str, _Zone] = {}
+        self._without_cpu = 0
+        self._shares: ZoneShares | Refusal | None = None
+        for name, node in (nodes or {}).items():
+            self.put(name, node)
+
+    def put(self, name: str, node: Object | None) -> None:
+        """Take in the node of that name as it is now; None if it is gone."""
+        old = self._places.get(name)
+        new = None if node is None else self._place(node)
+        if new == old:
+            return
+        if old is not None:
+            self._add(self._places.pop(name), -1)
+        if new is not None:
+            self._places[name] = new
+            self._add(new, 1)
+        self._shares = None
+        self.version += 1
+
+    @property
+    def shares(self) -> ZoneShares | Refusal:
+        """The weight of each zone, or why there is none.
+
+        Every node that counts must have a zone. Where the KEP is followed and the CPU of one is unknown, each counts as
+        one core, so that all are treated alike; releases refuse then, and say the same of a single zone.
+        """
+        if self._shares is None:
+            self._shares = self._weigh()
+        return self._shares
+
+    def _place(self, node: Object) -> _Place | None:
+        labels = node["metadata"].get("labels") or {}
+        if self._leaves_out_control_plane and not _CONTROL_PLANE.isdisjoint(labels):
+            return None
+        status = node.get("status") or {}
+        if not any(each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions") or ()):
+            return None
+        return _Place(node_zone(node), milli_cpu(str((status.get("allocatable") or {}).get("cpu", ""))))
+
+    def _add(self, place: _Place, count: int) -> None:
+        zone = self._zones.setdefault(place.zone, _Zone())
+        zone.nodes += count
+        zone.milli_cpu += count * place.milli_cpu
+        self._without_cpu += count * (place.milli_cpu == 0)
+        if not zone.nodes:
+            del self._zones[place.zone]
+
+    def _weigh(self) -> ZoneShares | Refusal:
+        if "" in self._zones or (not self._counts_nodes and (self._without_cpu or len(self._zones) < 2)):
+            message = "Insufficient Node information: allocatable CPU or zone not specified on one or more nodes"
+            return Refusal("NodesUnknown", message)
+        if len(self._zones) < 2:
+            return Refusal("OneZone", "Nodes only ready in one zone" if self._zones else "No nodes are ready")
+        by_nodes = bool(self._without_cpu)
+        weights = {
+            name: zone.nodes if by_nodes else zone.milli_cpu
+            for name, zone in sorted(self._zones.items(), key=lambda item: item[0])
+        }
+        return ZoneShares(weights, sum(weights.values()))
+
+
+@lru_cache(maxsize=1024)
+def milli_cpu(quantity: str) -> int:
+    """Thousandths of cores, rounded up; 0 for what is no quantity of CPU."""
+    number, factor = quantity, _FACTORS[""]
+    if quantity[-1:] in _FACTORS:
+        number, factor = quantity[:-1], _FACTORS[quantity[-1:]]
+    try:
+        return max(0, int((Decimal(number) * factor).to_integral_value(ROUND_CEILING)))
+    except (InvalidOperation, ValueError, OverflowError):
+        return 0

@@ -1,0 +1,87 @@
+"""Portions of zones, and refusals. Source: KEP-2433, Overload and Controller Unit Tests."""
+
+from __future__ import annotations
+
+import pytest
+
+from reference.endpointslice.allocation import Allocation, allocate, rules
+from reference.endpointslice.zones import Refusal, ZoneShares
+from reference.features import Features
+from tests.reference.endpointslice.objects import RELEASED
+
+KEP = Features()
+
+
+def shares(*weights: int) -> ZoneShares:
+    return ZoneShares(dict(zip("abcdefgh", weights, strict=False)), sum(weights))
+
+
+def minima(weights: tuple[int, ...], endpoints: int, features: Features = KEP, *, keep: bool = False) -> object:
+    by = rules(features)
+    found = allocate(shares(*weights), endpoints, by.to_keep if keep else by.to_add)
+    return found.why if isinstance(found, Refusal) else [each.minimum for each in found.portions.values()]
+
+
+@pytest.mark.parametrize("features", [KEP, RELEASED])
+@pytest.mark.parametrize(
+    ("weights", "endpoints", "expected"),
+    [
+        ((4, 4, 4), 2, "TooFewEndpoints"),
+        ((4, 4, 4), 3, [1, 1, 1]),
+        ((4, 4, 4), 4, "Overloaded"),
+        ((4, 4, 4), 5, "Overloaded"),
+        ((4, 4, 4), 6, [2, 2, 2]),
+        ((4, 4, 4), 8, "Overloaded"),
+        ((4, 4), 4, [2, 2]),
+        ((8, 4, 4), 4, [2, 1, 1]),
+        ((20, 16, 14), 5, "Overloaded"),
+        ((20, 16, 14), 7, [3, 2, 2]),
+        ((40, 41, 42, 43), 400, [81, 83, 85, 87]),
+    ],
+)
+def test_the_tables_of_the_kep(weights: tuple[int, ...], endpoints: int, expected: object, features: Features) -> None:
+    assert minima(weights, endpoints, features) == expected
+
+
+def test_a_release_lets_a_zone_reach_twenty_percent_and_the_kep_does_not() -> None:
+    five_equal_zones = (4, 4, 4, 4, 4)  # 6 endpoints: 1.2 for each
+    assert minima(five_equal_zones, 6, RELEASED) == [1, 1, 1, 1, 1]
+    assert minima(five_equal_zones, 6) == "Overloaded"
+    assert minima((20, 16, 14), 6, RELEASED) == [2, 2, 2]  # with floating point it would be refused
+    assert minima((20, 16, 14), 6) == "Overloaded"
+
+
+def test_hints_stay_up_to_thirty_percent_with_the_kep() -> None:
+    weights = (5, 3)  # 4 endpoints: 2.5 and 1.5; with 2 and 2 the first is 25 % over
+    assert minima(weights, 4) == "Overloaded"
+    assert minima(weights, 4, keep=True) == [2, 2]
+    assert minima(weights, 4, RELEASED, keep=True) == "Overloaded"
+
+
+def test_hints_go_when_thirty_percent_are_reached() -> None:
+    assert minima((13, 7), 20, keep=True) == [11, 6]
+    assert minima((13, 7), 2, keep=True) == "Overloaded"  # 1.3 and 0.7: exactly 30 % over
+
+
+def test_refusal_names_the_numbers() -> None:
+    found = allocate(shares(1, 1, 1), 4, rules(KEP).to_add)
+    assert isinstance(found, Refusal)
+    assert found.message == (
+        "Unable to allocate minimum required endpoints to each zone without exceeding overload threshold "
+        "(4 endpoints, 3 zones)"
+    )
+
+
+def test_what_is_wrong_with_the_nodes_is_passed_on() -> None:
+    refusal = Refusal("OneZone", "Nodes only ready in one zone")
+    assert allocate(refusal, 100, rules(KEP).to_add) is refusal
+
+
+def test_no_zone_may_get_so_many_that_another_gets_less_than_its_minimum() -> None:
+    found = allocate(shares(20, 16, 14), 50, rules(KEP).to_add)
+    assert isinstance(found, Allocation)
+    assert {zone: (each.minimum, each.maximum) for zone, each in found.portions.items()} == {
+        "a": (17, 24),
+        "b": (14, 21),
+        "c": (12, 19),
+    }

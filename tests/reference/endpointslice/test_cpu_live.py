@@ -1,0 +1,135 @@
+"""The topology annotation on a running controller: what node changes and Events do. Source: KEP-2433."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from reference.client import Object
+from reference.endpointslice import EndpointSliceController
+from tests.reference.endpointslice.live import Live
+from tests.reference.endpointslice.objects import endpoints, make_node
+
+KEY = "service.kubernetes.io/topology-mode"
+
+
+def annotate(live: Live, value: str | None, name: str = "web") -> None:
+    live.api.patch("services", "default", name, {"metadata": {"annotations": {KEY: value}}})
+
+
+def create_auto_service(live: Live, name: str = "web", **spec: object) -> None:
+    live.create_service(name, annotations={KEY: "Auto"}, **spec)
+
+
+def run_pods(live: Live, *nodes: str) -> None:
+    for number, node in enumerate(nodes, 1):
+        live.run_pod(f"p{number}", node, ips=[f"10.244.1.{number}"])
+
+
+def hinted(live: Live) -> str:
+    ordered = sorted(endpoints(live.slices()), key=lambda each: str(each["targetRef"]["name"]))
+    return "".join(each["hints"]["forZones"][0]["name"] if "hints" in each else "-" for each in ordered)
+
+
+def events(live: Live) -> list[tuple[str, str, str]]:
+    live.settle()
+    found: list[Object] = live.api.list("events", "default")
+    return [(each["type"], each["reason"], each["message"]) for each in found]
+
+
+ENABLED = ("Normal", "TopologyAwareHintsEnabled", "Topology Aware Hints has been enabled, addressType: IPv4")
+
+
+def test_hints_come_and_go_with_nodes() -> None:
+    with Live() as live:
+        create_auto_service(live)
+        run_pods(live, "a1", "b1", "a2")
+        assert hinted(live) == "aba"  # zone a has two of three nodes
+        live.api.create("nodes", "", make_node("c1", cpu="16"))
+        assert hinted(live) == "---"
+        live.api.delete("nodes", "", "c1")
+        assert hinted(live) == "aba"
+
+
+def test_node_that_becomes_unready_does_not_count() -> None:
+    with Live() as live:
+        create_auto_service(live)
+        run_pods(live, "a1", "b1", "a2")
+        assert hinted(live) == "aba"
+        live.api.update_status("nodes", "", {**live.api.get("nodes", "", "b1"), "status": {}})
+        assert hinted(live) == "---"
+
+
+def test_only_services_whose_hints_can_change_are_synced(caplog: pytest.LogCaptureFixture) -> None:
+    with Live() as live:
+        create_auto_service(live)
+        create_auto_service(live, "other", selector={"app": "none"})
+        live.create_service("plain", trafficDistribution="PreferSameZone")
+        run_pods(live, "a1", "b1", "a2")
+        live.settle()
+        caplog.set_level(logging.DEBUG, "reference.endpointslice.controller")
+        live.api.create("nodes", "", make_node("a3", cpu="100m"))
+        live.settle()
+        assert caplog.records == []
+        live.api.create("nodes", "", make_node("b2", cpu="16"))
+        live.settle()
+        assert [each.getMessage() for each in caplog.records] == ["Service default/web: sync"]
+
+
+@pytest.mark.parametrize("value", ["Auto", "auto"])
+def test_hints_are_announced_once(value: str) -> None:
+    with Live() as live:
+        run_pods(live, "a1", "b1", "a2")
+        live.create_service(annotations={KEY: value})
+        live.set_ready("p3", ready=False)
+        live.set_ready("p3", ready=True)
+        assert [each for each in events(live) if each == ENABLED] == [ENABLED]
+
+
+def test_refusal_is_a_warning_with_the_reason_once() -> None:
+    with Live() as live:
+        create_auto_service(live)
+        assert events(live) == [
+            (
+                "Warning",
+                "TopologyAwareHintsDisabled",
+                "Insufficient number of endpoints (0 endpoints, 2 zones), addressType: IPv4",
+            )
+        ]
+        run_pods(live, "a1")
+        assert len(events(live)) == 1
+
+
+def test_hints_that_go_with_the_annotation_are_announced() -> None:
+    with Live() as live:
+        run_pods(live, "a1", "b1", "a2")
+        create_auto_service(live)
+        live.settle()
+        annotate(live, None)
+        gone = ("Warning", "TopologyAwareHintsDisabled", "Topology Aware Hints has been disabled, addressType: IPv4")
+        assert events(live) == [ENABLED, gone]
+        assert hinted(live) == "---"
+
+
+def test_restarted_controller_announces_nothing_that_was_there() -> None:
+    with Live() as live:
+        run_pods(live, "a1", "b1", "a2")
+        create_auto_service(live)
+        live.settle()
+    live.controller = EndpointSliceController(live.meddler)
+    with live:
+        assert hinted(live) == "aba"
+        assert events(live) == [ENABLED]
+
+
+def test_annotation_takes_over_from_the_field_and_hands_back() -> None:
+    with Live() as live:
+        run_pods(live, "a1", "a1", "a1")
+        live.create_service(trafficDistribution="PreferSameZone")
+        assert hinted(live) == "aaa"
+        annotate(live, "Auto")
+        assert hinted(live) == "baa"
+        annotate(live, "Disabled")
+        assert hinted(live) == "aaa"
+        assert [kind for kind, _, _ in events(live)] == ["Normal", "Warning"]
