@@ -33,6 +33,9 @@ PREFER_SAME_ZONE = Feature(
 PREFER_SAME_NODE = Feature(
     "PreferSameNode", _CONTROLLER, True, "trafficDistribution: PreferSameNode becomes hints for nodes and zones."
 )
+TOPOLOGY_MODE = Feature(
+    "TopologyMode", _CONTROLLER, False, "Annotation topology-mode: Auto shares endpoints out to zones by their CPUs."
+)
 DUAL_STACK_SLICES = Feature("DualStack", _CONTROLLER, False, "A dual-stack Service has slices of both families.")
 
 # api-server

@@ -70,6 +70,35 @@ def expect_hints(
     return seen
 
 
+def expect_shared_out(
+    cluster: Cluster, service: Service, expected: Mapping[str, int], *, family: str = "IPv4"
+) -> dict[str, set[str]]:
+    """The controller hints every endpoint for just one zone, and so many of them for each zone, whichever they are.
+
+    That is how a heuristic over all endpoints is judged: the KEP says how many, and leaves open which. Returns the
+    names of the pods by the zone that they are hinted for. Raises `AssertionError` with both counts when it has not
+    within `CONVERGENCE` seconds.
+    """
+    pods: dict[str, set[str]] = {}
+
+    def as_expected() -> bool:
+        pods.clear()
+        for pod, each in written_endpoints(cluster, service, family).items():
+            zones = each.hints.zones if each.hints is not None else ()
+            pods.setdefault(zones[0] if len(zones) == 1 else f"{len(zones)} zones", set()).add(pod)
+        return {zone: len(names) for zone, names in pods.items()} == dict(expected)
+
+    with contextlib.suppress(NotYetError):  # late or wrong: the comparison says what is there instead
+        eventually(as_expected, within=CONVERGENCE, describe=f"the hints of service {service.name}")
+    cluster.expect_equal(
+        f"{family} endpoints of service {service.name} by the one zone that each is hinted for",
+        expected=dict(sorted(expected.items())),
+        observed={zone: len(names) for zone, names in sorted(pods.items())},
+        explanation="\n".join(f"{zone}: {', '.join(sorted(names))}" for zone, names in sorted(pods.items())),
+    )
+    return pods
+
+
 def expect_conditions(
     cluster: Cluster, service: Service, expected: Mapping[str, tuple[bool, bool, bool]], *, family: str = "IPv4"
 ) -> None:

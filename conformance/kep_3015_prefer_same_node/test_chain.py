@@ -42,7 +42,7 @@ def test_value_decides_where_packets_go(three_zones: Cluster, value: str) -> Non
 
     own_node = value == "PreferSameNode"
     expect_hints(three_zones, service, _hints([a1, b1, b2], nodes=own_node))
-    zone_b = {"b1": {b1}, "b2": {b2}} if own_node else {"b1": {b1, b2}, "b2": {b1, b2}}
+    zone_b: Traffic = {"b1": {b1}, "b2": {b2}} if own_node else {"b1": {b1, b2}, "b2": {b1, b2}}
     expect_traffic(three_zones, service, {"a1": {a1}, "a2": {a1}, **zone_b, "c1": {a1, b1, b2}})
 
 

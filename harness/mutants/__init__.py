@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from harness.mutants import api_servers, benign, controllers, data_planes, decisions, proxies
+from harness.mutants import api_servers, benign, controllers, data_planes, decisions, proxies, releases
 from harness.mutants.mutant import Mutant
 
 __all__ = ["BENIGN", "MUTANTS", "Mutant"]
@@ -21,7 +21,12 @@ def _by_name(*groups: list[Mutant]) -> Mapping[str, Mutant]:
 
 
 MUTANTS: Mapping[str, Mutant] = _by_name(
-    decisions.MUTANTS, proxies.MUTANTS, data_planes.MUTANTS, controllers.MUTANTS, api_servers.MUTANTS
+    decisions.MUTANTS,
+    proxies.MUTANTS,
+    data_planes.MUTANTS,
+    controllers.MUTANTS,
+    api_servers.MUTANTS,
+    releases.MUTANTS,
 )
 """Each has one fault, and at least one requirement fails for it."""
 

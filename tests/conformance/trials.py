@@ -5,9 +5,10 @@ from __future__ import annotations
 import importlib
 import itertools
 import pkgutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import conformance
 from harness.backends.netns import NetnsBackend
@@ -16,15 +17,19 @@ from harness.eventually import set_time_scale, time_scale
 from harness.history import History
 from harness.requirements import Requirement
 
-Test = Callable[[Cluster], None]
+if TYPE_CHECKING:
+    import pytest
+
+Test = Callable[..., None]
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """A requirement and its test."""
+    """A requirement and its test, with the arguments of each of its cases."""
 
     requirement: Requirement
     test: Test
+    cases: Sequence[Mapping[str, Any]] = ({},)
 
 
 def scenarios() -> Mapping[str, Scenario]:
@@ -33,9 +38,17 @@ def scenarios() -> Mapping[str, Scenario]:
     for module in pkgutil.walk_packages(conformance.__path__, "conformance."):
         if module.name.rpartition(".")[2].startswith("test_"):
             for test in vars(importlib.import_module(module.name)).values():
-                for mark in getattr(test, "pytestmark", ()):
-                    found[mark.args[0].id] = Scenario(mark.args[0], test)
+                marks = getattr(test, "pytestmark", ())
+                for mark in marks:
+                    if mark.name == "requirement":
+                        found[mark.args[0].id] = Scenario(mark.args[0], test, _cases(marks))
     return found
+
+
+def _cases(marks: Iterable[pytest.Mark]) -> list[Mapping[str, Any]]:
+    """All combinations of what a test is parametrized by; one argument each."""
+    axes = [[{mark.args[0]: value} for value in mark.args[1]] for mark in marks if mark.name == "parametrize"]
+    return [{name: value for each in case for name, value in each.items()} for case in itertools.product(*axes)]
 
 
 SCENARIOS = scenarios()
@@ -61,12 +74,14 @@ class Trial:
         self._numbers = itertools.count(1)
 
     def run(self, requirement_id: str) -> None:
-        """Run one requirement's test; raises what it raises."""
-        cluster = Cluster(self._backend, f"trial-{next(self._numbers)}", history=self._history, test=requirement_id)
-        try:
-            SCENARIOS[requirement_id].test(cluster)
-        finally:
-            cluster.close()
+        """Run all cases of one requirement's test; raises what the first of them raises."""
+        scenario = SCENARIOS[requirement_id]
+        for case in scenario.cases:
+            cluster = Cluster(self._backend, f"trial-{next(self._numbers)}", history=self._history, test=requirement_id)
+            try:
+                scenario.test(cluster, **case)
+            finally:
+                cluster.close()
 
     def failure(self, requirement_id: str) -> str:
         """The text with which a requirement's test fails; "" if it passes. Errors that are no failure are raised."""

@@ -1,0 +1,119 @@
+"""KEP-3015, Version Skew Strategy: 1.32 does not know the new values nor forNodes, 1.34 has them on."""
+
+from __future__ import annotations
+
+from conformance.features import SKEW
+from conformance.skew import SERVERS, WEB, Matrix, Outcome, Skew, expect_written
+from harness.cluster import Cluster
+from harness.components import API_SERVER, CONTROLLER, PROXY, release
+from harness.requirements import MUST, requirement
+from harness.traffic import expect_traffic
+
+OLD, NEW = release("1.32"), release("1.34")
+
+MATRIX = Matrix(
+    skews={
+        "new API server": Skew(NEW, OLD, OLD),
+        "new API server and controller": Skew(NEW, NEW, OLD),
+        "new API server and proxy": Skew(NEW, OLD, NEW),
+        "all new": Skew(NEW, NEW, NEW),
+    },
+    asked={
+        "PreferClose": {"traffic_distribution": "PreferClose"},
+        "PreferSameZone": {"traffic_distribution": "PreferSameZone"},
+        "PreferSameNode": {"traffic_distribution": "PreferSameNode"},
+    },
+    table={
+        ("new API server", "PreferClose"): Outcome("own zone", "by zone"),
+        ("new API server", "PreferSameZone"): Outcome("none", "anywhere"),
+        ("new API server", "PreferSameNode"): Outcome("none", "anywhere"),
+        ("new API server and controller", "PreferClose"): Outcome("own zone", "by zone"),
+        ("new API server and controller", "PreferSameZone"): Outcome("own zone", "by zone"),
+        ("new API server and controller", "PreferSameNode"): Outcome("own zone and node", "by zone"),
+        ("new API server and proxy", "PreferClose"): Outcome("own zone", "by zone"),
+        ("new API server and proxy", "PreferSameZone"): Outcome("none", "anywhere"),
+        ("new API server and proxy", "PreferSameNode"): Outcome("none", "anywhere"),
+        ("all new", "PreferClose"): Outcome("own zone", "by zone"),
+        ("all new", "PreferSameZone"): Outcome("own zone", "by zone"),
+        ("all new", "PreferSameNode"): Outcome("own zone and node", "by node"),
+    },
+)
+
+
+@requirement(
+    "KEP-3015/skew-new-api-server",
+    "With a newer API server, an older controller writes no hints for the new values, traffic of such a Service goes "
+    "to all endpoints, and PreferClose goes on as before.",
+    level=MUST,
+    features={SKEW},
+    source="KEP-3015, Version Skew Strategy (those values would not be recognized)",
+    kills={"newest-controller-at-any-release"},
+)
+@MATRIX.cases("new API server")
+def test_new_api_server(three_zones: Cluster, asked: str) -> None:
+    MATRIX.judge(three_zones, "new API server", asked)
+
+
+@requirement(
+    "KEP-3015/skew-new-controller",
+    "A proxy that does not know the new values keeps traffic of PreferSameZone and of PreferSameNode in the zone.",
+    level=MUST,
+    features={SKEW},
+    source="KEP-3015, Version Skew Strategy (would at least fall back to prefer-same-zone)",
+    kills={"same-node-without-zone-hints", "newest-proxy-at-any-release"},
+)
+@MATRIX.cases("new API server and controller")
+def test_new_controller_and_old_proxy(three_zones: Cluster, asked: str) -> None:
+    MATRIX.judge(three_zones, "new API server and controller", asked)
+
+
+@requirement(
+    "KEP-3015/skew-new-proxy",
+    "With an older controller a newer proxy finds no hints for the new values, and uses all endpoints.",
+    level=MUST,
+    features={SKEW},
+    source="KEP-3015, Version Skew Strategy (it only looks at the hints set by kube-controller-manager)",
+    kills={"newest-controller-at-any-release"},
+)
+@MATRIX.cases("new API server and proxy")
+def test_old_controller_and_new_proxy(three_zones: Cluster, asked: str) -> None:
+    MATRIX.judge(three_zones, "new API server and proxy", asked)
+
+
+@requirement(
+    "KEP-3015/upgraded-cluster-knows-every-value",
+    "Once all components are upgraded, PreferClose and PreferSameZone keep traffic in the zone, and PreferSameNode on "
+    "the node, then in the zone.",
+    level=MUST,
+    features={SKEW},
+    source="KEP-3015, Upgrade / Downgrade Strategy",
+    kills={"knows-only-prefer-close", "same-node-without-node-hints"},
+)
+@MATRIX.cases("all new")
+def test_upgraded_cluster(three_zones: Cluster, asked: str) -> None:
+    MATRIX.judge(three_zones, "all new", asked)
+
+
+@requirement(
+    "KEP-3015/old-and-new-proxies-side-by-side",
+    "In a cluster with older and newer proxies, nodes with a newer one prefer their own endpoints for PreferSameNode, "
+    "and nodes with an older one those of their zone.",
+    level=MUST,
+    features={SKEW},
+    source="KEP-3015, Version Skew Strategy",
+    kills={"newest-proxy-at-any-release"},
+)
+def test_old_and_new_proxies_on_different_nodes(three_zones: Cluster) -> None:
+    for component in (API_SERVER, CONTROLLER):
+        three_zones.restart(component, NEW)
+    three_zones.restart(PROXY, OLD, on=["a2", "b1"])
+    three_zones.restart(PROXY, NEW, on=["a1", "b2", "c1"])
+    service = three_zones.create_service(selector=WEB, traffic_distribution="PreferSameNode")
+    pods = a1, other, a2, b1, b2 = three_zones.run_servers(SERVERS, labels=WEB)
+    expect_written(three_zones, service, pods, "own zone and node")
+
+    expect_traffic(
+        three_zones,
+        service,
+        {"a1": {a1, other}, "a2": {a1, other, a2}, "b1": {b1, b2}, "b2": {b2}, "c1": set(pods)},
+    )

@@ -1,0 +1,199 @@
+"""KEP-4444, upgrade, downgrade, upgrade: the procedure that its authors went through by hand, under traffic.
+
+The servers are those of `conformance.skew`. A step that changes where traffic goes is judged twice: what each client
+reaches after it, and that no connection was lost on the way.
+"""
+
+from __future__ import annotations
+
+from conformance.features import ROLLOUT
+from conformance.skew import CLIENTS, SERVERS, WEB, Skew, bring_to, expect_written, routes
+from harness.cluster import Cluster, Service
+from harness.components import API_SERVER, CONTROLLER, PROXY, release
+from harness.hints import expect_unchanged
+from harness.manifests import Port
+from harness.requirements import MUST, requirement
+from harness.traffic import expect_traffic
+from harness.transitions import expect_no_loss
+from harness.workloads import Pod
+
+BEFORE = release("1.29")
+WITH_GATE = release("1.30", ServiceTrafficDistribution=True)
+BETA = release("1.31")
+AUTO = {"service.kubernetes.io/topology-mode": "Auto"}
+TCP, UDP = Port(80, "TCP", "web"), Port(80, "UDP", "web-udp")
+TCP, UDP = Port(name="tcp"), Port(name="udp", protocol="UDP")
+
+
+def _prefer_close(cluster: Cluster) -> tuple[Service, list[Pod]]:
+    """All components at 1.30 with the gate, a Service with PreferClose, and its traffic in the zone."""
+    bring_to(cluster, Skew(WITH_GATE, WITH_GATE, WITH_GATE))
+    service = cluster.create_service(selector=WEB, traffic_distribution="PreferClose", ports=(TCP, UDP))
+    pods = cluster.run_servers(SERVERS, labels=WEB)
+    hinted = expect_written(cluster, service, pods, "own zone")
+    expect_traffic(cluster, service, routes(pods, "by zone", hinted))
+    return service, pods
+
+
+def _expect_field(cluster: Cluster, service: Service, value: str | None) -> None:
+    stored = cluster.api.get("services", cluster.namespace, service.name)
+    cluster.expect_equal("spec.trafficDistribution", expected=value, observed=stored["spec"].get("trafficDistribution"))
+
+
+@requirement(
+    "KEP-4444/api-server-downgrade-takes-hints-away",
+    "After the API server is rolled back to a release without the field, slices are there without hints, traffic goes "
+    "to all endpoints, and no connection is lost on the way.",
+    level=MUST,
+    features={ROLLOUT},
+    source="KEP-4444, Rollout, Upgrade and Rollback Planning, steps 1 to 5",
+    kills={"serves-fields-of-later-releases", "hints-outlive-the-field"},
+)
+def test_api_server_without_the_field_ends_hints(three_zones: Cluster) -> None:
+    service, pods = _prefer_close(three_zones)
+
+    with expect_no_loss(three_zones, service, from_=CLIENTS, allowed=set(pods)):
+        three_zones.restart(API_SERVER, BEFORE)
+        _expect_field(three_zones, service, None)
+        expect_written(three_zones, service, pods, "none")
+        expect_traffic(three_zones, service, routes(pods, "anywhere", {}))
+
+
+@requirement(
+    "KEP-4444/api-server-upgrade-brings-field-and-hints-back",
+    "After the API server is rolled forward again, the field is back as it was stored, so are the hints, traffic is in "
+    "the zone, and no connection is lost on the way.",
+    level=MUST,
+    features={ROLLOUT},
+    source="KEP-4444, Rollout, Upgrade and Rollback Planning, steps 6 to 8",
+    kills={"forgets-fields-of-later-releases", "lists-once"},
+)
+def test_field_and_hints_are_back_after_an_upgrade(three_zones: Cluster) -> None:
+    service, pods = _prefer_close(three_zones)
+    three_zones.restart(API_SERVER, BEFORE)
+    expect_written(three_zones, service, pods, "none")
+
+    with expect_no_loss(three_zones, service, from_=CLIENTS, allowed=set(pods)):
+        three_zones.restart(API_SERVER, WITH_GATE)
+        _expect_field(three_zones, service, "PreferClose")
+        hinted = expect_written(three_zones, service, pods, "own zone")
+        expect_traffic(three_zones, service, routes(pods, "by zone", hinted))
+
+
+@requirement(
+    "KEP-4444/proxy-downgrade-sets-hints-aside",
+    "After a proxy is downgraded, traffic of a Service with the field alone goes to all endpoints, over TCP and UDP, "
+    "and none is lost on the way.",
+    level=MUST,
+    features={ROLLOUT},
+    source="KEP-4444, Rollout, Upgrade and Rollback Planning, steps 8 and 9",
+    kills={"newest-proxy-at-any-release", "flushes-before-it-starts"},
+)
+def test_downgraded_proxies_use_every_endpoint(three_zones: Cluster) -> None:
+    service, pods = _prefer_close(three_zones)
+    everybody = set(pods)
+
+    with (
+        expect_no_loss(three_zones, service, from_=CLIENTS, allowed=everybody, port=TCP),
+        expect_no_loss(three_zones, service, from_=CLIENTS, allowed=everybody, port=UDP),
+    ):
+        three_zones.restart(PROXY, BEFORE)
+        expect_traffic(three_zones, service, routes(pods, "anywhere", {}))
+
+
+@requirement(
+    "KEP-4444/proxy-downgrade-leaves-objects-alone",
+    "After a proxy is downgraded, the field of the Service and the hints of its slices are unchanged.",
+    level=MUST,
+    features={ROLLOUT},
+    source="KEP-4444, Rollout, Upgrade and Rollback Planning, step 10",
+    kills={"rewrites-slices-at-any-start"},
+)
+def test_objects_stay_when_proxies_are_downgraded(three_zones: Cluster) -> None:
+    service, pods = _prefer_close(three_zones)
+
+    with expect_unchanged(three_zones, service):
+        three_zones.restart(PROXY, BEFORE)
+        three_zones.restart(CONTROLLER, WITH_GATE)
+    _expect_field(three_zones, service, "PreferClose")
+    expect_written(three_zones, service, pods, "own zone")
+
+
+@requirement(
+    "KEP-4444/controller-downgrade-ends-hints-of-the-field",
+    "A controller from before the field removes the hints that the field gave, and does what the annotation says; no "
+    "connection is lost on the way.",
+    level=MUST,
+    features={ROLLOUT},
+    source="KEP-4444, Upgrade / Downgrade Strategy (will simply not be considered in any decisions)",
+    kills={"newest-controller-at-any-release"},
+)
+def test_downgraded_controller_does_what_the_annotation_says(three_zones: Cluster) -> None:
+    service, pods = _prefer_close(three_zones)
+
+    with expect_no_loss(three_zones, service, from_=CLIENTS, allowed=set(pods)):
+        three_zones.restart(CONTROLLER, BEFORE)
+        expect_written(three_zones, service, pods, "none")
+        expect_traffic(three_zones, service, routes(pods, "anywhere", {}))
+        three_zones.patch_service(service, {"metadata": {"annotations": AUTO}})
+        hinted = expect_written(three_zones, service, pods, "shared out")
+        expect_traffic(three_zones, service, routes(pods, "by zone", hinted))
+
+
+@requirement(
+    "KEP-4444/upgrade-keeps-the-annotation",
+    "After an upgrade of controller and proxies, a Service with the annotation, with the field or without, has the "
+    "hints and routes that it had.",
+    level=MUST,
+    features={ROLLOUT},
+    source="KEP-4444, Upgrade / Downgrade Strategy",
+    kills={"field-before-annotation-from-1-30"},
+)
+def test_upgrade_changes_nothing_for_the_annotation(three_zones: Cluster) -> None:
+    bring_to(three_zones, Skew(BETA, BEFORE, BEFORE))
+    service = three_zones.create_service(selector=WEB, annotations=AUTO, traffic_distribution="PreferClose")
+    pods = three_zones.run_servers(SERVERS, labels=WEB)
+    hinted = expect_written(three_zones, service, pods, "shared out")
+    expect_traffic(three_zones, service, routes(pods, "by zone", hinted))
+
+    with (
+        expect_unchanged(three_zones, service),
+        expect_no_loss(three_zones, service, from_=CLIENTS, allowed=set(pods)),
+    ):
+        three_zones.restart(CONTROLLER, BETA)
+        three_zones.restart(PROXY, BETA)
+        expect_traffic(three_zones, service, routes(pods, "by zone", hinted))
+
+
+@requirement(
+    "KEP-4444/rollout-loses-no-connection",
+    "While API server, controller and proxies are upgraded one by one, and downgraded again in the opposite order, no "
+    "connection and no query is lost.",
+    level=MUST,
+    features={ROLLOUT},
+    source="KEP-4444, Rollout, Upgrade and Rollback Planning (running workloads should not get affected)",
+    kills={"flushes-before-it-starts"},
+)
+def test_rollout_forth_and_back(three_zones: Cluster) -> None:
+    bring_to(three_zones, Skew(BEFORE, BEFORE, BEFORE))
+    service = three_zones.create_service(selector=WEB, ports=(TCP, UDP))
+    pods = three_zones.run_servers(SERVERS, labels=WEB)
+    everybody = set(pods)
+
+    with (
+        expect_no_loss(three_zones, service, from_=CLIENTS, allowed=everybody, port=TCP),
+        expect_no_loss(three_zones, service, from_=CLIENTS, allowed=everybody, port=UDP),
+    ):
+        three_zones.restart(API_SERVER, BETA)
+        three_zones.restart(CONTROLLER, BETA)
+        for node in three_zones.topology.nodes:
+            three_zones.restart(PROXY, BETA, on=[node.name])
+        three_zones.patch_service(service, {"spec": {"trafficDistribution": "PreferClose"}})
+        hinted = expect_written(three_zones, service, pods, "own zone")
+        expect_traffic(three_zones, service, routes(pods, "by zone", hinted))
+        for node in three_zones.topology.nodes:
+            three_zones.restart(PROXY, BEFORE, on=[node.name])
+        three_zones.restart(CONTROLLER, BEFORE)
+        three_zones.restart(API_SERVER, BEFORE)
+        expect_written(three_zones, service, pods, "none")
+        expect_traffic(three_zones, service, routes(pods, "anywhere", {}))

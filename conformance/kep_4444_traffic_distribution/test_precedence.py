@@ -1,0 +1,109 @@
+"""KEP-4444: where a Service has the annotation and the field, the annotation decides.
+
+The five pods tell both apart, see `conformance.skew`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import pytest
+
+from conformance.features import PREFER_CLOSE, TOPOLOGY_MODE
+from conformance.skew import SERVERS, SHARED_OUT, WEB
+from harness.cluster import Cluster
+from harness.hints import expect_hints, expect_shared_out
+from harness.manifests import Hints
+from harness.requirements import MUST, SHOULD, requirement
+
+MODE, AWARE_HINTS = "service.kubernetes.io/topology-mode", "service.kubernetes.io/topology-aware-hints"
+OWN_ZONE = {f"p{number}": Hints(zones=(node[0],)) for number, node in enumerate(SERVERS, 1)}
+
+
+def _create_pods(cluster: Cluster) -> None:
+    for number, node in enumerate(SERVERS, 1):
+        cluster.create_pod(f"p{number}", node, labels=WEB)
+
+
+def _sorted(pods: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
+    return {zone: sorted(names) for zone, names in pods.items()}
+
+
+@requirement(
+    "KEP-4444/annotation-comes-before-the-field",
+    "With the annotation Auto or auto, by its newer name or its older one or both, hints are the annotation's, "
+    "whatever the field says.",
+    level=MUST,
+    features={PREFER_CLOSE, TOPOLOGY_MODE},
+    source="KEP-4444, Risks and Mitigations, and Test Plan, Integration tests",
+    kills={"field-before-annotation", "knows-one-spelling-of-auto", "knows-the-newer-annotation-only"},
+)
+@pytest.mark.parametrize(
+    "annotations",
+    [{MODE: "Auto"}, {MODE: "auto"}, {AWARE_HINTS: "Auto"}, {AWARE_HINTS: "auto"}, {MODE: "Auto", AWARE_HINTS: "Auto"}],
+    ids=["mode=Auto", "mode=auto", "aware-hints=Auto", "aware-hints=auto", "both=Auto"],
+)
+def test_annotation_comes_before_the_field(three_zones: Cluster, annotations: Mapping[str, str]) -> None:
+    service = three_zones.create_service(selector=WEB, annotations=annotations, traffic_distribution="PreferClose")
+    _create_pods(three_zones)
+
+    expect_shared_out(three_zones, service, SHARED_OUT)
+
+
+@requirement(
+    "KEP-4444/annotation-set-and-removed-on-a-live-service",
+    "Hints become the annotation's when it is set on a live Service with the field, and the field's when it is "
+    "disabled, changed or removed.",
+    level=MUST,
+    features={PREFER_CLOSE, TOPOLOGY_MODE},
+    source="KEP-4444, Risks and Mitigations (the annotation will take precedence)",
+    kills={"annotation-outlives-itself", "field-before-annotation"},
+)
+@pytest.mark.parametrize("ended_by", ["Disabled", "disabled", "PreferClose", "", None])
+def test_annotation_comes_and_goes(three_zones: Cluster, ended_by: str | None) -> None:
+    service = three_zones.create_service(selector=WEB, traffic_distribution="PreferClose")
+    _create_pods(three_zones)
+    expect_hints(three_zones, service, OWN_ZONE)
+
+    three_zones.patch_service(service, {"metadata": {"annotations": {MODE: "Auto"}}})
+    expect_shared_out(three_zones, service, SHARED_OUT)
+
+    three_zones.patch_service(service, {"metadata": {"annotations": {MODE: ended_by}}})
+    expect_hints(three_zones, service, OWN_ZONE)
+
+
+@requirement(
+    "KEP-4444/field-set-and-removed-under-the-annotation",
+    "While the annotation is Auto, setting, changing or removing the field changes no hint.",
+    level=MUST,
+    features={PREFER_CLOSE, TOPOLOGY_MODE},
+    source="KEP-4444, Upgrade / Downgrade Strategy (the field will be ignored)",
+    kills={"field-before-annotation"},
+)
+def test_field_changes_nothing_under_the_annotation(three_zones: Cluster) -> None:
+    service = three_zones.create_service(selector=WEB, annotations={MODE: "Auto"})
+    _create_pods(three_zones)
+    before = _sorted(expect_shared_out(three_zones, service, SHARED_OUT))
+
+    for value in ("PreferClose", "PreferSameNode", None):
+        three_zones.patch_service(service, {"spec": {"trafficDistribution": value}})
+        three_zones.backend.settle()
+        after = _sorted(expect_shared_out(three_zones, service, SHARED_OUT))
+        three_zones.expect_equal(f"pods by zone with trafficDistribution {value}", expected=before, observed=after)
+
+
+@requirement(
+    "KEP-4444/annotation-removed-without-field-ends-hints",
+    "When the annotation of a Service without the field is removed, its hints are.",
+    level=SHOULD,
+    features={TOPOLOGY_MODE},
+    source="KEP-4444, Default (i.e. trafficDistribution is not configured)",
+    kills={"annotation-outlives-itself"},
+)
+def test_hints_end_with_the_annotation(three_zones: Cluster) -> None:
+    service = three_zones.create_service(selector=WEB, annotations={MODE: "Auto"})
+    _create_pods(three_zones)
+    expect_shared_out(three_zones, service, SHARED_OUT)
+
+    three_zones.patch_service(service, {"metadata": {"annotations": {MODE: None}}})
+    expect_hints(three_zones, service, dict.fromkeys(OWN_ZONE))

@@ -1,0 +1,121 @@
+"""KEP-4444, Version Skew Strategy: 1.29 does not know trafficDistribution, 1.31 has it on."""
+
+from __future__ import annotations
+
+from conformance.features import SKEW
+from conformance.skew import SERVERS, WEB, Matrix, Outcome, Skew, expect_written
+from harness.cluster import Cluster
+from harness.components import API_SERVER, CONTROLLER, PROXY, release
+from harness.requirements import MUST, requirement
+from harness.traffic import expect_traffic
+
+OLD, NEW = release("1.29"), release("1.31")
+AUTO = {"service.kubernetes.io/topology-mode": "Auto"}
+
+MATRIX = Matrix(
+    skews={
+        "new API server": Skew(NEW, OLD, OLD),
+        "new API server and controller": Skew(NEW, NEW, OLD),
+        "new API server and proxy": Skew(NEW, OLD, NEW),
+        "all new": Skew(NEW, NEW, NEW),
+    },
+    asked={
+        "annotation": {"annotations": AUTO},
+        "field": {"traffic_distribution": "PreferClose"},
+        "both": {"annotations": AUTO, "traffic_distribution": "PreferClose"},
+    },
+    table={
+        ("new API server", "annotation"): Outcome("shared out", "by zone"),
+        ("new API server", "field"): Outcome("none", "anywhere"),
+        ("new API server", "both"): Outcome("shared out", "by zone"),
+        ("new API server and controller", "annotation"): Outcome("shared out", "by zone"),
+        ("new API server and controller", "field"): Outcome("own zone", "anywhere"),
+        ("new API server and controller", "both"): Outcome("shared out", "by zone"),
+        ("new API server and proxy", "annotation"): Outcome("shared out", "by zone"),
+        ("new API server and proxy", "field"): Outcome("none", "anywhere"),
+        ("new API server and proxy", "both"): Outcome("shared out", "by zone"),
+        ("all new", "annotation"): Outcome("shared out", "by zone"),
+        ("all new", "field"): Outcome("own zone", "by zone"),
+        ("all new", "both"): Outcome("shared out", "by zone"),
+    },
+)
+
+
+@requirement(
+    "KEP-4444/skew-new-api-server",
+    "With a newer API server, older controllers and proxies ignore the field, and do what the annotation says.",
+    level=MUST,
+    features={SKEW},
+    source="KEP-4444, Version Skew Strategy, kube-apiserver",
+    kills={"newest-controller-at-any-release"},
+)
+@MATRIX.cases("new API server")
+def test_new_api_server(three_zones: Cluster, asked: str) -> None:
+    MATRIX.judge(three_zones, "new API server", asked)
+
+
+@requirement(
+    "KEP-4444/skew-new-controller",
+    "With a newer controller and an older proxy, hints of the annotation are written and followed, field or not; "
+    "those of the field alone are written, and traffic goes to all endpoints.",
+    level=MUST,
+    features={SKEW},
+    source="KEP-4444, Version Skew Strategy, new controller and old kube-proxy, 1 to 3",
+    kills={"field-before-annotation", "newest-proxy-at-any-release"},
+)
+@MATRIX.cases("new API server and controller")
+def test_new_controller_and_old_proxy(three_zones: Cluster, asked: str) -> None:
+    MATRIX.judge(three_zones, "new API server and controller", asked)
+
+
+@requirement(
+    "KEP-4444/skew-new-proxy",
+    "With an older controller and a newer proxy, hints of the annotation are written and followed, field or not; for "
+    "the field alone there are none, and traffic goes to all endpoints.",
+    level=MUST,
+    features={SKEW},
+    source="KEP-4444, Version Skew Strategy, old controller and new kube-proxy, 1 to 3",
+    kills={"newest-controller-at-any-release"},
+)
+@MATRIX.cases("new API server and proxy")
+def test_old_controller_and_new_proxy(three_zones: Cluster, asked: str) -> None:
+    MATRIX.judge(three_zones, "new API server and proxy", asked)
+
+
+@requirement(
+    "KEP-4444/upgraded-cluster-prefers-the-annotation",
+    "Once all components are upgraded, hints are those of the annotation where it is set and those of the field where "
+    "it is set alone, and they are followed.",
+    level=MUST,
+    features={SKEW},
+    source="KEP-4444, Upgrade / Downgrade Strategy",
+    kills={"field-before-annotation", "oldest-controller-at-any-release", "oldest-proxy-at-any-release"},
+)
+@MATRIX.cases("all new")
+def test_upgraded_cluster(three_zones: Cluster, asked: str) -> None:
+    MATRIX.judge(three_zones, "all new", asked)
+
+
+@requirement(
+    "KEP-4444/old-and-new-proxies-side-by-side",
+    "In a cluster with older and newer proxies, each node routes as its own proxy does, and every client is answered.",
+    level=MUST,
+    features={SKEW},
+    source="KEP-4444, Rollout, Upgrade and Rollback Planning (partial rollouts) and Version Skew Strategy",
+    kills={"newest-proxy-at-any-release"},
+)
+def test_old_and_new_proxies_on_different_nodes(three_zones: Cluster) -> None:
+    for component in (API_SERVER, CONTROLLER):
+        three_zones.restart(component, NEW)
+    three_zones.restart(PROXY, OLD, on=["a1", "b1"])
+    three_zones.restart(PROXY, NEW, on=["a2", "b2", "c1"])
+    service = three_zones.create_service(selector=WEB, traffic_distribution="PreferClose")
+    pods = a, _, a2, b1, b2 = three_zones.run_servers(SERVERS, labels=WEB)
+    expect_written(three_zones, service, pods, "own zone")
+
+    everybody = set(pods)
+    expect_traffic(
+        three_zones,
+        service,
+        {"a1": everybody, "a2": {a, pods[1], a2}, "b1": everybody, "b2": {b1, b2}, "c1": everybody},
+    )
