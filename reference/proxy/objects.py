@@ -47,6 +47,14 @@ class Slice:
         number = self.numbers.get(port)
         return [] if number is None else _read_endpoints(self.raw, number)
 
+    def ready_on(self, node: str) -> set[str]:
+        """The addresses of its ready endpoints on a node. Raises `KeyError` for an endpoint without address."""
+        return {
+            each["addresses"][0]
+            for each in self.raw
+            if each.get("nodeName") == node and (each.get("conditions") or NO_FIELDS).get("ready") is not False
+        }
+
     @property
     def ports(self) -> dict[PortName, list[Endpoint]]:
         """Its endpoints at every port."""
@@ -103,6 +111,13 @@ def service_ports(service: Object, *, annotation_key: str | None = None) -> dict
         family = family_of(cluster_ip)
         by_family[family] = [_service_port(service, port, family, annotation_key) for port in spec.get("ports") or ()]
     return by_family
+
+
+def health_check_port(service: Object) -> int:
+    """The health check node port of a Service; 0 for one that has none, or no use for it."""
+    spec = service["spec"]
+    used = spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
+    return int(spec.get("healthCheckNodePort") or 0) if used else 0
 
 
 def _service_port(service: Object, port: Mapping[str, Any], family: Family, annotation_key: str | None) -> ServicePort:

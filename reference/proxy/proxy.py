@@ -1,10 +1,10 @@
 """The service proxy of one node: it follows the API and keeps the kernel's rules as they should be.
 
 One thread, one queue. It takes what is in the queue, works on the Services that these events are about, and writes what
-differs to the kernel in one go. Nothing here grows with the number of other Services. Sockets are made in the
-constructor, so the proxy works on the netns of the thread that constructs it, from whatever thread it runs.
+differs to the kernel in one go. Nothing here grows with the number of other Services. The thread is made in the
+constructor, so it lives in the netns of the thread that constructs the proxy, and so do all its sockets.
 
-Out of scope: sessionAffinity ClientIP (said in the log once), loadBalancerSourceRanges, health check node ports.
+Out of scope: sessionAffinity ClientIP (said in the log once), loadBalancerSourceRanges.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ import math
 import queue
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 
 from reference.client import Client, Event, Object, Subscription
 from reference.features import Features
-from reference.proxy.conntrack import Conntrack
+from reference.proxy.acknowledgement import Acknowledgement
 from reference.proxy.decision import Behaviour, Decision, Family
+from reference.proxy.health import TIMEOUT_SECONDS, Health
+from reference.proxy.kernel import Kernel
+from reference.proxy.listening import HEALTH_PORT, METRICS_PORT, Listening
+from reference.proxy.metrics import Metrics
 from reference.proxy.netlink import KernelError, NftSocket
 from reference.proxy.nftables import KernelTable
-from reference.proxy.objects import family_of
-from reference.proxy.ruleset import Stale
-from reference.proxy.state import FAMILIES, State
+from reference.proxy.state import State
 from reference.proxy.text import text
+from reference.serving import Serving
 
 RESOURCES = ("services", "endpointslices", "nodes")
 RETRY_SECONDS = 0.5
-ANSWER_SECONDS = 0.1
-"""How long an endpoint that left has to answer what was asked before (UDP), until its connections are forgotten."""
 
 _log = logging.getLogger(__name__)
 
@@ -39,9 +39,14 @@ _log = logging.getLogger(__name__)
 class ServiceProxy:
     """Programs cluster IPs, node ports, load balancer IPs and external IPs in the netns of the constructing thread.
 
-    `pod_cidrs` are those of the whole cluster. `stop` leaves the rules in the kernel, `cleanup` takes them away; a
-    proxy that starts replaces what a former one left, without a moment in between. Raises `OSError` where netlink is
-    forbidden; errors of the kernel later on are logged, kept in `last_error`, and answered by loading everything anew.
+    `pod_cidrs` are those of the whole cluster. While it runs it answers there on ports 10256 (/healthz, /livez), 10249
+    (/metrics, from `registry`) and the health check node ports of Services; proxies of one process may share `serving`.
+    It is unhealthy when a change has waited for `health_timeout` seconds. With `acknowledge` it writes a Lease that
+    tells what is in the kernel.
+
+    `stop` leaves the rules in the kernel, `cleanup` takes them away; a proxy that starts replaces what a former one
+    left, without a moment in between. Raises `OSError` where netlink is forbidden; errors of the kernel later on are
+    logged, kept in `last_error`, and answered by loading everything anew.
     """
 
     def __init__(
@@ -51,48 +56,66 @@ class ServiceProxy:
         *,
         pod_cidrs: Sequence[str],
         features: Features | None = None,
+        acknowledge: bool = False,
+        health_timeout: float = TIMEOUT_SECONDS,
+        serving: Serving | None = None,
         state: Callable[[str, Behaviour], State] = State,
         kernel_table: Callable[[NftSocket, Family], KernelTable] = KernelTable,
     ) -> None:
+        features = features or Features()
         self.last_error: Exception | None = None
+        self._node_name = node_name
         self._client = client
-        self._state = state(node_name, Behaviour.of(features or Features()))
-        self._pod_cidrs = tuple(pod_cidrs)
-        self._nft = NftSocket()
-        self._conntrack = Conntrack()
-        self._kernel = {family: kernel_table(self._nft, family) for family in FAMILIES}
+        self._state = state(node_name, Behaviour.of(features))
+        self._health = Health(features, timeout=health_timeout)
+        self._metrics = Metrics(features, self._health, lambda: self._state.dropped)
+        self._kernel = Kernel(self._state, pod_cidrs, self._metrics, kernel_table)
+        self._acknowledgement = Acknowledgement(node_name, client) if acknowledge else None
+        self._own_serving = None
+        if serving is None:
+            serving = self._own_serving = Serving()
+        self._listening = Listening(serving, self._health.healthy, self._fail)
+        self.registry = self._metrics.registry
         self._lock = threading.Lock()
         self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
         self._delivered = 0
         self._worked = 0
+        self._in_work = 0
         self._complete = False
         self._must_load = True
-        self._unanswered: deque[tuple[float, Family, list[Stale]]] = deque()
         self._subscription: Subscription | None = None
+        self._begin = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"proxy-{node_name}", daemon=True)
+        self._thread.start()
 
     def start(self) -> None:
         """Begin to follow the API. Once. What exists already is queued first, so that two threads do not compete."""
+        if self._own_serving is not None:
+            self._own_serving.start()
+        if self._acknowledgement is not None:
+            self._acknowledgement.start()
         self._subscription = self._client.subscribe(RESOURCES, self._deliver)
-        self._thread.start()
+        self._begin.set()
 
     def stop(self) -> None:
-        """Follow it no longer; the rules stay as they are. Idempotent."""
+        """Follow it no longer, and answer no more; the rules stay as they are. Idempotent."""
         if self._subscription is not None:
             self._subscription.close()
             self._subscription = None
-        if self._thread.is_alive():
-            self._events.put(None)
-            self._thread.join()
-        self._conntrack.close()
-        self._nft.close()
+        self._events.put(None)
+        self._begin.set()
+        self._thread.join()
+        if self._acknowledgement is not None:
+            self._acknowledgement.stop()
+        if self._own_serving is not None:
+            self._own_serving.stop()
+        self._kernel.close()
 
     def cleanup(self) -> None:
         """Take the rules away. Before `stop`, or instead of `start`."""
         with self._lock:
             self._must_load = True
-            for table in self._kernel.values():
-                table.delete()
+            self._kernel.delete()
 
     def synced(self) -> bool:
         """Whether all events delivered so far are in the kernel."""
@@ -112,22 +135,31 @@ class ServiceProxy:
     def ruleset_text(self) -> str:
         """The rules as nft text."""
         with self._lock:
-            return "".join(text(self._state.ruleset(family, self._pods(family))) for family in FAMILIES)
+            return "".join(text(each) for each in self._kernel.rulesets())
 
     def _deliver(self, event: Event) -> None:
         self._delivered += 1
+        self._metrics.seen[event.resource] += 1
+        self._metrics.last_queued = time.time()
+        self._health.queued()
         self._events.put(event)
 
     def _run(self) -> None:
+        self._begin.wait()
         try:
             self._follow()
         except Exception as error:
             self._must_load = True
             self._fail("the proxy ends, through a fault of its own", error)
             raise
+        finally:
+            self._listening.close()
 
     def _follow(self) -> None:
         waiting = False
+        if self._subscription is not None:
+            self._listening.serve(HEALTH_PORT, self._health.answer)
+            self._listening.serve(METRICS_PORT, self._metrics.answer)
         while True:
             events = self._take(self._patience(waiting))
             if None in events:
@@ -136,15 +168,15 @@ class ServiceProxy:
             with self._lock:
                 for event in events:
                     self._receive(event)
-                waiting = self._complete and not self._write()
+                if self._complete and (events or waiting):
+                    waiting = not self._write()
                 self._worked += len(events)
             self._forget_unanswered(time.monotonic())
 
     def _patience(self, waiting: bool) -> float | None:
         """How long to wait for events, in seconds."""
-        if self._unanswered:
-            return max(0.0, self._unanswered[0][0] - time.monotonic())
-        return RETRY_SECONDS if waiting else None
+        patience = self._kernel.patience()
+        return RETRY_SECONDS if patience is None and waiting else patience
 
     def _take(self, seconds: float | None) -> list[Event | None]:
         """What is in the queue: at least one event, or none after `seconds`."""
@@ -160,60 +192,53 @@ class ServiceProxy:
         match event:
             case Event("SYNCED"):
                 self._complete = True
+                self._in_work += 1
             case Event(kind, resource, obj):
+                self._in_work += 1
+                self._metrics.done[resource] += 1
+                if self._acknowledgement is not None:
+                    self._acknowledgement.worked_on(event)
                 try:
+                    if resource == "nodes" and obj["metadata"]["name"] == self._node_name:
+                        self._health.node(obj, deleted=kind == "DELETED")
                     self._state.receive(resource, obj, deleted=kind == "DELETED")
                 except (KeyError, TypeError, ValueError) as error:
                     self._fail(f"cannot read {_name(resource, obj)}", error)
 
     def _write(self) -> bool:
-        """Bring the kernel up to date; whether that worked."""
+        """Bring the kernel up to date, and what is told about it; whether that worked."""
         try:
             self._must_load = self._state.compute() or self._must_load
             while self._state.unreadable:
                 (namespace, name), error = self._state.unreadable.popitem()
                 self._fail(f"cannot read the slices of {namespace}/{name}", error)
-            for family, kernel in self._kernel.items():
-                self._load(family, kernel) if self._must_load else self._apply(family, kernel)
+            self._kernel.write(anew=self._must_load)
         except (KernelError, OSError) as error:
             self._must_load = True
             self._fail("the kernel refused the rules, all are loaded anew", error)
             return False
         self._must_load = False
+        self._tell()
         return True
 
-    def _load(self, family: Family, kernel: KernelTable) -> None:
-        table = self._state.tables[family]
-        table.forget_changes()
-        ruleset = self._state.ruleset(family, self._pods(family))
-        kernel.load(ruleset)
-        if stale := [each for each in ruleset.services if each.protocol == "UDP"]:
-            self._conntrack.forget_all_but(family, stale, table.backends)
-
-    def _apply(self, family: Family, kernel: KernelTable) -> None:
-        table = self._state.tables[family]
-        for changes in table.take_changes(kernel.most_elements):
-            if changes:
-                kernel.apply(changes)
-            if changes.stale:
-                self._conntrack.forget(family, changes.stale, table.backends, answered=True)
-                self._unanswered.append((time.monotonic() + ANSWER_SECONDS, family, changes.stale))
+    def _tell(self) -> None:
+        self._health.updated(self._in_work)
+        self._in_work = 0
+        health_checks, self._state.health_checks = self._state.health_checks, {}
+        self._listening.follow(health_checks)
+        if self._acknowledgement is not None:
+            self._acknowledgement.in_kernel()
 
     def _forget_unanswered(self, now: float) -> None:
-        """The second round for connections that are due. Not being able to is no reason to load rules anew."""
-        while self._unanswered and self._unanswered[0][0] <= now:
-            _, family, stale = self._unanswered.popleft()
-            try:
-                self._conntrack.forget(family, stale, self._state.tables[family].backends)
-            except (KernelError, OSError) as error:
-                self._fail("stale UDP connections stay", error)
-
-    def _pods(self, family: Family) -> tuple[str, ...]:
-        return tuple(each for each in self._pod_cidrs if family_of(each) == family)
+        """Not being able to is no reason to load rules anew."""
+        try:
+            self._kernel.forget_unanswered(now)
+        except (KernelError, OSError) as error:
+            self._fail("stale UDP connections stay", error)
 
     def _fail(self, what: str, error: Exception) -> None:
         self.last_error = error
-        _log.error("%s: %s: %s", self._thread.name, what, error)
+        _log.error("proxy-%s: %s: %s", self._node_name, what, error)
 
 
 def _name(resource: str, obj: Object) -> str:

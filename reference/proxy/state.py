@@ -6,17 +6,19 @@ Pure apart from its log: it receives objects and computes tables. An event costs
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal
 
 from reference.client import Object
-from reference.proxy.decision import Behaviour, Decision, Endpoint, Family, Place, Protocol, ServicePort, decide
+from reference.proxy.decision import Behaviour, Decision, Drop, Endpoint, Family, Place, Protocol, ServicePort, decide
 from reference.proxy.objects import (
     DEPRECATED_ANNOTATION,
     Node,
     Slice,
     family_of,
+    health_check_port,
     of_family,
     read_node,
     read_slice,
@@ -33,7 +35,19 @@ Name = tuple[str, str]
 PortKey = tuple[str, str, str, Protocol, Family]
 """Namespace, service, port name, protocol, IP family: what owns entries of a table."""
 
+Dropped = tuple[Family, Literal["internal", "external"]]
+"""What a traffic policy Local drops on this node: an IP family, and from where the traffic is."""
+
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalEndpoints:
+    """How many ready endpoints a Service has on this node, by its IP families: what a health check node port tells."""
+
+    namespace: str
+    name: str
+    counts: Mapping[Family, int]
 
 
 @dataclass(slots=True)
@@ -46,12 +60,17 @@ class _Service:
     ports: Mapping[Family, list[ServicePort]] = field(default_factory=dict)
     slices: dict[str, Slice] = field(default_factory=dict)
     decided: dict[PortKey, ServicePort] = field(default_factory=dict)
+    dropped: frozenset[Dropped] = frozenset()
+    health_port: int = 0
+    checked: tuple[int, LocalEndpoints] | None = None
 
 
 class State:
     """The objects that one node's proxy has seen, and its tables. Not thread-safe.
 
-    `unreadable` collects the Services whose slices could not be read; their rules stay as they were.
+    `unreadable` collects the Services whose slices could not be read; their rules stay as they were. `dropped` counts
+    the Services that have usable endpoints, but none for a policy Local here. `health_checks` collects the health check
+    node ports that are not as they were; None for one that is gone.
     """
 
     def __init__(
@@ -71,6 +90,8 @@ class State:
         self._service_of: dict[Name, Name] = {}
         self._changed: dict[Name, None] = {}
         self.unreadable: dict[Name, Exception] = {}
+        self.dropped: Counter[Dropped] = Counter()
+        self.health_checks: dict[int, LocalEndpoints | None] = {}
         self._base_changed = False
         self._affinity_told = False
 
@@ -142,7 +163,9 @@ class State:
     def _receive_service(self, obj: Object, *, deleted: bool) -> None:
         metadata = obj["metadata"]
         ports = {} if deleted else service_ports(obj, annotation_key=self._annotation_key)
-        self._service((metadata["namespace"], metadata["name"])).ports = ports
+        service = self._service((metadata["namespace"], metadata["name"]))
+        service.ports = ports
+        service.health_port = health_check_port(obj) if ports else 0
         if not deleted and obj["spec"].get("sessionAffinity") == "ClientIP" and not self._affinity_told:
             self._affinity_told = True
             _log.warning("sessionAffinity ClientIP is not implemented: %s gets none", metadata["name"])
@@ -165,6 +188,7 @@ class State:
 
     def _compute_service(self, name: Name, service: _Service) -> None:
         decided: dict[PortKey, ServicePort] = {}
+        dropped: set[Dropped] = set()
         for family, ports in service.ports.items():
             addresses = self._node_addresses[family]
             for port in ports:
@@ -172,9 +196,35 @@ class State:
                 decision = self._decision(service, port, family)
                 self.tables[family].put(key, self._render(port, decision, self._node.place.node, addresses))
                 decided[key] = port
+                if port.internal_local and isinstance(decision.cluster_ip, Drop):
+                    dropped.add((family, "internal"))
+                if isinstance(decision.outside, Drop):
+                    dropped.add((family, "external"))
         for key in service.decided.keys() - decided.keys():
             self.tables[key[-1]].put(key, NOTHING)
         service.decided = decided
+        if dropped != service.dropped:
+            self.dropped.subtract(service.dropped)
+            self.dropped.update(dropped)
+            service.dropped = frozenset(dropped)
+        if service.health_port or service.checked:
+            self._check_health(name, service)
+
+    def _check_health(self, name: Name, service: _Service) -> None:
+        """Count local ready endpoints for the health check node port, and say what has changed."""
+        before, node = service.checked, self._node.place.node
+        ready: dict[Family, set[str]] = {family: set() for family in service.ports}
+        for each in service.slices.values():
+            if each.family in ready:
+                ready[each.family] |= each.ready_on(node)
+        counts = {family: len(addresses) for family, addresses in ready.items()}
+        service.checked = (service.health_port, LocalEndpoints(*name, counts)) if service.health_port else None
+        if service.checked == before:
+            return
+        if before is not None:
+            self.health_checks[before[0]] = None
+        if service.checked is not None:
+            self.health_checks[service.health_port] = service.checked[1]
 
     def _decision(self, service: _Service, port: ServicePort, family: Family) -> Decision:
         return self._decide(port, _endpoints(service, port, family), self._node.place, self._behaviour)

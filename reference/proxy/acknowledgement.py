@@ -1,0 +1,114 @@
+"""Says which changes are in this node's kernel: a Lease of its own, in a thread of its own.
+
+KEP-4444 wants to tell users when their choice is in force, and only proxies know. So each says up to which resource
+version it has worked, and whoever writes the status of Services looks at all of them. Only slices with hints make it
+speak, and at most every 50 ms. Writing must not disturb routing: if the API server is slow or away, this thread waits.
+"""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime
+
+from reference.client import ApiError, Client, Event, Object
+
+NAMESPACE = "kube-system"
+ANNOTATION = "trafficdist.dev/programmed-resource-version"
+PAUSE_SECONDS = 0.05
+RETRY_SECONDS = 0.5
+_STOP_SECONDS = 1.0
+
+
+def lease_name(node: str) -> str:
+    """The name of a node's Lease."""
+    return f"service-proxy-{node}"
+
+
+class Acknowledgement:
+    """The Lease of one node. `worked_on` and `in_kernel` belong to the proxy's thread, and wait for nothing."""
+
+    def __init__(self, node: str, client: Client) -> None:
+        self._node = node
+        self._client = client
+        self._lease: Object | None = None
+        self._hinted: set[tuple[str, str]] = set()
+        self._revision = 0
+        self._due = False
+        self._wanted = 0
+        self._changed = threading.Event()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"acknowledge-{node}", daemon=True)
+
+    def start(self) -> None:
+        """Begin to write. Once."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Write no more. Idempotent; one that hangs in a write is left behind."""
+        self._stopping.set()
+        self._changed.set()
+        if self._thread.is_alive():
+            self._thread.join(_STOP_SECONDS)
+
+    def worked_on(self, event: Event) -> None:
+        """Take note of an event that will be in the kernel next. Slices that lose their hints count too."""
+        metadata = event.object.get("metadata") or {}
+        self._revision = max(self._revision, _number(metadata.get("resourceVersion")))
+        if event.resource != "endpointslices":
+            return
+        name = metadata.get("namespace", ""), metadata.get("name", "")
+        had = name in self._hinted
+        self._hinted.discard(name)
+        if event.type != "DELETED" and any(each.get("hints") for each in event.object.get("endpoints") or ()):
+            self._hinted.add(name)
+            had = True
+        self._due = self._due or had
+
+    def in_kernel(self) -> None:
+        """All events worked on so far are in the kernel."""
+        if self._due:
+            self._due = False
+            self._wanted = self._revision
+            self._changed.set()
+
+    def _run(self) -> None:
+        while True:
+            self._changed.wait()
+            if self._stopping.is_set():
+                return
+            self._changed.clear()
+            written = self._write(self._wanted)
+            if not written:
+                self._changed.set()
+            self._stopping.wait(PAUSE_SECONDS if written else RETRY_SECONDS)
+
+    def _write(self, revision: int) -> bool:
+        """Write the Lease; whether that worked. After a failure it is read again: somebody else may have written it."""
+        try:
+            lease = self._lease or self._read()
+            annotations = {**(lease["metadata"].get("annotations") or {}), ANNOTATION: str(revision)}
+            spec = {**(lease.get("spec") or {}), "holderIdentity": self._node, "renewTime": _now()}
+            lease = {**lease, "metadata": {**lease["metadata"], "annotations": annotations}, "spec": spec}
+            self._lease = self._client.update("leases", NAMESPACE, lease)
+        except (ApiError, OSError):
+            self._lease = None
+            return False
+        return True
+
+    def _read(self) -> Object:
+        name = lease_name(self._node)
+        try:
+            return self._client.get("leases", NAMESPACE, name)
+        except ApiError as error:
+            if error.code != 404:
+                raise
+        metadata = {"name": name, "namespace": NAMESPACE}
+        return self._client.create("leases", NAMESPACE, {"metadata": metadata, "spec": {"holderIdentity": self._node}})
+
+
+def _number(version: str | None) -> int:
+    return int(version) if version and version.isdecimal() else 0
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

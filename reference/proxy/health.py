@@ -1,0 +1,96 @@
+"""Whether this proxy keeps up, and whether its node should get traffic: what /healthz and /livez answer.
+
+As kube-proxy on port 10256: unhealthy is a proxy with a change that has waited for too long. /healthz also says no when
+the node is about to go, so that load balancers take it out in time (KEP-3836); /livez does not, because a restart would
+not help. It is read without waiting for anybody: a proxy that hangs must say so.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from reference.client import Object
+from reference.features import Features
+from reference.serving import Response, not_found
+
+TIMEOUT_SECONDS = 60.0
+"""kube-proxy's: twice its period of full synchronisation."""
+
+DELETION_TAINT = "ToBeDeletedByClusterAutoscaler"
+
+
+class Health:
+    """The state of one proxy. `queued` is called by whoever delivers, the rest of the writing by the proxy's thread."""
+
+    def __init__(
+        self, features: Features, *, timeout: float = TIMEOUT_SECONDS, clock: Callable[[], float] = time.time
+    ) -> None:
+        """`timeout` is in seconds; `clock` gives seconds since 1970."""
+        self.codes = {"healthz": {200: 0, 503: 0}, "livez": {200: 0, 503: 0}}
+        self._timeout = timeout
+        self._clock = clock
+        self._knows_livez = features.at_least(28)
+        self._watches_node = features.at_least(30)
+        self._eligible = True
+        self._counting = threading.Lock()
+        self._waiting = 0
+        self._since: float | None = None
+        self._updated = clock()
+
+    def queued(self) -> None:
+        """A change has come, and is about to be handed to the proxy's thread."""
+        with self._counting:
+            self._waiting += 1
+            if self._since is None:
+                self._since = self._clock()
+
+    def updated(self, count: int) -> None:
+        """So many more changes are in the kernel. If others have come meanwhile, they have waited since now."""
+        with self._counting:
+            self._waiting -= count
+            self._updated = self._clock()
+            self._since = self._updated if self._waiting else None
+
+    def node(self, node: Object, *, deleted: bool) -> None:
+        """Take note of the proxy's own Node. Raises `KeyError` or `TypeError` when it cannot be read."""
+        taints = (node.get("spec") or {}).get("taints") or ()
+        leaving = node["metadata"].get("deletionTimestamp") or any(each["key"] == DELETION_TAINT for each in taints)
+        self._eligible = not (self._watches_node and (deleted or leaving))
+
+    def healthy(self) -> bool:
+        """Whether no change has waited for longer than the time-out."""
+        since = self._since
+        return since is None or self._clock() - since < self._timeout
+
+    def answer(self, path: str) -> Response:
+        """/healthz, and /livez from 1.28 on: 200 or 503, with a JSON body as kube-proxy's."""
+        if path == "/healthz":
+            return self._answer("healthz", eligible=self._eligible)
+        if path == "/livez" and self._knows_livez:
+            return self._answer("livez", eligible=True)
+        return not_found(path)
+
+    def _answer(self, name: str, *, eligible: bool) -> Response:
+        healthy, now = self.healthy(), self._clock()
+        code = 200 if healthy and eligible else 503
+        self.codes[name][code] += 1
+        # As kube-proxy has it: who is healthy was last updated now, even if nothing has changed for days.
+        body: Object = {"lastUpdated": _date(now if code == 200 else self._updated), "currentTime": _date(now)}
+        if name == "healthz" and self._knows_livez:
+            body["nodeEligible"] = eligible
+        return as_json(code, body)
+
+
+def as_json(code: int, body: Object, **headers: str) -> Response:
+    """An answer in JSON, with kube-proxy's headers."""
+    headers = {each.replace("_", "-"): value for each, value in headers.items()}
+    fixed = {"Content-Type": "application/json", "X-Content-Type-Options": "nosniff"}
+    return code, fixed | headers, json.dumps(body).encode()
+
+
+def _date(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()

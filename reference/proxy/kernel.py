@@ -1,0 +1,97 @@
+"""All that a proxy writes to its kernel: the rules of both IP families, and which UDP connections to forget.
+
+The sockets are made in the constructor, in the netns of the thread that calls it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from reference.proxy.conntrack import Conntrack
+from reference.proxy.decision import Family
+from reference.proxy.metrics import Metrics
+from reference.proxy.netlink import KernelError, NftSocket
+from reference.proxy.nftables import KernelTable
+from reference.proxy.objects import family_of
+from reference.proxy.ruleset import Ruleset, Stale
+from reference.proxy.state import FAMILIES, State
+
+ANSWER_SECONDS = 0.1
+"""How long an endpoint that left has to answer what was asked before (UDP), until its connections are forgotten."""
+
+
+class Kernel:
+    """The kernel's side of one proxy's state. Methods raise `KernelError` or `OSError`."""
+
+    def __init__(
+        self,
+        state: State,
+        pod_cidrs: Sequence[str],
+        metrics: Metrics,
+        kernel_table: Callable[[NftSocket, Family], KernelTable],
+    ) -> None:
+        self._state = state
+        self._pod_cidrs = tuple(pod_cidrs)
+        self._metrics = metrics
+        self._nft = NftSocket()
+        self._conntrack = Conntrack()
+        self._kernel = {family: kernel_table(self._nft, family) for family in FAMILIES}
+        self._unanswered: deque[tuple[float, Family, list[Stale]]] = deque()
+
+    def write(self, *, anew: bool) -> None:
+        """Bring both families up to date: by what has changed, or `anew`."""
+        for family, kernel in self._kernel.items():
+            begin = time.perf_counter()
+            try:
+                self._load(family, kernel) if anew else self._apply(family, kernel)
+            except (KernelError, OSError):
+                self._metrics.failures[family] += 1
+                raise
+            self._metrics.durations[family].observe(time.perf_counter() - begin)
+            self._metrics.last_synced[family] = time.time()
+
+    def delete(self) -> None:
+        """Take all rules away."""
+        for table in self._kernel.values():
+            table.delete()
+
+    def close(self) -> None:
+        """Close the sockets. Rules stay."""
+        self._conntrack.close()
+        self._nft.close()
+
+    def rulesets(self) -> list[Ruleset]:
+        """The rules as they should be, by IP family."""
+        return [self._state.ruleset(family, self._pods(family)) for family in FAMILIES]
+
+    def patience(self) -> float | None:
+        """Seconds until `forget_unanswered` has something to do; None while there is nothing."""
+        return max(0.0, self._unanswered[0][0] - time.monotonic()) if self._unanswered else None
+
+    def forget_unanswered(self, now: float) -> None:
+        """The second round for connections that are due. Not being able to is no reason to load rules anew."""
+        while self._unanswered and self._unanswered[0][0] <= now:
+            _, family, stale = self._unanswered.popleft()
+            self._conntrack.forget(family, stale, self._state.tables[family].backends)
+
+    def _load(self, family: Family, kernel: KernelTable) -> None:
+        table = self._state.tables[family]
+        table.forget_changes()
+        ruleset = self._state.ruleset(family, self._pods(family))
+        kernel.load(ruleset)
+        if stale := [each for each in ruleset.services if each.protocol == "UDP"]:
+            self._conntrack.forget_all_but(family, stale, table.backends)
+
+    def _apply(self, family: Family, kernel: KernelTable) -> None:
+        table = self._state.tables[family]
+        for changes in table.take_changes(kernel.most_elements):
+            if changes:
+                kernel.apply(changes)
+            if changes.stale:
+                self._conntrack.forget(family, changes.stale, table.backends, answered=True)
+                self._unanswered.append((time.monotonic() + ANSWER_SECONDS, family, changes.stale))
+
+    def _pods(self, family: Family) -> tuple[str, ...]:
+        return tuple(each for each in self._pod_cidrs if family_of(each) == family)

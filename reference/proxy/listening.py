@@ -1,0 +1,113 @@
+"""The ports on which a proxy answers in its netns: health, metrics, and health check node ports.
+
+Load balancers ask a health check node port which nodes have endpoints of a Service with externalTrafficPolicy Local:
+the number of local *ready* endpoints decides, whatever hints say and whatever the fallback to terminating ones does.
+
+All methods are called by the proxy's own thread, because sockets belong to the netns of the thread that makes them.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Mapping
+
+from reference.proxy.decision import Family
+from reference.proxy.health import as_json
+from reference.proxy.state import LocalEndpoints
+from reference.serving import Handler, Response, Serving
+
+HEALTH_PORT = 10256
+METRICS_PORT = 10249
+
+_SOCKET_FAMILY: dict[Family, int] = {"IPv4": socket.AF_INET, "IPv6": socket.AF_INET6}
+
+
+class Listening:
+    """The listening sockets of one proxy. What cannot be opened is told to `fail` once, and tried again."""
+
+    def __init__(self, serving: Serving, healthy: Callable[[], bool], fail: Callable[[str, Exception], None]) -> None:
+        self._serving = serving
+        self._healthy = healthy
+        self._fail = fail
+        self._wanted: dict[int, Mapping[Family, Handler]] = {}
+        self._open: dict[int, list[socket.socket]] = {}
+        self._checks: dict[int, LocalEndpoints] = {}
+        self._refused: set[int] = set()
+
+    def serve(self, port: int, handler: Handler) -> None:
+        """Answer on a port of all addresses of the node, in both IP families."""
+        self._wanted[port] = dict.fromkeys(_SOCKET_FAMILY, handler)
+        self._listen(port)
+
+    def follow(self, changed: Mapping[int, LocalEndpoints | None]) -> None:
+        """Bring health check node ports up to date; None is a port that no Service has any more."""
+        for port, endpoints in changed.items():
+            before = self._checks.get(port)
+            if endpoints is None:
+                self._close(port)
+                self._checks.pop(port, None)
+                continue
+            self._checks[port] = endpoints
+            if before is None or before.counts.keys() != endpoints.counts.keys():
+                self._close(port)
+                self._wanted[port] = {family: self._check(port, family) for family in endpoints.counts}
+                self._listen(port)
+        for port in self._wanted.keys() - self._open.keys():
+            self._listen(port)
+
+    def close(self) -> None:
+        """Close all ports."""
+        for port in list(self._wanted):
+            self._close(port)
+
+    def _listen(self, port: int) -> None:
+        made: list[tuple[socket.socket, Handler]] = []
+        try:
+            for family, handler in self._wanted[port].items():
+                if family == "IPv4" or socket.has_ipv6:
+                    made.append((_listener(port, family), handler))
+        except OSError as error:
+            for listener, _ in made:
+                listener.close()
+            if port not in self._refused:
+                self._fail(f"cannot listen on port {port}", error)
+            self._refused.add(port)
+            return
+        self._refused.discard(port)
+        self._open[port] = [listener for listener, _ in made]
+        for listener, handler in made:
+            self._serving.listen(listener, handler)
+
+    def _close(self, port: int) -> None:
+        self._wanted.pop(port, None)
+        for listener in self._open.pop(port, ()):
+            self._serving.remove(listener)
+
+    def _check(self, port: int, family: Family) -> Handler:
+        def answer(_: str) -> Response:
+            endpoints, healthy = self._checks[port], self._healthy()
+            count = endpoints.counts[family]
+            body = {
+                "service": {"namespace": endpoints.namespace, "name": endpoints.name},
+                "localEndpoints": count,
+                "serviceProxyHealthy": healthy,
+            }
+            code = 200 if count and healthy else 503
+            return as_json(code, body, X_Load_Balancing_Endpoint_Weight=str(count))
+
+        return answer
+
+
+def _listener(port: int, family: Family) -> socket.socket:
+    """A socket that listens on all addresses of an IP family. Raises `OSError`."""
+    made = socket.socket(_SOCKET_FAMILY[family], socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == "IPv6":
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        made.bind(("", port))
+        made.listen()
+    except OSError:
+        made.close()
+        raise
+    return made

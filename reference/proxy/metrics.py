@@ -1,0 +1,156 @@
+"""The proxy's figures under kube-proxy's names (prefix `kubeproxy_`), for Prometheus.
+
+They are plain numbers, put together when somebody asks: a change of an endpoint costs a tenth of a millisecond, which
+the counters of a library would make noticeably more, and those would show a `_created` series that kube-proxy has not.
+Label `ip_family` came with Kubernetes 1.33; before, one series stands for both IP families.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping
+from typing import Literal
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+
+from reference.features import Features
+from reference.proxy.decision import Family
+from reference.proxy.health import Health
+from reference.serving import Response, not_found, plain
+
+Policy = Literal["internal", "external"]
+NoLocal = Mapping[tuple[Family, Policy], int]
+FAMILIES: tuple[Family, ...] = ("IPv4", "IPv6")
+POLICIES: tuple[Policy, ...] = ("internal", "external")
+
+BOUNDS = tuple(0.001 * 2**step for step in range(15))
+"""Upper ends of the buckets of synchronisation times, in seconds; kube-proxy's."""
+
+_CHANGES = {"endpointslices": "endpoint", "services": "service"}
+
+
+class Histogram:
+    """Numbers by size. Not cumulative: that is made of it when it is read."""
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BOUNDS) + 1)
+        self.sum = 0.0
+
+    def observe(self, value: float) -> None:
+        """Count one."""
+        self.counts[bisect_left(BOUNDS, value)] += 1
+        self.sum += value
+
+    def __add__(self, other: Histogram) -> Histogram:
+        both = Histogram()
+        both.counts = [one + another for one, another in zip(self.counts, other.counts, strict=True)]
+        both.sum = self.sum + other.sum
+        return both
+
+
+class Metrics:
+    """What one proxy counts; a collector of its own `registry`. Times are in seconds since 1970."""
+
+    def __init__(self, features: Features, health: Health, no_local: Callable[[], NoLocal]) -> None:
+        self.seen = dict.fromkeys(("services", "endpointslices", "nodes", ""), 0)
+        self.done = dict(self.seen)
+        self.durations: dict[Family, Histogram] = {family: Histogram() for family in FAMILIES}
+        self.failures: dict[Family, int] = dict.fromkeys(FAMILIES, 0)
+        self.last_queued = 0.0
+        self.last_synced: dict[Family, float] = dict.fromkeys(FAMILIES, 0.0)
+        self.registry = CollectorRegistry()
+        self._health = health
+        self._no_local = no_local
+        self._by_family = features.at_least(33)
+        self._knows_livez = features.at_least(28)
+        self.registry.register(self)
+
+    def answer(self, path: str) -> Response:
+        """What port 10249 answers: /metrics, and kube-proxy's /proxyMode and /healthz."""
+        match path:
+            case "/metrics":
+                return 200, {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}, generate_latest(self.registry)
+            case "/proxyMode":
+                return plain(200, "nftables")
+            case "/healthz":
+                return plain(200, "ok")
+            case _:
+                return not_found(path)
+
+    def collect(self) -> Iterator[Metric]:
+        """All metrics as they are now."""
+        yield self._histogram("sync_proxy_rules_duration_seconds", "Time to bring the rules up to date")
+        synced, queued = self.last_synced, dict.fromkeys(FAMILIES, self.last_queued)
+        yield self._gauge("sync_proxy_rules_last_timestamp_seconds", "When rules were last brought up to date", synced)
+        yield self._gauge("sync_proxy_rules_last_queued_timestamp_seconds", "When a change last came", queued)
+        yield self._counter("sync_proxy_rules_nftables_sync_failures_total", "Rules that the kernel refused")
+        yield from self._changes()
+        yield self._no_local_endpoints()
+        yield from self._probes()
+
+    def _series(self) -> list[tuple[list[str], tuple[Family, ...]]]:
+        """Values of label ip_family, if there is one, and the families that each stands for."""
+        return [([family], (family,)) for family in FAMILIES] if self._by_family else [([], FAMILIES)]
+
+    @property
+    def _labels(self) -> list[str]:
+        return ["ip_family"] if self._by_family else []
+
+    def _histogram(self, name: str, text: str) -> Metric:
+        metric = HistogramMetricFamily(f"kubeproxy_{name}", text, labels=self._labels)
+        for labels, families in self._series():
+            merged = sum((self.durations[each] for each in families), Histogram())
+            metric.add_metric(labels, _cumulative(merged), merged.sum)
+        return metric
+
+    def _gauge(self, name: str, text: str, values: Mapping[Family, float]) -> Metric:
+        metric = GaugeMetricFamily(f"kubeproxy_{name}", text, labels=self._labels)
+        for labels, families in self._series():
+            metric.add_metric(labels, max(values[each] for each in families))
+        return metric
+
+    def _counter(self, name: str, text: str) -> Metric:
+        metric = CounterMetricFamily(f"kubeproxy_{name}", text, labels=self._labels)
+        for labels, families in self._series():
+            metric.add_metric(labels, sum(self.failures[each] for each in families))
+        return metric
+
+    def _changes(self) -> Iterator[Metric]:
+        """Events stand for both IP families, as kube-proxy hands each of them to both."""
+        for resource, word in _CHANGES.items():
+            name, seen = f"kubeproxy_sync_proxy_rules_{word}_changes", self.seen[resource]
+            waiting = GaugeMetricFamily(
+                f"{name}_pending", f"Changes of {resource} not yet in force", None, self._labels
+            )
+            total = CounterMetricFamily(f"{name}_total", f"Changes of {resource}", None, self._labels)
+            for values, _ in self._series():
+                waiting.add_metric(values, seen - self.done[resource])
+                total.add_metric(values, seen)
+            yield from (waiting, total)
+
+    def _no_local_endpoints(self) -> Metric:
+        name, text = "kubeproxy_sync_proxy_rules_no_local_endpoints_total", "Services whose traffic is dropped here"
+        metric = GaugeMetricFamily(
+            name, f"{text}, for want of a local endpoint", None, ["traffic_policy", *self._labels]
+        )
+        counts = self._no_local()
+        for labels, families in self._series():
+            for policy in POLICIES:
+                metric.add_metric([policy, *labels], max(counts[each, policy] for each in families))
+        return metric
+
+    def _probes(self) -> Iterator[Metric]:
+        for name in ("healthz", "livez") if self._knows_livez else ("healthz",):
+            metric = CounterMetricFamily(f"kubeproxy_proxy_{name}_total", f"Answers of /{name}", labels=["code"])
+            for code, count in self._health.codes[name].items():
+                metric.add_metric([str(code)], count)
+            yield metric
+
+
+def _cumulative(histogram: Histogram) -> list[tuple[str, float]]:
+    found, total = [], 0
+    for bound, count in zip((*map(str, BOUNDS), "+Inf"), histogram.counts, strict=True):
+        total += count
+        found.append((bound, float(total)))
+    return found

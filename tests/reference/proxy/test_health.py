@@ -1,0 +1,128 @@
+"""Whether a proxy calls itself healthy, by what it has to do and by its Node."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from reference.features import Features
+from reference.proxy.health import Health
+
+
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def made(clock: Clock, version: int = 34) -> Health:
+    return Health(Features((1, version)), timeout=60, clock=clock)
+
+
+def ask(health: Health, path: str = "/healthz") -> tuple[int, dict[str, Any]]:
+    code, _, body = health.answer(path)
+    return code, json.loads(body) if code != 404 else {}
+
+
+def node(**fields: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "a1", **fields.pop("metadata", {})}, **fields}
+
+
+TAINTED = node(spec={"taints": [{"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}]})
+DELETED = node(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
+
+
+def test_who_has_nothing_to_do_is_healthy_and_up_to_date(clock: Clock) -> None:
+    health = made(clock)
+    clock.now += 1_000
+
+    code, body = ask(health)
+
+    assert (code, body["nodeEligible"]) == (200, True)
+    assert body["lastUpdated"] == body["currentTime"] == "1970-01-01T00:33:20+00:00"
+
+
+def test_a_change_may_wait_for_the_timeout_and_not_longer(clock: Clock) -> None:
+    health = made(clock)
+    health.queued()
+    clock.now += 59
+    health.queued()
+    assert ask(health, "/livez")[0] == 200
+
+    clock.now += 1
+
+    code, body = ask(health, "/livez")
+    assert (code, body["lastUpdated"], body["currentTime"][14:19]) == (503, "1970-01-01T00:16:40+00:00", "17:40")
+    assert ask(health)[0] == 503
+
+
+def test_a_change_that_is_in_the_kernel_no_longer_waits(clock: Clock) -> None:
+    health = made(clock)
+    health.queued()
+    health.queued()
+    clock.now += 59
+    health.updated(1)
+    clock.now += 59
+    late = ask(health)[0]
+
+    health.updated(1)
+    clock.now += 1_000
+
+    assert (late, ask(health)[0]) == (200, 200)
+
+
+@pytest.mark.parametrize("obj", [TAINTED, DELETED])
+def test_a_node_that_is_about_to_go_gets_no_traffic_and_its_proxy_lives(clock: Clock, obj: dict[str, Any]) -> None:
+    health = made(clock)
+    health.node(obj, deleted=False)
+
+    code, body = ask(health)
+
+    assert (code, body["nodeEligible"]) == (503, False)
+    assert ask(health, "/livez")[0] == 200
+    assert "nodeEligible" not in ask(health, "/livez")[1]
+
+
+def test_a_node_object_that_is_gone_counts_as_going_until_there_is_another(clock: Clock) -> None:
+    health = made(clock)
+    health.node(node(), deleted=True)
+    gone = ask(health)[0]
+
+    health.node(node(), deleted=False)
+
+    assert (gone, ask(health)[0]) == (503, 200)
+
+
+def test_releases_before_1_30_do_not_look_at_the_node(clock: Clock) -> None:
+    health = made(clock, 29)
+    health.node(TAINTED, deleted=False)
+
+    assert ask(health)[0] == 200
+    assert ask(health)[1]["nodeEligible"] is True
+
+
+def test_releases_before_1_28_have_no_livez(clock: Clock) -> None:
+    health = made(clock, 27)
+
+    assert ask(health, "/livez")[0] == 404
+    assert ask(health)[1].keys() == {"lastUpdated", "currentTime"}
+
+
+def test_answers_are_counted_by_code(clock: Clock) -> None:
+    health = made(clock)
+    ask(health)
+    health.node(TAINTED, deleted=False)
+    ask(health)
+    ask(health, "/livez")
+
+    assert health.codes == {"healthz": {200: 1, 503: 1}, "livez": {200: 1, 503: 0}}
