@@ -7,6 +7,7 @@ what a typed client would refuse to build, and to read what it would drop.
 from __future__ import annotations
 
 import builtins
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -107,7 +108,7 @@ class Api:
             )
         except urllib3.exceptions.HTTPError as error:
             raise InconclusiveError(f"the API server did not answer {method} {path}: {error}") from error
-        return Response(answer.status, _json(answer.data), tuple(_warning_texts(answer.headers)))
+        return Response(answer.status, _json(answer.data), tuple(warning_texts(answer.headers)))
 
     def get(self, resource: str, namespace: str, name: str) -> Object:
         """Read one object. Raises `RefusedError`."""
@@ -154,5 +155,10 @@ def _json(data: bytes) -> Object:
     return decoded if isinstance(decoded, dict) else {"items": decoded}
 
 
-def _warning_texts(headers: urllib3.HTTPHeaderDict) -> builtins.list[str]:
-    return [text.split('"')[1] for text in headers.getlist("warning") if text.count('"') >= 2]
+_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')  # RFC 9110: a backslash stands before a quote in a quoted text
+
+
+def warning_texts(headers: urllib3.HTTPHeaderDict) -> builtins.list[str]:
+    """The texts of all Warning headers."""
+    found = (_QUOTED.search(text) for text in headers.getlist("warning"))
+    return [re.sub(r"\\(.)", r"\1", each[1]) for each in found if each]
