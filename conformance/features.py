@@ -46,6 +46,8 @@ HINTS_FIELD = Feature("HintsField", _API, True, "EndpointSlices store and valida
 TRAFFIC_POLICY_FIELDS = Feature(
     "TrafficPolicyFields", _API, True, "Services store, default and validate the traffic policies."
 )
+DEPRECATION_WARNINGS = Feature("DeprecationWarnings", _API, False, "Answers warn of values that are deprecated.")
+OPENAPI = Feature("OpenAPI", _API, False, "The API server publishes OpenAPI documents of what it serves.")
 
 # of each component: what it does when it is told to be another release, or to switch a gate
 PROXY_RELEASES = Feature(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from conformance.features import DUAL_STACK_SLICES, PREFER_CLOSE, PREFER_SAME_NODE, PREFER_SAME_ZONE
 from harness.cluster import Cluster
-from harness.hints import expect_hints
+from harness.hints import expect_hints, expect_unchanged
 from harness.manifests import Hints
 from harness.requirements import MUST, SHOULD, requirement
 
@@ -159,3 +159,41 @@ def test_hints_follow_the_zone_label_of_the_node(three_zones: Cluster) -> None:
 
     three_zones.move_node("a2", "b")
     expect_hints(three_zones, service, {"p1": Hints(zones=("a",)), "p2": Hints(zones=("b",))})
+
+
+@requirement(
+    "KEP-3015/hints-go-with-the-value",
+    "When PreferSameNode is removed from a live Service, both hints vanish, and both are back when it is set again.",
+    level=MUST,
+    features={PREFER_SAME_NODE},
+    source="KEP-3015, Addition of PreferSameNode; Upgrade / Downgrade Strategy",
+    kills={"node-hints-outlive-the-field"},
+)
+def test_both_hints_go_and_come_with_the_value(three_zones: Cluster) -> None:
+    service = three_zones.create_service(selector=WEB, traffic_distribution="PreferSameNode")
+    three_zones.create_pod("p1", "a1", labels=WEB)
+    three_zones.create_pod("p2", "b2", labels=WEB)
+    both = {"p1": Hints(zones=("a",), nodes=("a1",)), "p2": Hints(zones=("b",), nodes=("b2",))}
+    expect_hints(three_zones, service, both)
+    for value, hints in ((None, {"p1": None, "p2": None}), ("PreferSameNode", both)):
+        three_zones.patch_service(service, {"spec": {"trafficDistribution": value}})
+        expect_hints(three_zones, service, hints)
+
+
+@requirement(
+    "KEP-3015/a-settled-service-is-not-written-again",
+    "With PreferSameNode too, a change that leaves the endpoints as they are writes no slice, of either IP family.",
+    level=SHOULD,
+    features={PREFER_SAME_NODE, DUAL_STACK_SLICES},
+    source="KEP-3015, Scalability (no new API calls)",
+    kills={"rewrites-node-hints"},
+)
+def test_slices_with_node_hints_are_not_written_without_need(three_zones: Cluster) -> None:
+    service = three_zones.create_service(selector=WEB, traffic_distribution="PreferSameNode", dual_stack=True)
+    three_zones.create_pod("p1", "a1", labels=WEB)
+    three_zones.create_pod("p2", "b1", labels=WEB, ready=False)
+    for family in ("IPv4", "IPv6"):
+        expect_hints(three_zones, service, {"p1": Hints(zones=("a",), nodes=("a1",)), "p2": None}, family=family)
+
+    with expect_unchanged(three_zones, service):
+        three_zones.patch_service(service, {"metadata": {"annotations": {"example.org/note": "changes no endpoint"}}})

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+
 from conformance.features import ENDPOINT_SLICES, PREFER_CLOSE
 from harness.cluster import Cluster, endpoint
 from harness.hints import expect_hints, expect_unchanged, written_endpoints
-from harness.manifests import Hints
+from harness.manifests import Hints, Port
 from harness.requirements import MUST, SHOULD, requirement
 
 WEB = {"app": "web"}
@@ -153,3 +155,110 @@ def test_slices_of_another_writer_are_left_alone(three_zones: Cluster) -> None:
     seen = {name: str(each.hints) for name, each in written_endpoints(three_zones, service).items()}
     expected = {address: str(Hints(zones=("b", "c")))}
     three_zones.expect_equal("hints of a slice that somebody else manages", expected=expected, observed=seen)
+
+
+@requirement(
+    "KEP-4444/policies-do-not-change-hints",
+    "The hints of a Service are the same whatever its traffic policies are.",
+    level=SHOULD,
+    features={PREFER_CLOSE},
+    source="KEP-4444, PreferClose (the control plane does not look at the traffic policies)",
+    kills={"local-policy-ends-hints"},
+)
+def test_traffic_policies_do_not_change_hints(three_zones: Cluster) -> None:
+    three_zones.create_pod("p1", "a1", labels=WEB)
+    three_zones.create_pod("p2", "b1", labels=WEB)
+    for internal, external in itertools.product((None, "Cluster", "Local"), repeat=2):
+        service = three_zones.create_service(
+            selector=WEB,
+            traffic_distribution="PreferClose",
+            type="NodePort",
+            internal_traffic_policy=internal,
+            external_traffic_policy=external,
+        )
+        expect_hints(three_zones, service, {"p1": ZONE_A, "p2": ZONE_B})
+
+
+@requirement(
+    "KEP-4444/policy-change-leaves-hints",
+    "A change of a traffic policy on a live Service writes no slice.",
+    level=SHOULD,
+    features={PREFER_CLOSE},
+    source="KEP-4444, PreferClose (the control plane does not look at the traffic policies)",
+    kills={"local-policy-ends-hints"},
+)
+def test_change_of_a_policy_writes_no_slice(three_zones: Cluster) -> None:
+    service = three_zones.create_service(selector=WEB, traffic_distribution="PreferClose", type="NodePort")
+    three_zones.create_pod("p1", "a1", labels=WEB)
+    expect_hints(three_zones, service, {"p1": ZONE_A})
+
+    for policy in ("internalTrafficPolicy", "externalTrafficPolicy"):
+        with expect_unchanged(three_zones, service):
+            three_zones.patch_service(service, {"spec": {policy: "Local"}})
+
+
+@requirement(
+    "KEP-4444/annotation-knows-auto-alone",
+    "Any value of the annotation but Auto and auto leaves hints to the field; values of the field mean nothing there.",
+    level=SHOULD,
+    features={PREFER_CLOSE, ENDPOINT_SLICES},
+    source="KEP-4444, Rollout, Upgrade and Rollback Planning; Alternatives, Repurpose the existing topology annotation",
+    kills={"annotation-as-the-field", "any-annotation-hides-the-field"},
+)
+def test_annotation_knows_auto_alone(three_zones: Cluster) -> None:
+    three_zones.create_pod("p1", "a1", labels=WEB)
+    three_zones.create_pod("p2", "a2", labels=WEB)
+    for key, value in (
+        ("topology-mode", "PreferClose"),
+        ("topology-mode", "Disabled"),
+        ("topology-mode", "AUTO"),
+        ("topology-mode", ""),
+        ("topology-aware-hints", "PreferClose"),
+        ("topology-aware-hints", "disabled"),
+    ):
+        annotations = {f"service.kubernetes.io/{key}": value}
+        with_field = three_zones.create_service(
+            selector=WEB, annotations=annotations, traffic_distribution="PreferClose"
+        )
+        without = three_zones.create_service(selector=WEB, annotations=annotations)
+        expect_hints(three_zones, with_field, {"p1": ZONE_A, "p2": ZONE_A})
+        expect_hints(three_zones, without, {"p1": None, "p2": None})
+
+
+@requirement(
+    "KEP-4444/every-slice-is-hinted",
+    "Where a Service has several slices, the endpoints of each of them have hints, and lose them with the field.",
+    level=MUST,
+    features={PREFER_CLOSE},
+    source="KEP-4444, PreferClose; Changes within kube-proxy (all endpoints must have hints)",
+    kills={"hints-one-slice-only"},
+)
+def test_endpoints_of_every_slice_are_hinted(three_zones: Cluster) -> None:
+    service = three_zones.create_service(
+        selector=WEB, ports=[Port(80, target="web")], traffic_distribution="PreferClose"
+    )
+    for name, node, number in (("p1", "a1", 8080), ("p2", "b1", 9090), ("p3", "c1", 9191)):
+        three_zones.create_pod(name, node, labels=WEB, container_ports=[("web", number, "TCP")])
+    written = expect_hints(three_zones, service, {"p1": ZONE_A, "p2": ZONE_B, "p3": ZONE_C})
+    slices = len({each.slice for each in written.values()})
+    three_zones.expect_equal(f"slices of service {service.name}, one a port number", expected=3, observed=slices)
+
+    three_zones.patch_service(service, {"spec": {"trafficDistribution": None}})
+    expect_hints(three_zones, service, {"p1": None, "p2": None, "p3": None})
+
+
+@requirement(
+    "KEP-4444/service-without-ports-settles",
+    "Slices of a headless Service without ports are hinted, and not written again without need.",
+    level=SHOULD,
+    features={ENDPOINT_SLICES, PREFER_CLOSE},
+    source="KEP-4444, Scalability (no new API calls)",
+    kills={"rewrites-slices-without-ports"},
+)
+def test_headless_service_without_ports_settles(three_zones: Cluster) -> None:
+    service = three_zones.create_service(selector=WEB, ports=[], clusterIP="None", traffic_distribution="PreferClose")
+    three_zones.create_pod("p1", "a1", labels=WEB)
+    expect_hints(three_zones, service, {"p1": ZONE_A})
+
+    with expect_unchanged(three_zones, service):
+        three_zones.patch_service(service, {"metadata": {"annotations": {"example.org/note": "changes no endpoint"}}})

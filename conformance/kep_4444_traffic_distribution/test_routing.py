@@ -214,6 +214,23 @@ def test_hints_alone_decide_and_not_the_field(three_zones: Cluster) -> None:
 
 
 @requirement(
+    "KEP-4444/hints-are-followed-beside-any-annotation",
+    "A proxy follows hints on a Service whose topology annotation, old or new, is Auto, Disabled or anything else.",
+    level=SHOULD,
+    features={CLUSTER_IP, ZONE_HINTS},
+    source="KEP-4444, Changes within kube-proxy (irrespective of the annotation)",
+    kills={"annotation-disabled-ends-hints"},
+)
+def test_hints_are_followed_beside_any_annotation(three_zones: Cluster) -> None:
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    for key in ("service.kubernetes.io/topology-mode", "service.kubernetes.io/topology-aware-hints"):
+        for value in ("Auto", "Disabled", "disabled", "PreferClose", ""):
+            service = three_zones.create_service(annotations={key: value})
+            three_zones.publish(service, [same_zone(a1), same_zone(b1)])
+            expect_traffic(three_zones, service, {"a1": {a1}, "b1": {b1}})
+
+
+@requirement(
     "KEP-4444/hints-come-and-go-on-a-live-service",
     "Hints that are added to the slices of a live Service are followed, and forgotten when they are removed.",
     level=MUST,

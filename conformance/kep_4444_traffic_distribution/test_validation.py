@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from conformance.features import HINTS_FIELD, TRAFFIC_DISTRIBUTION_FIELD, TRAFFIC_POLICY_FIELDS
+from conformance.features import HINTS_FIELD, OPENAPI, TRAFFIC_DISTRIBUTION_FIELD, TRAFFIC_POLICY_FIELDS
 from harness import manifests
 from harness.api import MERGE_PATCH, Response, path_of
 from harness.cluster import Cluster
 from harness.manifests import Endpoint, Hints
-from harness.requirements import MUST, SHOULD, requirement
+from harness.requirements import MAY, MUST, SHOULD, requirement
 
 
 def create_service(cluster: Cluster, name: str = "web", **fields: Any) -> Response:
@@ -262,3 +262,36 @@ def test_hint_change_raises_the_generation(three_zones: Cluster) -> None:
         expected=before["metadata"]["generation"] + 1,
         observed=after["generation"],
     )
+
+
+@requirement(
+    "KEP-4444/api-describes-the-field",
+    "The OpenAPI documents of the API server describe trafficDistribution as a text, and say what it means.",
+    level=MAY,
+    features={OPENAPI, TRAFFIC_DISTRIBUTION_FIELD},
+    source="KEP-4444, Alternatives, Repurpose the existing topology annotation (kubectl explain)",
+    kills={"describes-no-services"},
+)
+def test_openapi_documents_describe_the_field(three_zones: Cluster) -> None:
+    for path, place in (("/openapi/v2", ("definitions",)), ("/openapi/v3/api/v1", ("components", "schemas"))):
+        schemas = three_zones.api.request("GET", path).body
+        for name in place:
+            schemas = schemas.get(name) or {}
+        field = field_of(schemas, "Service", "spec", "trafficDistribution")
+        three_zones.expect_equal(
+            f"spec.trafficDistribution of service objects in {path}",
+            expected={"type": "string", "description": True},
+            observed={"type": field.get("type"), "description": bool(field.get("description"))},
+        )
+
+
+def field_of(schemas: dict[str, Any], kind: str, *path: str) -> dict[str, Any]:
+    """What an OpenAPI document says of a field of a core kind; nothing if it does not know it."""
+    wanted = {"group": "", "version": "v1", "kind": kind}
+    kinds = [each for each in schemas.values() if wanted in (each.get("x-kubernetes-group-version-kind") or ())]
+    found: dict[str, Any] = kinds[0] if kinds else {}
+    for name in path:
+        reference = found.get("$ref") or next((each["$ref"] for each in found.get("allOf") or () if "$ref" in each), "")
+        found = schemas.get(reference.rpartition("/")[2], {}) if reference else found
+        found = (found.get("properties") or {}).get(name) or {}
+    return found

@@ -10,8 +10,10 @@ from reference.apiserver.kinds import FieldError, Strategy, errors
 from reference.apiserver.kinds.endpointslices import EndpointSlices
 from reference.apiserver.kinds.services import Services
 from reference.client import Object
+from reference.features import NEWEST as NEWEST_VERSION
 from reference.features import Features
 
+NEWEST = Features(NEWEST_VERSION)
 FIELD = "spec.trafficDistribution"
 
 MUTANTS: list[Mutant] = []
@@ -130,3 +132,38 @@ class _HintsDoNotCount(EndpointSlices):
 
 def _without_hints(obj: Object) -> Object:
     return {**obj, "endpoints": [{**each, "hints": None} for each in obj.get("endpoints") or []]}
+
+
+@_fault("Hints for nodes that are written are added to those that are there.")
+class _NodeHintsAddUp(EndpointSlices):
+    def prepare_for_update(self, new: Object, old: Object, features: Features) -> None:
+        before = {each["addresses"][0]: _nodes(each) for each in old.get("endpoints") or []}
+        for each in new.get("endpoints") or []:
+            kept = [one for one in before.get(each["addresses"][0], []) if one not in _nodes(each)]
+            if kept:
+                each["hints"] = {**(each.get("hints") or {}), "forNodes": kept + _nodes(each)}
+        super().prepare_for_update(new, old, features)
+
+
+def _nodes(endpoint: Object) -> list[Object]:
+    return list((endpoint.get("hints") or {}).get("forNodes") or [])
+
+
+@_fault("Nobody is told that PreferClose is deprecated.", "kube-apiserver before 1.35")
+class _DoesNotWarn(Services):
+    def warnings(self, obj: Object, features: Features = NEWEST) -> list[str]:
+        return [each for each in super().warnings(obj, features) if "PreferClose" not in each]
+
+
+class _OfNoModel(str):
+    """A version for which nobody knows a model: the OpenAPI document says nothing of the kind's fields."""
+
+    __slots__ = ()
+
+    def title(self) -> str:
+        return "Unknown"
+
+
+@_fault("The OpenAPI document does not describe the fields of Services.")
+class _DescribesNoServices(Services):
+    resource = replace(Services.resource, version=_OfNoModel("v1"), short_names=("svc", "undescribed"))

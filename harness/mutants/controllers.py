@@ -13,7 +13,13 @@ from reference.apiserver import ApiServer
 from reference.client import Client, Event, Object, Subscription
 from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.hints import NoHints
-from reference.endpointslice.labels import CONTROLLER, MANAGED_BY, node_zone
+from reference.endpointslice.labels import (
+    CONTROLLER,
+    MANAGED_BY,
+    TOPOLOGY_AWARE_HINTS,
+    TOPOLOGY_MODE,
+    node_zone,
+)
 from reference.endpointslice.plan import Plan, plan_service, selects_pods
 
 MUTANTS: list[Mutant] = []
@@ -180,6 +186,71 @@ def knows_only_prefer_close(service: Object, *others: Any, **options: Any) -> Pl
     return plan_service(_with(service, trafficDistribution=value), *others, **options)
 
 
+@_misplans("A Service with a traffic policy Local gets no hints.", "KEP-2433's table, taken at its word")
+def local_policy_ends_hints(service: Object, *others: Any, **options: Any) -> Plan:
+    policies = (service["spec"].get("internalTrafficPolicy"), service["spec"].get("externalTrafficPolicy"))
+    value = None if "Local" in policies else _value(service) or None
+    return plan_service(_with(service, trafficDistribution=value), *others, **options)
+
+
+@_misplans("A value of the field is understood in the annotation as well.")
+def annotation_as_the_field(service: Object, *others: Any, **options: Any) -> Plan:
+    value = _value(service) or _annotation(service)
+    known = value if value in ("PreferClose", "PreferSameZone", "PreferSameNode") else None
+    return plan_service(_with(service, trafficDistribution=known), *others, **options)
+
+
+@_misplans("The annotation hides the field whatever its value is.")
+def any_annotation_hides_the_field(service: Object, *others: Any, **options: Any) -> Plan:
+    value = None if _annotation(service) else _value(service) or None
+    return plan_service(_with(service, trafficDistribution=value), *others, **options)
+
+
+def _annotation(service: Object) -> str:
+    annotations = service["metadata"].get("annotations") or {}
+    return str(annotations.get(TOPOLOGY_AWARE_HINTS, annotations.get(TOPOLOGY_MODE)) or "")
+
+
+@_remembers("Of several slices only the first one has hints.")
+def hints_one_slice_only() -> Planner:
+    first: dict[str, Any] = {}
+
+    def plan(service: Object, *others: Any, **options: Any) -> Plan:
+        right = plan_service(service, *others, **options)
+        for each in (*right.create, *right.update):
+            if each["endpoints"]:
+                first.setdefault(service["metadata"]["uid"], each["ports"])
+
+        def kept(each: Object) -> Object:
+            bare = [_without(one, "hints") for one in each["endpoints"]]
+            return each if each["ports"] == first.get(service["metadata"]["uid"]) else {**each, "endpoints": bare}
+
+        return replace(right, create=tuple(map(kept, right.create)), update=tuple(map(kept, right.update)))
+
+    return plan
+
+
+@_remembers("Hints for nodes stay when the field is removed.")
+def node_hints_outlive_the_field() -> Planner:
+    local: set[str] = set()
+
+    def plan(service: Object, *others: Any, **options: Any) -> Plan:
+        uid = service["metadata"]["uid"]
+        if _value(service) == "PreferSameNode":
+            local.add(uid)
+        right = plan_service(service, *others, **options)
+        if uid not in local or _value(service):
+            return right
+
+        def hinted(each: Object) -> Object:
+            own = [{**one, "hints": {"forNodes": [{"name": one["nodeName"]}]}} for one in each["endpoints"]]
+            return {**each, "endpoints": own}
+
+        return replace(right, update=tuple(map(hinted, right.update)))
+
+    return plan
+
+
 @_miswrites("Slices of the second IP family have no hints.")
 def hints_in_one_family(service: Object, endpoint: Object) -> Object:
     return _without(endpoint, "hints") if service["slice"]["addressType"] == "IPv6" else endpoint
@@ -267,14 +338,29 @@ def one_family_only(service: Object, *others: Any, **options: Any) -> Plan:
 
 @_remembers("Every look at a Service rewrites its slices.")
 def writes_without_need() -> Planner:
+    return _rewriting(lambda _: True)
+
+
+@_remembers("Every look at a Service rewrites slices that have hints for nodes.")
+def rewrites_node_hints() -> Planner:
+    return _rewriting(lambda each: any("forNodes" in one.get("hints", {}) for one in each["endpoints"]))
+
+
+@_remembers("Every look at a Service rewrites slices that have no ports.", "kubernetes#133474")
+def rewrites_slices_without_ports() -> Planner:
+    return _rewriting(lambda each: not each.get("ports"))
+
+
+def _rewriting(some: Callable[[Object], bool]) -> Planner:
+    """A planner that also writes these slices of the Service, without a change that matters."""
     numbers = itertools.count(1)
 
     def plan(service: Object, pods: Pods, nodes: Nodes, existing: Iterable[Object], **options: Any) -> Plan:
         existing = list(existing)
         right = plan_service(service, pods, nodes, existing, **options)
         changed = {each["metadata"]["name"] for each in (*right.update, *right.delete)}
-        touched = [_annotated(each, next(numbers)) for each in existing if each["metadata"]["name"] not in changed]
-        return replace(right, update=(*right.update, *touched))
+        untouched = [each for each in existing if each["metadata"]["name"] not in changed and some(each)]
+        return replace(right, update=(*right.update, *(_annotated(each, next(numbers)) for each in untouched)))
 
     return plan
 

@@ -79,6 +79,13 @@ def external_local_falls_back(port: ServicePort, decision: Decision, node: str, 
     return render(replace(port, external_local=port.external_local and not lost), decision, node, addresses)
 
 
+@_misrender("externalTrafficPolicy Local does not hold at the addresses in spec.externalIPs.", symptom=REACHED)
+def external_ips_ignore_local(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
+    if not port.external_ips:
+        return render(port, decision, node, addresses)
+    return render(replace(port, external_local=False), replace(decision, outside=decision.inside), node, addresses)
+
+
 @_misrender("Services have no rules for UDP.")
 def no_udp(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
     return NOTHING if port.protocol == "UDP" else render(port, decision, node, addresses)

@@ -193,6 +193,12 @@ def hints_need_the_annotation(asked: Question) -> Decision:
     return asked.answer(behaviour=replace(asked.behaviour, annotation="any"))
 
 
+@_fault("The annotation, with the value Disabled, switches hints off.", "kube-proxy before 1.30")
+def annotation_disabled_ends_hints(asked: Question) -> Decision:
+    disabled = asked.port.topology_annotation in {"disabled", "Disabled"}
+    return asked.answer(endpoints=without_hints(asked.endpoints) if disabled else asked.endpoints)
+
+
 @_fault("Names of zones are compared without regard to case.")
 def zone_names_in_any_case(asked: Question) -> Decision:
     lower = [each._replace(zone_hints=frozenset(zone.lower() for zone in each.zone_hints)) for each in asked.endpoints]

@@ -15,8 +15,8 @@ from harness.suite import catalogue
 STILL_OPEN = {
     "KEP-4444": """
         story-portable-same-zone hot-zone-overloads-its-endpoints annotation-first
-        default-is-even controller-ignores-policies old-proxy-needs-the-annotation
-        proxy-follows-hints-whatever-the-annotation proxy-gate-off table-in-all-combinations
+        default-is-even old-proxy-needs-the-annotation
+        proxy-gate-off
         annotation-first-with-auto probes-stay-in-the-zone upgrade-with-both upgrade-with-annotation-only
         downgraded-controller downgraded-proxy skew-new-api-server skew-new-controller-both
         skew-new-controller-field skew-new-controller-annotation skew-new-proxy-both skew-new-proxy-field
@@ -25,13 +25,12 @@ STILL_OPEN = {
         gate-in-three-components enabling-changes-no-default disabling-ignores-the-field
         stored-field-survives-disabling enabling-again partial-rollout workloads-are-not-affected
         syncs-inform-a-rollback rollback-step-api-server-back rollback-step-api-server-forward
-        rollback-step-proxy-back rollback-step-objects-stay annotation-persists annotation-gets-no-new-values
+        rollback-step-proxy-back rollback-step-objects-stay annotation-persists
         metric-services-by-value event-on-failure metric-syncs metric-last-sync-of-the-proxy
         serving-without-api-server failures-are-events mitigation-disable-or-downgrade alpha-and-beta-releases
-        field-is-described
     """,
     "KEP-3015": """
-        deprecation-is-told same-zone-under-load dns-keeps-working list-is-atomic disabling-removes-hints
+        same-zone-under-load dns-keeps-working disabling-removes-hints
         new-values-end-to-end nothing-to-do-on-upgrade downgraded-controller downgrade-means-default
         upgraded-again older-controller-new-values off-by-default-for-a-release older-proxy-same-zone
         older-proxy-same-node gate-in-three-components enabling-changes-no-default can-be-disabled

@@ -1,0 +1,66 @@
+"""KEP-3015, the API server's half: whose node hints are in force, and what is said of the deprecated value.
+
+Which values and hints are stored or refused stands beside those of KEP-4444, in its test_validation.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from conformance.features import DEPRECATION_WARNINGS, HINTS_FIELD, TRAFFIC_DISTRIBUTION_FIELD
+from harness import manifests
+from harness.api import MERGE_PATCH, Response, path_of
+from harness.cluster import Cluster
+from harness.manifests import Endpoint, Hints
+from harness.requirements import MAY, MUST, requirement
+
+APPLY_PATCH = "application/apply-patch+yaml"  # JSON is YAML
+
+
+def apply_nodes(cluster: Cluster, manager: str, nodes: Sequence[str]) -> Response:
+    """A field manager applies a slice whose one endpoint is hinted for these nodes, whoever else says otherwise."""
+    endpoint = Endpoint({"IPv4": "10.244.1.9"}, node="a1", zone="a", hints=Hints(zones=("a",), nodes=tuple(nodes)))
+    body = manifests.endpoint_slice("web", "web", [endpoint])
+    query = {"fieldManager": manager, "force": "true"}
+    path = path_of("endpointslices", cluster.namespace, "web")
+    return cluster.api.request("PATCH", path, body, query=query, content_type=APPLY_PATCH)
+
+
+@requirement(
+    "KEP-3015/node-hints-are-replaced-as-a-whole",
+    "Who applies a list of node hints replaces the list of another writer, and does not add to it.",
+    level=MUST,
+    features={HINTS_FIELD},
+    source="KEP-3015, Addition of PreferSameNode (listType=atomic)",
+    kills={"node-hints-add-up"},
+)
+def test_applied_node_hints_replace_those_of_another_manager(three_zones: Cluster) -> None:
+    for manager, nodes in (("one", ["a1", "a2"]), ("other", ["b1"]), ("one", ["a2"])):
+        answer = apply_nodes(three_zones, manager, nodes)
+        said = str(answer.body.get("message", "")) if answer.code >= 400 else "applied"
+        three_zones.expect_equal(f"answer to node hints of manager {manager}", expected="applied", observed=said)
+
+        stored = three_zones.api.get("endpointslices", three_zones.namespace, "web")
+        hints = stored["endpoints"][0].get("hints") or {}
+        seen = [each["name"] for each in hints.get("forNodes") or ()]
+        three_zones.expect_equal(f"node hints of slice web after manager {manager}", expected=nodes, observed=seen)
+
+
+@requirement(
+    "KEP-3015/prefer-close-warns",
+    "The answer to a Service with PreferClose carries a warning that names PreferSameZone, and others carry none.",
+    level=MAY,
+    features={DEPRECATION_WARNINGS, TRAFFIC_DISTRIBUTION_FIELD},
+    source="KEP-3015, Summary (PreferClose is deprecated); released since 1.35",
+    kills={"does-not-warn"},
+)
+def test_prefer_close_is_answered_with_a_warning(three_zones: Cluster) -> None:
+    path = path_of("services", three_zones.namespace)
+    for value, warns in (("PreferClose", True), ("PreferSameZone", False), ("PreferSameNode", False)):
+        name = value.lower()
+        created = three_zones.api.request("POST", path, manifests.service(name, trafficDistribution=value))
+        change = {"metadata": {"labels": {"example.org/note": "changed"}}}
+        changed = three_zones.api.request("PATCH", f"{path}/{name}", change, content_type=MERGE_PATCH)
+        for what, answer in (("create", created), ("change", changed)):
+            told = any("PreferSameZone" in each for each in answer.warnings)
+            three_zones.expect_equal(f"warning to a {what} of service {name}", expected=warns, observed=told)

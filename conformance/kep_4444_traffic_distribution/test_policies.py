@@ -1,0 +1,129 @@
+"""KEP-4444, Intersection with internal/externalTrafficPolicy: its table, in all nine combinations.
+
+The table has three rows; the others follow from them, as each policy governs one direction, and one that is not set is
+not Local. Hints here contradict the places of the endpoints, so that three ways of routing give three answers: by
+hints, by node, and to all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from conformance.features import (
+    EXTERNAL_IPS,
+    EXTERNAL_POLICY,
+    INTERNAL_POLICY,
+    LOAD_BALANCER,
+    NODE_PORT,
+    ZONE_HINTS,
+)
+from harness.cluster import AddressKind, Cluster, Service, endpoint
+from harness.paths import Who
+from harness.requirements import MUST, requirement
+from harness.traffic import NO_ANSWER, Expected, expect_traffic
+from harness.workloads import Client, Pod, external_client, node_client, pod_client
+
+SOURCE = "KEP-4444, Intersection with internal/externalTrafficPolicy"
+
+#                  externalTrafficPolicy, internalTrafficPolicy: traffic from outside, traffic at the cluster IP
+TABLE = {
+    ("unset", "unset"): ("hints", "hints"),
+    ("unset", "Cluster"): ("hints", "hints"),
+    ("unset", "Local"): ("hints", "node"),
+    ("Cluster", "unset"): ("hints", "hints"),
+    ("Cluster", "Cluster"): ("hints", "hints"),
+    ("Cluster", "Local"): ("hints", "node"),
+    ("Local", "unset"): ("node", "hints"),
+    ("Local", "Cluster"): ("node", "hints"),
+    ("Local", "Local"): ("node", "node"),
+}
+
+VALUES = ("unset", "Cluster", "Local")
+outside_policies = pytest.mark.parametrize("external", VALUES)
+inside_policies = pytest.mark.parametrize("internal", VALUES)
+
+
+def make_service(
+    cluster: Cluster, external: str, internal: str, *, kind: str, external_ips: bool = False
+) -> tuple[Service, Pod, Pod]:
+    """A Service with these policies; its endpoint on a1 is hinted for zone b, and that on b1 for zone a."""
+    service = cluster.create_service(
+        type=kind,
+        external_ips=external_ips,
+        external_traffic_policy=None if external == "unset" else external,
+        internal_traffic_policy=None if internal == "unset" else internal,
+    )
+    a1, b1 = cluster.run_servers(on=["a1", "b1"])
+    cluster.publish(service, [endpoint(a1, zones=["b"]), endpoint(b1, zones=["a"])])
+    return service, a1, b1
+
+
+def routes(way: str, a1: Pod, b1: Pod, client: Callable[[str], Client]) -> dict[Who, Expected]:
+    """Whom such clients reach from each node."""
+    if way == "hints":
+        return {client("a1"): {b1}, client("a2"): {b1}, client("b1"): {a1}}
+    return {client("a1"): {a1}, client("a2"): NO_ANSWER, client("b1"): {b1}}
+
+
+@requirement(
+    "KEP-4444/policy-table-in-all-combinations",
+    "For both policies unset, Cluster and Local, clients at the cluster IP and clients outside are routed as the "
+    "table says.",
+    level=MUST,
+    features={EXTERNAL_POLICY, INTERNAL_POLICY, NODE_PORT, ZONE_HINTS},
+    source=SOURCE,
+    kills={
+        "external-addresses-ignore-hints",
+        "hints-on-top-of-local",
+        "ignores-external-local",
+        "ignores-internal-local",
+        "internal-local-restricts-external",
+    },
+)
+@outside_policies
+@inside_policies
+def test_table_holds_at_cluster_ip_and_node_port(three_zones: Cluster, external: str, internal: str) -> None:
+    service, a1, b1 = make_service(three_zones, external, internal, kind="NodePort")
+    outside, inside = TABLE[external, internal]
+
+    expect_traffic(three_zones, service, routes(inside, a1, b1, pod_client))
+    expect_traffic(three_zones, service, {node_client("a1"): {b1} if inside == "hints" else {a1}})
+    expect_traffic(three_zones, service, routes(outside, a1, b1, external_client), to="node-port")
+
+
+@requirement(
+    "KEP-4444/policy-table-at-load-balancer-addresses",
+    "The table holds for clients outside at load balancer addresses; clients inside follow hints there in any case.",
+    level=MUST,
+    features={EXTERNAL_POLICY, INTERNAL_POLICY, LOAD_BALANCER, ZONE_HINTS},
+    source=f"{SOURCE}; core/v1 ServiceSpec.externalTrafficPolicy (from within the cluster always Cluster semantics)",
+    kills={"external-addresses-ignore-hints"},
+)
+@outside_policies
+@inside_policies
+def test_table_holds_at_load_balancer_addresses(three_zones: Cluster, external: str, internal: str) -> None:
+    service, a1, b1 = make_service(three_zones, external, internal, kind="LoadBalancer")
+    expect_table(three_zones, service, a1, b1, TABLE[external, internal][0], to="load-balancer")
+
+
+@requirement(
+    "KEP-4444/policy-table-at-external-ips",
+    "The table holds for clients outside at external IPs; clients inside follow hints there in any case.",
+    level=MUST,
+    features={EXTERNAL_IPS, EXTERNAL_POLICY, INTERNAL_POLICY, ZONE_HINTS},
+    source=f"{SOURCE}; core/v1 ServiceSpec.externalTrafficPolicy (from within the cluster always Cluster semantics)",
+    kills={"external-addresses-ignore-hints", "external-ips-ignore-local"},
+)
+@outside_policies
+@inside_policies
+def test_table_holds_at_external_ips(three_zones: Cluster, external: str, internal: str) -> None:
+    service, a1, b1 = make_service(three_zones, external, internal, kind="ClusterIP", external_ips=True)
+    expect_table(three_zones, service, a1, b1, TABLE[external, internal][0], to="external-ip")
+
+
+def expect_table(cluster: Cluster, service: Service, a1: Pod, b1: Pod, way: str, *, to: AddressKind) -> None:
+    """Clients outside are routed so, and clients inside by hints."""
+    expect_traffic(cluster, service, {"a1": {b1}, node_client("b1"): {a1}}, to=to)
+    expect_traffic(cluster, service, routes(way, a1, b1, external_client), to=to)
