@@ -64,7 +64,10 @@ def _take_charge(config: pytest.Config) -> None:
     if settings.kubernetes_version or settings.feature_gates:
         from harness.control_planes.embedded import features_of
 
-        features_of(settings.release)
+        try:
+            features_of(settings.release)
+        except UsageError as error:
+            raise UsageError(f"--kubernetes-version, --feature-gates: {error}") from None
     if config.option.collectonly:
         return
 
