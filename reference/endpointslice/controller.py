@@ -1,8 +1,7 @@
 """The EndpointSlice controller: one thread that keeps slices as `plan` wants them.
 
-The only file of the package with a thread, a clock and a client. Events go into an unbounded queue, so no writer ever
-waits for a sync; the thread takes in all that are there before it works on the next Service, so a burst of pod changes
-is one sync.
+The file of the package with a thread and a clock. Events go into an unbounded queue, so no writer ever waits for a
+sync; the thread takes in all that are there before it works on the next Service, so a burst of pod changes is one sync.
 """
 
 from __future__ import annotations
@@ -10,23 +9,30 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from queue import Empty, SimpleQueue
+
+from prometheus_client import CollectorRegistry
 
 from reference.client import ApiError, Client, Event, Object, Subscription
 from reference.endpointslice.allocation import rules
 from reference.endpointslice.cpu_services import CpuServices
 from reference.endpointslice.desired import Memo
+from reference.endpointslice.hints import Plugin
 from reference.endpointslice.index import ClusterIndex
+from reference.endpointslice.metrics import Metrics
 from reference.endpointslice.plan import MAX_ENDPOINTS_PER_SLICE, Plan, plan_deleted_service, plan_service
 from reference.endpointslice.recorder import Recorder
 from reference.endpointslice.slices import Key
+from reference.endpointslice.status import StatusKeeper
 from reference.endpointslice.work_queue import WorkQueue
 from reference.features import Features
+from reference.heuristics import Heuristic, installed_heuristics
 
 SLICE_CHANGE_DELAY = 0.01  # seconds; so that two controllers that disagree do not keep a machine busy
 
 _HOPELESS = frozenset({"Invalid", "Forbidden", "NotFound", "BadRequest", "MethodNotAllowed"})
+_RESOURCES = ("services", "pods", "nodes", "endpointslices")
 logger = logging.getLogger(__name__)
 
 
@@ -45,8 +51,8 @@ class SyncError(Exception):
 class EndpointSliceController:
     """Makes and updates EndpointSlices for all Services with a selector, with hints as `features` says.
 
-    Source: KEP-0752, and for hints KEP-4444 and KEP-3015. `start` once, `stop` at the end; both are for one thread,
-    `synced` for any.
+    Source: KEP-0752, and for hints KEP-2433, KEP-4444 and KEP-3015. `start` once, `stop` at the end; both are for one
+    thread, `synced` and `registry` for any.
     """
 
     def __init__(
@@ -55,11 +61,19 @@ class EndpointSliceController:
         *,
         features: Features | None = None,
         max_endpoints_per_slice: int = MAX_ENDPOINTS_PER_SLICE,
+        heuristics: Mapping[str, Heuristic] | None = None,
+        conditions: bool = False,
         plan: Callable[..., Plan] = plan_service,
     ) -> None:
+        """`heuristics` by value of `trafficDistribution`, None for those that are installed.
+
+        With `conditions` the status of Services says what became of their value (KEP-4444, Status Reporting).
+        """
+        self.registry = CollectorRegistry()
         self._client = client
         self._features = features or Features()
         self._max_endpoints = max_endpoints_per_slice
+        self._heuristics = installed_heuristics() if heuristics is None else heuristics
         self._plan_service = plan
         self._events: SimpleQueue[Event | None] = SimpleQueue()
         self._delivered = 0
@@ -69,8 +83,13 @@ class EndpointSliceController:
         self._work = WorkQueue()
         self._memos: dict[Key, Memo] = {}
         self._recorder = Recorder(client)
+        self._metrics = Metrics(self._features)
+        self.registry.register(self._metrics)
+        self._status = StatusKeeper(client, self._index, self._features, self._heuristics) if conditions else None
+        self._queues = [self._work, self._status.work] if self._status is not None else [self._work]
         self._cpu_services = CpuServices(rules(self._features))
-        self._judged_zones = 0  # version of the zones' weights that all Services were looked at for
+        self._plugin_services: set[Key] = set()
+        self._judged_nodes = (0, 0)  # the versions of the nodes for which all Services were looked at
         self._told: dict[Key, str] = {}  # topic of the last failure that an Event was written for
         self._subscription: Subscription | None = None
         self._thread = threading.Thread(target=self._run, name="endpointslice-controller", daemon=True)
@@ -78,7 +97,8 @@ class EndpointSliceController:
     def start(self) -> None:
         """Begin to watch and to write. Returns at once. Raises `RuntimeError` when called again."""
         self._thread.start()
-        self._subscription = self._client.subscribe(("services", "pods", "nodes", "endpointslices"), self._deliver)
+        resources = _RESOURCES if self._status is None else (*_RESOURCES, "leases")
+        self._subscription = self._client.subscribe(resources, self._deliver)
 
     def stop(self) -> None:
         """End the watch and the thread; slices stay. A sync in progress is finished. May be called again."""
@@ -90,7 +110,7 @@ class EndpointSliceController:
             self._thread.join()
 
     def synced(self) -> bool:
-        """Whether every event delivered so far is worked on and its slices are written.
+        """Whether every event delivered so far is worked on, and its slices and conditions are written.
 
         A sync that failed and can succeed when tried again (a conflict, a server that is away) counts as not worked on.
         One that cannot succeed before something else changes (a pod's Node is missing, the API server refuses the
@@ -99,7 +119,8 @@ class EndpointSliceController:
         delivered = self._delivered
         if not (self._has_state and self._taken_in >= delivered):
             return False
-        return self._judged_zones == self._index.zones.version and self._work.is_idle  # in this order
+        # In this order: nodes queue Services, and syncs queue conditions.
+        return self._judged_nodes == self._nodes_versions() and all(queue.is_idle for queue in self._queues)
 
     def _deliver(self, event: Event) -> None:
         """The subscription's sink: runs in the writer's thread while the store is locked, so the count is exact."""
@@ -108,10 +129,12 @@ class EndpointSliceController:
 
     def _run(self) -> None:
         while self._take_in_events():
-            self._look_at_zones()
+            self._look_at_nodes()
             key = self._work.pop(time.monotonic())
             if key is not None:
                 self._work_on(key)
+            if self._status is not None:
+                self._status.work_on_next()
 
     def _take_in_events(self) -> bool:
         """Take in what has come, and wait for it if there is nothing else to do. False when told to stop."""
@@ -131,19 +154,21 @@ class EndpointSliceController:
         """Seconds until there is something to do without an event; None if never."""
         if not self._has_state:
             return None
-        if self._work.has_ready:
+        if any(queue.has_ready for queue in self._queues):
             return 0.0
-        due = self._work.next_due()
-        return None if due is None else max(0.0, due - time.monotonic())
+        due = [due for queue in self._queues if (due := queue.next_due()) is not None]
+        return max(0.0, min(due) - time.monotonic()) if due else None
 
     def _take_in(self, event: Event) -> None:
         """Queue what the event concerns. Its count comes last, so that `synced` never sees a gap between the two."""
-        if event.type == "SYNCED":
+        if event.type == "SYNCED":  # also when an API server is back that was away
             for key in {*self._index.services, *self._index.slices.services()}:
                 self._work.add(key)
             self._has_state = True
-        else:
+        elif event.resource != "leases":
             self._queue(event)
+        if self._status is not None:
+            self._status.take_in(event)
         self._taken_in += 1
 
     def _queue(self, event: Event) -> None:
@@ -155,13 +180,21 @@ class EndpointSliceController:
             else:
                 self._work.add(key)
 
-    def _look_at_zones(self) -> None:
-        """Queue the Services for whose hints other weights of the zones may make a difference."""
-        version = self._index.zones.version
-        if version != self._judged_zones and self._has_state:
+    def _nodes_versions(self) -> tuple[int, int]:
+        return self._index.zones.version, self._index.nodes_version
+
+    def _look_at_nodes(self) -> None:
+        """Queue the Services for whose hints nodes other than their own may make a difference."""
+        versions = self._nodes_versions()
+        if versions == self._judged_nodes or not self._has_state:
+            return
+        if versions[0] != self._judged_nodes[0]:
             for key in self._cpu_services.affected(self._index.zones.shares):
                 self._work.add(key)
-            self._judged_zones = version
+        if versions[1] != self._judged_nodes[1]:
+            for key in self._plugin_services:
+                self._work.add(key)
+        self._judged_nodes = versions
 
     def _work_on(self, key: Key) -> None:
         logger.debug("Service %s/%s: sync", *key)
@@ -169,21 +202,25 @@ class EndpointSliceController:
             self._sync(key)
         except SyncError as error:
             logger.info("Service %s/%s: %s", *key, error)
+            self._metrics.synced("stale" if error.topic == "Conflict" else "failure")
             self._tell(key, error)
             self._work.retry(key, time.monotonic(), hopeful=error.hopeful)
         except Exception:
             logger.exception("Service %s/%s: the sync broke off", *key)
+            self._metrics.synced("failure")
             self._work.retry(key, time.monotonic(), hopeful=False)
         else:
+            self._metrics.synced("success")
             self._told.pop(key, None)
+            if self._status is not None:
+                self._status.synced(key)
             self._work.done(key)
 
     def _sync(self, key: Key) -> None:
         service = self._index.services.get(key)
         existing = self._index.slices.of(key)
         if service is None:
-            self._memos.pop(key, None)
-            self._cpu_services.forget(key)
+            self._forget(key)
             self._apply(key[0], plan_deleted_service(key[1], existing))
             return
         first_look = key not in self._memos
@@ -196,22 +233,40 @@ class EndpointSliceController:
             max_endpoints=self._max_endpoints,
             memo=self._memos.setdefault(key, Memo()),
             zones=self._index.zones,
+            heuristics=self._heuristics,
         )
+        self._follow(key, plan)
         self._apply(key[0], plan)
+        self._metrics.applied(plan)
         for notice in self._cpu_services.note(key, plan, first_look=first_look):
             self._recorder.cpu_hints(service, notice)
-        if plan.missing_nodes:
-            message = _describe_missing(plan)
-            raise SyncError(message, topic=message, hopeful=False)
+        if plan.failure:
+            raise SyncError(plan.failure, topic=plan.failure, hopeful=False)
+
+    def _follow(self, key: Key, plan: Plan) -> None:
+        self._metrics.planned(key, plan)
+        if isinstance(plan.mechanism, Plugin):
+            self._plugin_services.add(key)
+        else:
+            self._plugin_services.discard(key)
+
+    def _forget(self, key: Key) -> None:
+        self._memos.pop(key, None)
+        self._cpu_services.forget(key)
+        self._plugin_services.discard(key)
+        self._metrics.forget(key)
 
     def _apply(self, namespace: str, plan: Plan) -> None:
         try:
             for each in plan.create:
                 self._index.slices.written(self._client.create("endpointslices", namespace, each))
+                self._metrics.wrote("create")
             for each in plan.update:
                 self._index.slices.written(self._client.update("endpointslices", namespace, each))
+                self._metrics.wrote("update")
             for each in plan.delete:
                 self._delete(namespace, each)
+                self._metrics.wrote("delete")
         except ApiError as error:
             raise SyncError(str(error), topic=error.reason, hopeful=error.reason not in _HOPELESS) from error
         except OSError as error:
@@ -226,15 +281,11 @@ class EndpointSliceController:
         self._index.slices.deleted(endpoint_slice)
 
     def _tell(self, key: Key, failure: SyncError) -> None:
-        """Write an Event on the Service, once for each new topic."""
+        """Write an Event on the Service, once for each new topic, and have its conditions say so if it lasts."""
+        if self._status is not None and not failure.hopeful:
+            self._status.synced(key, str(failure))
         service = self._index.services.get(key)
         if service is None or self._told.get(key) == failure.topic:
             return
         self._told[key] = failure.topic
         self._recorder.sync_failed(service, str(failure))
-
-
-def _describe_missing(plan: Plan) -> str:
-    shown = ", ".join(f"{each.pod} (node {each.node!r})" for each in plan.missing_nodes[:10])
-    more = len(plan.missing_nodes) - 10
-    return f"pods left out because their Node does not exist: {shown}" + (f" and {more} more" if more > 0 else "")

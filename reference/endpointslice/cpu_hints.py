@@ -63,10 +63,10 @@ def hint_by_cpu(
     result = found if isinstance(found, Refusal) else _share_out(drafts, found, rules)
     if isinstance(result, Refusal):
         for draft in drafts:
-            _write(draft, [None] * len(draft.endpoints))
+            draft.set_hints([None] * len(draft.endpoints))
         return CpuOutcome(endpoints, Counter(), result, had_hints)
     for each in result.open:
-        _write(each.draft, each.zones)
+        each.draft.set_hints([None if zone is None else {"forZones": [{"name": zone}]} for zone in each.zones])
     return CpuOutcome(endpoints, +result.counts, None, had_hints)
 
 
@@ -234,21 +234,3 @@ def _reopen(state: _State) -> _Open:
     """The next slice that was to stay. There is one: the minima are no more than there are endpoints."""
     draft = state.standing.pop(0)
     return _Open(draft, [_hinted_zone(each) for each in draft.endpoints])
-
-
-def _write(draft: Draft, zones: Sequence[str | None]) -> None:
-    """Put the hints into `draft`; it is rewritten if that changes any."""
-    wanted = [None if zone is None else {"forZones": [{"name": zone}]} for zone in zones]
-    wrong = [
-        number
-        for number, (endpoint, hints) in enumerate(zip(draft.endpoints, wanted, strict=True))
-        if (hints is None and "hints" in endpoint) or (hints is not None and endpoint.get("hints") != hints)
-    ]
-    if not wrong:
-        return
-    draft.endpoints = list(draft.endpoints)
-    draft.changed = True
-    for number in wrong:
-        bare = {key: value for key, value in draft.endpoints[number].items() if key != "hints"}
-        hints = wanted[number]
-        draft.endpoints[number] = bare if hints is None else {**bare, "hints": hints}

@@ -45,7 +45,9 @@ class CpuServices:
 
         Hints that were there before this controller first looked at the Service are no news when they stay.
         """
-        outcomes = {family: each.cpu for family, each in plan.families.items() if each.cpu is not None}
+        outcomes = {
+            family: each.outcome for family, each in plan.families.items() if isinstance(each.outcome, CpuOutcome)
+        }
         known = self._services.get(key)
         if known is None:
             if not outcomes:

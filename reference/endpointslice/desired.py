@@ -79,15 +79,21 @@ class Memo:
 
     def take(self, service: Object, address_type: AddressType) -> dict[str, _Result]:
         """The results of the last time, by pod name; none for another Service."""
-        if service is not self.service:
+        if self.service is not service:
+            if self.service is None or not _same_to_endpoints(self.service, service):
+                self.results.clear()
             self.service = service
-            self.results.clear()
         return self.results.get(address_type, {})
 
     def renew(self, address_type: AddressType) -> dict[str, _Result]:
         """Where the results of this time go; those of pods that are gone are forgotten."""
         results = self.results[address_type] = {}
         return results
+
+
+def _same_to_endpoints(one: Object, other: Object) -> bool:
+    """Whether two versions of a Service make the same endpoints of pods; a status that changed makes no others."""
+    return bool(one["spec"] == other["spec"] and one["metadata"]["name"] == other["metadata"]["name"])
 
 
 def desired_endpoints(

@@ -7,30 +7,53 @@ right already is not touched.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import assert_never
 
 from reference.client import Object
 from reference.endpointslice.allocation import rules
 from reference.endpointslice.cpu_hints import CpuOutcome, hint_by_cpu
-from reference.endpointslice.hints import CpuHeuristic, Mechanism, endpoint_hints, has_hints_of
+from reference.endpointslice.hints import (
+    CpuHeuristic,
+    Mechanism,
+    NoHints,
+    Plugin,
+    SamePlace,
+    endpoint_hints,
+    has_hints_of,
+)
 from reference.endpointslice.packing import Draft
+from reference.endpointslice.plugin_hints import Broken, NodeView, hint_by_plugin
 from reference.endpointslice.zones import ZoneTable
 from reference.features import Features
+from reference.heuristics.heuristic import Heuristic
 
-Hinter = Callable[[Sequence[Draft], Sequence[Object]], CpuOutcome | None]
+Hinter = Callable[[Sequence[Draft], Sequence[Object]], CpuOutcome | Broken | None]
 """Gives hints to the drafts of one family, whose slices are now the second argument, and tells how that went."""
 
 
 def hinter(
-    decided_by: Mechanism, *, features: Features, nodes: Mapping[str, Object], zones: ZoneTable | None
+    decided_by: Mechanism,
+    *,
+    features: Features,
+    nodes: Mapping[str, Object],
+    zones: ZoneTable | None,
+    heuristics: Mapping[str, Heuristic],
 ) -> Hinter:
     """How `decided_by` gives hints. `zones` are the sums over `nodes` if the caller keeps them."""
-    if not isinstance(decided_by, CpuHeuristic):
-        return lambda drafts, _: _hint_each(drafts, decided_by)
-    shares = (zones or ZoneTable(features, nodes)).shares
-    return lambda drafts, existing: hint_by_cpu(drafts, existing, shares, rules(features))
+    match decided_by:
+        case CpuHeuristic():
+            shares = (zones or ZoneTable(features, nodes)).shares
+            return lambda drafts, existing: hint_by_cpu(drafts, existing, shares, rules(features))
+        case Plugin(value=value):
+            view = NodeView(nodes)
+            return lambda drafts, _: hint_by_plugin(drafts, value, heuristics, view)
+        case SamePlace() | NoHints():
+            return lambda drafts, _: _hint_each(drafts, decided_by)
+        case _:
+            assert_never(decided_by)
 
 
-def _hint_each(drafts: Sequence[Draft], decided_by: Mechanism) -> None:
+def _hint_each(drafts: Sequence[Draft], decided_by: SamePlace | NoHints) -> None:
     for draft in drafts:
         wrong = [number for number, each in enumerate(draft.endpoints) if not has_hints_of(each, decided_by)]
         if not wrong:

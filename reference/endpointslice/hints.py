@@ -1,14 +1,14 @@
 """Which mechanism decides about topology hints for a Service, and what hints an endpoint then gets.
 
-Three can decide: the annotation of KEP-2433 (a heuristic over the CPUs of all zones), `trafficDistribution` of KEP-4444
-and KEP-3015 (each endpoint is for its own place), or nobody. The annotation wins over the field. With
-`trafficDistribution` hints are a function of one endpoint; the heuristic needs all of a family at once: `cpu_hints`.
+Four can decide: the annotation of KEP-2433 (a heuristic over the CPUs of all zones), `trafficDistribution` of KEP-4444
+and KEP-3015 (each endpoint is for its own place), a plug-in that the field names, or nobody. The annotation wins over
+the field. For its own place an endpoint needs only itself; heuristics need all of a family at once, see `hinting`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import assert_never
 
 from reference.client import Object
 from reference.endpointslice.labels import TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE
@@ -37,25 +37,40 @@ class SamePlace:
 
 
 @dataclass(frozen=True, slots=True)
-class NoHints:
-    """Nobody decides: hints that are there are removed."""
+class Plugin:
+    """`trafficDistribution` names a heuristic that is installed beside the controller (see `reference.heuristics`)."""
 
+    value: str
     reason: str
 
 
-Mechanism = CpuHeuristic | SamePlace | NoHints
+@dataclass(frozen=True, slots=True)
+class NoHints:
+    """Nobody decides: hints that are there are removed. `unknown` is the value of the field, if that is why."""
+
+    reason: str
+    unknown: str = ""
 
 
-def mechanism(service: Object, features: Features) -> Mechanism:
-    """Who decides about hints for `service` in a controller with `features`, and why, for people."""
+Mechanism = CpuHeuristic | SamePlace | Plugin | NoHints
+
+
+def mechanism(service: Object, features: Features, heuristics: Collection[str] = ()) -> Mechanism:
+    """Who decides about hints for `service` in a controller with `features`, and why, for people.
+
+    `heuristics` are the values that plug-ins stand for, as far as they have a domain: others are the standard's.
+    """
     annotation = _auto_annotation(service, features)
     if annotation:
         return _by_annotation(annotation, features)
     value = service["spec"].get("trafficDistribution")
     if value is None:
         return NoHints("neither trafficDistribution nor a topology annotation asks for hints")
+    if "/" in value and _takes_plugins(features) and value in heuristics:
+        return Plugin(value, f"trafficDistribution is {value}, a heuristic that is installed")
     if not _is_known(value, features):
-        return NoHints(f"trafficDistribution {value} means nothing to this controller ({_describe(features)})")
+        said = f"trafficDistribution {value} means nothing to this controller ({_describe(features)})"
+        return NoHints(said, unknown=value)
     return SamePlace(
         value,
         nodes=value == "PreferSameNode",
@@ -64,18 +79,14 @@ def mechanism(service: Object, features: Features) -> Mechanism:
     )
 
 
-def endpoint_hints(endpoint: Object, decided_by: Mechanism) -> Object | None:
+def endpoint_hints(endpoint: Object, decided_by: SamePlace | NoHints) -> Object | None:
     """The hints that `endpoint` should have; None for none. Only ready endpoints have any."""
-    match decided_by:
-        case SamePlace():
-            return _own_place(endpoint, decided_by) if endpoint["conditions"].get("ready") else None
-        case CpuHeuristic() | NoHints():
-            return None
-        case _:
-            assert_never(decided_by)
+    if isinstance(decided_by, SamePlace) and endpoint["conditions"].get("ready"):
+        return _own_place(endpoint, decided_by)
+    return None
 
 
-def has_hints_of(endpoint: Object, decided_by: Mechanism) -> bool:
+def has_hints_of(endpoint: Object, decided_by: SamePlace | NoHints) -> bool:
     """Whether `endpoint` carries exactly the hints that it should have."""
     if isinstance(decided_by, SamePlace):
         return bool(endpoint.get("hints") == endpoint_hints(endpoint, decided_by))
@@ -111,6 +122,11 @@ def _by_annotation(annotation: str, features: Features) -> Mechanism:
     if not features.enabled("TopologyAwareHints"):
         return NoHints(f"annotation {annotation} is Auto, but feature gate TopologyAwareHints is off")
     return CpuHeuristic(annotation, f"annotation {annotation} is Auto: hints are in proportion to the CPU of the zones")
+
+
+def _takes_plugins(features: Features) -> bool:
+    """Released controllers take none; their API servers refuse such values."""
+    return features.follows == "kep" and features.enabled("ServiceTrafficDistribution")
 
 
 def _is_known(value: str, features: Features) -> bool:

@@ -33,6 +33,7 @@ class ClusterIndex:
         self.nodes: dict[str, Object] = {}
         self.slices = SliceIndex()
         self.zones = ZoneTable(features or Features())
+        self.nodes_version = 0  # grows when a node comes, goes, or has other labels
         self._pods: dict[Key, Object] = {}
         self._members: dict[Key, dict[Key, Object]] = {}  # by Service
         self._services_of: dict[Key, set[Key]] = {}  # by pod
@@ -60,6 +61,8 @@ class ClusterIndex:
         old = self.services.pop(key, None)
         if service is not None:
             self.services[key] = service
+        if old is not None and service is not None and _says(old) == _says(service):
+            return ()
         if _selector(old) != _selector(service):
             self._forget_members(key)
             if _selector(service):
@@ -126,6 +129,9 @@ class ClusterIndex:
         old = self.nodes.pop(name, None)
         if node is not None:
             self.nodes[name] = node
+        if old is not None and node is not None and _labels(old) == _labels(node):
+            return ()
+        self.nodes_version += 1
         if old is not None and node is not None and node_zone(old) == node_zone(node):
             return ()
         pods = self._pods_by_node.get(name, ())
@@ -142,8 +148,15 @@ def _selector(service: Object | None) -> Mapping[str, str]:
     return service["spec"]["selector"] if service is not None and selects_pods(service) else {}
 
 
-def _labels(pod: Object) -> Mapping[str, str]:
-    return pod["metadata"].get("labels") or {}
+def _says(service: Object) -> tuple[object, ...]:
+    """All of a Service that slices depend on; its status is not."""
+    metadata = service["metadata"]
+    parts = ("uid", "deletionTimestamp", "labels", "annotations")
+    return service["spec"], *(metadata.get(part) for part in parts)
+
+
+def _labels(obj: Object) -> Mapping[str, str]:
+    return obj["metadata"].get("labels") or {}
 
 
 def _remove(sets: dict[Member, set[Key]], member: Member, key: Key) -> None:

@@ -2,7 +2,7 @@
 
 A write of a slice is sent to every node of a cluster, so a slice is rewritten only when something in it changed, and
 new endpoints go first where a rewrite is due anyway, then into one slice with room for all that is left, and only then
-into new ones. Slices are never evened out. Hints are not looked at here: see `hints` and `plan`.
+into new ones. Slices are never evened out. Which hints endpoints have is decided afterwards: see `hinting`.
 """
 
 from __future__ import annotations
@@ -26,6 +26,22 @@ class Draft:
     ports: list[Object]
     endpoints: list[Object]
     changed: bool = True
+
+    def set_hints(self, wanted: Sequence[Object | None]) -> None:
+        """Give each endpoint its hints, None for none. Only if that changes one is the slice written because of it."""
+        wrong = [
+            number
+            for number, (endpoint, hints) in enumerate(zip(self.endpoints, wanted, strict=True))
+            if (hints is None and "hints" in endpoint) or (hints is not None and endpoint.get("hints") != hints)
+        ]
+        if not wrong:
+            return
+        self.endpoints = list(self.endpoints)
+        self.changed = True
+        for number in wrong:
+            bare = {key: value for key, value in self.endpoints[number].items() if key != "hints"}
+            hints = wanted[number]
+            self.endpoints[number] = bare if hints is None else {**bare, "hints": hints}
 
 
 @dataclass(slots=True)

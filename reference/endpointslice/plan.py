@@ -17,8 +17,10 @@ from reference.endpointslice.hinting import hinter
 from reference.endpointslice.hints import Mechanism, NoHints, mechanism
 from reference.endpointslice.labels import slice_labels
 from reference.endpointslice.packing import Draft, Packed, pack
-from reference.endpointslice.zones import ZoneTable
+from reference.endpointslice.plugin_hints import Broken
+from reference.endpointslice.zones import Refusal, ZoneTable
 from reference.features import Features
+from reference.heuristics.heuristic import Heuristic
 
 MAX_ENDPOINTS_PER_SLICE = 100
 
@@ -27,8 +29,8 @@ MAX_ENDPOINTS_PER_SLICE = 100
 class Family:
     """What a plan makes of one address family. Numbers are those that the controller's metrics are about.
 
-    `slices` holds the endpoints of each slice as it will be; `ideal_slices` is how many slices would do. `cpu` is there
-    if the CPU heuristic decides about hints.
+    `slices` holds the endpoints of each slice as it will be; `ideal_slices` is how many slices would do. `outcome` is
+    what a heuristic said that looked at the family as a whole.
     """
 
     slices: tuple[Sequence[Object], ...]
@@ -36,7 +38,16 @@ class Family:
     added: int
     removed: int
     changed_slices: int
-    cpu: CpuOutcome | None
+    outcome: CpuOutcome | Broken | None
+
+    @property
+    def refusal(self) -> str:
+        """Why a heuristic gave no hints, in a sentence; empty if it did, or if none was asked."""
+        match self.outcome:
+            case Broken(message) | CpuOutcome(refusal=Refusal(message=message)):
+                return message
+            case _:
+                return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +77,12 @@ class Plan:
         return tuple(each for each in self.left_out if each.why == "NodeNotFound")
 
     @property
+    def failure(self) -> str:
+        """What the Service does not get although it asks for it, in a sentence; empty if it gets all."""
+        broken = (each.outcome.message for each in self.families.values() if isinstance(each.outcome, Broken))
+        return "; ".join([*dict.fromkeys(broken), *([self._describe_missing()] if self.missing_nodes else [])])
+
+    @property
     def reasons(self) -> tuple[str, ...]:
         """Why slices are as they are, in sentences for people."""
         told = {
@@ -74,12 +91,14 @@ class Plan:
             "NodeNotFound": "pod {pod} is on node {node}, which does not exist",
         }
         pods = (told[each.why].format(pod=each.pod, node=each.node) for each in self.left_out)
-        refused = {
-            family.cpu.refusal.message: None
-            for family in self.families.values()
-            if family.cpu is not None and family.cpu.refusal is not None
-        }
+        refused = dict.fromkeys(family.refusal for family in self.families.values() if family.refusal)
         return (self.mechanism.reason, *refused, *pods)
+
+    def _describe_missing(self) -> str:
+        missing = self.missing_nodes
+        shown = ", ".join(f"{each.pod} (node {each.node!r})" for each in missing[:10])
+        more = f" and {len(missing) - 10} more" if len(missing) > 10 else ""
+        return f"pods left out because their Node does not exist: {shown}{more}"
 
 
 def plan_service(
@@ -92,15 +111,18 @@ def plan_service(
     max_endpoints: int = MAX_ENDPOINTS_PER_SLICE,
     memo: Memo | None = None,
     zones: ZoneTable | None = None,
+    heuristics: Mapping[str, Heuristic] | None = None,
 ) -> Plan:
     """The plan for one Service.
 
     `pods` are those that its selector matches, `nodes` all nodes by name, `existing` the slices that carry this
     controller's managed-by label and the Service's name. Nothing that is passed in is changed, but for `memo`, which a
     caller keeps for each Service to be faster the next time. `zones` sums up `nodes`, if the caller keeps that too.
+    `heuristics` are plug-ins by value of `trafficDistribution`.
     """
     left_out: dict[LeftOut, None] = {}
-    decided_by = mechanism(service, features)
+    heuristics = heuristics or {}
+    decided_by = mechanism(service, features, heuristics)
     if not selects_pods(service):
         return Plan((), (), (), (), NoHints("the Service is of type ExternalName or has no selector"))
     owned, delete = _divide(service, existing)
@@ -109,7 +131,7 @@ def plan_service(
     update: list[Object] = []
     families: dict[AddressType, Family] = {}
     labels = slice_labels(service)
-    hint = hinter(decided_by, features=features, nodes=nodes, zones=zones)
+    hint = hinter(decided_by, features=features, nodes=nodes, zones=zones, heuristics=heuristics)
     for address_type in address_types(service):
         desired = desired_endpoints(service, pods, nodes, address_type, memo)
         left_out.update(dict.fromkeys(desired.left_out))
@@ -189,14 +211,14 @@ def _pack_family(desired: Desired, existing: Sequence[Object], labels: Mapping[s
     return packed
 
 
-def _family(packed: Packed, desired: Desired, max_endpoints: int, cpu: CpuOutcome | None) -> Family:
+def _family(packed: Packed, desired: Desired, max_endpoints: int, outcome: CpuOutcome | Broken | None) -> Family:
     return Family(
         slices=tuple(draft.endpoints for draft in packed.drafts),
         ideal_slices=max(1, sum(-(-len(group.endpoints) // max_endpoints) for group in desired.groups.values())),
         added=packed.added,
         removed=packed.removed,
         changed_slices=len(packed.spare) + sum(draft.changed for draft in packed.drafts),
-        cpu=cpu,
+        outcome=outcome,
     )
 
 

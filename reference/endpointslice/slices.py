@@ -92,8 +92,12 @@ def _service(endpoint_slice: Object) -> Key:
 
 
 def _is_known(known: Object, new: Object) -> bool:
-    """Whether `new` is no newer than what is known of the same slice."""
-    return bool(
-        known["metadata"]["uid"] == new["metadata"]["uid"]
-        and int(new["metadata"]["resourceVersion"]) <= int(known["metadata"]["resourceVersion"])
-    )
+    """Whether `new` is no newer than what is known of the same slice.
+
+    Of one version only one content is known, but an API server of another release can show another one: without the
+    fields that it does not have.
+    """
+    if known["metadata"]["uid"] != new["metadata"]["uid"]:
+        return False
+    newer = int(new["metadata"]["resourceVersion"]) - int(known["metadata"]["resourceVersion"])
+    return newer < 0 or (newer == 0 and new == known)

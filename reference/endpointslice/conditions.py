@@ -1,0 +1,124 @@
+"""The conditions on a Service that say what became of its `trafficDistribution`.
+
+Source: KEP-4444, Status Reporting, which proposes them as an expansion; no release writes them. Accepted: the value is
+understood and used. Programmed: the slices that the API server holds carry its hints. Honored: every node's proxy has
+them in its kernel. Other implementations put a domain before the names of their own; whose they are stays theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from reference.client import Object
+from reference.endpointslice.hints import Mechanism, NoHints, Plugin, SamePlace
+
+ACCEPTED = "TrafficDistributionAccepted"
+PROGRAMMED = "TrafficDistributionProgrammed"
+HONORED = "TrafficDistributionHonored"
+
+TYPES = (ACCEPTED, PROGRAMMED, HONORED)
+
+_MOST_NAMES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One condition, without what depends on its history."""
+
+    type: str
+    status: Literal["True", "False", "Unknown"]
+    reason: str
+    message: str
+
+
+def accepted(decided_by: Mechanism) -> Condition:
+    """Whether the value of the field is what decides about hints."""
+    if isinstance(decided_by, NoHints) and decided_by.unknown:
+        return Condition(ACCEPTED, "False", "Unsupported", decided_by.reason)
+    if isinstance(decided_by, SamePlace | Plugin):
+        return Condition(ACCEPTED, "True", "Supported", decided_by.reason)
+    return Condition(ACCEPTED, "False", "OverriddenByAnnotation", decided_by.reason)
+
+
+def programmed(is_accepted: Condition, decided_by: Mechanism, slices: Iterable[Object], failure: str) -> Condition:
+    """Whether every ready endpoint has its hints in `slices`, as they are stored. `failure`: of the sync, if any."""
+    if is_accepted.status != "True":
+        return Condition(PROGRAMMED, "False", "NotAccepted", is_accepted.message)
+    if failure:
+        return Condition(PROGRAMMED, "False", "SyncFailed", failure)
+    ready = [
+        endpoint
+        for each in slices
+        for endpoint in each.get("endpoints") or ()
+        if (endpoint.get("conditions") or {}).get("ready") is not False
+    ]
+    if not ready:
+        return Condition(PROGRAMMED, "False", "NoReadyEndpoints", "no endpoint is ready, so none has hints")
+    return _all_hinted(ready, needs_nodes=isinstance(decided_by, SamePlace) and decided_by.nodes)
+
+
+def _all_hinted(ready: Sequence[Object], *, needs_nodes: bool) -> Condition:
+    bare = [each for each in ready if not each.get("hints")]
+    if bare:
+        placeless = not any(each.get("zone") for each in bare)
+        reason = "EndpointWithoutZone" if placeless else "EndpointWithoutHints"
+        message = f"{len(bare)} of {len(ready)} ready endpoints have no hints, and proxies ignore those of the others: "
+        return Condition(PROGRAMMED, "False", reason, message + _names(map(_name, bare)))
+    zoned = [each for each in ready if needs_nodes and not each["hints"].get("forNodes")]
+    if zoned:
+        message = f"{len(zoned)} of {len(ready)} ready endpoints have no hints for nodes: "
+        return Condition(PROGRAMMED, "False", "EndpointWithoutNodeHints", message + _names(map(_name, zoned)))
+    return Condition(PROGRAMMED, "True", "HintsPopulated", f"{len(ready)} ready endpoints have hints")
+
+
+def honored(is_programmed: Condition, behind: Collection[str], silent: Collection[str]) -> Condition:
+    """Whether all nodes have the newest hints.
+
+    `behind` are nodes whose proxies acknowledged less, `silent` those that never acknowledged anything.
+    """
+    if is_programmed.status != "True":
+        return Condition(HONORED, "False", "NotProgrammed", is_programmed.message)
+    if behind:
+        message = f"not yet acknowledged by {_names([*behind, *silent])}"
+        return Condition(HONORED, "False", "NotYetAcknowledged", message)
+    if silent:
+        return Condition(HONORED, "Unknown", "NeverAcknowledged", f"nothing is known of {_names(silent)}")
+    return Condition(HONORED, "True", "Acknowledged", "every node has acknowledged the newest hints")
+
+
+def merged(present: Sequence[Object], wanted: Sequence[Condition], *, generation: Any, now: str) -> list[Object] | None:
+    """The Service's conditions with the `wanted` ones, and none other of ours; None if nothing changes.
+
+    Those of other writers stay as and where they are. `lastTransitionTime` changes with the status only, and an object
+    without generation has none to observe.
+    """
+    old = {str(each.get("type")): each for each in present}
+    ours = {each.type: _written(each, old.get(each.type), generation, now) for each in wanted}
+    stay = [each for each in present if each.get("type") in ours or each.get("type") not in TYPES]
+    result = [ours.pop(str(each.get("type")), each) for each in stay]
+    result += ours.values()
+    return None if result == list(present) else result
+
+
+def _written(condition: Condition, old: Object | None, generation: Any, now: str) -> Object:
+    since = old.get("lastTransitionTime") if old is not None and old.get("status") == condition.status else None
+    return {
+        "type": condition.type,
+        "status": condition.status,
+        **({} if generation is None else {"observedGeneration": generation}),
+        "lastTransitionTime": since or now,
+        "reason": condition.reason,
+        "message": condition.message,
+    }
+
+
+def _name(endpoint: Object) -> str:
+    return str((endpoint.get("targetRef") or {}).get("name") or endpoint["addresses"][0])
+
+
+def _names(names: Iterable[str]) -> str:
+    ordered = sorted(names)
+    more = len(ordered) - _MOST_NAMES
+    return ", ".join(ordered[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,212 @@
+"""The controller's metrics, named and labelled as the release has them.
+
+Numbers are kept in plain attributes and turned into samples when somebody asks: a sync pays a few additions, and the
+library's labelled children and locks are not in its way. Source: `endpoint_slice_controller_*` of
+kube-controller-manager; KEP-4444, Monitoring Requirements; KEP-2433, Observability.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from reference.endpointslice.hints import CpuHeuristic, Mechanism, NoHints, Plugin, SamePlace
+from reference.endpointslice.plan import Plan
+from reference.endpointslice.slices import Key
+from reference.features import Features
+
+Result = Literal["success", "stale", "failure"]
+
+IMPLEMENTATION_SPECIFIC = "ImplementationSpecific"
+"""What stands for all values that are no standard ones: users choose them, and each label value costs."""
+
+_PREFIX = "endpoint_slice_controller_"
+_POWERS_OF_TWO = tuple(float(2**exponent) for exponent in range(1, 16))
+_DEFAULTS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)  # those of Prometheus' libraries
+
+_Labels = tuple[tuple[str, str], ...]
+
+
+class Metrics(Collector):
+    """Written by the controller's thread, read by any."""
+
+    def __init__(self, features: Features) -> None:
+        self._features = features
+        self._failure = "failure" if features.follows == "kep" else "error"
+        self._added = _Histogram(_POWERS_OF_TWO)
+        self._removed = _Histogram(_POWERS_OF_TWO)
+        self._changed: dict[_Labels, _Histogram] = {}
+        self._changes: Counter[str] = Counter()
+        self._syncs: Counter[str] = Counter()
+        self._sizes: dict[Key, tuple[int, int, int]] = {}  # endpoints, slices, slices that would do
+        self._totals = (0, 0, 0)
+        self._distribution: dict[Key, str] = {}
+        self._services: Counter[str] = Counter()
+
+    def planned(self, key: Key, plan: Plan) -> None:
+        """Count what a plan wants of a Service's slices, whether it can be written or not."""
+        if not plan.families:
+            return
+        endpoints = slices = ideal = 0
+        for family in plan.families.values():
+            self._added.observe(family.added)
+            self._removed.observe(family.removed)
+            endpoints += sum(map(len, family.slices))
+            slices += len(family.slices)
+            ideal += family.ideal_slices
+        self._resize(key, (endpoints, slices, ideal))
+        self._distribute(key, self._counted_as(plan.mechanism))
+
+    def wrote(self, operation: Literal["create", "update", "delete"]) -> None:
+        """Count a write of a slice."""
+        self._changes[operation] += 1
+
+    def applied(self, plan: Plan) -> None:
+        """Count that a plan was written, one observation for each family, also of nothing."""
+        if not plan.families:
+            return
+        labels = self._change_labels(plan.mechanism)
+        histogram = self._changed.get(labels)
+        if histogram is None:
+            histogram = self._changed[labels] = _Histogram(_DEFAULTS)
+        for family in plan.families.values():
+            histogram.observe(family.changed_slices)
+
+    def synced(self, result: Result) -> None:
+        """Count a sync. A stale one worked on slices that were not the newest."""
+        self._syncs[self._failure if result == "failure" else result] += 1
+
+    def forget(self, key: Key) -> None:
+        """The Service is gone."""
+        self._resize(key, (0, 0, 0))
+        self._sizes.pop(key, None)
+        self._distribute(key, "")
+
+    def collect(self) -> Iterable[Metric]:
+        """All metrics that the release has; those without a value yet are left out, as in Kubernetes."""
+        yield _histogram("endpoints_added_per_sync", "Number of endpoints added on each Service sync", self._added)
+        yield _histogram(
+            "endpoints_removed_per_sync", "Number of endpoints removed on each Service sync", self._removed
+        )
+        endpoints, slices, ideal = self._totals
+        yield GaugeMetricFamily(_PREFIX + "endpoints_desired", "Number of endpoints desired", endpoints)
+        yield GaugeMetricFamily(_PREFIX + "num_endpoint_slices", "Number of EndpointSlices", slices)
+        said = "Number of EndpointSlices that would exist with perfect endpoint allocation"
+        yield GaugeMetricFamily(_PREFIX + "desired_endpoint_slices", said, ideal)
+        yield _counter("changes", "Number of EndpointSlice changes", "operation", self._changes)
+        if self._features.at_least(21):
+            said = "Number of EndpointSlices changed on each Service sync"
+            yield _histograms("endpointslices_changed_per_sync", said, dict(self._changed))
+            yield _counter("syncs", "Number of EndpointSlice syncs", "result", self._syncs)
+        if self._features.at_least(30):
+            said = "Number of Services using some specific trafficDistribution"
+            name = _PREFIX + "services_count_by_traffic_distribution"
+            family = GaugeMetricFamily(name, said, labels=["traffic_distribution"])
+            for value, count in sorted(dict(self._services).items()):
+                family.add_metric([value], count)
+            yield family
+
+    def _resize(self, key: Key, size: tuple[int, int, int]) -> None:
+        before = self._sizes.get(key, (0, 0, 0))
+        if size != before:
+            self._sizes[key] = size
+            totals = self._totals
+            self._totals = (
+                totals[0] + size[0] - before[0],
+                totals[1] + size[1] - before[1],
+                totals[2] + size[2] - before[2],
+            )
+
+    def _distribute(self, key: Key, value: str) -> None:
+        """Count the Service under `value`, empty for none. A value that was ever counted stays, with 0."""
+        before = self._distribution.get(key, "")
+        if value == before:
+            return
+        if before:
+            self._services[before] -= 1
+            del self._distribution[key]
+        if value:
+            self._services[value] += 1
+            self._distribution[key] = value
+
+    def _counted_as(self, mechanism: Mechanism) -> str:
+        """Releases that knew one value counted every other one too; later ones count what they know."""
+        match mechanism:
+            case SamePlace(value=value):
+                return value
+            case Plugin():
+                return IMPLEMENTATION_SPECIFIC
+            case NoHints(unknown=value) if value and not self._features.at_least(33):
+                return IMPLEMENTATION_SPECIFIC if self._features.enabled("ServiceTrafficDistribution") else ""
+            case _:
+                return ""
+
+    def _change_labels(self, mechanism: Mechanism) -> _Labels:
+        topology = ("topology", "Auto" if isinstance(mechanism, CpuHeuristic) else "Disabled")
+        if not self._features.at_least(30):
+            return (topology,)
+        match mechanism:
+            case SamePlace(value=value):
+                return topology, ("traffic_distribution", value)
+            case Plugin():
+                return topology, ("traffic_distribution", IMPLEMENTATION_SPECIFIC)
+            case _:
+                return topology, ("traffic_distribution", "")
+
+
+class _Histogram:
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0
+
+    def observe(self, value: int) -> None:
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+
+class _CounterAsNamed(str):
+    """The type of counters that Kubernetes exposes under their own name: the library appends `_total` to "counter"."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return super().__hash__()
+
+
+def _counter(name: str, said: str, label: str, counts: Mapping[str, int]) -> Metric:
+    metric = Metric(_PREFIX + name, said, "counter")
+    metric.type = _CounterAsNamed("counter")
+    for value, count in sorted(dict(counts).items()):
+        metric.add_sample(_PREFIX + name, {label: value}, count)
+    return metric
+
+
+def _histogram(name: str, said: str, histogram: _Histogram) -> Metric:
+    return _histograms(name, said, {(): histogram})
+
+
+def _histograms(name: str, said: str, histograms: Mapping[_Labels, _Histogram]) -> Metric:
+    name = _PREFIX + name
+    metric = Metric(name, said, "histogram")
+    for labels, histogram in sorted(histograms.items()):
+        below = 0
+        counts = list(histogram.counts)
+        for bound, count in zip((*histogram.bounds, None), counts, strict=True):
+            below += count
+            metric.add_sample(
+                f"{name}_bucket", {**dict(labels), "le": "+Inf" if bound is None else f"{bound:g}"}, below
+            )
+        metric.add_sample(f"{name}_sum", dict(labels), histogram.total)
+        metric.add_sample(f"{name}_count", dict(labels), below)
+    return metric

@@ -1,0 +1,95 @@
+"""Hints by a heuristic that somebody else wrote: what it gets to see, and what becomes of its answer.
+
+Nothing that it does may harm the rest. If it fails, or answers what makes no sense, the family has no hints, its
+slices are right otherwise, and the sync says what went wrong and whose fault it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from reference.client import Object
+from reference.endpointslice.labels import node_zone
+from reference.endpointslice.packing import Draft
+from reference.heuristics.heuristic import Endpoint, Heuristic, HeuristicError, Hints, Node
+
+
+class NodeView(Mapping[str, Node]):
+    """All nodes as heuristics see them, each made when it is looked at: there may be thousands."""
+
+    def __init__(self, nodes: Mapping[str, Object]) -> None:
+        self._nodes = nodes
+
+    def __getitem__(self, name: str) -> Node:
+        node = self._nodes[name]
+        return Node(name, node_zone(node), dict(node["metadata"].get("labels") or {}))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._nodes)
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """Why a heuristic gave no hints; the message names it."""
+
+    message: str
+
+
+def hint_by_plugin(
+    drafts: Sequence[Draft], value: str, heuristics: Mapping[str, Heuristic], nodes: Mapping[str, Node]
+) -> Broken | None:
+    """Give the hints of heuristic `value` to the endpoints of all `drafts`, which are those of one family."""
+    known = [_known(endpoint) for draft in drafts for endpoint in draft.endpoints]
+    ready = [each for each in known if each is not None]
+    try:
+        answer = _ask(value, heuristics, ready, nodes)
+    except HeuristicError as error:
+        for draft in drafts:
+            draft.set_hints([None] * len(draft.endpoints))
+        return Broken(str(error))
+    wanted = iter([None if each is None else answer.get(each) for each in known])
+    for draft in drafts:
+        draft.set_hints([next(wanted) for _ in draft.endpoints])
+    return None
+
+
+def _known(endpoint: Object) -> Endpoint | None:
+    if not endpoint["conditions"].get("ready"):
+        return None
+    pod = (endpoint.get("targetRef") or {}).get("name", "")
+    return Endpoint(endpoint["addresses"][0], pod, endpoint.get("nodeName", ""), endpoint.get("zone", ""))
+
+
+def _ask(
+    value: str, heuristics: Mapping[str, Heuristic], endpoints: Sequence[Endpoint], nodes: Mapping[str, Node]
+) -> Mapping[Endpoint, Object | None]:
+    """Hints by endpoint as slices carry them. Raises `HeuristicError` whatever goes wrong."""
+    if not endpoints:
+        return {}
+    try:
+        answer = heuristics[value].hints(tuple(endpoints), nodes)
+        written = {endpoint: _written(hints) for endpoint, hints in answer.items()}
+    except HeuristicError:
+        raise
+    except Exception as error:
+        raise HeuristicError(f"heuristic {value} broke off: {error!r}") from error
+    unknown = written.keys() - set(endpoints)
+    if unknown:
+        example = min(map(repr, unknown))
+        raise HeuristicError(f"heuristic {value} gave hints for an endpoint that it was not given: {example}")
+    return written
+
+
+def _written(hints: Hints) -> Object | None:
+    """As in an EndpointSlice; None if there are none. Raises `TypeError` for what is no name."""
+    found: Object = {}
+    for key, names in (("forZones", hints.zones), ("forNodes", hints.nodes)):
+        if isinstance(names, str) or not all(isinstance(name, str) and name for name in names):
+            raise TypeError(f"{names!r} are no names of zones or nodes")
+        if names:
+            found[key] = [{"name": name} for name in names]
+    return found or None

@@ -1,0 +1,157 @@
+"""Writes the conditions of Services, when and only when something in them changes.
+
+It works beside the syncs, in the same thread and with a queue of its own: an acknowledgement of a proxy needs no look
+at pods. It judges by what the API server holds, not by what was meant to be written. Services without
+`trafficDistribution` that never had it are passed by. What proxies acknowledge is looked at in small batches, or each
+change of hints would cost as many writes as there are nodes.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection
+
+from reference.client import ApiError, Client, Event, Object
+from reference.endpointslice import conditions
+from reference.endpointslice.acknowledgements import Acknowledgements
+from reference.endpointslice.conditions import Condition
+from reference.endpointslice.hints import mechanism
+from reference.endpointslice.index import ClusterIndex, key_of
+from reference.endpointslice.plan import selects_pods
+from reference.endpointslice.slices import Key
+from reference.endpointslice.work_queue import WorkQueue
+from reference.features import Features
+
+BATCH_SECONDS = 0.02
+_ATTEMPTS = 5
+_NOT_OURS = "the Service has no selector, so somebody else writes its slices"
+
+logger = logging.getLogger(__name__)
+
+
+class StatusKeeper:
+    """Conditions of all Services that ask for a distribution. Used by one thread; `is_idle` may be read by any."""
+
+    def __init__(self, client: Client, index: ClusterIndex, features: Features, heuristics: Collection[str]) -> None:
+        self._client = client
+        self._index = index
+        self._features = features
+        self._heuristics = heuristics
+        self._acknowledgements = Acknowledgements()
+        self._failures: dict[Key, str] = {}
+        self._followed: dict[Key, bool] = {}  # whether all nodes are known to honor it
+        self.work = WorkQueue()
+
+    def take_in(self, event: Event) -> None:
+        """Queue the Services whose conditions the event may change. Syncs are told by `synced`."""
+        if event.type == "SYNCED":
+            self._queue_all(at_once=True)
+        elif event.resource == "leases":
+            if self._acknowledgements.apply(event):
+                self._queue_all(at_once=False, only_waiting=event.type != "DELETED")
+        elif event.resource == "nodes" and event.type != "MODIFIED":
+            self._queue_all(at_once=False)
+        elif event.resource == "services" and key_of(event.object) in self._followed:
+            self.work.add(key_of(event.object))
+
+    def synced(self, key: Key, failure: str = "") -> None:
+        """The slices of a Service were brought up to date, or that failed for good."""
+        service = self._index.services.get(key)
+        if service is None or not (self._value(service) or _own(service)):
+            self._forget(key)
+            return
+        self._followed.setdefault(key, False)
+        if failure:
+            self._failures[key] = failure
+        else:
+            self._failures.pop(key, None)
+        self.work.add(key)
+
+    def work_on_next(self) -> None:
+        """Write the conditions of one Service that is due."""
+        key = self.work.pop(time.monotonic())
+        if key is None:
+            return
+        try:
+            self._bring_up_to_date(key)
+        except (ApiError, OSError) as error:
+            logger.info("Service %s/%s: conditions not written: %s", *key, error)
+            self.work.retry(key, time.monotonic(), hopeful=not isinstance(error, ApiError) or error.code >= 409)
+        else:
+            self.work.done(key)
+
+    def _queue_all(self, *, at_once: bool, only_waiting: bool = False) -> None:
+        due = time.monotonic() + (0 if at_once else BATCH_SECONDS)
+        for key, is_honored in self._followed.items():
+            if not (only_waiting and is_honored):
+                self.work.add_at(key, due)
+
+    def _bring_up_to_date(self, key: Key) -> None:
+        service = self._index.services.get(key)
+        for _ in range(_ATTEMPTS):
+            if service is None:
+                self._forget(key)
+                return
+            wanted = self._wanted(key, service)
+            status = service.get("status") or {}
+            now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+            generation = service["metadata"].get("generation")
+            result = conditions.merged(status.get("conditions") or (), wanted, generation=generation, now=now)
+            if result is None or self._write(service, {**status, "conditions": result}):
+                break
+            service = self._read(key)
+        else:
+            raise OSError("somebody else writes all the time")
+        if not wanted:
+            self._forget(key)
+
+    def _wanted(self, key: Key, service: Object) -> list[Condition]:
+        if not self._value(service):
+            return []
+        decided_by = mechanism(service, self._features, self._heuristics)
+        accepted = conditions.accepted(decided_by)
+        slices = self._index.slices.of(key)
+        failure = self._failures.get(key, "") if selects_pods(service) else _NOT_OURS
+        programmed = conditions.programmed(accepted, decided_by, slices, failure)
+        revision = max((int(each["metadata"]["resourceVersion"]) for each in slices if _has_hints(each)), default=0)
+        honored = conditions.honored(programmed, *self._acknowledgements.missing(self._index.nodes, revision))
+        self._followed[key] = honored.status == "True"
+        return [accepted, programmed, honored]
+
+    def _value(self, service: Object) -> str:
+        """The field, empty for a controller that does not know it."""
+        if not self._features.enabled("ServiceTrafficDistribution"):
+            return ""
+        return str(service["spec"].get("trafficDistribution") or "")
+
+    def _write(self, service: Object, status: Object) -> bool:
+        """Whether that worked; not if the Service is no longer the one that was looked at."""
+        try:
+            self._client.update_status("services", service["metadata"]["namespace"], {**service, "status": status})
+        except ApiError as error:
+            if error.code not in {404, 409}:
+                raise
+            return False
+        return True
+
+    def _read(self, key: Key) -> Object | None:
+        try:
+            return self._client.get("services", *key)
+        except ApiError as error:
+            if error.code != 404:
+                raise
+            return None
+
+    def _forget(self, key: Key) -> None:
+        self._followed.pop(key, None)
+        self._failures.pop(key, None)
+
+
+def _own(service: Object) -> bool:
+    present = (service.get("status") or {}).get("conditions") or ()
+    return any(each.get("type") in conditions.TYPES for each in present)
+
+
+def _has_hints(endpoint_slice: Object) -> bool:
+    return any(endpoint.get("hints") for endpoint in endpoint_slice.get("endpoints") or ())

@@ -1,0 +1,54 @@
+"""Heuristics that installed packages bring, found by their entry points.
+
+Looking for them reads the metadata of every installed package, and loading one imports it. Both happen when the first
+Service asks for such a value and not before: a controller must start in milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+
+from reference.heuristics.heuristic import Heuristic, HeuristicError
+
+GROUP = "trafficdist.heuristics"
+
+
+class _Installed(Mapping[str, Heuristic]):
+    """Heuristics by value of `trafficDistribution`. To look one up raises `HeuristicError` if it cannot be loaded."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[str, Heuristic] = {}
+
+    def __getitem__(self, value: str) -> Heuristic:
+        if value not in self._loaded:
+            self._loaded[value] = _load(_found()[value])
+        return self._loaded[value]
+
+    def __contains__(self, value: object) -> bool:
+        return value in _found()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_found())
+
+    def __len__(self) -> int:
+        return len(_found())
+
+
+def installed_heuristics() -> Mapping[str, Heuristic]:
+    """All that this Python environment has. What is installed later is not seen."""
+    return _Installed()
+
+
+@cache
+def _found() -> Mapping[str, EntryPoint]:
+    return {each.name: each for each in entry_points(group=GROUP)}
+
+
+def _load(entry: EntryPoint) -> Heuristic:
+    try:
+        heuristic: Heuristic = entry.load()()
+    except Exception as error:
+        raise HeuristicError(f"heuristic {entry.name} ({entry.value}) cannot be loaded: {error!r}") from error
+    return heuristic
