@@ -102,10 +102,13 @@ class EndpointSlices(Strategy):
 
 
 def _drop_disabled_hints(new: Object, old: Object, features: Features) -> None:
-    """Hints go when their gate is off and no endpoint of the stored slice has any; the same for node hints alone."""
+    """Hints go when their gate is off and no endpoint of the stored slice has any.
+
+    Node hints alone do too, as released; after the text of KEP-3015 ("dropped from existing objects") they always go.
+    """
     old_hints = [each["hints"] for each in old.get("endpoints") or [] if each.get("hints") is not None]
     keeps_hints = features.enabled("TopologyAwareHints") or (features.at_least(21) and bool(old_hints))
-    used = any(hints.get("forNodes") for hints in old_hints)
+    used = features.follows == "released" and any(hints.get("forNodes") for hints in old_hints)
     keeps_nodes = features.enabled("PreferSameTrafficDistribution") or (features.at_least(33) and used)
     if keeps_hints and keeps_nodes:
         return

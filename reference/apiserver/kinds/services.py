@@ -29,6 +29,7 @@ from reference.apiserver.kinds.strategy import NEWEST, Allocations, Resource, St
 from reference.client import Object
 from reference.features import Features
 
+_DISTRIBUTION = "spec.trafficDistribution"
 _GATED = tuple(field for field in releases.fields_of("Service") if field.gate)
 
 
@@ -76,7 +77,8 @@ class Services(Strategy):
 
     def validate_update(self, new: Object, old: Object, features: Features) -> list[errors.FieldError]:
         changed = service_update.validate(new["spec"], old["spec"])
-        return metadata.validate_update(new, old) + changed + self.validate(new, features)
+        found = metadata.validate_update(new, old) + changed + self.validate(new, features)
+        return [each for each in found if each.field != _DISTRIBUTION] if _keeps_value(new, old, features) else found
 
     def validate_status_update(self, new: Object, old: Object, features: Features) -> list[errors.FieldError]:
         return metadata.validate_update(new, old) + service_validation.validate_status(new)
@@ -106,6 +108,15 @@ def _drop_disabled(spec: Spec, old: Mapping[str, Any], features: Features) -> No
         in_use = field.exists(features.version) and bool(old.get(name))
         if name in spec and not in_use and not field.enabled(features):
             spec.pop(name)
+
+
+def _keeps_value(new: Object, old: Object, features: Features) -> bool:
+    """Whether a value of trafficDistribution stays that was stored while its gate was on.
+
+    KEP-3015 says that the feature can be disabled again; Kubernetes, as released, then refuses any other change too.
+    """
+    was, now = (each["spec"].get("trafficDistribution") for each in (old, new))
+    return features.follows == "kep" and was == now
 
 
 def _families_settled(spec: Spec, old: Spec) -> bool:

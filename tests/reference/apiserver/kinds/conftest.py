@@ -10,7 +10,7 @@ import pytest
 
 from reference.apiserver.kinds import Strategy, strategies
 from reference.client import Object
-from reference.features import Features, parse_version
+from reference.features import Features, Reading, parse_version
 
 Build = Callable[..., Object]
 
@@ -62,12 +62,19 @@ class Rules:
         return obj, [str(each) for each in strategy.validate(obj, features)]
 
     def _update(
-        self, plural: str, old: Object, new: Object, *, version: str = "1.37", gates: dict[str, bool] | None = None
+        self,
+        plural: str,
+        old: Object,
+        new: Object,
+        *,
+        version: str = "1.37",
+        gates: dict[str, bool] | None = None,
+        follows: Reading = "kep",
     ) -> tuple[Object, list[str]]:
         strategy, new, features = (
             self.by_plural[plural],
             copy.deepcopy(new),
-            Features(parse_version(version), gates or {}),
+            Features(parse_version(version), gates or {}, follows),
         )
         strategy.decode(new, features)
         strategy.default(new)

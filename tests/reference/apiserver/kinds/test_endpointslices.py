@@ -168,15 +168,17 @@ def test_create_drops_hints_that_are_disabled(rules, slice_of, endpoint, how, ke
     assert hints_of(rules.create("endpointslices", slice_of(endpoint(hints=BOTH)), **how)) == [kept]
 
 
-def test_update_keeps_disabled_node_hints_while_any_old_endpoint_has_them(rules, slice_of, endpoint):
-    how = {"version": "1.34", "gates": {NODE_GATE: False}}
+@pytest.mark.parametrize(("follows", "kept"), [("kep", {"forZones": ZONES}), ("released", BOTH)])
+def test_update_keeps_disabled_node_hints_in_use_as_released_alone(rules, slice_of, endpoint, follows, kept):
+    how = {"version": "1.34", "gates": {NODE_GATE: False}, "follows": follows}
     old = rules.create("endpointslices", slice_of(endpoint(hints=BOTH), endpoint()), version="1.34")
     new = rules.update("endpointslices", old, slice_of(endpoint(), endpoint(hints=BOTH)), **how)
-    assert hints_of(new) == [None, BOTH]
+    assert hints_of(new) == [None, kept]
 
 
-def test_update_drops_disabled_node_hints_when_no_old_endpoint_has_them(rules, slice_of, endpoint):
-    how = {"version": "1.34", "gates": {NODE_GATE: False}}
+@pytest.mark.parametrize("follows", ["kep", "released"])
+def test_update_drops_disabled_node_hints_when_no_old_endpoint_has_them(rules, slice_of, endpoint, follows):
+    how = {"version": "1.34", "gates": {NODE_GATE: False}, "follows": follows}
     old = rules.create("endpointslices", slice_of(endpoint(hints={"forZones": ZONES})), version="1.34")
     assert hints_of(rules.update("endpointslices", old, slice_of(endpoint(hints=BOTH)), **how)) == [{"forZones": ZONES}]
 

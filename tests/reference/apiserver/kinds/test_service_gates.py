@@ -72,12 +72,27 @@ def test_server_that_does_not_know_the_field_drops_it_even_when_stored(rules, se
     assert "trafficDistribution" not in rules.update("services", old, old, version="1.29")["spec"]
 
 
-def test_stored_value_of_a_gate_that_was_turned_off_is_refused_on_update(rules, service):
+@pytest.mark.parametrize(
+    ("follows", "refused"),
+    [
+        ("kep", []),
+        (
+            "released",
+            ['spec.trafficDistribution: Unsupported value: "PreferSameNode": supported values: "PreferClose"'],
+        ),
+    ],
+)
+def test_stored_value_outlives_its_gate_after_the_kep_alone(rules, service, follows, refused):
     old = rules.create("services", service(trafficDistribution="PreferSameNode"), version="1.34")
-    gates = {"PreferSameTrafficDistribution": False}
-    assert rules.update_refusals("services", old, old, version="1.34", gates=gates) == [
-        'spec.trafficDistribution: Unsupported value: "PreferSameNode": supported values: "PreferClose"'
-    ]
+    how = {"version": "1.34", "gates": {GATE: False}, "follows": follows}
+    assert rules.update_refusals("services", old, old, **how) == refused
+
+
+def test_value_of_a_gate_that_is_off_does_not_replace_another(rules, service):
+    old = rules.create("services", service(trafficDistribution="PreferSameNode"), version="1.34")
+    new = copy.deepcopy(old)
+    new["spec"]["trafficDistribution"] = "PreferSameZone"
+    assert rules.update_refusals("services", old, new, version="1.34", gates={GATE: False}) != []
 
 
 @pytest.mark.parametrize(
