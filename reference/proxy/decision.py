@@ -37,7 +37,10 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ServicePort:
-    """One port of one Service, with its addresses of one IP family. `node_port` is 0 where there is none."""
+    """One port of one Service, with its addresses of one IP family. `node_port` is 0 where there is none.
+
+    `affinity_seconds` is for how long a client that does not come keeps its endpoint; 0 without session affinity.
+    """
 
     namespace: str
     name: str
@@ -51,6 +54,7 @@ class ServicePort:
     internal_local: bool = False
     external_local: bool = False
     topology_annotation: str = ""
+    affinity_seconds: int = 0
 
     @property
     def externally_accessible(self) -> bool:

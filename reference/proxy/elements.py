@@ -11,12 +11,13 @@ import socket
 import struct
 from collections.abc import Iterable
 
+from reference.proxy.changes import Element, EndpointElement, IdentityElement, MarkElement
 from reference.proxy.decision import Family
+from reference.proxy.drawing import bucket_name
 from reference.proxy.expressions import DATA_VALUE, LIST_ELEMENT, Verdict, verdict_data
 from reference.proxy.netlink import NESTED, attribute, nested, number
 from reference.proxy.ruleset import Backend, Frontend
-from reference.proxy.skeleton import SetSpec, bucket_name
-from reference.proxy.table import Element, EndpointElement, MarkElement
+from reference.proxy.skeleton import SetSpec
 
 MOST_BYTES = 0xFFFF - 4
 """What one list of elements can hold: the length of an attribute has 16 bits."""
@@ -40,6 +41,7 @@ class Packer:
         by_name = {spec.name: spec for spec in specs}
         self._mark_heads = _heads(by_name["services"])
         self._endpoint_heads = _heads(by_name["endpoints"])
+        self._identity_heads = _heads(by_name["identities"])
         self._hairpin_heads = _heads(by_name["hairpin"])
         self._last: tuple[Frontend | None, bytes] = None, b""
 
@@ -53,6 +55,10 @@ class Packer:
         if isinstance(element, MarkElement):
             head, between = self._mark_heads
             return b"".join((head, self.frontend(element.frontend), between, _mark(element.mark)))
+        if isinstance(element, IdentityElement):
+            head, between = self._identity_heads
+            frontend = element.frontend
+            return b"".join((head, self.frontend(frontend), _mark(element.slot), between, _mark(element.identity)))
         packed = socket.inet_pton(self._family, element.address)
         return self._hairpin_heads[0] + packed + packed
 

@@ -62,12 +62,12 @@ def load_connection_status(register: int) -> bytes:
     return expression("ct", number(2, CT_STATUS), number(1, register))
 
 
-def mask(register: int, bits: int) -> bytes:
-    """Keep only `bits`."""
-    value, zero = struct.pack("=I", bits), bytes(4)
+def mask(register: int, bits: int, *, flip: int = 0) -> bytes:
+    """Keep only `bits`, and of what is left turn those in `flip` over."""
+    value, turned = (struct.pack("=I", each & 0xFFFFFFFF) for each in (bits, flip))
     return expression(
         "bitwise", number(1, register), number(2, register), number(3, 4),
-        nested(4, attribute(DATA_VALUE, value)), nested(5, attribute(DATA_VALUE, zero)),
+        nested(4, attribute(DATA_VALUE, value)), nested(5, attribute(DATA_VALUE, turned)),
     )  # fmt: skip
 
 
@@ -80,6 +80,21 @@ def lookup(name: str, register: int, into: int | None = None, *, inverted: bool 
     """Go on only if the set or map has the key in `register`; a map's data goes `into` a register (0: the verdict)."""
     data = b"" if into is None else number(3, into)
     return expression("lookup", text(1, name), number(2, register), data, number(5, 1) if inverted else b"")
+
+
+def update(name: str, register: int, data: int, seconds: int) -> bytes:
+    """Put the key and the data in two registers into a map, for `seconds`; a key that is there keeps its data."""
+    return _change_map(name, register, data, 1, attribute(6, struct.pack(">Q", seconds * 1_000)))
+
+
+def remove(name: str, register: int, data: int) -> bytes:
+    """Take the key in a register out of a map. The kernel wants to be given a register with data too (6.18)."""
+    return _change_map(name, register, data, 2)
+
+
+def _change_map(name: str, register: int, data: int, operation: int, *more: bytes) -> bytes:
+    fields = (text(1, name), number(3, operation), number(4, register), number(5, data))
+    return expression("dynset", *fields, *more)
 
 
 def draw(below: int, first: int, register: int) -> bytes:

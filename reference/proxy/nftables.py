@@ -11,7 +11,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 
+from reference.proxy.changes import Changes, Element, HairpinElement, MarkElement, forwarding
 from reference.proxy.decision import Family
+from reference.proxy.drawing import bucket_chain
 from reference.proxy.elements import MOST_BYTES, Packer, pack_bucket, pack_intervals
 from reference.proxy.expressions import NFPROTO
 from reference.proxy.netlink import (
@@ -25,9 +27,9 @@ from reference.proxy.netlink import (
     number,
     text,
 )
-from reference.proxy.ruleset import DROP, REJECT, Ruleset, buckets, first_index, mark
-from reference.proxy.skeleton import MARK, TABLE, Chain, SetSpec, bucket_chain, fixed_chains, set_specs
-from reference.proxy.table import Changes, Element, HairpinElement, MarkElement, targets
+from reference.proxy.ruleset import DROP, REJECT, Ruleset, Sticky, buckets, first_index, mark
+from reference.proxy.skeleton import MARK, TABLE, Chain, SetSpec, fixed_chains, set_specs
+from reference.proxy.table import targets
 
 MOST_ELEMENT_BYTES = 2 * 96
 """More than one replaced element takes in a transaction, its part of messages and new chains included."""
@@ -37,7 +39,7 @@ STAGING = f"{TABLE}-staging"
 _NEWTABLE, _GETTABLE, _DELTABLE = 0, 1, 2
 _NEWCHAIN, _NEWRULE, _NEWSET = 3, 6, 9
 _NEWSETELEM, _DELSETELEM = 12, 14
-_SET_INTERVAL, _SET_MAP = 0x4, 0x8
+_SET_INTERVAL, _SET_MAP, _SET_BY_RULES = 0x4, 0x8, 0x10 | 0x20
 _HOST_ORDER = 1
 
 _length = struct.Struct("=HH").pack
@@ -106,6 +108,8 @@ class Messages:
             if isinstance(target, tuple):
                 packed += self._packer.endpoints(frontend, first_index(name), target)
         yield from self._in_messages(_NEWSETELEM, "endpoints", packed)
+        sticky = [each for each in wanted if isinstance(each[2], Sticky)]
+        yield from self.add(element for each in sticky for element in forwarding(*each))
         yield from self.add(HairpinElement(address) for address in sorted(ruleset.hairpin))
         yield from self.add(MarkElement(name, frontend, mark(name, target)) for name, frontend, target in wanted[::-1])
 
@@ -133,9 +137,12 @@ class Messages:
 
     def _set(self, index: int, spec: SetSpec) -> Message:
         flags = (_SET_MAP if spec.data_type is not None else 0) | (_SET_INTERVAL if spec.interval else 0)
+        flags |= _SET_BY_RULES if spec.size else 0
         body = [self._lists[spec.name], number(3, flags), number(4, spec.key_type), number(5, spec.key_length)]
         if spec.data_type is not None:
             body += [number(6, spec.data_type), number(7, spec.data_length)]
+        if spec.size:
+            body.append(nested(9, number(1, spec.size)))
         body += [number(10, index), attribute(13, _user_data(spec))]
         return Message(_NEWSET, NLM_F_CREATE, b"".join(body), self._say(f"set {spec.name}"))
 

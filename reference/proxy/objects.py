@@ -21,6 +21,8 @@ SERVICE_LABEL = "kubernetes.io/service-name"
 NOT_FOR_THIS_PROXY = frozenset({"service.kubernetes.io/headless", "service.kubernetes.io/service-proxy-name"})
 DEPRECATED_ANNOTATION = "service.kubernetes.io/topology-aware-hints"
 ANNOTATION = "service.kubernetes.io/topology-mode"
+AFFINITY_SECONDS, MOST_AFFINITY_SECONDS = 10_800, 86_400
+"""Session affinity without a time of its own, and the longest that an API server allows."""
 
 NONE: frozenset[str] = frozenset()
 NO_FIELDS: Mapping[str, Any] = {}
@@ -135,7 +137,16 @@ def _service_port(service: Object, port: Mapping[str, Any], family: Family, anno
         internal_local=spec.get("internalTrafficPolicy") == "Local",
         external_local=spec.get("externalTrafficPolicy") == "Local",
         topology_annotation=_topology_annotation(metadata.get("annotations") or {}, annotation_key),
+        affinity_seconds=_affinity_seconds(spec),
     )
+
+
+def _affinity_seconds(spec: Mapping[str, Any]) -> int:
+    """For how long a client keeps its endpoint (sessionAffinity ClientIP); 0 without."""
+    if spec.get("sessionAffinity") != "ClientIP":
+        return 0
+    config = (spec.get("sessionAffinityConfig") or NO_FIELDS).get("clientIP") or NO_FIELDS
+    return min(config.get("timeoutSeconds") or AFFINITY_SECONDS, MOST_AFFINITY_SECONDS)
 
 
 def _load_balancer_ips(service: Object) -> list[str]:

@@ -17,10 +17,13 @@ from typing import NamedTuple
 from reference.proxy import expressions as nft
 from reference.proxy.decision import Family
 from reference.proxy.expressions import Verdict
-from reference.proxy.ruleset import DROP, LOCAL_LIST, REJECT
+from reference.proxy.ruleset import LOCAL_LIST
 
 TABLE = "trafficdist"
 FAMILY_WORD = {"IPv4": "ip", "IPv6": "ip6"}
+
+MOST_CLIENTS = 1 << 20
+"""So many clients of all Services together are remembered; others get an endpoint at random, as without affinity."""
 
 MARK, VERDICT = 19, 0xFFFFFF00
 _ADDRESS = {"IPv4": 7, "IPv6": 8}
@@ -30,7 +33,10 @@ _PAIR = 6  # bits by which nft shifts one type of a concatenation
 
 @dataclass(frozen=True, slots=True)
 class SetSpec:
-    """A named set or map: its types as nft's words, its types as nft's numbers, its lengths in bytes."""
+    """A named set or map: its types as nft's words, its types as nft's numbers, its lengths in bytes.
+
+    One with a `size` is filled by rules, and its elements end after a time.
+    """
 
     name: str
     type: str
@@ -40,6 +46,7 @@ class SetSpec:
     data_length: int = 0
     interval: bool = False
     host_order_key: bool = False
+    size: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +78,7 @@ class Chain:
 def set_specs(family: Family) -> tuple[SetSpec, ...]:
     """The sets and maps of a table. Concatenated keys pad each field to 4 bytes."""
     word = "ipv4_addr" if family == "IPv4" else "ipv6_addr"
-    length, address = _address_length(family), _ADDRESS[family]
+    length, address = address_length(family), _ADDRESS[family]
     frontend, frontend_word = (address << _PAIR | _PROTOCOL) << _PAIR | _PORT, f"{word} . inet_proto . inet_service"
     return (
         SetSpec("services", f"{frontend_word} : mark", frontend, length + 8, MARK, 4),
@@ -79,6 +86,11 @@ def set_specs(family: Family) -> tuple[SetSpec, ...]:
         SetSpec(
             "endpoints", f"{frontend_word} . mark : {word} . inet_service", frontend << _PAIR | MARK, length + 12,
             data_type=address << _PAIR | _PORT, data_length=length + 4,
+        ),
+        SetSpec("identities", f"{frontend_word} . mark : mark", frontend << _PAIR | MARK, length + 12, MARK, 4),
+        SetSpec(
+            "affinity", f"{word} . {frontend_word} : mark", address << 3 * _PAIR | frontend, 2 * length + 8, MARK, 4,
+            size=MOST_CLIENTS,
         ),
         SetSpec("buckets", "mark : verdict", MARK, 4, VERDICT, 0, host_order_key=True),
         SetSpec("hairpin", f"{word} . {word}", address << _PAIR | address, 2 * length),
@@ -99,59 +111,38 @@ def fixed_chains(family: Family) -> tuple[Chain, ...]:
     )
 
 
-def bucket_chain(family: Family, bucket: int) -> Chain:
-    """The chain that draws one of a number of endpoints; `bucket` is the mark that leads to it."""
-    first, count = bucket & LOCAL_LIST, bucket & ~LOCAL_LIST
-    word, ip = f"numgen random mod {count}", FAMILY_WORD[family]
-    if first:
-        word += f" offset {first}"
-    address, port = _frontend_registers(family)[0], _second_field(family)
-    draw = Rule(f"meta mark set {word}", nft.draw(count, first, address) + nft.set_mark(address))
-    translate = Rule(
-        f"dnat {ip} to {ip} daddr . meta l4proto . th dport . meta mark map @endpoints",
-        _load_frontend(family)
-        + nft.load_meta(nft.META_MARK, _frontend_registers(family)[3])
-        + nft.lookup("endpoints", address, into=address)
-        + nft.destination_nat(family, address, port),
-    )
-    return Chain(bucket_name(bucket), (draw, translate, Rule("drop", nft.verdict(Verdict.DROP))))
-
-
-def bucket_name(bucket: int) -> str:
-    """The name of the chain to which a mark leads."""
-    if bucket in {DROP, REJECT}:
-        return "discard" if bucket == DROP else "refuse"
-    return f"lb-{bucket & ~LOCAL_LIST}" + ("-local" if bucket & LOCAL_LIST else "")
-
-
-def _address_length(family: Family) -> int:
+def address_length(family: Family) -> int:
+    """An address, in bytes."""
     return 4 if family == "IPv4" else 16
 
 
-def _second_field(family: Family) -> int:
+def second_field(family: Family) -> int:
     """The register after an address that begins in the first one."""
-    return nft.FIRST_REGISTER + _address_length(family) // 4
+    return nft.FIRST_REGISTER + address_length(family) // 4
 
 
-def _frontend_registers(family: Family) -> tuple[int, int, int, int]:
-    second = _second_field(family)
+def frontend_registers(family: Family) -> tuple[int, int, int, int]:
+    """Where the fields of a frontend go from the first register on, and the one after them."""
+    second = second_field(family)
     return nft.FIRST_REGISTER, second, second + 1, second + 2
 
 
-def _load_source(family: Family, register: int) -> bytes:
-    return nft.load_payload(nft.NETWORK_HEADER, 12 if family == "IPv4" else 8, _address_length(family), register)
+def load_source(family: Family, register: int) -> bytes:
+    """The address from which a packet is."""
+    return nft.load_payload(nft.NETWORK_HEADER, 12 if family == "IPv4" else 8, address_length(family), register)
 
 
-def _load_destination(family: Family, register: int) -> bytes:
-    return nft.load_payload(nft.NETWORK_HEADER, 16 if family == "IPv4" else 24, _address_length(family), register)
+def load_destination(family: Family, register: int) -> bytes:
+    return nft.load_payload(nft.NETWORK_HEADER, 16 if family == "IPv4" else 24, address_length(family), register)
 
 
-def _load_frontend(family: Family) -> bytes:
-    address, protocol, port, _ = _frontend_registers(family)
+def load_frontend(family: Family, first: int = nft.FIRST_REGISTER) -> bytes:
+    """What a packet is sent to, as the fields of a `Frontend`."""
+    protocol = first + address_length(family) // 4
     return (
-        _load_destination(family, address)
+        load_destination(family, first)
         + nft.load_meta(nft.META_L4PROTO, protocol)
-        + nft.load_payload(nft.TRANSPORT_HEADER, 2, 2, port)
+        + nft.load_payload(nft.TRANSPORT_HEADER, 2, 2, protocol + 1)
     )
 
 
@@ -160,7 +151,7 @@ def _by_map(family: Family, name: str) -> Rule:
     ip = FAMILY_WORD[family]
     return Rule(
         f"meta mark set {ip} daddr . meta l4proto . th dport map @{name} meta mark vmap @buckets",
-        _load_frontend(family)
+        load_frontend(family)
         + nft.lookup(name, first, into=first)
         + nft.set_mark(first)
         + nft.load_meta(nft.META_MARK, first)
@@ -176,7 +167,7 @@ def _from_outside(family: Family) -> Rule:
     rule, first = _by_map(family, "external"), nft.FIRST_REGISTER
     return Rule(
         f"{FAMILY_WORD[family]} saddr != @pods {rule.text}",
-        _load_source(family, first) + nft.lookup("pods", first, inverted=True) + rule.expressions,
+        load_source(family, first) + nft.lookup("pods", first, inverted=True) + rule.expressions,
     )
 
 
@@ -206,13 +197,13 @@ def _sources(family: Family) -> tuple[Rule, ...]:
     In order: an endpoint that reached itself; this node and its pods, whose answers come through here anyway; pods of
     other nodes; clients from outside whose address is to be kept; all others.
     """
-    ip, first, second = FAMILY_WORD[family], nft.FIRST_REGISTER, _second_field(family)
-    source = _load_source(family, first)
+    ip, first, second = FAMILY_WORD[family], nft.FIRST_REGISTER, second_field(family)
+    source = load_source(family, first)
     kept = struct.pack("=I", LOCAL_LIST)
     return (
         Rule(
             f"{ip} saddr . {ip} daddr @hairpin masquerade fully-random",
-            source + _load_destination(family, second) + nft.lookup("hairpin", first) + nft.masquerade(),
+            source + load_destination(family, second) + nft.lookup("hairpin", first) + nft.masquerade(),
         ),
         Rule(f"{ip} saddr @own return", source + nft.lookup("own", first) + nft.verdict(Verdict.RETURN)),
         Rule(

@@ -1,11 +1,10 @@
 """What the proxy of one node knows: Services, their slices, its own Node; and the tables that follow from it.
 
-Pure apart from its log: it receives objects and computes tables. An event costs what its own Service costs.
+Pure: it receives objects and computes tables. An event costs what its own Service costs.
 """
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -37,8 +36,6 @@ PortKey = tuple[str, str, str, Protocol, Family]
 
 Dropped = tuple[Family, Literal["internal", "external"]]
 """What a traffic policy Local drops on this node: an IP family, and from where the traffic is."""
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +90,6 @@ class State:
         self.dropped: Counter[Dropped] = Counter()
         self.health_checks: dict[int, LocalEndpoints | None] = {}
         self._base_changed = False
-        self._affinity_told = False
 
     def receive(self, resource: str, obj: Object, *, deleted: bool) -> None:
         """Take note of an object. Raises `KeyError`, `TypeError` or `ValueError` when it cannot be read."""
@@ -166,9 +162,6 @@ class State:
         service = self._service((metadata["namespace"], metadata["name"]))
         service.ports = ports
         service.health_port = health_check_port(obj) if ports else 0
-        if not deleted and obj["spec"].get("sessionAffinity") == "ClientIP" and not self._affinity_told:
-            self._affinity_told = True
-            _log.warning("sessionAffinity ClientIP is not implemented: %s gets none", metadata["name"])
 
     @property
     def _annotation_key(self) -> str | None:

@@ -1,23 +1,24 @@
-"""The rules of one IP family on one node, as they should be, and what must change in the kernel to get there.
+"""The rules of one IP family on one node, as they should be, and what has changed in them.
 
 Entries are put per owner (a service port); changes are the difference between what was taken last and what is wanted
-now, so a run of events costs what differs in the end. Changes come in two parts, because one packet looks into the maps
-twice and the two looks may see two generations of the ruleset:
-
-- first: additions, replacements in place, counts, removed frontends. Atomic, and every index that a packet may have
-  drawn a moment ago still has an endpoint;
-- later: the endpoints beyond a count that shrank. Nothing draws them any more.
-
-Growing needs no second part: who sees the new count sees the new endpoint, for generations only go forward.
+now, so a run of events costs what differs in the end.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, field
-from typing import NamedTuple
 
+from reference.proxy.changes import (
+    Changes,
+    Element,
+    EndpointElement,
+    HairpinElement,
+    IdentityElement,
+    MarkElement,
+    compare,
+    forwarding,
+)
 from reference.proxy.decision import Family
 from reference.proxy.ruleset import (
     NOTHING,
@@ -28,59 +29,15 @@ from reference.proxy.ruleset import (
     Ruleset,
     Stale,
     Target,
-    first_index,
+    backends_of,
     mark,
     place,
 )
 
-
-class MarkElement(NamedTuple):
-    """An element of map `services` or `external`."""
-
-    set_name: MapName
-    frontend: Frontend
-    mark: int
-
-
-class EndpointElement(NamedTuple):
-    """An element of map `endpoints`."""
-
-    frontend: Frontend
-    slot: int
-    backend: Backend
-
-    @property
-    def set_name(self) -> str:
-        return "endpoints"
-
-
-class HairpinElement(NamedTuple):
-    """An element of set `hairpin`."""
-
-    address: str
-
-    @property
-    def set_name(self) -> str:
-        return "hairpin"
-
-
-Element = MarkElement | EndpointElement | HairpinElement
-
-
-@dataclass(slots=True)
-class Changes:
-    """Elements to delete and to add, in two transactions. An element both deleted and added is replaced.
-
-    `stale` are UDP connections that now go to the wrong place.
-    """
-
-    first_delete: list[Element] = field(default_factory=list)
-    first_add: list[Element] = field(default_factory=list)
-    later_delete: list[Element] = field(default_factory=list)
-    stale: list[Stale] = field(default_factory=list)
-
-    def __bool__(self) -> bool:
-        return bool(self.first_delete or self.first_add or self.later_delete)
+__all__ = [
+    "Changes", "Element", "EndpointElement", "HairpinElement", "IdentityElement", "MarkElement", "Table", "elements",
+    "targets",
+]  # fmt: skip
 
 
 class Table:
@@ -124,7 +81,7 @@ class Table:
         if frontend not in self._owner:
             return None
         targets = (self._targets.get((name, frontend)) for name in _MAPS)
-        return frozenset(each for target in targets if isinstance(target, tuple) for each in target)
+        return frozenset(each for target in targets for each in backends_of(target))
 
     def take_changes(self, most: int = 1 << 20) -> list[Changes]:
         """What has changed since the last call; a new part begins when one has `most` elements.
@@ -140,7 +97,7 @@ class Table:
                 changes = Changes()
                 parts.append(changes)
             after = self._targets.get((name, frontend))
-            _compare(changes, name, frontend, before, after)
+            compare(changes, name, frontend, before, after)
             if frontend.protocol == "UDP":
                 changes.stale += _stale(frontend, before, self.backends(frontend))
         for address, present in self._touched_hairpin.items():
@@ -221,52 +178,18 @@ def targets(ruleset: Ruleset) -> list[tuple[MapName, Frontend, Target]]:
 def elements(ruleset: Ruleset) -> Iterator[Element]:
     """All elements of a ruleset."""
     for name, frontend, target in targets(ruleset):
-        if isinstance(target, tuple):
-            for index, backend in enumerate(target, first_index(name)):
-                yield EndpointElement(frontend, index, backend)
+        yield from forwarding(name, frontend, target)
     for address in sorted(ruleset.hairpin):
         yield HairpinElement(address)
     for name, frontend, target in targets(ruleset):
         yield MarkElement(name, frontend, mark(name, target))
 
 
-def _compare(changes: Changes, name: MapName, frontend: Frontend, before: Target | None, after: Target | None) -> None:
-    old = before if isinstance(before, tuple) else ()
-    new = after if isinstance(after, tuple) else ()
-    first = first_index(name)
-    for index in range(max(len(old), len(new))):
-        was = old[index] if index < len(old) else None
-        now = new[index] if index < len(new) else None
-        if was == now:
-            continue
-        if now is None:
-            assert was is not None
-            changes.later_delete.append(EndpointElement(frontend, first + index, was))
-            continue
-        if was is not None:
-            changes.first_delete.append(EndpointElement(frontend, first + index, was))
-        changes.first_add.append(EndpointElement(frontend, first + index, now))
-    _compare_marks(changes, name, frontend, before, after)
-
-
 def _stale(frontend: Frontend, before: Target | None, backends: frozenset[Backend] | None) -> list[Stale]:
     """Connections to endpoints that left, or to a frontend that is new: those were never translated."""
     if before is None and backends is not None:
         return [Stale(frontend, (frontend.address, frontend.port))]
-    old = before if isinstance(before, tuple) else ()
+    old = backends_of(before)
     if old and not backends:
         return [Stale(frontend, None)]
     return [Stale(frontend, each) for each in old if each not in (backends or ())]
-
-
-def _compare_marks(
-    changes: Changes, name: MapName, frontend: Frontend, before: Target | None, after: Target | None
-) -> None:
-    was = None if before is None else mark(name, before)
-    now = None if after is None else mark(name, after)
-    if was == now:
-        return
-    if was is not None:
-        changes.first_delete.append(MarkElement(name, frontend, was))
-    if now is not None:
-        changes.first_add.append(MarkElement(name, frontend, now))

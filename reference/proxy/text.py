@@ -4,18 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from reference.proxy.changes import EndpointElement, IdentityElement, MarkElement
+from reference.proxy.drawing import bucket_chain, bucket_name
 from reference.proxy.ruleset import Frontend, Ruleset, buckets
-from reference.proxy.skeleton import (
-    FAMILY_WORD,
-    TABLE,
-    Chain,
-    SetSpec,
-    bucket_chain,
-    bucket_name,
-    fixed_chains,
-    set_specs,
-)
-from reference.proxy.table import EndpointElement, MarkElement, elements
+from reference.proxy.skeleton import FAMILY_WORD, TABLE, Chain, SetSpec, fixed_chains, set_specs
+from reference.proxy.table import elements
 
 
 def text(ruleset: Ruleset) -> str:
@@ -39,6 +32,8 @@ def _content(ruleset: Ruleset) -> dict[str, list[str]]:
             case EndpointElement(frontend, slot, (address, port)):
                 key = f"{_frontend(frontend)} . {slot:#010x}"
                 content["endpoints"].append(f"{key} : {address} . {port}")
+            case IdentityElement(frontend, slot, identity):
+                content["identities"].append(f"{_frontend(frontend)} . {slot:#010x} : {identity:#010x}")
     content["buckets"] = [f"{each:#010x} : goto {bucket_name(each)}" for each in buckets(ruleset, fixed=True)]
     content["hairpin"] = [f"{each} . {each}" for each in ruleset.hairpin]
     content["pods"], content["own"] = list(ruleset.pods), list(ruleset.own)
@@ -54,6 +49,9 @@ def _set(spec: SetSpec, content: Iterable[str]) -> Iterator[str]:
     yield f"\t\ttype {spec.type}"
     if spec.interval:
         yield "\t\tflags interval"
+    if spec.size:
+        yield f"\t\tsize {spec.size}"
+        yield "\t\tflags dynamic,timeout"
     if listed := ",\n\t\t\t     ".join(content):
         yield f"\t\telements = {{ {listed} }}"
     yield "\t}\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import socket
 import subprocess
@@ -13,7 +14,7 @@ from harness.netns.namespace import Namespace
 from reference.proxy.decision import Family
 from reference.proxy.netlink import KernelError, NftSocket
 from reference.proxy.nftables import STAGING, KernelTable
-from reference.proxy.ruleset import NOTHING, Entries, Frontend, Ruleset
+from reference.proxy.ruleset import NOTHING, Entries, Frontend, Ruleset, Sticky
 from reference.proxy.table import Changes, EndpointElement, Table
 from reference.proxy.text import text
 from tests.reference.proxy.conftest import read_back
@@ -26,7 +27,7 @@ FAMILIES: tuple[Family, ...] = ("IPv4", "IPv6")
 
 
 def ruleset(family: Family) -> Ruleset:
-    """Every kind of element: lists for both directions, drop, reject, hairpin."""
+    """Every kind of element: lists for both directions, with affinity and without, drop, reject, hairpin."""
     if family == "IPv4":
         pods, own, virtual, pod = PODS, OWN, "10.96.0.{}", "10.244.1.{}"
     else:
@@ -34,8 +35,10 @@ def ruleset(family: Family) -> Ruleset:
         virtual, pod = "fd00:10:96::{}", "fd00:10:244:1::{}"
     one, two, three = (Frontend(virtual.format(n), p, 80) for n, p in ((1, "TCP"), (2, "UDP"), (3, "SCTP")))
     here, there = ((pod.format(n), 8080) for n in (2, 3))
-    services = {one: (here, there), two: "reject", three: "drop"}
-    return Ruleset(family, pods, own, services, {one: (here,)}, frozenset({here[0]}))
+    four = Frontend(virtual.format(4), "UDP", 80)
+    services = {one: (here, there), two: "reject", three: "drop", four: Sticky((here, there), 93_784)}
+    external = {one: (here,), four: Sticky((here,), 10_800)}
+    return Ruleset(family, pods, own, services, external, frozenset({here[0]}))
 
 
 @pytest.fixture
@@ -58,22 +61,34 @@ def nft_list(node: Namespace) -> Iterator[object]:
     def run(*arguments: str, stdin: str = "") -> list[str]:
         with node.entered():
             done = subprocess.run([binary, *arguments], input=stdin, capture_output=True, text=True, check=True)
-        return sorted(" ".join(done.stdout.split()).replace("} ", "}\n").split("\n"))
+        return _lines(done.stdout)
 
     return run
 
 
+def _lines(text: str) -> list[str]:
+    """What belongs together on one line; an address is printed without the length of its prefix."""
+    joined = " ".join(text.split()).replace("} ", "}\n")
+    return sorted(re.sub(r"(\.\d+)/32\b|(:\w+)/128\b", r"\1\2", joined).split("\n"))
+
+
 @pytest.mark.parametrize("family", FAMILIES)
-def test_nft_prints_what_was_loaded_as_it_prints_our_text(family: Family, nft: NftSocket, nft_list) -> None:  # type: ignore[no-untyped-def]
-    kernel, wanted = KernelTable(nft, family), ruleset(family)
-    kernel.load(wanted)
-    ours = nft_list("list", "ruleset")
-    kernel.delete()
+def test_nft_prints_what_was_loaded_as_our_text(family: Family, nft: NftSocket, nft_list) -> None:  # type: ignore[no-untyped-def]
+    wanted = ruleset(family)
+
+    KernelTable(nft, family).load(wanted)
+
+    assert _words(nft_list("list", "ruleset")) == _words(_lines(text(wanted)))
+    assert "timeout 1d2h3m4s" in text(wanted)
+
+
+def test_nft_loads_our_text(nft: NftSocket, nft_list) -> None:  # type: ignore[no-untyped-def]
+    """For IPv4: nft 1.0.6 has too few registers for the key of `affinity` over IPv6, though it prints it."""
+    wanted = ruleset("IPv4")
 
     nft_list("-f", "-", stdin=text(wanted))
 
-    assert _words(ours) == _words(nft_list("list", "ruleset"))
-    assert any("masquerade fully-random" in line for line in ours)
+    assert _words(nft_list("list", "ruleset")) == _words(_lines(text(wanted)))
 
 
 def _words(lines: list[str]) -> list[list[str]]:
@@ -100,7 +115,7 @@ def test_changes_make_the_chains_that_they_need(nft: NftSocket, loaded: tuple[Ke
         kernel.apply(changes)
 
     assert read_back(nft, "IPv4", "services") == {KEY: b"\x02\0\0\0"}
-    assert read_back(nft, "IPv4", "external") == {KEY: b"\x01\x80\0\0"}
+    assert read_back(nft, "IPv4", "external") == {KEY: b"\x01\x40\0\0"}
     assert set(read_back(nft, "IPv4", "buckets").values()) == {b"discard", b"refuse", b"lb-1", b"lb-2", b"lb-1-local"}  # type: ignore[union-attr]
     assert read_back(nft, "IPv4", "hairpin") == {socket.inet_aton(A[0]) * 2: b""}
 

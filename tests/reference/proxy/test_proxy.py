@@ -188,14 +188,6 @@ def test_after_an_error_of_the_kernel_everything_is_loaded_anew(
     assert cluster.ask("a1-3", cluster_ip(service, "IPv4")) == "b1-2"
 
 
-def test_session_affinity_is_refused_in_the_log_once(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING):
-        cluster.service("a1-2", sessionAffinity="ClientIP")
-        cluster.service("a1-2", sessionAffinity="ClientIP")
-
-    assert caplog.text.count("sessionAffinity ClientIP is not implemented") == len(cluster.proxies)
-
-
 def test_cleanup_takes_the_rules_away(node: Namespace, nft: NftSocket) -> None:
     with node.entered():
         proxy = ServiceProxy("a1", ApiServer(), pod_cidrs=["10.244.0.0/16"])
@@ -221,7 +213,7 @@ def test_a_proxy_without_its_node_object_serves_cluster_ips(node: Namespace) -> 
     service = api.create("services", "default", {"metadata": {"name": "web"}, "spec": {"ports": [{"port": 80}]}})
     eventually(proxy.synced, within=5, describe="the proxy")
 
-    assert f"{service['spec']['clusterIP']} . tcp . 80 : 0x00010001" in proxy.ruleset_text()
+    assert f"{service['spec']['clusterIP']} . tcp . 80 : 0x00004000" in proxy.ruleset_text()
     proxy.stop()
 
 

@@ -9,7 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reference.proxy.decision import Endpoint, Place, ServicePort, decide
-from reference.proxy.ruleset import Backend, Entries, Frontend, Ruleset, Target, mark, place, render
+from reference.proxy.ruleset import (
+    LOCAL_LIST,
+    MOST_ENDPOINTS,
+    Backend,
+    Bucket,
+    Entries,
+    Frontend,
+    Ruleset,
+    Sticky,
+    Target,
+    identities,
+    mark,
+    place,
+    render,
+)
 from reference.proxy.text import text
 
 HERE, ELSEWHERE = Endpoint("10.244.1.2", 8080, node="a1"), Endpoint("10.244.3.2", 8080, node="b1")
@@ -57,8 +71,36 @@ def test_drop_and_reject_are_targets() -> None:
 def test_marks_are_counts_with_local_lists_apart() -> None:
     two = (("10.244.1.2", 80), ("10.244.1.3", 80))
 
-    assert (mark("services", two), mark("external", two)) == (2, 0x8002)
-    assert (mark("services", "drop"), mark("external", "reject")) == (0x10000, 0x10001)
+    assert (mark("services", two), mark("external", two)) == (2, 0x4002)
+    assert (mark("services", "drop"), mark("external", "reject")) == (0, 0x4000)
+
+
+def test_affinity_is_in_the_mark_and_changes_no_slot() -> None:
+    ports = [replace(EXPOSED, external_local=True, affinity_seconds=each) for each in (0, 10_800)]
+    plain, sticky = (entries(port, HERE, ELSEWHERE) for port in ports)
+
+    target = sticky.services[CLUSTER_IP]
+    assert target == Sticky(plain.services[CLUSTER_IP], 10_800)  # type: ignore[arg-type]
+    assert mark("services", target) == 10_800 << 15 | 2
+    assert Bucket.of(mark("external", target)) == (2, 0x4000, 10_800)
+    assert sticky.external[EXTERNAL[0]] == Sticky((HERE[:2],), 10_800)
+
+
+def test_identities_are_different_for_different_backends_of_one_frontend() -> None:
+    backends = [(f"10.{each >> 16}.{each >> 8 & 255}.{each & 255}", 80) for each in range(1 << 17)]
+
+    for name, bit in (("services", 0), ("external", LOCAL_LIST)):
+        found = identities(name, backends)  # type: ignore[arg-type]
+        assert len(set(found)) == len(backends)
+        assert {each & LOCAL_LIST for each in found} == {bit}
+
+
+def test_a_service_with_more_endpoints_than_fit_uses_as_many_as_do() -> None:
+    endpoints = [Endpoint(f"10.{each >> 8}.{each & 255}.1", 80) for each in range(MOST_ENDPOINTS + 5)]
+
+    target = entries(PORT, *endpoints).services[CLUSTER_IP]
+
+    assert Bucket.of(mark("services", target)) == (MOST_ENDPOINTS, 0, 0)
 
 
 A, B, C, D = (("10.244.1.1", n) for n in range(4))
@@ -108,6 +150,6 @@ def test_text_is_nft_text() -> None:
 
     assert lines[0] == "table ip trafficdist {"
     assert "elements = { 10.96.0.1 . tcp . 80 : 0x00000001 }" in lines
-    assert "elements = { 10.96.0.1 . tcp . 80 : 0x00010000 }" in lines
+    assert "elements = { 10.96.0.1 . tcp . 80 : 0x00000000 }" in lines
     assert "elements = { 10.96.0.1 . tcp . 80 . 0x00000000 : 10.244.1.2 . 8080 }" in lines
     assert "meta mark set numgen random mod 1" in lines

@@ -7,8 +7,17 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reference.proxy.ruleset import NOTHING, Entries, Frontend, Stale
-from reference.proxy.table import Changes, Element, EndpointElement, HairpinElement, MarkElement, Table, elements
+from reference.proxy.ruleset import NOTHING, Entries, Frontend, Stale, Sticky
+from reference.proxy.table import (
+    Changes,
+    Element,
+    EndpointElement,
+    HairpinElement,
+    IdentityElement,
+    MarkElement,
+    Table,
+    elements,
+)
 
 ONE, TWO = Frontend("10.96.0.1", "UDP", 53), Frontend("10.96.0.2", "UDP", 53)
 A, B, C = ("10.244.1.1", 53), ("10.244.1.2", 53), ("10.244.1.3", 53)
@@ -38,17 +47,23 @@ class Kernel:
 
     def holes(self) -> set[Frontend]:
         """Frontends whose count says more than there is."""
-        marks = {key[1]: (key[0], value) for key, value in self.content.items() if key[0] in {"services", "external"}}
+        marks = [(key[1], value) for key, value in self.content.items() if key[0] in {"services", "external"}]
         return {
             frontend
-            for frontend, (name, mark) in marks.items()
-            for index in range(mark & 0x7FFF if mark < 0x10000 else 0)
-            if (frontend, index + (0x8000 if name == "external" else 0)) not in self.content
+            for frontend, mark in marks
+            for slot in range(mark & 0x4000, mark & 0x7FFF)
+            if not self.leads_on(frontend, slot, sticky=mark >> 15 > 0)
         }
+
+    def leads_on(self, frontend: Frontend, slot: int, *, sticky: bool) -> bool:
+        """Whether who draws this slot finds an endpoint."""
+        return (frontend, self.content.get(("identity", frontend, slot)) if sticky else slot) in self.content
 
 
 def _key(element: Element) -> Any:
     match element:
+        case IdentityElement(frontend, slot, _):
+            return "identity", frontend, slot
         case MarkElement(name, frontend, _):
             return name, frontend
         case EndpointElement(frontend, slot, _):
@@ -92,6 +107,19 @@ def test_a_change_that_is_undone_before_it_is_taken_is_none() -> None:
     table.put("web", forwards(ONE, A))
 
     assert not any(table.take_changes())
+
+
+def test_with_affinity_an_endpoint_keeps_its_identity_wherever_it_stands() -> None:
+    table = Table("IPv4")
+    table.put("web", Entries({ONE: Sticky((A, B, C), 60)}, {}, frozenset()))
+    identity = {each.slot: each.identity for each in taken(table).first_add if isinstance(each, IdentityElement)}
+
+    table.put("web", Entries({ONE: Sticky((B, C), 60)}, {}, frozenset()))
+    changes = taken(table)
+
+    assert IdentityElement(ONE, 0, identity[2]) in changes.first_add
+    assert EndpointElement(ONE, identity[0], A) in changes.later_delete
+    assert not any(isinstance(each, EndpointElement) for each in changes.first_add)
 
 
 def test_a_frontend_belongs_to_whoever_had_it_first_until_that_one_leaves() -> None:
@@ -147,10 +175,8 @@ def test_changes_come_in_parts_of_bounded_size() -> None:
     assert [len(each.first_add) for each in parts] == [6, 6, 6, 6, 6]
 
 
-targets = st.one_of(
-    st.sampled_from(("drop", "reject")),
-    st.lists(st.sampled_from((A, B, C)), min_size=1, unique=True).map(tuple),
-)
+lists = st.lists(st.sampled_from((A, B, C)), min_size=1, unique=True).map(tuple)
+targets = st.one_of(st.sampled_from(("drop", "reject")), lists, st.builds(Sticky, lists, st.sampled_from((60, 10_800))))
 wanted = st.builds(
     Entries,
     st.dictionaries(st.sampled_from((ONE, TWO)), targets),
