@@ -68,7 +68,10 @@ class NetnsBackend:
         self._loop = Loop()
         self._loop.start()
         self.control_plane = EmbeddedControlPlane(
-            self.release, controller=self._mutant.controller, kinds=self._mutant.kinds()
+            self.release,
+            api_server=self._mutant.api_server,
+            controller=self._mutant.controller,
+            kinds=self._mutant.kinds(),
         )
         self.control_plane.start()
         self.api = Api(self.control_plane.kubeconfig())

@@ -41,15 +41,18 @@ class EmbeddedControlPlane:
         self,
         release: Release | None = None,
         *,
+        api_server: Callable[..., ApiServer] = ApiServer,
         controller: Callable[..., EndpointSliceController] = EndpointSliceController,
         kinds: Sequence[Strategy] = (),
     ) -> None:
         """`kinds` replace the API server's own rules for the same resources."""
         self.release = release or Release()
-        self._kinds = kinds
+        self._make_api_server = api_server
         self._make_controller = controller
         self._informer = Informer()
-        self._api = self._make_api(self.release)
+        self._api = api_server(features_of(self.release))
+        for kind in kinds:
+            self._api.add_kind(kind)
         self._server = HttpServer(self._api)
         self._serves = False
         self._controller: EndpointSliceController | None = None
@@ -91,7 +94,7 @@ class EmbeddedControlPlane:
     def start_api_server(self, release: Release) -> None:
         """Serve what is stored, as this release does."""
         self.stop_api_server()
-        self._api = self._make_api(release, self._api)
+        self._api = self._make_api_server(features_of(release), predecessor=self._api)
         self._server.replace(self._api)
         self._informer.connect(self._api)
         self._serves = True
@@ -129,9 +132,3 @@ class EmbeddedControlPlane:
     def evidence(self) -> dict[str, str]:
         """The last requests that clients made, oldest first."""
         return {"api-requests.txt": "\n".join(str(each) for each in self._server.requests())}
-
-    def _make_api(self, release: Release, predecessor: ApiServer | None = None) -> ApiServer:
-        api = ApiServer(features_of(release), **({"predecessor": predecessor} if predecessor else {}))
-        for kind in self._kinds:
-            api.add_kind(kind)
-        return api

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from reference.apiserver import ApiServer
 from reference.apiserver.kinds import Strategy
 from reference.endpointslice import EndpointSliceController
 from reference.proxy import ServiceProxy
@@ -24,7 +25,7 @@ class Mutant:
     """One fault: its name in kebab case, a sentence that says it, and the real bug that it repeats, where there is one.
 
     `symptom` is a pattern for the first line of a failure that this fault causes. The other fields are the components,
-    one of which is not the reference's own; they are called as those are.
+    one of which is not the reference's own; they are called as those are. `kinds` are rules of the API server.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Mutant:
     symptom: str = REACHED
     proxy: Callable[..., ServiceProxy] = ServiceProxy
     controller: Callable[..., EndpointSliceController] = EndpointSliceController
+    api_server: Callable[..., ApiServer] = ApiServer
     kinds: Callable[[], Sequence[Strategy]] = tuple
 
 
