@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import yaml
@@ -302,9 +302,11 @@ class Cluster:
         """Replace a component by one of another release (unless given: as it was booted), and wait until it settled.
 
         It also starts one that is stopped. Proxies are replaced `on` these nodes, on all unless given; the rules in the
-        kernel stay in force until the next proxy has replaced them. `close` brings everything back.
+        kernel stay in force until the next proxy has replaced them. `close` brings everything back. Whose behaviour it
+        follows is the same for all releases of a run.
         """
-        wanted = release or self.backend.release
+        booted = self.backend.release
+        wanted = booted if release is None else replace(release, follows=booted.follows)
         nodes = self._note_change(component, on)
         self.history.change("restart", component=component, release=wanted.to_json(), nodes=nodes)
         self.backend.start_component(component, wanted, nodes)
