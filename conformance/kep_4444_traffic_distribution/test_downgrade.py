@@ -37,7 +37,8 @@ def _prefer_close(cluster: Cluster) -> tuple[Service, list[Pod]]:
 
 def _expect_field(cluster: Cluster, service: Service, value: str | None) -> None:
     stored = cluster.api.get("services", cluster.namespace, service.name)
-    cluster.expect_equal("spec.trafficDistribution", expected=value, observed=stored["spec"].get("trafficDistribution"))
+    what, observed = f"spec.trafficDistribution of service {service.name}", stored["spec"].get("trafficDistribution")
+    cluster.expect_equal(what, expected=value, observed=observed)
 
 
 @requirement(
@@ -66,7 +67,7 @@ def test_api_server_without_the_field_ends_hints(three_zones: Cluster) -> None:
     level=MUST,
     features={ROLLOUT},
     source="KEP-4444, Rollout, Upgrade and Rollback Planning, steps 6 to 8",
-    kills={"forgets-fields-of-later-releases", "lists-once"},
+    kills={"forgets-fields-of-later-releases", "trusts-resource-versions"},
 )
 def test_field_and_hints_are_back_after_an_upgrade(three_zones: Cluster) -> None:
     service, pods = _prefer_close(three_zones)

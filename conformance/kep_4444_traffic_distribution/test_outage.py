@@ -90,7 +90,7 @@ def test_controller_catches_up(three_zones: Cluster) -> None:
     level=MUST,
     features={OUTAGE},
     source="KEP-4444, Monitoring Requirements (successfully establishes routing rules based on those EndpointSlices)",
-    kills={"knows-only-what-changes-as-a-proxy"},
+    kills={"routes-only-what-changes"},
 )
 def test_proxy_catches_up(three_zones: Cluster) -> None:
     service = three_zones.create_service(selector=WEB, traffic_distribution="PreferClose")
@@ -111,7 +111,7 @@ def test_proxy_catches_up(three_zones: Cluster) -> None:
     level=MUST,
     features={OUTAGE},
     source="KEP-4444, Troubleshooting",
-    kills={"never-watches-again"},
+    kills={"watches-once", "watches-once-as-a-proxy"},
 )
 def test_changes_after_an_outage_take_effect(three_zones: Cluster) -> None:
     service = three_zones.create_service(selector=WEB, traffic_distribution="PreferClose")

@@ -8,7 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from harness.mutants import api_servers, benign, controllers, data_planes, decisions, proxies, releases
+from harness.mutants import (
+    api_servers,
+    benign,
+    controllers,
+    data_planes,
+    decisions,
+    proxies,
+    releases,
+    restarts,
+    succession,
+)
 from harness.mutants.mutant import Mutant
 
 __all__ = ["BENIGN", "MUTANTS", "Mutant"]
@@ -27,6 +37,8 @@ MUTANTS: Mapping[str, Mutant] = _by_name(
     controllers.MUTANTS,
     api_servers.MUTANTS,
     releases.MUTANTS,
+    restarts.MUTANTS,
+    succession.MUTANTS,
 )
 """Each has one fault, and at least one requirement fails for it."""
 

@@ -7,12 +7,13 @@ import itertools
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import conformance
 from harness.backends.netns import NetnsBackend
 from harness.cluster import Cluster
+from harness.components import Component
 from harness.eventually import set_time_scale, time_scale
 from harness.history import History
 from harness.requirements import Requirement
@@ -76,6 +77,7 @@ class Trial:
     def run(self, requirement_id: str) -> None:
         """Run all cases of one requirement's test; raises what the first of them raises."""
         scenario = SCENARIOS[requirement_id]
+        self._follow("released" if scenario.requirement.instead_of else "kep")
         for case in scenario.cases:
             cluster = Cluster(self._backend, f"trial-{next(self._numbers)}", history=self._history, test=requirement_id)
             try:
@@ -90,3 +92,12 @@ class Trial:
         except AssertionError as failed:
             return str(failed) or "an assertion without text"
         return ""
+
+    def _follow(self, reading: str) -> None:
+        """Let all components follow the KEP texts or released Kubernetes."""
+        before = self._backend.release
+        if before.follows != reading:
+            self._backend.release = replace(before, follows=reading)
+            nodes = [node.name for node in self._backend.topology.nodes]
+            for component in Component:
+                self._backend.start_component(component, self._backend.release, nodes)

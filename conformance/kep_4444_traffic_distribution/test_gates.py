@@ -1,0 +1,239 @@
+"""KEP-4444, Feature Enablement and Rollback: gate ServiceTrafficDistribution off and on, in each component."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from conformance.features import API_SERVER_RELEASES, CONTROLLER_RELEASES, PROXY_RELEASES, ROLLOUT, SKEW
+from conformance.skew import CLIENTS, SERVERS, WEB, Skew, bring_to, expect_written, routes
+from harness.cluster import Cluster, Service, same_zone
+from harness.components import API_SERVER, CONTROLLER, PROXY, Release, release
+from harness.hints import expect_hints, expect_unchanged
+from harness.manifests import Hints
+from harness.requirements import MUST, requirement
+from harness.traffic import expect_traffic
+from harness.transitions import expect_no_loss
+from harness.workloads import Pod
+
+OFF, ON = release("1.31", ServiceTrafficDistribution=False), release("1.31")
+MODE, AWARE_HINTS = "service.kubernetes.io/topology-mode", "service.kubernetes.io/topology-aware-hints"
+FIELD = {"spec": {"trafficDistribution": "PreferClose"}}
+ZONE = {zone: Hints(zones=(zone,)) for zone in "abc"}
+
+
+def _expect_field(cluster: Cluster, service: Service, value: str | None) -> None:
+    stored = cluster.api.get("services", cluster.namespace, service.name)
+    what, observed = f"spec.trafficDistribution of service {service.name}", stored["spec"].get("trafficDistribution")
+    cluster.expect_equal(what, expected=value, observed=observed)
+
+
+# API server
+
+
+@requirement(
+    "KEP-4444/api-gate-off-drops-the-field",
+    "With the gate off, a new Service is stored without the field, and one that had none does not get it by an update.",
+    level=MUST,
+    features={API_SERVER_RELEASES},
+    source="KEP-4444, Feature Enablement and Rollback (the standard process for new fields)",
+    kills={"newest-api-server-at-any-release"},
+)
+def test_field_is_dropped_while_the_gate_is_off(three_zones: Cluster) -> None:
+    three_zones.restart(API_SERVER, OFF)
+
+    service = three_zones.create_service(traffic_distribution="PreferClose")
+    _expect_field(three_zones, service, None)
+
+    three_zones.patch_service(service, FIELD)
+    _expect_field(three_zones, service, None)
+
+
+@requirement(
+    "KEP-4444/api-gate-off-keeps-a-stored-field",
+    "With the gate off, an update of a Service that has the field stored leaves it there, unless it removes it.",
+    level=MUST,
+    features={API_SERVER_RELEASES},
+    source="KEP-4444, Feature Enablement and Rollback (safe rollback/disablement for kube-apiserver)",
+    kills={"drops-stored-fields"},
+)
+def test_stored_field_outlives_the_gate(three_zones: Cluster) -> None:
+    three_zones.restart(API_SERVER, ON)
+    service = three_zones.create_service(traffic_distribution="PreferClose")
+    three_zones.restart(API_SERVER, OFF)
+    _expect_field(three_zones, service, "PreferClose")
+
+    three_zones.patch_service(service, {"metadata": {"labels": {"changed": "yes"}}})
+    _expect_field(three_zones, service, "PreferClose")
+    three_zones.patch_service(service, {"spec": {"internalTrafficPolicy": "Local"}})
+    _expect_field(three_zones, service, "PreferClose")
+
+    three_zones.patch_service(service, {"spec": {"trafficDistribution": None}})
+    _expect_field(three_zones, service, None)
+
+
+# Controller
+
+
+@requirement(
+    "KEP-4444/controller-gate-off-ignores-the-field",
+    "With the gate off, a controller writes no hints for the field, and removes those that it gave.",
+    level=MUST,
+    features={CONTROLLER_RELEASES},
+    source="KEP-4444, Feature Enablement and Rollback (the new field will be ignored)",
+    kills={"newest-controller-at-any-release", "hints-outlive-their-gate"},
+)
+def test_controller_ignores_the_field_while_its_gate_is_off(three_zones: Cluster) -> None:
+    three_zones.restart(CONTROLLER, ON)
+    service = three_zones.create_service(selector=WEB, traffic_distribution="PreferClose")
+    three_zones.create_pod("p1", "a1", labels=WEB)
+    expect_hints(three_zones, service, {"p1": ZONE["a"]})
+
+    three_zones.restart(CONTROLLER, OFF)
+    expect_hints(three_zones, service, {"p1": None})
+    three_zones.create_pod("p2", "b1", labels=WEB)
+    expect_hints(three_zones, service, {"p1": None, "p2": None})
+    later = three_zones.create_service(selector=WEB, traffic_distribution="PreferClose")
+    expect_hints(three_zones, later, {"p1": None, "p2": None})
+
+
+# Proxy
+
+
+def _publish_twice(cluster: Cluster, annotations: Mapping[str, str]) -> tuple[Service, Service, list[Pod]]:
+    """Two Services with the same hinted endpoints: one has the field, the other has annotations as well."""
+    plain = cluster.create_service(traffic_distribution="PreferClose")
+    annotated = cluster.create_service(traffic_distribution="PreferClose", annotations=annotations)
+    pods = cluster.run_servers(["a1", "b1"])
+    for service in (plain, annotated):
+        cluster.publish(service, [same_zone(pod) for pod in pods])
+    return plain, annotated, pods
+
+
+def _expect_annotation_needed(cluster: Cluster, annotations: Mapping[str, str]) -> None:
+    plain, annotated, (a1, b1) = _publish_twice(cluster, annotations)
+    expect_traffic(cluster, plain, {"a2": {a1, b1}, "b2": {a1, b1}, "c1": {a1, b1}})
+    expect_traffic(cluster, annotated, {"a2": {a1}, "b2": {b1}, "c1": {a1, b1}})
+
+
+@requirement(
+    "KEP-4444/proxy-with-gate-off-needs-the-annotation",
+    "With the gate off, a proxy follows hints on Services with the annotation Auto, and not on those without.",
+    level=MUST,
+    features={PROXY_RELEASES},
+    source="KEP-4444, Changes within kube-proxy (assuming this feature-gate is enabled)",
+    kills={"newest-proxy-at-any-release", "no-hints-without-the-gate"},
+)
+def test_proxy_needs_the_annotation_while_its_gate_is_off(three_zones: Cluster) -> None:
+    three_zones.restart(PROXY, OFF)
+    _expect_annotation_needed(three_zones, {MODE: "Auto"})
+
+
+@requirement(
+    "KEP-4444/older-proxy-needs-the-annotation",
+    "A proxy from before the field follows hints on Services with the annotation Auto, by either of its names, and not "
+    "on those without.",
+    level=MUST,
+    features={PROXY_RELEASES},
+    source="KEP-4444, Changes within kube-proxy (present behaviour)",
+    kills={"newest-proxy-at-any-release", "no-hints-without-the-gate"},
+)
+@pytest.mark.parametrize("key", [MODE, AWARE_HINTS])
+def test_proxy_from_before_the_field_needs_the_annotation(three_zones: Cluster, key: str) -> None:
+    three_zones.restart(PROXY, release("1.29"))
+    _expect_annotation_needed(three_zones, {key: "Auto"})
+
+
+# The cluster
+
+
+@requirement(
+    "KEP-4444/gate-on-again-brings-hints-back",
+    "With the gate on again, Services that still have the field have hints, and are routed by them.",
+    level=MUST,
+    features={ROLLOUT},
+    source="KEP-4444, Feature Enablement and Rollback (equivalent to enabling the feature for the first time)",
+    kills={"drops-stored-fields", "hints-new-endpoints-only", "oldest-proxy-at-any-release"},
+)
+def test_gate_is_switched_off_and_on_again(three_zones: Cluster) -> None:
+    bring_to(three_zones, Skew(ON, ON, ON))
+    service = three_zones.create_service(selector=WEB, traffic_distribution="PreferClose")
+    pods = three_zones.run_servers(SERVERS, labels=WEB)
+    hinted = expect_written(three_zones, service, pods, "own zone")
+
+    bring_to(three_zones, Skew(OFF, OFF, OFF))
+    three_zones.patch_service(service, {"metadata": {"labels": {"changed": "yes"}}})
+    expect_written(three_zones, service, pods, "none")
+    expect_traffic(three_zones, service, routes(pods, "anywhere", {}))
+
+    bring_to(three_zones, Skew(ON, ON, ON))
+    _expect_field(three_zones, service, "PreferClose")
+    expect_written(three_zones, service, pods, "own zone")
+    expect_traffic(three_zones, service, routes(pods, "by zone", hinted))
+
+
+@requirement(
+    "KEP-4444/enabling-changes-no-service-without-the-field",
+    "When the gate is switched on, no slice of a Service without the field is written, and its traffic goes on as "
+    "before, with the annotation and without.",
+    level=MUST,
+    features={ROLLOUT},
+    source="KEP-4444, Feature Enablement and Rollback (does enabling the feature change any default behavior: no)",
+    kills={"rewrites-slices-at-any-start", "flushes-before-it-starts"},
+)
+def test_switching_the_gate_on_changes_nothing_without_the_field(three_zones: Cluster) -> None:
+    bring_to(three_zones, Skew(OFF, OFF, OFF))
+    plain = three_zones.create_service(selector=WEB)
+    annotated = three_zones.create_service(selector=WEB, annotations={MODE: "Auto"})
+    pods = three_zones.run_servers(SERVERS, labels=WEB)
+    expect_written(three_zones, plain, pods, "none")
+    hinted = expect_written(three_zones, annotated, pods, "shared out")
+    expect_traffic(three_zones, annotated, routes(pods, "by zone", hinted))
+
+    with (
+        expect_unchanged(three_zones, plain),
+        expect_unchanged(three_zones, annotated),
+        expect_no_loss(three_zones, plain, from_=CLIENTS, allowed=set(pods)),
+    ):
+        bring_to(three_zones, Skew(ON, ON, ON))
+    expect_traffic(three_zones, plain, routes(pods, "anywhere", {}))
+    expect_traffic(three_zones, annotated, routes(pods, "by zone", hinted))
+
+
+NEWEST, ALPHA, BETA = Release(), release("1.30"), release("1.31")
+
+
+@requirement(
+    "KEP-4444/on-by-default-from-1-31",
+    "API server, controller and proxy have the feature off in 1.30 unless its gate is set, and on from 1.31.",
+    level=MUST,
+    features={SKEW},
+    source="KEP-4444, Implementation History (alpha in 1.30, beta in 1.31)",
+    kills={
+        "newest-api-server-at-any-release",
+        "newest-controller-at-any-release",
+        "newest-proxy-at-any-release",
+        "oldest-controller-at-any-release",
+        "oldest-proxy-at-any-release",
+    },
+)
+@pytest.mark.parametrize("component", ["api-server", "controller", "proxy"])
+def test_feature_is_on_by_default_from_1_31(three_zones: Cluster, component: str) -> None:
+    cases = {
+        "api-server": (Skew(ALPHA, NEWEST, NEWEST), Skew(BETA, NEWEST, NEWEST)),
+        "controller": (Skew(NEWEST, ALPHA, NEWEST), Skew(NEWEST, BETA, NEWEST)),
+        "proxy": (Skew(NEWEST, NEWEST, ALPHA), Skew(NEWEST, NEWEST, BETA)),
+    }
+    alpha, beta = cases[component]
+    pods = three_zones.run_servers(SERVERS, labels=WEB)
+
+    bring_to(three_zones, alpha)
+    off = three_zones.create_service(selector=WEB, traffic_distribution="PreferClose")
+    expect_written(three_zones, off, pods, "own zone" if component == "proxy" else "none")
+    expect_traffic(three_zones, off, routes(pods, "anywhere", {}))
+
+    bring_to(three_zones, beta)
+    on = three_zones.create_service(selector=WEB, traffic_distribution="PreferClose")
+    hinted = expect_written(three_zones, on, pods, "own zone")
+    expect_traffic(three_zones, on, routes(pods, "by zone", hinted))
