@@ -71,6 +71,8 @@ def reason_to_skip(requirement: Requirement, settings: Settings) -> tuple[str, s
     unclaimed = [feature.name for feature in requirement.features if not claimed(feature, settings)]
     if unclaimed:
         return SkipReason.UNSUPPORTED, ", ".join(unclaimed)
+    if requirement.unless in settings.supported_features:
+        return SkipReason.UNSUPPORTED, f"ruled out by {requirement.unless}, which is declared"
     reading = _other_reading(requirement, settings.follow)
     return (SkipReason.UNSUPPORTED, reading) if reading else ("", "")
 

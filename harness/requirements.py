@@ -62,6 +62,7 @@ class Requirement:
     as_: str = ""
     instead_of: str = ""
     kills: tuple[str, ...] = ()
+    unless: str = ""
 
     @property
     def document(self) -> str:
@@ -93,6 +94,7 @@ def requirement(
     source: str,
     as_: str = "",
     instead_of: str = "",
+    unless: Feature | None = None,
     kills: Iterable[str] = (),
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Mark a test as the test of a requirement.
@@ -101,6 +103,7 @@ def requirement(
     KEP text and released Kubernetes disagree, and empty where they agree. `kills` names mutants, implementations with
     one fault, that the test must find out. `instead_of` is the id of the requirement that holds to the KEP text, for
     one that holds to released Kubernetes and contradicts it: a run judges one of both, as the implementation follows.
+    `unless` is an extended feature that rules the requirement out: who declares it by name is not judged by this.
     """
     ordered = tuple(sorted(set(features), key=lambda feature: feature.name))
     if not _ID.fullmatch(id):
@@ -112,5 +115,7 @@ def requirement(
     if instead_of and as_ != "released":
         raise UsageError(f"requirement {id}: instead_of is for a requirement with as_='released'")
     return pytest.mark.requirement(
-        Requirement(id, sentence, level, ordered, source, as_, instead_of, tuple(sorted(kills)))
+        Requirement(
+            id, sentence, level, ordered, source, as_, instead_of, tuple(sorted(kills)), unless.name if unless else ""
+        )
     )

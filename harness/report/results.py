@@ -120,6 +120,7 @@ def requirement_to_json(requirement: Requirement) -> dict[str, Any]:
         "source": requirement.source,
         "as": requirement.as_,
         "insteadOf": requirement.instead_of,
+        "unless": requirement.unless,
     }
 
 
@@ -137,4 +138,5 @@ def requirement_from_json(values: Mapping[str, Any]) -> Requirement:
         values["source"],
         values["as"],
         values["insteadOf"],
+        unless=values["unless"],
     )

@@ -1,0 +1,25 @@
+"""What runs is decided by what an implementation claims and declares."""
+
+from __future__ import annotations
+
+from harness.options import resolve
+from harness.plan import reason_to_skip
+from harness.report.results import requirement_from_json, requirement_to_json
+from harness.requirements import SHOULD, Feature, Profile, Requirement
+from harness.verdict import SkipReason
+
+CORE = Feature("Routing", Profile.SERVICE_PROXY, True, "Routes.")
+STRICT = Requirement("KEP-1/strict", "It stays.", SHOULD, (CORE,), "KEP-1, Design", unless="Graded")
+
+
+def test_declared_feature_rules_a_requirement_out() -> None:
+    settings = resolve({"backend": "netns", "supported-features": ["Graded"]})
+    assert reason_to_skip(STRICT, settings) == (SkipReason.UNSUPPORTED, "ruled out by Graded, which is declared")
+
+
+def test_claiming_everything_declares_nothing() -> None:
+    assert reason_to_skip(STRICT, resolve({"backend": "netns", "all-features": True})) == ("", "")
+
+
+def test_what_rules_a_requirement_out_reaches_the_controller_of_a_run() -> None:
+    assert requirement_from_json(requirement_to_json(STRICT)) == STRICT
