@@ -23,6 +23,9 @@ IPV6_SERVICES = Feature("IPv6", _PROXY, False, "Services with IPv6 addresses, an
 NODE_PORT = Feature("NodePort", _PROXY, True, "Services of type NodePort.")
 LOAD_BALANCER = Feature("LoadBalancer", _PROXY, False, "Load balancer addresses are served on the node itself.")
 EXTERNAL_IPS = Feature("ExternalIPs", _PROXY, False, "spec.externalIPs are served.")
+GRADED_ZONES = Feature(
+    "GradedZones", _PROXY, False, "Under load, traffic may leave the zone that hints name; declared, it is judged so."
+)
 
 # endpointslice-controller
 ENDPOINT_SLICES = Feature("EndpointSlices", _CONTROLLER, True, "Pods and Services become EndpointSlices.")

@@ -13,6 +13,7 @@ class Mark(enum.Enum):
     NONE = "·"
     RIGHT = "✓"
     WRONG = "✗ not allowed"
+    UNEVEN = "✗ not an equal share"
     UNSEEN = "✗ never seen"
     UNSURE = "? not seen yet"
     UNKNOWN = "?"

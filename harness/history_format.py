@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Refused, TimedOut, Unknown
 from harness.statistics import Rates
-from harness.verdict import NO_ANSWER, AnyOf, Expected, NoAnswer, Tally
+from harness.verdict import NO_ANSWER, AnyOf, Evenly, Expected, NoAnswer, Tally
 
 _WORDS: Mapping[str, Expected] = {"TIMED_OUT": TIMED_OUT, "REFUSED": REFUSED, "NO_ANSWER": NO_ANSWER}
 
@@ -27,10 +27,12 @@ def observation(value: Observation) -> Any:
 
 
 def expected(value: Expected) -> Any:
-    """A sorted list of pods, of which all or any are expected, or a word."""
+    """A sorted list of pods, of which all, any, or all equally are expected, or a word."""
     match value:
         case AnyOf(pods):
             return {"anyOf": sorted(pods)}
+        case Evenly(pods):
+            return {"evenly": sorted(pods)}
         case TimedOut():
             return "TIMED_OUT"
         case Refused():
@@ -42,8 +44,11 @@ def expected(value: Expected) -> Any:
 
 def read_expected(value: Any) -> Expected:
     """What `expected` wrote."""
-    if isinstance(value, Mapping):
-        return AnyOf(frozenset(value["anyOf"]))
+    match value:
+        case {"anyOf": pods}:
+            return AnyOf(frozenset(pods))
+        case {"evenly": pods}:
+            return Evenly(frozenset(pods))
     return _WORDS[value] if isinstance(value, str) else frozenset(value)
 
 

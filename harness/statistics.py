@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 DEFAULT_LEAK = 0.05
 DEFAULT_MISS = 1e-6
@@ -101,6 +102,70 @@ def silence(rates: Rates = DEFAULT_RATES) -> SamplePlan:
 def no_loss(rates: Rates = DEFAULT_RATES) -> SamplePlan:
     """The plan for "every question is answered by somebody who may": one that is not is a failure, never by chance."""
     return SamplePlan("no-loss", samples_for_leak(rates.leak, rates.miss), 0.0, _percent(rates.leak), rates.miss)
+
+
+@dataclass(frozen=True, slots=True)
+class SharePlan:
+    """What a check of equal shares needs: so many probes, and for each endpoint a count between these, inclusive."""
+
+    plan: SamplePlan
+    fewest: int
+    most: int
+
+
+@cache
+def even_shares(count: int, rates: Rates = DEFAULT_RATES) -> SharePlan:
+    """The plan for "each of these `count` endpoints gets an equal share".
+
+    The smallest fault is one endpoint that gets twice, or half, of what each other one gets. A count's bounds leave so
+    little of the binomial distribution outside that all endpoints together raise a false alarm no more often than
+    `rates.miss`; the number of probes is the smallest multiple of 10 for which the fault is missed no more often.
+    """
+    if count < 2:
+        raise ValueError(f"{count} endpoints have no shares to compare")
+    fair, double, half = 1 / count, 2 / (count + 1), 1 / (2 * count - 1)
+    samples = 10
+    while True:
+        fewest, most = share_bounds(samples, count, rates.miss)
+        missed = max(at_most(most, samples, double), 1 - at_most(fewest - 1, samples, half))
+        if missed <= rates.miss:
+            break
+        samples += 10
+    false_alarm = count * (at_most(fewest - 1, samples, fair) + 1 - at_most(most, samples, fair))
+    plan = SamplePlan("even-shares", samples, max(0.0, false_alarm), "2:1 between endpoints", rates.miss)
+    return SharePlan(plan, fewest, most)
+
+
+def share_bounds(samples: int, count: int, alarm: float) -> tuple[int, int]:
+    """Bounds within which the counts of all of `count` equally likely endpoints lie, but for a chance of `alarm`."""
+    tail = alarm / (2 * count)
+    probabilities = _binomial(samples, 1 / count)
+    return _cut(probabilities, tail), samples - _cut(probabilities[::-1], tail)
+
+
+def at_most(successes: int, samples: int, chance: float) -> float:
+    """How likely at most so many successes are."""
+    return math.fsum(_binomial(samples, chance)[: max(0, successes + 1)])
+
+
+def _binomial(samples: int, chance: float) -> list[float]:
+    """How likely each number of successes is, by logarithms, as the numbers themselves are too large."""
+    constant = math.lgamma(samples + 1)
+    up, down = math.log(chance), math.log1p(-chance)
+    return [
+        math.exp(constant - math.lgamma(k + 1) - math.lgamma(samples - k + 1) + k * up + (samples - k) * down)
+        for k in range(samples + 1)
+    ]
+
+
+def _cut(probabilities: Sequence[float], tail: float) -> int:
+    """How many outcomes from this end have a chance of at most `tail` together."""
+    total = 0.0
+    for number, each in enumerate(probabilities):
+        total += each
+        if total > tail:
+            return number
+    return len(probabilities)
 
 
 def _smallest(enough: Callable[[int], bool], guess: float) -> int:

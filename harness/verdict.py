@@ -15,7 +15,16 @@ from dataclasses import dataclass, field
 
 from harness.grid import Cell, Mark, Row, render
 from harness.outcomes import Observation, Reached, Refused, TimedOut, Unknown
-from harness.statistics import DEFAULT_RATES, Rates, SamplePlan, allowed_set, no_loss, silence
+from harness.statistics import (
+    DEFAULT_RATES,
+    Rates,
+    SamplePlan,
+    allowed_set,
+    even_shares,
+    no_loss,
+    share_bounds,
+    silence,
+)
 
 
 class Verdict(enum.StrEnum):
@@ -62,9 +71,16 @@ class AnyOf:
     pods: frozenset[str]
 
 
-Expected = AbstractSet[str] | AnyOf | TimedOut | Refused | NoAnswer
-"""What a client must see: answers from all of these pods and no other, from any of them, silence, refusals, or either
-of the last two."""
+@dataclass(frozen=True, slots=True)
+class Evenly:
+    """Answers from these pods, two at least, and an equal share from each."""
+
+    pods: frozenset[str]
+
+
+Expected = AbstractSet[str] | AnyOf | Evenly | TimedOut | Refused | NoAnswer
+"""What a client must see: answers from all of these pods and no other, from any of them, from each equally often,
+silence, refusals, or either of the last two."""
 
 Expectation = Mapping[str, Expected]
 """What each client must see."""
@@ -130,6 +146,8 @@ def plan(expected: Expected, rates: Rates = DEFAULT_RATES) -> SamplePlan:
         if not expected.pods:
             raise ValueError("nobody may answer: say TIMED_OUT, REFUSED or NO_ANSWER")
         return no_loss(rates)
+    if isinstance(expected, Evenly):
+        return even_shares(len(expected.pods), rates).plan
     if not expected:
         raise ValueError("an empty set of endpoints is no expectation: say TIMED_OUT, REFUSED or NO_ANSWER")
     return allowed_set(len(expected), rates)
@@ -151,7 +169,7 @@ def _allowed(expected: Expected) -> frozenset[str]:
     match expected:
         case TimedOut() | Refused() | NoAnswer():
             return frozenset()
-        case AnyOf(pods):
+        case AnyOf(pods) | Evenly(pods):
             return pods
     return frozenset(expected)
 
@@ -175,13 +193,17 @@ def judge(expectation: Expectation, tallies: Mapping[str, Tally], rates: Rates =
     reasons = [reason for client in clients if client.verdict is verdict for reason in client.reasons(verdict)]
     if verdict is Verdict.PASSED:
         probes = f"all of {told} probes by {_many(len(clients), 'client')}"
-        seen = "" if all(isinstance(each, AnyOf) for each in expectation.values()) else ", and every endpoint was seen"
+        kinds = {type(each) for each in expectation.values()}
+        seen = "" if kinds == {AnyOf} else ", and every endpoint was seen"
         message = f"{probes} had an allowed outcome{seen}"
     elif not reasons:
         message = "nothing was expected of anybody"
     else:
         message = reasons[0] + (f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else "")
     return Judgement(verdict, message, render(pods, [client.row() for client in clients]))
+
+
+OFFENCES = frozenset({Mark.WRONG, Mark.UNEVEN, Mark.UNSEEN})
 
 
 class _Client:
@@ -193,12 +215,13 @@ class _Client:
         self.tally = tally
         self.needed = plan(expected, rates).samples
         self.allowed = _allowed(expected)
+        self.bounds = self._share_bounds(rates)
         self.cells = [*((pod, self._pod(pod)) for pod in pods), *self._others()]
 
     @property
     def verdict(self) -> Verdict:
         marks = {cell.mark for _, cell in self.cells}
-        if marks & {Mark.WRONG, Mark.UNSEEN}:
+        if marks & OFFENCES:
             return Verdict.FAILED
         doubtful = marks & {Mark.UNKNOWN, Mark.UNSURE} or self.tally.told < self.needed
         return Verdict.INCONCLUSIVE if doubtful else Verdict.PASSED
@@ -210,7 +233,7 @@ class _Client:
         """Why this verdict, a clause for each cell that led to it."""
         tally = self.tally
         if verdict is Verdict.FAILED:
-            offences = [(column, cell) for column, cell in self.cells if cell.mark in (Mark.WRONG, Mark.UNSEEN)]
+            offences = [(column, cell) for column, cell in self.cells if cell.mark in OFFENCES]
             # What happened says more than what did not: it comes first.
             return [self._offence(*each) for each in sorted(offences, key=lambda each: each[1].mark is Mark.UNSEEN)]
         found = [
@@ -220,10 +243,19 @@ class _Client:
             found = [f"{self.name} has {tally.told} observations, and the stated error rates need {self.needed}"]
         return found
 
+    def _share_bounds(self, rates: Rates) -> tuple[int, int]:
+        """Between which counts a pod's answers must lie, when there are enough to tell."""
+        if isinstance(self.expected, Evenly) and self.tally.told >= self.needed:
+            return share_bounds(self.tally.told, len(self.allowed), rates.miss)
+        return 0, self.tally.told
+
     def _pod(self, pod: str) -> Cell:
         count = self.tally.pods[pod]
+        if count and pod not in self.allowed:
+            return Cell(count, Mark.WRONG)
         if count:
-            return Cell(count, Mark.RIGHT if pod in self.allowed else Mark.WRONG)
+            fewest, most = self.bounds
+            return Cell(count, Mark.RIGHT if fewest <= count <= most else Mark.UNEVEN)
         if pod not in self.allowed or isinstance(self.expected, AnyOf):
             return Cell(0, Mark.NONE)
         # What could not be told may have been just this endpoint, and too few probes may miss it by chance.
@@ -251,11 +283,16 @@ class _Client:
                 return "no answer"
             case AnyOf():
                 return "any of " + ", ".join(sorted(self.allowed))
+            case Evenly():
+                return "equally often " + ", ".join(sorted(self.allowed))
         return ", ".join(sorted(self.allowed))
 
     def _offence(self, column: str, cell: Cell) -> str:
         if cell.mark is Mark.UNSEEN:
             return f"{self.name} never reached {column} in {self.tally.told} probes, and must reach {self._wanted()}"
+        if cell.mark is Mark.UNEVEN:
+            times = f"{cell.count} times in {self.tally.told} probes"
+            return f"{self.name} reached {column} {times}, where an equal share is {self.bounds[0]} to {self.bounds[1]}"
         happened = {"timed out": "got no answer", "refused": "was refused"}.get(column, f"reached {column}")
         return f"{self.name} {happened} in {cell.count} of {self.tally.told} probes, where {self._wanted()} is expected"
 

@@ -382,3 +382,25 @@ def leaks_five_percent(asked: Question) -> Decision:
     others = [each for each in asked.ready if each not in chosen]
     spilled = (*chosen * (19 // len(chosen)), *others[:1])
     return replace(right, cluster_ip=Forward(spilled, "and one in twenty elsewhere"))
+
+
+@_fault("One of several endpoints gets twice what each other one gets.", symptom="where an equal share is")
+def one_endpoint_twice(asked: Question) -> Decision:
+    def doubled(action: Action) -> Action:
+        match action:
+            case Forward(chosen, reason) if len(chosen) > 1:
+                return Forward((*chosen, chosen[0]), reason)
+        return action
+
+    return _each(asked.answer(), doubled)
+
+
+@_fault("An endpoint on the own node gets twice what each other one gets.", symptom="where an equal share is")
+def favours_its_own_node(asked: Question) -> Decision:
+    def favoured(action: Action) -> Action:
+        match action:
+            case Forward(chosen, reason) if len(chosen) > 1:
+                return Forward((*chosen, *(each for each in chosen if each.node == asked.place.node)), reason)
+        return action
+
+    return _each(asked.answer(), favoured)

@@ -12,7 +12,7 @@ from harness.errors import UsageError
 from harness.history import History, merge, read, rejudge, sealed, verdicts
 from harness.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Unknown
 from harness.statistics import Rates
-from harness.verdict import NO_ANSWER, AnyOf, Expected, Judgement, Verdict
+from harness.verdict import NO_ANSWER, AnyOf, Evenly, Expected, Judgement, Verdict
 
 A1, B1 = Reached("a1", "10.244.1.2"), Reached("b1", "10.244.1.2")
 LOOSE = Rates(leak=0.5, miss=0.1)
@@ -66,6 +66,7 @@ def test_verdicts_of_a_test_are_combined(path: Path) -> None:
         (TIMED_OUT, [A1]),
         (NO_ANSWER, [TIMED_OUT, REFUSED] * 4),
         (AnyOf(frozenset({"a1", "b1"})), [A1] * 8),
+        (Evenly(frozenset({"a1", "b1"})), [A1] * 800 + [B1] * 30),
         ({"a1"}, [Unknown("x")]),
         ({"a1"}, []),
     ],

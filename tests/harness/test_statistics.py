@@ -7,7 +7,17 @@ import random
 
 import pytest
 
-from harness.statistics import Rates, allowed_set, samples_for_leak, samples_for_members, silence, unseen_bound
+from harness.statistics import (
+    Rates,
+    allowed_set,
+    at_most,
+    even_shares,
+    samples_for_leak,
+    samples_for_members,
+    share_bounds,
+    silence,
+    unseen_bound,
+)
 
 LOOSE = Rates(leak=0.1, miss=0.02)
 ROUNDS = 4000
@@ -72,6 +82,43 @@ def test_a_leaking_proxy_is_missed_no_more_often_than_stated() -> None:
 
 def test_one_probe_less_than_computed_would_break_the_promise() -> None:
     assert 0.9 ** (samples_for_leak(0.1, 0.02) - 1) > 0.02
+
+
+@pytest.mark.parametrize(("count", "samples", "bounds"), [(2, 830, (343, 487)), (3, 1060, (277, 433))])
+def test_samples_and_bounds_of_equal_shares(count: int, samples: int, bounds: tuple[int, int]) -> None:
+    wanted = even_shares(count)
+    assert (wanted.plan.samples, (wanted.fewest, wanted.most)) == (samples, bounds)
+    assert share_bounds(samples, count, 1e-6) == bounds
+    assert 0 < wanted.plan.false_alarm <= 1e-6
+
+
+def test_likelihoods_of_counts_are_exact() -> None:
+    for most in (0, 3, 7, 20):
+        exact = sum(math.comb(20, k) * 0.3**k * 0.7 ** (20 - k) for k in range(most + 1))
+        assert at_most(most, 20, 0.3) == pytest.approx(exact, rel=1e-12)
+    assert at_most(-1, 20, 0.3) == 0
+
+
+@pytest.mark.parametrize("weights", [(2, 1, 1), (1, 2, 2)])
+def test_a_skew_of_two_to_one_is_missed_no_more_often_than_stated(weights: tuple[int, ...]) -> None:
+    missed = sum(_within_bounds(weights, f"skew {weights} {number}") for number in range(ROUNDS // 4))
+    assert 0 < missed <= highest_plausible(ROUNDS // 4, LOOSE.miss)
+
+
+def test_equal_shares_raise_an_alarm_no_more_often_than_stated() -> None:
+    alarms = sum(not _within_bounds((1, 1, 1), f"fair {number}") for number in range(ROUNDS // 4))
+    assert 0 < alarms <= highest_plausible(ROUNDS // 4, LOOSE.miss)
+
+
+def _within_bounds(weights: tuple[int, ...], seed: str) -> bool:
+    wanted = even_shares(len(weights), LOOSE)
+    drawn = random.Random(seed).choices(range(len(weights)), weights, k=wanted.plan.samples)
+    return all(wanted.fewest <= drawn.count(each) <= wanted.most for each in range(len(weights)))
+
+
+def test_one_endpoint_has_no_share_to_compare() -> None:
+    with pytest.raises(ValueError, match="no shares to compare"):
+        even_shares(1)
 
 
 def highest_plausible(rounds: int, rate: float) -> int:

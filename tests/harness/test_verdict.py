@@ -8,10 +8,23 @@ import pytest
 
 from harness.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Unknown
 from harness.statistics import Rates
-from harness.verdict import NO_ANSWER, AnyOf, Expected, Judgement, Tally, Verdict, combine, is_wrong, judge, plan
+from harness.verdict import (
+    NO_ANSWER,
+    AnyOf,
+    Evenly,
+    Expected,
+    Judgement,
+    Tally,
+    Verdict,
+    combine,
+    is_wrong,
+    judge,
+    plan,
+)
 
 A1, B1 = Reached("a1", "10.244.1.2"), Reached("b1", "10.244.1.2")
 C1 = Reached("c1", "10.244.1.2")
+EVENLY = Evenly(frozenset({"a1", "b1"}))
 EITHER = AnyOf(frozenset({"a1", "b1"}))
 FAILED, PASSED, INCONCLUSIVE, SKIPPED = Verdict.FAILED, Verdict.PASSED, Verdict.INCONCLUSIVE, Verdict.SKIPPED
 
@@ -46,6 +59,16 @@ def judged(expected: Expected, *observations: Observation) -> Judgement:
         (EITHER, [A1] * 269 + [TIMED_OUT], FAILED, "a1 got no answer in 1 of 270 probes, where any of a1, b1 is"),
         (EITHER, [A1] * 269 + [C1], FAILED, "a1 reached c1 in 1 of 270 probes, where any of a1, b1 is expected"),
         (EITHER, [A1] * 269, INCONCLUSIVE, "need 270"),
+        (EVENLY, [A1] * 400 + [B1] * 430, PASSED, "every endpoint was seen"),
+        (
+            EVENLY,
+            [A1] * 540 + [B1] * 290,
+            FAILED,
+            "a1 reached a1 540 times in 830 probes, where an equal share is 343 to",
+        ),
+        (EVENLY, [A1] * 830, FAILED, "where an equal share is 343 to 487 (and 1 more)"),
+        (EVENLY, [A1] * 414 + [B1] * 415 + [C1], FAILED, "a1 reached c1 in 1 of 830 probes"),
+        (EVENLY, [A1] * 200 + [B1] * 20, INCONCLUSIVE, "a1 has 220 observations, and the stated error rates need 830"),
         (REFUSED, [REFUSED] * 270, PASSED, "all of 270"),
         (REFUSED, [TIMED_OUT] * 270, FAILED, "where refusal is expected"),
     ],

@@ -1,0 +1,96 @@
+"""Which share of the traffic each endpoint gets: whether shares are equal, and whether load drives traffic away.
+
+Sets say who may answer. Two things that the KEPs speak of are about how often: without hints all endpoints get the same
+share, and with hints an endpoint goes on to get everything however hot its zone is. The counts of each client stand in
+the report beside the verdict.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+
+from harness import verdict
+from harness.cluster import Cluster, Service
+from harness.errors import InconclusiveError
+from harness.eventually import eventually
+from harness.outcomes import Reached
+from harness.paths import Path, Target, Who, named, names, target_of
+from harness.probes.loop import Stream
+from harness.traffic import CONVERGENCE, converged
+from harness.verdict import AnyOf, Evenly, Verdict
+from harness.workloads import Pod
+
+HELD_OPEN = 100  # connections of each client that are open, while it makes more
+AT_ONCE = 256  # probes in flight
+
+
+def expect_even_shares(cluster: Cluster, service: Service, expected: Mapping[Who, AbstractSet[Pod]]) -> None:
+    """Each client reaches these pods and no other, and each of them equally often, within `statistics.even_shares`.
+
+    Raises `AssertionError` with the grid, and `InconclusiveError` when it cannot be told.
+    """
+    target = target_of(cluster, service)
+    paths = [target.path(who, Evenly(names(pods))) for who, pods in expected.items()]
+    _ready(cluster, target, paths)
+    _judge(cluster, target, paths, "shares")
+
+
+def expect_all_under_load(cluster: Cluster, service: Service, expected: Mapping[Who, AbstractSet[Pod]]) -> None:
+    """Clients that all ask at once, and keep connections open, reach just these pods.
+
+    Raises `AssertionError` with the grid, and `InconclusiveError` when it cannot be told.
+    """
+    _under_load(cluster, service, {who: names(pods) for who, pods in expected.items()})
+
+
+def expect_any_under_load(cluster: Cluster, service: Service, expected: Mapping[Who, AbstractSet[Pod]]) -> None:
+    """The same, where each answer may come from any of the pods. Raises as `expect_all_under_load` does."""
+    _under_load(cluster, service, {who: AnyOf(names(pods)) for who, pods in expected.items()})
+
+
+def _under_load(cluster: Cluster, service: Service, expected: Mapping[Who, verdict.Expected]) -> None:
+    target = target_of(cluster, service)
+    paths = [target.path(who, what) for who, what in expected.items()]
+    _ready(cluster, target, paths)
+    with _held_open(cluster, paths):
+        _judge(cluster, target, paths, f"shares with {HELD_OPEN} connections open")
+
+
+def _ready(cluster: Cluster, target: Target, paths: Sequence[Path]) -> None:
+    cluster.backend.settle()
+    eventually(lambda: converged(cluster, paths), within=CONVERGENCE, every=0.02, describe=f"an answer by {target}")
+
+
+@contextlib.contextmanager
+def _held_open(cluster: Cluster, paths: Sequence[Path]) -> Iterator[None]:
+    """Connections of each client that stay open in the block: up to `HELD_OPEN`, but none after one that failed.
+
+    Whom they reach, and whether more are answered, is what the window is about to tell.
+    """
+    streams: list[Stream] = []
+    try:
+        for path in paths:
+            for probe in path.probes(HELD_OPEN):
+                streams.append(cluster.backend.connect(probe))
+                if not isinstance(streams[-1].opened, Reached):
+                    break
+        yield
+    finally:
+        for stream in streams:
+            stream.close()
+
+
+def _judge(cluster: Cluster, target: Target, paths: Sequence[Path], what: str) -> None:
+    title = f"{target}, {what}"
+    window = cluster.window(title, {path.label: path.expected for path in paths})
+    counts = [verdict.plan(path.expected).samples for path in paths]
+    probes = [probe for path, count in zip(paths, counts, strict=True) for probe in path.probes(count)]
+    seen = iter(cluster.backend.probe(probes, in_flight=AT_ONCE))
+    for path, count in zip(paths, counts, strict=True):
+        window.observe(path.label, [named(cluster, next(seen)) for _ in range(count)])
+    judgement = window.judge()
+    if judgement.verdict is not Verdict.PASSED:
+        text = f"{judgement.message}\n\n{title}:\n\n{judgement.grid}"
+        raise InconclusiveError(text) if judgement.verdict is Verdict.INCONCLUSIVE else AssertionError(text)
