@@ -197,3 +197,20 @@ def test_slices_with_node_hints_are_not_written_without_need(three_zones: Cluste
 
     with expect_unchanged(three_zones, service):
         three_zones.patch_service(service, {"metadata": {"annotations": {"example.org/note": "changes no endpoint"}}})
+
+
+@requirement(
+    "KEP-3015/zone-hint-follows-beside-the-node-hint",
+    "With PreferSameNode, the zone hint comes and goes with the label of the node, and the node hint stays.",
+    level=SHOULD,
+    features={PREFER_SAME_NODE},
+    source="KEP-3015, Addition of PreferSameNode (zone hint as with PreferClose); released since 1.28",
+    as_="released",
+    kills={"node-zone-read-once"},
+)
+def test_zone_hint_follows_the_label_beside_the_node_hint(three_zones: Cluster) -> None:
+    service = three_zones.create_service(selector=WEB, traffic_distribution="PreferSameNode")
+    three_zones.create_pod("p1", "a2", labels=WEB)
+    for zones in (("a",), ("b",), (), ("a",)):
+        three_zones.move_node("a2", zones[0] if zones else None)
+        expect_hints(three_zones, service, {"p1": Hints(zones=zones, nodes=("a2",))})

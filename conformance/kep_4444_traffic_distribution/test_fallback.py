@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from conformance.features import CLUSTER_IP, TERMINATING_ENDPOINTS, UDP_SERVICES, ZONE_HINTS
-from harness.cluster import Cluster, same_zone
+from harness.cluster import Cluster, endpoint, same_zone
 from harness.manifests import TCP, UDP, Port
 from harness.requirements import MUST, requirement
 from harness.traffic import expect_traffic
@@ -33,6 +33,33 @@ def test_zone_loses_and_regains_its_last_endpoint_without_loss(three_zones: Clus
 )
 def test_zone_loses_and_regains_its_last_udp_server_without_loss(three_zones: Cluster) -> None:
     lose_and_regain(three_zones, UDP)
+
+
+@requirement(
+    "KEP-4444/hints-come-and-go-without-loss",
+    "While hints are added slice by slice, the node moves to another zone, and hints are removed, no connection fails.",
+    level=MUST,
+    features={CLUSTER_IP, ZONE_HINTS},
+    source="KEP-4444, Changes within kube-proxy (safer transitions between enabled and disabled states)",
+    kills={"forgets-before-it-learns"},
+)
+def test_hints_come_and_go_slice_by_slice_without_loss(three_zones: Cluster) -> None:
+    service = three_zones.create_service()
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    slices = {"one": a1, "two": b1}
+    for name, pod in slices.items():
+        three_zones.publish(service, [endpoint(pod)], name=name)
+
+    with expect_no_loss(three_zones, service, from_=["a1", "a2", "c1"], allowed={a1, b1}):
+        three_zones.publish(service, [same_zone(a1)], name="one")
+        expect_traffic(three_zones, service, {"a2": {a1, b1}})
+        three_zones.publish(service, [same_zone(b1)], name="two")
+        expect_traffic(three_zones, service, {"a1": {a1}, "a2": {a1}, "c1": {a1, b1}})
+        three_zones.move_node("a2", "b")
+        expect_traffic(three_zones, service, {"a2": {b1}})
+        for name, pod in slices.items():
+            three_zones.publish(service, [endpoint(pod)], name=name)
+        expect_traffic(three_zones, service, {"a1": {a1, b1}, "a2": {a1, b1}})
 
 
 def lose_and_regain(cluster: Cluster, port: Port) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from conformance.features import ENDPOINT_SLICES, PREFER_CLOSE
+from conformance.features import DUAL_STACK_SLICES, ENDPOINT_SLICES, PREFER_CLOSE
 from harness.cluster import Cluster, endpoint
 from harness.hints import expect_hints, expect_unchanged, written_endpoints
 from harness.manifests import Hints, Port
@@ -262,3 +262,19 @@ def test_headless_service_without_ports_settles(three_zones: Cluster) -> None:
 
     with expect_unchanged(three_zones, service):
         three_zones.patch_service(service, {"metadata": {"annotations": {"example.org/note": "changes no endpoint"}}})
+
+
+@requirement(
+    "KEP-4444/hints-in-both-ip-families",
+    "On a dual-stack Service with PreferClose the slices of both families carry the same hints.",
+    level=MUST,
+    features={DUAL_STACK_SLICES, PREFER_CLOSE},
+    source="KEP-4444, PreferClose (hints within EndpointSlices, one address type each)",
+    kills={"hints-in-one-family"},
+)
+def test_slices_of_both_families_are_hinted(three_zones: Cluster) -> None:
+    service = three_zones.create_service(selector=WEB, traffic_distribution="PreferClose", dual_stack=True)
+    three_zones.create_pod("p1", "a1", labels=WEB)
+    three_zones.create_pod("p2", "c1", labels=WEB, ready=False)
+    for family in ("IPv4", "IPv6"):
+        expect_hints(three_zones, service, {"p1": ZONE_A, "p2": None}, family=family)

@@ -10,12 +10,14 @@ from conformance.features import (
     INTERNAL_POLICY,
     NODE_PORT,
     TERMINATING_ENDPOINTS,
+    UDP_SERVICES,
     ZONE_HINTS,
 )
 from harness.cluster import Cluster, endpoint, same_zone
-from harness.manifests import Endpoint
+from harness.manifests import Endpoint, Port
 from harness.requirements import MUST, SHOULD, requirement
 from harness.traffic import NO_ANSWER, Traffic, expect_flow_survives, expect_traffic
+from harness.transitions import expect_no_loss
 from harness.workloads import Pod, external_client
 
 
@@ -108,3 +110,56 @@ def test_open_connection_survives_termination_and_hints(three_zones: Cluster) ->
         expect_traffic(three_zones, service, {"a2": {b1}})
         three_zones.publish(service, [leaving(a1), endpoint(b1)])
         expect_traffic(three_zones, service, {"a2": {b1}})
+
+
+@requirement(
+    "KEP-1669/node-replaces-its-endpoint-without-loss",
+    "With externalTrafficPolicy Local, no connection from outside fails while the one endpoint of the node terminates "
+    "and its successor gets ready.",
+    level=MUST,
+    features={EXTERNAL_POLICY, NODE_PORT, TERMINATING_ENDPOINTS},
+    source="KEP-1669, Motivation (all traffic lost while the last endpoints of a node terminate); kubernetes#97238",
+    kills={"forgets-before-it-learns", "no-terminating-fallback"},
+)
+def test_node_replaces_its_endpoint_without_loss(three_zones: Cluster) -> None:
+    service = three_zones.create_service(type="NodePort", external_traffic_policy="Local")
+    old, new, b1 = three_zones.run_servers(on=["a1", "a1", "b1"])
+    via_a1 = external_client("a1")
+    three_zones.publish(service, [endpoint(old), endpoint(b1)])
+
+    with expect_no_loss(three_zones, service, from_=[via_a1], allowed={old, new}, to="node-port") as flow:
+        three_zones.publish(service, [leaving(old), endpoint(new, ready=False), endpoint(b1)])
+        expect_traffic(three_zones, service, {via_a1: {old}}, to="node-port")
+        flow.wait_for_samples()
+        three_zones.publish(service, [leaving(old), endpoint(new), endpoint(b1)])
+        expect_traffic(three_zones, service, {via_a1: {new}}, to="node-port")
+        three_zones.publish(service, [endpoint(new), endpoint(b1)])
+
+
+@requirement(
+    "KEP-1669/last-endpoint-is-replaced-without-loss",
+    "No connection or query fails while the last endpoint of a Service terminates and its successor gets ready.",
+    level=MUST,
+    features={CLUSTER_IP, TERMINATING_ENDPOINTS, UDP_SERVICES},
+    source="KEP-1669, Motivation; KEP-3015, User Stories, DNS",
+    kills={"forgets-before-it-learns", "no-terminating-fallback"},
+)
+def test_last_endpoint_is_replaced_without_loss(three_zones: Cluster) -> None:
+    tcp, udp = Port(80, name="tcp"), Port(80, protocol="UDP", name="udp")
+    service = three_zones.create_service(ports=[tcp, udp])
+    old, new = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [endpoint(old)])
+
+    with (
+        expect_no_loss(three_zones, service, from_=["a1", "b1"], allowed={old, new}, port=tcp),
+        expect_no_loss(three_zones, service, from_=["a1", "b1"], allowed={old, new}, port=udp),
+    ):
+        for endpoints, answering in (
+            ([leaving(old)], old),
+            ([leaving(old), endpoint(new, ready=False)], old),
+            ([leaving(old), endpoint(new)], new),
+            ([endpoint(new)], new),
+        ):
+            three_zones.publish(service, endpoints)
+            for port in (tcp, udp):
+                expect_traffic(three_zones, service, {"a1": {answering}, "b1": {answering}}, port=port)
