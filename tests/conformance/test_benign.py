@@ -21,6 +21,10 @@ TELLING = (
     "KEP-3015/node-then-zone-then-anywhere",
     "KEP-3015/node-hints-hold-for-ipv6",
     "KEP-1669/established-connections-outlive-the-choice",
+    "KEP-4444/zone-loses-and-regains-its-endpoints",
+    "KEP-3015/tiers-change-without-losing-a-query",
+    "KEP-4444/default-spreads-evenly",
+    "KEP-4444/hot-zone-stays-in-the-zone",
 )
 """One of each way of sending: protocols, families, kinds of addresses, policies, changes, connections that stay."""
 
