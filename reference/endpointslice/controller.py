@@ -85,6 +85,7 @@ class EndpointSliceController:
         self._recorder = Recorder(client)
         self._metrics = Metrics(self._features)
         self.registry.register(self._metrics)
+        conditions = conditions and self._features.enabled("ServiceTrafficDistribution")  # before, nobody knew of them
         self._status = StatusKeeper(client, self._index, self._features, self._heuristics) if conditions else None
         self._queues = [self._work, self._status.work] if self._status is not None else [self._work]
         self._cpu_services = CpuServices(rules(self._features))

@@ -2,8 +2,9 @@
 
 It works beside the syncs, in the same thread and with a queue of its own: an acknowledgement of a proxy needs no look
 at pods. It judges by what the API server holds, not by what was meant to be written. Services without
-`trafficDistribution` that never had it are passed by. What proxies acknowledge is looked at in small batches, or each
-change of hints would cost as many writes as there are nodes.
+`trafficDistribution` that never had it are passed by, and so are those that lost it without having been written: an
+API server of a release without the field serves them so, and to write them would lose what it has stored. What proxies
+acknowledge is looked at in small batches, or each change of hints would cost as many writes as there are nodes.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ class StatusKeeper:
         self._acknowledgements = Acknowledgements()
         self._failures: dict[Key, str] = {}
         self._followed: dict[Key, bool] = {}  # whether all nodes are known to honor it
+        self._had_value: dict[Key, str] = {}  # the resource version with which it had one
         self.work = WorkQueue()
 
     def take_in(self, event: Event) -> None:
@@ -94,6 +96,8 @@ class StatusKeeper:
                 self._forget(key)
                 return
             wanted = self._wanted(key, service)
+            if not wanted and self._had_value.get(key) == service["metadata"].get("resourceVersion"):
+                return
             status = service.get("status") or {}
             now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
             generation = service["metadata"].get("generation")
@@ -109,6 +113,7 @@ class StatusKeeper:
     def _wanted(self, key: Key, service: Object) -> list[Condition]:
         if not self._value(service):
             return []
+        self._had_value[key] = service["metadata"].get("resourceVersion", "")
         decided_by = mechanism(service, self._features, self._heuristics)
         accepted = conditions.accepted(decided_by)
         slices = self._index.slices.of(key)
@@ -128,11 +133,15 @@ class StatusKeeper:
     def _write(self, service: Object, status: Object) -> bool:
         """Whether that worked; not if the Service is no longer the one that was looked at."""
         try:
-            self._client.update_status("services", service["metadata"]["namespace"], {**service, "status": status})
+            written = self._client.update_status(
+                "services", service["metadata"]["namespace"], {**service, "status": status}
+            )
         except ApiError as error:
             if error.code not in {404, 409}:
                 raise
             return False
+        if self._value(written):
+            self._had_value[key_of(written)] = written["metadata"]["resourceVersion"]
         return True
 
     def _read(self, key: Key) -> Object | None:
@@ -146,6 +155,7 @@ class StatusKeeper:
     def _forget(self, key: Key) -> None:
         self._followed.pop(key, None)
         self._failures.pop(key, None)
+        self._had_value.pop(key, None)
 
 
 def _own(service: Object) -> bool:
