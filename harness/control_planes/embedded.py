@@ -108,7 +108,7 @@ class EmbeddedControlPlane:
     def start_controller(self, release: Release) -> None:
         """Run the EndpointSlice controller of this release."""
         self.stop_controller()
-        self._controller = self._make_controller(self.client, features=features_of(release))
+        self._controller = self._make_controller(self.client, features=features_of(release), conditions=True)
         self._controller.start()
 
     def listen(self, listening: socket.socket) -> None:

@@ -12,6 +12,7 @@ from harness.control_planes.embedded import features_of
 from harness.netns.namespace import Namespace
 from reference.client import Client
 from reference.proxy import ServiceProxy
+from reference.serving import Serving
 
 
 class ReferenceProxy:
@@ -31,12 +32,21 @@ class ReferenceProxy:
         self._pod_cidrs = pod_cidrs
         self._make = proxy
         self._running: dict[str, ServiceProxy] = {}
+        self._serving = Serving()  # one thread answers for all nodes
+        self._serving.start()
 
     def setup(self, node: str, namespace: Namespace, release: Release) -> None:
         """Start the proxy of a node, in place of one that runs there; rules of a former one are taken over."""
         self.stop(node)
         with namespace.entered():
-            proxy = self._make(node, self._client, pod_cidrs=self._pod_cidrs, features=features_of(release))
+            proxy = self._make(
+                node,
+                self._client,
+                pod_cidrs=self._pod_cidrs,
+                features=features_of(release),
+                acknowledge=True,
+                serving=self._serving,
+            )
         proxy.start()
         self._running[node] = proxy
 
@@ -49,6 +59,7 @@ class ReferenceProxy:
         """Stop all proxies; their rules end with the nodes."""
         for node in list(self._running):
             self.stop(node)
+        self._serving.stop()
 
     def synced(self) -> bool:
         """Whether the kernel of every node that has a running proxy holds what was written so far."""
