@@ -41,7 +41,7 @@ def test_field_decides_where_packets_go(three_zones: Cluster) -> None:
     level=SHOULD,
     features={ROUTING},
     source="KEP-4444, Troubleshooting (remove the trafficDistribution field from the Services)",
-    kills={"hints-outlive-the-field", "never-returns-to-zone-hints"},
+    kills={"hints-outlive-the-field", "never-returns-to-hints"},
 )
 def test_packets_follow_the_field_of_a_live_service(three_zones: Cluster) -> None:
     service = three_zones.create_service(selector=WEB)
