@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -132,6 +132,29 @@ def list_requirements(form: str, suite: str) -> None:
         return
     written = {"json": catalogue.as_json, "yaml": catalogue.as_yaml, "md": catalogue.as_markdown}[form]
     click.echo(written(requirements))
+
+
+@main.command()
+@click.argument("service", metavar="[NAMESPACE/]SERVICE")
+@click.option("--kubeconfig", metavar="FILE", default="~/.kube/config", envvar="KUBECONFIG", show_default=True)
+@click.option("--context", metavar="NAME", default="", help="Which context of it. [the current one]")
+@click.option(
+    "--follow",
+    type=click.Choice(["released", "kep"]),
+    default="released",
+    show_default=True,
+    help="Whose rules the annotation's heuristic goes by.",
+)
+def explain(service: str, kubeconfig: str, context: str, follow: Literal["released", "kep"]) -> None:
+    """Say why the traffic of a Service goes where it goes, on any cluster; only reads.
+
+    Who decides about hints, which endpoints each node uses, and the first safeguard that keeps traffic from being near.
+    """
+    from rich.console import Console
+
+    from harness.explain import explain_service
+
+    explain_service(service, kubeconfig=kubeconfig, context=context, follow=follow, console=Console(highlight=False))
 
 
 @main.group()

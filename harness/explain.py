@@ -1,0 +1,113 @@
+"""`trafficdist explain`: reads a Service, its slices and the nodes of any cluster, and says where packets go and why.
+
+The third adapter that knows the reference: to explain is to think as its controller and its proxy do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from rich.table import Table
+
+from harness.api import Api, RefusedError
+from harness.errors import InconclusiveError, UsageError
+from reference.explanation import Explanation, Tier, explain
+from reference.features import NEWEST, OLDEST, Features, Reading
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+SAME = 6  # so many node names a line names, and counts the rest
+
+
+def explain_service(name: str, *, kubeconfig: str, context: str, follow: Reading, console: Console) -> None:
+    """Print the explanation of Service `name` ("web", or "shop/web"). Raises `UsageError`."""
+    namespace, _, short = name.rpartition("/")
+    loaded, default_namespace = _load(kubeconfig, context)
+    try:
+        api = Api(loaded, context=context or None, timeout=15)
+    except Exception as error:  # the client's own errors have no common base
+        raise UsageError(f"{_place(kubeconfig)}: cannot be used: {error}") from error
+    try:
+        for part in _explained(api, namespace or default_namespace, short, follow):
+            console.print(part, soft_wrap=isinstance(part, str))
+    except InconclusiveError as error:
+        raise UsageError(f"{_place(kubeconfig)}: {error}; is the cluster up, and is this the right context?") from error
+    finally:
+        api.close()
+
+
+def _explained(api: Api, namespace: str, name: str, follow: Reading) -> Iterable[Any]:
+    try:
+        service = api.get("services", namespace, name)
+    except RefusedError as error:
+        others = "" if error.response.code != 404 else f"; it has {_some(api, namespace)}"
+        raise UsageError(f"Service {namespace}/{name}: {error.response.body.get('message', error)}{others}") from None
+    slices = api.list("endpointslices", namespace, label_selector=f"kubernetes.io/service-name={name}")
+    nodes = api.list("nodes")
+    version = api.request("GET", "/version").body
+    features = Features(_version(version), follows=follow)
+    found = explain(service, slices, sorted(nodes, key=lambda each: str(each["metadata"]["name"])), features)
+    spec = service["spec"]
+    yield f"Service {namespace}/{name}, {spec.get('type', 'ClusterIP')} {', '.join(spec.get('clusterIPs') or [])}"
+    yield f"  cluster     Kubernetes {version.get('gitVersion', '?')}, {len(nodes)} nodes"
+    yield f"  decides     {found.decided_by}"
+    yield from (f"  hints       {each}" for each in found.hints)
+    yield f"  safeguard   {found.safeguard or 'none failed'}"
+    if spec.get("externalTrafficPolicy") == "Local":
+        yield "  policy      externalTrafficPolicy is Local: hints do not count for traffic from outside"
+    yield ""
+    yield _table(found)
+
+
+def _table(found: Explanation) -> Table:
+    """Nodes that do the same share a line."""
+    table = Table(
+        "nodes", "zone", "port", "uses", "endpoints", "because", box=None, pad_edge=False, header_style="bold"
+    )
+    groups: dict[tuple[str, str, str, int, str], list[Tier]] = {}
+    for each in found.tiers:
+        because = each.because.replace(f"node {each.node}", "the node")
+        groups.setdefault((each.zone, each.port, each.tier, each.used, because), []).append(each)
+    for (zone, port, tier, used, because), tiers in groups.items():
+        names = [each.node for each in tiers]
+        more = f" and {len(names) - SAME} more" if len(names) > SAME else ""
+        table.add_row(" ".join(names[:SAME]) + more, zone or "(none)", port, tier, str(used), because)
+    return table
+
+
+def _load(kubeconfig: str, context: str) -> tuple[Mapping[str, Any], str]:
+    """The kubeconfig, and the namespace of the context in use."""
+    path = Path(kubeconfig).expanduser()
+    try:
+        loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
+        said = getattr(error, "strerror", None) or " ".join(str(error).split())
+        raise UsageError(f"{_place(kubeconfig)}: cannot be read: {said}; name one with --kubeconfig") from None
+    if not isinstance(loaded, dict) or not isinstance(loaded.get("contexts"), list):
+        raise UsageError(f"{_place(kubeconfig)}: is no kubeconfig: it has no contexts")
+    contexts = {each["name"]: each.get("context") or {} for each in loaded["contexts"]}
+    wanted = context or loaded.get("current-context", "")
+    if wanted not in contexts:
+        raise UsageError(f"{_place(kubeconfig)}: there is no context {wanted!r}; there are {', '.join(contexts)}")
+    return loaded, contexts[wanted].get("namespace") or "default"
+
+
+def _place(kubeconfig: str) -> str:
+    return f"kubeconfig {kubeconfig}"
+
+
+def _some(api: Api, namespace: str) -> str:
+    names = [str(each["metadata"]["name"]) for each in api.list("services", namespace)]
+    return ", ".join(names[:SAME]) or f"no Service in namespace {namespace}"
+
+
+def _version(told: Mapping[str, Any]) -> tuple[int, int]:
+    """The server's version, or the nearest one that is known."""
+    match = re.match(r"v?(\d+)\.(\d+)", str(told.get("gitVersion", "")))
+    found = (int(match[1]), int(match[2])) if match else NEWEST
+    return min(max(found, OLDEST), NEWEST)

@@ -1,0 +1,223 @@
+"""Why the traffic of a Service goes where it goes: who decides about hints, and what each node makes of them.
+
+"Hints are there, traffic still crosses zones" has a small number of causes, and all of them stand in objects that
+anybody may read: the Service, its EndpointSlices and the Nodes. This looks at them as the controller and the proxies
+of a release do, and names the first safeguard that failed. Nothing here asks a component, so it works on any cluster.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from reference.client import Object
+from reference.endpointslice.allocation import allocate, rules
+from reference.endpointslice.hints import CpuHeuristic, Mechanism, NoHints, SamePlace, endpoint_hints, mechanism
+from reference.endpointslice.labels import is_headless, node_zone
+from reference.endpointslice.zones import Refusal, ZoneShares, ZoneTable, milli_cpu
+from reference.features import Features
+from reference.proxy.decision import Behaviour, Decision, Forward, describe
+from reference.proxy.state import State
+
+TIERS = {"PreferSameNode": "node", "PreferSameZone": "zone", "": "anywhere"}
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """What a node does for one port and IP family: "node", "zone", "anywhere", "local" or "nowhere", and why.
+
+    `used` endpoints take connections to the cluster IP.
+    """
+
+    node: str
+    zone: str
+    port: str
+    tier: str
+    used: int
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Who decides about hints and why; the first safeguard that failed, or ""; hints by family; tiers by node."""
+
+    decided_by: str
+    safeguard: str
+    hints: tuple[str, ...]
+    tiers: tuple[Tier, ...]
+
+
+def explain(service: Object, slices: Sequence[Object], nodes: Sequence[Object], features: Features) -> Explanation:
+    """Explain one Service from objects as the API server serves them; `slices` are all of the Service's."""
+    decided_by = mechanism(service, features)
+    named = {each["metadata"]["name"]: each for each in nodes}
+    ready = [each for one in slices for each in one.get("endpoints") or () if _is_ready(each)]
+    return Explanation(
+        decided_by.reason,
+        _safeguard(service, decided_by, slices, named, features),
+        tuple(_hints_of(one_family, slices) for one_family in sorted({each["addressType"] for each in slices})),
+        tuple(_tiers(service, slices, nodes, Behaviour.of(features))) if ready or slices else (),
+    )
+
+
+def _safeguard(
+    service: Object,
+    decided_by: Mechanism,
+    slices: Sequence[Object],
+    nodes: Mapping[str, Object],
+    features: Features,
+) -> str:
+    """The first thing that keeps traffic from being near, in the order in which they count."""
+    if said := _out_of_reach(service):
+        return said
+    if isinstance(decided_by, NoHints) and not _any_hints(slices):
+        return decided_by.reason
+    for family in sorted({each["addressType"] for each in slices}):
+        mine = [each for one in slices if one["addressType"] == family for each in one.get("endpoints") or ()]
+        ready = [each for each in mine if _is_ready(each)]
+        said = _not_given(decided_by, ready, nodes, features) if ready else f"no {family} endpoint is ready"
+        if said := said or _not_everywhere(ready, nodes):
+            return said
+    return "" if slices else "the Service has no EndpointSlice: no controller wrote one, or nothing is selected"
+
+
+def _out_of_reach(service: Object) -> str:
+    """Why hints cannot count for a Service, whatever they are."""
+    if is_headless(service):
+        return "the Service is headless: clients choose among its endpoints, no proxy does"
+    if service["spec"].get("internalTrafficPolicy") == "Local":
+        return "internalTrafficPolicy is Local: connections stay on the node, and hints do not count"
+    return ""
+
+
+def _not_given(decided_by: Mechanism, ready: Sequence[Object], nodes: Mapping[str, Object], features: Features) -> str:
+    """Why endpoints have no hints, or not those that the Service asks for."""
+    if isinstance(decided_by, CpuHeuristic):
+        threshold = rules(features).to_keep if _any_hinted(ready) else rules(features).to_add
+        shares = ZoneTable(features, nodes).shares
+        refusal = allocate(shares, len(ready), threshold)
+        if isinstance(refusal, Refusal):
+            return _why_refused(refusal, shares, len(ready), nodes)
+    for each in ready:
+        if not each.get("hints"):
+            place = each.get("nodeName")
+            if not each.get("zone"):
+                return f"endpoint {_name(each)} has no zone: {_why_no_zone(place, nodes)}"
+            return f"endpoint {_name(each)} has no hints, so nobody uses those of the others"
+        if isinstance(decided_by, SamePlace) and each["hints"] != endpoint_hints(each, decided_by):
+            return f"endpoint {_name(each)} has other hints than {decided_by.value} asks for: {_names(each['hints'])}"
+    return ""
+
+
+def _not_everywhere(ready: Sequence[Object], nodes: Mapping[str, Object]) -> str:
+    """Which place has to look elsewhere although hints are there."""
+    hinted = {name for each in ready for name in _zones(each)}
+    for name, node in sorted(nodes.items()):
+        zone = node_zone(node)
+        if not zone:
+            return f"node {name} has no zone label, and uses endpoints anywhere"
+        if hinted and zone not in hinted:
+            return f"zone {zone} has no endpoint: its nodes use those of all zones"
+    return ""
+
+
+def _why_refused(refusal: Refusal, shares: ZoneShares | Refusal, endpoints: int, nodes: Mapping[str, Object]) -> str:
+    """A refusal of the CPU heuristic, with the name or the number that it comes from."""
+    if isinstance(shares, Refusal):
+        for name, node in sorted(nodes.items()):
+            if not node_zone(node):
+                return f"node {name} has no zone label"
+            if not milli_cpu(str(((node.get("status") or {}).get("allocatable") or {}).get("cpu", ""))):
+                return f"node {name} does not say how much CPU it has"
+        return f"all nodes are in one zone: {refusal.message}" if refusal.why == "OneZone" else refusal.message
+    zones = len(shares.weights)
+    if refusal.why == "TooFewEndpoints":
+        return f"{endpoints} endpoints are fewer than {zones} zones"
+    percent = overload_percent(shares, endpoints)
+    return f"{endpoints} endpoints over {zones} zones would overload by {percent} %"
+
+
+def overload_percent(shares: ZoneShares, endpoints: int) -> int:
+    """The least overload in percent that any distribution has, rounded (KEP-2433, Overload). One endpoint a zone."""
+    held = dict.fromkeys(shares.weights, 1)
+    heap = [(float(-weight), zone) for zone, weight in shares.weights.items()]
+    heapq.heapify(heap)
+    for _ in range(endpoints - len(held)):
+        _, zone = heap[0]
+        held[zone] += 1
+        heapq.heapreplace(heap, (-shares.weights[zone] / held[zone], zone))
+    worst = max(shares.weights[zone] * endpoints / (shares.total * count) for zone, count in held.items())
+    return round((worst - 1) * 100)
+
+
+def _why_no_zone(node: str | None, nodes: Mapping[str, Object]) -> str:
+    if not node:
+        return "it is on no node"
+    if node not in nodes:
+        return f"node {node} does not exist"
+    return f"node {node} has no zone label" if not node_zone(nodes[node]) else "its slice was written before"
+
+
+def _hints_of(family: str, slices: Iterable[Object]) -> str:
+    mine = [one for one in slices if one["addressType"] == family]
+    endpoints = [each for one in mine for each in one.get("endpoints") or ()]
+    ready = [each for each in endpoints if _is_ready(each)]
+    zones = Counter(name for each in ready for name in _zones(each))
+    hinted = sum(bool(each.get("hints")) for each in ready)
+    by_zone = ", ".join(f"{count} for zone {zone or '(none)'}" for zone, count in sorted(zones.items()))
+    said = f"{hinted} of {_count(len(ready), 'ready endpoint')} hinted" + (f" ({by_zone})" if by_zone else "")
+    return f"{family}: {said}; {_count(len(endpoints), 'endpoint')} in {_count(len(mine), 'slice')}"
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}{'' if number == 1 else 's'}"
+
+
+def _tiers(service: Object, slices: Iterable[Object], nodes: Iterable[Object], behaviour: Behaviour) -> Iterable[Tier]:
+    for node in nodes:
+        name = node["metadata"]["name"]
+        state = State(name, behaviour)
+        state.receive("nodes", node, deleted=False)
+        state.receive("services", service, deleted=False)
+        for each in slices:
+            state.receive("endpointslices", each, deleted=False)
+        state.compute()
+        for port, decision in state.decisions().items():
+            yield _tier(name, node_zone(node), port, decision)
+
+
+def _tier(node: str, zone: str, port: str, decision: Decision) -> Tier:
+    action = decision.cluster_ip
+    if not isinstance(action, Forward):
+        return Tier(node, zone, port, "nowhere", 0, describe(action))
+    if action.reason.startswith("internalTrafficPolicy"):
+        return Tier(node, zone, port, "local", len(action.endpoints), action.reason)
+    because = action.reason if decision.mode else decision.hints
+    return Tier(node, zone, port, TIERS[decision.mode], len(action.endpoints), because)
+
+
+def _is_ready(endpoint: Object) -> bool:
+    return (endpoint.get("conditions") or {}).get("ready") is not False
+
+
+def _any_hinted(endpoints: Iterable[Object]) -> bool:
+    return any(each.get("hints") for each in endpoints)
+
+
+def _any_hints(slices: Iterable[Object]) -> bool:
+    return any(_any_hinted(each.get("endpoints") or ()) for each in slices)
+
+
+def _zones(endpoint: Object) -> list[str]:
+    return [each["name"] for each in (endpoint.get("hints") or {}).get("forZones") or ()]
+
+
+def _name(endpoint: Object) -> str:
+    target = endpoint.get("targetRef") or {}
+    return str(target.get("name") or endpoint["addresses"][0])
+
+
+def _names(hints: Object) -> str:
+    return ", ".join(f"{kind} {each['name']}" for kind, names in sorted(hints.items()) for each in names or ())

@@ -1,0 +1,76 @@
+"""`trafficdist explain` on a real API server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from harness import manifests
+from harness.backends.netns import NetnsBackend
+from harness.cli import main
+
+Explain = Callable[..., Result]
+
+
+@pytest.fixture(scope="module")
+def backend() -> Iterator[NetnsBackend]:
+    with NetnsBackend() as backend:
+        backend.api.create("namespaces", "", {"metadata": {"name": "shop"}})
+        backend.api.create(
+            "services", "shop", manifests.service("web", selector={"app": "web"}, trafficDistribution="PreferClose")
+        )
+        for node in ("a1", "b1"):
+            backend.run_pod("shop", f"web-{node}", node, labels={"app": "web"})
+        backend.settle()
+        yield backend
+
+
+@pytest.fixture
+def explain(backend: NetnsBackend, tmp_path: Path) -> Explain:
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(yaml.safe_dump(backend.kubeconfig()))
+
+    def run(*arguments: str) -> Result:
+        return CliRunner().invoke(
+            main, ["explain", "--kubeconfig", str(kubeconfig), *arguments], env={"COLUMNS": "160"}
+        )
+
+    return run
+
+
+def test_explanation_names_mechanism_safeguard_and_tiers(explain: Explain) -> None:
+    result = explain("shop/web")
+    assert result.exit_code == 0, result.output
+    assert "trafficDistribution is PreferClose" in result.output
+    assert "zone c has no endpoint" in result.output
+    assert "2 of 2 ready endpoints hinted (1 for zone a, 1 for zone b)" in result.output
+    assert [line.split()[:2] for line in result.output.splitlines()[-3:]] == [["a1", "a2"], ["b1", "b2"], ["c1", "c"]]
+
+
+def test_unknown_service_is_answered_with_those_that_exist(explain: Explain) -> None:
+    result = explain("shop/wob")
+    assert result.exit_code == 4
+    assert "wob" in result.output
+    assert "it has web" in result.output
+
+
+def test_unknown_context_is_answered_with_those_that_exist(explain: Explain) -> None:
+    result = explain("shop/web", "--context", "other")
+    assert (result.exit_code, "there is no context 'other'; there are trafficdist" in result.output) == (4, True)
+
+
+def test_missing_kubeconfig_is_named_with_the_remedy() -> None:
+    result = CliRunner().invoke(main, ["explain", "web", "--kubeconfig", "/nonexistent"])
+    assert (result.exit_code, "--kubeconfig" in result.output) == (4, True)
+
+
+def test_api_server_that_does_not_answer_is_a_clear_error(tmp_path: Path, backend: NetnsBackend) -> None:
+    kubeconfig = backend.kubeconfig()
+    kubeconfig["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1"
+    (tmp_path / "kubeconfig").write_text(yaml.safe_dump(kubeconfig))
+    result = CliRunner().invoke(main, ["explain", "web", "--kubeconfig", str(tmp_path / "kubeconfig")])
+    assert (result.exit_code, "did not answer" in result.output) == (4, True)
