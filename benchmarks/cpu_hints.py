@@ -1,0 +1,192 @@
+"""What hints in proportion to CPU cost (KEP-2433): one large Service, many Services on a node event, and growth.
+
+    python benchmarks/cpu_hints.py [--quick] [--plot docs/cpu-hints.svg]
+
+A reconcile is the whole plan of one Service from its pods, without writing: first as after a restart, then with one pod
+changed. A node event is timed from the update of a Node until the controller has worked on every Service whose hints
+could change by it and has written its slices, in one process with the API server. Memory is the peak of the process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import resource
+import statistics
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pygal
+
+from reference.apiserver import ApiServer
+from reference.client import Object
+from reference.endpointslice import EndpointSliceController
+from reference.endpointslice.desired import Memo
+from reference.endpointslice.plan import Plan, plan_service
+from reference.endpointslice.zones import ZoneTable
+from reference.features import Features
+
+FEATURES = Features()
+AUTO = {"service.kubernetes.io/topology-mode": "Auto"}
+SIZES = (500, 1000, 2000, 4000, 7000, 10000)
+
+
+def main() -> None:
+    """Measure, print, and draw."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="fewer rounds and Services")
+    parser.add_argument("--plot", metavar="FILE", type=Path, help="draw growth with the endpoints as SVG")
+    options = parser.parse_args()
+    rounds = 1 if options.quick else 5
+    nodes = nodes_of(5000, zones=10)
+    times = {size: [reconcile(nodes, size) for _ in range(rounds)] for size in SIZES}
+    for size, runs in times.items():
+        whole, again = (statistics.median(each) * 1e3 for each in zip(*runs, strict=True))
+        print(f"{size:6} endpoints, 5,000 nodes, 10 zones: all {whole:6.0f} ms, one pod changed {again:6.0f} ms")
+    print(f"peak memory: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")
+    if options.plot:
+        draw(
+            options.plot,
+            {size: [statistics.median(each) for each in zip(*runs, strict=True)] for size, runs in times.items()},
+        )
+    services = 100 if options.quick else 1000
+    seconds, written = node_event(services=services, endpoints=100)
+    print(f"node event, {services} Services of 100 endpoints: {seconds:.2f} s, {written} slices written")
+
+
+def nodes_of(count: int, *, zones: int) -> dict[str, Object]:
+    """Nodes spread evenly over zones, with CPUs that differ from zone to zone a little."""
+    return {f"n{number}": node(number, 4000 + 100 * (number % zones), f"z{number % zones}") for number in range(count)}
+
+
+def node(number: int, cpu_milli: int, zone: str) -> Object:
+    """A ready node."""
+    return {
+        "metadata": {"name": f"n{number}", "labels": {"topology.kubernetes.io/zone": zone}},
+        "status": {"allocatable": {"cpu": f"{cpu_milli}m"}, "conditions": [{"type": "Ready", "status": "True"}]},
+    }
+
+
+def service(name: str) -> Object:
+    """A Service with the annotation."""
+    spec = {"selector": {"app": name}, "ports": [{"port": 80}]}
+    return {"metadata": {"name": name, "namespace": "default", "uid": name, "annotations": AUTO}, "spec": spec}
+
+
+def pods_of(name: str, count: int, nodes: int) -> list[Object]:
+    """Ready pods, one a node, from the first node on again when there are more."""
+    return [pod(name, number, number % nodes) for number in range(count)]
+
+
+def pod(name: str, number: int, node_number: int) -> Object:
+    """A ready pod with an address of its own."""
+    address = f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}"
+    return {
+        "metadata": {
+            "name": f"{name}-{number}",
+            "namespace": "default",
+            "uid": f"{name}-{number}",
+            "labels": {"app": name},
+        },
+        "spec": {"nodeName": f"n{node_number}", "containers": [{"name": "web", "image": "web"}]},
+        "status": {
+            "phase": "Running",
+            "podIP": address,
+            "podIPs": [{"ip": address}],
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+
+
+def reconcile(nodes: dict[str, Object], endpoints: int) -> tuple[float, float]:
+    """Seconds of the first plan, and of the plan after one pod has moved to a node of another zone."""
+    wanted = {**service("web"), "spec": {**service("web")["spec"], "clusterIP": "10.96.0.9", "ipFamilies": ["IPv4"]}}
+    zones, memo, pods = ZoneTable(FEATURES, nodes), Memo(), pods_of("web", endpoints, len(nodes))
+    gc.collect()
+    gc.freeze()  # objects of the cluster are old in a controller that has run for a while
+    begin = time.perf_counter()
+    first = plan_service(wanted, pods, nodes, [], features=FEATURES, memo=memo, zones=zones)
+    middle = time.perf_counter()
+    pods[0] = pod("web", 0, 1)
+    restarted = time.perf_counter()
+    plan_service(wanted, pods, nodes, stored(first), features=FEATURES, memo=memo, zones=zones)
+    return middle - begin, time.perf_counter() - restarted
+
+
+def stored(plan: Plan) -> list[Object]:
+    """The slices of a plan as an API server would give them back."""
+    return [
+        {**each, "metadata": {**each["metadata"], "name": f"web-{number}", "resourceVersion": "1"}}
+        for number, each in enumerate(plan.create)
+    ]
+
+
+def node_event(*, services: int, endpoints: int) -> tuple[float, int]:
+    """Seconds from a node's new zone until the controller is idle again, and how many slices it wrote."""
+    api = ApiServer()
+    for number in range(12):
+        api.update_status("nodes", "", {**api.create("nodes", "", node(number, 4000, f"z{number % 3}")), **_status()})
+    for number in range(services):
+        name = f"s{number}"
+        api.create("services", "default", service(name))
+        for each in pods_of(name, endpoints, 12):
+            api.update_status("pods", "default", {**api.create("pods", "default", each), "status": each["status"]})
+    controller = EndpointSliceController(api)
+    controller.start()
+    wait(controller)
+    before = versions(api)
+    begin = time.perf_counter()
+    for number in (0, 3, 6):  # zone z0 loses three of its four nodes
+        found = api.get("nodes", "", f"n{number}")
+        labels = {"topology.kubernetes.io/zone": "z1"}
+        api.update("nodes", "", {**found, "metadata": {**found["metadata"], "labels": labels}})
+    wait(controller)
+    seconds = time.perf_counter() - begin
+    controller.stop()
+    after = versions(api)
+    return seconds, sum(before.get(name) != version for name, version in after.items())
+
+
+def _status() -> Object:
+    return {"status": node(0, 4000, "")["status"]}
+
+
+def versions(api: ApiServer) -> dict[str, str]:
+    """The resource version of each slice."""
+    return {each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in api.list("endpointslices")}
+
+
+def wait(controller: EndpointSliceController) -> None:
+    """Until the controller has worked on everything."""
+    deadline = time.monotonic() + 600
+    while not controller.synced():
+        if time.monotonic() > deadline:
+            raise SystemExit("after 600 s the controller is still at work")
+        time.sleep(0.001)
+
+
+def draw(path: Path, times: dict[int, Sequence[float]]) -> None:
+    """Milliseconds over endpoints, with the straight line from nothing to the largest for comparison."""
+    chart = pygal.XY(
+        title="One reconcile with 5,000 nodes in 10 zones (median)",
+        x_title="endpoints of the Service",
+        y_title="ms",
+        style=pygal.style.CleanStyle,
+        js=(),
+    )
+    largest = max(times)
+    for name, index in (("after a restart", 0), ("one pod changed", 1)):
+        chart.add(name, [(size, round(each[index] * 1e3, 1)) for size, each in sorted(times.items())])
+    chart.add(
+        "linear",
+        [(0, 0), (largest, round(times[largest][0] * 1e3, 1))],
+        show_dots=False,
+        stroke_style={"dasharray": "4, 4"},
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    chart.render_to_file(str(path))
+
+
+if __name__ == "__main__":
+    main()
