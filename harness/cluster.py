@@ -22,6 +22,7 @@ from harness.errors import UsageError
 from harness.history import History, Window
 from harness.manifests import TCP, Endpoint, Hints, Port
 from harness.metrics import Metrics
+from harness.nodes import Nodes
 from harness.topology import ZONE_LABEL, Topology
 from harness.verdict import Expectation, Tally, Verdict, plan
 from harness.workloads import Pod
@@ -82,6 +83,8 @@ class Cluster:
         self.topology: Topology = backend.topology
         self.api: Api = backend.api
         self.answered: set[str] = set()  # services that have answered a probe: silence counts only after speech
+        self.nodes = Nodes(self.api, history)
+        self._measured: dict[str, Mapping[str, float]] = {}
         self._numbers = itertools.count(1)
         self._labels_before: dict[str, dict[str, str]] = {}
         self._pods: dict[str, Pod] = {}
@@ -105,6 +108,7 @@ class Cluster:
         self.api.delete("namespaces", "", self.namespace)
         self.backend.settle()
 
+        self.nodes.restore()
     # Services
 
     def create_service(
@@ -341,17 +345,23 @@ class Cluster:
             raise AssertionError(f"{judgement.message}\n\n{explanation}".rstrip())
 
     def judgement(self) -> dict[str, Any]:
-        """How the scenario was judged, and who reached whom in each of its measuring windows, for the report."""
+        """How the scenario was judged, who reached whom in each of its measuring windows, and what was measured."""
         if not self._windows:
-            return {}
+            return {"observed": self._measured} if self._measured else {}
         plans = [plan(expected) for _, expectation, _ in self._windows for expected in expectation.values()]
         largest = max(plans, key=lambda each: each.samples)
         return {
             "check": largest.check(len(plans)),
             "observed": {
+    def measured(self, title: str, values: Mapping[str, float]) -> None:
+        """Numbers that say more than the verdict on them, for the report."""
+        self.history.change("measured", title=title, values=dict(values))
+        self._measured[f"measured {len(self._measured) + 1}. {title}"] = dict(values)
+
                 f"{number}. {title}": {client: _counts(tally) for client, tally in window.tallies.items()}
                 for number, (title, _, window) in enumerate(self._windows, 1)
-            },
+            }
+            | self._measured,
         }
 
     def environment(self) -> dict[str, Any]:

@@ -83,9 +83,7 @@ def expect_shared_out(
 
     def as_expected() -> bool:
         pods.clear()
-        for pod, each in written_endpoints(cluster, service, family).items():
-            zones = each.hints.zones if each.hints is not None else ()
-            pods.setdefault(zones[0] if len(zones) == 1 else f"{len(zones)} zones", set()).add(pod)
+        pods.update(_by_hinted_zone(cluster, service, family))
         return {zone: len(names) for zone, names in pods.items()} == dict(expected)
 
     with contextlib.suppress(NotYetError):  # late or wrong: the comparison says what is there instead
@@ -96,6 +94,48 @@ def expect_shared_out(
         observed={zone: len(names) for zone, names in sorted(pods.items())},
         explanation="\n".join(f"{zone}: {', '.join(sorted(names))}" for zone, names in sorted(pods.items())),
     )
+    return pods
+
+
+def expect_enough(
+    cluster: Cluster, service: Service, fewest: Mapping[str, int], *, endpoints: int, family: str = "IPv4"
+) -> dict[str, set[str]]:
+    """The controller hints each of so many endpoints for one of these zones, and at least as many as given for each.
+
+    For what a KEP leaves open: it bounds the overload of a zone, and any hints that stay below the bound are right. How
+    many each zone got stands in the report. Returns and raises as `expect_shared_out` does.
+    """
+    pods: dict[str, set[str]] = {}
+
+    def seen() -> dict[str, int]:
+        short = {zone: len(pods.get(zone, ())) for zone, least in fewest.items() if len(pods.get(zone, ())) < least}
+        strange = {zone: len(names) for zone, names in pods.items() if zone not in fewest}
+        return {"in all": sum(map(len, pods.values())), **short, **strange}
+
+    def as_expected() -> bool:
+        pods.clear()
+        pods.update(_by_hinted_zone(cluster, service, family))
+        return seen() == {"in all": endpoints}
+
+    with contextlib.suppress(NotYetError):  # late or wrong: the comparison says what is there instead
+        eventually(as_expected, within=CONVERGENCE, describe=f"the hints of service {service.name}")
+    counts = {zone: len(names) for zone, names in sorted(pods.items())}
+    cluster.measured(f"{family} endpoints of service {service.name} by the zone that they are hinted for", counts)
+    cluster.expect_equal(
+        f"{family} endpoints of service {service.name}, and by zone where they are fewer than allowed",
+        expected={"in all": endpoints},
+        observed=seen(),
+        explanation=f"at least {dict(fewest)} were needed, and there are {counts}",
+    )
+    return pods
+
+
+def _by_hinted_zone(cluster: Cluster, service: Service, family: str) -> dict[str, set[str]]:
+    """The names of pods by the one zone that each is hinted for, or by the number of zones where it is not one."""
+    pods: dict[str, set[str]] = {}
+    for pod, each in written_endpoints(cluster, service, family).items():
+        zones = each.hints.zones if each.hints is not None else ()
+        pods.setdefault(zones[0] if len(zones) == 1 else f"{len(zones)} zones", set()).add(pod)
     return pods
 
 
@@ -133,6 +173,36 @@ def expect_unchanged(cluster: Cluster, service: Service) -> Iterator[None]:
     cluster.backend.settle()
     after = _versions(cluster, service)
     cluster.expect_equal(f"resource versions of the slices of {service.name}", expected=before, observed=after)
+
+
+@contextlib.contextmanager
+def expect_writes(cluster: Cluster, service: Service, event: str, expected: range) -> Iterator[None]:
+    """In the block, `event` happens, and the controller writes slices of this Service so often because of it.
+
+    A write is a slice that came, went or changed; one that changed several times counts by its generation. The number
+    stands in the report. Raises `AssertionError` with the slices before and after.
+    """
+    cluster.backend.settle()
+    before = {each["metadata"]["name"]: each["metadata"] for each in cluster.slices(service)}
+    yield
+    cluster.backend.settle()
+    after = {each["metadata"]["name"]: each["metadata"] for each in cluster.slices(service)}
+    writes = len(before.keys() ^ after.keys()) + sum(
+        _writes(before[each], after[each]) for each in before if each in after
+    )
+    cluster.measured(event, {"writes": writes})
+    wanted = f"{expected.start} to {expected.stop - 1}" if len(expected) > 1 else str(expected.start)
+    cluster.expect_equal(
+        f"writes of slices of service {service.name} when {event}",
+        expected=wanted,
+        observed=wanted if writes in expected else str(writes),
+    )
+
+
+def _writes(before: Object, after: Object) -> int:
+    if before["resourceVersion"] == after["resourceVersion"]:
+        return 0
+    return max(1, int(after["generation"]) - int(before["generation"]))
 
 
 def _versions(cluster: Cluster, service: Service) -> dict[str, str]:

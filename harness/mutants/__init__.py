@@ -14,6 +14,7 @@ from harness.mutants import (
     controllers,
     data_planes,
     decisions,
+    cpu_hints,
     overload,
     proxies,
     releases,
@@ -41,6 +42,7 @@ MUTANTS: Mapping[str, Mutant] = _by_name(
     releases.MUTANTS,
     restarts.MUTANTS,
     succession.MUTANTS,
+    cpu_hints.MUTANTS,
 )
 """Each has one fault, and at least one requirement fails for it."""
 

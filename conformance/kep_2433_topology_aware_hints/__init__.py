@@ -1,0 +1,1 @@
+"""KEP-2433: topology aware hints."""

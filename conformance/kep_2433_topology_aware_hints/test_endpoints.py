@@ -1,0 +1,115 @@
+"""KEP-2433, EndpointSlice Controller: which endpoints are shared out, over slices, ports and address families."""
+
+from __future__ import annotations
+
+from conformance.features import DUAL_STACK_SLICES, TOPOLOGY_MODE
+from conformance.kep_2433_topology_aware_hints.zones import (
+    WEB,
+    create_auto,
+    create_pods,
+    own_zones,
+    size_zones,
+    unhinted,
+)
+from harness.cluster import Cluster
+from harness.hints import expect_hints, expect_shared_out
+from harness.manifests import Port
+from harness.requirements import MUST, SHOULD, requirement
+
+PORTS = {"a": 8080, "b": 9090, "c": 9191}
+
+
+@requirement(
+    "KEP-2433/unready-endpoints-do-not-count",
+    "An endpoint that is not ready has no hints, and does not count for those of others until it is ready.",
+    level=SHOULD,
+    features={TOPOLOGY_MODE},
+    source="KEP-2433, Assumptions (service capacity); released since 1.23",
+    as_="released",
+    kills={"counts-unready-endpoints"},
+)
+def test_unready_endpoints_do_not_count(three_zones: Cluster) -> None:
+    size_zones(three_zones, a=8, b=8, c=8)
+    create_pods(three_zones, "abc")
+    three_zones.create_pod("p4", "a1", labels=WEB, ready=False)
+    service = create_auto(three_zones)
+    expect_hints(three_zones, service, {**own_zones("abc"), "p4": None})
+
+    three_zones.set_ready("p4", True)
+    expect_hints(three_zones, service, unhinted("abca"))
+    three_zones.set_ready("p4", False)
+    expect_hints(three_zones, service, {**own_zones("abc"), "p4": None})
+
+
+@requirement(
+    "KEP-2433/endpoint-without-zone-ends-hints",
+    "While an endpoint is on a node without zone, its Service gets no hints.",
+    level=SHOULD,
+    features={TOPOLOGY_MODE},
+    source="KEP-2433, Kube-Proxy (all endpoints for the Service have zone hints); released since 1.21",
+    as_="released",
+    kills={"guesses-unknown-zones"},
+)
+def test_endpoint_without_zone_ends_hints(three_zones: Cluster) -> None:
+    size_zones(three_zones, a=8, b=8, c=8)
+    three_zones.nodes.create("x1", "", ready=False)
+    create_pods(three_zones, "abcabx")
+    service = create_auto(three_zones)
+
+    expect_hints(three_zones, service, dict.fromkeys(f"p{number}" for number in range(1, 7)))
+
+
+@requirement(
+    "KEP-2433/slices-are-shared-out-together",
+    "The endpoints of all slices of a Service are shared out together.",
+    level=MUST,
+    features={TOPOLOGY_MODE},
+    source="KEP-2433, EndpointSlice Controller (how many endpoints should be available for each zone)",
+    kills={"shares-out-each-slice", "hints-one-slice-only"},
+)
+def test_endpoints_of_all_slices_are_shared_out_together(three_zones: Cluster) -> None:
+    size_zones(three_zones, a=8, b=8, c=8)
+    for zone, number in PORTS.items():
+        name = f"p{'abc'.index(zone) + 1}"
+        three_zones.create_pod(name, f"{zone}1", labels=WEB, container_ports=[("web", number, "TCP")])
+    service = create_auto(three_zones, ports=[Port(80, target="web")])
+
+    written = expect_hints(three_zones, service, own_zones("abc"))
+    slices = len({each.slice for each in written.values()})
+    three_zones.expect_equal(f"slices of service {service.name}, one a port number", expected=3, observed=slices)
+
+
+@requirement(
+    "KEP-2433/endpoints-count-once",
+    "An endpoint counts once, however many ports its Service has.",
+    level=MUST,
+    features={TOPOLOGY_MODE},
+    source="KEP-2433, EndpointSlice Controller (how many endpoints should be available for each zone)",
+    kills={"counts-endpoints-by-port"},
+)
+def test_endpoint_of_several_ports_counts_once(three_zones: Cluster) -> None:
+    size_zones(three_zones, a=8, b=8)
+    ports = [Port(80, name="web"), Port(443, name="tls")]
+    service = create_auto(three_zones, ports=ports)
+    create_pods(three_zones, "a")
+    expect_hints(three_zones, service, unhinted("a"))
+
+    create_pods(three_zones, "b", first=2)
+    expect_hints(three_zones, service, own_zones("ab"))
+
+
+@requirement(
+    "KEP-2433/both-families-are-shared-out",
+    "On a dual-stack Service, the endpoints of each address family are shared out.",
+    level=MUST,
+    features={TOPOLOGY_MODE, DUAL_STACK_SLICES},
+    source="KEP-2433, EndpointSlice Controller",
+    kills={"hints-in-one-family"},
+)
+def test_endpoints_of_both_families_are_shared_out(three_zones: Cluster) -> None:
+    size_zones(three_zones, a=8, b=8, c=8)
+    create_pods(three_zones, "aaaabb")
+    service = create_auto(three_zones, dual_stack=True)
+
+    for family in ("IPv4", "IPv6"):
+        expect_shared_out(three_zones, service, {"a": 2, "b": 2, "c": 2}, family=family)

@@ -1,0 +1,357 @@
+"""KEP-2433, Handling Node Updates, and the two thresholds of Overload: which node events write slices, and which none.
+
+Nodes that come and go exist in the API only. Each event is a block of `expect_writes`, so the report says how many
+writes it cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from conformance.features import TOPOLOGY_MODE
+from conformance.kep_2433_topology_aware_hints.zones import (
+    WEB,
+    ZONE,
+    create_auto,
+    create_pods,
+    own_zones,
+    size_zones,
+    unhinted,
+)
+from harness.cluster import Cluster, Service
+from harness.hints import expect_hints, expect_shared_out, expect_writes
+from harness.manifests import Port
+from harness.requirements import MUST, SHOULD, requirement
+
+HANDLING = "KEP-2433, Handling Node Updates"
+NONE, ONE, SOME = range(1), range(1, 2), range(1, 4)
+
+
+def _touch(cluster: Cluster, service: Service) -> None:
+    """Change something of a Service that changes no endpoint: releases look again only for a reason."""
+    cluster.patch_service(service, {"metadata": {"annotations": {"example.org/look": "again"}}})
+
+
+@requirement(
+    "KEP-2433/removal-below-the-threshold-writes-nothing",
+    "A node that goes, while no zone comes to be overloaded, writes no slice.",
+    level=MUST,
+    features={TOPOLOGY_MODE},
+    source="KEP-2433, Controller Unit Tests: node removal that does not trigger threshold transition",
+    kills={"rewrites-at-node-events"},
+)
+def test_removal_below_the_threshold_writes_nothing(three_zones: Cluster) -> None:
+    size_zones(three_zones, a=8, b=8, c=8)
+    three_zones.nodes.create("a9", "a", cpu_milli=1000)
+    create_pods(three_zones, "abc")
+    service = create_auto(three_zones)
+    expect_hints(three_zones, service, own_zones("abc"))
+
+    with expect_writes(three_zones, service, "a node goes and zone a is overloaded by 0 instead of 8 %", NONE):
+        three_zones.nodes.delete("a9")
+
+
+@requirement(
+    "KEP-2433/node-that-comes-and-goes-writes-nothing",
+    "A node that comes and goes, in any zone, while no zone comes to be overloaded, writes no slice.",
+    level=MUST,
+    features={TOPOLOGY_MODE},
+    source=f"{HANDLING} (only in a transition above or below the threshold); Goals (minimize churn)",
+    kills={"rewrites-at-node-events"},
+)
+def test_node_that_comes_and_goes_writes_nothing(three_zones: Cluster) -> None:
+    size_zones(three_zones, a=8, b=8, c=8)
+    create_pods(three_zones, "aaabbc")
+    service = create_auto(three_zones)
+    expect_shared_out(three_zones, service, {"a": 2, "b": 2, "c": 2})
+
+    for zone in "abca":
+        with expect_writes(three_zones, service, f"a node comes in zone {zone}, and 8 % overload", NONE):
+            three_zones.nodes.create("x9", zone, cpu_milli=1000)
+        with expect_writes(three_zones, service, f"a node goes in zone {zone}", NONE):
+            three_zones.nodes.delete("x9")
+
+
+@requirement(
+    "KEP-2433/removal-that-overloads-shares-out-anew",
+    "When nodes that go leave a zone overloaded, endpoints are shared out anew so that none is.",
+    level=MUST,
+    features={TOPOLOGY_MODE},
+    source="KEP-2433, Controller Unit Tests: node removal that triggers threshold transition; Overload",
+    kills={"deaf-to-nodes"},
+)
+def test_removal_that_overloads_shares_out_anew(three_zones: Cluster) -> None:
+    size_zones(three_zones, a=8, b=8, c=8)
+    three_zones.nodes.create("a9", "a", cpu_milli=8000)
+    create_pods(three_zones, "aaaaabbcc")  # perfect are 4.5, 2.25 and 2.25
+    service = create_auto(three_zones)
+    expect_hints(three_zones, service, own_zones("aaaaabbcc"))
+
+    with expect_writes(three_zones, service, "a node goes and zones b and c would be overloaded by 50 %", SOME):
+        three_zones.nodes.delete("a9")
+        expect_shared_out(three_zones, service, {"a": 3, "b": 3, "c": 3})
+
+
+@requirement(
+    "KEP-2433/removal-that-overloads-ends-hints",
+    "When a node that goes leaves a zone overloaded however endpoints are shared out, hints are removed.",
+    level=MUST,
+    features={TOPOLOGY_MODE},
+    source=f"{HANDLING}, 1; Overload (if this is impossible, hints will be removed)",
+    kills={"deaf-to-nodes", "never-withdraws"},
+)
+def test_removal_that_overloads_ends_hints(three_zones: Cluster) -> None:
+    size_zones(three_zones, a=8, b=8, c=8)
+    three_zones.nodes.create("a9", "a", cpu_milli=8000)
+    create_pods(three_zones, "aabc")
+    service = create_auto(three_zones)
+    expect_hints(three_zones, service, own_zones("aabc"))
+
+    with expect_writes(three_zones, service, "a node goes and a zone is overloaded by 33 %", ONE):
+        three_zones.nodes.delete("a9")
+        expect_hints(three_zones, service, unhinted("aabc"))
+
+
+@requirement(
+    "KEP-2433/addition-that-overloads-ends-hints",
+    "When a node that comes leaves its zone overloaded however endpoints are shared out, hints are removed.",
+    level=MUST,
+    features={TOPOLOGY_MODE},
+    source=f"{HANDLING} (a node addition or removal)",
+    kills={"deaf-to-nodes", "never-withdraws"},
+)
+@pytest.mark.parametrize("zone", ["a", "d"])
+def test_addition_that_overloads_ends_hints(three_zones: Cluster, zone: str) -> None:
+    size_zones(three_zones, a=8, b=8, c=8)
+    create_pods(three_zones, "abc")
+    service = create_auto(three_zones)
+    expect_hints(three_zones, service, own_zones("abc"))
+
+    with expect_writes(three_zones, service, f"a node comes in zone {zone}, and three endpoints are too few", ONE):
+        three_zones.nodes.create("x9", zone, cpu_milli=8000)
+        expect_hints(three_zones, service, unhinted("abc"))
+
+
+@requirement(
+    "KEP-2433/addition-that-makes-hints-possible-gives-them",
+    "When a node that comes makes hints possible below 20 % for the first time, they are given.",
+    level=MUST,
+    features={TOPOLOGY_MODE},
+    source=f"{HANDLING}, 2",
+    as_="kep",
+    kills={"deaf-to-nodes", "first-refusal-for-ever"},
+)
+def test_addition_that_makes_hints_possible_gives_them(three_zones: Cluster) -> None:
+    size_zones(three_zones, a=8, b=8, c=8)
+    create_pods(three_zones, "aabc")
+    service = create_auto(three_zones)
+    expect_hints(three_zones, service, unhinted("aabc"))
+
+    with expect_writes(three_zones, service, "a node comes and four endpoints are enough", ONE):
+        three_zones.nodes.create("a9", "a", cpu_milli=8000)
+        expect_hints(three_zones, service, own_zones("aabc"))
+
+
+@requirement(
+    "KEP-2433/hints-that-became-possible-come-with-the-next-change",
+    "When a node that comes makes hints possible, they are given at the next change of the Service, if not at once.",
+    level=MUST,
+    features={TOPOLOGY_MODE},
+    source=f"{HANDLING}, 2; released otherwise since 1.21 (kubernetes#123401)",
+    as_="released",
+    instead_of="KEP-2433/addition-that-makes-hints-possible-gives-them",
+    kills={"first-refusal-for-ever"},
+)
+def test_hints_that_became_possible_come_with_the_next_change(three_zones: Cluster) -> None:
+    size_zones(three_zones, a=8, b=8, c=8)
+    create_pods(three_zones, "aabc")
+    service = create_auto(three_zones)
+    expect_hints(three_zones, service, unhinted("aabc"))
+
+    three_zones.nodes.create("a9", "a", cpu_milli=8000)
+    _touch(three_zones, service)
+    expect_hints(three_zones, service, own_zones("aabc"))
+
+
+@requirement(
+    "KEP-2433/readiness-of-nodes-is-noticed",
+    "A node that is no longer ready counts as one that went.",
+    level=SHOULD,
+    features={TOPOLOGY_MODE},
+    source=f"{HANDLING} (as nodes are added or removed); released since 1.21",
+    as_="released",
+    kills={"counts-unready-nodes", "deaf-to-nodes"},
+)
+def test_node_that_is_no_longer_ready_counts_as_gone(three_zones: Cluster) -> None:
+    size_zones(three_zones, a=8, b=8, c=8)
+    three_zones.nodes.create("a9", "a", cpu_milli=8000)
+    create_pods(three_zones, "aabc")
+    service = create_auto(three_zones)
+    expect_hints(three_zones, service, own_zones("aabc"))
+
+    with expect_writes(three_zones, service, "a node is no longer ready and a zone is overloaded by 33 %", ONE):
+        three_zones.nodes.report("a9", ready=False)
+        expect_hints(three_zones, service, unhinted("aabc"))
+
+
+@requirement(
+    "KEP-2433/zone-of-a-node-is-noticed",
+    "A node that gets another zone label counts for the other zone.",
+    level=SHOULD,
+    features={TOPOLOGY_MODE},
+    source=f"{HANDLING}; Identifying Zones; released since 1.28 (kubernetes PR#117245)",
+    as_="released",
+    kills={"deaf-to-nodes"},
+)
+def test_node_with_another_zone_label_counts_for_that_zone(three_zones: Cluster) -> None:
+    size_zones(three_zones, a=8, b=8, c=8)
+    three_zones.nodes.create("a9", "a", cpu_milli=8000)
+    create_pods(three_zones, "aabc")
+    service = create_auto(three_zones)
+    expect_hints(three_zones, service, own_zones("aabc"))
+
+    with expect_writes(three_zones, service, "a node moves and zone b would be overloaded by 100 %", SOME):
+        three_zones.move_node("a9", "b")
+        expect_shared_out(three_zones, service, {"a": 1, "b": 2, "c": 1})
+
+
+@requirement(
+    "KEP-2433/slices-that-are-right-are-not-written",
+    "When one slice changes and others need not, hints or not, the others are not written.",
+    level=SHOULD,
+    features={TOPOLOGY_MODE},
+    source="KEP-2433, Goals (minimize churn of EndpointSlices while doing topology aware distribution)",
+    kills={"rewrites-slices-that-stand"},
+)
+def test_slices_that_are_right_are_not_written(three_zones: Cluster) -> None:
+    size_zones(three_zones, a=8, b=8, c=8)
+    for number, zone in enumerate("abcabcabc"):
+        port = ("web", 8080 + number // 3, "TCP")  # a slice for each port number
+        three_zones.create_pod(f"p{number + 1}", f"{zone}1", labels=WEB, container_ports=[port])
+    service = create_auto(three_zones, ports=[Port(80, target="web")])
+    expect_hints(three_zones, service, own_zones("abcabcabc"))
+
+    with expect_writes(three_zones, service, "one endpoint of ten comes, and there are three slices", ONE):
+        three_zones.create_pod("p10", "a1", labels=WEB, container_ports=[("web", 8080, "TCP")])
+        expect_hints(three_zones, service, {**own_zones("abcabcabc"), "p10": ZONE["a"]})
+
+
+# Thresholds. Three endpoints, one in each zone: with 8 + n cores of 24 + n, zone a is overloaded by
+
+OVERLOAD = {0: 0, 2: 15, 3: 22, 4: 29, 5: 34}  # per cent
+
+
+def _grow(cluster: Cluster, cores: int) -> None:
+    """Give zone a so many cores more than it has by itself: nodes of one core, one after the other."""
+    now = {each["metadata"]["name"] for each in cluster.api.list("nodes")}
+    wanted = {f"a{number}" for number in range(10, 10 + cores)}
+    for name in sorted(wanted - now):
+        cluster.nodes.create(name, "a", cpu_milli=1000)
+    for name in sorted({each for each in now if each.startswith("a") and len(each) == 3} - wanted):
+        cluster.nodes.delete(name)
+
+
+def _expect_steady(cluster: Cluster, service: Service, trace: Iterable[int]) -> None:
+    for cores in trace:
+        with expect_writes(cluster, service, f"the overload becomes {OVERLOAD[cores]} %", NONE):
+            _grow(cluster, cores)
+
+
+def _expect_flip(cluster: Cluster, service: Service, cores: int, *, hinted: bool) -> None:
+    with expect_writes(cluster, service, f"the overload becomes {OVERLOAD[cores]} % and hints change", ONE):
+        _grow(cluster, cores)
+        expect_hints(cluster, service, own_zones("abc") if hinted else unhinted("abc"))
+
+
+@requirement(
+    "KEP-2433/nothing-flips-between-the-thresholds",
+    "Between 20 and 30 % overload, hints stay where they are and do not come where they are not, whichever way nodes "
+    "go; above 30 % they go, and below 20 % they come.",
+    level=MUST,
+    features={TOPOLOGY_MODE},
+    source="KEP-2433, Overload (this difference exists to prevent flapping between approaches)",
+    as_="kep",
+    kills={"takes-the-other-thresholds", "never-withdraws"},
+)
+def test_nothing_flips_between_the_thresholds(three_zones: Cluster) -> None:
+    size_zones(three_zones, a=8, b=8, c=8)
+    create_pods(three_zones, "abc")
+    service = create_auto(three_zones)
+    expect_hints(three_zones, service, own_zones("abc"))
+
+    _expect_steady(three_zones, service, (2, 3, 4, 3, 2, 3, 4))
+    _expect_flip(three_zones, service, 5, hinted=False)
+    _expect_steady(three_zones, service, (4, 3, 5, 4, 3))
+    _expect_flip(three_zones, service, 2, hinted=True)
+    _expect_steady(three_zones, service, (3, 4, 0))
+
+
+@requirement(
+    "KEP-2433/between-the-thresholds-new-services-get-no-hints",
+    "Between 20 and 30 % overload, a Service that has hints keeps them, and an equal one that asks for them only then "
+    "gets none.",
+    level=MUST,
+    features={TOPOLOGY_MODE},
+    source="KEP-2433, Overload (hints will not be added unless the expected initial overload is below 20 %)",
+    as_="kep",
+    kills={"takes-the-other-thresholds", "copies-the-own-zone"},
+)
+def test_between_the_thresholds_new_services_get_no_hints(three_zones: Cluster) -> None:
+    size_zones(three_zones, a=8, b=8, c=8)
+    create_pods(three_zones, "abc")
+    before = create_auto(three_zones)
+    expect_hints(three_zones, before, own_zones("abc"))
+    _grow(three_zones, 4)
+
+    later = create_auto(three_zones)
+    expect_hints(three_zones, later, unhinted("abc"))
+    with expect_writes(three_zones, before, "something else of the Service changes", NONE):
+        _touch(three_zones, before)
+    expect_hints(three_zones, before, own_zones("abc"))
+
+
+@requirement(
+    "KEP-2433/one-threshold-for-both",
+    "Hints go when the overload comes to be above 20 %, and come back below it, at the next change of the Service if "
+    "not at once.",
+    level=MUST,
+    features={TOPOLOGY_MODE},
+    source="KEP-2433, Overload; released otherwise since 1.21 (one threshold of 20 %)",
+    as_="released",
+    instead_of="KEP-2433/nothing-flips-between-the-thresholds",
+    kills={"takes-the-other-thresholds", "never-withdraws"},
+)
+def test_one_threshold_for_both(three_zones: Cluster) -> None:
+    size_zones(three_zones, a=8, b=8, c=8)
+    create_pods(three_zones, "abc")
+    service = create_auto(three_zones)
+    expect_hints(three_zones, service, own_zones("abc"))
+
+    _expect_steady(three_zones, service, (2, 0, 2))
+    _expect_flip(three_zones, service, 3, hinted=False)
+    _grow(three_zones, 2)
+    _touch(three_zones, service)
+    expect_hints(three_zones, service, own_zones("abc"))
+
+
+@requirement(
+    "KEP-2433/above-the-threshold-no-hints-at-all",
+    "Above 20 % overload, a Service that asks for hints gets none, and one that had them has none any more.",
+    level=MUST,
+    features={TOPOLOGY_MODE},
+    source="KEP-2433, Overload; released otherwise since 1.21 (one threshold of 20 %)",
+    as_="released",
+    instead_of="KEP-2433/between-the-thresholds-new-services-get-no-hints",
+    kills={"takes-the-other-thresholds", "never-withdraws"},
+)
+def test_above_the_threshold_there_are_no_hints_at_all(three_zones: Cluster) -> None:
+    size_zones(three_zones, a=8, b=8, c=8)
+    create_pods(three_zones, "abc")
+    before = create_auto(three_zones)
+    expect_hints(three_zones, before, own_zones("abc"))
+    _grow(three_zones, 4)
+
+    for service in (create_auto(three_zones), before):
+        expect_hints(three_zones, service, unhinted("abc"))

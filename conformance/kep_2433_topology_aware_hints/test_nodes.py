@@ -1,0 +1,152 @@
+"""KEP-2433, Assumptions: which nodes make up the cores of a zone. Of some the text does not speak; releases do."""
+
+from __future__ import annotations
+
+import pytest
+
+from conformance.features import TOPOLOGY_MODE
+from conformance.kep_2433_topology_aware_hints.zones import (
+    create_auto,
+    create_pods,
+    own_zones,
+    size_zones,
+    unhinted,
+)
+from harness.cluster import Cluster
+from harness.hints import expect_enough, expect_hints, expect_shared_out
+from harness.requirements import MUST, SHOULD, requirement
+
+HUGE = 64_000
+"""Thousandths of cores; with them, one zone would need three endpoints of three."""
+
+
+@requirement(
+    "KEP-2433/control-plane-nodes-do-not-count",
+    "Cores of control plane nodes do not count, and a zone that has no other nodes is none.",
+    level=SHOULD,
+    features={TOPOLOGY_MODE},
+    source="KEP-2433, Assumptions (incoming traffic is proportional to cores); released since 1.23",
+    as_="released",
+    kills={"counts-control-plane-nodes"},
+)
+@pytest.mark.parametrize("role", ["control-plane", "master"])
+@pytest.mark.parametrize("zone", ["a", "d"])
+def test_control_plane_nodes_do_not_count(three_zones: Cluster, role: str, zone: str) -> None:
+    size_zones(three_zones, a=8, b=8, c=8)
+    three_zones.nodes.create(f"{zone}9", zone, cpu_milli=HUGE, labels={f"node-role.kubernetes.io/{role}": ""})
+    create_pods(three_zones, "abc")
+
+    expect_hints(three_zones, create_auto(three_zones), own_zones("abc"))
+
+
+@requirement(
+    "KEP-2433/unready-nodes-do-not-count",
+    "Cores of nodes that are not ready do not count, and it does not matter whether such a node has a zone.",
+    level=SHOULD,
+    features={TOPOLOGY_MODE},
+    source="KEP-2433, Assumptions; released since 1.21",
+    as_="released",
+    kills={"counts-unready-nodes"},
+)
+@pytest.mark.parametrize("zone", ["a", "d", ""], ids=["a", "d", "no zone"])
+def test_unready_nodes_do_not_count(three_zones: Cluster, zone: str) -> None:
+    size_zones(three_zones, a=8, b=8, c=8)
+    three_zones.nodes.create("x9", zone, cpu_milli=HUGE, ready=False)
+    create_pods(three_zones, "abc")
+
+    expect_hints(three_zones, create_auto(three_zones), own_zones("abc"))
+
+
+@requirement(
+    "KEP-2433/one-node-without-zone-ends-hints",
+    "While a ready node has no zone, no Service gets hints.",
+    level=SHOULD,
+    features={TOPOLOGY_MODE},
+    source="KEP-2433, Identifying Zones; released since 1.21",
+    as_="released",
+    kills={"leaves-out-nodes-without-zone"},
+)
+def test_one_node_without_zone_ends_hints(three_zones: Cluster) -> None:
+    size_zones(three_zones, a=8, b=8, c=8)
+    three_zones.nodes.create("x9", "")
+    create_pods(three_zones, "abc")
+
+    expect_hints(three_zones, create_auto(three_zones), unhinted("abc"))
+
+
+def _one_node_of_unknown_size(cluster: Cluster) -> None:
+    """Zones a, b and c with 2, 2 and 1 nodes: one of 60 cores, three of 4, and one of which nobody knows."""
+    cluster.nodes.report("a1", cpu_milli=60_000, ready=False)
+    cluster.nodes.report("c1", cpu_milli=0, ready=False)
+    for name in ("a1", "c1"):
+        cluster.nodes.report(name, ready=True)
+
+
+@requirement(
+    "KEP-2433/unknown-cores-treat-all-nodes-equally",
+    "Where the cores of one node are not known, each node counts as one core.",
+    level=MUST,
+    features={TOPOLOGY_MODE},
+    source="KEP-2433, Controller Unit Tests: node without way to determine cores; EndpointSlice Controller",
+    as_="kep",
+    kills={"takes-the-other-thresholds", "leaves-out-nodes-without-cpu"},
+)
+def test_all_nodes_are_equal_where_cores_are_not_known(three_zones: Cluster) -> None:
+    _one_node_of_unknown_size(three_zones)
+    create_pods(three_zones, "aaabb")
+
+    expect_shared_out(three_zones, create_auto(three_zones), {"a": 2, "b": 2, "c": 1})
+
+
+@requirement(
+    "KEP-2433/unknown-cores-end-hints",
+    "Where the cores of one node are not known, no Service gets hints.",
+    level=MUST,
+    features={TOPOLOGY_MODE},
+    source="KEP-2433, EndpointSlice Controller; released otherwise since 1.21",
+    as_="released",
+    instead_of="KEP-2433/unknown-cores-treat-all-nodes-equally",
+    kills={"takes-the-other-thresholds", "leaves-out-nodes-without-cpu"},
+)
+def test_no_hints_where_cores_are_not_known(three_zones: Cluster) -> None:
+    _one_node_of_unknown_size(three_zones)
+    create_pods(three_zones, "aaabb")
+
+    expect_hints(three_zones, create_auto(three_zones), unhinted("aaabb"))
+
+
+def _lose_the_nodes_of_zone_c(cluster: Cluster) -> None:
+    size_zones(cluster, a=8, b=8, c=8)
+    cluster.nodes.report("c1", ready=False)
+    create_pods(cluster, "aabbcc")
+
+
+@requirement(
+    "KEP-2433/endpoints-of-a-zone-without-nodes-serve-others",
+    "Endpoints in a zone that has no ready node left are hinted for zones that have.",
+    level=SHOULD,
+    features={TOPOLOGY_MODE},
+    source="KEP-2433, Example (taken from zones that have excess capacity); Overload",
+    as_="kep",
+    kills={"copies-the-own-zone", "takes-the-other-thresholds"},
+)
+def test_endpoints_of_a_zone_without_nodes_serve_others(three_zones: Cluster) -> None:
+    _lose_the_nodes_of_zone_c(three_zones)
+
+    expect_enough(three_zones, create_auto(three_zones), {"a": 3, "b": 3}, endpoints=6)
+
+
+@requirement(
+    "KEP-2433/endpoints-of-a-zone-without-nodes-keep-it",
+    "Endpoints in a zone that has no ready node left are hinted for it, and the others for their own.",
+    level=SHOULD,
+    features={TOPOLOGY_MODE},
+    source="KEP-2433, Example; released otherwise since 1.21",
+    as_="released",
+    instead_of="KEP-2433/endpoints-of-a-zone-without-nodes-serve-others",
+    kills={"takes-the-other-thresholds"},
+)
+def test_endpoints_of_a_zone_without_nodes_keep_it(three_zones: Cluster) -> None:
+    _lose_the_nodes_of_zone_c(three_zones)
+
+    expect_hints(three_zones, create_auto(three_zones), own_zones("aabbcc"))

@@ -1,0 +1,95 @@
+"""KEP-2433, EndpointSlice Controller: how many endpoints each zone gets, and which.
+
+Expected numbers are computed by hand from the text: a zone with a share s of the cores needs more than n * s / 1.2 of n
+endpoints, else it is overloaded by 20 %. Numbers where just that many would be a whole number are left out: the KEP
+asks for less than 20 %, releases allow 20 %, and their floating point decides otherwise now and then.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from conformance.features import TOPOLOGY_MODE
+from conformance.kep_2433_topology_aware_hints.zones import create_auto, create_pods, size_zones, unhinted
+from harness.cluster import Cluster
+from harness.hints import expect_hints, expect_shared_out
+from harness.requirements import MUST, SHOULD, requirement
+
+EXAMPLE = {"a": 20, "b": 16, "c": 14}
+"""The cores of the KEP's example: 40, 32 and 28 %."""
+
+
+@requirement(
+    "KEP-2433/shares-of-the-example",
+    "Zones with 20, 16 and 14 cores get 40, 32 and 28 % of the endpoints, when all are shared out at once.",
+    level=SHOULD,
+    features={TOPOLOGY_MODE},
+    source="KEP-2433, Example",
+    kills={"counts-nodes-instead-of-cores", "keeps-every-own-zone"},
+)
+@pytest.mark.parametrize("zones", ["a" * 25, "a" * 9 + "b" * 9 + "c" * 7], ids=["25 in a", "9 in a, 9 in b, 7 in c"])
+def test_zones_of_the_example_get_their_shares(three_zones: Cluster, zones: str) -> None:
+    size_zones(three_zones, **EXAMPLE)
+    create_pods(three_zones, zones)
+
+    expect_shared_out(three_zones, create_auto(three_zones), {"a": 10, "b": 8, "c": 7})
+
+
+@requirement(
+    "KEP-2433/unequal-zones-below-the-threshold",
+    "With 20, 16 and 14 cores, 7 and 10 endpoints can be shared out so that no zone is overloaded by 20 %, in one way.",
+    level=MUST,
+    features={TOPOLOGY_MODE},
+    source="KEP-2433, Example; Overload (below 20 %)",
+    kills={"counts-nodes-instead-of-cores", "keeps-every-own-zone"},
+)
+@pytest.mark.parametrize("count", [7, 10])
+def test_unequal_zones_are_kept_below_the_threshold(three_zones: Cluster, count: int) -> None:
+    size_zones(three_zones, **EXAMPLE)
+    create_pods(three_zones, "b" * count)
+    # More than 2.3, 1.9 and 1.6 of 7; more than 3.3, 2.7 and 2.3 of 10.
+    expected = {7: {"a": 3, "b": 2, "c": 2}, 10: {"a": 4, "b": 3, "c": 3}}
+
+    expect_shared_out(three_zones, create_auto(three_zones), expected[count])
+
+
+@requirement(
+    "KEP-2433/unequal-zones-above-the-threshold",
+    "With 20, 16 and 14 cores, 4 and 5 endpoints have no hints: however they are shared out, a zone is overloaded.",
+    level=MUST,
+    features={TOPOLOGY_MODE},
+    source="KEP-2433, Example; Overload (below 20 %)",
+    kills={"copies-the-own-zone"},
+)
+@pytest.mark.parametrize("zones", ["aabc", "aabbc"])
+def test_unequal_zones_above_the_threshold_get_no_hints(three_zones: Cluster, zones: str) -> None:
+    size_zones(three_zones, **EXAMPLE)
+    create_pods(three_zones, zones)
+
+    expect_hints(three_zones, create_auto(three_zones), unhinted(zones))
+
+
+@requirement(
+    "KEP-2433/own-zone-first",
+    "Endpoints are hinted for their own zones, but for those that their zone has too many of.",
+    level=MUST,
+    features={TOPOLOGY_MODE},
+    source="KEP-2433, Example (keeping endpoints in the same zone will be prioritized; taken from zones with excess)",
+    kills={"forgets-who-is-in-the-zone"},
+)
+@pytest.mark.parametrize("zones", ["aab", "aaaabb", "cccbba"])
+def test_only_surplus_endpoints_serve_another_zone(three_zones: Cluster, zones: str) -> None:
+    size_zones(three_zones, a=8, b=8, c=8)
+    create_pods(three_zones, zones)
+    each = len(zones) // 3
+    service = create_auto(three_zones)
+    hinted = expect_shared_out(three_zones, service, {"a": each, "b": each, "c": each})
+
+    own = {zone: {f"p{number}" for number, where in enumerate(zones, 1) if where == zone} for zone in "abc"}
+    three_zones.expect_equal(
+        f"endpoints of service {service.name} that are hinted for their own zone",
+        expected={zone: min(each, Counter(zones)[zone]) for zone in "abc"},
+        observed={zone: len(own[zone] & hinted[zone]) for zone in "abc"},
+    )

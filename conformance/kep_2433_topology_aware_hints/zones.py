@@ -1,0 +1,62 @@
+"""Zones of any size and Services with the annotation, which most scenarios of this document begin with.
+
+The KEP's own way to ask for hints, `trafficPolicy: PreferZone` on the Service, was never built. Releases have an
+annotation instead: topology-aware-hints from 1.21 on, topology-mode from 1.27 on. Wherever the KEP says `PreferZone`,
+requirements say the annotation with the value Auto.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from harness.cluster import Cluster, Service
+from harness.manifests import Hints
+
+WEB = {"app": "web"}
+MODE, AWARE_HINTS = "service.kubernetes.io/topology-mode", "service.kubernetes.io/topology-aware-hints"
+AUTO = {MODE: "Auto"}
+ZONE = {zone: Hints(zones=(zone,)) for zone in "abcd"}
+
+
+def size_zones(cluster: Cluster, **cores: int) -> None:
+    """Give zones so many cores each, and no other zone any.
+
+    Nodes of zones that are not named move to the first one. Zones without a machine get a node in the API: d1 for d.
+    """
+    first = next(iter(cores))
+    places = {node.name: node.zone if node.zone in cores else first for node in cluster.topology.nodes}
+    for zone in cores.keys() - set(places.values()):
+        cluster.nodes.create(f"{zone}1", zone, cpu_milli=1000 * cores[zone])
+    for zone in set(places.values()):
+        _size_zone(cluster, zone, [name for name, place in places.items() if place == zone], 1000 * cores[zone])
+
+
+def _size_zone(cluster: Cluster, zone: str, names: list[str], cpu_milli: int) -> None:
+    """Released controllers look at nodes anew when one is no longer ready or is ready again, not at their CPU alone."""
+    for number, name in enumerate(names):
+        share = cpu_milli // len(names) + (cpu_milli % len(names) if number == 0 else 0)
+        if cluster.topology.node(name).zone != zone:
+            cluster.move_node(name, zone)
+        cluster.nodes.report(name, cpu_milli=share, ready=False)
+        cluster.nodes.report(name, ready=True)
+
+
+def create_pods(cluster: Cluster, zones: str, *, first: int = 1) -> None:
+    """One pod a letter, from p1 on, each on the first node of that zone: "aab" is two in zone a and one in zone b."""
+    for number, zone in enumerate(zones, first):
+        cluster.create_pod(f"p{number}", f"{zone}1", labels=WEB)
+
+
+def create_auto(cluster: Cluster, **options: object) -> Service:
+    """A Service of these pods that asks for hints by the CPU of zones; options are those of `create_service`."""
+    return cluster.create_service(selector=WEB, annotations=AUTO, **options)  # type: ignore[arg-type]
+
+
+def own_zones(zones: str) -> Mapping[str, Hints | None]:
+    """What `expect_hints` expects where each pod of `create_pods` is hinted for the zone that it is in."""
+    return {f"p{number}": ZONE[zone] for number, zone in enumerate(zones, 1)}
+
+
+def unhinted(zones: str) -> Mapping[str, Hints | None]:
+    """What `expect_hints` expects where none of them is hinted."""
+    return dict.fromkeys(own_zones(zones))

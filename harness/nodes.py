@@ -1,0 +1,83 @@
+"""Nodes as a scenario changes them: what their kubelets report, and nodes that exist in the API only.
+
+Nothing runs on a node of the API, so it costs nothing, and a cluster can have zones that no machine stands in. That is
+enough for all that a controller makes of nodes. `restore` takes such nodes away, and gives the others back what they
+reported before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from harness import manifests
+from harness.api import Api
+from harness.errors import UsageError
+from harness.history import History
+from harness.topology import HOSTNAME_LABEL, ZONE_LABEL, Node
+
+
+class Nodes:
+    """The nodes of one scenario's cluster."""
+
+    def __init__(self, api: Api, history: History) -> None:
+        """What is done to them goes to the history."""
+        self._api = api
+        self._history = history
+        self._made: set[str] = set()
+        self._reported: dict[str, dict[str, Any]] = {}
+
+    def create(
+        self,
+        name: str,
+        zone: str,
+        *,
+        cpu_milli: int = 4000,
+        ready: bool = True,
+        labels: Mapping[str, str] | None = None,
+    ) -> None:
+        """Create a node that exists in the API only; its CPU is unknown where `cpu_milli` is 0."""
+        self._history.change("create node", node=name, zone=zone, cpu_milli=cpu_milli, ready=ready)
+        where = {HOSTNAME_LABEL: name} | ({ZONE_LABEL: zone} if zone else {})
+        status = manifests.node_status(Node(name, zone, cpu_milli), [], ready=ready)
+        if not cpu_milli:
+            del status["allocatable"]["cpu"]  # it is the capacity as well
+        metadata = {"name": name, "labels": {**where, **(labels or {})}}
+        self._api.create("nodes", "", {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status})
+        self._made.add(name)
+
+    def delete(self, name: str) -> None:
+        """Delete a node that exists in the API only. Raises `UsageError` for any other."""
+        if name not in self._made:
+            raise UsageError(f"node {name} runs pods and a proxy: only nodes that a scenario made can be deleted")
+        self._history.change("delete node", node=name)
+        self._api.delete("nodes", "", name)
+        self._made.discard(name)
+
+    def report(self, name: str, *, cpu_milli: int | None = None, ready: bool | None = None) -> None:
+        """Have a node report another allocatable CPU (0: unknown) or readiness, as its kubelet would."""
+        self._history.change("report of node", node=name, cpu_milli=cpu_milli, ready=ready)
+        if name not in self._made and name not in self._reported:
+            status = self._api.get("nodes", "", name)["status"]
+            self._reported[name] = {key: status.get(key) for key in ("allocatable", "capacity", "conditions")}
+        self._patch(name, _report(cpu_milli, ready))
+
+    def restore(self) -> None:
+        """Leave the nodes as they were before the scenario."""
+        for name in sorted(self._made):
+            self._api.delete("nodes", "", name)
+        self._made.clear()
+        for name, status in self._reported.items():
+            self._patch(name, status)
+        self._reported.clear()
+
+    def _patch(self, name: str, status: Mapping[str, Any]) -> None:
+        self._api.patch("nodes", "", name, {"status": dict(status)}, subresource="status")
+
+
+def _report(cpu_milli: int | None, ready: bool | None) -> dict[str, Any]:
+    """The part of a status that says this, as a merge patch; `None` says nothing."""
+    resources = {"cpu": f"{cpu_milli}m" if cpu_milli else None}
+    cpu = {} if cpu_milli is None else {"allocatable": resources, "capacity": resources}
+    reported = manifests.node_status(Node("", ""), [], ready=bool(ready))
+    return cpu | ({} if ready is None else {"conditions": reported["conditions"]})
