@@ -247,7 +247,10 @@ def _validate_internal_policy(spec: Spec, features: Features) -> list[FieldError
 
 
 def _validate_traffic_distribution(spec: Spec, features: Features) -> list[FieldError]:
+    """KEP-4444 has values of others too, a domain and a name; Kubernetes, as released, refuses them."""
     value = spec.get("trafficDistribution")
+    if features.follows == "kep" and value and "/" in value:
+        return [errors.invalid("spec.trafficDistribution", value, said) for said in names.qualified_name(value)]
     supported = ["PreferClose"]
     if features.enabled("PreferSameTrafficDistribution"):
         supported += ["PreferSameZone", "PreferSameNode"]

@@ -205,12 +205,9 @@ REFUSED = {
             'supported values: "PreferClose", "PreferSameZone", "PreferSameNode"'
         ),
     ),
-    "distribution of a domain": (
-        {"trafficDistribution": "example.com/mine"},
-        (
-            'spec.trafficDistribution: Unsupported value: "example.com/mine": '
-            'supported values: "PreferClose", "PreferSameZone", "PreferSameNode"'
-        ),
+    "distribution of a malformed domain": (
+        {"trafficDistribution": "/mine"},
+        'spec.trafficDistribution: Invalid value: "/mine": prefix part must be non-empty',
     ),
     "family": (
         {"ipFamilies": ["IPv5"]},
@@ -261,6 +258,12 @@ def test_service_is_refused_in_the_released_words(rules, service, spec, said):
 @pytest.mark.parametrize("spec", [case[0] for name, case in REFUSED.items() if name.startswith("distribution")])
 def test_unknown_distribution_is_a_single_error(rules, service, spec):
     assert len(rules.refusals("services", service(**spec))) == 1
+
+
+@pytest.mark.parametrize(("follows", "complaints"), [("kep", 0), ("released", 1)])
+def test_distribution_of_a_domain_is_for_those_who_follow_the_kep(rules, service, follows, complaints):
+    named = service(trafficDistribution="example.com/mine")
+    assert len(rules.update_refusals("services", service(), named, follows=follows)) == complaints
 
 
 def test_unknown_type_is_a_single_error(rules, service):
