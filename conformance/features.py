@@ -26,6 +26,12 @@ EXTERNAL_IPS = Feature("ExternalIPs", _PROXY, False, "spec.externalIPs are serve
 GRADED_ZONES = Feature(
     "GradedZones", _PROXY, False, "Under load, traffic may leave the zone that hints name; declared, it is judged so."
 )
+SESSION_AFFINITY = Feature("SessionAffinity", _PROXY, False, "sessionAffinity: ClientIP keeps a client's endpoint.")
+PROXY_METRICS = Feature("ProxyMetrics", _PROXY, False, "The proxy exposes metrics under kube-proxy's names.")
+PROXY_HEALTH = Feature("ProxyHealth", _PROXY, False, "Each node answers /healthz and /livez on port 10256.")
+HEALTH_CHECK_NODE_PORT = Feature(
+    "HealthCheckNodePort", _PROXY, False, "Each node answers on the health check node ports of Services."
+)
 
 # endpointslice-controller
 ENDPOINT_SLICES = Feature("EndpointSlices", _CONTROLLER, True, "Pods and Services become EndpointSlices.")
@@ -40,6 +46,13 @@ TOPOLOGY_MODE = Feature(
     "TopologyMode", _CONTROLLER, False, "Annotation topology-mode: Auto shares endpoints out to zones by their CPUs."
 )
 DUAL_STACK_SLICES = Feature("DualStack", _CONTROLLER, False, "A dual-stack Service has slices of both families.")
+CONTROLLER_METRICS = Feature(
+    "ControllerMetrics", _CONTROLLER, False, "The controller exposes metrics under Kubernetes' names."
+)
+SYNC_EVENTS = Feature("SyncEvents", _CONTROLLER, True, "A failed sync is an Event on the Service.")
+CONDITIONS = Feature(
+    "TrafficDistributionConditions", _CONTROLLER, False, "Conditions of a Service say what became of its value."
+)
 
 # api-server
 TRAFFIC_DISTRIBUTION_FIELD = Feature(
@@ -49,6 +62,7 @@ HINTS_FIELD = Feature("HintsField", _API, True, "EndpointSlices store and valida
 TRAFFIC_POLICY_FIELDS = Feature(
     "TrafficPolicyFields", _API, True, "Services store, default and validate the traffic policies."
 )
+DOMAIN_VALUES = Feature("DomainValues", _API, False, "Services store trafficDistribution values that carry a domain.")
 DEPRECATION_WARNINGS = Feature("DeprecationWarnings", _API, False, "Answers warn of values that are deprecated.")
 OPENAPI = Feature("OpenAPI", _API, False, "The API server publishes OpenAPI documents of what it serves.")
 
@@ -63,6 +77,15 @@ API_SERVER_RELEASES = Feature("APIServerReleases", _API, False, "The same for th
 
 # cluster
 ROUTING = Feature("TrafficDistributionRouting", _CLUSTER, True, "What a Service asks for is what its packets do.")
+HONORED = Feature(
+    "HonoredCondition", _CLUSTER, False, "A condition of a Service says whether every node follows its hints."
+)
+DOMAIN_HEURISTICS = Feature(
+    "DomainHeuristics", _CLUSTER, False, "Heuristics whose names carry a domain can be asked for, and are applied."
+)
+SAMPLE_HEURISTIC = Feature(
+    "PreferNextZone", _CLUSTER, False, "trafficdist.dev/PreferNextZone: a zone without endpoints borrows one zone's."
+)
 SKEW = Feature(
     "VersionSkew", _CLUSTER, False, "API server, controller and proxies of different releases work together."
 )

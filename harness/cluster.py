@@ -87,6 +87,7 @@ class Cluster:
         self._measured: dict[str, Mapping[str, float]] = {}
         self._numbers = itertools.count(1)
         self._labels_before: dict[str, dict[str, str]] = {}
+        self._taints_before: dict[str, list[Object]] = {}
         self._pods: dict[str, Pod] = {}
         self._windows: list[tuple[str, Expectation, Window]] = []
         self._changed: dict[Component, set[str]] = {}  # what does not run as it was booted, and for proxies where
@@ -100,15 +101,17 @@ class Cluster:
             now = self.api.get("nodes", "", name)["metadata"].get("labels") or {}
             gone = dict.fromkeys(now.keys() - before.keys())
             self.api.patch("nodes", "", name, {"metadata": {"labels": {**before, **gone}}})
+        for name, taints in self._taints_before.items():
+            self.api.patch("nodes", "", name, {"spec": {"taints": taints or None}})
         for name in list(self._pods):
             self.backend.delete_pod(self.namespace, name)
         for resource in ("services", "endpointslices", "pods"):
             for each in self.api.list(resource, self.namespace):
                 self.api.delete(resource, self.namespace, each["metadata"]["name"], grace_seconds=0)
+        self.nodes.restore()
         self.api.delete("namespaces", "", self.namespace)
         self.backend.settle()
 
-        self.nodes.restore()
     # Services
 
     def create_service(
@@ -226,11 +229,15 @@ class Cluster:
         phase: str = "Running",
         container_ports: Sequence[tuple[str, int, str]] = (("http", 8080, "TCP"),),
     ) -> None:
-        """Create a pod that exists in the API only, with addresses of its node: for scenarios without traffic."""
+        """Create a pod that exists in the API only, with addresses of its node: for scenarios without traffic.
+
+        Its node need not exist either; that is what a pod looks like whose Node has been deleted.
+        """
         self.api.create(
             "pods", self.namespace, manifests.pod(name, node, labels=labels, container_ports=container_ports)
         )
-        host_ip = next(iter(self.backend.node_addresses(node).values()))
+        exists = any(each.name == node for each in self.topology.nodes)
+        host_ip = next(iter(self.backend.node_addresses(node).values())) if exists else None
         status = manifests.pod_status(self.backend.free_addresses(), host_ip, ready=ready, phase=phase)
         self.api.patch("pods", self.namespace, name, {"status": status}, subresource="status")
 
@@ -300,6 +307,14 @@ class Cluster:
         """Give a node another zone label, or none."""
         self.label_node(node, {ZONE_LABEL: zone})
 
+    def taint_node(self, node: str, *keys: str) -> None:
+        """Give a node these taints (effect NoSchedule) on top of those it had, and no other; `close` restores it."""
+        self.history.change("taint node", node=node, keys=list(keys))
+        if node not in self._taints_before:
+            self._taints_before[node] = list(self.api.get("nodes", "", node)["spec"].get("taints") or ())
+        taints = [*self._taints_before[node], *({"key": key, "effect": "NoSchedule"} for key in keys)]
+        self.api.patch("nodes", "", node, {"spec": {"taints": taints or None}})
+
     # Components
 
     def restart(self, component: Component, release: Release | None = None, *, on: Sequence[str] = ()) -> None:
@@ -338,6 +353,11 @@ class Cluster:
         self._windows.append((title, expectation, window))
         return window
 
+    def measured(self, title: str, values: Mapping[str, float]) -> None:
+        """Numbers that say more than the verdict on them, for the report."""
+        self.history.change("measured", title=title, values=dict(values))
+        self._measured[f"measured {len(self._measured) + 1}. {title}"] = dict(values)
+
     def expect_equal(self, what: str, *, expected: Any, observed: Any, explanation: str = "") -> None:
         """Compare two JSON-able values, and write both to the history. Raises `AssertionError`."""
         judgement = self.history.compare(self.test, what, expected=expected, observed=observed)
@@ -353,11 +373,6 @@ class Cluster:
         return {
             "check": largest.check(len(plans)),
             "observed": {
-    def measured(self, title: str, values: Mapping[str, float]) -> None:
-        """Numbers that say more than the verdict on them, for the report."""
-        self.history.change("measured", title=title, values=dict(values))
-        self._measured[f"measured {len(self._measured) + 1}. {title}"] = dict(values)
-
                 f"{number}. {title}": {client: _counts(tally) for client, tally in window.tallies.items()}
                 for number, (title, _, window) in enumerate(self._windows, 1)
             }

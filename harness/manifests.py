@@ -150,7 +150,7 @@ def pod(
     }
 
 
-def pod_status(addresses: Mapping[str, str], host_ip: str, *, ready: bool, phase: str = "Running") -> Object:
+def pod_status(addresses: Mapping[str, str], host_ip: str | None, *, ready: bool, phase: str = "Running") -> Object:
     """The status that a kubelet would report for a pod with these addresses, by family."""
     state = "True" if ready else "False"
     ips = list(addresses.values())

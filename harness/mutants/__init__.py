@@ -9,12 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from harness.mutants import (
+    affinity,
     api_servers,
     benign,
+    conditions,
     controllers,
+    cpu_hints,
     data_planes,
     decisions,
-    cpu_hints,
+    health,
+    heuristics,
+    metrics,
     overload,
     proxies,
     releases,
@@ -37,12 +42,17 @@ MUTANTS: Mapping[str, Mutant] = _by_name(
     proxies.MUTANTS,
     data_planes.MUTANTS,
     controllers.MUTANTS,
+    cpu_hints.MUTANTS,
     api_servers.MUTANTS,
     overload.MUTANTS,
     releases.MUTANTS,
     restarts.MUTANTS,
     succession.MUTANTS,
-    cpu_hints.MUTANTS,
+    metrics.MUTANTS,
+    health.MUTANTS,
+    conditions.MUTANTS,
+    heuristics.MUTANTS,
+    affinity.MUTANTS,
 )
 """Each has one fault, and at least one requirement fails for it."""
 

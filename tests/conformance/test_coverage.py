@@ -13,12 +13,6 @@ from harness.suite import catalogue
 
 # What can be tested and is not yet. Write the requirement, map the statement to it, and take the statement away here.
 STILL_OPEN = {
-    "KEP-4444": """
-        condition-accepted condition-not-accepted
-        condition-programmed condition-honored conditions-with-domain domain-values domain-heuristic-is-applied
-        syncs-inform-a-rollback metric-services-by-value event-on-failure metric-syncs
-        metric-last-sync-of-the-proxy failures-are-events
-    """,
     "KEP-3015": """
 
     """,

@@ -11,13 +11,13 @@ from collections.abc import Callable
 
 import pytest
 
-from harness import hints, traffic
+from harness import becoming, hints, traffic
 from harness.errors import InconclusiveError
 from harness.mutants import BENIGN, MUTANTS, Mutant
 from tests.conformance.trials import SCENARIOS, Trial, time_scaled
 
 SHORT = 0.3  # probes may take 0.27 s
-SUBJECT = r"\b[abc][12]\b|\b(service|slices?|endpoints?|answer to|serving of|terminating of) \S"
+SUBJECT = r"\b[abc][12]\b|\b(service|slices?|endpoints?|answer to|serving of|terminating of|metric|condition) \S"
 
 KILLS = {
     name: sorted(each for each, scenario in SCENARIOS.items() if name in scenario.requirement.kills) for name in MUTANTS
@@ -28,6 +28,7 @@ KILLS = {
 def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(traffic, "CONVERGENCE", 1.5)
     monkeypatch.setattr(hints, "CONVERGENCE", 3.0)
+    monkeypatch.setattr(becoming, "CONVERGENCE", 3.0)
 
 
 def test_every_requirement_names_a_mutant_that_exists() -> None:

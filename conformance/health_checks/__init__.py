@@ -1,0 +1,1 @@
+"""What a node says of its own health, and of the endpoints of a Service that it has."""

@@ -1,0 +1,183 @@
+"""Health checks: load balancers ask nodes whether to send them traffic, and no hint changes what they are told.
+
+They stand in no document of this suite but Kubernetes' own, and in KEP-3836 (nodes that are about to go) and KEP-1669
+(endpoints that terminate).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from conformance.features import (
+    EXTERNAL_POLICY,
+    HEALTH_CHECK_NODE_PORT,
+    LOAD_BALANCER,
+    PROXY_HEALTH,
+    PROXY_METRICS,
+    TERMINATING_ENDPOINTS,
+    ZONE_HINTS,
+)
+from harness.becoming import expect_answer, proxy_metrics
+from harness.cluster import Cluster, Service, endpoint
+from harness.requirements import MAY, MUST, SHOULD, requirement
+from harness.traffic import expect_traffic
+from harness.workloads import external_client
+
+HEALTH_PORT = 10256
+ABOUT_TO_GO = "ToBeDeletedByClusterAutoscaler"
+WEIGHT = "x-load-balancing-endpoint-weight"
+
+
+def _expect_health(cluster: Cluster, node: str, path: str, *, code: int, **body: Any) -> None:
+    expect_answer(cluster, external_client(node), (node, HEALTH_PORT), path, code=code, body=body)
+
+
+def _create_service(cluster: Cluster) -> Service:
+    return cluster.create_service(type="LoadBalancer", external_traffic_policy="Local")
+
+
+def _expect_local(cluster: Cluster, service: Service, counts: Mapping[str, int]) -> None:
+    """The health check node port of each of these nodes tells so many local endpoints."""
+    port = int(service.object["spec"]["healthCheckNodePort"])
+    for node, count in counts.items():
+        code, body = 200 if count else 503, {"localEndpoints": count}
+        expect_answer(cluster, external_client(node), (node, port), "/", code=code, body=body)
+
+
+@requirement(
+    "HEALTH/node-answers-while-its-proxy-keeps-up",
+    "Each node answers GET /healthz and /livez on port 10256 with 200 while its proxy keeps up, also to the outside.",
+    level=SHOULD,
+    features={PROXY_HEALTH},
+    source="Kubernetes, kube-proxy: --healthz-bind-address; KEP-3836",
+    kills={"never-healthy"},
+)
+def test_healthy_node_answers(three_zones: Cluster) -> None:
+    service = three_zones.create_service()
+    (a1,) = three_zones.run_servers(on=["a1"])
+    three_zones.publish(service, [endpoint(a1)])
+    expect_traffic(three_zones, service, {"a1": {a1}})
+
+    for node in ("a1", "c1"):
+        for path in ("/healthz", "/livez"):
+            _expect_health(three_zones, node, path, code=200)
+
+
+@requirement(
+    "HEALTH/node-that-is-about-to-go-is-unhealthy",
+    "While a node has the taint ToBeDeletedByClusterAutoscaler, its /healthz is 503 and its /livez is 200; its traffic "
+    "goes on, and other nodes are healthy.",
+    level=SHOULD,
+    features={PROXY_HEALTH},
+    source="KEP-3836, kube-proxy improved ingress connectivity reliability",
+    kills={"healthy-until-it-is-gone", "dead-when-it-is-about-to-go"},
+)
+def test_node_that_is_about_to_go_is_unhealthy(three_zones: Cluster) -> None:
+    service = three_zones.create_service()
+    (a1,) = three_zones.run_servers(on=["a1"])
+    three_zones.publish(service, [endpoint(a1)])
+    _expect_health(three_zones, "a2", "/healthz", code=200, nodeEligible=True)
+
+    three_zones.taint_node("a2", ABOUT_TO_GO)
+    _expect_health(three_zones, "a2", "/healthz", code=503, nodeEligible=False)
+    _expect_health(three_zones, "a2", "/livez", code=200)
+    _expect_health(three_zones, "a1", "/healthz", code=200)
+    expect_traffic(three_zones, service, {"a2": {a1}})
+
+    three_zones.taint_node("a2", "example.org/other")
+    _expect_health(three_zones, "a2", "/healthz", code=200, nodeEligible=True)
+
+
+@requirement(
+    "METRICS/health-answers-are-counted",
+    "kubeproxy_proxy_healthz_total and kubeproxy_proxy_livez_total count answers by their code.",
+    level=MAY,
+    features={PROXY_HEALTH, PROXY_METRICS},
+    source="Kubernetes, metrics of kube-proxy; KEP-3836",
+    kills={"proxy-metrics-never-change"},
+)
+def test_health_answers_are_counted(three_zones: Cluster) -> None:
+    counted = proxy_metrics(three_zones, "a2")
+    for path in ("/healthz", "/livez"):
+        _expect_health(three_zones, "a2", path, code=200)
+        counted.expect_growth(f"kubeproxy_proxy_{path[1:]}_total", {"code": "200"})
+
+
+@requirement(
+    "HEALTH/check-node-port-counts-local-endpoints",
+    "The health check node port of a Service with externalTrafficPolicy Local answers 200 on nodes with ready "
+    "endpoints and 503 on others, names the Service, counts the node's endpoints, and follows them.",
+    level=MUST,
+    features={EXTERNAL_POLICY, HEALTH_CHECK_NODE_PORT, LOAD_BALANCER},
+    source="Kubernetes, Service API: healthCheckNodePort; kube-proxy",
+    kills={"health-port-counts-all-endpoints", "health-port-counts-once"},
+)
+def test_health_check_node_port_counts_local_endpoints(three_zones: Cluster) -> None:
+    service = _create_service(three_zones)
+    a1, other, b1 = three_zones.run_servers(on=["a1", "a1", "b1"])
+    _expect_local(three_zones, service, {"a1": 0})
+    three_zones.publish(service, [endpoint(a1), endpoint(other), endpoint(b1)])
+    _expect_local(three_zones, service, {"a1": 2, "b1": 1, "a2": 0, "c1": 0})
+
+    three_zones.publish(service, [endpoint(a1), endpoint(other, ready=False), endpoint(b1, ready=False)])
+    _expect_local(three_zones, service, {"a1": 1, "b1": 0})
+    names = {"service": {"namespace": three_zones.namespace, "name": service.name}}
+    address = "a1", int(service.object["spec"]["healthCheckNodePort"])
+    expect_answer(three_zones, external_client("a1"), address, "/", code=200, body=names)
+
+
+@requirement(
+    "HEALTH/check-node-port-tells-the-weight",
+    "The answer of a health check node port has a header X-Load-Balancing-Endpoint-Weight, the number of the node's "
+    "ready endpoints.",
+    level=SHOULD,
+    features={EXTERNAL_POLICY, HEALTH_CHECK_NODE_PORT, LOAD_BALANCER},
+    source="Kubernetes, kube-proxy, since 1.28",
+    kills={"health-port-counts-all-endpoints", "health-port-without-weight"},
+)
+def test_health_check_node_port_tells_the_weight(three_zones: Cluster) -> None:
+    service = _create_service(three_zones)
+    a1, other = three_zones.run_servers(on=["a1", "a1"])
+    three_zones.publish(service, [endpoint(a1), endpoint(other)])
+
+    port = int(service.object["spec"]["healthCheckNodePort"])
+    for node, code, weight in (("a1", 200, "2"), ("b1", 503, "0")):
+        answered: dict[str, Any] = {"code": code, "headers": {WEIGHT: weight}}
+        expect_answer(three_zones, external_client(node), (node, port), "/", **answered)
+
+
+@requirement(
+    "HEALTH/hints-do-not-change-a-check",
+    "A health check node port counts the node's ready endpoints whatever zones and nodes they are hinted for.",
+    level=MUST,
+    features={EXTERNAL_POLICY, HEALTH_CHECK_NODE_PORT, LOAD_BALANCER, ZONE_HINTS},
+    source="Kubernetes, kube-proxy; KEP-4444, Intersection with internal/externalTrafficPolicy",
+    kills={"health-port-counts-hinted-endpoints"},
+)
+def test_hints_do_not_change_a_health_check(three_zones: Cluster) -> None:
+    service = _create_service(three_zones)
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [endpoint(a1, zones=["b"], nodes=["b1"]), endpoint(b1, zones=["a"], nodes=["a1"])])
+
+    _expect_local(three_zones, service, {"a1": 1, "b1": 1, "a2": 0})
+
+
+@requirement(
+    "KEP-1669/health-check-fails-while-endpoints-terminate",
+    "A node whose only endpoints of a Service terminate answers 503 at the health check node port, and still serves "
+    "traffic from outside by them.",
+    level=SHOULD,
+    features={EXTERNAL_POLICY, HEALTH_CHECK_NODE_PORT, LOAD_BALANCER, TERMINATING_ENDPOINTS},
+    source="KEP-1669, Proposal (health checks fail while endpoints terminate)",
+    kills={"health-port-counts-terminating-endpoints"},
+)
+def test_health_check_fails_while_endpoints_terminate(three_zones: Cluster) -> None:
+    service = _create_service(three_zones)
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [endpoint(a1), endpoint(b1)])
+    _expect_local(three_zones, service, {"a1": 1})
+
+    three_zones.publish(service, [endpoint(a1, ready=False, serving=True, terminating=True), endpoint(b1)])
+    _expect_local(three_zones, service, {"a1": 0, "b1": 1})
+    expect_traffic(three_zones, service, {external_client("a1"): {a1}}, to="node-port")

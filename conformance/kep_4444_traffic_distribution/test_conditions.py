@@ -1,0 +1,138 @@
+"""KEP-4444, Status Reporting: conditions of a Service that say what became of its value.
+
+The document proposes them as an expansion, so they are MAY, and for those who declare them. What no condition may do is
+lie: each scenario looks at the slices or the packets too.
+"""
+
+from __future__ import annotations
+
+from conformance.features import CONDITIONS, HONORED, PREFER_CLOSE, PREFER_SAME_NODE, ROUTING
+from harness.becoming import conditions_of, expect_becomes, expect_condition
+from harness.cluster import Cluster
+from harness.components import PROXY
+from harness.hints import expect_hints
+from harness.manifests import Hints
+from harness.requirements import MAY, SHOULD, requirement
+from harness.traffic import expect_traffic
+
+WEB = {"app": "web"}
+STANDARD = {"TrafficDistributionAccepted", "TrafficDistributionProgrammed", "TrafficDistributionHonored"}
+ACCEPTED, PROGRAMMED, HONORED_TYPE = (f"TrafficDistribution{word}" for word in ("Accepted", "Programmed", "Honored"))
+
+
+@requirement(
+    "KEP-4444/accepted-condition",
+    "TrafficDistributionAccepted becomes True on a Service with a value that the controller supports, and is not there "
+    "on a Service without the field.",
+    level=MAY,
+    features={CONDITIONS, PREFER_CLOSE, PREFER_SAME_NODE},
+    source="KEP-4444, Status Reporting",
+    kills={"says-accepted-of-nothing", "conditions-outlive-the-field"},
+)
+def test_supported_values_are_accepted(three_zones: Cluster) -> None:
+    service = three_zones.create_service(selector=WEB, traffic_distribution="PreferClose")
+    plain = three_zones.create_service(selector=WEB)
+    expect_condition(three_zones, service, ACCEPTED, "True")
+
+    three_zones.patch_service(service, {"spec": {"trafficDistribution": "PreferSameNode"}})
+    expect_condition(three_zones, service, ACCEPTED, "True")
+    three_zones.patch_service(service, {"spec": {"trafficDistribution": None}})
+    expect_condition(three_zones, service, ACCEPTED, None)
+    expect_condition(three_zones, plain, ACCEPTED, None)
+
+
+@requirement(
+    "KEP-4444/unsupported-value-is-not-accepted",
+    "TrafficDistributionAccepted becomes False, with a reason, on a Service with a value that the controller does not "
+    "support, and True when the value is changed to one that it does.",
+    level=MAY,
+    features={CONDITIONS, PREFER_CLOSE},
+    source="KEP-4444, Status Reporting (malformed or not supported)",
+    as_="kep",
+    kills={"says-accepted-of-anything"},
+)
+def test_unsupported_value_is_not_accepted(three_zones: Cluster) -> None:
+    service = three_zones.create_service(selector=WEB, traffic_distribution="example.org/nobody-has-this")
+    three_zones.create_pod("p1", "a1", labels=WEB)
+    expect_hints(three_zones, service, {"p1": None})
+
+    condition = expect_condition(three_zones, service, ACCEPTED, "False")
+    what = f"condition {ACCEPTED} of service {service.name} has a reason"
+    three_zones.expect_equal(what, expected=True, observed=bool(condition.get("reason")))
+    expect_condition(three_zones, service, PROGRAMMED, "False")
+    three_zones.patch_service(service, {"spec": {"trafficDistribution": "PreferClose"}})
+    expect_condition(three_zones, service, ACCEPTED, "True")
+
+
+@requirement(
+    "KEP-4444/programmed-condition",
+    "TrafficDistributionProgrammed becomes True when the slices have hints for the value, is not True while an "
+    "endpoint has none, and is gone with the field.",
+    level=MAY,
+    features={CONDITIONS, PREFER_CLOSE},
+    source="KEP-4444, Status Reporting",
+    kills={"says-programmed-when-accepted", "conditions-outlive-the-field"},
+)
+def test_written_hints_are_programmed(three_zones: Cluster) -> None:
+    service = three_zones.create_service(selector=WEB, traffic_distribution="PreferClose")
+    expect_condition(three_zones, service, PROGRAMMED, "False")
+    three_zones.create_pod("p1", "a1", labels=WEB)
+    expect_hints(three_zones, service, {"p1": Hints(zones=("a",))})
+    expect_condition(three_zones, service, PROGRAMMED, "True")
+
+    three_zones.move_node("b1", None)
+    three_zones.create_pod("p2", "b1", labels=WEB)
+    expect_hints(three_zones, service, {"p1": Hints(zones=("a",)), "p2": None})
+    expect_condition(three_zones, service, PROGRAMMED, "False")
+    three_zones.patch_service(service, {"spec": {"trafficDistribution": None}})
+    expect_condition(three_zones, service, PROGRAMMED, None)
+
+
+@requirement(
+    "KEP-4444/honored-condition",
+    "TrafficDistributionHonored becomes True when traffic follows the newest hints on every node; while the proxy of "
+    "one node is stopped and hints change, it is not, and it is again when that proxy is back.",
+    level=MAY,
+    features={HONORED, ROUTING},
+    source="KEP-4444, Status Reporting (a condition that the data plane could add)",
+    kills={"says-honored-when-programmed", "says-honored-of-nothing"},
+)
+def test_honored_means_that_every_node_follows(three_zones: Cluster) -> None:
+    service = three_zones.create_service(selector=WEB, traffic_distribution="PreferClose")
+    a1, b1 = three_zones.run_servers(["a1", "b1"], labels=WEB)
+    expect_condition(three_zones, service, HONORED_TYPE, "True")
+    expect_traffic(three_zones, service, {"a2": {a1}, "b2": {b1}, "c1": {a1, b1}})
+
+    three_zones.stop(PROXY, on=["c1"])
+    (c1,) = three_zones.run_servers(["c1"], labels=WEB)
+    expect_condition(three_zones, service, PROGRAMMED, "True")
+    expect_becomes(
+        three_zones,
+        f"condition {HONORED_TYPE} of service {service.name}, while c1 has no proxy, is True",
+        lambda: conditions_of(three_zones, service).get(HONORED_TYPE, {}).get("status") == "True",
+        expected=False,
+    )
+    expect_traffic(three_zones, service, {"a2": {a1}, "c1": {a1, b1}})
+
+    three_zones.restart(PROXY, on=["c1"])
+    expect_condition(three_zones, service, HONORED_TYPE, "True")
+    expect_traffic(three_zones, service, {"a2": {a1}, "c1": {c1}})
+
+
+@requirement(
+    "KEP-4444/conditions-of-others-carry-a-domain",
+    "Every condition about traffic distribution, other than the standard ones, has a type that begins with a domain.",
+    level=SHOULD,
+    features={CONDITIONS, PREFER_CLOSE},
+    source="KEP-4444, Condition usage by other implementations",
+    kills={"condition-without-domain"},
+)
+def test_other_conditions_carry_a_domain(three_zones: Cluster) -> None:
+    service = three_zones.create_service(selector=WEB, traffic_distribution="PreferClose")
+    three_zones.create_pod("p1", "a1", labels=WEB)
+    expect_condition(three_zones, service, ACCEPTED, "True")
+
+    about = {kind for kind in conditions_of(three_zones, service) if "TrafficDistribution" in kind}
+    without = sorted(kind for kind in about - STANDARD if "." not in kind.partition("/")[0] or "/" not in kind)
+    what = f"conditions of service {service.name} without a domain"
+    three_zones.expect_equal(what, expected=[], observed=without)

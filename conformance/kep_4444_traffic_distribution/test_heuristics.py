@@ -1,0 +1,119 @@
+"""KEP-4444, Implementation specific heuristics: values that carry a domain, and what they do.
+
+Released Kubernetes refuses all of them.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from conformance.features import (
+    DOMAIN_HEURISTICS,
+    DOMAIN_VALUES,
+    ROUTING,
+    SAMPLE_HEURISTIC,
+    TRAFFIC_DISTRIBUTION_FIELD,
+)
+from conformance.kep_4444_traffic_distribution.test_validation import (
+    create_service,
+    expect_accepted,
+    expect_refused,
+    expect_stored,
+)
+from harness.cluster import Cluster
+from harness.hints import expect_hints
+from harness.manifests import Hints
+from harness.requirements import MAY, MUST, requirement
+from harness.traffic import expect_traffic
+
+WEB = {"app": "web"}
+FIELD = "spec.trafficDistribution"
+
+
+@requirement(
+    "KEP-4444/api-stores-values-with-a-domain",
+    "A value that consists of a domain, a slash and a name is accepted and read back.",
+    level=MAY,
+    features={DOMAIN_VALUES, TRAFFIC_DISTRIBUTION_FIELD},
+    source="KEP-4444, Implementation specific heuristics",
+    as_="kep",
+    kills={"refuses-values-with-a-domain", "loses-the-field"},
+)
+def test_values_with_a_domain_are_stored(three_zones: Cluster) -> None:
+    for name, value in (("one", "example.org/Cheapest"), ("two", "acme.example.com/least-latency.v2")):
+        created = create_service(three_zones, name, trafficDistribution=value)
+        expect_accepted(three_zones, f"trafficDistribution {value}", created)
+        expect_stored(three_zones, name, "trafficDistribution", value)
+
+
+@requirement(
+    "KEP-4444/api-refuses-malformed-domains",
+    "A value with a slash whose domain or name is malformed or missing is refused with an error that names the field.",
+    level=MUST,
+    features={TRAFFIC_DISTRIBUTION_FIELD},
+    source="KEP-4444, Implementation specific heuristics (a domain and the name of a heuristic)",
+    kills={"takes-any-value-with-a-slash"},
+)
+def test_malformed_domains_are_refused(three_zones: Cluster) -> None:
+    for value in ("/Cheapest", "example.org/", "example.org/a/b", "exa mple.org/Cheapest", "example.org/Cheap est"):
+        response = create_service(three_zones, trafficDistribution=value)
+        expect_refused(three_zones, f"trafficDistribution {value!r}", response, FIELD)
+
+
+@requirement(
+    "KEP-4444/api-refuses-values-with-a-domain",
+    "A value that carries a domain is refused with an error that names the field.",
+    level=MUST,
+    features={TRAFFIC_DISTRIBUTION_FIELD},
+    source="Kubernetes, validation of Services; KEP-4444 allows such values",
+    as_="released",
+    instead_of="KEP-4444/api-stores-values-with-a-domain",
+    kills={"accepts-every-value", "takes-any-value-with-a-slash"},
+)
+def test_values_with_a_domain_are_refused(three_zones: Cluster) -> None:
+    response = create_service(three_zones, trafficDistribution="example.org/Cheapest")
+    expect_refused(three_zones, "trafficDistribution 'example.org/Cheapest'", response, FIELD)
+
+
+@requirement(
+    "KEP-4444/unknown-domain-is-no-preference",
+    "For a value of a domain that it does not know, a controller writes no hints, and takes away those of the value "
+    "before; traffic goes to all endpoints.",
+    level=MAY,
+    features={DOMAIN_HEURISTICS, ROUTING},
+    source="KEP-4444, Implementation specific heuristics",
+    as_="kep",
+    kills={"domains-mean-prefer-close"},
+)
+def test_unknown_domain_is_no_preference(three_zones: Cluster) -> None:
+    service = three_zones.create_service(selector=WEB, traffic_distribution="PreferClose")
+    a1, b1 = three_zones.run_servers(["a1", "b1"], labels=WEB)
+    expect_hints(three_zones, service, {"a1": Hints(zones=("a",)), "b1": Hints(zones=("b",))})
+
+    three_zones.patch_service(service, {"spec": {"trafficDistribution": "example.org/nobody-has-this"}})
+    expect_hints(three_zones, service, {"a1": None, "b1": None})
+    expect_traffic(three_zones, service, {"a2": {a1, b1}, "b2": {a1, b1}})
+
+
+@requirement(
+    "KEP-4444/heuristic-of-a-domain-is-applied",
+    "With trafficdist.dev/PreferNextZone traffic stays in the zone, and from a zone without endpoints goes to the next "
+    "zone that has some, in each IP family, and follows when endpoints come and go.",
+    level=MAY,
+    features={DOMAIN_HEURISTICS, ROUTING, SAMPLE_HEURISTIC},
+    source="KEP-4444, Implementation specific heuristics",
+    as_="kep",
+    kills={"domains-mean-prefer-close", "knows-no-heuristics", "hints-of-a-heuristic-cut-short"},
+)
+@pytest.mark.parametrize("family", ["IPv4", "IPv6"])
+def test_heuristic_of_a_domain_is_applied(three_zones: Cluster, family: str) -> None:
+    service = three_zones.create_service(
+        selector=WEB, traffic_distribution="trafficdist.dev/PreferNextZone", ipFamilies=[family]
+    )
+    a1, b1 = three_zones.run_servers(["a1", "b1"], labels=WEB)
+    expect_hints(three_zones, service, {"a1": Hints(zones=("a", "c")), "b1": Hints(zones=("b",))}, family=family)
+    expect_traffic(three_zones, service, {"a2": {a1}, "b2": {b1}, "c1": {a1}}, family=family)
+
+    three_zones.delete_pod(a1)
+    expect_hints(three_zones, service, {"b1": Hints(zones=("b", "a", "c"))}, family=family)
+    expect_traffic(three_zones, service, {"a2": {b1}, "c1": {b1}}, family=family)

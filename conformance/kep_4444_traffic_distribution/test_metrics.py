@@ -1,0 +1,283 @@
+"""KEP-4444, Monitoring Requirements: what an operator can read from the metrics of the controller and the proxies.
+
+A cluster has other Services too, so what is judged is by how much a value changes. Metrics that the document does not
+name, and that released Kubernetes has, stand under METRICS.
+"""
+
+from __future__ import annotations
+
+import time
+
+from conformance.features import (
+    CLUSTER_IP,
+    CONTROLLER_METRICS,
+    EXTERNAL_POLICY,
+    INTERNAL_POLICY,
+    NODE_PORT,
+    PREFER_CLOSE,
+    PREFER_SAME_NODE,
+    PROXY_METRICS,
+    TOPOLOGY_MODE,
+)
+from harness.becoming import controller_metrics, expect_becomes, proxy_metrics
+from harness.cluster import Cluster, endpoint, same_zone
+from harness.components import PROXY
+from harness.hints import expect_hints, expect_shared_out
+from harness.manifests import Hints
+from harness.requirements import SHOULD, requirement
+from harness.traffic import NO_ANSWER, expect_traffic
+from harness.workloads import external_client
+
+WEB = {"app": "web"}
+ZONE_A = Hints(zones=("a",))
+AUTO = {"service.kubernetes.io/topology-mode": "Auto"}
+
+BY_VALUE = "endpoint_slice_controller_services_count_by_traffic_distribution"
+SYNCS = "endpoint_slice_controller_syncs"
+CHANGES = "endpoint_slice_controller_changes"
+CHANGED = "endpoint_slice_controller_endpointslices_changed_per_sync_sum"
+SLICES = "endpoint_slice_controller_num_endpoint_slices"
+DESIRED = "endpoint_slice_controller_endpoints_desired"
+
+SYNCED_AT = "kubeproxy_sync_proxy_rules_last_timestamp_seconds"
+NO_LOCAL = "kubeproxy_sync_proxy_rules_no_local_endpoints_total"
+
+
+@requirement(
+    "KEP-4444/controller-counts-services-by-value",
+    "services_count_by_traffic_distribution tells how many Services have each value, and follows when a value is set, "
+    "changed or removed, and when a Service is deleted.",
+    level=SHOULD,
+    features={CONTROLLER_METRICS, PREFER_CLOSE, PREFER_SAME_NODE},
+    source="KEP-4444, Monitoring Requirements",
+    kills={"controller-metrics-never-change", "counts-services-at-first-sight"},
+)
+def test_services_are_counted_by_value(three_zones: Cluster) -> None:
+    close, same_node = {"traffic_distribution": "PreferClose"}, {"traffic_distribution": "PreferSameNode"}
+    counted = controller_metrics(three_zones)
+    first = three_zones.create_service(selector=WEB, traffic_distribution="PreferClose")
+    second = three_zones.create_service(selector=WEB, traffic_distribution="PreferClose")
+    three_zones.create_service(selector=WEB)
+    counted.expect(BY_VALUE, close, by=2)
+    counted.expect(BY_VALUE, by=2)
+
+    three_zones.patch_service(first, {"spec": {"trafficDistribution": "PreferSameNode"}})
+    counted.expect(BY_VALUE, close, by=1)
+    counted.expect(BY_VALUE, same_node, by=1)
+    three_zones.patch_service(first, {"spec": {"trafficDistribution": None}})
+    counted.expect(BY_VALUE, same_node, by=0)
+    three_zones.delete_service(second)
+    counted.expect(BY_VALUE, by=0)
+
+
+@requirement(
+    "KEP-4444/annotated-services-are-not-counted",
+    "A Service with annotation topology-mode Auto is not counted by the value of its field, as the field decides "
+    "nothing there.",
+    level=SHOULD,
+    features={CONTROLLER_METRICS, PREFER_CLOSE, TOPOLOGY_MODE},
+    source="KEP-4444, Monitoring Requirements (some Service is using the field); Risks and Mitigations (precedence)",
+    kills={"counts-annotated-services"},
+)
+def test_annotated_service_is_not_counted(three_zones: Cluster) -> None:
+    counted = controller_metrics(three_zones)
+    service = three_zones.create_service(selector=WEB, traffic_distribution="PreferClose")
+    counted.expect(BY_VALUE, by=1)
+
+    three_zones.patch_service(service, {"metadata": {"annotations": AUTO}})
+    counted.expect(BY_VALUE, by=0)
+
+
+@requirement(
+    "KEP-4444/controller-counts-syncs",
+    "endpoint_slice_controller_syncs with result success grows when a Service is worked on, and with no other result.",
+    level=SHOULD,
+    features={CONTROLLER_METRICS},
+    source="KEP-4444, Monitoring Requirements (the count for success and failure)",
+    kills={"controller-metrics-never-change", "successes-count-as-failures"},
+)
+def test_successful_syncs_are_counted(three_zones: Cluster) -> None:
+    for change in range(2):
+        counted = controller_metrics(three_zones)
+        three_zones.create_service(selector=WEB, traffic_distribution="PreferClose")
+        three_zones.create_pod(f"p{change}", "a1", labels=WEB)
+        counted.expect_growth(SYNCS, {"result": "success"})
+        for result in ("failure", "error"):
+            counted.expect(SYNCS, {"result": result}, by=0)
+
+
+def _expect_failures_counted(cluster: Cluster, result: str) -> None:
+    service = cluster.create_service(selector=WEB, traffic_distribution="PreferClose")
+    cluster.create_pod("p1", "a1", labels=WEB)
+    expect_hints(cluster, service, {"p1": ZONE_A})
+
+    counted = controller_metrics(cluster)
+    cluster.create_pod("lost", "no-such-node", labels=WEB)
+    counted.expect_growth(SYNCS, {"result": result})
+
+
+@requirement(
+    "KEP-4444/failed-syncs-are-counted-apart",
+    "endpoint_slice_controller_syncs with result failure grows when a sync fails, as one does for a pod whose Node "
+    "does not exist.",
+    level=SHOULD,
+    features={CONTROLLER_METRICS},
+    source="KEP-4444, Monitoring Requirements (the count for success and failure)",
+    as_="kep",
+    kills={"controller-metrics-never-change", "failures-count-as-successes"},
+)
+def test_failed_syncs_are_counted_as_failures(three_zones: Cluster) -> None:
+    _expect_failures_counted(three_zones, "failure")
+
+
+@requirement(
+    "KEP-4444/failed-syncs-are-counted-as-errors",
+    "endpoint_slice_controller_syncs with result error grows when a sync fails, as one does for a pod whose Node does "
+    "not exist.",
+    level=SHOULD,
+    features={CONTROLLER_METRICS},
+    source="Kubernetes, metrics of the EndpointSlice controller; KEP-4444 calls the result failure",
+    as_="released",
+    instead_of="KEP-4444/failed-syncs-are-counted-apart",
+    kills={"controller-metrics-never-change", "failures-count-as-successes"},
+)
+def test_failed_syncs_are_counted_as_errors(three_zones: Cluster) -> None:
+    _expect_failures_counted(three_zones, "error")
+
+
+@requirement(
+    "METRICS/changed-slices-by-value",
+    "endpointslices_changed_per_sync counts the slices that a sync changed, by the value of the field; under the "
+    "annotation by topology Auto and without value.",
+    level=SHOULD,
+    features={CONTROLLER_METRICS, PREFER_CLOSE, TOPOLOGY_MODE},
+    source="Kubernetes, metrics of the EndpointSlice controller; KEP-2433, Observability",
+    kills={"controller-metrics-never-change", "changed-slices-without-labels"},
+)
+def test_changed_slices_are_counted_by_value(three_zones: Cluster) -> None:
+    counted = controller_metrics(three_zones)
+    close = three_zones.create_service(selector=WEB, traffic_distribution="PreferClose")
+    three_zones.create_pod("p1", "a1", labels=WEB)
+    expect_hints(three_zones, close, {"p1": ZONE_A})
+    counted.expect_growth(CHANGED, {"topology": "Disabled", "traffic_distribution": "PreferClose"})
+
+    counted = controller_metrics(three_zones)
+    nodes = {"p2": "b1", "p3": "c1", "p4": "a2", "p5": "b2"}
+    for name, node in nodes.items():
+        three_zones.create_pod(name, node, labels=WEB)
+    three_zones.patch_service(close, {"metadata": {"annotations": AUTO}})
+    expect_shared_out(three_zones, close, {"a": 2, "b": 2, "c": 1})
+    three_zones.patch_service(close, {"metadata": {"annotations": {**AUTO, "example.org/look": "again"}}})
+    counted.expect_growth(CHANGED.replace("_sum", "_count"), {"topology": "Auto", "traffic_distribution": ""})
+
+
+@requirement(
+    "METRICS/slices-and-endpoints-are-counted",
+    "num_endpoint_slices and endpoints_desired follow what there is; changes counts what was written, by operation.",
+    level=SHOULD,
+    features={CONTROLLER_METRICS},
+    source="Kubernetes, metrics of the EndpointSlice controller",
+    kills={"controller-metrics-never-change", "forgets-to-uncount"},
+)
+def test_slices_and_endpoints_are_counted(three_zones: Cluster) -> None:
+    counted = controller_metrics(three_zones)
+    for name, node in (("p1", "a1"), ("p2", "b1")):
+        three_zones.create_pod(name, node, labels=WEB)
+    service = three_zones.create_service(selector=WEB)
+    expect_hints(three_zones, service, {"p1": None, "p2": None})
+    counted.expect(SLICES, by=1)
+    counted.expect(DESIRED, by=2)
+    counted.expect(CHANGES, {"operation": "create"}, by=1)
+
+    three_zones.patch_service(service, {"spec": {"trafficDistribution": "PreferClose"}})
+    counted.expect_growth(CHANGES, {"operation": "update"})
+    three_zones.delete_service(service)
+    counted.expect(SLICES, by=0)
+    counted.expect(DESIRED, by=0)
+
+
+@requirement(
+    "KEP-4444/proxy-tells-when-it-synced",
+    "kubeproxy_sync_proxy_rules_last_timestamp_seconds is the time at which rules last changed: it moves on with each "
+    "change of rules, on each node.",
+    level=SHOULD,
+    features={CLUSTER_IP, PROXY_METRICS},
+    source="KEP-4444, Monitoring Requirements",
+    kills={"proxy-metrics-never-change", "timestamps-in-milliseconds"},
+)
+def test_time_of_the_last_sync_moves_on(three_zones: Cluster) -> None:
+    service = three_zones.create_service()
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [endpoint(a1), endpoint(b1)])
+    expect_traffic(three_zones, service, {"a1": {a1, b1}, "c1": {a1, b1}})
+
+    for change in ([same_zone(a1), same_zone(b1)], [endpoint(b1)]):
+        before = {node: _last_sync(three_zones, node) for node in ("a1", "c1")}
+        three_zones.publish(service, change)
+        for node, then in before.items():
+            _expect_synced_since(three_zones, node, then)
+
+
+def _expect_synced_since(cluster: Cluster, node: str, then: float) -> None:
+    expect_becomes(
+        cluster,
+        f"metric {SYNCED_AT} of the proxy on {node} has moved on, and is in the last minute",
+        lambda: then < _last_sync(cluster, node) and abs(time.time() - _last_sync(cluster, node)) < 60,
+        expected=True,
+        explain=lambda: f"then {then}, now {_last_sync(cluster, node)}",
+    )
+
+
+def _last_sync(cluster: Cluster, node: str) -> float:
+    return max(cluster.metrics(PROXY, node).values(SYNCED_AT), default=0.0)
+
+
+@requirement(
+    "METRICS/dropped-internal-traffic-is-counted",
+    "no_local_endpoints_total with traffic_policy internal counts the Services whose internal traffic a node drops, as "
+    "their endpoints are elsewhere; not those without any endpoint.",
+    level=SHOULD,
+    features={INTERNAL_POLICY, PROXY_METRICS},
+    source="Kubernetes, metrics of kube-proxy; KEP-2086",
+    kills={"proxy-metrics-never-change", "drops-counted-for-the-other-policy", "refusals-counted-as-drops"},
+)
+def test_dropped_internal_traffic_is_counted(three_zones: Cluster) -> None:
+    here, elsewhere = (proxy_metrics(three_zones, node) for node in ("a1", "b1"))
+    internal, external = {"traffic_policy": "internal"}, {"traffic_policy": "external"}
+    service = three_zones.create_service(internal_traffic_policy="Local", ipFamilies=["IPv4"])
+    (a1,) = three_zones.run_servers(on=["a1"])
+    elsewhere.expect(NO_LOCAL, internal, by=0)
+
+    three_zones.publish(service, [endpoint(a1)])
+    expect_traffic(three_zones, service, {"a1": {a1}, "b1": NO_ANSWER})
+    elsewhere.expect(NO_LOCAL, internal, by=1)
+    elsewhere.expect(NO_LOCAL, external, by=0)
+    here.expect(NO_LOCAL, by=0)
+    three_zones.unpublish(service)
+    elsewhere.expect(NO_LOCAL, by=0)
+
+
+@requirement(
+    "METRICS/dropped-external-traffic-is-counted",
+    "no_local_endpoints_total with traffic_policy external counts the Services whose traffic from outside a node "
+    "drops, as their endpoints are elsewhere, and follows when one comes.",
+    level=SHOULD,
+    features={EXTERNAL_POLICY, NODE_PORT, PROXY_METRICS},
+    source="Kubernetes, metrics of kube-proxy",
+    kills={"proxy-metrics-never-change", "drops-counted-for-the-other-policy"},
+)
+def test_dropped_external_traffic_is_counted(three_zones: Cluster) -> None:
+    here, elsewhere = (proxy_metrics(three_zones, node) for node in ("a1", "b1"))
+    internal, external = {"traffic_policy": "internal"}, {"traffic_policy": "external"}
+    service = three_zones.create_service(type="NodePort", external_traffic_policy="Local", ipFamilies=["IPv4"])
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [endpoint(a1)])
+    expect_traffic(
+        three_zones, service, {external_client("a1"): {a1}, external_client("b1"): NO_ANSWER}, to="node-port"
+    )
+    elsewhere.expect(NO_LOCAL, external, by=1)
+    elsewhere.expect(NO_LOCAL, internal, by=0)
+    here.expect(NO_LOCAL, by=0)
+
+    three_zones.publish(service, [endpoint(a1), endpoint(b1)])
+    elsewhere.expect(NO_LOCAL, by=0)

@@ -1,0 +1,265 @@
+"""Session affinity ClientIP within the endpoints that hints and traffic policies select.
+
+Neither KEP speaks of it, and Kubernetes has had it for longer than hints: affinity chooses among the endpoints that a
+node uses, and never widens them. An endpoint that a client may no longer use is left, whatever is remembered.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any
+
+import pytest
+
+from conformance.features import (
+    CLUSTER_IP,
+    EXTERNAL_POLICY,
+    INTERNAL_POLICY,
+    IPV6_SERVICES,
+    NODE_HINTS,
+    NODE_PORT,
+    SESSION_AFFINITY,
+    UDP_SERVICES,
+    ZONE_HINTS,
+)
+from harness.affinity import SPREAD, expect_all_seen, expect_kept, who_answers
+from harness.cluster import Cluster, Service, endpoint, same_node, same_zone
+from harness.errors import InconclusiveError
+from harness.eventually import eventually
+from harness.manifests import Port
+from harness.paths import Who
+from harness.requirements import MUST, SHOULD, requirement
+from harness.traffic import expect_traffic
+from harness.workloads import Pod, external_client, node_client
+
+TCP, UDP = Port(80, name="tcp"), Port(80, protocol="UDP", name="udp")
+
+Allowed = Mapping[Who, AbstractSet[Pod]]
+
+
+def _create_service(cluster: Cluster, *, seconds: int = 10_800, **fields: Any) -> Service:
+    affinity = {"clientIP": {"timeoutSeconds": seconds}}
+    return cluster.create_service(
+        ports=[TCP, UDP], sessionAffinity="ClientIP", sessionAffinityConfig=affinity, **fields
+    )
+
+
+@requirement(
+    "AFFINITY/client-keeps-its-endpoint",
+    "With sessionAffinity ClientIP, every connection of a client goes to the endpoint that its first one reached, over "
+    "TCP and UDP, from pods and nodes.",
+    level=MUST,
+    features={CLUSTER_IP, SESSION_AFFINITY, UDP_SERVICES},
+    source="Kubernetes, Service API: sessionAffinity",
+    kills={"no-affinity", "no-affinity-over-udp"},
+)
+@pytest.mark.parametrize("port", [TCP, UDP], ids=["TCP", "UDP"])
+def test_client_keeps_its_endpoint(three_zones: Cluster, port: Port) -> None:
+    service = _create_service(three_zones)
+    everybody = set(three_zones.run_servers(on=["a1", "a1", "b1"]))
+    three_zones.publish(service, [endpoint(each) for each in everybody])
+
+    clients: Allowed = {"a1": everybody, "b2": everybody, node_client("c1"): everybody}
+    expect_kept(three_zones, service, clients, port=port)
+
+
+@requirement(
+    "AFFINITY/clients-of-both-families",
+    "With sessionAffinity ClientIP, a client keeps its endpoint over IPv6 too, within the zone that hints select.",
+    level=MUST,
+    features={IPV6_SERVICES, SESSION_AFFINITY, ZONE_HINTS},
+    source="Kubernetes, Service API: sessionAffinity",
+    kills={"no-affinity", "affinity-ignores-hints"},
+)
+def test_client_keeps_its_endpoint_over_ipv6(three_zones: Cluster) -> None:
+    service = _create_service(three_zones, ipFamilies=["IPv6"])
+    a1, other, b1 = three_zones.run_servers(on=["a1", "a1", "b1"])
+    three_zones.publish(service, [same_zone(a1), same_zone(other), same_zone(b1)])
+
+    expect_kept(three_zones, service, {"a1": {a1, other}, "a2": {a1, other}, "b2": {b1}}, family="IPv6")
+
+
+@requirement(
+    "AFFINITY/clients-are-spread",
+    "Clients are spread over the endpoints that they may use: session affinity does not send all to one.",
+    level=SHOULD,
+    features={CLUSTER_IP, SESSION_AFFINITY, ZONE_HINTS},
+    source="Kubernetes, Service API: sessionAffinity; KEP-4444, PreferClose",
+    kills={"everyone-gets-the-same-endpoint"},
+)
+def test_clients_are_spread(three_zones: Cluster) -> None:
+    service = _create_service(three_zones)
+    a1, a2, b1 = three_zones.run_servers(on=["a1", "a2", "b1"])
+    three_zones.publish(service, [same_zone(a1), same_zone(a2), same_zone(b1)])
+    expect_traffic(three_zones, service, {"b2": {b1}})
+
+    clients = three_zones.run_servers(on=["a1"] * SPREAD)
+    expect_all_seen(three_zones, service, who_answers(three_zones, service, clients), {a1, a2})
+
+
+@requirement(
+    "AFFINITY/stays-within-hints",
+    "A client keeps an endpoint of those that hints select for its node: of its node, else of its zone, else any.",
+    level=MUST,
+    features={NODE_HINTS, SESSION_AFFINITY, ZONE_HINTS},
+    source="KEP-3015, Design Details; KEP-4444, PreferClose",
+    kills={"affinity-ignores-hints"},
+)
+def test_affinity_stays_within_hints(three_zones: Cluster) -> None:
+    service = _create_service(three_zones)
+    a1, other, a2, b1 = three_zones.run_servers(on=["a1", "a1", "a2", "b1"])
+    pods = {a1, other, a2, b1}
+    three_zones.publish(service, [same_zone(each) for each in pods])
+    expect_kept(three_zones, service, {"a1": {a1, other, a2}, "b2": {b1}, "c1": pods})
+
+    by_node = _create_service(three_zones)
+    three_zones.publish(by_node, [same_node(each) for each in pods])
+    expect_kept(three_zones, by_node, {"a1": {a1, other}, "a2": {a2}, "b2": {b1}, "c1": pods})
+
+
+@requirement(
+    "AFFINITY/stays-within-the-node",
+    "With internalTrafficPolicy Local, a client keeps an endpoint of its node.",
+    level=MUST,
+    features={INTERNAL_POLICY, SESSION_AFFINITY},
+    source="KEP-2086, Proposal",
+    kills={"affinity-ignores-policies", "no-affinity"},
+)
+def test_affinity_stays_within_the_node(three_zones: Cluster) -> None:
+    service = _create_service(three_zones, internal_traffic_policy="Local")
+    a1, other, b1 = three_zones.run_servers(on=["a1", "a1", "b1"])
+    three_zones.publish(service, [endpoint(a1), endpoint(other), endpoint(b1)])
+
+    expect_kept(three_zones, service, {"a1": {a1, other}, "b1": {b1}})
+
+
+@requirement(
+    "AFFINITY/moves-with-hints",
+    "When hints no longer select the endpoint that a client keeps, the client moves to one that they select, and keeps "
+    "that one.",
+    level=MUST,
+    features={SESSION_AFFINITY, UDP_SERVICES, ZONE_HINTS},
+    source="KEP-4444, PreferClose (route traffic to endpoints within the same zone)",
+    kills={"affinity-outlives-endpoints"},
+)
+@pytest.mark.parametrize("port", [TCP, UDP], ids=["TCP", "UDP"])
+def test_client_moves_when_hints_change(three_zones: Cluster, port: Port) -> None:
+    service = _create_service(three_zones)
+    a1, other, b1, b2 = three_zones.run_servers(on=["a1", "a1", "b1", "b2"])
+    three_zones.publish(service, [same_zone(each) for each in (a1, other, b1, b2)])
+    expect_kept(three_zones, service, {"a2": {a1, other}, "b1": {b1, b2}}, port=port)
+
+    elsewhere = [endpoint(each, zones=["b"]) for each in (a1, other)]
+    three_zones.publish(service, [*elsewhere, *(endpoint(each, zones=["a"]) for each in (b1, b2))])
+    expect_kept(three_zones, service, {"a2": {b1, b2}, "b1": {a1, other}}, port=port)
+
+
+@requirement(
+    "AFFINITY/leaves-with-its-endpoint",
+    "When the endpoint that a client keeps leaves, the client moves to another one, and keeps that one; who keeps "
+    "another endpoint stays there.",
+    level=MUST,
+    features={CLUSTER_IP, SESSION_AFFINITY, UDP_SERVICES},
+    source="Kubernetes, Service API: sessionAffinity; kubernetes#99299",
+    kills={"affinity-outlives-endpoints"},
+)
+@pytest.mark.parametrize("port", [TCP, UDP], ids=["TCP", "UDP"])
+def test_client_leaves_an_endpoint_that_is_gone(three_zones: Cluster, port: Port) -> None:
+    service = _create_service(three_zones)
+    pods = set(three_zones.run_servers(on=["a1", "b1", "c1"]))
+    clients: list[Who] = ["a1", "a2", "b1", "b2", "c1"]
+    three_zones.publish(service, [endpoint(each) for each in pods])
+    kept = expect_kept(three_zones, service, dict.fromkeys(clients, pods), port=port)
+
+    gone = kept["a1"]
+    three_zones.publish(service, [endpoint(each) for each in pods - {gone}])
+    left = {who: pods - {gone} if pod == gone else {pod} for who, pod in kept.items()}
+    expect_kept(three_zones, service, left, port=port)
+
+
+@requirement(
+    "AFFINITY/new-endpoints-move-nobody",
+    "When an endpoint joins, clients stay with the endpoints that they keep.",
+    level=SHOULD,
+    features={CLUSTER_IP, SESSION_AFFINITY},
+    source="Kubernetes, Service API: sessionAffinity",
+    kills={"no-affinity"},
+)
+def test_new_endpoint_moves_nobody(three_zones: Cluster) -> None:
+    service = _create_service(three_zones)
+    pods = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [endpoint(each) for each in pods])
+    clients: list[Who] = ["a1", "a2", "b2", "c1"]
+    kept = expect_kept(three_zones, service, {who: set(pods) for who in clients})
+
+    pods += three_zones.run_servers(on=["c1", "a2"])
+    three_zones.publish(service, [endpoint(each) for each in pods])
+    expect_kept(three_zones, service, {who: {pod} for who, pod in kept.items()})
+
+
+@requirement(
+    "AFFINITY/ends-after-its-time",
+    "A client that has not come for timeoutSeconds is forgotten, and may get another endpoint; one that comes again in "
+    "time is not.",
+    level=SHOULD,
+    features={CLUSTER_IP, SESSION_AFFINITY, UDP_SERVICES},
+    source="Kubernetes, Service API: sessionAffinityConfig.clientIP.timeoutSeconds",
+    kills={"affinity-for-ever", "affinity-is-not-renewed"},
+)
+def test_affinity_ends_after_its_time(three_zones: Cluster) -> None:
+    service = _create_service(three_zones, seconds=1)
+    pods = set(three_zones.run_servers(on=["a1", "b1"]))
+    three_zones.publish(service, [endpoint(each) for each in pods])
+    clients = three_zones.run_servers(on=["a2"] * SPREAD)
+    expect_kept(three_zones, service, {"a1": pods})
+    idle = who_answers(three_zones, service, clients, port=UDP)
+    busy = who_answers(three_zones, service, clients, port=TCP)
+    expect_all_seen(three_zones, service, idle, pods)
+
+    moved = _who_moved(three_zones, service, clients, busy)
+    what = f"clients of service {service.name} that moved while they came"
+    three_zones.expect_equal(what, expected=[], observed=sorted(moved))
+    again = who_answers(three_zones, service, clients, port=UDP)
+    what = f"clients of service {service.name} that did not come for long are all remembered"
+    three_zones.expect_equal(what, expected=False, observed=again == idle)
+
+
+def _who_moved(cluster: Cluster, service: Service, clients: Sequence[Pod], kept: Mapping[Who, str]) -> set[str]:
+    """The clients that another endpoint answers, while all ask over TCP for longer than the time-out of a second."""
+    begin = last = time.monotonic()
+    moved: set[str] = set()
+
+    def asked_for_long() -> bool:
+        nonlocal last
+        answers = who_answers(cluster, service, clients, port=TCP)
+        moved.update(str(who) for who, pod in answers.items() if pod != kept[who])
+        now = time.monotonic()
+        if now - last > 0.9:
+            raise InconclusiveError("the machine is too slow to ask more than once a second")
+        last = now
+        return now - begin > 1.4
+
+    eventually(asked_for_long, within=60, every=0.15, describe="clients to have asked for 1.4 s")
+    return moved
+
+
+@requirement(
+    "AFFINITY/node-port-from-outside",
+    "A client outside of the cluster keeps its endpoint at a node port; with externalTrafficPolicy Local, one of that "
+    "node.",
+    level=MUST,
+    features={EXTERNAL_POLICY, NODE_PORT, SESSION_AFFINITY},
+    source="Kubernetes, Service API: sessionAffinity; externalTrafficPolicy",
+    kills={"affinity-at-the-cluster-ip-only", "affinity-ignores-policies"},
+)
+def test_client_outside_keeps_its_endpoint(three_zones: Cluster) -> None:
+    pods = a1, other, b1 = three_zones.run_servers(on=["a1", "a1", "b1"])
+    service = _create_service(three_zones, type="NodePort")
+    three_zones.publish(service, [endpoint(each) for each in pods])
+    expect_kept(three_zones, service, {external_client("a1"): set(pods)}, to="node-port")
+
+    local = _create_service(three_zones, type="NodePort", external_traffic_policy="Local")
+    three_zones.publish(local, [endpoint(each) for each in pods])
+    expect_kept(three_zones, local, {external_client("a1"): {a1, other}, external_client("b1"): {b1}}, to="node-port")

@@ -1,0 +1,71 @@
+"""Which endpoint a client keeps: found out by asking, and then held against every further answer.
+
+Session affinity leaves open which of the allowed endpoints a client gets. So a scenario asks each client once, and
+from then on expects traffic literally: that client, that pod, and no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any
+
+from harness.cluster import Cluster, Service
+from harness.eventually import eventually
+from harness.manifests import Port
+from harness.outcomes import Reached
+from harness.paths import Who, named, target_of
+from harness.traffic import CONVERGENCE, expect_traffic
+from harness.workloads import Pod
+
+SPREAD = 24  # clients; that two endpoints are not both seen happens once in eight million times
+
+
+def expect_kept(
+    cluster: Cluster, service: Service, allowed: Mapping[Who, AbstractSet[Pod]], **address: Any
+) -> dict[Who, Pod]:
+    """Each client is answered by one of its allowed pods, and then by that one alone. Returns which.
+
+    `address` says which one is asked, as for `expect_traffic`. Raises `AssertionError` with the grid.
+    """
+    cluster.backend.settle()
+    kept: dict[Who, Pod] = {}
+    for who, pods in allowed.items():
+        by_name = {pod.name: pod for pod in pods}
+        first = eventually(
+            lambda who=who, by_name=by_name: by_name.get(_ask(cluster, service, [who], **address)[0]),  # type: ignore[misc]
+            within=CONVERGENCE,
+            every=0.02,
+            describe=f"{who} to be answered by {' or '.join(sorted(by_name))} of service {service.name}",
+        )
+        kept[who] = first
+    expect_traffic(cluster, service, {who: {pod} for who, pod in kept.items()}, **address)
+    return kept
+
+
+def who_answers(cluster: Cluster, service: Service, clients: Sequence[Who], **address: Any) -> dict[Who, str]:
+    """The pod that answers each client, asked once; or what else came of it."""
+    return dict(zip(clients, _ask(cluster, service, clients, **address), strict=True))
+
+
+def expect_all_seen(cluster: Cluster, service: Service, seen: Mapping[Who, str], pods: AbstractSet[Pod]) -> None:
+    """Between them, the clients were answered by all of these pods and by no other. Raises `AssertionError`."""
+    cluster.expect_equal(
+        f"pods of service {service.name} that answered {len(seen)} clients",
+        expected=sorted(pod.name for pod in pods),
+        observed=sorted(set(seen.values())),
+    )
+
+
+def _ask(
+    cluster: Cluster,
+    service: Service,
+    clients: Sequence[Who],
+    *,
+    port: Port | None = None,
+    **address: Any,
+) -> list[str]:
+    target = target_of(cluster, service, port=port, **address)
+    probes = [target.path(who, frozenset({"any"})).probes(1)[0] for who in clients]
+    observations = [named(cluster, each) for each in cluster.backend.probe(probes)]
+    return [each.pod if isinstance(each, Reached) else type(each).__name__ for each in observations]
