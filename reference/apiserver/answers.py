@@ -23,7 +23,6 @@ from reference.apiserver.routes import Routes
 from reference.client import ApiError
 
 HEALTH = frozenset({"/healthz", "/livez", "/readyz"})
-_LOGGED_REQUESTS = 10_000
 
 _log = logging.getLogger(__name__)
 
@@ -63,8 +62,9 @@ class RequestRecord:
 class Answers:
     """Answers requests from a registry, for who has the token."""
 
-    def __init__(self, registry: Registry, token: str) -> None:
-        self.log: deque[RequestRecord] = deque(maxlen=_LOGGED_REQUESTS)
+    def __init__(self, registry: Registry, token: str, log: deque[RequestRecord]) -> None:
+        """`log` gets a record of each request."""
+        self._log = log
         self._registry = registry
         self._authorization = f"Bearer {token}".encode()
         self._routes = Routes(registry)
@@ -84,7 +84,7 @@ class Answers:
     def record(self, asked: Incoming) -> None:
         """Note a request."""
         agent = asked.headers.get("user-agent", "")
-        self.log.append(RequestRecord(asked.method, asked.path, asked.raw_query, asked.accept, agent))
+        self._log.append(RequestRecord(asked.method, asked.path, asked.raw_query, asked.accept, agent))
 
     def authenticate(self, asked: Incoming) -> None:
         """Raises `ApiError` (401) for who has no token and wants more than to know whether the server lives."""

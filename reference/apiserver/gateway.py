@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 from aiohttp import web
 
 from reference.apiserver import handlers, openapi, status, watch
-from reference.apiserver.answers import Answers, Incoming, failure
+from reference.apiserver.answers import Answers, Incoming, RequestRecord, failure
 from reference.apiserver.api import ApiServer
 from reference.apiserver.connection import Connection
 from reference.apiserver.handlers import Request, Response
@@ -24,17 +25,27 @@ from reference.client import ApiError
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
 _CHUNK = 256 * 1024
+_GRACE = 0.005
+"""Seconds in which a watch may end as it should, when the server goes away; then its connection is cut."""
 
 
 class Gateway:
-    """All HTTP of one server; runs in the server's loop."""
+    """All HTTP of one API server, to its end; runs in the loop. `log` gets a record of each request."""
 
-    def __init__(self, api: ApiServer, token: str, loop: asyncio.AbstractEventLoop, *, bookmark_seconds: float) -> None:
+    def __init__(
+        self,
+        api: ApiServer,
+        token: str,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        log: deque[RequestRecord],
+        bookmark_seconds: float,
+    ) -> None:
         self.hub = Hub(api.registry.store, loop)
         self._registry = api.registry
         self._loop = loop
         self._bookmark_seconds = bookmark_seconds
-        self.answers = Answers(api.registry, token)
+        self.answers = Answers(api.registry, token, log)
         self._plain: set[asyncio.Transport] = set()
         self._server = web.Server(
             self._handle,
@@ -54,7 +65,7 @@ class Gateway:
         self.hub.close()
         transports = [each.transport for each in self._server.connections if each.transport is not None]
         transports += self._plain
-        await self._server.shutdown(timeout=1)
+        await self._server.shutdown(timeout=_GRACE)
         for each in transports:
             _abort(each)
         await asyncio.sleep(0)  # now the sockets are closed

@@ -12,6 +12,7 @@ import secrets
 import socket
 import ssl
 import threading
+from collections import deque
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
@@ -20,8 +21,9 @@ import trustme
 from reference.apiserver.answers import RequestRecord
 from reference.apiserver.api import ApiServer
 from reference.apiserver.gateway import Gateway
+from reference.apiserver.port import LOOPBACK, Port, free_loopback
 
-LOOPBACK = "127.0.0.1"
+_LOGGED_REQUESTS = 10_000
 _NAMES = ("localhost", LOOPBACK, "::1", "kubernetes.default.svc")
 
 T = TypeVar("T")
@@ -39,19 +41,32 @@ class HttpServer:
         authority.issue_cert(*_NAMES, *names).configure_cert(self._tls)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="apiserver", daemon=True)
-        self._gateway = Gateway(api, self.token, self._loop, bookmark_seconds=bookmark_seconds)
-        self._listening: list[asyncio.Server] = []
+        self._bookmark_seconds = bookmark_seconds
+        self._log: deque[RequestRecord] = deque(maxlen=_LOGGED_REQUESTS)
+        self._gateway: Gateway | None = self._new_gateway(api)
+        self._ports: list[Port] = []
 
     def start(self) -> None:
         """Listen on a free port of loopback; `url` is set when this returns."""
-        listener = socket.create_server((LOOPBACK, 0))
+        listener = free_loopback()
         self.url = f"https://{LOOPBACK}:{listener.getsockname()[1]}"
         self._thread.start()
         self.listen(listener)
 
     def listen(self, sock: socket.socket) -> None:
         """Serve one TCP socket more. The caller made and bound it; it belongs to the server from now on."""
-        self._call(self._listen(sock))
+        self._call(self._listen(Port(sock)))
+
+    def replace(self, api: ApiServer | None) -> None:
+        """Serve `api` from now on, at the same ports, with the same certificate and token; or be away (None).
+
+        All watches and connections end. While it is away nothing listens, so connections are refused; the ports stay
+        reserved. Within some milliseconds, whatever clients do.
+        """
+        if self._thread.is_alive():
+            self._call(self._replace(api))
+        else:
+            self._gateway = self._new_gateway(api)
 
     def stop(self) -> None:
         """End all watches and connections, and the thread. Once is enough, more does no harm."""
@@ -65,11 +80,12 @@ class HttpServer:
 
     def requests(self) -> list[RequestRecord]:
         """The latest requests, oldest first: evidence of who asked for what."""
-        return list(self._gateway.answers.log)
+        return list(self._log)
 
     def end_watches(self) -> None:
         """End every watch as a server does when it goes away for a moment; clients are expected to come back."""
-        self._loop.call_soon_threadsafe(self._gateway.hub.end_all)
+        if (gateway := self._gateway) is not None:
+            self._loop.call_soon_threadsafe(gateway.hub.end_all)
 
     def kubeconfig(self, *, url: str = "") -> dict[str, Any]:
         """A kubeconfig for this server; `url` when the client reaches it at one of the other sockets."""
@@ -95,13 +111,35 @@ class HttpServer:
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
-    async def _listen(self, sock: socket.socket) -> None:
-        sock.setblocking(False)
-        protocol = self._gateway.protocol
-        self._listening.append(await self._loop.create_server(protocol, sock=sock, ssl=self._tls, backlog=512))
+    def _new_gateway(self, api: ApiServer | None) -> Gateway | None:
+        if api is None:
+            return None
+        return Gateway(api, self.token, self._loop, log=self._log, bookmark_seconds=self._bookmark_seconds)
+
+    async def _listen(self, port: Port) -> None:
+        self._ports.append(port)
+        if self._gateway is None:
+            await port.rest()
+        else:
+            await port.listen(self._gateway.protocol, self._tls)
+
+    async def _replace(self, api: ApiServer | None) -> None:
+        await self._end()
+        self._gateway = self._new_gateway(api)
+        if self._gateway is not None:
+            for port in self._ports:
+                await port.listen(self._gateway.protocol, self._tls)
+
+    async def _end(self) -> None:
+        for port in self._ports:
+            await port.rest()
+        if self._gateway is not None:
+            await self._gateway.close()
+        for port in self._ports:
+            await port.hang_up()
 
     async def _shut_down(self) -> None:
-        for each in self._listening:
-            each.close()
-        await self._gateway.close()
+        await self._end()
+        for port in self._ports:
+            port.close()
         await self._loop.shutdown_default_executor()

@@ -1,0 +1,108 @@
+"""A TCP port that is listened on at times, and stays ours in between.
+
+A server that is away refuses connections, and comes back where it was. To close its socket would give the port to the
+next who wants one, and nobody could open it again in another network namespace without privileges. So the socket is
+kept: Linux ends its listening, and resets who waits to be accepted, when its reading side is shut down; it is bound
+still, and can listen again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import socket
+import ssl
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakSet
+
+LOOPBACK = "127.0.0.1"
+_STILL_BOUND = frozenset({errno.EINVAL, errno.EACCES})  # EACCES: a low port, and no privilege to bind it once more
+_BACKLOG = 512
+_TURNS = 100
+"""Of the event loop, at most: a transport needs a few to see that its connection has ended, and to close."""
+
+
+class _Listener(socket.socket):
+    """Notes whom it accepts: asyncio shows nobody a connection whose handshake is not done yet."""
+
+    __slots__ = ("_accepted", "done")
+
+    def __init__(self, copied: socket.socket, accepted: WeakSet[socket.socket]) -> None:
+        super().__init__(fileno=copied.dup().detach())
+        self._accepted = accepted
+        self.done = False
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        if self.done:
+            raise BlockingIOError
+        sock, address = super().accept()
+        self._accepted.add(sock)
+        return sock, address
+
+
+class Port:
+    """The port of one bound TCP socket, which belongs to it from now on. For use in one event loop."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+        self._address = sock.getsockname()
+        self._serving: tuple[_Listener, asyncio.Server] | None = None
+        self._accepted: WeakSet[socket.socket] = WeakSet()
+        sock.setblocking(False)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # it is bound again beside its connections
+
+    async def listen(self, protocol: Callable[[], asyncio.BaseProtocol], tls: ssl.SSLContext) -> None:
+        """Accept connections, each with a new protocol."""
+        loop = asyncio.get_running_loop()
+        listener = _Listener(self._socket, self._accepted)  # a copy: the loop closes what it listens on
+        server = await loop.create_server(protocol, sock=listener, ssl=tls, backlog=_BACKLOG)
+        self._serving = listener, server
+
+    async def rest(self) -> None:
+        """Refuse connections until it listens again. Those that were accepted are not touched."""
+        if self._serving is not None:
+            listener, server = self._serving
+            listener.done = True
+            await asyncio.sleep(
+                0
+            )  # whom asyncio accepted gets a transport; once its server is closed, nothing closes him
+            server.close()
+            self._serving = None
+        if not self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+            return
+        self._socket.shutdown(socket.SHUT_RD)
+        try:
+            self._socket.bind(self._address)  # a port that the kernel had chosen is let go of, at once taken again
+        except OSError as error:
+            if error.errno not in _STILL_BOUND:
+                raise
+
+    async def hang_up(self) -> None:
+        """End what was accepted and is still open, in whatever state; when this returns the sockets are closed."""
+        for each in self._open():
+            with contextlib.suppress(OSError):  # the client was quicker
+                each.shutdown(socket.SHUT_RDWR)
+        for _ in range(_TURNS):
+            if not self._open():
+                return
+            await asyncio.sleep(0)
+
+    def close(self) -> None:
+        """Give the port back, at rest."""
+        self._socket.close()
+
+    def _open(self) -> list[socket.socket]:
+        return [each for each in self._accepted if each.fileno() >= 0]
+
+
+def free_loopback() -> socket.socket:
+    """A socket bound to a free port of loopback, by its number: so the kernel never lets go of it while it rests."""
+    with socket.socket() as first:
+        first.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        first.bind((LOOPBACK, 0))
+        second = socket.socket()
+        second.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        second.bind(first.getsockname())
+    return second

@@ -1,0 +1,232 @@
+"""A server that goes away and comes back, maybe at another release: what its clients meet."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import http.client
+import json
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from pyroute2 import IPRoute
+
+from harness.errors import UnavailableError
+from harness.netns import sandbox
+from harness.netns.namespace import Namespace
+from reference.apiserver import ApiServer
+from reference.apiserver.server import HttpServer
+from reference.features import Features
+
+CONFIGS = "/api/v1/namespaces/default/configmaps"
+Http = Callable[..., tuple[int, Any]]
+
+
+def port_of(server: HttpServer) -> int:
+    return int(server.url.rpartition(":")[2])
+
+
+def is_refused(address: tuple[str, int], family: socket.AddressFamily = socket.AF_INET) -> bool:
+    with socket.socket(family) as sock:
+        sock.settimeout(5)
+        code = sock.connect_ex(address)
+    assert code in {0, errno.ECONNREFUSED}
+    return code != 0
+
+
+def is_cut(connection: http.client.HTTPSConnection) -> bool:
+    """Whether a connection that was open has ended; http.client would make a new one where it knows."""
+    assert connection.sock is not None
+    try:
+        connection.sock.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        return not connection.sock.recv(1)
+    except ConnectionError:
+        return True
+
+
+@pytest.fixture
+def connection(server: HttpServer) -> Iterator[http.client.HTTPSConnection]:
+    """A connection on which one request was answered, kept alive."""
+    tls = ssl.create_default_context(cadata=server.ca_pem)
+    connection = http.client.HTTPSConnection("127.0.0.1", port_of(server), context=tls, timeout=10)
+    connection.request("GET", "/healthz")
+    assert connection.getresponse().read() == b"ok"
+    connection.auto_open = 0  # when it is cut it stays so
+    yield connection
+    connection.close()
+
+
+@pytest.fixture
+def netns() -> Iterator[Namespace]:
+    """A netns with its loopback device up."""
+    try:
+        sandbox.enter()
+    except UnavailableError as error:
+        pytest.skip(str(error))
+    with Namespace.create() as namespace:
+        with namespace.entered(), IPRoute() as kernel:
+            kernel.link("set", index=1, state="up")
+        yield namespace
+
+
+def test_connections_are_refused_while_it_is_away(server: HttpServer) -> None:
+    server.replace(None)
+    assert is_refused(("127.0.0.1", port_of(server)))
+    server.replace(None)
+    assert is_refused(("127.0.0.1", port_of(server)))
+
+
+def test_it_comes_back_where_it_was_with_what_was_stored(server: HttpServer, api: ApiServer, http: Http) -> None:
+    http("POST", CONFIGS, {"metadata": {"name": "a"}})
+    for _ in range(3):
+        server.replace(None)
+        server.replace(api)
+        assert http("GET", f"{CONFIGS}/a")[0] == 200  # the same port, certificate and token
+
+
+def test_it_comes_back_at_another_release(server: HttpServer, api: ApiServer, http: Http) -> None:
+    service = {"metadata": {"name": "web"}, "spec": {"trafficDistribution": "PreferClose", "ports": [{"port": 80}]}}
+    path = "/api/v1/namespaces/default/services"
+    http("POST", path, service)
+    server.replace(ApiServer(Features((1, 29)), predecessor=api))
+    assert http("GET", "/version")[1]["gitVersion"] == "v1.29.0"
+    assert "trafficDistribution" not in http("GET", f"{path}/web")[1]["spec"]
+
+
+def test_kept_connection_ends(server: HttpServer, connection: http.client.HTTPSConnection) -> None:
+    server.replace(None)
+    assert is_cut(connection)
+
+
+def test_kept_connection_does_not_reach_the_next_one(
+    server: HttpServer, api: ApiServer, connection: http.client.HTTPSConnection
+) -> None:
+    server.replace(ApiServer(Features((1, 29)), predecessor=api))
+    assert is_cut(connection)
+
+
+def test_watch_ends_as_it_should(server: HttpServer, api: ApiServer, http: Any) -> None:
+    api.create("configmaps", "default", {"metadata": {"name": "a"}})
+    with http.open("GET", f"{CONFIGS}?watch=true") as stream:
+        assert json.loads(stream.readline())["object"]["metadata"]["name"] == "a"
+        server.replace(None)
+        assert stream.readline() == b""
+
+
+def test_watch_goes_on_from_where_it_was_if_nothing_was_missed(server: HttpServer, api: ApiServer, http: Any) -> None:
+    revision = api.create("configmaps", "default", {"metadata": {"name": "a"}})["metadata"]["resourceVersion"]
+    server.replace(heir := ApiServer(predecessor=api))
+    with http.open("GET", f"{CONFIGS}?watch=true&resourceVersion={revision}") as stream:
+        heir.create("configmaps", "default", {"metadata": {"name": "b"}})
+        assert json.loads(stream.readline())["object"]["metadata"]["name"] == "b"
+    with http.open("GET", f"{CONFIGS}?watch=true&resourceVersion={int(revision) - 1}") as stream:
+        assert json.loads(stream.readline())["object"]["code"] == 410
+
+
+def test_handshake_that_is_under_way_gets_nobody(server: HttpServer, api: ApiServer) -> None:
+    with socket.create_connection(("127.0.0.1", port_of(server)), timeout=10) as raw:
+        time.sleep(0.01)  # so that it is accepted; if it is not yet, it is reset
+        server.replace(None)
+        server.replace(api)
+        with pytest.raises(OSError, match=r"EOF|reset|pipe"):
+            ssl.create_default_context(cadata=server.ca_pem).wrap_socket(raw, server_hostname="localhost")
+
+
+def test_port_stays_reserved(server: HttpServer) -> None:
+    server.replace(None)
+    with socket.socket() as other, pytest.raises(OSError, match="in use"):
+        other.bind(("127.0.0.1", port_of(server)))
+
+
+@pytest.mark.parametrize("address", [("127.0.0.1", 0), ("::1", 0)])
+def test_socket_of_a_caller_comes_back(server: HttpServer, api: ApiServer, address: tuple[str, int]) -> None:
+    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+    sock = socket.create_server(address, family=family)
+    where = sock.getsockname()[:2]
+    server.listen(sock)
+    for _ in range(2):
+        server.replace(None)
+        assert is_refused(where, family)
+        server.replace(api)
+        assert not is_refused(where, family)
+
+
+def test_socket_that_comes_while_it_is_away_is_served_later(server: HttpServer, api: ApiServer) -> None:
+    server.replace(None)
+    sock = socket.create_server(("127.0.0.1", 0))
+    where = sock.getsockname()
+    server.listen(sock)
+    assert is_refused(where)
+    server.replace(api)
+    assert not is_refused(where)
+
+
+@pytest.mark.parametrize("port", [0, 443])
+def test_socket_in_another_network_namespace_comes_back(
+    server: HttpServer, api: ApiServer, netns: Namespace, port: int
+) -> None:
+    with netns.entered():
+        sock = socket.create_server(("127.0.0.1", port))
+    where = sock.getsockname()
+    server.listen(sock)
+    for there in (None, api):
+        server.replace(there)
+        with netns.entered():
+            assert is_refused(where) == (there is None)
+
+
+def test_requests_stay_on_record(server: HttpServer, api: ApiServer, http: Http) -> None:
+    http("GET", f"{CONFIGS}?limit=1")
+    server.replace(None)
+    server.replace(api)
+    http("GET", f"{CONFIGS}?limit=2")
+    assert [each.query for each in server.requests()] == ["limit=1", "limit=2"]
+
+
+def test_server_may_begin_and_end_away(api: ApiServer) -> None:
+    server = HttpServer(api)
+    server.replace(None)
+    server.start()
+    assert is_refused(("127.0.0.1", port_of(server)))
+    server.stop()
+
+
+def test_clients_that_hold_on_cost_no_time(server: HttpServer, api: ApiServer, http: Any) -> None:
+    streams = [http.open("GET", f"{CONFIGS}?watch=true&allowWatchBookmarks=true") for _ in range(10)]
+    took = []
+    for there in (None, api, None, api, None):
+        began = time.perf_counter()
+        server.replace(there)
+        took.append(time.perf_counter() - began)
+    for each in streams:
+        each.close()
+    assert min(took) < 0.01
+    assert max(took) < 0.2  # a machine with other work
+
+
+def test_answered_writes_outlive_a_change_of_servers(
+    server: HttpServer, api: ApiServer, connection: http.client.HTTPSConnection
+) -> None:
+    written: list[str] = []
+    headers = {"Authorization": f"Bearer {server.token}", "Content-Type": "application/json"}
+
+    def write() -> None:
+        with contextlib.suppress(OSError, http.client.HTTPException):  # the connection is cut
+            for index in range(1000):
+                connection.request("POST", CONFIGS, json.dumps({"metadata": {"name": f"c{index}"}}), headers)
+                answer = connection.getresponse()
+                if json.loads(answer.read()) and answer.status == 201:
+                    written.append(f"c{index}")
+
+    writer = threading.Thread(target=write, daemon=True)
+    writer.start()
+    while len(written) < 10:
+        time.sleep(0.001)
+    server.replace(heir := ApiServer(predecessor=api))
+    writer.join()
+    assert {each["metadata"]["name"] for each in heir.list("configmaps")} >= set(written)
