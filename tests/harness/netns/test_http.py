@@ -1,0 +1,69 @@
+"""HTTP from inside a netns: what listens there is reached, and what is no answer is an error of the connection."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from harness.netns import http
+from harness.netns.addresses import Family
+from harness.netns.fabric import Network
+from harness.probes.loop import Loop, ServerPort
+from reference.serving import Response, Serving
+
+PORT = 10256
+
+
+def _answer(path: str) -> Response:
+    code = 200 if path == "/healthz" else 503
+    return code, {"X-Weight": "2", "Content-Type": "application/json"}, f'{{"path": "{path}"}}'.encode()
+
+
+@pytest.fixture
+def server(network: Network) -> Iterator[Network]:
+    """On node a1 a server answers, at all of its addresses."""
+    with Serving() as serving:
+        for family, address in ((socket.AF_INET, ""), (socket.AF_INET6, "::")):
+            listener = network.nodes["a1"].namespace.socket(family)
+            if family == socket.AF_INET6:
+                listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            listener.bind((address, PORT))
+            listener.listen()
+            serving.listen(listener, _answer)
+        yield network
+
+
+@pytest.mark.parametrize("family", ["IPv4", "IPv6"])
+def test_answer_has_code_headers_and_body(server: Network, family: Family) -> None:
+    answer = http.get(server.nodes["b1"].namespace, server.nodes["a1"].addresses[family], PORT, "/healthz")
+
+    assert (answer.code, answer.text) == (200, '{"path": "/healthz"}')
+    assert answer.headers["x-weight"] == "2"
+
+
+def test_refusal_by_a_server_is_an_answer(server: Network) -> None:
+    assert http.get(server.nodes["a1"].namespace, "127.0.0.1", PORT, "/livez").code == 503
+
+
+def test_loopback_is_that_of_the_netns(server: Network) -> None:
+    with pytest.raises(ConnectionRefusedError):
+        http.get(server.nodes["b1"].namespace, "127.0.0.1", PORT, "/healthz")
+
+
+def test_what_is_no_http_is_an_error_of_the_connection(network: Network) -> None:
+    with Loop() as loop:
+        loop.serve(network.nodes["a1"].namespace, "echo", [ServerPort("TCP", "IPv4", PORT)])
+        with pytest.raises(ConnectionError, match="did not answer as HTTP"):
+            http.get(network.nodes["a1"].namespace, "127.0.0.1", PORT, "/")
+
+
+def test_silence_ends_at_the_time_limit(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "TIMEOUT", 0.1)
+    namespace = network.nodes["a1"].namespace
+    with namespace.socket(socket.AF_INET) as listener:
+        listener.bind(("127.0.0.1", PORT))
+        listener.listen()
+        with pytest.raises(TimeoutError):
+            http.get(namespace, "127.0.0.1", PORT, "/")
