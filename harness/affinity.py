@@ -6,18 +6,20 @@ from then on expects traffic literally: that client, that pod, and no other.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
 from harness.cluster import Cluster, Service
-from harness.eventually import eventually
+from harness.eventually import NotYetError, eventually
 from harness.manifests import Port
 from harness.outcomes import Reached
 from harness.paths import Who, named, target_of
-from harness.traffic import CONVERGENCE, expect_traffic
+from harness.traffic import expect_traffic
 from harness.workloads import Pod
 
+CONVERGENCE = 5.0  # seconds that a change has to reach the packets, before the time scale
 SPREAD = 24  # clients; that two endpoints are not both seen happens once in eight million times
 
 
@@ -29,18 +31,21 @@ def expect_kept(
     `address` says which one is asked, as for `expect_traffic`. Raises `AssertionError` with the grid.
     """
     cluster.backend.settle()
-    kept: dict[Who, Pod] = {}
-    for who, pods in allowed.items():
-        by_name = {pod.name: pod for pod in pods}
-        first = eventually(
-            lambda who=who, by_name=by_name: by_name.get(_ask(cluster, service, [who], **address)[0]),  # type: ignore[misc]
-            within=CONVERGENCE,
-            every=0.02,
-            describe=f"{who} to be answered by {' or '.join(sorted(by_name))} of service {service.name}",
-        )
-        kept[who] = first
+    kept = {who: _first(cluster, service, who, pods, address) for who, pods in allowed.items()}
     expect_traffic(cluster, service, {who: {pod} for who, pod in kept.items()}, **address)
     return kept
+
+
+def _first(cluster: Cluster, service: Service, who: Who, allowed: AbstractSet[Pod], address: Mapping[str, Any]) -> Pod:
+    """The allowed pod that answers a client first; if none does, any of them, for the comparison to say who did."""
+    by_name = {pod.name: pod for pod in allowed}
+
+    def answered() -> Pod | None:
+        return by_name.get(_ask(cluster, service, [who], **address)[0])
+
+    with contextlib.suppress(NotYetError):
+        return eventually(answered, within=CONVERGENCE, every=0.02, describe=f"an answer to {who} by {service.name}")
+    return by_name[min(by_name)]
 
 
 def who_answers(cluster: Cluster, service: Service, clients: Sequence[Who], **address: Any) -> dict[Who, str]:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from harness import becoming, hints, traffic
+from harness import affinity, becoming, hints, traffic
 from harness.errors import InconclusiveError
 from harness.mutants import BENIGN, MUTANTS, Mutant
 from tests.conformance.trials import SCENARIOS, Trial, time_scaled
@@ -28,6 +28,7 @@ KILLS = {
 def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(traffic, "CONVERGENCE", 1.5)
     monkeypatch.setattr(hints, "CONVERGENCE", 3.0)
+    monkeypatch.setattr(affinity, "CONVERGENCE", 1.5)
     monkeypatch.setattr(becoming, "CONVERGENCE", 3.0)
 
 
