@@ -52,7 +52,7 @@ def create(registry: Registry, resource: str, namespace: str, obj: Object, call:
         strategy.default(obj)
         strategy.prepare_for_create(obj, registry.features)
         _refuse(strategy, obj, strategy.validate(obj, registry.features))
-        call.warnings += strategy.warnings(obj)
+        call.warnings += strategy.warnings(obj, registry.features)
         if registry.store.get(resource, key_of(obj)) is not None:
             raise status.already_exists(strategy.resource, meta["name"])
         ledger = _allocate(registry, strategy, obj, None)
@@ -75,7 +75,7 @@ def update(registry: Registry, resource: str, namespace: str, obj: Object, call:
         if not call.applied:
             managed_fields.track(obj, old.object, call.manager)
         _refuse(strategy, obj, strategy.validate_update(obj, old.object, registry.features))
-        call.warnings += strategy.warnings(obj)
+        call.warnings += strategy.warnings(obj, registry.features)
         if strategy.has_generation(registry.features) and strategy.spec_changed(obj, old.object):
             obj["metadata"]["generation"] = (old.object["metadata"].get("generation") or 0) + 1
         return _replace(registry, strategy, obj, old, call)

@@ -11,6 +11,7 @@ import yaml
 
 from reference.apiserver import ApiServer
 from reference.apiserver.server import HttpServer
+from reference.features import Features
 
 SERVICES = "/api/v1/namespaces/default/services"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
@@ -210,6 +211,15 @@ def test_events_are_one_thing_under_two_groups(http: Http) -> None:
     core = http("GET", "/api/v1/namespaces/default/events/e")[1]
     assert (core["message"], core["involvedObject"]["name"]) == ("hello", "a1")
     assert http("GET", "/apis/events.k8s.io/v1/events")[1]["items"][0]["note"] == "hello"
+
+
+@pytest.mark.parametrize(("minor", "warned"), [(34, False), (35, True)])
+def test_warnings_are_those_of_the_release(
+    server: HttpServer, api: ApiServer, http: Any, minor: int, warned: bool
+) -> None:
+    server.replace(ApiServer(Features((1, minor)), predecessor=api))
+    with http.open("POST", SERVICES, service(trafficDistribution="PreferClose")) as response:
+        assert ("PreferSameZone" in response.headers.get("Warning", "")) == warned
 
 
 def test_requests_are_remembered(http: Http, server: HttpServer) -> None:
