@@ -248,15 +248,16 @@ def _validate_internal_policy(spec: Spec, features: Features) -> list[FieldError
 
 def _validate_traffic_distribution(spec: Spec, features: Features) -> list[FieldError]:
     """KEP-4444 has values of others too, a domain and a name; Kubernetes, as released, refuses them."""
-    value = spec.get("trafficDistribution")
+    value, path = spec.get("trafficDistribution"), "spec.trafficDistribution"
     if features.follows == "kep" and value and "/" in value:
-        return [errors.invalid("spec.trafficDistribution", value, said) for said in names.qualified_name(value)]
+        said = "must be of the form <domain>/<name>, when it is not one of the standard values"
+        return [errors.invalid(path, value, f"{said}: {each}") for each in names.qualified_name(value)]
     supported = ["PreferClose"]
     if features.enabled("PreferSameTrafficDistribution"):
         supported += ["PreferSameZone", "PreferSameNode"]
     if value is None or value in supported:
         return []
-    return [errors.not_supported("spec.trafficDistribution", value, supported)]
+    return [errors.not_supported(path, value, supported)]
 
 
 def _validate_topology_keys(spec: Spec) -> list[FieldError]:

@@ -207,7 +207,10 @@ REFUSED = {
     ),
     "distribution of a malformed domain": (
         {"trafficDistribution": "/mine"},
-        'spec.trafficDistribution: Invalid value: "/mine": prefix part must be non-empty',
+        (
+            'spec.trafficDistribution: Invalid value: "/mine": must be of the form <domain>/<name>, '
+            "when it is not one of the standard values: prefix part must be non-empty"
+        ),
     ),
     "family": (
         {"ipFamilies": ["IPv5"]},
@@ -264,6 +267,13 @@ def test_unknown_distribution_is_a_single_error(rules, service, spec):
 def test_distribution_of_a_domain_is_for_those_who_follow_the_kep(rules, service, follows, complaints):
     named = service(trafficDistribution="example.com/mine")
     assert len(rules.update_refusals("services", service(), named, follows=follows)) == complaints
+
+
+@pytest.mark.parametrize("value", ["example.com/", "Example.com/mine", "a/b/c", "example.com/my name", "//"])
+def test_malformed_distribution_is_told_the_form(rules, service, value):
+    refused = rules.refusals("services", service(trafficDistribution=value))
+    assert refused
+    assert all("must be of the form <domain>/<name>" in each for each in refused)
 
 
 def test_unknown_type_is_a_single_error(rules, service):
