@@ -86,6 +86,9 @@ DOMAIN_HEURISTICS = Feature(
 SAMPLE_HEURISTIC = Feature(
     "PreferNextZone", _CLUSTER, False, "trafficdist.dev/PreferNextZone: a zone without endpoints borrows one zone's."
 )
+TOPOLOGY_ROUTING = Feature(
+    "TopologyModeRouting", _CLUSTER, False, "Hints by the CPU of zones are written, and they are followed."
+)
 SKEW = Feature(
     "VersionSkew", _CLUSTER, False, "API server, controller and proxies of different releases work together."
 )

@@ -143,6 +143,27 @@ def share_bounds(samples: int, count: int, alarm: float) -> tuple[int, int]:
     return _cut(probabilities, tail), samples - _cut(probabilities[::-1], tail)
 
 
+@cache
+def bounded_load(count: int, percent: int, rates: Rates = DEFAULT_RATES) -> SharePlan:
+    """The plan for "none of these `count` endpoints gets more than `percent` above an equal share of all traffic".
+
+    The smallest fault is one endpoint that gets half more than it may. An endpoint that gets just what it may raises a
+    false alarm no more often than `rates.miss`, and all of them together no more often either.
+    """
+    may = (1 + percent / 100) / count
+    if not 0 < 1.5 * may < 1:
+        raise ValueError(f"{count} endpoints are too few for {percent} % overload to be told apart from more")
+    samples = 100
+    while True:
+        most = samples - _cut(_binomial(samples, may)[::-1], rates.miss / count)
+        missed = at_most(most, samples, 1.5 * may)
+        if missed <= rates.miss:
+            break
+        samples += 100
+    plan = SamplePlan("bounded-load", samples, rates.miss, f"{1.5 * may * count:.1f} equal shares", rates.miss)
+    return SharePlan(plan, 0, most)
+
+
 def at_most(successes: int, samples: int, chance: float) -> float:
     """How likely at most so many successes are."""
     return math.fsum(_binomial(samples, chance)[: max(0, successes + 1)])

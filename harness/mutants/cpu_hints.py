@@ -11,8 +11,9 @@ from harness.mutants.mutant import WRITTEN, Mutant, kebab
 from reference.client import Object
 from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.allocation import allocate, rules
-from reference.endpointslice.hints import CpuHeuristic, mechanism
+from reference.endpointslice.hints import CpuHeuristic, NoHints, mechanism
 from reference.endpointslice.labels import TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE, node_zone
+from reference.endpointslice.metrics import Metrics
 from reference.endpointslice.plan import Plan, plan_service
 from reference.endpointslice.zones import Refusal, ZoneShares, ZoneTable
 from reference.features import Features
@@ -312,3 +313,86 @@ def rewrites_slices_that_stand() -> Planner:
         return replace(right, update=(*right.update, *others))
 
     return plan
+
+
+# What users and operators are told
+
+
+class _Telling:
+    """A client by which other Events are written, or none."""
+
+    def __init__(self, client: Any, tell: Callable[[Object], Object | None]) -> None:
+        self._client = client
+        self._tell = tell
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def create(self, resource: str, namespace: str, obj: Object) -> Object:
+        told = self._tell(obj) if resource == "events" and "TopologyAware" in obj["reason"] else obj
+        return obj if told is None else dict(self._client.create(resource, namespace, told))
+
+
+def _tells(sentence: str, provenance: str = "") -> Callable[[Callable[[Object], Object | None]], None]:
+    """A fault in what Events about hints say: the function gives what is written instead."""
+
+    def register(tell: Callable[[Object], Object | None]) -> None:
+        def controller(client: Any, **options: Any) -> EndpointSliceController:
+            return EndpointSliceController(_Telling(client, tell), **options)
+
+        _register(tell.__name__, sentence, provenance, controller)
+
+    return register
+
+
+@_tells("No Event says that hints are there, or why not.", "kubernetes#103888")
+def tells_nobody_of_hints(event: Object) -> Object | None:
+    return None
+
+
+@_tells("Only what is wrong is an Event.")
+def tells_of_trouble_only(event: Object) -> Object | None:
+    return event if event["type"] == "Warning" else None
+
+
+@_tells("Events say that there are no hints, and not why.", "kubernetes#119990")
+def tells_without_a_cause(event: Object) -> Object | None:
+    return {**event, "message": "Topology Aware Hints has changed"}
+
+
+def _once(client: Any, **options: Any) -> EndpointSliceController:
+    told: set[str] = set()
+
+    def tell(event: Object) -> Object | None:
+        uid = event["involvedObject"]["uid"]
+        if uid in told:
+            return None
+        told.add(uid)
+        return event
+
+    return EndpointSliceController(_Telling(client, tell), **options)
+
+
+_register("tells-the-first-news-only", "A Service has one Event about its hints, whatever becomes of them.", "", _once)
+
+
+class _MetricsWithoutAuto(Metrics):
+    def applied(self, plan: Plan) -> None:
+        by_cpu = isinstance(plan.mechanism, CpuHeuristic)
+        super().applied(replace(plan, mechanism=NoHints("")) if by_cpu else plan)
+
+
+class _CountsAutoAsDisabled(EndpointSliceController):
+    def __init__(self, client: Any, **options: Any) -> None:
+        super().__init__(client, **options)
+        self.registry.unregister(self._metrics)
+        self._metrics = _MetricsWithoutAuto(self._features)
+        self.registry.register(self._metrics)
+
+
+_register(
+    "auto-counts-as-disabled",
+    "Slices that hints by CPU changed are counted as if nobody had asked for hints.",
+    "",
+    _CountsAutoAsDisabled,
+)

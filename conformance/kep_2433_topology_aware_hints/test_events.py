@@ -1,0 +1,170 @@
+"""KEP-2433: whoever asks for hints is told in an Event when they are given, withheld or withdrawn, and why.
+
+The document does not speak of Events; releases have written them since 1.21, because nobody could tell why a Service
+had no hints (kubernetes#103888). What is judged is that there is a new one and that its text names the cause. Which
+words it uses, and whether it is repeated, is left open.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from conformance.features import TOPOLOGY_MODE
+from conformance.kep_2433_topology_aware_hints.zones import MODE, create_auto, create_pods, own_zones, size_zones
+from harness.becoming import expect_becomes
+from harness.cluster import Cluster, Service
+from harness.hints import expect_hints
+from harness.requirements import SHOULD, requirement
+
+Seen = Mapping[str, int]
+"""How often each Event was counted."""
+
+
+def _events(cluster: Cluster, service: Service) -> dict[str, tuple[int, str]]:
+    """Count and text of each Event about a Service, by its name."""
+    return {
+        each["metadata"]["name"]: (each.get("count") or 1, f"{each['reason']}: {each['message']}")
+        for each in cluster.api.list("events", cluster.namespace)
+        if (each["involvedObject"].get("kind"), each["involvedObject"].get("name")) == ("Service", service.name)
+    }
+
+
+def _seen(cluster: Cluster, service: Service) -> Seen:
+    cluster.backend.settle()
+    return {name: count for name, (count, _) in _events(cluster, service).items()}
+
+
+def _expect_news(cluster: Cluster, service: Service, *, cause: str, since: Seen | None = None) -> None:
+    """There comes to be an Event about the Service, new since then, whose text matches."""
+    before = since or {}
+
+    def told() -> bool:
+        found = _events(cluster, service).items()
+        texts = [text for name, (count, text) in found if count > before.get(name, 0)]
+        return any(re.search(cause, text.partition(": ")[2], re.IGNORECASE) for text in texts)
+
+    expect_becomes(
+        cluster,
+        f"a new Event about service {service.name} says something of {cause.replace('|', ' or ')}",
+        told,
+        expected=True,
+        explain=lambda: "\n".join(text for _, text in _events(cluster, service).values()),
+    )
+
+
+def _too_few(cluster: Cluster) -> None:
+    create_pods(cluster, "ab")
+
+
+def _overload(cluster: Cluster) -> None:
+    create_pods(cluster, "abca")
+
+
+def _one_zone(cluster: Cluster) -> None:
+    size_zones(cluster, a=8)
+    create_pods(cluster, "aaa")
+
+
+def _node_without_zone(cluster: Cluster) -> None:
+    cluster.nodes.create("x9", "")
+    create_pods(cluster, "abc")
+
+
+def _endpoint_without_zone(cluster: Cluster) -> None:
+    cluster.nodes.create("x1", "", ready=False)
+    create_pods(cluster, "abcx")
+
+
+CAUSES: Mapping[str, tuple[Callable[[Cluster], None], str]] = {
+    "fewer endpoints than zones": (_too_few, "endpoint"),
+    "overload": (_overload, "overload|endpoint"),
+    "one zone": (_one_zone, "zone"),
+    "a node without zone": (_node_without_zone, "node|zone"),
+    "an endpoint without zone": (_endpoint_without_zone, "zone"),
+}
+
+
+@requirement(
+    "KEP-2433/given-hints-are-an-event",
+    "When hints are given to a Service, it has an Event.",
+    level=SHOULD,
+    features={TOPOLOGY_MODE},
+    source="KEP-2433, Observability; released since 1.21",
+    as_="released",
+    kills={"tells-nobody-of-hints", "tells-of-trouble-only"},
+)
+def test_given_hints_are_an_event(three_zones: Cluster) -> None:
+    size_zones(three_zones, a=8, b=8, c=8)
+    create_pods(three_zones, "abc")
+    service = create_auto(three_zones)
+    expect_hints(three_zones, service, own_zones("abc"))
+
+    _expect_news(three_zones, service, cause="hints|topology")
+
+
+@requirement(
+    "KEP-2433/withheld-hints-are-an-event",
+    "When a Service asks for hints and gets none, it has an Event that names the cause.",
+    level=SHOULD,
+    features={TOPOLOGY_MODE},
+    source="KEP-2433, Observability; released since 1.23 (kubernetes#103888)",
+    as_="released",
+    kills={"tells-nobody-of-hints", "tells-without-a-cause"},
+)
+@pytest.mark.parametrize("why", list(CAUSES))
+def test_withheld_hints_are_an_event_with_the_cause(three_zones: Cluster, why: str) -> None:
+    arrange, cause = CAUSES[why]
+    size_zones(three_zones, a=8, b=8, c=8)
+    arrange(three_zones)
+
+    _expect_news(three_zones, create_auto(three_zones), cause=cause)
+
+
+@requirement(
+    "KEP-2433/withdrawn-hints-are-an-event",
+    "When hints that a Service has are withdrawn, it has an Event that names the cause.",
+    level=SHOULD,
+    features={TOPOLOGY_MODE},
+    source="KEP-2433, Overload; released since 1.23",
+    as_="released",
+    kills={"tells-nobody-of-hints", "tells-without-a-cause", "tells-the-first-news-only"},
+)
+@pytest.mark.parametrize("why", ["a node that comes", "an endpoint that goes", "a node that loses its zone"])
+def test_withdrawn_hints_are_an_event_with_the_cause(three_zones: Cluster, why: str) -> None:
+    size_zones(three_zones, a=8, b=8, c=8)
+    create_pods(three_zones, "abc")
+    service = create_auto(three_zones)
+    expect_hints(three_zones, service, own_zones("abc"))
+    since = _seen(three_zones, service)
+
+    match why:
+        case "a node that comes":
+            three_zones.nodes.create("a9", "a", cpu_milli=8000)
+        case "an endpoint that goes":
+            three_zones.api.delete("pods", three_zones.namespace, "p3", grace_seconds=0)
+        case _:
+            three_zones.move_node("a2", None)
+    _expect_news(three_zones, service, cause="endpoint|overload|node|zone", since=since)
+
+
+@requirement(
+    "KEP-2433/the-end-of-the-annotation-is-an-event",
+    "When the annotation is removed from a Service that has hints, it has an Event.",
+    level=SHOULD,
+    features={TOPOLOGY_MODE},
+    source="KEP-2433, Feature Enablement and Rollback; released since 1.23",
+    as_="released",
+    kills={"tells-nobody-of-hints", "tells-the-first-news-only"},
+)
+def test_the_end_of_the_annotation_is_an_event(three_zones: Cluster) -> None:
+    size_zones(three_zones, a=8, b=8, c=8)
+    create_pods(three_zones, "abc")
+    service = create_auto(three_zones)
+    expect_hints(three_zones, service, own_zones("abc"))
+    since = _seen(three_zones, service)
+
+    three_zones.patch_service(service, {"metadata": {"annotations": {MODE: None}}})
+    _expect_news(three_zones, service, cause="hints|topology", since=since)

@@ -1,0 +1,54 @@
+"""KEP-2433, Observability: whether the feature is in use can be read from the metrics of the controller.
+
+The KEP labels changes with `approach`, "random" or "auto"; releases call it `topology`, Disabled or Auto.
+"""
+
+from __future__ import annotations
+
+from conformance.features import CONTROLLER_METRICS, TOPOLOGY_MODE
+from conformance.kep_2433_topology_aware_hints.zones import (
+    MODE,
+    WEB,
+    create_auto,
+    create_pods,
+    own_zones,
+    size_zones,
+    unhinted,
+)
+from harness.becoming import controller_metrics
+from harness.cluster import Cluster
+from harness.hints import expect_hints
+from harness.requirements import SHOULD, requirement
+
+CHANGED = "endpoint_slice_controller_endpointslices_changed_per_sync_sum"
+AUTO_SERVICES, OTHERS = {"topology": "Auto"}, {"topology": "Disabled"}
+
+
+@requirement(
+    "KEP-2433/changed-slices-are-counted-by-topology",
+    "endpointslices_changed_per_sync counts slices that changed under topology Auto for Services with the annotation, "
+    "and under Disabled for others.",
+    level=SHOULD,
+    features={TOPOLOGY_MODE, CONTROLLER_METRICS},
+    source="KEP-2433, Observability; Monitoring Requirements; released with the label topology since 1.21",
+    as_="released",
+    kills={"auto-counts-as-disabled", "controller-metrics-never-change"},
+)
+def test_changed_slices_are_counted_by_topology(three_zones: Cluster) -> None:
+    size_zones(three_zones, a=8, b=8, c=8)
+    create_pods(three_zones, "abc")
+    counted = controller_metrics(three_zones)
+
+    service = create_auto(three_zones)
+    expect_hints(three_zones, service, own_zones("abc"))
+    counted.expect(CHANGED, AUTO_SERVICES, by=1)
+    counted.expect(CHANGED, OTHERS, by=0)
+
+    other = three_zones.create_service(selector=WEB)
+    expect_hints(three_zones, other, unhinted("abc"))
+    counted.expect(CHANGED, OTHERS, by=1)
+
+    three_zones.patch_service(service, {"metadata": {"annotations": {MODE: None}}})
+    expect_hints(three_zones, service, unhinted("abc"))
+    counted.expect(CHANGED, OTHERS, by=2)
+    counted.expect(CHANGED, AUTO_SERVICES, by=1)

@@ -1,0 +1,181 @@
+"""KEP-2433, Kube-Proxy: the document's table row by row, and hints that come and go while connections flow.
+
+The document says two things of endpoints without hint while others have one: that they are used everywhere beside the
+hinted ones (Risks and Mitigations), and that all hints are ignored then (Kube-Proxy). Released proxies do the latter.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from conformance.features import (
+    CLUSTER_IP,
+    INTERNAL_POLICY,
+    PROXY_RELEASES,
+    TOPOLOGY_ROUTING,
+    ZONE_HINTS,
+)
+from conformance.kep_2433_topology_aware_hints.zones import AUTO, AWARE_HINTS, MODE, WEB
+from harness.cluster import Cluster, endpoint, same_zone
+from harness.components import PROXY, release
+from harness.hints import expect_hints, expect_shared_out
+from harness.manifests import Port
+from harness.requirements import MUST, requirement
+from harness.traffic import Traffic, expect_traffic
+from harness.transitions import expect_no_loss
+from harness.workloads import Pod
+
+TABLE = "KEP-2433, Kube-Proxy Unit Tests"
+CLIENTS = ("a1", "a2", "b1", "c1")
+
+
+@requirement(
+    "KEP-2433/hints-filter-endpoints",
+    "On a Service with the annotation Auto, a client uses the endpoints that are hinted for its zone, and no other.",
+    level=MUST,
+    features={CLUSTER_IP, ZONE_HINTS},
+    source=f"{TABLE}: feature gate on, PreferZone, hints matching zone",
+    kills={"ignores-zone-hints", "zone-of-the-endpoint-instead-of-hint"},
+)
+def test_hints_filter_endpoints(three_zones: Cluster) -> None:
+    service = three_zones.create_service(annotations=AUTO)
+    a1, a2, b1 = three_zones.run_servers(on=["a1", "a2", "b1"])
+    three_zones.publish(service, [same_zone(a1), endpoint(a2, zones=["c"]), same_zone(b1)])
+
+    expect_traffic(three_zones, service, {"a1": {a1}, "a2": {a1}, "b1": {b1}, "c1": {a2}})
+
+
+@requirement(
+    "KEP-2433/policy-local-is-not-filtered",
+    "With internalTrafficPolicy Local, hints do not filter the endpoints of the node.",
+    level=MUST,
+    features={CLUSTER_IP, ZONE_HINTS, INTERNAL_POLICY},
+    source=f"{TABLE}: feature gate on, Local, hints matching zone",
+    kills={"hints-on-top-of-local"},
+)
+def test_policy_local_is_not_filtered(three_zones: Cluster) -> None:
+    service = three_zones.create_service(internal_traffic_policy="Local")
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [endpoint(a1, zones=["b"]), endpoint(b1, zones=["a"])])
+
+    expect_traffic(three_zones, service, {"a1": {a1}, "b1": {b1}})
+
+
+@requirement(
+    "KEP-2433/proxy-gate-off-is-not-filtered",
+    "With the gate off, a proxy uses all endpoints, whatever they are hinted for.",
+    level=MUST,
+    features={CLUSTER_IP, ZONE_HINTS, PROXY_RELEASES},
+    source=f"{TABLE}: feature gate off, PreferZone, hints matching zone",
+    kills={"newest-proxy-at-any-release"},
+)
+@pytest.mark.parametrize("version", ["1.21", "1.24", "1.29"])
+def test_gate_off_is_not_filtered(three_zones: Cluster, version: str) -> None:
+    three_zones.restart(PROXY, release(version, TopologyAwareHints=False))
+    service = three_zones.create_service(annotations={AWARE_HINTS: "Auto", MODE: "Auto"})
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [same_zone(a1), same_zone(b1)])
+
+    expect_traffic(three_zones, service, {"a2": {a1, b1}, "b1": {a1, b1}})
+
+
+@requirement(
+    "KEP-2433/no-hint-for-the-zone-is-not-filtered",
+    "Where no endpoint is hinted for its zone, a client uses all of them.",
+    level=MUST,
+    features={CLUSTER_IP, ZONE_HINTS},
+    source=f"{TABLE}: feature gate on, PreferZone, no hints matching zone",
+    kills={"drops-without-hinted-endpoint"},
+)
+def test_zone_without_hints_is_not_filtered(three_zones: Cluster) -> None:
+    service = three_zones.create_service(annotations=AUTO)
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [same_zone(a1), same_zone(b1)])
+
+    expect_traffic(three_zones, service, {"c1": {a1, b1}, "a1": {a1}})
+
+
+@requirement(
+    "KEP-2433/partial-hints-leave-nobody-with-less",
+    "While hints are added to one slice after the other, and removed again, every client uses all endpoints as long as "
+    "one slice has none, and no connection fails.",
+    level=MUST,
+    features={CLUSTER_IP, ZONE_HINTS},
+    source="KEP-2433, Kube-Proxy (will ignore all hints; safer transitions); Risks and Mitigations",
+    kills={"accepts-partial-zone-hints", "unhinted-endpoint-joins-every-zone", "forgets-before-it-learns"},
+)
+def test_partial_hints_leave_nobody_with_less(three_zones: Cluster) -> None:
+    service = three_zones.create_service(annotations=AUTO)
+    pods = three_zones.run_servers(on=["a1", "b1", "b2"])
+    everybody = set(pods)
+    for pod in pods:
+        three_zones.publish(service, [endpoint(pod)], name=pod.name)
+
+    with expect_no_loss(three_zones, service, from_=CLIENTS, allowed=everybody):
+        for pod in pods[:-1]:
+            three_zones.publish(service, [same_zone(pod)], name=pod.name)
+            expect_traffic(three_zones, service, dict.fromkeys(CLIENTS, everybody))
+        three_zones.publish(service, [same_zone(pods[-1])], name=pods[-1].name)
+        expect_traffic(three_zones, service, {"a1": {pods[0]}, "b1": set(pods[1:]), "c1": everybody})
+        for pod in pods:
+            three_zones.publish(service, [endpoint(pod)], name=pod.name)
+            expect_traffic(three_zones, service, dict.fromkeys(CLIENTS, everybody))
+
+
+# The whole way: nodes of zones a, b and c have shares of 2, 2 and 1
+
+
+def _by_zone(pods: list[Pod], hinted: dict[str, set[str]]) -> dict[str, set[Pod]]:
+    return {zone: {pod for pod in pods if pod.name in names} for zone, names in hinted.items()}
+
+
+@requirement(
+    "KEP-2433/annotation-reaches-the-packets",
+    "With the annotation Auto, clients of each zone use the endpoints that were given to their zone, also where these "
+    "are in another one.",
+    level=MUST,
+    features={TOPOLOGY_ROUTING},
+    source="KEP-2433, Proposal (Kube-Proxy will then use these hints to filter the endpoints)",
+    kills={"ignores-zone-hints", "zone-of-the-endpoint-instead-of-hint"},
+)
+def test_annotation_reaches_the_packets(three_zones: Cluster) -> None:
+    service = three_zones.create_service(selector=WEB, annotations=AUTO)
+    pods = three_zones.run_servers(("a1", "a1", "a2", "b1", "b2"), labels=WEB)
+
+    zones = _by_zone(pods, expect_shared_out(three_zones, service, {"a": 2, "b": 2, "c": 1}))
+    expect_traffic(three_zones, service, {client: zones[client[0]] for client in CLIENTS})
+
+
+@requirement(
+    "KEP-2433/transitions-lose-no-connection",
+    "While the annotation comes, a node makes hints impossible and goes again, and the annotation is removed, over "
+    "several slices, no connection fails.",
+    level=MUST,
+    features={TOPOLOGY_ROUTING},
+    source="KEP-2433, Kube-Proxy (safer transitions between enabled and disabled states)",
+    kills={"forgets-before-it-learns"},
+)
+def test_transitions_lose_no_connection(three_zones: Cluster) -> None:
+    pods = [
+        pod
+        for number, node in enumerate(("a1", "a2", "b1", "b2", "c1"))
+        for pod in three_zones.run_servers([node], labels=WEB, container_ports=[("web", 9000 + number % 3, "TCP")])
+    ]
+    everybody = set(pods)
+    service = three_zones.create_service(selector=WEB, ports=[Port(80, target="web")])
+    anywhere: Traffic = dict.fromkeys(CLIENTS, everybody)
+    by_zone: Traffic = {client: {pod for pod in pods if pod.zone == client[0]} for client in CLIENTS}
+
+    with expect_no_loss(three_zones, service, from_=CLIENTS, allowed=everybody):
+        three_zones.patch_service(service, {"metadata": {"annotations": AUTO}})
+        expect_shared_out(three_zones, service, {"a": 2, "b": 2, "c": 1})
+        expect_traffic(three_zones, service, by_zone)
+        three_zones.nodes.create("c9", "c", cpu_milli=4000)
+        expect_hints(three_zones, service, {pod.name: None for pod in pods})
+        expect_traffic(three_zones, service, anywhere)
+        three_zones.nodes.delete("c9")
+        three_zones.patch_service(service, {"metadata": {"annotations": {"example.org/look": "again"}}})
+        expect_shared_out(three_zones, service, {"a": 2, "b": 2, "c": 1})
+        expect_traffic(three_zones, service, by_zone)
+        three_zones.patch_service(service, {"metadata": {"annotations": {MODE: None}}})
+        expect_traffic(three_zones, service, anywhere)

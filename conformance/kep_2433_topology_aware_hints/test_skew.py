@@ -1,0 +1,118 @@
+"""KEP-2433, Version Skew Strategy: either the controller or the proxies are without the feature, by release or gate."""
+
+from __future__ import annotations
+
+from conformance.features import ROLLOUT, SKEW
+from conformance.kep_2433_topology_aware_hints.zones import AUTO, AWARE_HINTS
+from conformance.skew import CLIENTS, SERVERS, WEB, Matrix, Outcome, Skew, bring_to, expect_written, routes
+from harness.cluster import Cluster
+from harness.components import CONTROLLER, PROXY, release
+from harness.requirements import MUST, requirement
+from harness.traffic import expect_traffic
+from harness.transitions import expect_no_loss
+
+NEW, GATE_OFF, BEFORE = release("1.27"), release("1.27", TopologyAwareHints=False), release("1.20")
+NO_HINTS, NOT_FOLLOWED = Outcome("none", "anywhere"), Outcome("shared out", "anywhere")
+
+MATRIX = Matrix(
+    skews={
+        "controller with its gate off": Skew(NEW, GATE_OFF, NEW),
+        "controller from before": Skew(NEW, BEFORE, NEW),
+        "proxies with their gate off": Skew(NEW, NEW, GATE_OFF),
+        "proxies from before": Skew(NEW, NEW, BEFORE),
+    },
+    asked={
+        "topology-aware-hints": {"annotations": {AWARE_HINTS: "Auto"}},
+        "topology-mode": {"annotations": AUTO},
+    },
+    table={
+        ("controller with its gate off", "topology-aware-hints"): NO_HINTS,
+        ("controller with its gate off", "topology-mode"): NO_HINTS,
+        ("controller from before", "topology-aware-hints"): NO_HINTS,
+        ("controller from before", "topology-mode"): NO_HINTS,
+        ("proxies with their gate off", "topology-aware-hints"): NOT_FOLLOWED,
+        ("proxies with their gate off", "topology-mode"): NOT_FOLLOWED,
+        ("proxies from before", "topology-aware-hints"): NOT_FOLLOWED,
+        ("proxies from before", "topology-mode"): NOT_FOLLOWED,
+    },
+)
+
+
+@requirement(
+    "KEP-2433/skew-controller-with-its-gate-off",
+    "With the gate off in the controller alone, there are no hints, and traffic goes to all endpoints.",
+    level=MUST,
+    features={SKEW},
+    source="KEP-2433, Version Skew Strategy, 1",
+    kills={"newest-controller-at-any-release"},
+)
+@MATRIX.cases("controller with its gate off")
+def test_controller_with_its_gate_off(three_zones: Cluster, asked: str) -> None:
+    MATRIX.judge(three_zones, "controller with its gate off", asked)
+
+
+@requirement(
+    "KEP-2433/skew-controller-from-before",
+    "With a controller from before hints, there are none, and traffic goes to all endpoints.",
+    level=MUST,
+    features={SKEW},
+    source="KEP-2433, Version Skew Strategy, 1",
+    kills={"newest-controller-at-any-release"},
+)
+@MATRIX.cases("controller from before")
+def test_controller_from_before_hints(three_zones: Cluster, asked: str) -> None:
+    MATRIX.judge(three_zones, "controller from before", asked)
+
+
+@requirement(
+    "KEP-2433/skew-proxies-with-their-gate-off",
+    "With the gate off in the proxies alone, hints are written, and traffic goes to all endpoints.",
+    level=MUST,
+    features={SKEW},
+    source="KEP-2433, Version Skew Strategy, 2",
+    kills={"newest-proxy-at-any-release"},
+)
+@MATRIX.cases("proxies with their gate off")
+def test_proxies_with_their_gate_off(three_zones: Cluster, asked: str) -> None:
+    MATRIX.judge(three_zones, "proxies with their gate off", asked)
+
+
+@requirement(
+    "KEP-2433/skew-proxies-from-before",
+    "With proxies from before hints, hints are written, and traffic goes to all endpoints.",
+    level=MUST,
+    features={SKEW},
+    source="KEP-2433, Version Skew Strategy, 2",
+    kills={"newest-proxy-at-any-release"},
+)
+@MATRIX.cases("proxies from before")
+def test_proxies_from_before_hints(three_zones: Cluster, asked: str) -> None:
+    MATRIX.judge(three_zones, "proxies from before", asked)
+
+
+@requirement(
+    "KEP-2433/rollback-loses-no-connection",
+    "While the gate is switched on in controller and proxies, node by node, and off again, no connection fails.",
+    level=MUST,
+    features={ROLLOUT},
+    source="KEP-2433, Rollout, Upgrade and Rollback Planning; Feature Enablement and Rollback",
+    kills={"flushes-before-it-starts"},
+)
+def test_gate_goes_on_and_off_without_loss(three_zones: Cluster) -> None:
+    bring_to(three_zones, Skew(NEW, GATE_OFF, GATE_OFF))
+    service = three_zones.create_service(selector=WEB, annotations=AUTO)
+    pods = three_zones.run_servers(SERVERS, labels=WEB)
+    expect_written(three_zones, service, pods, "none")
+    nodes = [node.name for node in three_zones.topology.nodes]
+
+    with expect_no_loss(three_zones, service, from_=CLIENTS, allowed=set(pods)):
+        three_zones.restart(CONTROLLER, NEW)
+        hinted = expect_written(three_zones, service, pods, "shared out")
+        for node in nodes:
+            three_zones.restart(PROXY, NEW, on=[node])
+        expect_traffic(three_zones, service, routes(pods, "by zone", hinted))
+        for node in nodes:
+            three_zones.restart(PROXY, GATE_OFF, on=[node])
+        expect_traffic(three_zones, service, routes(pods, "anywhere", {}))
+        three_zones.restart(CONTROLLER, GATE_OFF)
+        expect_written(three_zones, service, pods, "none")
