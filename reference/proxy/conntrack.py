@@ -7,9 +7,6 @@ before the rules is never translated. TCP needs no help: a new SYN replaces an e
 Linux 6.8 and newer delete by a filter: half a millisecond. Otherwise, and when there is much to delete, the table is
 dumped and looked through here. That costs 16 ms even for an empty table: the kernel locks each of 262,144 buckets, and
 all network namespaces share them.
-
-Who deletes a connection whose answer is on its way loses that answer. So there are two rounds: those that were answered
-at once, and a little later those that still were not, for their endpoint will not answer any more.
 """
 
 from __future__ import annotations
@@ -17,11 +14,11 @@ from __future__ import annotations
 import errno
 import socket
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from reference.proxy.decision import Family
 from reference.proxy.expressions import NFPROTO
+from reference.proxy.flows import ONLY_UDP, ORIGINAL, Flow, end, matching, read_flow, untranslated
 from reference.proxy.netlink import (
     NETLINK_NETFILTER,
     NLM_F_REQUEST,
@@ -29,7 +26,6 @@ from reference.proxy.netlink import (
     NLMSG_ERROR,
     KernelError,
     answers,
-    attribute,
     attributes,
     nested,
     pack,
@@ -40,24 +36,11 @@ MOST_FILTERS = 24
 """From that many on, one dump is faster than a filter for each."""
 
 _CONNTRACK = 1
-_GET, _DELETE = 1, 2
+_GET, _DELETE, _GET_STATISTICS = 1, 2, 5
 _ACK, _DUMP = 0x4, 0x300
-_ORIGINAL, _REPLY, _STATUS, _FILTER = 1, 2, 3, 25
-_ANSWERED = 1 << 1
-_SOURCE, _DESTINATION = 0, 1
-_FILTER_PROTOCOL = 1 << 3
-_FILTER_SIDE = {_SOURCE: 1 << 0 | 1 << 4, _DESTINATION: 1 << 1 | 1 << 5}  # address and port
-_UDP = 17
+_ENTRIES = 1
 
 Backends = Callable[[Frontend], frozenset[Backend] | None]
-
-
-class Entry(NamedTuple):
-    """A UDP connection, what names it to the kernel, and whether it ever had an answer."""
-
-    connection: Stale
-    key: bytes
-    answered: bool
 
 
 class Conntrack:
@@ -72,57 +55,61 @@ class Conntrack:
         self._sequence = 0
         self._can_filter = True
 
-    def forget(self, family: Family, stale: Sequence[Stale], backends: Backends, *, answered: bool = False) -> None:
-        """Delete these connections; with `answered` only those that had an answer, or cannot get one.
+    def forget(self, family: Family, stale: Sequence[Stale], backends: Backends, *, awaited: bool = True) -> None:
+        """Delete these connections; without `awaited` those stay to which an answer may be on its way.
 
-        `backends` says where a frontend sends now, and None when it is none any more: those connections stay.
+        `backends` says where a frontend sends now, and None when it is none any more. What is right again stays.
         """
         stale = [each for each in stale if _still(each, backends)]
-        one_by_one = not any(each.backend is None and backends(each.frontend) for each in stale)
-        # By filter for IPv4 only: seen on 6.18, a filter of IPv6 addresses spares those that match and deletes others.
-        if self._can_filter and family == "IPv4" and one_by_one and len(stale) < MOST_FILTERS:
+        if not stale:
+            return
+        by_filter = family == "IPv4" or not any(_untranslated(each) for each in stale)
+        if self._can_filter and by_filter and len(stale) < MOST_FILTERS:
             try:
                 for each in stale:
-                    status = _status() if answered and not _untranslated(each) else b""
-                    self._request(_DELETE, family, _matching(each) + status)
+                    named = untranslated(each.frontend) if _untranslated(each) else None
+                    self._request(_DELETE, family, named or matching(family, each, awaited=awaited))
             except KernelError as error:
                 if error.errno not in {errno.EINVAL, errno.EOPNOTSUPP, errno.ENOENT}:
                     raise
                 self._can_filter = False  # before 6.8 a deletion needs the whole tuple
             else:
                 return
-        self.forget_all_but(family, {each.frontend for each in stale}, backends, answered=answered)
+        self.forget_all_but(family, {each.frontend: backends(each.frontend) for each in stale}, awaited=awaited)
 
     def forget_all_but(
-        self, family: Family, frontends: Iterable[Frontend], backends: Backends, *, answered: bool = False
+        self, family: Family, allowed: Mapping[Frontend, Iterable[Backend] | None], *, awaited: bool = True
     ) -> None:
-        """Delete the UDP connections to these frontends that go where they do not send now."""
-        allowed = {each: backends(each) for each in frontends}
-        for entry in list(self._entries(family)):
-            found = entry.connection
-            if found.frontend not in allowed or not _is_stale(found, allowed[found.frontend]):
+        """Delete the UDP connections to these frontends that do not go where they are allowed to; None: it is gone."""
+        if not self.entries():
+            return
+        packed = {end(family, each.address, each.port): _packed(family, each, to) for each, to in allowed.items()}
+        for flow in list(self.flows(family)):
+            right = packed.get(flow.sent)
+            if right is None or flow.answered in right or (flow.awaited and not awaited):
                 continue
-            if entry.answered or not answered or _untranslated(found):
-                self._delete(family, entry.key)
+            self._delete(family, flow)
+
+    def entries(self) -> int:
+        """How many connections there are, of all kinds."""
+        for body in self._ask(_GET_STATISTICS, 0, "IPv4", b""):
+            return int.from_bytes(dict(attributes(body[4:]))[_ENTRIES], "big")
+        return 1
+
+    def flows(self, family: Family) -> Iterator[Flow]:
+        """All UDP connections, stale or not."""
+        for body in self._ask(_GET, _DUMP, family, ONLY_UDP):
+            flow = read_flow(family, bytes(body))
+            if flow is not None:  # kernels before 5.8 know no filter
+                yield flow
 
     def close(self) -> None:
         """Close the socket."""
         self._socket.close()
 
-    def _entries(self, family: Family) -> Iterator[Entry]:
-        """All UDP connections, stale or not."""
-        only_udp = nested(_ORIGINAL, nested(2, attribute(1, bytes([_UDP])))) + _flags(_FILTER_PROTOCOL)
-        for body in self._ask(_GET, _DUMP, family, only_udp):
-            entry = dict(attributes(body[4:]))
-            sent, answered = _read(entry[_ORIGINAL]), _read(entry[_REPLY])
-            if sent.protocol == _UDP:  # kernels before 5.8 know no filter
-                frontend = Frontend(sent.destination[0], "UDP", sent.destination[1])
-                (status,) = struct.unpack_from(">I", entry[_STATUS])
-                yield Entry(Stale(frontend, answered.source), bytes(entry[_ORIGINAL]), bool(status & _ANSWERED))
-
-    def _delete(self, family: Family, key: bytes) -> None:
+    def _delete(self, family: Family, flow: Flow) -> None:
         try:
-            self._request(_DELETE, family, nested(_ORIGINAL, key))
+            self._request(_DELETE, family, nested(ORIGINAL, flow.key))
         except KernelError as error:
             if error.errno != errno.ENOENT:  # else it has ended by itself
                 raise
@@ -150,64 +137,18 @@ class Conntrack:
                 yield content
 
 
+def _packed(family: Family, frontend: Frontend, allowed: Iterable[Backend] | None) -> frozenset[bytes]:
+    """Where connections may go. To a frontend that is gone they may go as they are: untranslated."""
+    if allowed is None:
+        return frozenset((end(family, frontend.address, frontend.port),))
+    return frozenset(end(family, *each) for each in allowed)
+
+
 def _untranslated(connection: Stale) -> bool:
     return connection.backend == connection.frontend[::2]
 
 
 def _still(stale: Stale, backends: Backends) -> bool:
     """Whether it is still wrong: an endpoint that left may have come back."""
-    if _untranslated(stale):
-        return backends(stale.frontend) is not None
     now = backends(stale.frontend)
-    return stale.backend not in now if now and stale.backend is not None else True
-
-
-def _status() -> bytes:
-    """A filter: those that had an answer."""
-    return attribute(_STATUS, struct.pack(">I", _ANSWERED))
-
-
-def _is_stale(found: Stale, allowed: frozenset[Backend] | None) -> bool:
-    if _untranslated(found):
-        return allowed is not None
-    return found.backend not in (allowed or ())
-
-
-def _matching(stale: Stale) -> bytes:
-    """A filter: sent to the frontend, answered by the backend if there is one."""
-    sent = nested(_ORIGINAL, *_side(_DESTINATION, stale.frontend.address, stale.frontend.port))
-    if stale.backend is None:
-        return sent + _flags(_FILTER_PROTOCOL | _FILTER_SIDE[_DESTINATION])
-    return (
-        sent
-        + nested(_REPLY, *_side(_SOURCE, *stale.backend))
-        + _flags(_FILTER_PROTOCOL | _FILTER_SIDE[_DESTINATION], _FILTER_PROTOCOL | _FILTER_SIDE[_SOURCE])
-    )
-
-
-def _flags(*flags: int) -> bytes:
-    """Which fields of the two tuples a filter compares."""
-    return nested(_FILTER, *(attribute(kind, struct.pack("=I", each)) for kind, each in enumerate(flags, 1)))
-
-
-def _side(side: int, address: str, port: int) -> tuple[bytes, bytes]:
-    """One end of a UDP tuple over IPv4: address, then protocol and port."""
-    where = attribute(1 + side, socket.inet_pton(socket.AF_INET, address))
-    return nested(1, where), nested(2, attribute(1, bytes([_UDP])), attribute(2 + side, struct.pack(">H", port)))
-
-
-class _Tuple(NamedTuple):
-    protocol: int
-    source: tuple[str, int]
-    destination: tuple[str, int]
-
-
-def _read(view: memoryview) -> _Tuple:
-    parts = dict(attributes(view))
-    addresses, ports = dict(attributes(parts[1])), dict(attributes(parts[2]))
-    if 1 in addresses:
-        ends = [socket.inet_ntop(socket.AF_INET, addresses[each]) for each in (1, 2)]
-    else:
-        ends = [socket.inet_ntop(socket.AF_INET6, addresses[each]) for each in (3, 4)]
-    source, destination = (int.from_bytes(ports.get(each, b""), "big") for each in (2, 3))
-    return _Tuple(ports[1][0], (ends[0], source), (ends[1], destination))
+    return now is not None if _untranslated(stale) else stale.backend not in (now or ())

@@ -19,7 +19,8 @@ DATA_VERDICT = 2
 
 META_MARK = 3
 META_L4PROTO = 16
-CT_STATUS = 2
+CT_DIRECTION, CT_STATUS, CT_MARK = 1, 2, 3
+CT_DESTINATION = {"IPv4": 20, "IPv6": 22}
 CT_STATUS_DNAT = 0x20
 NETWORK_HEADER = 1
 TRANSPORT_HEADER = 2
@@ -59,7 +60,25 @@ def set_mark(register: int) -> bytes:
 
 def load_connection_status(register: int) -> bytes:
     """The bits of `ct status`."""
-    return expression("ct", number(2, CT_STATUS), number(1, register))
+    return load_connection(CT_STATUS, register)
+
+
+def load_connection(key: int, register: int, *, original: bool = False) -> bytes:
+    """What connection tracking knows of the packet; with `original` as its first packet had it."""
+    return expression("ct", number(2, key), attribute(3, b"\0") if original else b"", number(1, register))
+
+
+def set_connection_mark(register: int) -> bytes:
+    """The connection's mark from a register."""
+    return expression("ct", number(2, CT_MARK), number(4, register))
+
+
+def hash_of(register: int, length: int, *, below: int, seed: int, first: int, into: int) -> bytes:
+    """A hash (jhash) of bytes in registers, at least `first`, one of `below` many."""
+    return expression(
+        "hash", number(1, register), number(2, into), number(3, length), number(4, below), number(5, seed),
+        number(6, first), number(7, 0),
+    )  # fmt: skip
 
 
 def mask(register: int, bits: int, *, flip: int = 0) -> bytes:

@@ -6,8 +6,8 @@ The sockets are made in the constructor, in the netns of the thread that calls i
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
 
 from reference.proxy.conntrack import Conntrack
 from reference.proxy.decision import Family
@@ -18,8 +18,9 @@ from reference.proxy.objects import family_of
 from reference.proxy.ruleset import Ruleset, Stale
 from reference.proxy.state import FAMILIES, State
 
-ANSWER_SECONDS = 0.1
-"""How long an endpoint that left has to answer what was asked before (UDP), until its connections are forgotten."""
+ROUNDS = ((0.003, False), (0.01, False), (0.03, False), (0.1, True))
+"""UDP connections to an endpoint that left are forgotten at once, but for those to which an answer may be on its way:
+they are looked at again after so many seconds, and in the end forgotten whatever may be on its way."""
 
 
 class Kernel:
@@ -38,7 +39,8 @@ class Kernel:
         self._nft = NftSocket()
         self._conntrack = Conntrack()
         self._kernel = {family: kernel_table(self._nft, family) for family in FAMILIES}
-        self._unanswered: deque[tuple[float, Family, list[Stale]]] = deque()
+        self._later: list[tuple[float, bool, float, Family, list[Stale]]] = []
+        self._left: dict[tuple[Family, Stale], float] = {}
 
     def write(self, *, anew: bool) -> None:
         """Bring both families up to date: by what has changed, or `anew`."""
@@ -67,22 +69,26 @@ class Kernel:
         return [self._state.ruleset(family, self._pods(family)) for family in FAMILIES]
 
     def patience(self) -> float | None:
-        """Seconds until `forget_unanswered` has something to do; None while there is nothing."""
-        return max(0.0, self._unanswered[0][0] - time.monotonic()) if self._unanswered else None
+        """Seconds until `forget_later` has something to do; None while there is nothing."""
+        return max(0.0, self._later[0][0] - time.monotonic()) if self._later else None
 
-    def forget_unanswered(self, now: float) -> None:
-        """The second round for connections that are due. Not being able to is no reason to load rules anew."""
-        while self._unanswered and self._unanswered[0][0] <= now:
-            _, family, stale = self._unanswered.popleft()
-            self._conntrack.forget(family, stale, self._state.tables[family].backends)
+    def forget_later(self, now: float) -> None:
+        """The later rounds that are due."""
+        while self._later and self._later[0][0] <= now:
+            _, awaited, left, family, every = heappop(self._later)
+            stale = [each for each in every if self._left.get((family, each)) == left]  # else it has left once more
+            self._conntrack.forget(family, stale, self._state.tables[family].backends, awaited=awaited)
+            if awaited:
+                for each in stale:
+                    del self._left[family, each]
 
     def _load(self, family: Family, kernel: KernelTable) -> None:
         table = self._state.tables[family]
         table.forget_changes()
         ruleset = self._state.ruleset(family, self._pods(family))
         kernel.load(ruleset)
-        if stale := [each for each in ruleset.services if each.protocol == "UDP"]:
-            self._conntrack.forget_all_but(family, stale, table.backends)
+        if udp := {each: table.backends(each) for each in ruleset.services if each.protocol == "UDP"}:
+            self._conntrack.forget_all_but(family, udp)
 
     def _apply(self, family: Family, kernel: KernelTable) -> None:
         table = self._state.tables[family]
@@ -90,8 +96,11 @@ class Kernel:
             if changes:
                 kernel.apply(changes)
             if changes.stale:
-                self._conntrack.forget(family, changes.stale, table.backends, answered=True)
-                self._unanswered.append((time.monotonic() + ANSWER_SECONDS, family, changes.stale))
+                self._conntrack.forget(family, changes.stale, table.backends, awaited=False)
+                left = time.monotonic()
+                self._left.update(dict.fromkeys(((family, each) for each in changes.stale), left))
+                for seconds, awaited in ROUNDS:
+                    heappush(self._later, (left + seconds, awaited, left, family, changes.stale))
 
     def _pods(self, family: Family) -> tuple[str, ...]:
         return tuple(each for each in self._pod_cidrs if family_of(each) == family)

@@ -150,7 +150,7 @@ class Messages:
         chain = self._edit(self.family, chain)
         what, body = self._say(f"chain {chain.name}"), self._start + text(3, chain.name)
         if hook := chain.hook:
-            body += text(7, "nat") + nested(4, number(1, hook.number), number(2, hook.priority))
+            body += text(7, hook.type) + nested(4, number(1, hook.number), number(2, hook.priority))
         yield Message(_NEWCHAIN, NLM_F_CREATE, body, what)
         for rule in chain.rules:
             body = self._start + text(2, chain.name) + nested(4, rule.expressions)

@@ -163,7 +163,7 @@ class ServiceProxy:
         while True:
             events = self._take(self._patience(waiting))
             if None in events:
-                self._forget_unanswered(math.inf)
+                self._forget_later(math.inf)
                 return
             with self._lock:
                 for event in events:
@@ -171,7 +171,7 @@ class ServiceProxy:
                 if self._complete and (events or waiting):
                     waiting = not self._write()
                 self._worked += len(events)
-            self._forget_unanswered(time.monotonic())
+            self._forget_later(time.monotonic())
 
     def _patience(self, waiting: bool) -> float | None:
         """How long to wait for events, in seconds."""
@@ -229,10 +229,10 @@ class ServiceProxy:
         if self._acknowledgement is not None:
             self._acknowledgement.in_kernel()
 
-    def _forget_unanswered(self, now: float) -> None:
+    def _forget_later(self, now: float) -> None:
         """Not being able to is no reason to load rules anew."""
         try:
-            self._kernel.forget_unanswered(now)
+            self._kernel.forget_later(now)
         except (KernelError, OSError) as error:
             self._fail("stale UDP connections stay", error)
 

@@ -53,11 +53,11 @@ Backend = tuple[str, int]
 class Stale(NamedTuple):
     """UDP connections to `frontend` that go to `backend` are no longer right.
 
-    A frontend's own address and port as `backend` means those that were never translated, None means all.
+    A frontend's own address and port as `backend` means those that were never translated.
     """
 
     frontend: Frontend
-    backend: Backend | None
+    backend: Backend
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from reference.proxy import expressions as nft
+from reference.proxy import flows
 from reference.proxy.decision import Family
 from reference.proxy.expressions import Verdict
 from reference.proxy.ruleset import LOCAL_LIST
@@ -51,12 +52,13 @@ class SetSpec:
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """Where the kernel calls a base chain. The word is nft's name for the priority."""
+    """Where the kernel calls a base chain of a type. The word is nft's name for the priority."""
 
     number: int
     name: str
     priority: int
     priority_word: str
+    type: str = "nat"
 
 
 class Rule(NamedTuple):
@@ -108,6 +110,9 @@ def fixed_chains(family: Family) -> tuple[Chain, ...]:
         Chain("prerouting", (_from_outside(family), _by_service(family)), Hook(0, "prerouting", -100, "dstnat")),
         Chain("output", (_by_service(family),), Hook(3, "output", -100, "-100")),
         Chain("postrouting", (_if_translated(),), Hook(4, "postrouting", 100, "srcnat")),
+        Chain("input", (_tag(family),), Hook(1, "input", 100, "100")),
+        Chain("prerouting-udp", _awaited(), Hook(0, "prerouting", -150, "mangle", "filter")),
+        Chain("output-udp", _awaited(), Hook(3, "output", -150, "mangle", "filter")),
     )
 
 
@@ -191,6 +196,54 @@ def _refuse(family: Family) -> tuple[Rule, ...]:
     )
 
 
+def _udp_translated() -> bytes:
+    first = nft.FIRST_REGISTER
+    return (
+        nft.load_meta(nft.META_L4PROTO, first)
+        + nft.compare(first, bytes([flows.UDP]))
+        + nft.load_connection_status(first)
+        + nft.mask(first, nft.CT_STATUS_DNAT)
+        + nft.compare(first, bytes(4), equal=False)
+    )
+
+
+def _tag(family: Family) -> Rule:
+    """The mark of a new UDP connection, by which it can be found (see `flows`)."""
+    ip, first, second = FAMILY_WORD[family], nft.FIRST_REGISTER, second_field(family)
+    third = second + address_length(family) // 4
+    numbers = f"mod {flows.TAGS} seed {flows.TAG_SEED:#x} offset {flows.AWAITED}"
+    return Rule(
+        f"ct status dnat ct mark set jhash ct original {ip} daddr . {ip} daddr . udp dport {numbers}",
+        _udp_translated()
+        + nft.load_connection(nft.CT_DESTINATION[family], first, original=True)
+        + load_destination(family, second)
+        + nft.load_payload(nft.TRANSPORT_HEADER, 2, 2, third)
+        + nft.hash_of(
+            first, 2 * address_length(family) + 4,
+            below=flows.TAGS, seed=flows.TAG_SEED, first=flows.AWAITED, into=third + 1,
+        )
+        + nft.set_connection_mark(third + 1),
+    )  # fmt: skip
+
+
+def _awaited() -> tuple[Rule, ...]:
+    """Whether a UDP connection awaits an answer, in its mark."""
+    first, words = nft.FIRST_REGISTER, ("original", "reply")
+    operations = (f"| {flows.AWAITED:#010x}", f"& {flows.TAGS:#010x}")
+    return tuple(
+        Rule(
+            f"meta l4proto udp ct status dnat ct direction {word} ct mark set ct mark {operation}",
+            _udp_translated()
+            + nft.load_connection(nft.CT_DIRECTION, first)
+            + nft.compare(first, bytes([direction]))
+            + nft.load_connection(nft.CT_MARK, first)
+            + nft.mask(first, flows.TAGS, flip=0 if direction else flows.AWAITED)
+            + nft.set_connection_mark(first),
+        )
+        for direction, (word, operation) in enumerate(zip(words, operations, strict=True))
+    )
+
+
 def _sources(family: Family) -> tuple[Rule, ...]:
     """Whose address is replaced by this node's, so that the answers come back through this node.
 
@@ -201,6 +254,7 @@ def _sources(family: Family) -> tuple[Rule, ...]:
     source = load_source(family, first)
     kept = struct.pack("=I", LOCAL_LIST)
     return (
+        _tag(family),
         Rule(
             f"{ip} saddr . {ip} daddr @hairpin masquerade fully-random",
             source + load_destination(family, second) + nft.lookup("hairpin", first) + nft.masquerade(),

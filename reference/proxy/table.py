@@ -189,7 +189,4 @@ def _stale(frontend: Frontend, before: Target | None, backends: frozenset[Backen
     """Connections to endpoints that left, or to a frontend that is new: those were never translated."""
     if before is None and backends is not None:
         return [Stale(frontend, (frontend.address, frontend.port))]
-    old = backends_of(before)
-    if old and not backends:
-        return [Stale(frontend, None)]
-    return [Stale(frontend, each) for each in old if each not in (backends or ())]
+    return [Stale(frontend, each) for each in backends_of(before) if each not in (backends or ())]

@@ -60,6 +60,6 @@ def _set(spec: SetSpec, content: Iterable[str]) -> Iterator[str]:
 def _chain(chain: Chain) -> Iterator[str]:
     yield f"\tchain {chain.name} {{"
     if hook := chain.hook:
-        yield f"\t\ttype nat hook {hook.name} priority {hook.priority_word}; policy accept;"
+        yield f"\t\ttype {hook.type} hook {hook.name} priority {hook.priority_word}; policy accept;"
     yield from (f"\t\t{rule.text}" for rule in chain.rules)
     yield "\t}\n"

@@ -1,120 +1,202 @@
-"""UDP connections are forgotten one by one, by a filter or by a dump."""
+"""UDP connections are forgotten by a filter or by a dump, and not while an answer may be on its way."""
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pytest
 from pyroute2 import IPRoute
 
 from harness.netns.namespace import Namespace
 from reference.proxy.conntrack import Conntrack
-from reference.proxy.netlink import NftSocket
+from reference.proxy.decision import Family
+from reference.proxy.flows import TAGS, Flow, end, read_flow, tag
+from reference.proxy.netlink import NftSocket, attribute, nested
 from reference.proxy.nftables import KernelTable
 from reference.proxy.ruleset import Backend, Frontend, Ruleset, Stale
 
-FIRST, SECOND = Frontend("10.96.0.1", "UDP", 53), Frontend("10.96.0.2", "UDP", 53)
-A, B = ("10.9.0.1", 5353), ("10.9.0.2", 5353)
+SOCKET_FAMILY = {"IPv4": socket.AF_INET, "IPv6": socket.AF_INET6}
+FAMILIES: tuple[Family, ...] = ("IPv4", "IPv6")
 
 
 @dataclass
 class Tracked:
-    """A netns that forwards FIRST to A or B, and clients in it."""
+    """A netns that forwards `first` to `a` or `b`, does nothing with `second`, and has clients in it."""
 
     node: Namespace
     conntrack: Conntrack
-    allowed: dict[Frontend, frozenset[Backend]] = field(default_factory=dict)
+    family: Family
+    first: Frontend
+    second: Frontend
+    a: Backend
+    b: Backend
 
     def connect(self, frontend: Frontend, count: int = 20) -> None:
         for _ in range(count):
-            with self.node.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+            with self.socket() as client:
                 client.sendto(b"x", (frontend.address, frontend.port))
 
-    def connections(self) -> set[Stale]:
-        return {entry.connection for entry in self.conntrack._entries("IPv4")}
+    def socket(self) -> socket.socket:
+        return self.node.socket(SOCKET_FAMILY[self.family], socket.SOCK_DGRAM)
+
+    def answer(self, frontend: Frontend) -> None:
+        """A connection to A that was answered."""
+        with self.socket() as server:
+            server.bind(self.a)
+            server.settimeout(0.05)
+            while not self.answered():
+                with self.socket() as client, contextlib.suppress(TimeoutError):  # when it goes to B
+                    client.sendto(b"x", (frontend.address, frontend.port))
+                    _, address = server.recvfrom(10)
+                    server.sendto(b"answer", address)
+
+    def flows(self) -> list[Flow]:
+        return list(self.conntrack.flows(self.family))
+
+    def answered(self) -> list[Flow]:
+        return [each for each in self.flows() if each.mark and not each.awaited]
+
+    def connections(self) -> set[tuple[bytes, bytes]]:
+        return {(each.sent, each.answered) for each in self.flows()}
+
+    def named(self, *stale: Stale) -> set[tuple[bytes, bytes]]:
+        ends = [((each.frontend.address, each.frontend.port), each.backend) for each in stale]
+        return {(end(self.family, *sent), end(self.family, *backend)) for sent, backend in ends}
+
+    def forget(self, stale: Stale, *now: Backend, gone: bool = False, awaited: bool = True) -> None:
+        backends = {stale.frontend: None if gone else frozenset(now)}
+        self.conntrack.forget(self.family, [stale], backends.get, awaited=awaited)
 
 
-@pytest.fixture(params=["filter", "dump"])
+@pytest.fixture(params=[(family, way) for family in FAMILIES for way in ("filter", "dump")], ids="-".join)
 def tracked(request: pytest.FixtureRequest, node: Namespace, nft: NftSocket) -> Iterator[Tracked]:
     """As Linux 6.8 and newer do it, and as older ones do."""
+    family, way = request.param
+    word = "10.96.0.{}" if family == "IPv4" else "fd00:96::{}"
+    first, second = (Frontend(word.format(each), "UDP", 53) for each in (1, 2))
+    a, b = ((word.format(each), 5353) for each in (11, 12))
     with node.entered():
         conntrack = Conntrack()
         with IPRoute() as ip:
             ip.link("set", index=1, state="up")
-            for address in (FIRST.address, SECOND.address, A[0], B[0]):
-                ip.addr("add", index=1, address=address, prefixlen=32)
-    if request.param == "dump":
+            for address in (first.address, second.address, a[0], b[0]):
+                ip.addr("add", index=1, address=address, prefixlen=32 if family == "IPv4" else 128)
+    if way == "dump":
         conntrack._can_filter = False
-    KernelTable(nft, "IPv4").load(Ruleset("IPv4", (), ("10.0.0.0/8",), {FIRST: (A, B)}, {}, frozenset()))
-    made = Tracked(node, conntrack)
-    made.connect(FIRST)
-    made.connect(SECOND, 1)
+    KernelTable(nft, family).load(Ruleset(family, (), (), {first: (a, b)}, {}, frozenset()))
+    made = Tracked(node, conntrack, family, first, second, a, b)
     yield made
     conntrack.close()
 
 
-UNTRANSLATED = Stale(SECOND, ("10.96.0.2", 53))
+def untranslated(frontend: Frontend) -> Stale:
+    return Stale(frontend, (frontend.address, frontend.port))
 
 
 def test_only_connections_to_the_endpoint_that_left_are_deleted(tracked: Tracked) -> None:
-    assert tracked.connections() == {Stale(FIRST, A), Stale(FIRST, B), UNTRANSLATED}
+    to_a, to_b, other = Stale(tracked.first, tracked.a), Stale(tracked.first, tracked.b), untranslated(tracked.second)
+    tracked.connect(tracked.first)
+    tracked.connect(tracked.second, 1)
+    assert tracked.connections() == tracked.named(to_a, to_b, other)
 
-    tracked.conntrack.forget("IPv4", [Stale(FIRST, A)], {FIRST: frozenset({B})}.get)
+    tracked.forget(to_a, tracked.b)
 
-    assert tracked.connections() == {Stale(FIRST, B), UNTRANSLATED}
+    assert tracked.connections() == tracked.named(to_b, other)
 
 
-def test_all_connections_of_a_frontend_that_is_gone_are_deleted(tracked: Tracked) -> None:
-    tracked.conntrack.forget("IPv4", [Stale(FIRST, None)], dict[Frontend, frozenset[Backend]]().get)
+def test_connections_of_a_frontend_that_is_gone_are_deleted(tracked: Tracked) -> None:
+    tracked.connect(tracked.first)
 
-    assert tracked.connections() == {UNTRANSLATED}
+    for backend in (tracked.a, tracked.b):
+        tracked.forget(Stale(tracked.first, backend), gone=True)
+
+    assert tracked.connections() == set()
 
 
 def test_connections_that_were_never_translated_are_deleted_when_their_address_becomes_a_frontend(
     tracked: Tracked,
 ) -> None:
-    tracked.conntrack.forget("IPv4", [UNTRANSLATED], {SECOND: frozenset({A})}.get)
+    tracked.connect(tracked.second)
 
-    assert tracked.connections() == {Stale(FIRST, A), Stale(FIRST, B)}
+    tracked.forget(untranslated(tracked.second), gone=True)
+    kept = tracked.connections()
+    tracked.forget(untranslated(tracked.second), tracked.a)
+
+    assert (kept, tracked.connections()) == (tracked.named(untranslated(tracked.second)), set())
 
 
 def test_everything_else_than_what_is_right_can_be_deleted(tracked: Tracked) -> None:
-    tracked.conntrack.forget_all_but("IPv4", [FIRST, SECOND], {FIRST: frozenset({A}), SECOND: frozenset()}.get)
+    tracked.connect(tracked.first)
+    tracked.connect(tracked.second)
+    allowed = {tracked.first: frozenset({tracked.a}), tracked.second: frozenset[Backend]()}
 
-    assert tracked.connections() == {Stale(FIRST, A)}
+    tracked.conntrack.forget_all_but(tracked.family, allowed)
 
-
-def test_a_tuple_that_is_gone_already_is_no_error(tracked: Tracked) -> None:
-    entries = list(tracked.conntrack._entries("IPv4"))
-
-    tracked.conntrack._delete("IPv4", entries[0].key)
-    tracked.conntrack._delete("IPv4", entries[0].key)
-
-    assert len(list(tracked.conntrack._entries("IPv4"))) == len(entries) - 1
+    assert tracked.connections() == tracked.named(Stale(tracked.first, tracked.a))
 
 
-def test_connections_without_answer_have_a_second_chance(tracked: Tracked) -> None:
-    with tracked.node.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
-        server.bind(A)
-        tracked.connect(FIRST)
-        _, client = server.recvfrom(10)
-        server.sendto(b"answer", client)
-    answered = {entry.key for entry in tracked.conntrack._entries("IPv4") if entry.answered}
+def test_a_connection_that_is_gone_already_is_no_error(tracked: Tracked) -> None:
+    tracked.connect(tracked.first)
+    flows = tracked.flows()
 
-    tracked.conntrack.forget("IPv4", [Stale(FIRST, A)], {FIRST: frozenset({B})}.get, answered=True)
+    tracked.conntrack._delete(tracked.family, flows[0])
+    tracked.conntrack._delete(tracked.family, flows[0])
 
-    left = list(tracked.conntrack._entries("IPv4"))
-    assert len(answered) == 1
-    assert answered.isdisjoint({entry.key for entry in left})
-    assert Stale(FIRST, A) in {entry.connection for entry in left}
+    assert len(tracked.flows()) == len(flows) - 1
+
+
+def test_a_connection_that_awaits_an_answer_has_a_second_chance(tracked: Tracked) -> None:
+    tracked.connect(tracked.first)
+    tracked.answer(tracked.first)
+    stale = Stale(tracked.first, tracked.a)
+
+    tracked.forget(stale, tracked.b, awaited=False)
+
+    assert tracked.answered() == []
+    assert tracked.named(stale) <= tracked.connections()
+    tracked.forget(stale, tracked.b)
+    assert not tracked.named(stale) & tracked.connections()
 
 
 def test_an_endpoint_that_came_back_keeps_its_connections(tracked: Tracked) -> None:
+    tracked.connect(tracked.first)
     before = tracked.connections()
 
-    tracked.conntrack.forget("IPv4", [Stale(FIRST, A)], {FIRST: frozenset({A, B})}.get)
-    tracked.conntrack.forget("IPv4", [Stale(FIRST, None)], {FIRST: frozenset({A, B})}.get)
+    tracked.forget(Stale(tracked.first, tracked.a), tracked.a, tracked.b)
 
     assert tracked.connections() == before
+
+
+def test_the_rules_and_we_compute_the_same_tag(tracked: Tracked) -> None:
+    tracked.connect(tracked.first)
+
+    for backend in (tracked.a, tracked.b):
+        answered = end(tracked.family, *backend)
+        marks = {each.mark & TAGS for each in tracked.flows() if each.answered == answered}
+        assert marks == {tag(tracked.family, tracked.first, backend)}
+
+
+def test_entries_are_counted(tracked: Tracked) -> None:
+    assert tracked.conntrack.entries() == 0
+
+    tracked.connect(tracked.first, 3)
+
+    assert tracked.conntrack.entries() == 3
+
+
+@pytest.mark.parametrize("protocol", [17, 6])
+def test_an_entry_of_another_layout_is_read_too(protocol: int) -> None:
+    """As with a zone, which comes after the ports."""
+    ports = nested(2, attribute(1, bytes([protocol])), attribute(2, b"\x12\x34"), attribute(3, b"\0\x35"))
+    sent = nested(1, attribute(1, b"\x0a\0\0\1"), attribute(2, b"\x0a\x60\0\1")) + ports + attribute(3, b"\0\7")
+    back = nested(1, attribute(1, b"\x0a\xf4\0\1"), attribute(2, b"\x0a\0\0\1")) + ports
+
+    flow = read_flow("IPv4", bytes(4) + nested(1, sent) + nested(2, back) + attribute(8, b"\x80\0\0\5"))
+
+    if protocol == 17:
+        assert flow == Flow(b"\x0a\x60\0\1\0\x35", b"\x0a\xf4\0\1\x12\x34", sent, 0x8000_0005)
+    else:
+        assert flow is None

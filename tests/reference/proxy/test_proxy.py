@@ -146,6 +146,37 @@ def test_a_udp_client_that_goes_on_is_moved_when_its_endpoint_leaves(cluster: Cl
     assert (before, after) == (Reached("a1-2", address), Reached("b1-2", address))
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_udp_client_loses_no_query_while_its_endpoint_goes_gracefully_and_comes_back(
+    cluster: Cluster, family: str
+) -> None:
+    service = cluster.service("a1-2", "b1-2")
+    probe = Probe(cluster.hosts["a1-3"].namespace, "UDP", cluster_ip(service, family), 80)
+    streams = [cluster.loop.connect(probe) for _ in range(8)]
+    lists = itertools.cycle([("a1-2 terminating", "b1-2"), ("b1-2",), ("a1-2", "b1-2"), ("a1-2",)])
+
+    with repeating(lambda: cluster.endpoints(service, *next(lists))):
+        seen = {type(stream.ask()) for _ in range(150) for stream in streams}
+
+    assert seen == {Reached}
+    for stream in streams:
+        stream.close()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_no_query_of_a_new_port_is_lost_while_its_endpoint_goes_gracefully_and_comes_back(
+    cluster: Cluster, family: str
+) -> None:
+    service = cluster.service("a1-2", "b1-2")
+    probe = Probe(cluster.hosts["a1-3"].namespace, "UDP", cluster_ip(service, family), 80)
+    lists = itertools.cycle([("a1-2 terminating", "b1-2"), ("b1-2",), ("a1-2", "b1-2"), ("a1-2",)])
+
+    with repeating(lambda: cluster.endpoints(service, *next(lists))):
+        outcomes = cluster.loop.probe([probe] * 2000)
+
+    assert {type(each) for each in outcomes} == {Reached}
+
+
 def test_a_udp_client_that_came_before_the_service_is_served_once_it_exists(cluster: Cluster) -> None:
     address = "10.96.77.1"
     probe = Probe(cluster.hosts["a1-3"].namespace, "UDP", address, 80, timeout=0.2)

@@ -155,14 +155,14 @@ def test_a_new_udp_frontend_had_connections_that_nobody_translated() -> None:
     assert taken(table).stale == [Stale(ONE, ("10.96.0.1", 53))]
 
 
-def test_no_connection_of_a_udp_frontend_without_endpoints_is_right() -> None:
+def test_the_connections_of_a_udp_frontend_without_endpoints_are_all_wrong() -> None:
     table = Table("IPv4")
     table.put("web", forwards(ONE, A, B))
     table.take_changes()
 
     table.put("web", Entries({ONE: "reject"}, {}, frozenset()))
 
-    assert taken(table).stale == [Stale(ONE, None)]
+    assert taken(table).stale == [Stale(ONE, A), Stale(ONE, B)]
 
 
 def test_changes_come_in_parts_of_bounded_size() -> None:

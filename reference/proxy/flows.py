@@ -1,0 +1,193 @@
+"""UDP connections as connection tracking has them: what names one, whether it awaits an answer, where it goes.
+
+Two things about a UDP connection stand in its conntrack mark, so that the kernel finds connections by itself, in half a
+millisecond, without giving anybody a list:
+
+- the tag, which follows from where the connection was sent and where it goes instead (31 bits). Filters for addresses
+  would do the same for IPv4 alone: over IPv6 the kernel compares them the wrong way round (seen on 6.18);
+- a bit that each packet of the client sets and each answer clears. A connection that is deleted while its answer is on
+  the way loses that answer, so those are left for a little while.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import NamedTuple
+
+from reference.proxy.decision import Family
+from reference.proxy.netlink import NESTED, attribute, attributes, nested, number
+from reference.proxy.ruleset import Backend, Frontend, Stale
+
+AWAITED = 0x8000_0000
+TAGS = 0x7FFF_FFFF
+TAG_SEED = 1
+
+UDP = 17
+ORIGINAL, REPLY = 1, 2
+_MARK, _MARK_MASK, _FILTER = 8, 21, 25
+_FROM_ADDRESS, _TO_ADDRESS, _PROTOCOL, _FROM_PORT, _TO_PORT = 1 << 0, 1 << 1, 1 << 3, 1 << 4, 1 << 5
+_FROM, _TO = 2, 3  # the attributes of ports
+
+_SOCKET_FAMILY = {"IPv4": socket.AF_INET, "IPv6": socket.AF_INET6}
+_WORD = 0xFFFF_FFFF
+
+
+class Flow(NamedTuple):
+    """One UDP connection: to where it was sent, from where answers come, what names it to the kernel, its mark.
+
+    Ends are packed: address and port in network byte order.
+    """
+
+    sent: bytes
+    answered: bytes
+    key: bytes
+    mark: int
+
+    @property
+    def awaited(self) -> bool:
+        """Whether an answer may be on its way."""
+        return bool(self.mark & AWAITED)
+
+
+def end(family: Family, address: str, port: int) -> bytes:
+    """One end of a connection, packed."""
+    return socket.inet_pton(_SOCKET_FAMILY[family], address) + port.to_bytes(2, "big")
+
+
+def tag(family: Family, frontend: Frontend, backend: Backend) -> int:
+    """What the rules put into the mark of a connection from `frontend` to `backend`: jhash of both, and the port."""
+    sent, goes = (socket.inet_pton(_SOCKET_FAMILY[family], each) for each in (frontend.address, backend[0]))
+    hashed = _jhash(sent + goes + backend[1].to_bytes(2, "big") + bytes(2), TAG_SEED)
+    return hashed * TAGS >> 32
+
+
+def matching(family: Family, stale: Stale, *, awaited: bool) -> bytes:
+    """A filter for translated connections; with `awaited` also for those to which an answer may be on its way."""
+    mask = TAGS if awaited else TAGS | AWAITED
+    return (
+        nested(ORIGINAL, _udp(_TO, stale.frontend.port))
+        + nested(REPLY, _udp(_FROM, stale.backend[1]))
+        + number(_MARK, tag(family, stale.frontend, stale.backend))
+        + number(_MARK_MASK, mask)
+        + _compared(_PROTOCOL | _TO_PORT, _PROTOCOL | _FROM_PORT)
+    )
+
+
+def untranslated(frontend: Frontend) -> bytes:
+    """A filter for connections over IPv4 to a frontend that were never translated."""
+    address, _, port = frontend
+    packed = socket.inet_pton(socket.AF_INET, address)
+    return (
+        nested(ORIGINAL, nested(1, attribute(2, packed)), _udp(_TO, port))
+        + nested(REPLY, nested(1, attribute(1, packed)), _udp(_FROM, port))
+        + _compared(_TO_ADDRESS | _PROTOCOL | _TO_PORT, _FROM_ADDRESS | _PROTOCOL | _FROM_PORT)
+    )
+
+
+def _udp(side: int, port: int) -> bytes:
+    return nested(2, attribute(1, bytes([UDP])), attribute(side, struct.pack(">H", port)))
+
+
+def _compared(*flags: int) -> bytes:
+    """Which fields of the two tuples a filter compares."""
+    return nested(_FILTER, *(attribute(kind, struct.pack("=I", each)) for kind, each in enumerate(flags, 1)))
+
+
+ONLY_UDP = nested(ORIGINAL, nested(2, attribute(1, bytes([UDP])))) + _compared(_PROTOCOL)
+"""A filter for a dump."""
+
+
+class _Layout(NamedTuple):
+    """A tuple without zone as the kernel writes it: where its fields stand, its length, and how both tuples begin."""
+
+    source: slice
+    destination: slice
+    protocol: int
+    source_port: slice
+    destination_port: slice
+    length: int
+    heads: tuple[bytes, bytes]
+
+
+def _layout(address: int) -> _Layout:
+    """The layout with addresses of so many bytes."""
+    to, proto = 16 + address, 20 + 2 * address
+    length = proto + 24
+    heads = struct.pack("=HH", length, ORIGINAL | NESTED), struct.pack("=HH", length, REPLY | NESTED)
+    return _Layout(
+        slice(12, 12 + address), slice(to, to + address), proto + 4, slice(proto + 12, proto + 14),
+        slice(proto + 20, proto + 22), length, heads,
+    )  # fmt: skip
+
+
+_LAYOUTS: dict[Family, _Layout] = {"IPv4": _layout(4), "IPv6": _layout(16)}
+
+
+def read_flow(family: Family, body: bytes) -> Flow | None:
+    """Read one entry of a dump; None if it is not UDP. The usual layout is looked up, any other one is parsed."""
+    layout = _LAYOUTS[family]
+    first, second = 4 + layout.length, 4 + 2 * layout.length
+    sent, answered = body[4:first], body[first:second]
+    if sent[:4] != layout.heads[0] or answered[:4] != layout.heads[1]:
+        return _parsed(body)
+    if sent[layout.protocol] != UDP:
+        return None
+    return Flow(
+        sent[layout.destination] + sent[layout.destination_port],
+        answered[layout.source] + answered[layout.source_port],
+        sent[4:],
+        _mark_in(body[second:]),
+    )
+
+
+def _mark_in(rest: bytes | memoryview) -> int:
+    return next((int.from_bytes(value, "big") for kind, value in attributes(rest) if kind == _MARK), 0)
+
+
+def _parsed(body: bytes) -> Flow | None:
+    parts = dict(attributes(body[4:]))
+    sent, answered = _ends(parts[ORIGINAL]), _ends(parts[REPLY])
+    if sent is None or answered is None:
+        return None
+    return Flow(sent[1], answered[0], bytes(parts[ORIGINAL]), _mark_in(body[4:]))
+
+
+def _ends(view: memoryview) -> tuple[bytes, bytes] | None:
+    """Source and destination of a tuple; None if it is not UDP."""
+    parts = dict(attributes(view))
+    addresses, ports = dict(attributes(parts[1])), dict(attributes(parts[2]))
+    if ports[1][0] != UDP:
+        return None
+    source, destination = (addresses.get(each) or addresses[each + 2] for each in (1, 2))
+    return bytes(source) + bytes(ports[_FROM]), bytes(destination) + bytes(ports[_TO])
+
+
+def _jhash(data: bytes, seed: int) -> int:
+    """The kernel's jhash (Bob Jenkins' lookup3) over data of a multiple of 4 bytes, at least 4."""
+    words = struct.unpack(f"={len(data) // 4}I", data)
+    a = b = c = (0xDEADBEEF + len(data) + seed) & _WORD
+    while len(words) > 3:
+        a, b, c = _mix((a + words[0]) & _WORD, (b + words[1]) & _WORD, (c + words[2]) & _WORD)
+        words = words[3:]
+    words = (*words, 0, 0)
+    return _final((a + words[0]) & _WORD, (b + words[1]) & _WORD, (c + words[2]) & _WORD)
+
+
+def _mix(a: int, b: int, c: int) -> tuple[int, int, int]:
+    for bits in (4, 6, 8, 16, 19, 4):
+        a = (a - c & _WORD) ^ _rotate(c, bits)
+        c = c + b & _WORD
+        a, b, c = b, c, a
+    return a, b, c
+
+
+def _final(a: int, b: int, c: int) -> int:
+    for bits in (14, 11, 25, 16, 4, 14, 24):
+        c = ((c ^ b) - _rotate(b, bits)) & _WORD
+        a, b, c = b, c, a
+    return b
+
+
+def _rotate(word: int, bits: int) -> int:
+    return (word << bits | word >> 32 - bits) & _WORD
