@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from reference.apiserver.kinds.conditions import CONDITION
 from reference.apiserver.kinds.shapes import (
     ANY,
     BOOLEAN,
@@ -49,7 +50,7 @@ _SPEC: Shape = {
 
 _STATUS: Shape = {
     "loadBalancer": {"ingress": [{"ip": STRING, "hostname": STRING, "ipMode": STRING, OTHERS: ANY}]},
-    "conditions": [ANY],
+    "conditions": [CONDITION],
 }
 
 SERVICE: Shape = of_object(spec=_SPEC, status=_STATUS)

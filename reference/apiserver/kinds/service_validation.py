@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from reference.apiserver.kinds import addresses, errors, metadata, names, ports
+from reference.apiserver.kinds import addresses, conditions, errors, metadata, names, ports
 from reference.apiserver.kinds.errors import FieldError
 from reference.apiserver.kinds.service_families import validate_families
 from reference.apiserver.kinds.service_fields import (
@@ -54,7 +54,13 @@ def validate(service: Object, features: Features, cluster_families: Sequence[str
 
 
 def validate_status(service: Object) -> list[FieldError]:
-    """Ingress addresses of the load balancer: an IP or a name, each of its syntax, and only for that type."""
+    """Conditions, and ingress addresses of the load balancer."""
+    status = service.get("status") or {}
+    return _validate_ingress(service) + conditions.validate(status.get("conditions") or [], "status.conditions")
+
+
+def _validate_ingress(service: Object) -> list[FieldError]:
+    """An IP or a name, each of its syntax, and only for Services of type LoadBalancer."""
     path = "status.loadBalancer.ingress"
     found: list[FieldError] = []
     ingress = (service.get("status") or {}).get("loadBalancer", {}).get("ingress") or []
