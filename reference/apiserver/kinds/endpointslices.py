@@ -107,9 +107,9 @@ def _drop_disabled_hints(new: Object, old: Object, features: Features) -> None:
     Node hints alone do too, as released; after the text of KEP-3015 ("dropped from existing objects") they always go.
     """
     old_hints = [each["hints"] for each in old.get("endpoints") or [] if each.get("hints") is not None]
-    keeps_hints = features.enabled("TopologyAwareHints") or (features.at_least(21) and bool(old_hints))
+    keeps_hints = features.enabled("TopologyAwareHints") or bool(old_hints)
     used = features.follows == "released" and any(hints.get("forNodes") for hints in old_hints)
-    keeps_nodes = features.enabled("PreferSameTrafficDistribution") or (features.at_least(33) and used)
+    keeps_nodes = features.enabled("PreferSameTrafficDistribution") or used
     if keeps_hints and keeps_nodes:
         return
     for endpoint in new.get("endpoints") or []:
