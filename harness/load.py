@@ -41,7 +41,7 @@ def expect_no_overload(
     _report(cluster, load, zones)
     share, most = load.total() / len(pods), bounds.most * load.total() / bounds.plan.samples
     cluster.expect_equal(
-        f"endpoints of service {service.name} with over {100 + percent} %, where an equal share is {share:g} connections",
+        f"endpoints of service {service.name} over {100 + percent} %, where an equal share is {share:g} connections",
         expected={},
         observed={pod: count for pod, count in sorted(load.items()) if count > most},
         explanation=f"by chance, an endpoint that may have {100 + percent} % has up to {most:.0f}",
