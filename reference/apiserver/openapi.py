@@ -18,10 +18,11 @@ from typing import Any
 import orjson
 
 from reference.apiserver import media, openapi_proto, status
-from reference.apiserver.kinds import Resource, Strategy, View
+from reference.apiserver.kinds import Resource, Strategy, View, releases
 from reference.apiserver.registry import Registry
 from reference.apiserver.schema import ListRule, list_rules
 from reference.client import Object
+from reference.features import Version
 
 _PROTO_V2 = "proto-openapi.spec.v2"
 _PLAIN: dict[str, Object] = {
@@ -66,8 +67,7 @@ class Served:
 def document(registry: Registry, path: str, accept: str) -> Document:
     """The document at /openapi/v2, /openapi/v3 or /openapi/v3/PREFIX. Slow at first: not for the event loop."""
     served = tuple(_served(registry.strategies.values()))
-    major, minor = registry.features.version
-    version = f"v{major}.{minor}.0"
+    version = registry.features.version
     with _importing:  # the first import of the models by two threads at once is no good
         match path.strip("/").split("/"):
             case ["openapi", "v2"] if _PROTO_V2 in accept:
@@ -93,21 +93,21 @@ def _served(strategies: Any) -> Iterator[Served]:
 
 
 @lru_cache(maxsize=8)
-def _v2_json(served: tuple[Served, ...], version: str) -> bytes:
+def _v2_json(served: tuple[Served, ...], version: Version) -> bytes:
     return orjson.dumps(_v2(served, version))
 
 
 @lru_cache(maxsize=8)
-def _v2_proto(served: tuple[Served, ...], version: str) -> bytes:
+def _v2_proto(served: tuple[Served, ...], version: Version) -> bytes:
     return openapi_proto.encode(_v2(served, version))
 
 
-def _v2(served: tuple[Served, ...], version: str) -> Object:
+def _v2(served: tuple[Served, ...], version: Version) -> Object:
     return {
         "swagger": "2.0",
-        "info": {"title": "Kubernetes", "version": version},
+        "info": {"title": "Kubernetes", "version": "v{}.{}.0".format(*version)},
         "paths": dict(_paths(served, lambda name: {"name": name, "in": "query", "type": "string"})),
-        "definitions": _Models(served).definitions,
+        "definitions": _Models(served, version).definitions,
     }
 
 
@@ -117,13 +117,13 @@ def _v3_index(served: tuple[Served, ...]) -> bytes:
 
 
 @lru_cache(maxsize=64)
-def _v3_json(served: tuple[Served, ...], version: str) -> bytes:
+def _v3_json(served: tuple[Served, ...], version: Version) -> bytes:
     paths = dict(_paths(served, lambda name: {"name": name, "in": "query", "schema": {"type": "string"}}))
     document = {
         "openapi": "3.0.0",
-        "info": {"title": "Kubernetes", "version": version},
+        "info": {"title": "Kubernetes", "version": "v{}.{}.0".format(*version)},
         "paths": paths,
-        "components": {"schemas": _Models(served).definitions},
+        "components": {"schemas": _Models(served, version).definitions},
     }
     return orjson.dumps(_as_v3(document))
 
@@ -158,9 +158,13 @@ def _paths(served: tuple[Served, ...], parameter: Any) -> Iterator[tuple[str, Ob
 
 
 class _Models:
-    """Definitions from the client's models: those of the served kinds, and all that they refer to."""
+    """Definitions from the client's models: those of the served kinds, and all that they refer to.
 
-    def __init__(self, served: tuple[Served, ...]) -> None:
+    The models are those of a new release; what the served one does not have is left out.
+    """
+
+    def __init__(self, served: tuple[Served, ...], version: Version) -> None:
+        self._version = version
         self._models = import_module("kubernetes.client.models")
         self.definitions: dict[str, Object] = {}
         for each in served:
@@ -179,7 +183,10 @@ class _Models:
         self._add(model)
         self.definitions[_name(model)][_GVK] = [served.gvk]
         for path, rule in list_rules(served.resource.kind).items():
-            self._annotate(model, path, rule)
+            if path[-1] in (properties := self._beside(model, path)):
+                properties[path[-1]] |= _extensions(rule)
+        for path in releases.absent(served.resource.kind, self._version):
+            self._beside(model, path).pop(path[-1], None)
 
     def _add(self, model: str) -> None:
         if _name(model) in self.definitions:
@@ -206,16 +213,15 @@ class _Models:
             return {"$ref": f"#/definitions/{_name(written)}"}
         return dict(_PLAIN.get(written, {}))
 
-    def _annotate(self, model: str, path: tuple[str, ...], rule: ListRule) -> None:
-        """Write how a list merges to the property that `path` leads to; paths through unknown fields lead nowhere."""
+    def _beside(self, model: str, path: tuple[str, ...]) -> Object:
+        """The properties among which is the one that `path` leads to; paths through unknown fields lead nowhere."""
         for field in path[:-1]:
             inner = re.search(r"V\d\w+", self._type_of(model, field))
             if inner is None:
-                return
+                return {}
             model = inner[0]
-        properties = self.definitions.get(_name(model), {}).get("properties", {})
-        if path[-1] in properties:
-            properties[path[-1]] |= _extensions(rule)
+        properties: Object = self.definitions.get(_name(model), {}).get("properties", {})
+        return properties
 
     def _type_of(self, model: str, field: str) -> str:
         type_ = getattr(self._models, model)

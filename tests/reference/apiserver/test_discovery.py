@@ -69,6 +69,28 @@ def test_openapi_v2_describes_a_kind_and_its_merge_keys(http: Http) -> None:
     assert spec["properties"]["ports"]["x-kubernetes-patch-merge-key"] == "port"
 
 
+@pytest.mark.parametrize(("minor", "described"), [(20, []), (21, ["hints"]), (29, ["hints"]), (30, ["field", "hints"])])
+def test_openapi_describes_the_fields_of_the_release(
+    server: HttpServer, api: ApiServer, http: Http, minor: int, described: list[str]
+) -> None:
+    server.replace(ApiServer(Features((1, minor)), predecessor=api))
+    definitions = http("GET", "/openapi/v2")[1]["definitions"]
+    found = {
+        "field": "trafficDistribution" in definitions["io.k8s.V1ServiceSpec"]["properties"],
+        "hints": "hints" in definitions["io.k8s.V1Endpoint"]["properties"],
+    }
+    assert [name for name, is_there in found.items() if is_there] == described
+
+
+@pytest.mark.parametrize(("minor", "described"), [(32, False), (33, True)])
+def test_openapi_describes_node_hints_since_they_exist(
+    server: HttpServer, api: ApiServer, http: Http, minor: int, described: bool
+) -> None:
+    server.replace(ApiServer(Features((1, minor)), predecessor=api))
+    document = http("GET", "/openapi/v3/apis/discovery.k8s.io/v1")[1]
+    assert ("forNodes" in document["components"]["schemas"]["io.k8s.V1EndpointHints"]["properties"]) == described
+
+
 def test_openapi_v3_has_a_document_for_each_group(http: Http) -> None:
     paths = http("GET", "/openapi/v3")[1]["paths"]
     document = http("GET", paths["apis/discovery.k8s.io/v1"]["serverRelativeURL"])[1]
