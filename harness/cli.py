@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import click
 
+from harness.binaries.cli import components
 from harness.errors import DistrustError, HarnessError, UnavailableError, UsageError
 from harness.exit_codes import MEANINGS, ExitCode
 from harness.options import OPTIONS, Option
@@ -155,6 +156,9 @@ def explain(service: str, kubeconfig: str, context: str, follow: Literal["releas
     from harness.explain import explain_service
 
     explain_service(service, kubeconfig=kubeconfig, context=context, follow=follow, console=Console(highlight=False))
+
+
+main.add_command(components)
 
 
 @main.group()

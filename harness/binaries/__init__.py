@@ -1,0 +1,13 @@
+"""Binaries of the components that real clusters run: got by version, kept in a cache, found by adapters that run them.
+
+find("kube-proxy", "1.34")    the path of a binary, or an error that says how to get it
+"""
+
+from __future__ import annotations
+
+from harness.binaries.cache import Cache, Entry
+from harness.binaries.component import COMPONENTS
+from harness.binaries.finding import find, find_entry
+from harness.binaries.versions import Version
+
+__all__ = ["COMPONENTS", "Cache", "Entry", "Version", "find", "find_entry"]

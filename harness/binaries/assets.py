@@ -1,0 +1,37 @@
+"""Binaries in the folder that KUBEBUILDER_ASSETS names, as envtest's setup leaves it; used as they are.
+
+Nothing says their versions but they themselves, so each is asked, and asked again when the file changes.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from pathlib import Path
+
+from harness.binaries.cache import Entry
+from harness.binaries.component import Component, version_of
+from harness.binaries.versions import Version
+
+ENVIRONMENT = "KUBEBUILDER_ASSETS"
+
+
+def folder() -> Path | None:
+    """The folder, if the environment names one."""
+    named = os.environ.get(ENVIRONMENT)
+    return Path(named).expanduser().absolute() if named else None
+
+
+def entry(component: Component) -> Entry | None:
+    """The component in it, if it is there. Raises `UnavailableError` if it does not say its version."""
+    place = folder()
+    binary = place / component.name if place else None
+    if binary is None or not binary.is_file():
+        return None
+    status = binary.stat()
+    return Entry(component.name, _version(component, binary, status.st_mtime_ns, status.st_size), binary)
+
+
+@cache
+def _version(component: Component, binary: Path, changed: int, size: int) -> Version:  # noqa: ARG001  the cache's key
+    return version_of(component, binary)

@@ -1,0 +1,184 @@
+"""The folder that binaries are kept in, outside of any repository, shared by all runs of a user.
+
+    $TRAFFICDIST_CACHE, or $XDG_CACHE_HOME/trafficdist, or ~/.cache/trafficdist
+        components/kube-proxy/v1.34.10/kube-proxy      the binary
+                                       origin.json     where it is from, its SHA-256
+                                       go.mod go.sum   what it was compiled from, if it was
+        partial/                                       downloads and compilations under way
+
+A binary is there whole or not at all: it is written beside, brought to the disk, and renamed. The rename is what
+counts, so a version exists when its binary does. One process at a time gets a version; the next finds it there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from harness.binaries.component import COMPONENTS, Component
+from harness.binaries.versions import Version, parse_version
+from harness.errors import UnavailableError
+
+ENVIRONMENT = "TRAFFICDIST_CACHE"
+_CHUNK = 1 << 20  # bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a binary is from. `source` is "release" or "source", `at` a URL or a module with its version."""
+
+    source: str
+    at: str
+    sha256: str
+    when: str
+    made_with: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A binary that is there."""
+
+    component: str
+    version: Version
+    path: Path
+    origin: Origin | None = None
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return self.path.stat().st_size
+
+
+def default_folder() -> Path:
+    """Where the cache is, unless somebody says otherwise."""
+    chosen = os.environ.get(ENVIRONMENT)
+    if chosen:
+        return Path(chosen).expanduser().absolute()
+    base = os.environ.get("XDG_CACHE_HOME") or ""  # the specification: a relative path in it does not count
+    return (Path(base) if base.startswith("/") else Path.home() / ".cache") / "trafficdist"
+
+
+class Cache:
+    """Binaries by component and version."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = folder or default_folder()
+
+    def entries(self, component: str = "") -> list[Entry]:
+        """What is there, in the order of the components, the newest version last."""
+        names = [component] if component else list(COMPONENTS)
+        return [entry for name in names for entry in self._entries_of(name)]
+
+    def _entries_of(self, name: str) -> list[Entry]:
+        folders = self._home(name).glob("v*")
+        versions = sorted(version for each in folders if (version := parse_version(each.name)))
+        return [entry for version in versions if (entry := self.get(name, version))]
+
+    def get(self, component: str, version: Version) -> Entry | None:
+        """The binary of that version, if it is there."""
+        folder = self._home(component) / version.tag
+        binary = folder / component
+        return Entry(component, version, binary, _read_origin(folder)) if binary.is_file() else None
+
+    def put(
+        self,
+        component: Component,
+        version: Version,
+        binary: Path,
+        origin: Origin,
+        beside: Mapping[str, str] | None = None,
+    ) -> Entry:
+        """Move a binary in, whole or not at all; it must come from `workspace`. `beside`: more files and their text."""
+        folder = self._home(component.name) / version.tag
+        with said_plainly(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            for name, text in {**(beside or {}), "origin.json": json.dumps(asdict(origin), indent=2) + "\n"}.items():
+                scratch = folder / f".{name}"
+                scratch.write_text(text, encoding="utf-8")
+                _settle(scratch)
+                scratch.rename(folder / name)
+            binary.chmod(0o755)
+            _settle(binary)
+            binary.rename(folder / component.name)
+            _settle(folder)
+        return Entry(component.name, version, folder / component.name, origin)
+
+    def remove(self, entry: Entry) -> None:
+        """Remove a binary and what is kept beside it; one that runs goes on running."""
+        entry.path.unlink(missing_ok=True)
+        shutil.rmtree(entry.path.parent, ignore_errors=True)
+
+    def remove_partial(self) -> None:
+        """Remove what interrupted downloads and compilations left."""
+        shutil.rmtree(self.folder / "partial", ignore_errors=True)
+
+    def workspace(self, component: str, version: Version, kind: str) -> Path:
+        """A folder for work under way on the same file system, the same one for the same work. Hold the lock."""
+        folder = self.folder / "partial" / f"{component}-{version.tag}-{kind}"
+        with said_plainly(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def close_workspace(self, folder: Path) -> None:
+        """The work is done: what is left of it goes. Hold the lock."""
+        shutil.rmtree(folder, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def locked(self, component: str, version: Version, *, waiting: Callable[[], None]) -> Iterator[None]:
+        """One process at a time; `waiting` is called when there is another one. A process that dies lets go."""
+        path = self.folder / "locks" / f"{component}-{version.tag}"
+        with said_plainly(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            lock = path.open("w")
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                waiting()
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _home(self, component: str) -> Path:
+        return self.folder / "components" / component
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 sum of a file, in hex."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+@contextlib.contextmanager
+def said_plainly(place: Path) -> Iterator[None]:
+    """Turn what the file system says into `UnavailableError` with the remedy."""
+    try:
+        yield
+    except OSError as error:
+        remedy = f"make room, or choose another folder with --cache or {ENVIRONMENT}"
+        raise UnavailableError(f"cannot write {error.filename or place}: {error.strerror}; {remedy}") from None
+
+
+def _read_origin(folder: Path) -> Origin | None:
+    try:
+        return Origin(**json.loads((folder / "origin.json").read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _settle(path: Path) -> None:
+    """Bring a file or folder to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

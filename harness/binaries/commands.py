@@ -1,0 +1,143 @@
+"""`trafficdist components`: what each of its commands does, and what it prints."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any, Literal
+
+from rich.console import Console
+
+from harness.binaries import assets, source
+from harness.binaries.cache import Cache, Entry, sha256_of
+from harness.binaries.component import COMPONENTS, component_named, version_of
+from harness.binaries.download import Fetcher
+from harness.binaries.fetching import FromRelease, FromSource, Source, fetch
+from harness.binaries.finding import find_entry
+from harness.binaries.go import find_go
+from harness.binaries.release import Releases
+from harness.binaries.versions import parse_wanted
+from harness.binaries.watching import Terminal
+from harness.errors import UnavailableError, UsageError
+
+From = Literal["release", "source"]
+
+
+def fetch_all(
+    names: Sequence[str], *, origin: From, cache: Cache, mirrors: Sequence[str] = (), jobs: int = 0, again: bool = False
+) -> list[Entry]:
+    """Get a component in each of the versions; stderr hears how it goes. Raises `UsageError`, `UnavailableError`."""
+    component = component_named(names[0])
+    wishes = [parse_wanted(text) for text in names[1:] or ("",)]
+    if mirrors and origin == "source":
+        raise UsageError("--mirror is for --from release; for sources set GOPROXY")
+    came_from: Source = (
+        FromSource(find_go(jobs=jobs)) if origin == "source" else FromRelease(Releases(mirrors, Fetcher()))
+    )
+    found = []
+    with Terminal(Console(stderr=True)) as terminal:
+        for wanted in wishes:
+            entry = fetch(component, wanted, came_from, cache, terminal, again=again)
+            terminal.say(f"{entry.component} {entry.version} is there, from {_source_of(entry)}: {entry.path}")
+            found.append(entry)
+    return found
+
+
+def listing(cache: Cache, names: Sequence[str], form: Literal["table", "json"]) -> str:
+    """What is there of these components, or of all: from KUBEBUILDER_ASSETS and from the cache."""
+    known = [component_named(name).name for name in names] or list(COMPONENTS)
+    entries = [entry for entry in (*_assets(), *cache.entries()) if entry.component in known]
+    if form == "json":
+        return json.dumps([_plain(entry) for entry in entries], indent=2)
+    if not entries:
+        return f"Nothing is there, in {cache.folder}. Try `trafficdist components fetch kube-proxy --from source`."
+    rows = [("COMPONENT", "VERSION", "FROM", "SIZE", "PATH")]
+    rows += [(e.component, str(e.version), _source_of(e), f"{e.size / 1e6:.0f} MB", str(e.path)) for e in entries]
+    return _table(rows)
+
+
+def offers(names: Sequence[str]) -> str:
+    """The versions that can be compiled, by minor version."""
+    go = find_go()
+    rows = [("COMPONENT", "SERIES", "VERSIONS")]
+    for name in names or COMPONENTS:
+        series: dict[str, list[str]] = {}
+        for version in source.available(component_named(name), go):
+            if not version.pre:
+                series.setdefault(version.series, []).append(str(version))
+        rows += [(name, minor, " ".join(versions)) for minor, versions in series.items()]
+    return _table(rows)
+
+
+def check(cache: Cache, name: str = "") -> tuple[str, bool]:
+    """Whether what is there is what was got, and runs: a line each, and whether all is well."""
+    lines, well = [], True
+    for entry in cache.entries(component_named(name).name if name else ""):
+        trouble = _trouble(entry)
+        well = well and not trouble
+        lines.append(f"{'BAD' if trouble else 'ok '}  {entry.component} {entry.version}  {trouble or entry.path}")
+    return "\n".join(lines) or f"No component is there, in {cache.folder}.", well
+
+
+def _trouble(entry: Entry) -> str:
+    again = (
+        f"`trafficdist components fetch {entry.component} {entry.version} --again --from {_source_of(entry)}` mends it"
+    )
+    if entry.origin is not None and sha256_of(entry.path) != entry.origin.sha256:
+        return f"is not what was got any more: its SHA-256 sum is another; {again}"
+    try:
+        says = version_of(component_named(entry.component), entry.path)
+    except UnavailableError as error:
+        return str(error)
+    return "" if says == entry.version else f"says that it is {says}; {again}"
+
+
+def remove(cache: Cache, names: Sequence[str], *, everything: bool) -> str:
+    """Remove versions of a component (all of them if none is named), or all that is there."""
+    if everything == bool(names):
+        raise UsageError("name a component and its versions, or say --all")
+    if everything:
+        chosen = cache.entries()
+        cache.remove_partial()
+    else:
+        wishes = [parse_wanted(text) for text in names[1:]]
+        entries = cache.entries(component_named(names[0]).name)
+        chosen = [each for each in entries if not wishes or any(wish.allows(each.version) for wish in wishes)]
+    for entry in chosen:
+        cache.remove(entry)
+    freed = ", ".join(f"{entry.component} {entry.version}" for entry in chosen)
+    return f"Removed {freed}." if chosen else f"Nothing to remove in {cache.folder}."
+
+
+def where(cache: Cache, name: str, version: str) -> str:
+    """The path of a binary. Raises `UnavailableError` with the remedy."""
+    return str(find_entry(name, version, cache=cache).path)
+
+
+def _assets() -> list[Entry]:
+    found = []
+    for component in COMPONENTS.values():
+        try:
+            entry = assets.entry(component)
+        except UnavailableError:
+            continue  # it does not run; `find` says so to whoever wants it
+        found += [entry] if entry else []
+    return found
+
+
+def _source_of(entry: Entry) -> str:
+    if entry.origin is not None:
+        return entry.origin.source
+    return assets.ENVIRONMENT if entry.path.parent == assets.folder() else "source"
+
+
+def _plain(entry: Entry) -> dict[str, Any]:
+    described = asdict(entry.origin) if entry.origin else {"source": _source_of(entry)}
+    place = {"component": entry.component, "version": str(entry.version), "path": str(entry.path), "size": entry.size}
+    return {**place, **described}
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return "\n".join("  ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows)

@@ -1,0 +1,82 @@
+"""The components that real clusters run and that we can get: where each is published, and how it says its version.
+
+A table, so that a component more is an entry more. Kubernetes' own come from https://dl.k8s.io and from the Go module
+k8s.io/kubernetes; etcd from its releases on GitHub and from go.etcd.io/etcd/server/v3.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.binaries.versions import Version, parse_version
+from harness.errors import UnavailableError, UsageError
+
+_ASK_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """A binary: its name, its Go module, and the package of that module that is its command."""
+
+    name: str
+    module: str
+    package: str
+    says: re.Pattern[str]
+    """How `--version` says it; the group is the version."""
+    staging: str = ""
+    """A module of Kubernetes' staging area that is tagged with each release: its list of versions is often longer."""
+
+    @property
+    def kubernetes(self) -> bool:
+        """Whether it is released as a part of Kubernetes."""
+        return self.module == KUBERNETES_MODULE
+
+
+KUBERNETES_MODULE = "k8s.io/kubernetes"
+
+
+def _of_kubernetes(name: str) -> Component:
+    says = re.compile(r"Kubernetes (v\S+)")
+    return Component(name, KUBERNETES_MODULE, f"{KUBERNETES_MODULE}/cmd/{name}", says, staging="k8s.io/component-base")
+
+
+_ETCD_MODULE = "go.etcd.io/etcd/server/v3"
+ETCD = Component("etcd", _ETCD_MODULE, _ETCD_MODULE, re.compile(r"etcd Version: (\S+)"))
+
+COMPONENTS: dict[str, Component] = {
+    each.name: each
+    for each in (
+        _of_kubernetes("kube-proxy"),
+        _of_kubernetes("kube-controller-manager"),
+        _of_kubernetes("kube-apiserver"),
+        ETCD,
+    )
+}
+
+
+def component_named(name: str) -> Component:
+    """The component of that name. Raises `UsageError`, which says the names."""
+    if name not in COMPONENTS:
+        raise UsageError(f"component {name!r}: want one of {', '.join(COMPONENTS)}")
+    return COMPONENTS[name]
+
+
+def version_of(component: Component, binary: Path) -> Version:
+    """What the binary itself says. Raises `UnavailableError` if it does not run here, or says something else."""
+    try:
+        asked = subprocess.run(  # noqa: S603  the binary that the person chose
+            [str(binary), "--version"], capture_output=True, text=True, timeout=_ASK_SECONDS, check=False
+        )
+    except OSError as error:
+        raise UnavailableError(f"{binary} does not run on this machine: {error.strerror}") from None
+    except subprocess.TimeoutExpired:
+        raise UnavailableError(f"{binary} --version said nothing for {_ASK_SECONDS:.0f} s") from None
+    said = component.says.search(asked.stdout)
+    version = parse_version(said[1]) if said else None
+    if asked.returncode != 0 or version is None:
+        words = (asked.stdout + asked.stderr).strip()[-300:] or "nothing"
+        raise UnavailableError(f"{binary} --version does not say a version of {component.name}, but: {words}")
+    return version

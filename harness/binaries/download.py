@@ -1,0 +1,194 @@
+"""Downloads one file over HTTP: from the first server that has it, going on where an earlier attempt stopped.
+
+The part that is there already stays on disk, beside the ETag that it was sent with. A server is asked for the rest on
+condition that the file is still the same one; a server that cannot do that sends the whole. The SHA-256 sum has the
+last word: what does not lead to it is thrown away.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from harness.binaries.cache import said_plainly, sha256_of
+from harness.binaries.watching import Watcher
+from harness.errors import UnavailableError, UsageError
+
+_T = TypeVar("_T")
+_CHUNK = 1 << 17  # bytes
+_SMALL = 1 << 20  # bytes; a sum, a version, a list of releases
+_BROKEN = (urllib.error.URLError, http.client.HTTPException, OSError)
+
+
+class BrokenOffError(UnavailableError):
+    """The server cannot be reached, or the connection broke."""
+
+
+class NotThereError(UnavailableError):
+    """The server answers, and says that there is no such file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fetcher:
+    """How to download: seconds without a byte that end a connection, attempts without progress, the wait in between."""
+
+    timeout: float = 30.0
+    attempts: int = 4
+    pause: Callable[[float], None] = time.sleep
+
+    def text(self, urls: Sequence[str]) -> str:
+        """A small text, from the first server that has it. Raises `NotThereError`, `UnavailableError`."""
+        return self._first(urls, self._text)
+
+    def file(self, urls: Sequence[str], target: Path, sha256: str, watcher: Watcher) -> str:
+        """The file, whole and with that sum; the URL that it came from. Raises `NotThereError`, `UnavailableError`."""
+        return self._first(urls, lambda url: self._file(url, target, sha256, watcher))
+
+    def _first(self, urls: Sequence[str], get: Callable[[str], _T]) -> _T:
+        problems: list[UnavailableError] = []
+        for url in urls:
+            try:
+                return get(url)
+            except UnavailableError as error:
+                problems.append(error)
+        if all(isinstance(each, NotThereError) for each in problems):
+            raise NotThereError("\n".join(map(str, problems)))
+        said = "\n".join(map(str, problems))
+        raise UnavailableError(f"{said}\ncheck the network, choose a --mirror, or compile with --from source")
+
+    def _text(self, url: str) -> str:
+        with _plainly(url), self._open(url) as answer:
+            return answer.read(_SMALL).decode("utf-8", errors="replace")
+
+    def _file(self, url: str, target: Path, sha256: str, watcher: Watcher) -> str:
+        """From one server. A sum that is wrong after pieces were joined gets a second, whole attempt."""
+        part = target.with_suffix(".part")
+        joined = part.exists()
+        while True:
+            joined = self._complete(url, part, watcher) or joined
+            found = sha256_of(part)
+            if found == sha256:
+                part.rename(target)
+                return url
+            _drop(part)
+            if not joined:
+                raise UnavailableError(
+                    f"{url} is not what its publisher made: its SHA-256 sum is {found}, not {sha256}"
+                )
+            watcher.say("what was there from before does not fit; downloading it whole")
+            joined = False
+
+    def _complete(self, url: str, part: Path, watcher: Watcher) -> bool:
+        """Bring the part to its full length, through connections that break; whether it was joined from pieces.
+
+        A server that sends nothing at all is not tried again: there may be another mirror.
+        """
+        idle, came = 0, False
+        while True:
+            before = _size_of(part)
+            try:
+                with _plainly(url):
+                    if self._continue(url, part, watcher):
+                        return came
+            except BrokenOffError as error:
+                progress = _size_of(part) > before
+                came, idle = came or progress, 0 if progress else idle + 1
+                if not came or idle >= self.attempts:
+                    raise
+                watcher.say(f"interrupted after {_size_of(part) / 1e6:.1f} MB ({error}); going on")
+                self.pause(min(2.0**idle, 10.0))
+
+    def _continue(self, url: str, part: Path, watcher: Watcher) -> bool:
+        """One connection; whether the file is whole now."""
+        have = _size_of(part)
+        with self._open(url, have, _tag_of(part)) as answer:
+            if answer.status == http.client.REQUESTED_RANGE_NOT_SATISFIABLE:
+                whole = answer.headers.get("Content-Range", "").endswith(f"*/{have}")
+                if not whole:
+                    _drop(part)
+                return whole
+            have = have if answer.status == http.client.PARTIAL_CONTENT and _starts_at(answer, have) else 0
+            length = answer.headers.get("Content-Length")
+            total = have + int(length) if length else 0
+            with said_plainly(part):
+                part.with_suffix(".etag").write_text(answer.headers.get("ETag") or "", encoding="utf-8")
+            watcher.begin(url, total, unit="bytes", done=have)
+            try:
+                done = have + _write(answer, part, append=have > 0, watcher=watcher)
+            finally:
+                watcher.end()
+        if done < total:
+            raise ConnectionError(f"the connection ended at {done} of {total} bytes")
+        return True
+
+    @contextlib.contextmanager
+    def _open(self, url: str, start: int = 0, tag: str = "") -> Iterator[http.client.HTTPResponse]:
+        if not url.startswith(("http://", "https://")):
+            raise UsageError(f"mirror {url!r}: want one that begins with http:// or https://")
+        headers = {"User-Agent": "trafficdist"}
+        if start:
+            headers |= {"Range": f"bytes={start}-"} | ({"If-Range": tag} if tag and not tag.startswith("W/") else {})
+        try:
+            request = urllib.request.Request(url, headers=headers)  # noqa: S310  the scheme is checked above
+            answer = urllib.request.urlopen(request, timeout=self.timeout)  # noqa: S310  the same
+        except urllib.error.HTTPError as error:
+            if error.code != http.client.REQUESTED_RANGE_NOT_SATISFIABLE or not start:
+                error.close()
+                raise
+            answer = error
+        with answer:
+            yield answer
+
+
+@contextlib.contextmanager
+def _plainly(url: str) -> Iterator[None]:
+    """Turn what networks do into `UnavailableError`."""
+    try:
+        yield
+    except urllib.error.HTTPError as error:
+        if error.code in (403, 404, 410):  # a bucket that must not be listed says 403 of what it does not have
+            raise NotThereError(f"{url}: {error.code} {error.reason}") from None
+        raise BrokenOffError(f"{url}: {error.code} {error.reason}") from None
+    except _BROKEN as error:
+        reason = error.reason if isinstance(error, urllib.error.URLError) else error
+        raise BrokenOffError(f"{url}: {reason or type(error).__name__}") from None
+
+
+def _write(answer: http.client.HTTPResponse, part: Path, *, append: bool, watcher: Watcher) -> int:
+    written = 0
+    with said_plainly(part):
+        file = part.open("ab" if append else "wb")
+    with file:
+        while chunk := answer.read1(_CHUNK):
+            with said_plainly(part):
+                file.write(chunk)
+            written += len(chunk)
+            watcher.advance(len(chunk))
+    return written
+
+
+def _starts_at(answer: http.client.HTTPResponse, offset: int) -> bool:
+    return answer.headers.get("Content-Range", "").startswith(f"bytes {offset}-")
+
+
+def _tag_of(part: Path) -> str:
+    try:
+        return part.with_suffix(".etag").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""
+
+
+def _size_of(part: Path) -> int:
+    return part.stat().st_size if part.exists() else 0
+
+
+def _drop(part: Path) -> None:
+    part.unlink(missing_ok=True)
+    part.with_suffix(".etag").unlink(missing_ok=True)

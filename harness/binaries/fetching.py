@@ -1,0 +1,114 @@
+"""Gets a component into the cache, from a release or from source: the same steps around either of the two."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol
+
+from harness.binaries import source
+from harness.binaries.cache import Cache, Entry, Origin, sha256_of
+from harness.binaries.component import Component, version_of
+from harness.binaries.go import Go
+from harness.binaries.release import Releases
+from harness.binaries.versions import Version, Wanted
+from harness.binaries.watching import Watcher
+from harness.errors import UnavailableError
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A binary on its way into the cache: where it is from, and files to keep beside it."""
+
+    binary: Path
+    at: str
+    made_with: str = ""
+    beside: tuple[tuple[str, str], ...] = ()
+
+
+class Source(Protocol):
+    """Where components come from."""
+
+    name: str
+
+    def resolve(self, component: Component, wanted: Wanted, watcher: Watcher) -> tuple[Version, Callable[[Path], Made]]:
+        """The version that answers the wish, and what makes its binary inside a folder. Raises `UsageError`."""
+
+
+class FromRelease:
+    """Official binaries."""
+
+    name = "release"
+
+    def __init__(self, releases: Releases) -> None:
+        self._releases = releases
+
+    def resolve(self, component: Component, wanted: Wanted, watcher: Watcher) -> tuple[Version, Callable[[Path], Made]]:
+        """See `Source`."""
+        version = self._releases.resolve(component, wanted)
+
+        def make(folder: Path) -> Made:
+            binary, url = self._releases.fetch(component, version, folder, watcher)
+            return Made(binary, url)
+
+        return version, make
+
+
+class FromSource:
+    """Compiled here, from the official Go modules."""
+
+    name = "source"
+
+    def __init__(self, go: Go) -> None:
+        self._go = go
+
+    def resolve(self, component: Component, wanted: Wanted, watcher: Watcher) -> tuple[Version, Callable[[Path], Made]]:
+        """See `Source`."""
+        release = source.resolve(component, wanted, self._go, watcher)
+
+        def make(folder: Path) -> Made:
+            binary, files = source.compile_binary(component, release, self._go, folder, watcher)
+            at = f"{component.module}@{release.version.tag}"
+            return Made(binary, at, self._go.version, tuple(files.items()))
+
+        return release.version, make
+
+
+def fetch(
+    component: Component, wanted: Wanted, origin: Source, cache: Cache, watcher: Watcher, *, again: bool = False
+) -> Entry:
+    """Get a component, unless it is there; with `again` even then. Raises `UsageError`, `UnavailableError`.
+
+    An exact version that is there needs neither network nor Go.
+    """
+    if wanted.exact is not None and not again and (there := cache.get(component.name, wanted.exact)):
+        return there
+    version, make = origin.resolve(component, wanted, watcher)
+
+    def waiting() -> None:
+        watcher.say(f"{component.name} {version}: another process is getting it; waiting for that")
+
+    with cache.locked(component.name, version, waiting=waiting):
+        there = cache.get(component.name, version)
+        if there is not None and not again:
+            return there
+        return _make(component, version, origin, make, cache)
+
+
+def _make(component: Component, version: Version, origin: Source, make: Callable[[Path], Made], cache: Cache) -> Entry:
+    folder = cache.workspace(component.name, version, origin.name)
+    made = make(folder)
+    made.binary.chmod(0o755)
+    says = version_of(component, made.binary)
+    if says != version:
+        raise UnavailableError(f"{made.at} should be {component.name} {version}, and says that it is {says}")
+    described = Origin(origin.name, made.at, sha256_of(made.binary), _now(), made.made_with)
+    entry = cache.put(component, version, made.binary, described, dict(made.beside))
+    cache.close_workspace(folder)
+    return entry
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,97 @@
+"""The small Go module that a component is compiled from: it pins one release and imports the command, nothing else.
+
+Kubernetes is published as k8s.io/kubernetes v1.X.Y, whose own go.mod replaces each staging module (k8s.io/api, …) by a
+folder of its repository. Outside of that repository the folders are not there, but each is published as v0.X.Y of the
+same commit: so every such replacement is repeated with that version. Replacements count in the main module only, which
+is why there must be one. The Go version and the GODEBUG settings are the release's, as they decide how Go behaves at
+run time.
+
+Pure: from a parsed go.mod to text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from harness.binaries.component import Component
+from harness.binaries.versions import Version
+
+_STAMPED = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+_TAGS = "selinux,notest,grpcnotrace"  # those of the official builds, hack/lib/golang.sh
+_GO_MOD = """\
+// Made by trafficdist, to compile {package} {tag}.
+module trafficdist.dev/components/{name}
+
+go {go}
+{godebug}
+require {module} {tag}
+
+replace (
+{replacements}
+)
+"""
+_IMPORT = """\
+//go:build components
+
+// Package components keeps the command among the requirements of this module.
+package components
+
+import _ "{package}"
+"""
+
+
+def staging_version(version: Version) -> Version:
+    """The version of the staging modules of a Kubernetes release: 1.34.2 is 0.34.2 there."""
+    return Version(0, version.minor, version.patch, version.pre)
+
+
+def release_version(staging: Version) -> Version:
+    """The other way round."""
+    return Version(1, staging.minor, staging.patch, staging.pre)
+
+
+def go_mod(component: Component, version: Version, described: Mapping[str, Any]) -> str:
+    """The text of go.mod; `described` is what `go mod edit -json` says of the release's own go.mod."""
+    settings = "".join(f"\ngodebug {each['Key']}={each['Value']}" for each in described.get("Godebug") or ())
+    return _GO_MOD.format(
+        name=component.name,
+        package=component.package,
+        module=component.module,
+        tag=version.tag,
+        go=described.get("Go", "1.21"),
+        godebug=f"{settings}\n" if settings else "",
+        replacements="\n".join(f"\t{each}" for each in _replacements(component, version, described)),
+    )
+
+
+def _replacements(component: Component, version: Version, described: Mapping[str, Any]) -> Iterator[str]:
+    for each in described.get("Replace") or ():
+        old, new = each["Old"]["Path"], each["New"]
+        if new["Path"].startswith("./staging/") and component.kubernetes:
+            yield f"{old} => {old} {staging_version(version).tag}"
+        elif new.get("Version"):
+            yield f"{' '.join(filter(None, (old, each['Old'].get('Version'))))} => {new['Path']} {new['Version']}"
+
+
+def go_file(component: Component) -> str:
+    """The text of the one Go file, which is never compiled itself: a command cannot be imported."""
+    return _IMPORT.format(package=component.package)
+
+
+def build_flags(component: Component, version: Version, *, commit: str = "", time: str = "") -> list[str]:
+    """Flags for `go build` and `go list`: those of the official build, and what `--version` is to say."""
+    flags = ["-mod=mod", "-trimpath"]
+    if not component.kubernetes:
+        stamp = f" -X go.etcd.io/etcd/api/v3/version.GitSHA={commit[:9]}" if commit else ""
+        return [*flags, f"-ldflags=-s -w{stamp}"]
+    values = {
+        "gitVersion": version.tag,
+        "gitMajor": str(version.major),
+        "gitMinor": str(version.minor),
+        "gitTreeState": "clean",
+        "gitCommit": commit,
+        "buildDate": time,
+    }
+    stamps = (f"-X {package}.{name}={value}" for package in _STAMPED for name, value in values.items() if value)
+    return [*flags, f"-tags={_TAGS}", f"-ldflags=-s -w {' '.join(stamps)}"]

@@ -1,0 +1,143 @@
+"""Downloads official binaries: Kubernetes' from https://dl.k8s.io, etcd's from its releases on GitHub.
+
+    <mirror>/release/v1.34.2/bin/linux/amd64/kube-proxy   and   kube-proxy.sha256       a bare binary and its sum
+    <mirror>/release/stable-1.34.txt   stable.txt                                       the newest patch, the newest
+    <mirror>/download/v3.6.4/etcd-v3.6.4-linux-amd64.tar.gz   and   SHA256SUMS          etcd
+
+A mirror has the layout of the place that it stands for. The sum comes from where the binary comes from, so a mirror is
+trusted as far as it is chosen; https is up to its URL.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import re
+import tarfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.binaries.cache import said_plainly
+from harness.binaries.component import ETCD, Component
+from harness.binaries.download import Fetcher, NotThereError
+from harness.binaries.versions import Version, Wanted, parse_version
+from harness.binaries.watching import Watcher
+from harness.errors import UnavailableError, UsageError
+
+KUBERNETES_MIRROR = "https://dl.k8s.io"
+ETCD_MIRROR = "https://github.com/etcd-io/etcd/releases"
+ETCD_LISTING = "https://api.github.com/repos/etcd-io/etcd/releases?per_page=100"
+_MACHINES = {"x86_64": "amd64", "aarch64": "arm64", "ppc64le": "ppc64le", "s390x": "s390x"}
+_SUM = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Releases:
+    """Where official binaries are; `mirrors` in the order that they are tried, none for the publisher itself."""
+
+    mirrors: Sequence[str] = ()
+    fetcher: Fetcher = field(default_factory=Fetcher)
+    etcd_listing: str = ETCD_LISTING
+
+    def resolve(self, component: Component, wanted: Wanted) -> Version:
+        """The version that answers the wish. Raises `UsageError` if there is none."""
+        if wanted.exact is not None:
+            return wanted.exact
+        if component is ETCD:
+            return self._resolve_etcd(wanted)
+        name = f"stable-{wanted.series}.txt" if wanted.series else "stable.txt"
+        try:
+            said = self.fetcher.text(self._urls(component, f"release/{name}")).strip()
+        except NotThereError:
+            raise UsageError(f"there is no release of Kubernetes {wanted}{self._newest(component)}") from None
+        version = parse_version(said)
+        if version is None:
+            raise UnavailableError(f"{name} should say a version, and says {said[:80]!r}")
+        return version
+
+    def _resolve_etcd(self, wanted: Wanted) -> Version:
+        """etcd has no file that names its newest release, and mirrors no listing: GitHub's is asked."""
+        try:
+            listed = json.loads(self.fetcher.text([self.etcd_listing]))
+            versions = [version for each in listed if (version := parse_version(each["tag_name"]))]
+        except (ValueError, TypeError, KeyError):
+            raise UnavailableError(f"{self.etcd_listing} is no list of releases; name a full version of etcd") from None
+        except UnavailableError as error:
+            raise UnavailableError(f"{error}\nwithout that list, name a full version of etcd, such as 3.6.4") from None
+        chosen = wanted.choose(versions)
+        if not chosen:
+            raise UsageError(f"there is no release of etcd {wanted}; there are {', '.join(map(str, sorted(versions)))}")
+        return chosen[0]
+
+    def fetch(self, component: Component, version: Version, folder: Path, watcher: Watcher) -> tuple[Path, str]:
+        """The binary, inside `folder`, and the URL that it came from. Raises `UsageError`, `UnavailableError`."""
+        base = f"release/{version.tag}/bin/linux/{architecture()}/{component.name}"
+        archive = ""
+        if component is ETCD:
+            archive = f"etcd-{version.tag}-linux-{architecture()}.tar.gz"
+            base = f"download/{version.tag}/{archive}"
+        sums = f"download/{version.tag}/SHA256SUMS" if archive else f"{base}.sha256"
+        target = folder / (archive or component.name)
+        try:
+            sha256 = _sum_in(self.fetcher.text(self._urls(component, sums)), archive)
+            url = self.fetcher.file(self._urls(component, base), target, sha256, watcher)
+        except NotThereError as error:
+            hint = self._newest(component, version.series)
+            raise UsageError(
+                f"there is no release {version} of {component.name} for linux/{architecture()}{hint}\n{error}"
+            ) from None
+        if archive:
+            target = _unpack(target, f"{archive.removesuffix('.tar.gz')}/{component.name}", folder / component.name)
+        return target, url
+
+    def _urls(self, component: Component, path: str) -> list[str]:
+        mirrors = self.mirrors or [ETCD_MIRROR if component is ETCD else KUBERNETES_MIRROR]
+        return [f"{mirror.rstrip('/')}/{path}" for mirror in mirrors]
+
+    def _newest(self, component: Component, series: str = "") -> str:
+        """What there is instead, as far as that is said anywhere."""
+        if component is ETCD:
+            return ""
+        said = []
+        for name, of in ((f"stable-{series}.txt", f"of {series}"), ("stable.txt", "of all"))[0 if series else 1 :]:
+            try:
+                newest = parse_version(self.fetcher.text(self._urls(component, f"release/{name}")).strip())
+            except UnavailableError:
+                continue
+            said += [f"the newest {of} is {newest}"] if newest else []
+        return f"; {', '.join(said)}" if said else ""
+
+
+def architecture() -> str:
+    """This machine's, as Go names it. Raises `UnavailableError` where nothing is published for it."""
+    machine = platform.machine()
+    if machine not in _MACHINES:
+        raise UnavailableError(f"there are no official binaries for {machine}; compile them with --from source")
+    return _MACHINES[machine]
+
+
+def _sum_in(text: str, name: str) -> str:
+    """The sum in a file of sums; a file for one binary holds nothing else, one for many names them."""
+    for line in text.lower().splitlines():
+        words = line.split()
+        if words and _SUM.fullmatch(words[0]) and (not name or words[-1].lstrip("*") == name):
+            return words[0]
+    raise UnavailableError(
+        f"there is no SHA-256 sum{f' of {name}' if name else ''} in what was published: {text[:80]!r}"
+    )
+
+
+def _unpack(archive: Path, member: str, target: Path) -> Path:
+    try:
+        with tarfile.open(archive) as tar, said_plainly(target):
+            packed = tar.extractfile(member)
+            if packed is None:
+                raise KeyError(member)
+            with packed, target.open("wb") as file:
+                while chunk := packed.read(1 << 20):
+                    file.write(chunk)
+    except (KeyError, tarfile.TarError, EOFError) as error:
+        raise UnavailableError(f"{archive.name} holds no {member}: {error}") from None
+    archive.unlink()
+    return target

@@ -1,0 +1,139 @@
+"""Compiles a component from its official Go modules.
+
+Go and its module proxy do the work: sources come with checksums from the checksum database, and the compiler's cache
+makes the second component of a release cheap. Pure Go (CGO_ENABLED=0), so the binary runs in any container too.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.binaries import modules
+from harness.binaries.cache import said_plainly
+from harness.binaries.component import Component
+from harness.binaries.go import Go, GoneError
+from harness.binaries.versions import Version, Wanted, parse_version
+from harness.binaries.watching import Watcher
+from harness.errors import HarnessError, UnavailableError, UsageError
+
+_TRIES = 8  # versions that are tried where a proxy lists more than it serves
+_ROOM = 1_000_000_000  # bytes that must be free; a first compilation takes up to three times that
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A version whose sources are here."""
+
+    version: Version
+    go_mod: Path
+    commit: str = ""
+    time: str = ""
+
+
+def available(component: Component, go: Go) -> list[Version]:
+    """The versions that the module proxy lists, the oldest first, without pre-releases of old ones.
+
+    A proxy may list less than it serves. Kubernetes' staging modules are tagged with every release and asked for more
+    often, so their lists are longer: both are looked at.
+    """
+    found = _listed(component.module, go)
+    if component.staging:
+        found |= {modules.release_version(each) for each in _listed(component.staging, go) if each.major == 0}
+    return sorted(found)
+
+
+def _listed(module: str, go: Go) -> set[Version]:
+    answer = go.ask_json("list", "-m", "-versions", "-json", module, folder=Path("/"))
+    return {version for text in answer.get("Versions") or () if (version := parse_version(text[1:]))}
+
+
+def resolve(component: Component, wanted: Wanted, go: Go, watcher: Watcher) -> Release:
+    """The newest version that answers the wish and whose sources can be had. Raises `UsageError` if there is none."""
+    if wanted.exact is not None:
+        try:
+            return _sources(component, wanted.exact, go)
+        except GoneError as error:
+            raise _no_such(component, wanted, available(component, go), str(error)) from None
+    listed = available(component, go)
+    for version in wanted.choose(listed)[:_TRIES]:
+        try:
+            return _sources(component, version, go)
+        except GoneError as error:
+            watcher.say(
+                f"{component.name} {version} is listed, but cannot be had: {str(error).splitlines()[-1].strip()}"
+            )
+    raise _no_such(component, wanted, listed)
+
+
+def _sources(component: Component, version: Version, go: Go) -> Release:
+    got = go.ask_json("mod", "download", "-json", f"{component.module}@{version.tag}", folder=Path("/"))
+    information: dict[str, Any] = json.loads(Path(got["Info"]).read_text(encoding="utf-8"))
+    origin = got.get("Origin") or information.get("Origin") or {}
+    return Release(version, Path(got["GoMod"]), origin.get("Hash", ""), information.get("Time", ""))
+
+
+def _no_such(component: Component, wanted: Wanted, listed: list[Version], why: str = "") -> HarnessError:
+    series = wanted.series or (wanted.exact.series if wanted.exact else "")
+    near = [str(each) for each in listed if each.series == series and not each.pre]
+    text = f"there is no {component.name} {wanted} to be had from the Go module proxy"
+    if near:
+        text += f"; of {series} it has {', '.join(near)}"
+    else:
+        newest = {each.series: each for each in listed if not each.pre}
+        text += f"; it has {', '.join(map(str, newest.values()))} (the newest of each minor version)"
+    return UsageError(f"{text}\n{why}".rstrip())
+
+
+@contextmanager
+def _module(folder: Path, component: Component, release: Release, go: Go) -> Iterator[Path]:
+    described = go.ask_json("mod", "edit", "-json", str(release.go_mod), folder=Path("/"))
+    with tempfile.TemporaryDirectory(dir=folder, prefix="module-") as name:
+        place = Path(name)
+        (place / "go.mod").write_text(modules.go_mod(component, release.version, described), encoding="utf-8")
+        (place / "components.go").write_text(modules.go_file(component), encoding="utf-8")
+        yield place
+
+
+def compile_binary(
+    component: Component, release: Release, go: Go, folder: Path, watcher: Watcher
+) -> tuple[Path, dict[str, str]]:
+    """The binary, inside `folder`, and go.mod and go.sum that it was made from. Raises `UnavailableError`."""
+    _check_room(go, folder)
+    flags = modules.build_flags(component, release.version, commit=release.commit, time=release.time)
+    binary = folder / component.name
+    with said_plainly(folder), _module(folder, component, release, go) as module:
+        watcher.say(f"{component.name} {release.version}: getting the modules that it needs")
+        stale = go.ask(
+            "list", *flags, "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}", component.package, folder=module
+        ).split()
+        watcher.begin(f"{component.name} {release.version}: compiling", len(stale) + 1, unit="packages")
+        jobs = ["-p", str(go.jobs)] if go.jobs else []
+        go.follow(
+            "build", *flags, *jobs, "-v", "-o", str(binary), component.package,
+            folder=module, line=lambda package: watcher.advance(1, package),
+        )  # fmt: skip
+        watcher.end()
+        made_from = {name: (module / name).read_text(encoding="utf-8") for name in ("go.mod", "go.sum")}
+    return binary, made_from
+
+
+def _check_room(go: Go, folder: Path) -> None:
+    """Before hours of work, not after."""
+    places = {"the cache": str(folder)}
+    for name in ("GOCACHE", "GOMODCACHE"):
+        places[name] = go.ask("env", name, folder=Path("/")).strip()
+    for name, place in places.items():
+        there = next((each for each in (Path(place), *Path(place).parents) if each.exists()), Path("/"))
+        free = shutil.disk_usage(there).free
+        if free < _ROOM:
+            raise UnavailableError(
+                f"{free / 1e6:.0f} MB are free for {name} ({place}), and compiling needs {_ROOM / 1e6:.0f} MB; "
+                f"make room, or point {'--cache' if name == 'the cache' else name} to another disk"
+            )

@@ -1,0 +1,59 @@
+"""Servers, an empty cache, and an environment that says nothing."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from harness.binaries.cache import Cache
+from tests.harness.binaries.servers import Handler, Mirror
+
+
+@pytest.fixture
+def mirrors() -> Iterator[tuple[Mirror, Mirror]]:
+    """Two servers."""
+    started = []
+    for _ in range(2):
+        mirror = Mirror()
+        server = ThreadingHTTPServer(("127.0.0.1", 0), type("Serving", (Handler,), {"mirror": mirror}))
+        mirror.url = f"http://127.0.0.1:{server.server_port}"
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+        thread.start()
+        started.append((mirror, server, thread))
+    yield started[0][0], started[1][0]
+    for _, server, thread in started:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@pytest.fixture
+def mirror(mirrors: tuple[Mirror, Mirror]) -> Mirror:
+    """One server."""
+    return mirrors[0]
+
+
+@pytest.fixture
+def closed_port() -> str:
+    """The URL of a server that is down."""
+    with socket.socket() as once:
+        once.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{once.getsockname()[1]}"
+
+
+@pytest.fixture(autouse=True)
+def no_assets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the person who runs the tests has set must not decide."""
+    for name in ("KUBEBUILDER_ASSETS", "TRAFFICDIST_CACHE", "TRAFFICDIST_MIRROR", "http_proxy", "HTTP_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Cache:
+    """An empty cache."""
+    return Cache(tmp_path / "cache")

@@ -1,0 +1,114 @@
+"""A server on loopback with the layout of the real ones, that can break off, lie, and fail; and components that run.
+
+A component here is a shell script that says its version, padded so that it takes several packets to send.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import tarfile
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler
+
+from harness.binaries.download import Fetcher
+from harness.binaries.release import Releases, architecture
+from harness.binaries.watching import Silent
+
+
+def script(version: str, *, says: str = "Kubernetes v{}", size: int = 300_000) -> bytes:
+    """A component that runs, and answers --version."""
+    head = f"#!/bin/sh\necho '{says.format(version)}'\nexit 0\n".encode()
+    return head + b"#" * (size - len(head))
+
+
+@dataclass
+class Mirror:
+    """A server; what it has, how it misbehaves, and what it was asked."""
+
+    url: str = ""
+    files: dict[str, bytes] = field(default_factory=dict)
+    break_off: dict[str, list[int]] = field(default_factory=dict)  # path → bytes after which each connection ends
+    ranges: bool = True
+    requests: list[tuple[str, str]] = field(default_factory=list)  # (path, Range header)
+
+    def publish(self, component: str, version: str, content: bytes | None = None, sha256: str = "") -> str:
+        """A release of a component of Kubernetes; the path of its binary."""
+        content = script(version) if content is None else content
+        path = f"/release/v{version}/bin/linux/{architecture()}/{component}"
+        self.files |= {path: content, f"{path}.sha256": (sha256 or hashlib.sha256(content).hexdigest()).encode()}
+        self.files["/release/stable.txt"] = f"v{version}\n".encode()
+        self.files[f"/release/stable-{version.rpartition('.')[0]}.txt"] = f"v{version}\n".encode()
+        return path
+
+    def publish_etcd(self, version: str) -> str:
+        """A release of etcd; the path of its archive."""
+        content, name = script(version, says="etcd Version: {}"), f"etcd-v{version}-linux-{architecture()}"
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w:gz") as tar:
+            entry = tarfile.TarInfo(f"{name}/etcd")
+            entry.size = len(content)
+            tar.addfile(entry, io.BytesIO(content))
+        path = f"/download/v{version}/{name}.tar.gz"
+        sums = f"{'0' * 64}  other.zip\n{hashlib.sha256(packed.getvalue()).hexdigest()}  {name}.tar.gz\n"
+        self.files |= {path: packed.getvalue(), f"/download/v{version}/SHA256SUMS": sums.encode()}
+        return path
+
+    def asked(self, path: str) -> list[str]:
+        """The Range headers of the requests for a path, in order; "" for the whole."""
+        return [header for asked, header in self.requests if asked == path]
+
+
+class Handler(BaseHTTPRequestHandler):
+    mirror: Mirror
+
+    def do_GET(self) -> None:
+        asked = self.headers.get("Range") or ""
+        self.mirror.requests.append((self.path, asked))
+        content = self.mirror.files.get(self.path)
+        if content is None:
+            self.send_error(404)
+            return
+        tag = f'"{hashlib.sha256(content).hexdigest()[:8]}"'
+        start = int(asked.removeprefix("bytes=").removesuffix("-")) if asked and self.mirror.ranges else 0
+        if self.headers.get("If-Range", tag) != tag:
+            start = 0
+        if start and start >= len(content):
+            self.send_response(416)
+            self.send_header("Content-Range", f"bytes */{len(content)}")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        self.send_response(206 if start else 200)
+        if start:
+            self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+        self.send_header("Content-Length", str(len(content) - start))
+        self.send_header("ETag", tag)
+        self.end_headers()
+        limits = self.mirror.break_off.get(self.path)
+        self.wfile.write(content[start : start + limits.pop(0)] if limits else content[start:])
+
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+def releases(*mirrors: Mirror | str, attempts: int = 4) -> Releases:
+    """Official binaries from these servers; nothing waits."""
+    urls = [each if isinstance(each, str) else each.url for each in mirrors]
+    return Releases(urls, Fetcher(timeout=5, attempts=attempts, pause=lambda seconds: None), f"{urls[0]}/listing")
+
+
+class Heard(Silent):
+    """Remembers what was said."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.begun: list[tuple[int, int]] = []
+
+    def say(self, text: str) -> None:
+        """A line."""
+        self.lines.append(text)
+
+    def begin(self, what: str, total: int, *, unit: str, done: int = 0) -> None:
+        """Total, and what was done before."""
+        self.begun.append((total, done))

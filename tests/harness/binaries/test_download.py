@@ -1,0 +1,115 @@
+"""One file over HTTP: what breaks off is continued, and what is wrong is thrown away."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from harness.binaries.download import Fetcher, NotThereError
+from harness.errors import UnavailableError, UsageError
+from tests.harness.binaries.servers import Heard, Mirror
+
+CONTENT = bytes(range(256)) * 1000
+SUM = hashlib.sha256(CONTENT).hexdigest()
+FETCHER = Fetcher(timeout=5, attempts=3, pause=lambda seconds: None)
+
+
+def get(mirror: Mirror | list[str], target: Path, heard: Heard | None = None) -> str:
+    urls = [f"{mirror.url}/file"] if isinstance(mirror, Mirror) else mirror
+    return FETCHER.file(urls, target, SUM, heard or Heard())
+
+
+def test_a_file_is_there_whole(mirror: Mirror, tmp_path: Path) -> None:
+    mirror.files["/file"] = CONTENT
+    assert get(mirror, tmp_path / "file") == f"{mirror.url}/file"
+    assert (tmp_path / "file").read_bytes() == CONTENT
+
+
+def test_a_broken_connection_is_continued_where_it_broke(mirror: Mirror, tmp_path: Path) -> None:
+    mirror.files["/file"] = CONTENT
+    mirror.break_off["/file"] = [100_000, 50_000]
+    heard = Heard()
+    get(mirror, tmp_path / "file", heard)
+    assert mirror.asked("/file") == ["", "bytes=100000-", "bytes=150000-"]
+    assert heard.begun == [(256_000, 0), (256_000, 100_000), (256_000, 150_000)]
+    assert (tmp_path / "file").read_bytes() == CONTENT
+
+
+def test_a_later_process_continues_what_an_earlier_one_left(mirror: Mirror, tmp_path: Path) -> None:
+    mirror.files["/file"] = CONTENT
+    mirror.break_off["/file"] = [100_000, 0, 0, 0]
+    with pytest.raises(UnavailableError, match="ended at 100000 of 256000 bytes"):
+        get(mirror, tmp_path / "file")
+    assert not (tmp_path / "file").exists()
+    mirror.break_off.clear()
+    get(mirror, tmp_path / "file")
+    assert mirror.asked("/file")[-1] == "bytes=100000-"
+    assert (tmp_path / "file").read_bytes() == CONTENT
+
+
+def test_a_server_that_cannot_continue_sends_the_whole(mirror: Mirror, tmp_path: Path) -> None:
+    mirror.files["/file"], mirror.ranges = CONTENT, False
+    mirror.break_off["/file"] = [100_000]
+    get(mirror, tmp_path / "file")
+    assert (tmp_path / "file").read_bytes() == CONTENT
+
+
+def test_a_file_that_changed_meanwhile_is_downloaded_whole(mirror: Mirror, tmp_path: Path) -> None:
+    mirror.files["/file"] = b"older" * 50_000
+    mirror.break_off["/file"] = [100_000, 0, 0, 0]
+    with pytest.raises(UnavailableError):
+        get(mirror, tmp_path / "file")
+    mirror.files["/file"] = CONTENT
+    mirror.break_off.clear()
+    get(mirror, tmp_path / "file")
+    assert (tmp_path / "file").read_bytes() == CONTENT
+
+
+def test_a_wrong_part_from_before_does_not_spoil_the_file(mirror: Mirror, tmp_path: Path) -> None:
+    mirror.files["/file"] = CONTENT
+    (tmp_path / "file.part").write_bytes(b"something else")
+    heard = Heard()
+    get(mirror, tmp_path / "file", heard)
+    assert mirror.asked("/file") == ["bytes=14-", ""]
+    assert heard.lines == ["what was there from before does not fit; downloading it whole"]
+    assert (tmp_path / "file").read_bytes() == CONTENT
+
+
+def test_a_part_that_is_already_whole_is_not_downloaded_again(mirror: Mirror, tmp_path: Path) -> None:
+    mirror.files["/file"] = CONTENT
+    (tmp_path / "file.part").write_bytes(CONTENT)
+    get(mirror, tmp_path / "file")
+    assert mirror.asked("/file") == ["bytes=256000-"]
+
+
+def test_a_wrong_sum_leaves_nothing(mirror: Mirror, tmp_path: Path) -> None:
+    mirror.files["/file"] = CONTENT + b"!"
+    with pytest.raises(UnavailableError, match=f"SHA-256 sum is .*, not {SUM}"):
+        get(mirror, tmp_path / "file")
+    assert list(tmp_path.iterdir()) == []
+    assert mirror.asked("/file") == [""]
+
+
+def test_a_mirror_that_is_down_lies_or_lacks_the_file_is_passed_over(
+    mirrors: tuple[Mirror, Mirror], closed_port: str, tmp_path: Path
+) -> None:
+    lying, good = mirrors
+    lying.files["/file"], good.files["/file"] = b"!" + CONTENT[1:], CONTENT
+    urls = [f"{closed_port}/file", f"{lying.url}/none", f"{lying.url}/file", f"{good.url}/file"]
+    assert get(urls, tmp_path / "file") == f"{good.url}/file"
+    assert (tmp_path / "file").read_bytes() == CONTENT
+
+
+def test_only_a_file_that_no_mirror_has_does_not_exist(mirror: Mirror, closed_port: str, tmp_path: Path) -> None:
+    with pytest.raises(NotThereError, match="404"):
+        get([f"{mirror.url}/file"], tmp_path / "file")
+    with pytest.raises(UnavailableError, match=r"refused[^$]*choose a --mirror") as down:
+        get([f"{mirror.url}/file", f"{closed_port}/file"], tmp_path / "file")
+    assert not isinstance(down.value, NotThereError)
+
+
+def test_only_http_is_spoken(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="http://"):
+        get(["file:///etc/passwd"], tmp_path / "file")

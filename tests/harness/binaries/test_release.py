@@ -1,0 +1,112 @@
+"""Official binaries, from servers with the layout of dl.k8s.io and of etcd's releases."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+import pytest
+
+from harness.binaries.cache import Cache, Entry
+from harness.binaries.component import component_named
+from harness.binaries.fetching import FromRelease, fetch
+from harness.binaries.release import Releases
+from harness.binaries.versions import parse_wanted
+from harness.errors import UnavailableError, UsageError
+from tests.harness.binaries.servers import Heard, Mirror, releases, script
+
+
+def get(component: str, version: str, origin: Releases, cache: Cache, *, again: bool = False) -> Entry:
+    return fetch(component_named(component), parse_wanted(version), FromRelease(origin), cache, Heard(), again=again)
+
+
+def test_a_component_runs_and_says_where_it_is_from(mirror: Mirror, cache: Cache) -> None:
+    path = mirror.publish("kube-proxy", "1.34.2")
+    entry = get("kube-proxy", "1.34.2", releases(mirror), cache)
+    assert subprocess.check_output([entry.path, "--version"], text=True) == "Kubernetes v1.34.2\n"
+    assert entry.origin is not None
+    assert (entry.origin.source, entry.origin.at) == ("release", f"{mirror.url}{path}")
+    assert cache.entries() == [entry]
+    assert list((cache.folder / "partial").iterdir()) == []
+
+
+@pytest.mark.parametrize("wanted", ["1.34", "", "newest"])
+def test_the_newest_patch_is_what_the_publisher_says(wanted: str, mirror: Mirror, cache: Cache) -> None:
+    mirror.publish("kube-proxy", "1.34.10")
+    assert str(get("kube-proxy", wanted, releases(mirror), cache).version) == "1.34.10"
+
+
+def test_etcd_comes_out_of_its_archive(mirror: Mirror, cache: Cache) -> None:
+    mirror.publish_etcd("3.6.4")
+    tags = [{"tag_name": "v3.7.0-rc.0"}, {"tag_name": "v3.6.4"}, {"tag_name": "v3.5.9"}]
+    mirror.files["/listing"] = json.dumps(tags).encode()
+    entry = get("etcd", "", releases(mirror), cache)
+    assert str(entry.version) == "3.6.4"
+    assert subprocess.check_output([entry.path, "--version"], text=True) == "etcd Version: 3.6.4\n"
+
+
+def test_what_is_there_is_not_downloaded_again(mirror: Mirror, cache: Cache) -> None:
+    path = mirror.publish("kube-proxy", "1.34.2")
+    get("kube-proxy", "1.34.2", releases(mirror), cache)
+    get("kube-proxy", "1.34", releases(mirror), cache)
+    assert len(mirror.asked(path)) == 1
+    get("kube-proxy", "1.34.2", releases(mirror), cache, again=True)
+    assert len(mirror.asked(path)) == 2
+
+
+def test_a_version_that_does_not_exist_names_those_that_do(mirror: Mirror, cache: Cache) -> None:
+    mirror.publish("kube-proxy", "1.34.2")
+    with pytest.raises(UsageError, match=r"no release 1\.34\.9 of kube-proxy .*the newest of 1\.34 is 1\.34\.2"):
+        get("kube-proxy", "1.34.9", releases(mirror), cache)
+    with pytest.raises(UsageError, match=r"no release of Kubernetes 1\.99; the newest of all is 1\.34\.2"):
+        get("kube-proxy", "1.99", releases(mirror), cache)
+    assert cache.entries() == []
+
+
+def test_a_wrong_sum_puts_nothing_into_the_cache(mirror: Mirror, cache: Cache) -> None:
+    mirror.publish("kube-proxy", "1.34.2", sha256="0" * 64)
+    with pytest.raises(UnavailableError, match="is not what its publisher made"):
+        get("kube-proxy", "1.34.2", releases(mirror), cache)
+    assert cache.entries() == []
+
+
+def test_a_sum_that_is_a_page_is_no_sum(mirror: Mirror, cache: Cache) -> None:
+    mirror.publish("kube-proxy", "1.34.2", sha256="<html>log in first</html>")
+    with pytest.raises(UnavailableError, match="no SHA-256 sum"):
+        get("kube-proxy", "1.34.2", releases(mirror), cache)
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (script("1.34.1"), r"should be kube-proxy 1\.34\.2, and says that it is 1\.34\.1"),
+        (b"\x7fELF for another machine", "does not run on this machine"),
+        (b"#!/bin/sh\necho hello\n", "does not say a version of kube-proxy, but: hello"),
+    ],
+)
+def test_a_binary_that_is_not_that_version_is_not_kept(
+    content: bytes, complaint: str, mirror: Mirror, cache: Cache
+) -> None:
+    mirror.publish("kube-proxy", "1.34.2", content)
+    with pytest.raises(UnavailableError, match=complaint):
+        get("kube-proxy", "1.34.2", releases(mirror), cache)
+    assert cache.entries() == []
+
+
+def test_a_mirror_that_is_down_is_passed_over(mirror: Mirror, closed_port: str, cache: Cache) -> None:
+    mirror.publish("kube-proxy", "1.34.2")
+    entry = get("kube-proxy", "1.34", releases(closed_port, mirror), cache)
+    assert entry.origin is not None
+    assert entry.origin.at.startswith(mirror.url)
+
+
+def test_servers_that_are_all_down_are_named_with_the_remedy(closed_port: str, cache: Cache) -> None:
+    with pytest.raises(UnavailableError, match=r"stable-1\.34\.txt.*refused\n.*--from source"):
+        get("kube-proxy", "1.34", releases(closed_port), cache)
+
+
+def test_the_sum_of_another_file_is_not_taken(mirror: Mirror, cache: Cache) -> None:
+    mirror.publish_etcd("3.6.4")
+    mirror.files["/download/v3.6.4/SHA256SUMS"] = f"{'0' * 64}  other.zip\n".encode()
+    with pytest.raises(UnavailableError, match="no SHA-256 sum of etcd-v3"):
+        get("etcd", "3.6.4", releases(mirror), cache)
