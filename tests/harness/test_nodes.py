@@ -1,0 +1,75 @@
+"""Nodes that a scenario makes or changes are as kubelets would have them, and afterwards nothing is left of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness import manifests
+from harness.api import Api
+from harness.control_planes.embedded import EmbeddedControlPlane
+from harness.errors import UsageError
+from harness.history import History
+from harness.nodes import Nodes
+from harness.topology import Node
+
+
+@pytest.fixture
+def api() -> Iterator[Api]:
+    """An API server with one node of its own."""
+    control_plane = EmbeddedControlPlane()
+    control_plane.start()
+    opened = Api(control_plane.kubeconfig())
+    opened.create("nodes", "", manifests.node(Node("a1", "a"), ["10.0.0.1"], ["10.244.1.0/24"]))
+    yield opened
+    opened.close()
+    control_plane.stop()
+
+
+@pytest.fixture
+def nodes(api: Api, tmp_path: Path) -> Iterator[Nodes]:
+    """The nodes of a scenario on it."""
+    with History(tmp_path / "history.jsonl") as history:
+        yield Nodes(api, history)
+
+
+def test_a_node_that_is_made_reports_what_is_asked_for(api: Api, nodes: Nodes) -> None:
+    nodes.create("d1", "d", cpu_milli=1500, labels={"node-role.kubernetes.io/master": ""})
+    made = api.get("nodes", "", "d1")
+    assert made["metadata"]["labels"]["topology.kubernetes.io/zone"] == "d"
+    assert "node-role.kubernetes.io/master" in made["metadata"]["labels"]
+    assert made["status"]["allocatable"]["cpu"] == "1500m"
+
+
+def test_a_node_can_be_made_without_zone_cpu_or_readiness(api: Api, nodes: Nodes) -> None:
+    nodes.create("x1", "", cpu_milli=0, ready=False)
+    made = api.get("nodes", "", "x1")
+    assert "topology.kubernetes.io/zone" not in made["metadata"]["labels"]
+    assert "cpu" not in made["status"]["allocatable"]
+    assert made["status"]["conditions"][0]["status"] == "False"
+
+
+def test_restoring_takes_made_nodes_away_and_gives_others_their_reports_back(api: Api, nodes: Nodes) -> None:
+    before = api.get("nodes", "", "a1")["status"]
+    nodes.create("d1", "d")
+    nodes.report("a1", cpu_milli=0)
+    nodes.report("a1", ready=False)
+    assert "cpu" not in api.get("nodes", "", "a1")["status"]["allocatable"]
+
+    nodes.restore()
+    assert [each["metadata"]["name"] for each in api.list("nodes")] == ["a1"]
+    assert api.get("nodes", "", "a1")["status"] == before
+
+
+def test_a_deleted_node_can_come_back(api: Api, nodes: Nodes) -> None:
+    nodes.create("d1", "d")
+    nodes.delete("d1")
+    nodes.create("d1", "e")
+    assert api.get("nodes", "", "d1")["metadata"]["labels"]["topology.kubernetes.io/zone"] == "e"
+
+
+def test_a_node_with_a_proxy_is_not_deleted(nodes: Nodes) -> None:
+    with pytest.raises(UsageError, match="node a1 runs pods and a proxy"):
+        nodes.delete("a1")
