@@ -21,7 +21,10 @@ from harness.errors import HarnessError, UnavailableError
 _TAIL = 12  # lines of a complaint that are shown
 _NO_ROOM = re.compile(r"no space left on device|disk quota exceeded", re.IGNORECASE)
 _TOO_OLD = re.compile(r"requires go >= ?(\S+)|module requires Go (\S+)")
-_GONE = re.compile(r"40[34] |410 |unknown revision|invalid version|not found|no matching versions", re.IGNORECASE)
+_GONE = re.compile(
+    r"40[34] |410 |unknown revision|invalid version|not found|no matching versions|reading file:.*no such file",
+    re.IGNORECASE,
+)
 _NO_NETWORK = re.compile(
     r"dial tcp|no such host|i/o timeout|TLS handshake|connection re(?:set|fused)|module lookup disabled|"
     r"network is unreachable|proxyconnect|context deadline exceeded|50[234] ",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
@@ -19,6 +21,9 @@ from rich.progress import (
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+
+_EVERY = 15.0  # seconds between lines, where there is no terminal
 
 
 class Watcher(Protocol):
@@ -53,11 +58,28 @@ class Silent:
         """See `Watcher`."""
 
 
+@dataclass
+class _Counted:
+    """How far a piece of work is."""
+
+    what: str = ""
+    total: int = 0
+    unit: str = ""
+    done: int = 0
+    said: float = 0.0
+
+    def __str__(self) -> str:
+        if self.unit == "bytes":
+            return f"{self.what}: {self.done / 1e6:.1f} of {self.total / 1e6:.1f} MB"
+        return f"{self.what}: {self.done} of {self.total} {self.unit}"
+
+
 class Terminal:
-    """Writes to a terminal, with a bar; where there is no terminal, lines only. To be used with `with`."""
+    """Writes to a terminal, with a bar; where there is no terminal, a line now and then. To be used with `with`."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
+        self._counted = _Counted()
         self._bar: Progress | None = None
         self._task = TaskID(0)
 
@@ -77,8 +99,8 @@ class Terminal:
         """See `Watcher`."""
         self.end()
         if not self._console.is_terminal:
-            size = f"{total / 1e6:.1f} MB" if unit == "bytes" else f"{total} {unit}"
-            self.say(f"{what}: {size}" if total else what)
+            self._counted = _Counted(what, total, unit, done, time.monotonic())
+            self.say(str(self._counted) if total else what)
             return
         shown: tuple[ProgressColumn, ...] = (MofNCompleteColumn(), TextColumn(unit))
         if unit == "bytes":
@@ -97,8 +119,12 @@ class Terminal:
 
     def advance(self, by: int, detail: str = "") -> None:
         """See `Watcher`."""
+        self._counted.done += by
         if self._bar is not None:
             self._bar.update(self._task, advance=by, detail=detail)
+        elif time.monotonic() - self._counted.said > _EVERY:
+            self._counted.said = time.monotonic()
+            self.say(str(self._counted))
 
     def end(self) -> None:
         """See `Watcher`."""

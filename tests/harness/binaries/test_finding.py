@@ -1,0 +1,98 @@
+"""Where binaries are, and which one answers a wish."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.binaries import Cache, Version, find, find_entry
+from harness.binaries.cache import Origin, default_folder, sha256_of
+from harness.binaries.component import component_named
+from harness.errors import UnavailableError, UsageError
+from tests.harness.binaries.servers import script
+
+
+def put(cache: Cache, component: str, *versions: str) -> None:
+    """Components in a cache, as a fetch leaves them."""
+    for text in versions:
+        version = Version(*map(int, text.split(".")))
+        binary = cache.workspace(component, version, "release") / component
+        binary.write_bytes(script(text, size=200))
+        cache.put(component_named(component), version, binary, Origin("release", "http://x", sha256_of(binary), ""))
+
+
+def assets(folder: Path, monkeypatch: pytest.MonkeyPatch, **said: str) -> Path:
+    """A folder as envtest leaves it."""
+    folder.mkdir(exist_ok=True)
+    for name, version in said.items():
+        binary = folder / name.replace("_", "-")
+        binary.write_bytes(script(version, size=200))
+        binary.chmod(0o755)
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(folder))
+    return folder
+
+
+@pytest.mark.parametrize(("wanted", "found"), [("1.34", "1.34.10"), ("1.34.2", "1.34.2"), ("", "1.35.0")])
+def test_the_newest_that_answers_the_wish_is_found(wanted: str, found: str, cache: Cache) -> None:
+    put(cache, "kube-proxy", "1.34.2", "1.34.10", "1.35.0")
+    assert str(find_entry("kube-proxy", wanted, cache=cache).version) == found
+
+
+def test_what_is_not_there_is_said_with_the_command_that_gets_it(cache: Cache) -> None:
+    put(cache, "kube-proxy", "1.33.1")
+    remedy = r"1\.34 is not there \(there is 1\.33\.1\).*`trafficdist components fetch kube-proxy 1\.34 --from source`"
+    with pytest.raises(UnavailableError, match=remedy):
+        find("kube-proxy", "1.34", cache=cache)
+    with pytest.raises(UnavailableError, match=r"^etcd is not there; .*fetch etcd --from source"):
+        find("etcd", cache=cache)
+
+
+def test_a_component_that_we_do_not_know_is_refused(cache: Cache) -> None:
+    with pytest.raises(UsageError, match="kube-proxy, kube-controller-manager, kube-apiserver, etcd"):
+        find("kubelet", cache=cache)
+
+
+def test_assets_are_used_as_they_are(cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(cache, "kube-apiserver", "1.35.0", "1.34.1")
+    folder = assets(tmp_path / "assets", monkeypatch, kube_apiserver="1.34.5")
+    assert find("kube-apiserver", cache=cache) == folder / "kube-apiserver"
+    assert find("kube-apiserver", "1.34", cache=cache) == folder / "kube-apiserver"
+    assert find("kube-apiserver", "1.34.1", cache=cache).is_relative_to(cache.folder)
+    with pytest.raises(
+        UnavailableError, match=r"1\.33 is not there \(there is 1\.34\.5 in KUBEBUILDER_ASSETS, 1\.34\.1"
+    ):
+        find("kube-apiserver", "1.33", cache=cache)
+
+
+def test_an_asset_that_is_replaced_is_asked_again(
+    cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assets(tmp_path / "assets", monkeypatch, kube_proxy="1.34.5")
+    assert str(find_entry("kube-proxy", cache=cache).version) == "1.34.5"
+    assets(tmp_path / "assets", monkeypatch, kube_proxy="1.34.60")
+    assert str(find_entry("kube-proxy", cache=cache).version) == "1.34.60"
+
+
+def test_the_cache_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    assert default_folder() == tmp_path / ".cache/trafficdist"
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative/does/not/count")
+    assert default_folder() == tmp_path / ".cache/trafficdist"
+    monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
+    assert default_folder() == Path("/somewhere/trafficdist")
+    monkeypatch.setenv("TRAFFICDIST_CACHE", "~/else")
+    assert default_folder() == tmp_path / "else"
+
+
+def test_a_folder_without_its_binary_is_no_version(cache: Cache) -> None:
+    put(cache, "kube-proxy", "1.34.2", "1.34.3")
+    find("kube-proxy", "1.34.3", cache=cache).unlink()
+    assert [str(each.version) for each in cache.entries()] == ["1.34.2"]
+
+
+def test_a_cache_that_cannot_be_written_is_said_with_the_remedy(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UnavailableError, match=r"Not a directory.*--cache or TRAFFICDIST_CACHE"):
+        put(Cache(tmp_path / "file"), "kube-proxy", "1.34.2")

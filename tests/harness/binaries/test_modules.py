@@ -1,0 +1,48 @@
+"""The Go module that a component is compiled from, as text."""
+
+from __future__ import annotations
+
+from harness.binaries import modules
+from harness.binaries.component import ETCD, component_named
+from harness.binaries.versions import Version
+
+KUBE_PROXY = component_named("kube-proxy")
+DESCRIBED = {
+    "Go": "1.25.0",
+    "Godebug": [{"Key": "default", "Value": "go1.25"}],
+    "Replace": [
+        {"Old": {"Path": "k8s.io/api"}, "New": {"Path": "./staging/src/k8s.io/api"}},
+        {"Old": {"Path": "a.io/b", "Version": "v1.0.0"}, "New": {"Path": "c.io/d", "Version": "v1.2.3"}},
+        {"Old": {"Path": "a.io/none"}, "New": {"Path": "./FORBIDDEN_DEPENDENCY"}},
+    ],
+}
+
+
+def test_staging_modules_are_pinned_to_the_same_release_and_other_folders_left_out() -> None:
+    text = modules.go_mod(KUBE_PROXY, Version(1, 34, 10), DESCRIBED)
+    assert "require k8s.io/kubernetes v1.34.10\n" in text
+    assert text.endswith("replace (\n\tk8s.io/api => k8s.io/api v0.34.10\n\ta.io/b v1.0.0 => c.io/d v1.2.3\n)\n")
+
+
+def test_go_behaves_as_in_the_official_build() -> None:
+    text = modules.go_mod(KUBE_PROXY, Version(1, 34, 10), DESCRIBED)
+    assert "\ngo 1.25.0\n" in text
+    assert "\ngodebug default=go1.25\n" in text
+
+
+def test_pre_releases_have_staging_modules_of_the_same_name() -> None:
+    version = Version(1, 35, 0, "rc.1")
+    assert modules.staging_version(version).tag == "v0.35.0-rc.1"
+    assert modules.release_version(modules.staging_version(version)) == version
+
+
+def test_the_version_is_stamped_into_both_packages_that_say_it() -> None:
+    flags = " ".join(modules.build_flags(KUBE_PROXY, Version(1, 34, 10)))
+    for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version"):
+        assert f"-X {package}.gitVersion=v1.34.10 -X {package}.gitMajor=1 -X {package}.gitMinor=34" in flags
+
+
+def test_etcd_knows_its_version_and_its_modules_need_no_replacement() -> None:
+    text = modules.go_mod(ETCD, Version(3, 6, 4), {"Go": "1.24", "Replace": []})
+    assert "require go.etcd.io/etcd/server/v3 v3.6.4\n" in text
+    assert not any("-X" in flag for flag in modules.build_flags(ETCD, Version(3, 6, 4)))
