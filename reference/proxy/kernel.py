@@ -80,7 +80,7 @@ class Kernel:
             self._conntrack.forget(family, stale, self._state.tables[family].backends, awaited=awaited)
             if awaited:
                 for each in stale:
-                    del self._left[family, each]
+                    self._left.pop((family, each), None)
 
     def _load(self, family: Family, kernel: KernelTable) -> None:
         table = self._state.tables[family]
@@ -95,12 +95,16 @@ class Kernel:
         for changes in table.take_changes(kernel.most_elements):
             if changes:
                 kernel.apply(changes)
-            if changes.stale:
-                self._conntrack.forget(family, changes.stale, table.backends, awaited=False)
-                left = time.monotonic()
-                self._left.update(dict.fromkeys(((family, each) for each in changes.stale), left))
-                for seconds, awaited in ROUNDS:
-                    heappush(self._later, (left + seconds, awaited, left, family, changes.stale))
+            if stale := list(dict.fromkeys(changes.stale)):  # both maps of a frontend may say the same
+                self._forget(family, stale)
+
+    def _forget(self, family: Family, stale: list[Stale]) -> None:
+        """The first round, and the time of the later ones."""
+        self._conntrack.forget(family, stale, self._state.tables[family].backends, awaited=False)
+        left = time.monotonic()
+        self._left.update(dict.fromkeys(((family, each) for each in stale), left))
+        for seconds, awaited in ROUNDS:
+            heappush(self._later, (left + seconds, awaited, left, family, stale))
 
     def _pods(self, family: Family) -> tuple[str, ...]:
         return tuple(each for each in self._pod_cidrs if family_of(each) == family)
