@@ -176,9 +176,11 @@ def expect_unchanged(cluster: Cluster, service: Service) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def expect_writes(cluster: Cluster, service: Service, event: str, *, some: bool) -> Iterator[None]:
+def expect_writes(
+    cluster: Cluster, service: Service, event: str, *, some: bool, at_most: int | None = None
+) -> Iterator[None]:
     """In the block, `event` happens. Because of it, the controller writes no slice of this Service, or each one at most
-    once and `some` at least.
+    once (unless `at_most` says otherwise) and `some` at least.
 
     A write is a slice that came, went or changed; one that changed several times counts by its generation. The number
     stands in the report. Raises `AssertionError`.
@@ -191,8 +193,8 @@ def expect_writes(cluster: Cluster, service: Service, event: str, *, some: bool)
     writes = len(before.keys() ^ after.keys())
     writes += sum(_writes(before[name], after[name]) for name in before.keys() & after.keys())
     cluster.measured(event, {"writes": writes, "slices": len(before)})
-    wanted = f"1 to {len(before.keys() | after.keys())}" if some else "0"
-    as_wanted = 1 <= writes <= len(before.keys() | after.keys()) if some else not writes
+    most = at_most or len(before.keys() | after.keys())
+    wanted, as_wanted = (f"1 to {most}", 1 <= writes <= most) if some else ("0", not writes)
     cluster.expect_equal(
         f"writes of slices of service {service.name} when {event}",
         expected=wanted,
