@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any, Literal
 
@@ -11,7 +11,7 @@ from rich.console import Console
 
 from harness.binaries import assets, source
 from harness.binaries.cache import Cache, Entry, sha256_of
-from harness.binaries.component import COMPONENTS, component_named, version_of
+from harness.binaries.component import COMPONENTS, Component, component_named, version_of
 from harness.binaries.download import Fetcher
 from harness.binaries.fetching import FromRelease, FromSource, Source, fetch
 from harness.binaries.finding import find_entry
@@ -33,7 +33,7 @@ def fetch_all(
     if mirrors and origin == "source":
         raise UsageError("--mirror is for --from release; for sources set GOPROXY")
     came_from: Source = (
-        FromSource(find_go(jobs=jobs)) if origin == "source" else FromRelease(Releases(mirrors, Fetcher()))
+        FromSource(lambda: find_go(jobs=jobs)) if origin == "source" else FromRelease(Releases(mirrors, Fetcher()))
     )
     found = []
     with Terminal(Console(stderr=True)) as terminal:
@@ -72,12 +72,26 @@ def offers(names: Sequence[str]) -> str:
 
 def check(cache: Cache, name: str = "") -> tuple[str, bool]:
     """Whether what is there is what was got, and runs: a line each, and whether all is well."""
-    lines, well = [], True
-    for entry in cache.entries(component_named(name).name if name else ""):
+    chosen = [component_named(name)] if name else COMPONENTS.values()
+    checked = [each for component in chosen for each in (*_check_assets(component), *_check_cache(component, cache))]
+    text = "\n".join(line for line, _ in checked) or f"Nothing is there, in {cache.folder}."
+    return text, all(well for _, well in checked)
+
+
+def _check_cache(component: Component, cache: Cache) -> Iterator[tuple[str, bool]]:
+    for entry in cache.entries(component.name):
         trouble = _trouble(entry)
-        well = well and not trouble
-        lines.append(f"{'BAD' if trouble else 'ok '}  {entry.component} {entry.version}  {trouble or entry.path}")
-    return "\n".join(lines) or f"No component is there, in {cache.folder}.", well
+        yield f"{'BAD' if trouble else 'ok '}  {entry.component} {entry.version}  {trouble or entry.path}", not trouble
+
+
+def _check_assets(component: Component) -> Iterator[tuple[str, bool]]:
+    try:
+        entry = assets.entry(component)
+    except UnavailableError as error:
+        yield f"BAD  {component.name} in {assets.ENVIRONMENT}  {error}", False
+    else:
+        if entry is not None:
+            yield f"ok   {entry.component} {entry.version}  {entry.path}", True
 
 
 def _trouble(entry: Entry) -> str:

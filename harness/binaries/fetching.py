@@ -61,17 +61,19 @@ class FromSource:
 
     name = "source"
 
-    def __init__(self, go: Go) -> None:
-        self._go = go
+    def __init__(self, find: Callable[[], Go]) -> None:
+        """`find` finds the go command when it is needed."""
+        self._find = find
 
     def resolve(self, component: Component, wanted: Wanted, watcher: Watcher) -> tuple[Version, Callable[[Path], Made]]:
         """See `Source`."""
-        release = source.resolve(component, wanted, self._go, watcher)
+        go = self._find()
+        release = source.resolve(component, wanted, go, watcher)
 
         def make(folder: Path) -> Made:
-            binary, files = source.compile_binary(component, release, self._go, folder, watcher)
+            binary, files = source.compile_binary(component, release, go, folder, watcher)
             at = f"{component.module}@{release.version.tag}"
-            return Made(binary, at, self._go.version, tuple(files.items()))
+            return Made(binary, at, go.version, tuple(files.items()))
 
         return release.version, make
 
@@ -81,11 +83,19 @@ def fetch(
 ) -> Entry:
     """Get a component, unless it is there; with `again` even then. Raises `UsageError`, `UnavailableError`.
 
-    An exact version that is there needs neither network nor Go.
+    What is there needs neither network nor Go; for "1.34" they are asked for a newer patch, but can be missing.
     """
-    if wanted.exact is not None and not again and (there := cache.get(component.name, wanted.exact)):
-        return there
-    version, make = origin.resolve(component, wanted, watcher)
+    known = {} if again else {entry.version: entry for entry in cache.entries(component.name)}
+    if wanted.exact in known:
+        return known[wanted.exact]
+    try:
+        version, make = origin.resolve(component, wanted, watcher)
+    except UnavailableError as error:
+        best = next(iter(wanted.choose(known)), None)
+        if best is None:
+            raise
+        watcher.say(f"whether there is a newer one than {component.name} {best} cannot be told: {error}")
+        return known[best]
 
     def waiting() -> None:
         watcher.say(f"{component.name} {version}: another process is getting it; waiting for that")

@@ -90,7 +90,7 @@ def build_flags(component: Component, version: Version, *, commit: str = "", tim
         "gitMajor": str(version.major),
         "gitMinor": str(version.minor),
         "gitTreeState": "clean",
-        "gitCommit": commit,
+        "gitCommit": commit or "unknown",  # what clients call themselves; the default is a placeholder of git's
         "buildDate": time,
     }
     stamps = (f"-X {package}.{name}={value}" for package in _STAMPED for name, value in values.items() if value)

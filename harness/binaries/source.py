@@ -66,9 +66,8 @@ def resolve(component: Component, wanted: Wanted, go: Go, watcher: Watcher) -> R
         try:
             return _sources(component, version, go)
         except GoneError as error:
-            watcher.say(
-                f"{component.name} {version} is listed, but cannot be had: {str(error).splitlines()[-1].strip()}"
-            )
+            why = str(error).rpartition(": ")[2].strip()
+            watcher.say(f"{component.name} {version} is listed, but cannot be had: {why}")
     raise _no_such(component, wanted, listed)
 
 

@@ -30,6 +30,7 @@ class Mirror:
     files: dict[str, bytes] = field(default_factory=dict)
     break_off: dict[str, list[int]] = field(default_factory=dict)  # path → bytes after which each connection ends
     ranges: bool = True
+    moved: dict[str, str] = field(default_factory=dict)  # path → the URL that it redirects to
     requests: list[tuple[str, str]] = field(default_factory=list)  # (path, Range header)
 
     def publish(self, component: str, version: str, content: bytes | None = None, sha256: str = "") -> str:
@@ -65,6 +66,12 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         asked = self.headers.get("Range") or ""
         self.mirror.requests.append((self.path, asked))
+        if self.path in self.mirror.moved:
+            self.send_response(302)
+            self.send_header("Location", self.mirror.moved[self.path])
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
         content = self.mirror.files.get(self.path)
         if content is None:
             self.send_error(404)

@@ -37,6 +37,16 @@ def test_a_broken_connection_is_continued_where_it_broke(mirror: Mirror, tmp_pat
     assert (tmp_path / "file").read_bytes() == CONTENT
 
 
+def test_a_redirect_is_followed_also_when_going_on(mirrors: tuple[Mirror, Mirror], tmp_path: Path) -> None:
+    front, behind = mirrors
+    front.moved["/file"] = f"{behind.url}/elsewhere"
+    behind.files["/elsewhere"] = CONTENT
+    behind.break_off["/elsewhere"] = [100_000]
+    get(front, tmp_path / "file")
+    assert behind.asked("/elsewhere") == ["", "bytes=100000-"]
+    assert (tmp_path / "file").read_bytes() == CONTENT
+
+
 def test_a_later_process_continues_what_an_earlier_one_left(mirror: Mirror, tmp_path: Path) -> None:
     mirror.files["/file"] = CONTENT
     mirror.break_off["/file"] = [100_000, 0, 0, 0]

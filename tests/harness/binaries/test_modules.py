@@ -42,6 +42,10 @@ def test_the_version_is_stamped_into_both_packages_that_say_it() -> None:
         assert f"-X {package}.gitVersion=v1.34.10 -X {package}.gitMajor=1 -X {package}.gitMinor=34" in flags
 
 
+def test_a_release_without_a_known_commit_says_so() -> None:
+    assert ".gitCommit=unknown " in " ".join(modules.build_flags(KUBE_PROXY, Version(1, 34, 10), time="2026"))
+
+
 def test_etcd_knows_its_version_and_its_modules_need_no_replacement() -> None:
     text = modules.go_mod(ETCD, Version(3, 6, 4), {"Go": "1.24", "Replace": []})
     assert "require go.etcd.io/etcd/server/v3 v3.6.4\n" in text

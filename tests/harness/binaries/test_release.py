@@ -54,6 +54,16 @@ def test_what_is_there_is_not_downloaded_again(mirror: Mirror, cache: Cache) -> 
     assert len(mirror.asked(path)) == 2
 
 
+def test_what_is_there_serves_when_nobody_can_say_whether_there_is_a_newer_one(
+    mirror: Mirror, closed_port: str, cache: Cache
+) -> None:
+    mirror.publish("kube-proxy", "1.34.2")
+    entry = get("kube-proxy", "1.34", releases(mirror), cache)
+    assert get("kube-proxy", "1.34", releases(closed_port), cache) == entry
+    with pytest.raises(UnavailableError, match="refused"):
+        get("kube-proxy", "1.33", releases(closed_port), cache)
+
+
 def test_a_version_that_does_not_exist_names_those_that_do(mirror: Mirror, cache: Cache) -> None:
     mirror.publish("kube-proxy", "1.34.2")
     with pytest.raises(UsageError, match=r"no release 1\.34\.9 of kube-proxy .*the newest of 1\.34 is 1\.34\.2"):

@@ -91,7 +91,7 @@ def test_a_component_is_compiled_with_its_staging_modules_and_says_its_version(
 ) -> None:
     modules.kubernetes(2)
     heard = Heard()
-    entry = fetch(KUBE_PROXY, parse_wanted("1.34"), FromSource(go), cache, heard)
+    entry = fetch(KUBE_PROXY, parse_wanted("1.34"), FromSource(lambda: go), cache, heard)
     assert subprocess.check_output([entry.path, "--version"], text=True) == "Kubernetes v1.34.2\n"
     assert entry.origin is not None
     assert (entry.origin.at, entry.origin.made_with) == ("k8s.io/kubernetes@v1.34.2", go.version)
@@ -152,7 +152,7 @@ def test_a_compilation_that_fails_leaves_nothing_but_its_complaint(modules: Modu
         "k8s.io/kubernetes", "v1.34.3", "module k8s.io/kubernetes\ngo 1.21\n", {"cmd/kube-proxy/p.go": "oops"}
     )
     with pytest.raises(UnavailableError, match="expected 'package'"):
-        fetch(KUBE_PROXY, parse_wanted("1.34.3"), FromSource(go), cache, Heard())
+        fetch(KUBE_PROXY, parse_wanted("1.34.3"), FromSource(lambda: go), cache, Heard())
     assert cache.entries() == []
     assert list((cache.folder / "partial").rglob("module-*")) == []
 
