@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from harness.components import Release
 from harness.errors import UsageError
 from harness.options import OPTIONS, resolve
 from harness.settings import Settings
@@ -40,6 +41,8 @@ def test_the_options_file_may_be_named_in_the_environment(tmp_path: Path) -> Non
         ("fail-fast: perhaps", "key fail-fast: want yes or no, not 'perhaps'"),
         ("profile: {dns: 1}", "key profile: want a list of words"),
         ("keep: {a: b}", "key keep: want one value"),
+        ("feature-gates: [One=true, Two]", "key feature-gates: feature gate 'Two': want Name=true or Name=false"),
+        ("follow: both", "key follow: unknown value 'both'; allowed: kep, released"),
         ("backend: kind", "'kind' is not available in this version; available: netns"),
     ],
 )
@@ -55,6 +58,12 @@ def test_what_is_wrong_in_the_environment_is_named() -> None:
         resolve({}, environment={"TRAFFICDIST_WORKERS": "x"})
     with pytest.raises(UsageError, match="unknown environment variable 'TRAFFICDIST_SEEED'; did you mean"):
         resolve({}, environment={"TRAFFICDIST_SEEED": "1"})
+
+
+def test_release_of_a_run_is_put_together_from_its_options() -> None:
+    assert resolve({}, environment={}).release == Release()
+    given = {"kubernetes-version": "1.33", "feature-gates": "One=true,Two=false", "follow": "released"}
+    assert resolve(given, environment={}).release == Release("1.33", {"One": True, "Two": False}, "released")
 
 
 def test_a_seed_is_chosen_when_none_is_given() -> None:

@@ -1,0 +1,65 @@
+"""Releases and gates as scenarios and options write them."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.components import Component, Release, parse_gates, release
+from harness.control_planes.embedded import features_of
+from harness.errors import UsageError
+
+
+def test_components_start_in_the_order_of_an_upgrade() -> None:
+    assert list(Component) == [Component.API_SERVER, Component.CONTROLLER, Component.PROXY]
+
+
+@pytest.mark.parametrize(
+    ("one", "text"),
+    [
+        (release(), "newest"),
+        (release("1.30"), "1.30"),
+        (release("1.30", ServiceTrafficDistribution=True), "1.30 ServiceTrafficDistribution=true"),
+        (release("1.33", B=False, A=True), "1.33 A=true,B=false"),
+    ],
+)
+def test_release_reads_as_it_is_written(one: Release, text: str) -> None:
+    assert str(one) == text
+
+
+def test_history_has_all_of_a_release() -> None:
+    one = Release("1.33", {"PreferSameTrafficDistribution": True}, "released")
+    wanted = {"version": "1.33", "gates": {"PreferSameTrafficDistribution": True}, "follows": "released"}
+    assert one.to_json() == wanted
+
+
+def test_gates_are_read_as_kubernetes_writes_them() -> None:
+    assert parse_gates(()) == {}
+    assert parse_gates(("One=true", "Two=False")) == {"One": True, "Two": False}
+
+
+@pytest.mark.parametrize("text", ["", "One", "One=", "=true", "One=yes"])
+def test_malformed_gate_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="want Name=true or Name=false"):
+        parse_gates((text,))
+
+
+def test_reference_is_of_the_release_that_it_is_told() -> None:
+    alpha = features_of(release("1.33", PreferSameTrafficDistribution=True))
+    assert (alpha.version, alpha.follows) == ((1, 33), "kep")
+    assert alpha.enabled("PreferSameTrafficDistribution")
+    assert not features_of(release("1.33")).enabled("PreferSameTrafficDistribution")
+    assert features_of(Release(follows="released")).follows == "released"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (release("1.16"), "unknown Kubernetes version '1.16': known are 1.17 to 1.37"),
+        (release("1.34", NoSuch=True), "feature gate 'NoSuch' does not exist in Kubernetes 1.34: it has PreferSame"),
+        (release("1.32", PreferSameTrafficDistribution=True), "does not exist in Kubernetes 1.32: it has Proxy"),
+        (release("1.33", ServiceTrafficDistribution=False), "is locked on since Kubernetes 1.33"),
+    ],
+)
+def test_release_that_does_not_exist_is_refused_with_what_does(wrong: Release, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        features_of(wrong)
