@@ -15,14 +15,16 @@ from reference.proxy.changes import Element, EndpointElement, IdentityElement, M
 from reference.proxy.decision import Family
 from reference.proxy.drawing import bucket_name
 from reference.proxy.expressions import DATA_VALUE, LIST_ELEMENT, Verdict, verdict_data
-from reference.proxy.netlink import NESTED, attribute, nested, number
+from reference.proxy.netlink import NESTED, attribute, attributes, nested, number
 from reference.proxy.ruleset import Backend, Frontend
 from reference.proxy.skeleton import SetSpec
 
 MOST_BYTES = 0xFFFF - 4
 """What one list of elements can hold: the length of an attribute has 16 bits."""
 
-_KEY, _DATA, _FLAGS = 1, 2, 3
+_ELEMENTS = 3
+_KEY, _DATA, _FLAGS, _TIMEOUT, _EXPIRATION = 1, 2, 3, 4, 5
+_CLIENT = (_KEY, _DATA, _TIMEOUT, _EXPIRATION)
 _INTERVAL_END = 1
 _ADDRESS_FAMILY = {"IPv4": socket.AF_INET, "IPv6": socket.AF_INET6}
 _NUMBERS = {"TCP": 6, "UDP": 17, "SCTP": 132}
@@ -89,6 +91,23 @@ def pack_bucket(bucket: int) -> bytes:
     """An element of `buckets`: from a mark to the chain that works on it."""
     verdict = verdict_data(Verdict.GOTO, bucket_name(bucket))
     return nested(LIST_ELEMENT, nested(_KEY, attribute(DATA_VALUE, _mark(bucket))), nested(_DATA, verdict))
+
+
+def read_clients(bodies: Iterable[bytes], family: Family) -> list[bytes]:
+    """The elements of map `affinity` in a dump, with the times that are left to them, packed as they may be put back.
+
+    None of those that do not look as ours do: another version may have left them.
+    """
+    length = (2 * 4 if family == "IPv4" else 2 * 16) + 8
+    found = []
+    for body in bodies:
+        for _, element in attributes(dict(attributes(body[4:])).get(_ELEMENTS, b"")):
+            parts = {kind: bytes(value) for kind, value in attributes(element)}
+            if parts.keys() >= set(_CLIENT) and (len(parts[_KEY]), len(parts[_DATA])) == (4 + length, 4 + 4):
+                key, data = (nested(kind, parts[kind]) for kind in (_KEY, _DATA))
+                times = [attribute(kind, parts[kind]) for kind in (_TIMEOUT, _EXPIRATION)]
+                found.append(nested(LIST_ELEMENT, key, data, *times))
+    return found
 
 
 def pack_intervals(cidrs: Iterable[str], family: Family) -> bytes:

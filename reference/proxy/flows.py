@@ -34,15 +34,20 @@ _WORD = 0xFFFF_FFFF
 
 
 class Flow(NamedTuple):
-    """One UDP connection: to where it was sent, from where answers come, what names it to the kernel, its mark.
+    """One UDP connection: to where it was sent, from where answers come, what names it to the kernel, and the rest.
 
-    Ends are packed: address and port in network byte order.
+    Ends are packed: address and port in network byte order. The rest is read when somebody asks: few do, of many flows.
     """
 
     sent: bytes
     answered: bytes
     key: bytes
-    mark: int
+    rest: bytes
+
+    @property
+    def mark(self) -> int:
+        """The connection's mark."""
+        return next((int.from_bytes(value, "big") for kind, value in attributes(self.rest) if kind == _MARK), 0)
 
     @property
     def awaited(self) -> bool:
@@ -137,12 +142,8 @@ def read_flow(family: Family, body: bytes) -> Flow | None:
         sent[layout.destination] + sent[layout.destination_port],
         answered[layout.source] + answered[layout.source_port],
         sent[4:],
-        _mark_in(body[second:]),
+        body[second:],
     )
-
-
-def _mark_in(rest: bytes | memoryview) -> int:
-    return next((int.from_bytes(value, "big") for kind, value in attributes(rest) if kind == _MARK), 0)
 
 
 def _parsed(body: bytes) -> Flow | None:
@@ -150,7 +151,7 @@ def _parsed(body: bytes) -> Flow | None:
     sent, answered = _ends(parts[ORIGINAL]), _ends(parts[REPLY])
     if sent is None or answered is None:
         return None
-    return Flow(sent[1], answered[0], bytes(parts[ORIGINAL]), _mark_in(body[4:]))
+    return Flow(sent[1], answered[0], bytes(parts[ORIGINAL]), body[4:])
 
 
 def _ends(view: memoryview) -> tuple[bytes, bytes] | None:

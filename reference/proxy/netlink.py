@@ -24,6 +24,7 @@ NESTED = 0x8000
 NLMSG_ERROR = 2
 NLMSG_DONE = 3
 NLM_F_REQUEST = 0x1
+NLM_F_DUMP = 0x300
 NLM_F_CREATE = 0x400
 NLM_F_APPEND = 0x800
 
@@ -147,6 +148,22 @@ class NftSocket:
                 return False
             raise
         return True
+
+    def dump(self, kind: int, body: bytes) -> list[bytes]:
+        """Ask for all of a kind of objects; their bodies, none if what they belong to is not there. `KernelError`."""
+        self._sequence += 1
+        self._socket.send(pack(NFT_SUBSYSTEM << 8 | kind, NLM_F_REQUEST | NLM_F_DUMP, self._sequence, body))
+        found: list[bytes] = []
+        while True:
+            for answer, _, content in answers(memoryview(self._socket.recv(1 << 18))):
+                if answer == NLMSG_DONE:
+                    return found
+                if answer == NLMSG_ERROR:
+                    (code,) = struct.unpack_from("=i", content)
+                    if code == -errno.ENOENT:
+                        return []
+                    raise KernelError("dump", -code)
+                found.append(bytes(content))
 
     def close(self) -> None:
         """Close the socket. Rules stay."""

@@ -14,7 +14,7 @@ from functools import cache
 from reference.proxy.changes import Changes, Element, HairpinElement, MarkElement, forwarding
 from reference.proxy.decision import Family
 from reference.proxy.drawing import bucket_chain
-from reference.proxy.elements import MOST_BYTES, Packer, pack_bucket, pack_intervals
+from reference.proxy.elements import MOST_BYTES, Packer, pack_bucket, pack_intervals, read_clients
 from reference.proxy.expressions import NFPROTO
 from reference.proxy.netlink import (
     NESTED,
@@ -38,7 +38,7 @@ STAGING = f"{TABLE}-staging"
 
 _NEWTABLE, _GETTABLE, _DELTABLE = 0, 1, 2
 _NEWCHAIN, _NEWRULE, _NEWSET = 3, 6, 9
-_NEWSETELEM, _DELSETELEM = 12, 14
+_NEWSETELEM, _GETSETELEM, _DELSETELEM = 12, 13, 14
 _SET_INTERVAL, _SET_MAP, _SET_BY_RULES = 0x4, 0x8, 0x10 | 0x20
 _HOST_ORDER = 1
 
@@ -63,6 +63,11 @@ class Messages:
         self._packer = Packer(family, set_specs(family))
         self._lists = {spec.name: self._start + text(2, spec.name) for spec in set_specs(family)}
         self._elements_of = {spec.name: self._say(f"elements of {spec.name}") for spec in set_specs(family)}
+
+    @property
+    def clients(self) -> bytes:
+        """What names map `affinity`, as a message's body."""
+        return self._lists["affinity"]
 
     @property
     def table(self) -> bytes:
@@ -99,6 +104,10 @@ class Messages:
     def delete(self, unwanted: Iterable[Element]) -> Iterator[Message]:
         """Delete elements, which must be there."""
         return self._in_lists(_DELSETELEM, unwanted)
+
+    def remembered(self, clients: Sequence[bytes]) -> Iterator[Message]:
+        """The elements of map `affinity`, as `read_clients` gave them."""
+        return self._in_messages(_NEWSETELEM, "affinity", clients)
 
     def content(self, ruleset: Ruleset) -> Iterator[Message]:
         """All elements of a ruleset, in an order in which they may come in several transactions: frontends last."""
@@ -171,6 +180,7 @@ class KernelTable:
 
     def __init__(self, nft: NftSocket, family: Family, *, edit: ChainEdit = as_it_is) -> None:
         self._nft = nft
+        self.family = family
         self._messages = messages(family, edit=edit)
         self._staging = messages(family, STAGING, edit)
         self._buckets: set[int] = set()
@@ -179,12 +189,15 @@ class KernelTable:
     def load(self, ruleset: Ruleset) -> None:
         """Replace whatever is there by a ruleset: in one transaction if it fits the socket's send buffer.
 
-        If not, and if a table is there, a copy of the new one under another name works until it is complete.
+        If not, and if a table is there, a copy of the new one under another name works until it is complete. Clients
+        that were remembered for session affinity stay so, but for those that come just while they are read.
         """
-        parts = self._nft.split(_whole(self._messages, ruleset))
+        sticky = any(isinstance(target, Sticky) for _, _, target in targets(ruleset))
+        clients = read_clients(self._nft.dump(_GETSETELEM, self._messages.clients), self.family) if sticky else []
+        parts = self._nft.split(_whole(self._messages, ruleset, clients))
         staged = len(parts) > 1 and self._nft.exists(_GETTABLE, self._messages.table)
         if staged:
-            self._nft.commit_all(_whole(self._staging, ruleset))
+            self._nft.commit_all(_whole(self._staging, ruleset, clients))
         for part in parts:
             self._nft.commit(part)
         if staged:
@@ -209,11 +222,12 @@ class KernelTable:
         self._buckets.clear()
 
 
-def _whole(build: Messages, ruleset: Ruleset) -> Iterator[Message]:
+def _whole(build: Messages, ruleset: Ruleset, clients: Sequence[bytes]) -> Iterator[Message]:
     yield from build.replace_table()
     yield from build.skeleton(ruleset.pods, ruleset.own)
     for bucket in buckets(ruleset):
         yield from build.bucket(bucket)
+    yield from build.remembered(clients)
     yield from build.content(ruleset)
 
 

@@ -170,3 +170,14 @@ def test_affinity_that_is_switched_on_and_off_takes_effect(cluster: Cluster) -> 
         cluster.api.update("services", "default", {**service, "metadata": current, "spec": spec})
         cluster.settle()
         assert len(cluster.ask("a1-3", address, count=60).split()) == most
+
+
+def test_a_new_proxy_knows_the_clients_of_the_former_one(cluster: Cluster) -> None:
+    services = [cluster_ip(sticky(cluster, *ALL), family) for family in FAMILIES for _ in range(4)]
+    before = [cluster.ask("a1-3", each) for each in services]
+
+    cluster.proxies["a1"].stop()
+    cluster.start_proxy("a1")
+    cluster.settle()
+
+    assert [cluster.ask("a1-3", each) for each in services] == before

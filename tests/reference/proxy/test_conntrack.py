@@ -197,6 +197,8 @@ def test_an_entry_of_another_layout_is_read_too(protocol: int) -> None:
     flow = read_flow("IPv4", bytes(4) + nested(1, sent) + nested(2, back) + attribute(8, b"\x80\0\0\5"))
 
     if protocol == 17:
-        assert flow == Flow(b"\x0a\x60\0\1\0\x35", b"\x0a\xf4\0\1\x12\x34", sent, 0x8000_0005)
+        assert flow is not None
+        assert flow[:3] == (b"\x0a\x60\0\1\0\x35", b"\x0a\xf4\0\1\x12\x34", sent)
+        assert flow.mark == 0x8000_0005
     else:
         assert flow is None

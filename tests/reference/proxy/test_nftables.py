@@ -164,3 +164,16 @@ def test_deleting_what_is_not_there_is_nothing(nft: NftSocket) -> None:
     kernel.delete()
 
     assert read_back(nft, "IPv6", "services") is None
+
+
+def test_what_another_version_left_is_replaced(nft: NftSocket, nft_list) -> None:  # type: ignore[no-untyped-def]
+    other = """table ip trafficdist {
+        map affinity { type ipv4_addr : mark; flags timeout; elements = { 10.0.0.1 timeout 1h : 0x1 }; }
+        set endpoints { type ipv4_addr; }
+        chain prerouting { type nat hook prerouting priority -50; ip daddr @endpoints drop; }
+    }"""
+    nft_list("-f", "-", stdin=other)
+
+    KernelTable(nft, "IPv4").load(ruleset("IPv4"))
+
+    assert _words(nft_list("list", "ruleset")) == _words(_lines(text(ruleset("IPv4"))))
