@@ -9,6 +9,7 @@ from reference.client import Object
 from reference.endpointslice.desired import Memo
 from reference.endpointslice.plan import Plan, plan_service
 from reference.features import Features, parse_version
+from reference.heuristics import Heuristic
 
 
 def make_service(name: str = "web", **spec: Any) -> Object:
@@ -102,9 +103,17 @@ def plan(
     features: Features | None = None,
     max_endpoints: int = 100,
     memo: Memo | None = None,
+    heuristics: Mapping[str, Heuristic] | None = None,
 ) -> Plan:
     return plan_service(
-        service, pods, nodes, existing, features=features or Features(), max_endpoints=max_endpoints, memo=memo
+        service,
+        pods,
+        nodes,
+        existing,
+        features=features or Features(),
+        max_endpoints=max_endpoints,
+        memo=memo,
+        heuristics=heuristics,
     )
 
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reference.client import Object
+from reference.endpointslice.cpu_hints import CpuOutcome
 from reference.endpointslice.plan import Plan
 from reference.features import Features
 from tests.reference.endpointslice.objects import (
@@ -106,7 +107,8 @@ def test_endpoint_without_zone_ends_all_hints() -> None:
 
 
 def refusals(planned: Plan) -> set[str]:
-    found = (family.cpu.refusal for family in planned.families.values() if family.cpu is not None)
+    outcomes = (family.outcome for family in planned.families.values())
+    found = (outcome.refusal for outcome in outcomes if isinstance(outcome, CpuOutcome))
     return {refusal.why for refusal in found if refusal is not None}
 
 

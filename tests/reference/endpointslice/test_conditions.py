@@ -1,0 +1,154 @@
+"""Conditions as values. Source: KEP-4444, Status Reporting."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from reference.client import Object
+from reference.endpointslice.conditions import (
+    ACCEPTED,
+    HONORED,
+    PROGRAMMED,
+    Condition,
+    accepted,
+    honored,
+    merged,
+    programmed,
+)
+from reference.endpointslice.hints import mechanism
+from reference.features import Features
+from tests.reference.endpointslice.objects import make_node, make_pod, make_service, release, slices_for
+
+AUTO = {"service.kubernetes.io/topology-mode": "Auto"}
+THEN, NOW = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
+
+
+def accepted_for(value: str, features: Features | None = None, **spec: Any) -> Condition:
+    service = make_service(trafficDistribution=value, **spec)
+    return accepted(mechanism(service, features or Features(), {"example.org/Known"}))
+
+
+@pytest.mark.parametrize("value", ["PreferClose", "PreferSameZone", "PreferSameNode", "example.org/Known"])
+def test_value_that_decides_is_accepted(value: str) -> None:
+    found = accepted_for(value)
+    assert (found.type, found.status, found.reason) == (ACCEPTED, "True", "Supported")
+
+
+@pytest.mark.parametrize(
+    ("value", "features", "annotations", "reason"),
+    [
+        ("example.org/Other", Features(), {}, "Unsupported"),
+        ("PreferSameNode", release("1.33"), {}, "Unsupported"),
+        ("PreferClose", Features(), AUTO, "OverriddenByAnnotation"),
+        ("PreferClose", release("1.31", TopologyAwareHints=False), AUTO, "OverriddenByAnnotation"),
+        ("example.org/Known", Features(), AUTO, "OverriddenByAnnotation"),
+    ],
+)
+def test_value_that_does_not_decide_is_not_accepted(
+    value: str, features: Features, annotations: dict[str, str], reason: str
+) -> None:
+    found = accepted_for(value, features, annotations=annotations)
+    assert (found.status, found.reason) == ("False", reason)
+
+
+def programmed_for(value: str = "PreferSameNode", *pods: Any, tamper: Any = None, **options: Any) -> Condition:
+    service = make_service(trafficDistribution=value)
+    slices = slices_for(service, pods, **options)
+    for each in slices if tamper else ():
+        each["endpoints"] = [{**one, "hints": tamper(one)} for one in each["endpoints"]]
+    decided_by = mechanism(service, Features())
+    return programmed(accepted(decided_by), decided_by, slices, "")
+
+
+def test_hints_on_every_ready_endpoint_are_programmed() -> None:
+    found = programmed_for("PreferSameZone", make_pod("p1"), make_pod("p2", ready=False))
+    assert (found.type, found.status, found.reason) == (PROGRAMMED, "True", "HintsPopulated")
+
+
+def test_nothing_is_programmed_without_ready_endpoints() -> None:
+    assert programmed_for("PreferSameZone", make_pod(ready=False)).reason == "NoReadyEndpoints"
+    assert programmed_for("PreferSameZone").reason == "NoReadyEndpoints"
+
+
+def test_endpoint_without_zone_is_named() -> None:
+    nodes = {"a1": make_node("a1"), "n1": make_node("n1", "")}
+    found = programmed_for("PreferSameZone", make_pod("p1", "a1"), make_pod("p2", "n1"), nodes=nodes)
+    assert (found.status, found.reason) == ("False", "EndpointWithoutZone")
+    assert found.message.endswith("1 of 2 ready endpoints have no hints, and proxies ignore those of the others: p2")
+
+
+def test_hints_that_were_not_stored_are_not_programmed() -> None:
+    assert programmed_for("PreferSameZone", make_pod(), tamper=lambda _: None).reason == "EndpointWithoutHints"
+    zones_only = programmed_for("PreferSameNode", make_pod(), tamper=lambda one: {"forZones": [{"name": one["zone"]}]})
+    assert zones_only.reason == "EndpointWithoutNodeHints"
+
+
+def test_what_is_not_accepted_is_not_programmed_and_not_honored() -> None:
+    decided_by = mechanism(make_service(trafficDistribution="example.org/Other"), Features())
+    found = programmed(accepted(decided_by), decided_by, [], "")
+    assert (found.status, found.reason) == ("False", "NotAccepted")
+    assert (honored(found, [], []).status, honored(found, [], []).reason) == ("False", "NotProgrammed")
+
+
+def test_failed_sync_is_not_programmed() -> None:
+    decided_by = mechanism(make_service(trafficDistribution="PreferSameZone"), Features())
+    found = programmed(accepted(decided_by), decided_by, [], "refused")
+    assert (found.status, found.reason, found.message) == ("False", "SyncFailed", "refused")
+
+
+DONE = Condition(PROGRAMMED, "True", "HintsPopulated", "")
+
+
+@pytest.mark.parametrize(
+    ("behind", "silent", "status", "named"),
+    [
+        ([], [], "True", []),
+        (["a1"], [], "False", ["a1"]),
+        (["a1"], ["b1"], "False", ["a1", "b1"]),
+        ([], ["b1"], "Unknown", ["b1"]),
+        ([], [f"n{n:02}" for n in range(12)], "Unknown", ["n09 and 2 more"]),
+    ],
+)
+def test_hints_are_honored_when_every_node_said_so(
+    behind: list[str], silent: list[str], status: str, named: list[str]
+) -> None:
+    found = honored(DONE, behind, silent)
+    assert (found.type, found.status) == (HONORED, status)
+    assert all(name in found.message for name in named)
+
+
+def present(**fields: Any) -> Object:
+    return {
+        "type": PROGRAMMED,
+        "status": "True",
+        "lastTransitionTime": THEN,
+        "reason": "HintsPopulated",
+        "message": "",
+        **fields,
+    }
+
+
+def test_conditions_that_say_the_same_are_not_written() -> None:
+    assert merged([present()], [DONE], generation=None, now=NOW) is None
+    assert merged([], [], generation=None, now=NOW) is None
+
+
+@pytest.mark.parametrize(
+    ("before", "since"),
+    [({"status": "False"}, NOW), ({"reason": "Other"}, THEN), ({"message": "other"}, THEN)],
+)
+def test_transition_time_changes_with_the_status_only(before: dict[str, str], since: str) -> None:
+    assert merged([present(**before)], [DONE], generation=None, now=NOW) == [present(lastTransitionTime=since)]
+
+
+def test_observed_generation_is_that_of_the_service() -> None:
+    (found,) = merged([present()], [DONE], generation=7, now=NOW) or ()
+    assert found["observedGeneration"] == 7
+
+
+def test_conditions_of_others_stay_and_ours_go_when_they_are_not_wanted() -> None:
+    other = {"type": "example.org/TrafficDistributionAccepted", "status": "True"}
+    assert merged([present(), other], [], generation=None, now=NOW) == [other]
+    assert merged([other], [DONE], generation=None, now=NOW) == [other, present(lastTransitionTime=NOW)]

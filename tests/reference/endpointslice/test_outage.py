@@ -1,0 +1,108 @@
+"""An API server that goes away and comes back. Source: KEP-4444 and KEP-3015, Troubleshooting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from harness.eventually import eventually
+from reference.apiserver import ApiServer
+from reference.client import Event, Object
+from reference.endpointslice import EndpointSliceController
+from reference.informer import Informer
+from tests.reference.endpointslice.live import Live
+from tests.reference.endpointslice.objects import endpoints, make_node, release
+
+
+class Outage(Live):
+    """The controller talks to an API server that tests take away and give back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.informer = Informer(self.api)
+        self.controller = EndpointSliceController(self.informer, conditions=True)
+
+    def replace(self, api: ApiServer) -> None:
+        self.api = api
+        self.informer.connect(api)
+
+
+@pytest.fixture
+def live() -> Iterator[Outage]:
+    with Outage() as live:
+        live.create_service(trafficDistribution="PreferSameNode")
+        live.run_pod("p1", "a1")
+        live.run_pod("p2", "b1", ips=["10.244.2.1"])
+        assert live.pods_in_slices() == ["p1", "p2"]
+        yield live
+
+
+def test_changes_while_it_was_away_are_caught_up(live: Outage) -> None:
+    live.informer.disconnect()
+    live.api.delete("pods", "default", "p1", grace_seconds=0)
+    live.run_pod("p3", "a2", ips=["10.244.1.3"])
+    live.create_service("late", trafficDistribution="PreferSameZone")
+    live.replace(live.api)
+    assert live.pods_in_slices() == ["p2", "p3"]
+    assert len(endpoints(live.slices("late"))) == 2
+
+
+def test_service_deleted_while_it_was_away_loses_its_slices(live: Outage) -> None:
+    live.informer.disconnect()
+    live.api.delete("services", "default", "web")
+    live.replace(live.api)
+    assert live.slices() == []
+
+
+def test_slice_deleted_while_it_was_away_comes_back(live: Outage) -> None:
+    live.informer.disconnect()
+    for each in live.api.list("endpointslices", "default"):
+        live.api.delete("endpointslices", "default", each["metadata"]["name"])
+    live.replace(live.api)
+    assert live.pods_in_slices() == ["p1", "p2"]
+
+
+def test_return_without_changes_writes_nothing(live: Outage) -> None:
+    before = live.slices(), live.api.get("services", "default", "web")
+    live.informer.disconnect()
+    live.replace(live.api)
+    assert (live.slices(), live.api.get("services", "default", "web")) == before
+
+
+def test_write_that_finds_it_gone_is_tried_again_when_it_is_back(live: Outage) -> None:
+    """A change arrives, and before the controller gets to its write the server is away."""
+    arrived = Event("MODIFIED", "pods", unready(live.api.get("pods", "default", "p1")))
+    live.informer.disconnect()
+    live.controller._deliver(arrived)
+    assert not live.controller.synced()
+    live.set_ready("p1", ready=False)
+    live.replace(live.api)
+    assert [each["conditions"]["ready"] for each in endpoints(live.slices())].count(True) == 1
+
+
+def unready(pod: Object) -> Object:
+    return {**pod, "status": {**pod["status"], "conditions": [{"type": "Ready", "status": "False"}]}}
+
+
+def test_controller_is_not_synced_while_its_write_waits_for_the_server() -> None:
+    away = Informer()
+    live = Live()
+    live.create_service()
+    controller = EndpointSliceController(away)
+    controller.start()
+    assert not controller.synced()
+    away.connect(live.api)
+    eventually(controller.synced, within=5, describe="the controller to be synced", every=0.001)
+    assert len(live.api.list("endpointslices", "default")) == 1
+    controller.stop()
+
+
+def test_older_api_server_hides_hints_and_the_newer_shows_them_again(live: Outage) -> None:
+    live.informer.disconnect()
+    live.replace(ApiServer(release("1.29"), predecessor=live.api))
+    assert not any("hints" in each and "forNodes" in (each["hints"] or {}) for each in endpoints(live.slices()))
+    live.informer.disconnect()
+    live.replace(ApiServer(predecessor=live.api))
+    live.api.create("nodes", "", make_node("c1"))
+    assert all("forNodes" in each["hints"] for each in endpoints(live.slices()))

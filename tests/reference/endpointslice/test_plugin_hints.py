@@ -1,0 +1,177 @@
+"""Values `<domain>/<name>`: what heuristics of others are given, and what becomes of good and of bad answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from reference.endpointslice.hints import NoHints, Plugin, mechanism
+from reference.features import Features
+from reference.heuristics import Endpoint, Hints, Node
+from tests.reference.endpointslice.live import Live
+from tests.reference.endpointslice.objects import (
+    NODES,
+    RELEASED,
+    endpoints,
+    make_node,
+    make_pod,
+    make_service,
+    plan,
+    release,
+)
+
+VALUE = "example.org/Test"
+Answer = Callable[[Sequence[Endpoint], Mapping[str, Node]], Any]
+
+
+class Answering:
+    """A heuristic that is a function, and notes what it was asked."""
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+        self.asked: list[tuple[Sequence[Endpoint], Mapping[str, Node]]] = []
+
+    def hints(self, endpoints: Sequence[Endpoint], nodes: Mapping[str, Node]) -> Mapping[Endpoint, Hints]:
+        self.asked.append((endpoints, nodes))
+        result: Mapping[Endpoint, Hints] = self._answer(endpoints, nodes)
+        return result
+
+
+def everything(to: Hints) -> Answer:
+    return lambda endpoints, _: dict.fromkeys(endpoints, to)
+
+
+def raising(error: Exception) -> Answer:
+    def answer(*_: object) -> None:
+        raise error
+
+    return answer
+
+
+STRANGER = Endpoint("192.0.2.1", "nobody", "", "")
+service = make_service(trafficDistribution=VALUE)
+
+
+def hints_by(answer: Answer, *pods: Any) -> list[object]:
+    planned = plan(service, pods or [make_pod()], heuristics={VALUE: Answering(answer)})
+    return [each.get("hints") for each in endpoints(planned.create)]
+
+
+def test_hints_are_written_as_the_heuristic_says() -> None:
+    both = Hints(zones=["b", "c"], nodes=["a2"])
+    assert hints_by(everything(both)) == [
+        {"forZones": [{"name": "b"}, {"name": "c"}], "forNodes": [{"name": "a2"}]},
+    ]
+    assert hints_by(everything(Hints())) == [None]
+    assert hints_by(lambda *_: {}) == [None]
+
+
+def test_it_sees_ready_endpoints_of_all_slices_of_one_family() -> None:
+    heuristic = Answering(lambda *_: {})
+    pods = [make_pod("p1", ips=["10.0.0.1"]), make_pod("p2", "b1", ips=["10.0.0.2"]), make_pod("p3", ready=False)]
+    plan(service, pods, heuristics={VALUE: heuristic}, max_endpoints=1)
+    ((seen, _),) = heuristic.asked
+    assert set(seen) == {Endpoint("10.0.0.1", "p1", "a1", "a"), Endpoint("10.0.0.2", "p2", "b1", "b")}
+
+
+def test_it_sees_all_nodes_with_their_labels() -> None:
+    heuristic = Answering(lambda *_: {})
+    nodes = {**NODES, "n1": make_node("n1", "", labels={"example.org/rack": "r1"})}
+    plan(service, [make_pod()], heuristics={VALUE: heuristic}, nodes=nodes)
+    ((_, seen),) = heuristic.asked
+    assert seen["n1"] == Node("n1", "", {"example.org/rack": "r1"})
+    assert (seen["a1"].zone, sorted(seen)) == ("a", sorted(nodes))
+
+
+def test_each_family_is_asked_for_alone() -> None:
+    heuristic = Answering(everything(Hints(zones=["b"])))
+    dual = make_service(trafficDistribution=VALUE, ipFamilies=["IPv4", "IPv6"])
+    planned = plan(dual, [make_pod(ips=["10.0.0.1", "fd00::1"])], heuristics={VALUE: heuristic})
+    assert [each.address for (each,), _ in heuristic.asked] == ["10.0.0.1", "fd00::1"]
+    assert all("hints" in each for each in endpoints(planned.create))
+
+
+def test_nobody_is_asked_about_no_endpoints() -> None:
+    heuristic = Answering(raising(RuntimeError("no endpoints")))
+    assert plan(service, [make_pod(ready=False)], heuristics={VALUE: heuristic}).failure == ""
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (raising(RuntimeError("out of order")), "broke off: RuntimeError('out of order')"),
+        (lambda *_: None, "'NoneType' object has no attribute 'items'"),
+        (lambda endpoints, _: dict.fromkeys(endpoints, "b"), "'str' object has no attribute 'zones'"),
+        (everything(Hints(zones="abc")), "'abc' are no names"),
+        (everything(Hints(zones=[""])), "are no names"),
+        (lambda *_: {STRANGER: Hints(zones=["a"])}, "an endpoint that it was not given: Endpoint(address='192.0.2.1'"),
+    ],
+)
+def test_bad_answer_leaves_no_hints_and_names_the_heuristic(answer: Answer, said: str) -> None:
+    planned = plan(service, [make_pod()], heuristics={VALUE: Answering(answer)})
+    assert "hints" not in endpoints(planned.create)[0]
+    assert planned.failure.startswith(f"heuristic {VALUE}")
+    assert said in planned.failure
+
+
+@pytest.mark.parametrize(
+    ("features", "value", "expected"),
+    [
+        (Features(), VALUE, Plugin),
+        (Features(), "example.org/Other", NoHints),
+        (Features(), "Undomained", NoHints),
+        (release("1.29"), VALUE, NoHints),
+        (release("1.30"), VALUE, NoHints),
+        (release("1.30", ServiceTrafficDistribution=True), VALUE, Plugin),
+        (RELEASED, VALUE, NoHints),
+    ],
+)
+def test_heuristics_are_for_values_with_a_domain_where_the_field_exists(
+    features: Features, value: str, expected: type
+) -> None:
+    asking = make_service(trafficDistribution=value)
+    assert type(mechanism(asking, features, {VALUE, "Undomained"})) is expected
+
+
+def test_annotation_wins_over_a_heuristic() -> None:
+    annotated = make_service(trafficDistribution=VALUE, annotations={"service.kubernetes.io/topology-mode": "Auto"})
+    assert not isinstance(mechanism(annotated, Features(), {VALUE}), Plugin)
+
+
+def test_broken_heuristic_is_an_event_once_and_endpoints_stay_right() -> None:
+    with Live(heuristics={VALUE: Answering(raising(RuntimeError("out of order")))}) as live:
+        live.create_service(trafficDistribution=VALUE)
+        live.run_pod("p1")
+        live.run_pod("p2", ips=["10.244.1.2"])
+        assert live.pods_in_slices() == ["p1", "p2"]
+        (failure,) = live.failures()
+        assert f"heuristic {VALUE} broke off: RuntimeError('out of order')" in failure
+
+
+def test_new_labels_of_any_node_ask_the_heuristic_again() -> None:
+    by_rack = Answering(lambda all_, nodes: dict.fromkeys(all_, Hints(zones=[nodes["b1"].labels.get("rack", "none")])))
+    with Live(heuristics={VALUE: by_rack}) as live:
+        live.create_service(trafficDistribution=VALUE)
+        live.run_pod()
+        assert live.the_endpoint()["hints"] == {"forZones": [{"name": "none"}]}
+        live.api.patch("nodes", "", "b1", {"metadata": {"labels": {"rack": "r7"}}})
+        assert live.the_endpoint()["hints"] == {"forZones": [{"name": "r7"}]}
+
+
+def test_installed_heuristic_serves_a_service() -> None:
+    with Live() as live:
+        live.create_service(trafficDistribution="trafficdist.dev/PreferNextZone")
+        live.run_pod("p1", "a1")
+        assert live.the_endpoint()["hints"] == {"forZones": [{"name": "a"}, {"name": "b"}]}
+        live.api.create("nodes", "", make_node("c1"))
+        assert live.the_endpoint()["hints"]["forZones"][2] == {"name": "c"}
+
+
+def test_unknown_domain_means_no_hints_and_no_failure() -> None:
+    with Live() as live:
+        live.create_service(trafficDistribution="example.org/fastest")
+        live.run_pod()
+        assert "hints" not in live.the_endpoint()
+        assert live.failures() == []

@@ -1,0 +1,180 @@
+"""Conditions that a running controller writes. Source: KEP-4444, Status Reporting."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from harness.eventually import eventually
+from reference.client import ApiError, Object
+from reference.endpointslice import EndpointSliceController
+from tests.reference.endpointslice.live import NODES, Live
+from tests.reference.endpointslice.objects import make_node
+
+ANNOTATION = "trafficdist.dev/programmed-resource-version"
+FOREIGN = {
+    "type": "example.org/TrafficDistributionAccepted",
+    "status": "True",
+    "reason": "Accepted",
+    "lastTransitionTime": "2025-01-01T00:00:00Z",
+}
+PREFIX = "TrafficDistribution"
+
+
+def acknowledge(live: Live, *nodes: str, revision: int | None = None) -> None:
+    """Write the Leases of these nodes' proxies, up to the newest slice unless said otherwise."""
+    newest = max(int(each["metadata"]["resourceVersion"]) for each in live.slices())
+    annotations = {ANNOTATION: str(newest if revision is None else revision)}
+    for node in nodes:
+        name = f"service-proxy-{node}"
+        try:
+            live.api.patch("leases", "kube-system", name, {"metadata": {"annotations": annotations}})
+        except ApiError:
+            live.api.create("leases", "kube-system", {"metadata": {"name": name, "annotations": annotations}})
+
+
+def conditions(live: Live, name: str = "web") -> dict[str, tuple[str, str]]:
+    """Status and reason by type, of ours without the words that all begin with."""
+    live.settle()
+    found = live.api.get("services", "default", name)["status"].get("conditions") or []
+    return {each["type"].removeprefix(PREFIX): (each["status"], each.get("reason", "")) for each in found}
+
+
+def message(live: Live, kind: str) -> str:
+    live.settle()
+    found: list[Object] = live.api.get("services", "default", "web")["status"]["conditions"]
+    return next(str(each["message"]) for each in found if each["type"] == PREFIX + kind)
+
+
+def set_conditions(live: Live, *found: Object) -> None:
+    service = live.api.get("services", "default", "web")
+    status = {**service["status"], "conditions": list(found)}
+    live.api.update_status("services", "default", {**service, "status": status})
+
+
+def preferring_service(live: Live, value: str = "PreferSameZone", **fields: Any) -> None:
+    live.create_service(trafficDistribution=value, **fields)
+    live.run_pod()
+
+
+def test_value_is_accepted_programmed_and_honored() -> None:
+    with Live(conditions=True) as live:
+        preferring_service(live)
+        assert conditions(live) == {
+            "Accepted": ("True", "Supported"),
+            "Programmed": ("True", "HintsPopulated"),
+            "Honored": ("Unknown", "NeverAcknowledged"),
+        }
+        acknowledge(live, *NODES)
+        assert conditions(live)["Honored"] == ("True", "Acknowledged")
+
+
+def test_nodes_that_have_not_acknowledged_the_newest_hints_are_named() -> None:
+    with Live(conditions=True) as live:
+        preferring_service(live)
+        acknowledge(live, *NODES)
+        live.run_pod("p2", "b1", ips=["10.244.2.1"])
+        assert conditions(live)["Honored"] == ("False", "NotYetAcknowledged")
+        acknowledge(live, "a1", "b1")
+        assert message(live, "Honored") == "not yet acknowledged by a2"
+        acknowledge(live, "a2")
+        assert conditions(live)["Honored"][0] == "True"
+
+
+def test_new_node_and_lost_lease_make_it_unknown_again() -> None:
+    with Live(conditions=True) as live:
+        preferring_service(live)
+        acknowledge(live, *NODES)
+        assert conditions(live)["Honored"][0] == "True"
+        live.api.create("nodes", "", make_node("c1"))
+        assert (conditions(live)["Honored"][0], message(live, "Honored")) == ("Unknown", "nothing is known of c1")
+        live.api.delete("nodes", "", "c1")
+        assert conditions(live)["Honored"][0] == "True"
+        live.api.delete("leases", "kube-system", "service-proxy-a2")
+        assert message(live, "Honored") == "nothing is known of a2"
+
+
+def test_unready_endpoints_end_what_was_programmed() -> None:
+    with Live(conditions=True) as live:
+        preferring_service(live)
+        assert conditions(live)["Programmed"][0] == "True"
+        live.set_ready("p1", ready=False)
+        assert conditions(live)["Programmed"] == ("False", "NoReadyEndpoints")
+        assert conditions(live)["Honored"] == ("False", "NotProgrammed")
+
+
+def test_slice_that_is_refused_is_not_programmed() -> None:
+    with Live(conditions=True) as live:
+        preferring_service(live)
+        live.run_pod("p2", ips=["127.0.0.1"])
+        assert conditions(live)["Programmed"] == ("False", "SyncFailed")
+
+
+def test_annotation_on_a_live_service_overrides_and_gives_back() -> None:
+    with Live(conditions=True) as live:
+        preferring_service(live)
+        for value, expected in (("Auto", "OverriddenByAnnotation"), ("Disabled", "Supported")):
+            annotations = {"service.kubernetes.io/topology-mode": value}
+            live.api.patch("services", "default", "web", {"metadata": {"annotations": annotations}})
+            assert conditions(live)["Accepted"][1] == expected
+
+
+def test_conditions_go_with_the_field_and_those_of_others_stay() -> None:
+    with Live(conditions=True) as live:
+        preferring_service(live)
+        live.settle()
+        set_conditions(live, FOREIGN)
+        assert list(conditions(live)) == [FOREIGN["type"], "Accepted", "Programmed", "Honored"]
+        live.change_service(trafficDistribution=None)
+        assert list(conditions(live)) == [FOREIGN["type"]]
+
+
+def test_service_without_the_field_is_never_written() -> None:
+    with Live(conditions=True) as live:
+        before = live.create_service()
+        live.run_pod()
+        acknowledge(live, *NODES)
+        live.settle()
+        assert live.api.get("services", "default", "web") == before
+
+
+def test_controller_writes_no_conditions_unless_told_to() -> None:
+    with Live() as live:
+        preferring_service(live)
+        assert conditions(live) == {}
+
+
+def test_conflict_is_tried_again_on_the_newer_service() -> None:
+    with Live(conditions=True) as live:
+        original = live.meddler.update_status
+
+        def meddle(*arguments: Any) -> Object:
+            live.meddler.update_status = original
+            set_conditions(live, FOREIGN)
+            return original(*arguments)
+
+        live.meddler.update_status = meddle
+        preferring_service(live)
+        assert list(conditions(live)) == [FOREIGN["type"], "Accepted", "Programmed", "Honored"]
+
+
+def test_status_is_written_when_it_changes_and_not_otherwise() -> None:
+    with Live(conditions=True) as live:
+        preferring_service(live)
+        acknowledge(live, *NODES)
+        live.settle()
+        before = live.api.get("services", "default", "web")
+    live.controller = EndpointSliceController(live.meddler, conditions=True)
+    with live:
+        live.label_node("a2", "a")
+        acknowledge(live, *NODES, revision=10**9)
+        live.settle()
+        assert live.api.get("services", "default", "web") == before
+
+
+def test_deleted_service_is_forgotten() -> None:
+    with Live(conditions=True) as live:
+        preferring_service(live)
+        live.settle()
+        live.api.delete("services", "default", "web")
+        eventually(live.controller.synced, within=5, describe="the controller to be synced", every=0.001)
+        assert live.slices() == []
