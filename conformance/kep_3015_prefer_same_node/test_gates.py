@@ -206,7 +206,7 @@ def test_proxy_ignores_node_hints_while_its_gate_is_off(three_zones: Cluster) ->
     level=MUST,
     features={ROLLOUT},
     source="KEP-3015, Feature Enablement and Rollback, and Rollout, Upgrade and Rollback Planning",
-    kills={"prefer-close-becomes-same-node", "rewrites-slices-at-any-start", "flushes-before-it-starts"},
+    kills={"prefer-close-becomes-same-node", "rewrites-slices-at-any-start"},
 )
 @pytest.mark.parametrize("value", ["PreferClose", None])
 def test_switching_the_gate_on_changes_no_other_value(three_zones: Cluster, value: str | None) -> None:
