@@ -96,18 +96,20 @@ def pack_bucket(bucket: int) -> bytes:
 def read_clients(bodies: Iterable[bytes], family: Family) -> list[bytes]:
     """The elements of map `affinity` in a dump, with the times that are left to them, packed as they may be put back.
 
-    None of those that do not look as ours do: another version may have left them.
+    None of those that do not look as ours do: another version may have left them. And the last used of those with one
+    key: a packet that comes while a table is replaced does not see what is put back, and adds an element (6.18).
     """
     length = (2 * 4 if family == "IPv4" else 2 * 16) + 8
-    found = []
+    found: dict[bytes, tuple[bytes, bytes]] = {}
     for body in bodies:
         for _, element in attributes(dict(attributes(body[4:])).get(_ELEMENTS, b"")):
             parts = {kind: bytes(value) for kind, value in attributes(element)}
             if parts.keys() >= set(_CLIENT) and (len(parts[_KEY]), len(parts[_DATA])) == (4 + length, 4 + 4):
                 key, data = (nested(kind, parts[kind]) for kind in (_KEY, _DATA))
                 times = [attribute(kind, parts[kind]) for kind in (_TIMEOUT, _EXPIRATION)]
-                found.append(nested(LIST_ELEMENT, key, data, *times))
-    return found
+                last_used = parts[_EXPIRATION], nested(LIST_ELEMENT, key, data, *times)
+                found[key] = max(found.get(key, last_used), last_used)
+    return [element for _, element in found.values()]
 
 
 def pack_intervals(cidrs: Iterable[str], family: Family) -> bytes:

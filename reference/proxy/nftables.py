@@ -187,15 +187,16 @@ class KernelTable:
         self.most_elements = max(1, nft.limit // MOST_ELEMENT_BYTES - 1)
 
     def load(self, ruleset: Ruleset) -> None:
-        """Replace whatever is there by a ruleset: in one transaction if it fits the socket's send buffer.
+        """Replace whatever is there by a ruleset, in as few transactions as the socket's send buffer allows.
 
-        If not, and if a table is there, a copy of the new one under another name works until it is complete. Clients
-        that were remembered for session affinity stay so, but for those that come just while they are read.
+        If a table is there, a copy of the new one under another name works meanwhile, even for one transaction: of two
+        tables with the same hooks a packet may see the new one before the transaction, and the old one after it, so
+        neither. Clients that were remembered for session affinity stay so, but for those that come just now.
         """
         sticky = any(isinstance(target, Sticky) for _, _, target in targets(ruleset))
         clients = read_clients(self._nft.dump(_GETSETELEM, self._messages.clients), self.family) if sticky else []
         parts = self._nft.split(_whole(self._messages, ruleset, clients))
-        staged = len(parts) > 1 and self._nft.exists(_GETTABLE, self._messages.table)
+        staged = self._nft.exists(_GETTABLE, self._messages.table)
         if staged:
             self._nft.commit_all(_whole(self._staging, ruleset, clients))
         for part in parts:

@@ -4,7 +4,7 @@ One thread, one queue. It takes what is in the queue, works on the Services that
 differs to the kernel in one go. Nothing here grows with the number of other Services. The thread is made in the
 constructor, so it lives in the netns of the thread that constructs the proxy, and so do all its sockets.
 
-Out of scope: sessionAffinity ClientIP (said in the log once), loadBalancerSourceRanges.
+Out of scope: loadBalancerSourceRanges.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from harness.outcomes import Observation, Reached
 from harness.probes.loop import Loop, Probe, ServerPort
 from harness.topology import grid
 from reference.apiserver import ApiServer
-from reference.client import ApiError, Object
+from reference.client import ApiError, Client, Object
 from reference.proxy import ServiceProxy
 from reference.proxy.netlink import KernelError, NftSocket, answers, attributes, pack, text
 
@@ -59,10 +59,10 @@ class Cluster:
             "status": {"addresses": addresses},
         }
 
-    def start_proxy(self, node: str) -> ServiceProxy:
-        """A proxy in that node, started."""
+    def start_proxy(self, node: str, client: Client | None = None) -> ServiceProxy:
+        """A proxy in that node, started; `client` is the API server's unless told otherwise."""
         with self.hosts[node].namespace.entered():
-            proxy = ServiceProxy(node, self.api, pod_cidrs=list(POD_CIDRS.values()))
+            proxy = ServiceProxy(node, client or self.api, pod_cidrs=list(POD_CIDRS.values()))
         proxy.start()
         self.proxies[node] = proxy
         return proxy

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import logging
+import shutil
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +18,7 @@ from harness.netns.namespace import Namespace
 from harness.outcomes import REFUSED, Reached
 from harness.probes.loop import Probe
 from reference.apiserver import ApiServer
+from reference.informer import Informer
 from reference.proxy import ServiceProxy
 from reference.proxy.netlink import NftSocket
 from reference.proxy.nftables import KernelTable, messages
@@ -60,16 +63,47 @@ def test_the_ruleset_can_be_looked_at_as_text(cluster: Cluster) -> None:
     assert f"{address} . tcp . 80 : 0x00000001" in text
 
 
-def test_a_new_proxy_replaces_what_a_former_one_left_without_loss(cluster: Cluster) -> None:
-    address = cluster_ip(cluster.service("a1-2", "b1-2"), "IPv4")
-    probe = Probe(cluster.hosts["a1-3"].namespace, "UDP", address, 80)
+@pytest.mark.parametrize("affinity", ["None", "ClientIP"])
+def test_a_new_proxy_replaces_what_a_former_one_left_without_loss(cluster: Cluster, affinity: str) -> None:
+    service, client = cluster.service("a1-2", "b1-2", sessionAffinity=affinity), cluster.hosts["a1-3"].namespace
+    every = [(protocol, cluster_ip(service, family)) for protocol in ("TCP", "UDP") for family in FAMILIES]
 
-    recording = cluster.loop.every(0.002, [probe])
-    for _ in range(5):
+    recording = cluster.loop.every(0.004, [Probe(client, protocol, address, 80) for protocol, address in every])
+    for _ in range(8):
         cluster.proxies["a1"].stop()
         cluster.start_proxy("a1")
         cluster.settle()
     samples = recording.stop()
+
+    assert {type(each.observation) for each in samples} == {Reached}
+
+
+def test_a_proxy_takes_over_from_one_of_another_version_without_loss(cluster: Cluster) -> None:
+    """The other one has the same hooks, and other maps under the same names."""
+    if shutil.which("nft") is None:
+        pytest.skip("unavailable: no nft binary")
+    service, pod = cluster.service("b1-2"), cluster.hosts["b1-2"].addresses["IPv4"]
+    address = cluster_ip(service, "IPv4")
+    old = f"""table ip NAME {{ map services {{ type ipv4_addr : ipv4_addr; elements = {{ {address} : {pod} }}; }}
+        chain nat {{ type nat hook prerouting priority -100; tcp dport 80 dnat to ip daddr map @services:8080; }}
+        chain hide {{ type nat hook postrouting priority 100; }}
+    }}
+    """
+    steps = (f"{old.replace('NAME', 'other')}", f"delete table ip trafficdist\n{old.replace('NAME', 'trafficdist')}")
+    probe = Probe(cluster.hosts["a1-3"].namespace, "TCP", address, 80)
+    cluster.proxies["a1"].stop()
+
+    recording = cluster.loop.every(0.001, [probe] * 4)
+    for _ in range(5):
+        for step in (*steps, "delete table ip other\n"):
+            with cluster.hosts["a1"].namespace.entered():
+                subprocess.run(["nft", "-f", "-"], input=step, text=True, check=True)
+        cluster.start_proxy("a1")
+        cluster.settle()
+        cluster.proxies["a1"].stop()
+    samples = recording.stop()
+    cluster.start_proxy("a1")
+    cluster.settle()
 
     assert {type(each.observation) for each in samples} == {Reached}
 
@@ -234,6 +268,31 @@ def test_cleanup_takes_the_rules_away(node: Namespace, nft: NftSocket) -> None:
     successor.stop()
 
     assert (loaded, left, read_back(nft, "IPv4", "services")) == ({}, {}, None)
+
+
+def test_rules_stay_while_the_api_server_is_away_and_what_was_missed_comes_after(cluster: Cluster) -> None:
+    """Another proxy in the same cluster, so that the others do not lose their API server."""
+    kept, changed, gone = (cluster.service("a1-2", ipFamilyPolicy="SingleStack") for _ in range(3))
+    client = Informer(cluster.api)
+    cluster.proxies["a1"].stop()
+    cluster.proxies["a1"] = proxy = cluster.start_proxy("a1", client)
+    cluster.settle()
+    client.disconnect()
+
+    cluster.api.delete("services", "default", gone["metadata"]["name"])
+    del cluster.proxies["a1"]
+    cluster.endpoints(changed, "b1-2")
+    away = [cluster.ask("a1-3", cluster_ip(each, "IPv4")) for each in (kept, changed, gone)]
+    probe = Probe(cluster.hosts["a1-3"].namespace, "TCP", cluster_ip(kept, "IPv4"), 80)
+    recording = cluster.loop.every(0.001, [probe])
+    client.connect(cluster.api)
+    cluster.proxies["a1"] = proxy
+    cluster.settle()
+
+    assert {each.observation for each in recording.stop()} == {Reached("a1-2", cluster.hosts["a1-3"].addresses["IPv4"])}
+    assert away == ["a1-2", "a1-2", "a1-2"]
+    assert cluster.ask("a1-3", cluster_ip(changed, "IPv4")) == "b1-2"
+    assert cluster_ip(gone, "IPv4") not in proxy.ruleset_text()
 
 
 def test_a_proxy_without_its_node_object_serves_cluster_ips(node: Namespace) -> None:
