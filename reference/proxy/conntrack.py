@@ -40,6 +40,10 @@ _GET, _DELETE, _GET_STATISTICS = 1, 2, 5
 _ACK, _DUMP = 0x4, 0x300
 _ENTRIES = 1
 
+MOST_AT_ONCE = 5_000
+"""With more entries than that two dumps of UDP are faster than one of everything."""
+
+Allowed = Mapping[Frontend, Iterable[Backend] | None]
 Backends = Callable[[Frontend], frozenset[Backend] | None]
 
 
@@ -75,16 +79,17 @@ class Conntrack:
                 self._can_filter = False  # before 6.8 a deletion needs the whole tuple
             else:
                 return
-        self.forget_all_but(family, {each.frontend: backends(each.frontend) for each in stale}, awaited=awaited)
+        allowed = {each.frontend: backends(each.frontend) for each in stale}
+        self.forget_all_but({family: allowed}, awaited=awaited)
 
-    def forget_all_but(
-        self, family: Family, allowed: Mapping[Frontend, Iterable[Backend] | None], *, awaited: bool = True
-    ) -> None:
+    def forget_all_but(self, allowed: Mapping[Family, Allowed], *, awaited: bool = True) -> None:
         """Delete the UDP connections to these frontends that do not go where they are allowed to; None: it is gone."""
-        if not self.entries():
-            return
-        packed = {end(family, each.address, each.port): _packed(family, each, to) for each, to in allowed.items()}
-        for flow in list(self.flows(family)):
+        packed = {
+            end(family, each.address, each.port): _packed(family, each, to)
+            for family, frontends in allowed.items()
+            for each, to in frontends.items()
+        }
+        for family, flow in list(self.flows(list(allowed)) if packed else ()):
             right = packed.get(flow.sent)
             if right is None or flow.answered in right or (flow.awaited and not awaited):
                 continue
@@ -92,16 +97,22 @@ class Conntrack:
 
     def entries(self) -> int:
         """How many connections there are, of all kinds."""
-        for body in self._ask(_GET_STATISTICS, 0, "IPv4", b""):
+        for body in self._ask(_GET_STATISTICS, 0, None, b""):
             return int.from_bytes(dict(attributes(body[4:]))[_ENTRIES], "big")
         return 1
 
-    def flows(self, family: Family) -> Iterator[Flow]:
-        """All UDP connections, stale or not."""
-        for body in self._ask(_GET, _DUMP, family, ONLY_UDP):
-            flow = read_flow(family, bytes(body))
-            if flow is not None:  # kernels before 5.8 know no filter
-                yield flow
+    def flows(self, families: Sequence[Family]) -> Iterator[tuple[Family, Flow]]:
+        """All UDP connections, stale or not. Few of them all at once: what a dump costs then is the empty buckets."""
+        entries = self.entries()
+        if not entries:
+            return
+        at_once = len(families) > 1 and entries < MOST_AT_ONCE
+        for asked in (None,) if at_once else families:
+            for body in self._ask(_GET, _DUMP, asked, b"" if asked is None else ONLY_UDP):
+                family: Family = "IPv4" if body[0] == NFPROTO["IPv4"] else "IPv6"
+                flow = read_flow(family, bytes(body))
+                if flow is not None:  # no filter is used, or known: kernels before 5.8
+                    yield family, flow
 
     def close(self) -> None:
         """Close the socket."""
@@ -118,10 +129,10 @@ class Conntrack:
         for _ in self._ask(kind, _ACK, family, body):
             pass
 
-    def _ask(self, kind: int, flags: int, family: Family, body: bytes) -> Iterator[memoryview]:
-        """Send one request; the bodies of its answers. Version 1: the family restricts a deletion too."""
+    def _ask(self, kind: int, flags: int, family: Family | None, body: bytes) -> Iterator[memoryview]:
+        """Send one request; the bodies of its answers. Version 1: the family restricts a deletion too. None: both."""
         self._sequence += 1
-        body = struct.pack(">BBH", NFPROTO[family], 1, 0) + body
+        body = struct.pack(">BBH", NFPROTO[family] if family else socket.AF_UNSPEC, 1, 0) + body
         self._socket.send(pack(_CONNTRACK << 8 | kind, NLM_F_REQUEST | flags, self._sequence, body))
         while True:
             for answer, sequence, content in answers(memoryview(self._socket.recv(256 << 10))):

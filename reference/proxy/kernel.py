@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 
-from reference.proxy.conntrack import Conntrack
+from reference.proxy.conntrack import Allowed, Conntrack
 from reference.proxy.decision import Family
 from reference.proxy.metrics import Metrics
 from reference.proxy.netlink import KernelError, NftSocket
@@ -53,6 +53,8 @@ class Kernel:
                 raise
             self._metrics.durations[family].observe(time.perf_counter() - begin)
             self._metrics.last_synced[family] = time.time()
+        if anew:
+            self._conntrack.forget_all_but({family: self._udp(family) for family in FAMILIES})
 
     def delete(self) -> None:
         """Take all rules away."""
@@ -87,8 +89,11 @@ class Kernel:
         table.forget_changes()
         ruleset = self._state.ruleset(family, self._pods(family))
         kernel.load(ruleset)
-        if udp := {each: table.backends(each) for each in ruleset.services if each.protocol == "UDP"}:
-            self._conntrack.forget_all_but(family, udp)
+
+    def _udp(self, family: Family) -> Allowed:
+        """Where UDP frontends send."""
+        table = self._state.tables[family]
+        return {each: table.backends(each) for each in table.frontends() if each.protocol == "UDP"}
 
     def _apply(self, family: Family, kernel: KernelTable) -> None:
         table = self._state.tables[family]

@@ -7,7 +7,7 @@ now, so a run of events costs what differs in the end.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 
 from reference.proxy.changes import (
     Changes,
@@ -75,6 +75,10 @@ class Table:
     def conflicts(self, owner: Hashable) -> list[Frontend]:
         """The frontends that `owner` wants and another one has."""
         return [each for each in self._entries.get(owner, NOTHING).services if self._owner[each] != owner]
+
+    def frontends(self) -> Iterable[Frontend]:
+        """All frontends."""
+        return self._owner.keys()
 
     def backends(self, frontend: Frontend) -> frozenset[Backend] | None:
         """Every backend to which connections to `frontend` may go now; None when it is no frontend at all."""

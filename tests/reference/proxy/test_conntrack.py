@@ -33,6 +33,7 @@ class Tracked:
     second: Frontend
     a: Backend
     b: Backend
+    families: tuple[Family, ...]
 
     def connect(self, frontend: Frontend, count: int = 20) -> None:
         for _ in range(count):
@@ -54,7 +55,7 @@ class Tracked:
                     server.sendto(b"answer", address)
 
     def flows(self) -> list[Flow]:
-        return list(self.conntrack.flows(self.family))
+        return [flow for _, flow in self.conntrack.flows(self.families)]
 
     def answered(self) -> list[Flow]:
         return [each for each in self.flows() if each.mark and not each.awaited]
@@ -71,9 +72,9 @@ class Tracked:
         self.conntrack.forget(self.family, [stale], backends.get, awaited=awaited)
 
 
-@pytest.fixture(params=[(family, way) for family in FAMILIES for way in ("filter", "dump")], ids="-".join)
+@pytest.fixture(params=[(family, way) for family in FAMILIES for way in ("filter", "dump", "at once")], ids="-".join)
 def tracked(request: pytest.FixtureRequest, node: Namespace, nft: NftSocket) -> Iterator[Tracked]:
-    """As Linux 6.8 and newer do it, and as older ones do."""
+    """As Linux 6.8 and newer do it, as older ones do, and as it is done for both families at once."""
     family, way = request.param
     word = "10.96.0.{}" if family == "IPv4" else "fd00:96::{}"
     first, second = (Frontend(word.format(each), "UDP", 53) for each in (1, 2))
@@ -84,10 +85,10 @@ def tracked(request: pytest.FixtureRequest, node: Namespace, nft: NftSocket) -> 
             ip.link("set", index=1, state="up")
             for address in (first.address, second.address, a[0], b[0]):
                 ip.addr("add", index=1, address=address, prefixlen=32 if family == "IPv4" else 128)
-    if way == "dump":
+    if way != "filter":
         conntrack._can_filter = False
     KernelTable(nft, family).load(Ruleset(family, (), (), {first: (a, b)}, {}, frozenset()))
-    made = Tracked(node, conntrack, family, first, second, a, b)
+    made = Tracked(node, conntrack, family, first, second, a, b, FAMILIES if way == "at once" else (family,))
     yield made
     conntrack.close()
 
@@ -133,7 +134,7 @@ def test_everything_else_than_what_is_right_can_be_deleted(tracked: Tracked) -> 
     tracked.connect(tracked.second)
     allowed = {tracked.first: frozenset({tracked.a}), tracked.second: frozenset[Backend]()}
 
-    tracked.conntrack.forget_all_but(tracked.family, allowed)
+    tracked.conntrack.forget_all_but({each: allowed if each == tracked.family else {} for each in tracked.families})
 
     assert tracked.connections() == tracked.named(Stale(tracked.first, tracked.a))
 
