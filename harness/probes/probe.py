@@ -111,7 +111,12 @@ def next_nonce() -> bytes:
 
 
 def connected_socket(probe: Probe) -> socket.socket | Observation:
-    """A non-blocking socket in the client's netns, connected or (TCP) about to be; or why not."""
+    """A non-blocking socket in the client's netns, connected or (TCP) about to be; or why not.
+
+    When a node on this machine rejects a SYN by ICMP, the error is back while `connect` still holds the socket. Then
+    the kernel (tcp_v4_err, tcp_v6_err) keeps it as a soft error, which SO_ERROR alone tells, and sends another SYN a
+    second later: a refusal by a proxy that rejects in this way, as kube-proxy does, would look like silence.
+    """
     tcp = probe.protocol == "TCP"
     family = socket.AF_INET6 if ":" in probe.address else socket.AF_INET
     try:
@@ -128,10 +133,12 @@ def connected_socket(probe: Probe) -> socket.socket | Observation:
         elif probe.source:
             sock.bind((probe.source, 0))
         failure = sock.connect_ex((probe.address, probe.port))
+        if failure == errno.EINPROGRESS:
+            failure = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
     except OSError as error:
         sock.close()
         return cannot_tell(error)
-    if failure not in (0, errno.EINPROGRESS):
+    if failure:
         sock.close()
         return from_error(OSError(failure, ""))
     return sock

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 from pyroute2 import IPRoute
+from pyroute2.nftables.expressions import genex
 from pyroute2.nftables.main import NFTables
 
 from harness.errors import UsageError
@@ -76,6 +77,23 @@ def test_a_packet_dropped_on_the_clients_own_node_is_silence(wire: Wire, protoco
             nft.table("add", name="proxy")
             nft.chain("add", table="proxy", name="drops", hook="output", type="filter", policy=0)
         assert wire.loop.probe([Probe(node, protocol, "127.0.0.1", 80, timeout=0.1)]) == [TIMED_OUT]
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+def test_a_tcp_connection_that_a_node_rejects_by_icmp_is_refused_at_once(wire: Wire, address: str) -> None:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    unreachable = 4 if ":" in address else 3  # the code of ICMPv6 and of ICMP for an unreachable port
+    with Namespace.create() as node:
+        with node.entered(), IPRoute() as ip, NFTables(nfgen_family=family) as nft:
+            ip.link("set", index=1, state="up")
+            nft.table("add", name="proxy")
+            nft.chain("add", table="proxy", name="rejects", hook="output", type="filter", policy=1)
+            load = genex("meta", {"key": 16, "dreg": 1})  # NFT_META_L4PROTO
+            tcp = genex("cmp", {"sreg": 1, "op": 0, "data": {"attrs": [("NFTA_DATA_VALUE", b"\x06")]}})
+            reject = genex("reject", {"type": 0, "icmp_code": unreachable})
+            nft.rule("add", table="proxy", chain="rejects", expressions=([load, tcp, reject],))
+        asked = Probe(node, "TCP", address, 80, timeout=0.5)
+        assert wire.loop.probe([asked] * 3) == [REFUSED] * 3
 
 
 def test_another_protocol_is_refused_by_name(wire: Wire) -> None:
