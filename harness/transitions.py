@@ -35,7 +35,7 @@ from harness.traffic import CONVERGENCE, converged
 from harness.verdict import AnyOf, Verdict
 from harness.workloads import Pod
 
-INTERVAL = 0.002  # seconds between two questions of a client
+INTERVAL = 0.004  # seconds between two questions of a client
 BEFORE = 10  # questions of each client before the block begins
 PATIENCE = 30.0  # seconds, before the time scale, that the wanted number of questions may take
 

@@ -26,12 +26,16 @@ class Sample(NamedTuple):
 
 
 class Recording:
-    """Asks all its probes every `interval` seconds until it is stopped."""
+    """Asks each of its probes every `interval` seconds until it is stopped, one after the other and evenly spaced.
+
+    So a hole that all clients share is found although it is shorter than the interval of each.
+    """
 
     def __init__(self, interval: float, probes: Sequence[Probe], *, reactor: Reactor, answers: Answers) -> None:
         self.done = False
-        self._interval = interval
         self._probes = tuple(probes)
+        self._step = interval / len(self._probes)
+        self._turn = 0
         self._reactor = reactor
         self._answers = answers
         self._due = 0.0
@@ -64,10 +68,10 @@ class Recording:
         self.expired(self._due)
 
     def expired(self, now: float) -> None:
-        """Ask, and come back on the next multiple of the interval that is still to come: none is made up for."""
-        for index in range(len(self._probes)):
-            self._ask(index)
-        self._due += self._interval * max(1, int((now - self._due) / self._interval) + 1)
+        """Ask whose turn it is, and come back at the next step that is still to come: none is made up for."""
+        self._ask(self._turn)
+        self._turn = (self._turn + 1) % len(self._probes)
+        self._due += self._step * max(1, int((now - self._due) / self._step) + 1)
         self._reactor.at(self._due, self)
 
     def _ask(self, index: int) -> None:
