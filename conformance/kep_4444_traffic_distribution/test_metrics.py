@@ -185,9 +185,10 @@ def test_slices_and_endpoints_are_counted(three_zones: Cluster) -> None:
         three_zones.create_pod(name, node, labels=WEB)
     service = three_zones.create_service(selector=WEB)
     expect_hints(three_zones, service, {"p1": None, "p2": None})
-    counted.expect(SLICES, by=1)
+    written = len(three_zones.slices(service))  # one would do, and how endpoints are packed is left open
+    counted.expect(SLICES, by=written)
     counted.expect(DESIRED, by=2)
-    counted.expect(CHANGES, {"operation": "create"}, by=1)
+    counted.expect(CHANGES, {"operation": "create"}, by=written)
 
     three_zones.patch_service(service, {"spec": {"trafficDistribution": "PreferClose"}})
     counted.expect_growth(CHANGES, {"operation": "update"})
