@@ -24,7 +24,7 @@ from harness.binaries.watching import Watcher
 from harness.errors import HarnessError, UnavailableError, UsageError
 
 _TRIES = 8  # versions that are tried where a proxy lists more than it serves
-_ROOM = 1_000_000_000  # bytes that must be free; a first compilation takes up to three times that
+_ROOM = 1_000_000_000  # bytes that must be free; a first compilation takes about 1.5 GB in GOCACHE, 0.7 in GOMODCACHE
 
 
 @dataclass(frozen=True, slots=True)
