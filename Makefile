@@ -13,7 +13,7 @@ help:  ## show this text
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  make \1\t/' | expand -t 22
 
 certify: $(VENV)/.run  ## boot the embedded cluster, run every requirement against the reference, write a report
-	$(BIN)/trafficdist run $(ARGS)
+	$(BIN)/trafficdist run -n $(WORKERS) $(ARGS)
 
 test: $(VENV)/.dev  ## run all tests of this project
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
