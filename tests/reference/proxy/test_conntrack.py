@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import pytest
 from pyroute2 import IPRoute
 
+from harness.eventually import eventually
 from harness.netns.namespace import Namespace
 from reference.proxy.conntrack import Conntrack
 from reference.proxy.decision import Family
@@ -42,6 +43,17 @@ class Tracked:
 
     def socket(self) -> socket.socket:
         return self.node.socket(SOCKET_FAMILY[self.family], socket.SOCK_DGRAM)
+
+    def delivers(self, address: str) -> bool:
+        """Whether the kernel has worked on an address that it was given (IPv6: in the background)."""
+        try:
+            with self.socket() as server:
+                server.settimeout(0.05)
+                server.bind((address, 9))
+                server.sendto(b"x", (address, 9))
+                return bool(server.recv(1))
+        except OSError:
+            return False
 
     def answer(self, frontend: Frontend) -> None:
         """A connection to A that was answered."""
@@ -89,6 +101,9 @@ def tracked(request: pytest.FixtureRequest, node: Namespace, nft: NftSocket) -> 
         conntrack._can_filter = False
     KernelTable(nft, family).load(Ruleset(family, (), (), {first: (a, b)}, {}, frozenset()))
     made = Tracked(node, conntrack, family, first, second, a, b, FAMILIES if way == "at once" else (family,))
+    for address in (first.address, second.address, a[0], b[0]):
+        eventually(lambda address=address: made.delivers(address), within=10, describe=address, every=0.001)  # type: ignore[misc]
+    conntrack._request(2, family, b"")  # delete all
     yield made
     conntrack.close()
 
