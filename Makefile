@@ -7,7 +7,7 @@ ARGS ?=
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help certify test lint format benchmarks clean
+.PHONY: help certify test nightly lint format benchmarks clean
 
 help:  ## show this text
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  make \1\t/' | expand -t 22
@@ -15,7 +15,10 @@ help:  ## show this text
 certify: $(VENV)/.run  ## boot the embedded cluster, run every requirement against the reference, write a report
 	$(BIN)/trafficdist run -n $(WORKERS) $(ARGS)
 
-test: $(VENV)/.dev  ## run all tests of this project
+test: $(VENV)/.dev  ## run the tests of this project
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow" $(ARGS)
+
+nightly: $(VENV)/.dev  ## run all tests, those of minutes too: each mutant on clusters as a whole, odd but right proxies
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
 lint: $(VENV)/.dev  ## check style, types, and which package may import which

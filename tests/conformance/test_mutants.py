@@ -7,21 +7,34 @@ once. Where the machine was too slow for them, and the failure is not the fault'
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from harness import affinity, becoming, hints, traffic
 from harness.errors import InconclusiveError
 from harness.mutants import BENIGN, MUTANTS, Mutant
+from harness.requirements import Profile
 from tests.conformance.trials import SCENARIOS, Trial, time_scaled
 
 SHORT = 0.3  # probes may take 0.27 s
 SUBJECT = r"\b[abc][12]\b|\b(service|slices?|endpoints?|answer to|serving of|terminating of|metric|condition) \S"
 
-KILLS = {
-    name: sorted(each for each, scenario in SCENARIOS.items() if name in scenario.requirement.kills) for name in MUTANTS
-}
+
+def _killers(name: str, *, of_cluster: bool) -> list[str]:
+    """The requirements that name a mutant, by whether they are about the cluster as a whole."""
+    return sorted(
+        each
+        for each, scenario in SCENARIOS.items()
+        if name in scenario.requirement.kills and (scenario.requirement.profile is Profile.CLUSTER) is of_cluster
+    )
+
+
+ALONE = {name: killers for name in MUTANTS if (killers := _killers(name, of_cluster=False))}
+"""Mutants by requirements on one component: seconds each."""
+
+TOGETHER = {name: killers for name in MUTANTS if (killers := _killers(name, of_cluster=True))}
+"""Mutants by requirements on all components together, whose restarts and steady traffic take longer."""
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +51,7 @@ def test_every_requirement_names_a_mutant_that_exists() -> None:
 
 
 def test_every_mutant_is_named_by_a_requirement() -> None:
-    assert [name for name, killers in KILLS.items() if not killers] == []
+    assert MUTANTS.keys() - ALONE.keys() - TOGETHER.keys() == set()
 
 
 def test_mutants_and_benign_variants_have_names_of_their_own() -> None:
@@ -46,12 +59,23 @@ def test_mutants_and_benign_variants_have_names_of_their_own() -> None:
     assert all(re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name) for name in (*MUTANTS, *BENIGN))
 
 
-@pytest.mark.parametrize("name", MUTANTS)
+@pytest.mark.parametrize("name", ALONE)
 def test_mutant_is_killed(name: str, trial: Callable[[Mutant], Trial]) -> None:
+    assert _survived(name, ALONE[name], trial) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TOGETHER)
+def test_mutant_is_killed_by_the_cluster_as_a_whole(name: str, trial: Callable[[Mutant], Trial]) -> None:
+    assert _survived(name, TOGETHER[name], trial) == {}
+
+
+def _survived(name: str, killers: Sequence[str], trial: Callable[[Mutant], Trial]) -> dict[str, str]:
+    """The requirements that did not find a mutant out, or not for its fault, with what they said."""
     mutant = MUTANTS[name]
     cluster = trial(mutant)
-    failures = {each: _failure(cluster, mutant, each) for each in KILLS[name]}
-    assert {each: text for each, text in failures.items() if not _shows(mutant, text)} == {}
+    failures = {each: _failure(cluster, mutant, each) for each in killers}
+    return {each: text for each, text in failures.items() if not _shows(mutant, text)}
 
 
 def _failure(cluster: Trial, mutant: Mutant, requirement_id: str) -> str:
