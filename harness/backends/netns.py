@@ -20,7 +20,7 @@ from harness.control_planes.embedded import EmbeddedControlPlane
 from harness.errors import InconclusiveError
 from harness.eventually import eventually
 from harness.mutants.mutant import Mutant
-from harness.netns import addresses, http, kernel, sandbox
+from harness.netns import addresses, conntrack, http, kernel, sandbox
 from harness.netns.fabric import Host, Network
 from harness.netns.http import HttpAnswer
 from harness.netns.namespace import Namespace
@@ -180,6 +180,11 @@ class NetnsBackend:
         if host is not None and server is not None:
             server.close()
             self.network.remove_pod(host)
+
+    def forget_connections(self) -> None:
+        """Forget what the nodes' connection tracking knows: nothing of one scenario is left for the next."""
+        for host in self.network.nodes.values():
+            conntrack.flush(host.namespace)
 
     def free_addresses(self) -> dict[str, str]:
         """Addresses that no running pod has: for pods that exist in the API only. Nothing is ever sent to them."""
