@@ -56,10 +56,12 @@ class _OwnNetns:
 
 
 class _Place(threading.local):
-    """Where the calling thread is: its home, and how deep it went from there."""
+    """Where the calling thread is: its home, and how deep it went from there; of one that roams, where it was last."""
 
     home: _OwnNetns | None = None
     depth: int = 0
+    roams: bool = False
+    last: Namespace | None = None
 
     def here(self) -> _OwnNetns:
         """The netns to come back to. A home is opened once, as opening costs as much as `setns` does."""
@@ -77,6 +79,14 @@ def move_home() -> None:
     """The calling thread leaves its netns for a new one, for good. Raises `OSError`."""
     unshare(CLONE_NEWNET)
     _place.home = None
+
+
+def roam() -> None:
+    """The calling thread has no home from now on: it stays in the netns in which it made its last socket.
+
+    For one that does nothing but make sockets: most follow another one of the same netns, and cost no `setns`.
+    """
+    _place.roams = True
 
 
 class Namespace:
@@ -130,19 +140,21 @@ class Namespace:
         finally:
             _setns(before.fd)
             _place.depth -= 1
+            _place.last = None
 
     def socket(self, family: int = socket.AF_INET, kind: int = socket.SOCK_STREAM, proto: int = 0) -> socket.socket:
         """A socket made in this netns; it stays in it, from whatever thread it is used.
 
         Raises `OSError`, and `UnavailableError` when no descriptor is left for it.
         """
-        with self.entered():
-            try:
-                return socket.socket(family, kind, proto)
-            except OSError as error:
-                if error.errno in (errno.EMFILE, errno.ENFILE):
-                    raise _refused("open a socket", error) from error
-                raise
+        if not _place.roams:
+            with self.entered():
+                return _open(family, kind, proto)
+        fd = self.fd
+        if _place.last is not self:
+            _setns(fd)
+            _place.last = self
+        return _open(family, kind, proto)
 
     def close(self) -> None:
         """Let go of the netns; the kernel destroys it once no thread and no socket is in it. Idempotent."""
@@ -163,6 +175,15 @@ class Namespace:
         if getattr(self, "_fd", -1) >= 0:
             warnings.warn(f"unclosed {self!r}", ResourceWarning, stacklevel=2, source=self)
             self.close()
+
+
+def _open(family: int, kind: int, proto: int) -> socket.socket:
+    try:
+        return socket.socket(family, kind, proto)
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise _refused("open a socket", error) from error
+        raise
 
 
 def _refused(what: str, error: OSError) -> UnavailableError:

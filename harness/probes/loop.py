@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Self
 
 from harness.errors import InconclusiveError, UsageError
+from harness.netns.namespace import roam
 from harness.outcomes import Observation
 from harness.probes.batch import Batch
 from harness.probes.probe import ATTEMPTS, Answers, Probe, SocketSource
@@ -34,6 +35,7 @@ class Loop:
     def start(self) -> None:
         """Start the loop's thread. Once."""
         self._reactor.start()
+        self._reactor.call(roam)
 
     def close(self) -> None:
         """Close all servers, streams and probes under way, and end the thread. Idempotent."""

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
 import subprocess
@@ -10,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from harness.errors import HarnessError
-from harness.netns.namespace import Namespace
+from harness.netns.namespace import Namespace, roam
+
+SIOCGSKNS = 0x894C
 
 
 def here() -> int:
@@ -115,7 +118,7 @@ def test_other_processes_find_it_by_its_path(namespace: Namespace) -> None:
 
 EXHAUST = """
 import resource
-from harness.netns.namespace import Namespace
+from harness.netns.namespace import Namespace, roam
 resource.setrlimit(resource.RLIMIT_NOFILE, (20, 20))
 held = [Namespace.create()]
 while True:
@@ -131,3 +134,48 @@ def test_exhausted_descriptors_name_the_limit(make: str, what: str) -> None:
     child = subprocess.run(command, capture_output=True, text=True, check=False)
     expected = "all 20 file descriptors of this process are in use; raise the limit: ulimit -n"
     assert f"cannot {what}: {expected}" in child.stderr
+
+
+def test_roaming_thread_makes_each_socket_where_it_is_asked_to(namespace: Namespace) -> None:
+    made: list[tuple[int, int]] = []
+
+    def make() -> None:
+        roam()
+        with Namespace.create() as other:
+            for each in (namespace, namespace, other, namespace):
+                with each.socket() as sock:
+                    made.append((each.inode, netns_of(sock)))
+            with other.entered():
+                pass
+            with namespace.socket() as sock:
+                made.append((namespace.inode, netns_of(sock)))
+
+    thread = threading.Thread(target=make, daemon=True)
+    thread.start()
+    thread.join(5)
+    assert len(made) == 5
+    assert all(wanted == found for wanted, found in made)
+
+
+def test_roaming_thread_gets_no_socket_of_a_closed_netns() -> None:
+    refused: list[str] = []
+
+    def make() -> None:
+        roam()
+        gone = Namespace.create()
+        gone.socket().close()
+        gone.close()
+        with pytest.raises(HarnessError) as error:
+            gone.socket()
+        refused.append(str(error.value))
+
+    thread = threading.Thread(target=make, daemon=True)
+    thread.start()
+    thread.join(5)
+    assert "this netns is closed" in refused[0]
+
+
+def netns_of(sock: socket.socket) -> int:
+    """The inode of a socket's netns."""
+    with os.fdopen(fcntl.ioctl(sock, SIOCGSKNS)) as netns:
+        return os.fstat(netns.fileno()).st_ino
