@@ -7,6 +7,7 @@ run, also where no cluster is asked for, so the backend is imported only when on
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 from collections.abc import Callable, Iterator
@@ -42,6 +43,7 @@ def backends(request: pytest.FixtureRequest) -> Iterator[BootedBackends]:
         if topology.name not in booted:
             made = NetnsBackend(topology, families=families, mutant=mutant, release=release)
             booted[topology.name] = made.start()
+            gc.freeze()  # what a cluster consists of stays: it need not be looked through after every scenario
         return booted[topology.name]
 
     yield backend
