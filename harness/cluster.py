@@ -23,6 +23,7 @@ from harness.history import History, Window
 from harness.manifests import TCP, Endpoint, Hints, Port
 from harness.metrics import Metrics
 from harness.nodes import Nodes
+from harness.statistics import DEFAULT_RATES, Rates
 from harness.topology import ZONE_LABEL, Topology
 from harness.verdict import Expectation, Tally, Verdict, plan
 from harness.workloads import Pod
@@ -111,6 +112,7 @@ class Cluster:
         self.nodes.restore()
         self.api.delete("namespaces", "", self.namespace)
         self.backend.settle()
+        self.backend.forget_connections()
 
     # Services
 
@@ -347,9 +349,9 @@ class Cluster:
 
     # What the run keeps of it
 
-    def window(self, title: str, expectation: Expectation) -> Window:
+    def window(self, title: str, expectation: Expectation, rates: Rates = DEFAULT_RATES) -> Window:
         """Open a measuring window: from here on each observation counts, and is written to the history."""
-        window = self.history.window(self.test, expectation)
+        window = self.history.window(self.test, expectation, rates)
         self._windows.append((title, expectation, window))
         return window
 
@@ -368,7 +370,11 @@ class Cluster:
         """How the scenario was judged, who reached whom in each of its measuring windows, and what was measured."""
         if not self._windows:
             return {"observed": self._measured} if self._measured else {}
-        plans = [plan(expected) for _, expectation, _ in self._windows for expected in expectation.values()]
+        plans = [
+            plan(expected, window.rates)
+            for _, expectation, window in self._windows
+            for expected in expectation.values()
+        ]
         largest = max(plans, key=lambda each: each.samples)
         return {
             "check": largest.check(len(plans)),

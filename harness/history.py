@@ -115,7 +115,7 @@ class Window:
         self._history = history
         self._number = number
         self._expectation = expectation
-        self._rates = rates
+        self.rates = rates
         self.tallies: dict[str, Tally] = {}
 
     def observe(self, client: str, observations: Sequence[Observation], *, gap_ms: float = 0.0) -> None:
@@ -134,7 +134,7 @@ class Window:
 
     def judge(self) -> Judgement:
         """The verdict on everything observed, written down."""
-        judgement = judge(self._expectation, self.tallies, self._rates)
+        judgement = judge(self._expectation, self.tallies, self.rates)
         self._history.write("judged", window=self._number, verdict=judgement.verdict.value, message=judgement.message)
         return judgement
 

@@ -21,6 +21,7 @@ from harness.manifests import Port
 from harness.outcomes import TIMED_OUT, Observation, Reached, Refused, TimedOut, Unknown
 from harness.paths import Path, Who, first_family, named, names, target_of
 from harness.probes.loop import Stream
+from harness.statistics import DEFAULT_RATES, Rates
 from harness.verdict import NO_ANSWER, Judgement, NoAnswer, Verdict
 from harness.workloads import Client, Pod
 
@@ -50,11 +51,13 @@ def expect_traffic(
     family: str | None = None,
     port: Port | None = None,
     via: str | None = None,
+    rates: Rates = DEFAULT_RATES,
 ) -> None:
     """Each client reaches just these pods (all of them, and no other), or hears silence or a refusal.
 
     A client is a node's name (a pod on that node), a `Client`, or a `Pod` that asks itself. `to` is the kind of
-    address; node ports and load balancer addresses are those of the client's own node, or of node `via`.
+    address; node ports and load balancer addresses are those of the client's own node, or of node `via`. `rates` say
+    how small a fault must be seen, and how often it may be missed.
     Raises `AssertionError` with the grid, and `InconclusiveError` when it cannot be told.
     """
     target = target_of(cluster, service, to=to, family=family, port=port, via=via)
@@ -67,7 +70,7 @@ def expect_traffic(
     except NotYetError as error:
         late = f"\nBefore the window: {error}\n"
     title = str(target)
-    window = cluster.window(title, {path.label: path.expected for path in paths})
+    window = cluster.window(title, {path.label: path.expected for path in paths}, rates)
     judgement = _measure(cluster, paths, window)
     if judgement.verdict is not Verdict.PASSED:
         text = f"{judgement.message}\n\n{title}:\n\n{judgement.grid}\n{late}\n{_why(cluster, service, paths, window)}"
@@ -173,14 +176,14 @@ def _why(cluster: Cluster, service: Service, paths: Sequence[Path], window: Wind
     unmet = [
         path.node
         for path in paths
-        if verdict.judge({path.label: path.expected}, {path.label: window.tallies[path.label]}).verdict
+        if verdict.judge({path.label: path.expected}, {path.label: window.tallies[path.label]}, window.rates).verdict
         is not Verdict.PASSED
     ]
     return cluster.explain(service, list(dict.fromkeys(unmet)))
 
 
 def _measure(cluster: Cluster, paths: Sequence[Path], window: Window) -> Judgement:
-    needed = {path: verdict.plan(path.expected).samples for path in paths}
+    needed = {path: verdict.plan(path.expected, window.rates).samples for path in paths}
     first = {path: count if path.silent else min(count, IN_FLIGHT) for path, count in needed.items()}
     in_vain = _observe(cluster, window, first)
     rest = {path: needed[path] - first[path] for path in paths if path not in in_vain}
