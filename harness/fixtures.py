@@ -17,13 +17,13 @@ import pytest
 
 from harness.components import Release
 from harness.history import History
+from harness.implementations import of_settings
 from harness.run import run_of
 from harness.topology import ONE_ZONE, THREE_ZONES, Topology
 
 if TYPE_CHECKING:
     from harness.backends.netns import NetnsBackend
     from harness.cluster import Cluster
-    from harness.mutants import Mutant
 
     BootedBackends = Callable[[Topology], NetnsBackend]
 
@@ -36,12 +36,12 @@ def backends(request: pytest.FixtureRequest) -> Iterator[BootedBackends]:
     booted: dict[str, NetnsBackend] = {}
     run = run_of(request.config)
     families = run.settings.families if run is not None else ("IPv4", "IPv6")
-    mutant = _mutant(run.settings.mutant) if run is not None and run.settings.mutant else None
+    implementation = of_settings(run.settings) if run is not None else None
     release = run.settings.release if run is not None else Release()
 
     def backend(topology: Topology) -> NetnsBackend:
         if topology.name not in booted:
-            made = NetnsBackend(topology, families=families, mutant=mutant, release=release)
+            made = NetnsBackend(topology, families=families, implementation=implementation, release=release)
             booted[topology.name] = made.start()
             gc.freeze()  # what a cluster consists of stays: it need not be looked through after every scenario
         return booted[topology.name]
@@ -49,12 +49,6 @@ def backends(request: pytest.FixtureRequest) -> Iterator[BootedBackends]:
     yield backend
     for each in booted.values():
         each.close()
-
-
-def _mutant(name: str) -> Mutant:
-    from harness.mutants import BENIGN, MUTANTS  # noqa: PLC0415
-
-    return {**MUTANTS, **BENIGN}[name]
 
 
 @pytest.fixture(scope="session")

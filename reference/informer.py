@@ -25,6 +25,11 @@ class Informer:
         self._lock = threading.RLock()  # held by every call, so that none is under way once `disconnect` returned
         self._watches: list[_Watch] = []
 
+    @property
+    def connected(self) -> bool:
+        """Whether there is a server."""
+        return self._server is not None
+
     def connect(self, server: Client) -> None:
         """Use `server` from now on; subscribers have been told what they missed when this returns."""
         with self._lock:

@@ -16,17 +16,15 @@ from typing import Any, Self
 from harness import manifests
 from harness.api import Api
 from harness.components import Component, Release
-from harness.control_planes.embedded import EmbeddedControlPlane
 from harness.errors import InconclusiveError
 from harness.eventually import eventually
-from harness.mutants.mutant import Mutant
+from harness.implementations import Implementation, reference
 from harness.netns import addresses, conntrack, http, kernel, sandbox
 from harness.netns.fabric import Host, Network
 from harness.netns.http import HttpAnswer
 from harness.netns.namespace import Namespace
 from harness.outcomes import Observation
 from harness.probes.loop import Loop, Probe, Recording, Server, ServerPort, Stream
-from harness.proxies.reference import ReferenceProxy
 from harness.topology import THREE_ZONES, Topology
 from harness.workloads import Client, Pod, node_client
 
@@ -43,16 +41,16 @@ class NetnsBackend:
         topology: Topology = THREE_ZONES,
         *,
         families: Sequence[str] = addresses.FAMILIES,
-        mutant: Mutant | None = None,
+        implementation: Implementation | None = None,
         release: Release | None = None,
     ) -> None:
-        """`mutant` takes the place of one component of the reference, to see what the suite says of it.
+        """`implementation` is what is judged, unless given the reference.
 
         `release` is what all components are of, unless a scenario changes one.
         """
         self.topology = topology
         self.release = release or Release()
-        self._mutant = mutant or Mutant("", "The reference itself.")
+        self._implementation = implementation or reference()
         self.families = addresses.families_of(families)
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
@@ -67,19 +65,11 @@ class NetnsBackend:
         self.network = Network(self.topology, families=self.families)
         self._loop = Loop()
         self._loop.start()
-        self.control_plane = EmbeddedControlPlane(
-            self.release,
-            api_server=self._mutant.api_server,
-            controller=self._mutant.controller,
-            kinds=self._mutant.kinds(),
-        )
+        self.control_plane = self._implementation.control_plane(self.release)
         self.control_plane.start()
         self.api = Api(self.control_plane.kubeconfig())
-        self.proxy = ReferenceProxy(
-            self.control_plane.client,
-            pod_cidrs=[addresses.POD_CIDRS[family] for family in self.families],
-            proxy=self._mutant.proxy,
-        )
+        pod_cidrs = [addresses.POD_CIDRS[family] for family in self.families]
+        self.proxy = self._implementation.proxy(self.control_plane, pod_cidrs)
         self._started = True
         for place in self.topology.nodes:
             host = self.network.nodes[place.name]
@@ -264,7 +254,10 @@ class NetnsBackend:
         """What the report says about where the run took place."""
         return {
             "backend": self.name,
-            "servers": {"apiserver": self.control_plane.version, "proxy": self.proxy.name},
+            "servers": {
+                "apiserver": self.control_plane.version,
+                "proxy": f"{self.proxy.name} {self.proxy.version}".rstrip(),
+            },
             "featureGates": self.control_plane.gates,
             "nodes": [
                 {"name": node.name, "zone": node.zone, "kernel": platform.release(), "os": platform.system()}

@@ -54,7 +54,6 @@ class EmbeddedControlPlane:
         for kind in kinds:
             self._api.add_kind(kind)
         self._server = HttpServer(self._api)
-        self._serves = False
         self._controller: EndpointSliceController | None = None
 
     @property
@@ -76,7 +75,6 @@ class EmbeddedControlPlane:
         """Begin to serve and to control."""
         self._server.start()
         self._informer.connect(self._api)
-        self._serves = True
         self.start_controller(self.release)
 
     def stop(self) -> None:
@@ -86,8 +84,7 @@ class EmbeddedControlPlane:
 
     def stop_api_server(self) -> None:
         """Let nobody reach the API server any more; what it has stored stays."""
-        if self._serves:
-            self._serves = False
+        if self._informer.connected:
             self._server.replace(None)
             self._informer.disconnect()
 
@@ -97,7 +94,6 @@ class EmbeddedControlPlane:
         self._api = self._make_api_server(features_of(release), predecessor=self._api)
         self._server.replace(self._api)
         self._informer.connect(self._api)
-        self._serves = True
 
     def stop_controller(self) -> None:
         """Stop the EndpointSlice controller; slices stay."""
@@ -121,7 +117,7 @@ class EmbeddedControlPlane:
 
     def synced(self) -> bool:
         """Whether the controller has worked on everything that was written so far; so it has if one of both is away."""
-        return self._controller is None or not self._serves or self._controller.synced()
+        return self._controller is None or not self._informer.connected or self._controller.synced()
 
     def metrics(self) -> str:
         """What the controller exposes as Prometheus text. Raises `InconclusiveError` when it is stopped."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from harness.components import Release
-from harness.control_planes.embedded import features_of
+from harness.control_planes.control_plane import ControlPlane
+from harness.control_planes.embedded import EmbeddedControlPlane, features_of
+from harness.errors import UnavailableError
 from harness.netns.namespace import Namespace
-from reference.client import Client
 from reference.proxy import ServiceProxy
 from reference.serving import Serving
 
@@ -19,16 +20,20 @@ class ReferenceProxy:
     """Runs one `ServiceProxy` a node, each with sockets of that node's netns."""
 
     name = "reference"
+    version = ""
     mode = "nftables"
 
     def __init__(
         self,
-        client: Client,
+        plane: ControlPlane,
         *,
         pod_cidrs: Sequence[str],
         proxy: Callable[..., ServiceProxy] = ServiceProxy,
     ) -> None:
-        self._client = client
+        """Raises `UnavailableError` for a control plane of another process, whose store cannot be watched."""
+        if not isinstance(plane, EmbeddedControlPlane):
+            raise UnavailableError(f"the reference proxy needs the embedded control plane, not {plane.name}")
+        self._client = plane.client
         self._pod_cidrs = pod_cidrs
         self._make = proxy
         self._running: dict[str, ServiceProxy] = {}

@@ -11,6 +11,7 @@ import pytest
 from harness.backends.netns import NetnsBackend
 from harness.errors import UnavailableError
 from harness.history import History
+from harness.implementations import reference
 from harness.mutants import Mutant
 from harness.netns import sandbox
 from tests.conformance.trials import Trial
@@ -27,6 +28,6 @@ def trial(tmp_path: Path) -> Iterator[Callable[[Mutant], Trial]]:
 
         def boot(mutant: Mutant) -> Trial:
             history = stack.enter_context(closing(History(tmp_path / "history.jsonl")))
-            return Trial(stack.enter_context(NetnsBackend(mutant=mutant)), history)
+            return Trial(stack.enter_context(NetnsBackend(implementation=reference(mutant))), history)
 
         yield boot

@@ -1,0 +1,48 @@
+"""From settings to what is judged: which control plane and which proxy a cluster is made of.
+
+Adapters are imported only when they are asked for: what they need is not needed otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from harness.settings import Settings
+
+if TYPE_CHECKING:
+    from harness.control_planes.control_plane import MakeControlPlane
+    from harness.mutants.mutant import Mutant
+    from harness.proxies.proxy import MakeProxy
+
+
+@dataclass(frozen=True, slots=True)
+class Implementation:
+    """Makes the parts of a cluster that are under test."""
+
+    control_plane: MakeControlPlane
+    proxy: MakeProxy
+
+
+def reference(mutant: Mutant | None = None) -> Implementation:
+    """The reference, in this process; a mutant takes the place of one of its components."""
+    from harness.control_planes.embedded import EmbeddedControlPlane
+    from harness.mutants.mutant import Mutant
+    from harness.proxies.reference import ReferenceProxy
+
+    parts = mutant or Mutant("", "The reference itself.")
+    return Implementation(
+        control_plane=lambda release: EmbeddedControlPlane(
+            release, api_server=parts.api_server, controller=parts.controller, kinds=parts.kinds()
+        ),
+        proxy=lambda plane, pod_cidrs: ReferenceProxy(plane, pod_cidrs=pod_cidrs, proxy=parts.proxy),
+    )
+
+
+def of_settings(settings: Settings) -> Implementation:
+    """What the options ask for. Raises `UsageError`, and `UnavailableError` with the remedy."""
+    if settings.mutant:
+        from harness.mutants import BENIGN, MUTANTS
+
+        return reference({**MUTANTS, **BENIGN}[settings.mutant])
+    return reference()
