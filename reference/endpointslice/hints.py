@@ -81,7 +81,8 @@ def mechanism(service: Object, features: Features, heuristics: Collection[str] =
 
 def endpoint_hints(endpoint: Object, decided_by: SamePlace | NoHints) -> Object | None:
     """The hints that `endpoint` should have; None for none. Only ready endpoints have any."""
-    if isinstance(decided_by, SamePlace) and endpoint["conditions"].get("ready"):
+    ready = (endpoint.get("conditions") or {}).get("ready") is not False
+    if isinstance(decided_by, SamePlace) and ready:
         return _own_place(endpoint, decided_by)
     return None
 

@@ -89,6 +89,15 @@ def test_endpoint_without_hints_is_named() -> None:
     )
 
 
+@pytest.mark.parametrize("said", [{"conditions": {"ready": None}}, {"conditions": {}}, {"conditions": None}, {}])
+def test_endpoint_that_does_not_say_whether_it_is_ready_is_ready(said: Object) -> None:
+    endpoints = [_endpoint(number, f"{zone}1", zones=zone) for number, zone in enumerate("abc", 1)]
+    for each in endpoints:
+        del each["conditions"]
+    service = _service(trafficDistribution="PreferClose")
+    assert _safeguard(service, [{**each, **said} for each in endpoints]) == ""
+
+
 def test_endpoint_on_a_node_without_zone_is_named_with_its_node() -> None:
     nodes = _nodes({**ZONES, "d1": ""})
     said = _safeguard(_service(trafficDistribution="PreferClose"), [_endpoint(1, "d1")], nodes)
