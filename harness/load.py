@@ -11,15 +11,11 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 from harness.cluster import Cluster, Service
-from harness.errors import InconclusiveError
-from harness.eventually import eventually
-from harness.paths import Path, named, names, target_of
+from harness.paths import names, target_of
 from harness.statistics import bounded_load
-from harness.traffic import CONVERGENCE, converged
-from harness.verdict import AnyOf, Tally, Verdict
+from harness.traffic import MANY_IN_FLIGHT, measure, wait_until_as_expected
+from harness.verdict import AnyOf
 from harness.workloads import Pod
-
-AT_ONCE = 256  # probes in flight
 
 
 def expect_no_overload(
@@ -33,11 +29,12 @@ def expect_no_overload(
     pods = {pod for each in zones.values() for pod in each}
     target = target_of(cluster, service)
     paths = [target.path(who, AnyOf(names(pods))) for who in clients]
-    cluster.backend.settle()
-    eventually(lambda: converged(cluster, paths), within=CONVERGENCE, every=0.02, describe=f"an answer by {target}")
+    wait_until_as_expected(cluster, paths, f"an answer by {target}")
     bounds = bounded_load(len(pods), percent)
-    tallies = _ask(cluster, str(target), paths, -(-bounds.plan.samples // len(paths)))
-    load: Counter[str] = sum((tally.pods for tally in tallies.values()), Counter())
+    samples = dict.fromkeys(paths, -(-bounds.plan.samples // len(paths)))
+    title = f"{target}, by clients in proportion to CPU"
+    window = measure(cluster, title, samples, in_flight=MANY_IN_FLIGHT)
+    load: Counter[str] = sum((tally.pods for tally in window.tallies.values()), Counter())
     _report(cluster, load, zones)
     share, most = load.total() / len(pods), bounds.most * load.total() / bounds.plan.samples
     cluster.expect_equal(
@@ -46,19 +43,6 @@ def expect_no_overload(
         observed={pod: count for pod, count in sorted(load.items()) if count > most},
         explanation=f"by chance, an endpoint that may have {100 + percent} % has up to {most:.0f}",
     )
-
-
-def _ask(cluster: Cluster, title: str, paths: Sequence[Path], count: int) -> Mapping[str, Tally]:
-    window = cluster.window(f"{title}, by clients in proportion to CPU", {path.label: path.expected for path in paths})
-    probes = [probe for path in paths for probe in path.probes(count)]
-    seen = iter(cluster.backend.probe(probes, in_flight=AT_ONCE))
-    for path in paths:
-        window.observe(path.label, [named(cluster, next(seen)) for _ in range(count)])
-    judgement = window.judge()
-    if judgement.verdict is not Verdict.PASSED:
-        text = f"{judgement.message}\n\n{title}:\n\n{judgement.grid}"
-        raise InconclusiveError(text) if judgement.verdict is Verdict.INCONCLUSIVE else AssertionError(text)
-    return window.tallies
 
 
 def _report(cluster: Cluster, load: Counter[str], zones: Mapping[str, AbstractSet[Pod]]) -> None:

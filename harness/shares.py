@@ -13,17 +13,14 @@ from collections.abc import Set as AbstractSet
 
 from harness import verdict
 from harness.cluster import Cluster, Service
-from harness.errors import InconclusiveError
-from harness.eventually import eventually
 from harness.outcomes import Reached
-from harness.paths import Path, Target, Who, named, names, target_of
+from harness.paths import Path, Who, names, target_of
 from harness.probes.loop import Stream
-from harness.traffic import CONVERGENCE, converged
-from harness.verdict import AnyOf, Evenly, Verdict
+from harness.traffic import MANY_IN_FLIGHT, measure, wait_until_as_expected
+from harness.verdict import AnyOf, Evenly
 from harness.workloads import Pod
 
 HELD_OPEN = 100  # connections of each client that are open, while it makes more
-AT_ONCE = 256  # probes in flight
 
 
 def expect_even_shares(cluster: Cluster, service: Service, expected: Mapping[Who, AbstractSet[Pod]]) -> None:
@@ -33,8 +30,8 @@ def expect_even_shares(cluster: Cluster, service: Service, expected: Mapping[Who
     """
     target = target_of(cluster, service)
     paths = [target.path(who, Evenly(names(pods))) for who, pods in expected.items()]
-    _ready(cluster, target, paths)
-    _judge(cluster, target, paths, "shares")
+    wait_until_as_expected(cluster, paths, f"an answer by {target}")
+    _judge(cluster, f"{target}, shares", paths)
 
 
 def expect_all_under_load(cluster: Cluster, service: Service, expected: Mapping[Who, AbstractSet[Pod]]) -> None:
@@ -53,14 +50,9 @@ def expect_any_under_load(cluster: Cluster, service: Service, expected: Mapping[
 def _under_load(cluster: Cluster, service: Service, expected: Mapping[Who, verdict.Expected]) -> None:
     target = target_of(cluster, service)
     paths = [target.path(who, what) for who, what in expected.items()]
-    _ready(cluster, target, paths)
+    wait_until_as_expected(cluster, paths, f"an answer by {target}")
     with _held_open(cluster, paths):
-        _judge(cluster, target, paths, f"shares with {HELD_OPEN} connections open")
-
-
-def _ready(cluster: Cluster, target: Target, paths: Sequence[Path]) -> None:
-    cluster.backend.settle()
-    eventually(lambda: converged(cluster, paths), within=CONVERGENCE, every=0.02, describe=f"an answer by {target}")
+        _judge(cluster, f"{target}, shares with {HELD_OPEN} connections open", paths)
 
 
 @contextlib.contextmanager
@@ -82,15 +74,5 @@ def _held_open(cluster: Cluster, paths: Sequence[Path]) -> Iterator[None]:
             stream.close()
 
 
-def _judge(cluster: Cluster, target: Target, paths: Sequence[Path], what: str) -> None:
-    title = f"{target}, {what}"
-    window = cluster.window(title, {path.label: path.expected for path in paths})
-    counts = [verdict.plan(path.expected).samples for path in paths]
-    probes = [probe for path, count in zip(paths, counts, strict=True) for probe in path.probes(count)]
-    seen = iter(cluster.backend.probe(probes, in_flight=AT_ONCE))
-    for path, count in zip(paths, counts, strict=True):
-        window.observe(path.label, [named(cluster, next(seen)) for _ in range(count)])
-    judgement = window.judge()
-    if judgement.verdict is not Verdict.PASSED:
-        text = f"{judgement.message}\n\n{title}:\n\n{judgement.grid}"
-        raise InconclusiveError(text) if judgement.verdict is Verdict.INCONCLUSIVE else AssertionError(text)
+def _judge(cluster: Cluster, title: str, paths: Sequence[Path]) -> None:
+    measure(cluster, title, {path: verdict.plan(path.expected).samples for path in paths}, in_flight=MANY_IN_FLIGHT)

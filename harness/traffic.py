@@ -9,7 +9,7 @@ proves nothing by its silence.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 from harness import verdict
@@ -39,6 +39,7 @@ Traffic = Mapping[Who, Expected]
 
 CONVERGENCE = 5.0  # seconds that a change has to reach the packets, before the time scale
 IN_FLIGHT = 32  # probes at once, where answers are expected
+MANY_IN_FLIGHT = 256  # probes at once, where it is load that shows something, or very many are needed
 FIRST_LOOK = 4  # probes of each client in a round of polling
 
 
@@ -63,18 +64,18 @@ def expect_traffic(
     target = target_of(cluster, service, to=to, family=family, port=port, via=via)
     paths = [target.path(who, names(what) if isinstance(what, AbstractSet) else what) for who, what in expected.items()]
     _insist_on_speech(cluster, service, paths)
-    cluster.backend.settle()
     late = ""
     try:
-        eventually(lambda: converged(cluster, paths), within=CONVERGENCE, every=0.02, describe="traffic as expected")
+        wait_until_as_expected(cluster, paths, "traffic as expected")
     except NotYetError as error:
-        late = f"\nBefore the window: {error}\n"
-    title = str(target)
-    window = cluster.window(title, {path.label: path.expected for path in paths}, rates)
-    judgement = _measure(cluster, paths, window)
-    if judgement.verdict is not Verdict.PASSED:
-        text = f"{judgement.message}\n\n{title}:\n\n{judgement.grid}\n{late}\n{_why(cluster, service, paths, window)}"
-        raise InconclusiveError(text) if judgement.verdict is Verdict.INCONCLUSIVE else AssertionError(text)
+        late = f"Before the window: {error}\n\n"
+    measure(
+        cluster,
+        str(target),
+        {path: verdict.plan(path.expected, rates).samples for path in paths},
+        rates=rates,
+        explain=lambda window: late + _why(cluster, service, paths, window),
+    )
     cluster.answered.add(service.name)
     what = f"traffic became as expected within {CONVERGENCE:g} s"
     cluster.expect_equal(what, expected=True, observed=not late, explanation=late)
@@ -159,18 +160,6 @@ def _insist_on_speech(cluster: Cluster, service: Service, paths: Sequence[Path])
         )
 
 
-def converged(cluster: Cluster, paths: Sequence[Path]) -> bool:
-    """Whether a few probes along each path see what is expected. Raises `NotYetError` that says what one saw."""
-    seen = _probe(cluster, paths, [FIRST_LOOK] * len(paths))
-    for path, observations in zip(paths, seen, strict=True):
-        for each in observations:
-            if isinstance(each, Unknown):
-                raise NotYetError(f"{path.label} could not tell: {each.why}")
-            if verdict.is_wrong(each, path.expected):
-                raise NotYetError(f"{path.label} saw {each.pod if isinstance(each, Reached) else type(each).__name__}")
-    return True
-
-
 def _why(cluster: Cluster, service: Service, paths: Sequence[Path], window: Window) -> str:
     """What the proxies say of their decisions on the nodes where something was not as expected."""
     unmet = [
@@ -182,33 +171,72 @@ def _why(cluster: Cluster, service: Service, paths: Sequence[Path], window: Wind
     return cluster.explain(service, list(dict.fromkeys(unmet)))
 
 
-def _measure(cluster: Cluster, paths: Sequence[Path], window: Window) -> Judgement:
-    needed = {path: verdict.plan(path.expected, window.rates).samples for path in paths}
-    first = {path: count if path.silent else min(count, IN_FLIGHT) for path, count in needed.items()}
-    in_vain = _observe(cluster, window, first)
-    rest = {path: needed[path] - first[path] for path in paths if path not in in_vain}
-    _observe(cluster, window, {path: count for path, count in rest.items() if count})
-    return window.judge()
+def wait_until_as_expected(cluster: Cluster, paths: Sequence[Path], awaited: str) -> None:
+    """Wait until all components have settled and a few probes along each path see what is expected.
+
+    That opens no window. Raises `NotYetError`.
+    """
+    cluster.backend.settle()
+    eventually(lambda: _as_expected(cluster, paths), within=CONVERGENCE, every=0.02, describe=awaited)
 
 
-def _observe(cluster: Cluster, window: Window, counts: Mapping[Path, int]) -> set[Path]:
+def measure(
+    cluster: Cluster,
+    title: str,
+    samples: Mapping[Path, int],
+    *,
+    rates: Rates = DEFAULT_RATES,
+    in_flight: int = IN_FLIGHT,
+    explain: Callable[[Window], str] = lambda _: "",
+) -> Window:
+    """Open a measuring window, ask so often along each path, and judge what was seen.
+
+    Raises as `raise_unless_passed` does; `explain` is asked for more only then.
+    """
+    window = cluster.window(title, {path.label: path.expected for path in samples}, rates)
+    first = {path: count if path.silent else min(count, IN_FLIGHT) for path, count in samples.items()}
+    in_vain = _observe(cluster, window, first, in_flight)
+    rest = {path: samples[path] - first[path] for path in samples if path not in in_vain}
+    _observe(cluster, window, {path: count for path, count in rest.items() if count}, in_flight)
+    raise_unless_passed(window.judge(), title, lambda: explain(window))
+    return window
+
+
+def raise_unless_passed(judgement: Judgement, title: str, explain: Callable[[], str]) -> None:
+    """Raise `AssertionError` with the grid and what there is to explain, `InconclusiveError` when it cannot be told."""
+    if judgement.verdict is not Verdict.PASSED:
+        text = f"{judgement.message}\n\n{title}:\n\n{judgement.grid}\n\n{explain()}".rstrip()
+        raise InconclusiveError(text) if judgement.verdict is Verdict.INCONCLUSIVE else AssertionError(text)
+
+
+def _as_expected(cluster: Cluster, paths: Sequence[Path]) -> bool:
+    """Whether a few probes along each path see what is expected. Raises `NotYetError` that says what one saw."""
+    for path, observations in _probe(cluster, dict.fromkeys(paths, FIRST_LOOK)).items():
+        for each in observations:
+            if isinstance(each, Unknown):
+                raise NotYetError(f"{path.label} could not tell: {each.why}")
+            if verdict.is_wrong(each, path.expected):
+                raise NotYetError(f"{path.label} saw {each.pod if isinstance(each, Reached) else type(each).__name__}")
+    return True
+
+
+def _observe(cluster: Cluster, window: Window, counts: Mapping[Path, int], in_flight: int) -> set[Path]:
     """Probe and count. Returns the paths that waited in vain: they have failed, and to wait on shows nothing more."""
     in_vain = set()
-    paths = list(counts)
-    for path, observations in zip(paths, _probe(cluster, paths, list(counts.values())), strict=True):
+    for path, observations in _probe(cluster, counts, in_flight).items():
         window.observe(path.label, observations)
         if not path.silent and TIMED_OUT in observations:
             in_vain.add(path)
     return in_vain
 
 
-def _probe(cluster: Cluster, paths: Sequence[Path], counts: Sequence[int]) -> list[list[Observation]]:
+def _probe(cluster: Cluster, counts: Mapping[Path, int], in_flight: int = IN_FLIGHT) -> dict[Path, list[Observation]]:
     """That many observations of each path. Silent paths are asked all at once, as each answer would take its limit."""
-    seen: list[list[Observation]] = [[] for _ in paths]
+    seen = {}
     for silent in (False, True):
-        chosen = [i for i, path in enumerate(paths) if path.silent is silent]
-        probes = [probe for i in chosen for probe in paths[i].probes(counts[i])]
-        observations = iter(cluster.backend.probe(probes, in_flight=max(1, len(probes)) if silent else IN_FLIGHT))
-        for i in chosen:
-            seen[i] = [named(cluster, next(observations)) for _ in range(counts[i])]
+        chosen = {path: count for path, count in counts.items() if path.silent is silent}
+        probes = [probe for path, count in chosen.items() for probe in path.probes(count)]
+        observations = iter(cluster.backend.probe(probes, in_flight=max(1, len(probes)) if silent else in_flight))
+        for path, count in chosen.items():
+            seen[path] = [named(cluster, next(observations)) for _ in range(count)]
     return seen

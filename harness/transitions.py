@@ -31,8 +31,8 @@ from harness.manifests import Port
 from harness.outcomes import Observation, Reached
 from harness.paths import Path, Who, named, names, target_of
 from harness.probes.loop import Recording, Sample
-from harness.traffic import CONVERGENCE, converged
-from harness.verdict import AnyOf, Verdict
+from harness.traffic import raise_unless_passed, wait_until_as_expected
+from harness.verdict import AnyOf
 from harness.workloads import Pod
 
 INTERVAL = 0.004  # seconds between two questions of a client
@@ -83,10 +83,9 @@ def expect_no_loss(
     """
     target = target_of(cluster, service, to=to, family=family, port=port, via=via)
     paths = [target.path(who, AnyOf(names(allowed))) for who in from_]
-    cluster.backend.settle()
-    eventually(lambda: converged(cluster, paths), within=CONVERGENCE, every=0.02, describe=f"an answer by {target}")
-    expectation = {path.label: path.expected for path in paths}
-    window = cluster.window(f"{target}, through changes", expectation)
+    wait_until_as_expected(cluster, paths, f"an answer by {target}")
+    title = f"{target}, through changes"
+    window = cluster.window(title, {path.label: path.expected for path in paths})
     recording = cluster.backend.record(INTERVAL, [path.probes(1)[0] for path in paths])
     flow = Flow(recording, len(paths), verdict.plan(paths[0].expected).samples)
     try:
@@ -99,10 +98,7 @@ def expect_no_loss(
         seen = _by_client(cluster, paths, recording.stop())
         for label, samples in seen.items():
             window.observe(label, [observation for _, observation in samples], gap_ms=longest_gap(samples))
-    judgement = window.judge()
-    if judgement.verdict is not Verdict.PASSED:
-        text = f"{judgement.message}\n\n{target}, through changes:\n\n{judgement.grid}\n\n{_losses(paths, seen)}"
-        raise InconclusiveError(text) if judgement.verdict is Verdict.INCONCLUSIVE else AssertionError(text)
+    raise_unless_passed(window.judge(), title, lambda: _losses(paths, seen))
     cluster.answered.add(service.name)
 
 
