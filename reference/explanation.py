@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from reference.client import Object
@@ -18,8 +18,18 @@ from reference.endpointslice.hints import CpuHeuristic, Mechanism, NoHints, Same
 from reference.endpointslice.labels import is_headless, node_zone
 from reference.endpointslice.zones import Refusal, ZoneShares, ZoneTable, milli_cpu
 from reference.features import Features
-from reference.proxy.decision import Behaviour, Decision, Forward, describe
-from reference.proxy.state import State
+from reference.proxy.decision import (
+    Behaviour,
+    Decision,
+    Endpoint,
+    Family,
+    Forward,
+    Place,
+    ServicePort,
+    decide,
+    describe,
+)
+from reference.proxy.objects import annotation_key, read_node, read_slice, service_ports
 
 TIERS = {"PreferSameNode": "node", "PreferSameZone": "zone", "": "anywhere"}
 
@@ -175,27 +185,45 @@ def _count(number: int, thing: str) -> str:
     return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
-def _tiers(service: Object, slices: Iterable[Object], nodes: Iterable[Object], behaviour: Behaviour) -> Iterable[Tier]:
+def _tiers(service: Object, slices: Iterable[Object], nodes: Iterable[Object], behaviour: Behaviour) -> Iterator[Tier]:
+    """What each node does. Objects are read once: in a large cluster that is most of the work."""
+    ports = _ports(service, slices, behaviour)
     for node in nodes:
-        name = node["metadata"]["name"]
-        state = State(name, behaviour)
-        state.receive("nodes", node, deleted=False)
-        state.receive("services", service, deleted=False)
-        for each in slices:
-            state.receive("endpointslices", each, deleted=False)
-        state.compute()
-        for port, decision in state.decisions().items():
-            yield _tier(name, node_zone(node), port, decision)
+        place = read_node(node).place
+        for (port, family), endpoints in ports.items():
+            yield _tier(place, f"{port} {family}", decide(port, endpoints, place, behaviour))
 
 
-def _tier(node: str, zone: str, port: str, decision: Decision) -> Tier:
+def _ports(
+    service: Object, slices: Iterable[Object], behaviour: Behaviour
+) -> dict[tuple[ServicePort, Family], list[Endpoint]]:
+    """The endpoints of each port and IP family; no ports where a proxy could not read a slice, and made no rules."""
+    known = [each for each in map(read_slice, slices) if each is not None]
+    by_family = service_ports(service, annotation_key=annotation_key(behaviour))
+    try:
+        return {
+            (port, family): [
+                endpoint
+                for each in known
+                if each.family == family
+                for endpoint in each.endpoints((port.port_name, port.protocol))
+            ]
+            for family, ports in by_family.items()
+            for port in ports
+        }
+    except (KeyError, TypeError, ValueError):
+        return {}
+
+
+def _tier(place: Place, port: str, decision: Decision) -> Tier:
     action = decision.cluster_ip
     if not isinstance(action, Forward):
-        return Tier(node, zone, port, "nowhere", 0, describe(action))
+        return Tier(place.node, place.zone, port, "nowhere", 0, describe(action))
+    used = len(action.endpoints)
     if action.reason.startswith("internalTrafficPolicy"):
-        return Tier(node, zone, port, "local", len(action.endpoints), action.reason)
+        return Tier(place.node, place.zone, port, "local", used, action.reason)
     because = action.reason if decision.mode else decision.hints
-    return Tier(node, zone, port, TIERS[decision.mode], len(action.endpoints), because)
+    return Tier(place.node, place.zone, port, TIERS[decision.mode], used, because)
 
 
 def _is_ready(endpoint: Object) -> bool:

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from reference.client import Object
-from reference.proxy.decision import Endpoint, Family, Place, ServicePort
+from reference.proxy.decision import Behaviour, Endpoint, Family, Place, ServicePort
 
 ZONE_LABEL = "topology.kubernetes.io/zone"
 SERVICE_LABEL = "kubernetes.io/service-name"
@@ -97,6 +97,11 @@ def is_excluded(obj: Object) -> bool:
     """Whether labels say that the object is headless or for another proxy."""
     labels = obj["metadata"].get("labels")
     return bool(labels) and not NOT_FOR_THIS_PROXY.isdisjoint(labels)
+
+
+def annotation_key(behaviour: Behaviour) -> str | None:
+    """The one key of the topology annotation that a release knows; None if it knows both."""
+    return DEPRECATED_ANNOTATION if behaviour.annotation == "auto" else None
 
 
 def service_ports(service: Object, *, annotation_key: str | None = None) -> dict[Family, list[ServicePort]]:

@@ -13,9 +13,9 @@ from typing import Final, Literal
 from reference.client import Object
 from reference.proxy.decision import Behaviour, Decision, Drop, Endpoint, Family, Place, Protocol, ServicePort, decide
 from reference.proxy.objects import (
-    DEPRECATED_ANNOTATION,
     Node,
     Slice,
+    annotation_key,
     family_of,
     health_check_port,
     of_family,
@@ -158,14 +158,10 @@ class State:
 
     def _receive_service(self, obj: Object, *, deleted: bool) -> None:
         metadata = obj["metadata"]
-        ports = {} if deleted else service_ports(obj, annotation_key=self._annotation_key)
+        ports = {} if deleted else service_ports(obj, annotation_key=annotation_key(self._behaviour))
         service = self._service((metadata["namespace"], metadata["name"]))
         service.ports = ports
         service.health_port = health_check_port(obj) if ports else 0
-
-    @property
-    def _annotation_key(self) -> str | None:
-        return DEPRECATED_ANNOTATION if self._behaviour.annotation == "auto" else None
 
     def _receive_node(self, obj: Object, *, deleted: bool) -> None:
         """Follow the own Node. When it is deleted, the proxy goes on with what it knew, as kube-proxy does."""

@@ -151,6 +151,11 @@ def test_each_node_has_its_tier() -> None:
     assert {node: tiers[node] for node in ("c1", "c2")} == {"c1": ("anywhere", 2), "c2": ("anywhere", 2)}
 
 
+def test_nodes_do_nothing_for_a_slice_that_no_proxy_can_read() -> None:
+    odd = {**_endpoint(1, "a1", zones="a"), "addresses": ["010.244.0.1"]}
+    assert explain(_service(trafficDistribution="PreferClose"), [_slice(odd)], _nodes(), Features()).tiers == ()
+
+
 @pytest.mark.parametrize(
     ("weights", "endpoints", "percent"),
     [({"a": 1, "b": 1, "c": 1}, 3, 0), ({"a": 1, "b": 1, "c": 1}, 4, 33), ({"a": 2, "b": 1, "c": 1}, 4, 0)],
