@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from reference.client import Object
+from reference.endpoints import any_hints, has_hints, is_ready, name_of
 from reference.endpointslice.allocation import allocate, rules
 from reference.endpointslice.hints import CpuHeuristic, Mechanism, NoHints, SamePlace, endpoint_hints, mechanism
 from reference.endpointslice.labels import is_headless, node_zone
@@ -63,7 +64,7 @@ def explain(service: Object, slices: Sequence[Object], nodes: Sequence[Object], 
     """Explain one Service from objects as the API server serves them; `slices` are all of the Service's."""
     decided_by = mechanism(service, features)
     named = {each["metadata"]["name"]: each for each in nodes}
-    ready = [each for one in slices for each in one.get("endpoints") or () if _is_ready(each)]
+    ready = [each for one in slices for each in one.get("endpoints") or () if is_ready(each)]
     return Explanation(
         decided_by.reason,
         _safeguard(service, decided_by, slices, named, features),
@@ -82,11 +83,11 @@ def _safeguard(
     """The first thing that keeps traffic from being near, in the order in which they count."""
     if said := _out_of_reach(service):
         return said
-    if isinstance(decided_by, NoHints) and not _any_hints(slices):
+    if isinstance(decided_by, NoHints) and not any(map(any_hints, slices)):
         return decided_by.reason
     for family in sorted({each["addressType"] for each in slices}):
         mine = [each for one in slices if one["addressType"] == family for each in one.get("endpoints") or ()]
-        ready = [each for each in mine if _is_ready(each)]
+        ready = [each for each in mine if is_ready(each)]
         said = _not_given(decided_by, ready, nodes, features) if ready else f"no {family} endpoint is ready"
         if said := said or _not_everywhere(ready, nodes):
             return said
@@ -105,19 +106,19 @@ def _out_of_reach(service: Object) -> str:
 def _not_given(decided_by: Mechanism, ready: Sequence[Object], nodes: Mapping[str, Object], features: Features) -> str:
     """Why endpoints have no hints, or not those that the Service asks for."""
     if isinstance(decided_by, CpuHeuristic):
-        threshold = rules(features).to_keep if _any_hinted(ready) else rules(features).to_add
+        threshold = rules(features).to_keep if any(map(has_hints, ready)) else rules(features).to_add
         shares = ZoneTable(features, nodes).shares
         refusal = allocate(shares, len(ready), threshold)
         if isinstance(refusal, Refusal):
             return _why_refused(refusal, shares, len(ready), nodes)
     for each in ready:
-        if not each.get("hints"):
+        if not has_hints(each):
             place = each.get("nodeName")
             if not each.get("zone"):
-                return f"endpoint {_name(each)} has no zone: {_why_no_zone(place, nodes)}"
-            return f"endpoint {_name(each)} has no hints, so nobody uses those of the others"
+                return f"endpoint {name_of(each)} has no zone: {_why_no_zone(place, nodes)}"
+            return f"endpoint {name_of(each)} has no hints, so nobody uses those of the others"
         if isinstance(decided_by, SamePlace) and each["hints"] != endpoint_hints(each, decided_by):
-            return f"endpoint {_name(each)} has other hints than {decided_by.value} asks for: {_names(each['hints'])}"
+            return f"endpoint {name_of(each)} has other hints than {decided_by.value} asks for: {_names(each['hints'])}"
     return ""
 
 
@@ -173,9 +174,9 @@ def _why_no_zone(node: str | None, nodes: Mapping[str, Object]) -> str:
 def _hints_of(family: str, slices: Iterable[Object]) -> str:
     mine = [one for one in slices if one["addressType"] == family]
     endpoints = [each for one in mine for each in one.get("endpoints") or ()]
-    ready = [each for each in endpoints if _is_ready(each)]
+    ready = [each for each in endpoints if is_ready(each)]
     zones = Counter(name for each in ready for name in _zones(each))
-    hinted = sum(bool(each.get("hints")) for each in ready)
+    hinted = sum(map(has_hints, ready))
     by_zone = ", ".join(f"{count} for zone {zone or '(none)'}" for zone, count in sorted(zones.items()))
     said = f"{hinted} of {_count(len(ready), 'ready endpoint')} hinted" + (f" ({by_zone})" if by_zone else "")
     return f"{family}: {said}; {_count(len(endpoints), 'endpoint')} in {_count(len(mine), 'slice')}"
@@ -226,25 +227,8 @@ def _tier(place: Place, port: str, decision: Decision) -> Tier:
     return Tier(place.node, place.zone, port, TIERS[decision.mode], used, because)
 
 
-def _is_ready(endpoint: Object) -> bool:
-    return (endpoint.get("conditions") or {}).get("ready") is not False
-
-
-def _any_hinted(endpoints: Iterable[Object]) -> bool:
-    return any(each.get("hints") for each in endpoints)
-
-
-def _any_hints(slices: Iterable[Object]) -> bool:
-    return any(_any_hinted(each.get("endpoints") or ()) for each in slices)
-
-
 def _zones(endpoint: Object) -> list[str]:
     return [each["name"] for each in (endpoint.get("hints") or {}).get("forZones") or ()]
-
-
-def _name(endpoint: Object) -> str:
-    target = endpoint.get("targetRef") or {}
-    return str(target.get("name") or endpoint["addresses"][0])
 
 
 def _names(hints: Object) -> str:

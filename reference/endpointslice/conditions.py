@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from reference.client import Object
+from reference.endpoints import has_hints, is_ready, name_of
 from reference.endpointslice.hints import Mechanism, NoHints, Plugin, SamePlace
 
 ACCEPTED = "TrafficDistributionAccepted"
@@ -48,28 +49,23 @@ def programmed(is_accepted: Condition, decided_by: Mechanism, slices: Iterable[O
         return Condition(PROGRAMMED, "False", "NotAccepted", is_accepted.message)
     if failure:
         return Condition(PROGRAMMED, "False", "SyncFailed", failure)
-    ready = [
-        endpoint
-        for each in slices
-        for endpoint in each.get("endpoints") or ()
-        if (endpoint.get("conditions") or {}).get("ready") is not False
-    ]
+    ready = [endpoint for each in slices for endpoint in each.get("endpoints") or () if is_ready(endpoint)]
     if not ready:
         return Condition(PROGRAMMED, "False", "NoReadyEndpoints", "no endpoint is ready, so none has hints")
     return _all_hinted(ready, needs_nodes=isinstance(decided_by, SamePlace) and decided_by.nodes)
 
 
 def _all_hinted(ready: Sequence[Object], *, needs_nodes: bool) -> Condition:
-    bare = [each for each in ready if not each.get("hints")]
+    bare = [each for each in ready if not has_hints(each)]
     if bare:
         placeless = not any(each.get("zone") for each in bare)
         reason = "EndpointWithoutZone" if placeless else "EndpointWithoutHints"
         message = f"{len(bare)} of {len(ready)} ready endpoints have no hints, and proxies ignore those of the others: "
-        return Condition(PROGRAMMED, "False", reason, message + _names(map(_name, bare)))
+        return Condition(PROGRAMMED, "False", reason, message + _names(map(name_of, bare)))
     zoned = [each for each in ready if needs_nodes and not each["hints"].get("forNodes")]
     if zoned:
         message = f"{len(zoned)} of {len(ready)} ready endpoints have no hints for nodes: "
-        return Condition(PROGRAMMED, "False", "EndpointWithoutNodeHints", message + _names(map(_name, zoned)))
+        return Condition(PROGRAMMED, "False", "EndpointWithoutNodeHints", message + _names(map(name_of, zoned)))
     return Condition(PROGRAMMED, "True", "HintsPopulated", f"{len(ready)} ready endpoints have hints")
 
 
@@ -112,10 +108,6 @@ def _written(condition: Condition, old: Object | None, generation: Any, now: str
         "reason": condition.reason,
         "message": condition.message,
     }
-
-
-def _name(endpoint: Object) -> str:
-    return str((endpoint.get("targetRef") or {}).get("name") or endpoint["addresses"][0])
 
 
 def _names(names: Iterable[str]) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from reference.client import Object
+from reference.endpoints import is_ready
 from reference.endpointslice.allocation import Allocation, Rules, allocate
 from reference.endpointslice.packing import Draft
 from reference.endpointslice.zones import Refusal, ZoneShares
@@ -101,7 +102,7 @@ def _share_out(drafts: Sequence[Draft], allocation: Allocation, rules: Rules) ->
 
 
 def _counts(endpoint: Object, rules: Rules) -> bool:
-    return bool(not rules.ready_only or endpoint["conditions"].get("ready"))
+    return not rules.ready_only or is_ready(endpoint)
 
 
 def _own_zone(endpoint: Object, rules: Rules) -> str | None:

@@ -11,6 +11,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from reference.client import Object
+from reference.endpoints import is_ready
 from reference.endpointslice.labels import TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE
 from reference.features import Features
 
@@ -81,8 +82,7 @@ def mechanism(service: Object, features: Features, heuristics: Collection[str] =
 
 def endpoint_hints(endpoint: Object, decided_by: SamePlace | NoHints) -> Object | None:
     """The hints that `endpoint` should have; None for none. Only ready endpoints have any."""
-    ready = (endpoint.get("conditions") or {}).get("ready") is not False
-    if isinstance(decided_by, SamePlace) and ready:
+    if isinstance(decided_by, SamePlace) and is_ready(endpoint):
         return _own_place(endpoint, decided_by)
     return None
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from reference.client import Object
+from reference.endpoints import is_ready
 from reference.endpointslice.labels import node_zone
 from reference.endpointslice.packing import Draft
 from reference.heuristics.heuristic import Endpoint, Heuristic, HeuristicError, Hints, Node
@@ -58,7 +59,7 @@ def hint_by_plugin(
 
 
 def _known(endpoint: Object) -> Endpoint | None:
-    if not endpoint["conditions"].get("ready"):
+    if not is_ready(endpoint):
         return None
     pod = (endpoint.get("targetRef") or {}).get("name", "")
     return Endpoint(endpoint["addresses"][0], pod, endpoint.get("nodeName", ""), endpoint.get("zone", ""))

@@ -14,6 +14,7 @@ import time
 from collections.abc import Collection
 
 from reference.client import ApiError, Client, Event, Object
+from reference.endpoints import any_hints
 from reference.endpointslice import conditions
 from reference.endpointslice.acknowledgements import Acknowledgements
 from reference.endpointslice.conditions import Condition
@@ -119,7 +120,7 @@ class StatusKeeper:
         slices = self._index.slices.of(key)
         failure = self._failures.get(key, "") if selects_pods(service) else _NOT_OURS
         programmed = conditions.programmed(accepted, decided_by, slices, failure)
-        revision = max((int(each["metadata"]["resourceVersion"]) for each in slices if _has_hints(each)), default=0)
+        revision = max((int(each["metadata"]["resourceVersion"]) for each in slices if any_hints(each)), default=0)
         honored = conditions.honored(programmed, *self._acknowledgements.missing(self._index.nodes, revision))
         self._followed[key] = honored.status == "True"
         return [accepted, programmed, honored]
@@ -161,7 +162,3 @@ class StatusKeeper:
 def _own(service: Object) -> bool:
     present = (service.get("status") or {}).get("conditions") or ()
     return any(each.get("type") in conditions.TYPES for each in present)
-
-
-def _has_hints(endpoint_slice: Object) -> bool:
-    return any(endpoint.get("hints") for endpoint in endpoint_slice.get("endpoints") or ())

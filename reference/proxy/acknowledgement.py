@@ -11,6 +11,7 @@ import threading
 from datetime import UTC, datetime
 
 from reference.client import ApiError, Client, Event, Object
+from reference.endpoints import any_hints
 
 NAMESPACE = "kube-system"
 ANNOTATION = "trafficdist.dev/programmed-resource-version"
@@ -59,7 +60,7 @@ class Acknowledgement:
         name = metadata.get("namespace", ""), metadata.get("name", "")
         had = name in self._hinted
         self._hinted.discard(name)
-        if event.type != "DELETED" and any(each.get("hints") for each in event.object.get("endpoints") or ()):
+        if event.type != "DELETED" and any_hints(event.object):
             self._hinted.add(name)
             had = True
         self._due = self._due or had

@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from reference.client import Object
+from reference.endpoints import is_ready
 from reference.proxy.decision import Behaviour, Endpoint, Family, Place, ServicePort
 
 ZONE_LABEL = "topology.kubernetes.io/zone"
@@ -42,7 +43,7 @@ class Slice:
     service: tuple[str, str]
     family: Family
     numbers: Mapping[PortName, int]
-    raw: Sequence[Mapping[str, Any]]
+    raw: Sequence[Object]
 
     def endpoints(self, port: PortName) -> list[Endpoint]:
         """Its endpoints at a port; none at one that it has not. Raises `ValueError` for what is no address."""
@@ -51,11 +52,7 @@ class Slice:
 
     def ready_on(self, node: str) -> set[str]:
         """The addresses of its ready endpoints on a node. Raises `KeyError` for an endpoint without address."""
-        return {
-            each["addresses"][0]
-            for each in self.raw
-            if each.get("nodeName") == node and (each.get("conditions") or NO_FIELDS).get("ready") is not False
-        }
+        return {each["addresses"][0] for each in self.raw if each.get("nodeName") == node and is_ready(each)}
 
     @property
     def ports(self) -> dict[PortName, list[Endpoint]]:
@@ -181,7 +178,7 @@ def read_slice(obj: Object) -> Slice | None:
     return Slice((metadata["namespace"], name), family, numbers, obj.get("endpoints") or ())
 
 
-def _read_endpoints(endpoints: Iterable[Mapping[str, Any]], port: int) -> list[Endpoint]:
+def _read_endpoints(endpoints: Iterable[Object], port: int) -> list[Endpoint]:
     """All endpoints of a slice at one port. Only the first address of each counts.
 
     One loop, since a full load reads every endpoint of the cluster: half of it in calls would be a third more time.
