@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from reference.acknowledgement_lease import node_of, revision_of
 from reference.client import Event
-
-NAMESPACE = "kube-system"
-NAME_PREFIX = "service-proxy-"
-ANNOTATION = "trafficdist.dev/programmed-resource-version"
 
 
 class Acknowledgements:
@@ -19,16 +16,14 @@ class Acknowledgements:
 
     def apply(self, event: Event) -> bool:
         """Take in the event of a Lease. Returns whether it says something new."""
-        metadata = event.object["metadata"]
-        name = metadata["name"]
-        if metadata.get("namespace") != NAMESPACE or not name.startswith(NAME_PREFIX):
+        node = node_of(event.object)
+        if not node:
             return False
-        node = name.removeprefix(NAME_PREFIX)
         before = self._revisions.pop(node, None)
-        text = str((metadata.get("annotations") or {}).get(ANNOTATION, ""))
-        if event.type != "DELETED" and text.isdecimal():
-            self._revisions[node] = int(text)
-        return self._revisions.get(node) != before
+        now = None if event.type == "DELETED" else revision_of(event.object)
+        if now is not None:
+            self._revisions[node] = now
+        return now != before
 
     def missing(self, nodes: Collection[str], revision: int) -> tuple[list[str], list[str]]:
         """Of `nodes` those that have acknowledged less than `revision`, and those that acknowledged nothing ever."""

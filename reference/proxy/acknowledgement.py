@@ -10,19 +10,13 @@ from __future__ import annotations
 import threading
 from datetime import UTC, datetime
 
+from reference.acknowledgement_lease import NAMESPACE, lease_name, with_revision
 from reference.client import ApiError, Client, Event, Object
 from reference.endpoints import any_hints
 
-NAMESPACE = "kube-system"
-ANNOTATION = "trafficdist.dev/programmed-resource-version"
 PAUSE_SECONDS = 0.05
 RETRY_SECONDS = 0.5
 _STOP_SECONDS = 1.0
-
-
-def lease_name(node: str) -> str:
-    """The name of a node's Lease."""
-    return f"service-proxy-{node}"
 
 
 class Acknowledgement:
@@ -87,10 +81,8 @@ class Acknowledgement:
         """Write the Lease; whether that worked. After a failure it is read again: somebody else may have written it."""
         try:
             lease = self._lease or self._read()
-            annotations = {**(lease["metadata"].get("annotations") or {}), ANNOTATION: str(revision)}
             spec = {**(lease.get("spec") or {}), "holderIdentity": self._node, "renewTime": _now()}
-            lease = {**lease, "metadata": {**lease["metadata"], "annotations": annotations}, "spec": spec}
-            self._lease = self._client.update("leases", NAMESPACE, lease)
+            self._lease = self._client.update("leases", NAMESPACE, {**with_revision(lease, revision), "spec": spec})
         except (ApiError, OSError):
             self._lease = None
             return False

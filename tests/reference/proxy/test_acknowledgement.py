@@ -11,10 +11,11 @@ import pytest
 
 from harness.eventually import eventually
 from harness.netns.namespace import Namespace
+from reference.acknowledgement_lease import lease_name, revision_of
 from reference.apiserver import ApiServer
 from reference.client import ApiError, Client, Event, Object
 from reference.proxy import ServiceProxy
-from reference.proxy.acknowledgement import ANNOTATION, Acknowledgement, lease_name
+from reference.proxy.acknowledgement import Acknowledgement
 
 
 class Counting:
@@ -40,7 +41,7 @@ class Counting:
             lease = self.api.get("leases", "kube-system", lease_name("a1"))
         except ApiError:
             return 0
-        return int(lease["metadata"].get("annotations", {}).get(ANNOTATION, 0))
+        return revision_of(lease) or 0
 
 
 @pytest.fixture
