@@ -1,9 +1,8 @@
 """A cluster as a scenario sees it: a Kubernetes namespace of its own on a booted backend, and verbs to fill it.
 
-The backend outlives scenarios, a `Cluster` does not: `close` takes away every object that it made, and gives every
-node the labels back that it had. For the service-proxy profile scenarios write EndpointSlices by hand (`publish`),
-so that a proxy is judged whatever controller there is; for the controller profile they make pods that exist in the
-API only (`create_pod`).
+The backend outlives scenarios, a `Cluster` does not: `close` takes away every object that it made, and leaves the nodes
+as they were. For the service-proxy profile scenarios write EndpointSlices by hand (`publish`), so that a proxy is judged
+whatever controller there is; for the controller profile they make pods that exist in the API only (`create_pod`).
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from harness.manifests import TCP, Endpoint, Hints, Port
 from harness.metrics import Metrics
 from harness.nodes import Nodes
 from harness.statistics import DEFAULT_RATES, Rates
-from harness.topology import ZONE_LABEL, Topology
+from harness.topology import Topology
 from harness.verdict import Expectation, Tally, Verdict, plan
 from harness.workloads import Pod
 
@@ -87,8 +86,6 @@ class Cluster:
         self.nodes = Nodes(self.api, history)
         self._measured: dict[str, Mapping[str, float]] = {}
         self._numbers = itertools.count(1)
-        self._labels_before: dict[str, dict[str, str]] = {}
-        self._taints_before: dict[str, list[Object]] = {}
         self._pods: dict[str, Pod] = {}
         self._windows: list[tuple[str, Expectation, Window]] = []
         self._changed: dict[Component, set[str]] = {}  # what does not run as it was booted, and for proxies where
@@ -98,12 +95,6 @@ class Cluster:
         """Take away all that the scenario made, after every component runs again as it was booted."""
         for component in sorted(self._changed, key=list(Component).index):
             self.backend.start_component(component, self.backend.release, sorted(self._changed[component]))
-        for name, before in self._labels_before.items():
-            now = self.api.get("nodes", "", name)["metadata"].get("labels") or {}
-            gone = dict.fromkeys(now.keys() - before.keys())
-            self.api.patch("nodes", "", name, {"metadata": {"labels": {**before, **gone}}})
-        for name, taints in self._taints_before.items():
-            self.api.patch("nodes", "", name, {"spec": {"taints": taints or None}})
         for name in list(self._pods):
             self.backend.delete_pod(self.namespace, name)
         for resource in ("services", "endpointslices", "pods"):
@@ -295,27 +286,6 @@ class Cluster:
             "endpointslices", self.namespace, label_selector=f"kubernetes.io/service-name={service.name}"
         )
         return sorted(found, key=lambda each: str(each["metadata"]["name"]))
-
-    # Nodes
-
-    def label_node(self, node: str, labels: Mapping[str, str | None]) -> None:
-        """Change labels of a node (`None` removes one); `close` gives it back those it had."""
-        self.history.change("label node", node=node, labels=dict(labels))
-        if node not in self._labels_before:
-            self._labels_before[node] = dict(self.api.get("nodes", "", node)["metadata"].get("labels") or {})
-        self.api.patch("nodes", "", node, {"metadata": {"labels": dict(labels)}})
-
-    def move_node(self, node: str, zone: str | None) -> None:
-        """Give a node another zone label, or none."""
-        self.label_node(node, {ZONE_LABEL: zone})
-
-    def taint_node(self, node: str, *keys: str) -> None:
-        """Give a node these taints (effect NoSchedule) on top of those it had, and no other; `close` restores it."""
-        self.history.change("taint node", node=node, keys=list(keys))
-        if node not in self._taints_before:
-            self._taints_before[node] = list(self.api.get("nodes", "", node)["spec"].get("taints") or ())
-        taints = [*self._taints_before[node], *({"key": key, "effect": "NoSchedule"} for key in keys)]
-        self.api.patch("nodes", "", node, {"spec": {"taints": taints or None}})
 
     # Components
 

@@ -1,8 +1,8 @@
-"""Nodes as a scenario changes them: what their kubelets report, and nodes that exist in the API only.
+"""Nodes as a scenario changes them: labels, taints, what kubelets report, and nodes that exist in the API only.
 
 Nothing runs on a node of the API, so it costs nothing, and a cluster can have zones that no machine stands in. That is
 enough for all that a controller makes of nodes. `restore` takes such nodes away, and gives the others back what they
-reported before.
+had and reported before.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from harness import manifests
-from harness.api import Api
+from harness.api import Api, Object
 from harness.errors import UsageError
 from harness.history import History
 from harness.topology import HOSTNAME_LABEL, ZONE_LABEL, Node
+
+_REPORTED = ("allocatable", "capacity", "conditions")
 
 
 class Nodes:
@@ -25,7 +27,7 @@ class Nodes:
         self._api = api
         self._history = history
         self._made: set[str] = set()
-        self._reported: dict[str, dict[str, Any]] = {}
+        self._before: dict[str, Object] = {}
 
     def create(
         self,
@@ -57,25 +59,54 @@ class Nodes:
     def report(self, name: str, *, cpu_milli: int | None = None, ready: bool | None = None) -> None:
         """Have a node report another allocatable CPU (0: unknown) or readiness, as its kubelet would."""
         self._history.change("report of node", node=name, cpu_milli=cpu_milli, ready=ready)
-        if name not in self._made and name not in self._reported:
-            status = self._api.get("nodes", "", name)["status"]
-            self._reported[name] = {key: status.get(key) for key in ("allocatable", "capacity", "conditions")}
-        self._patch(name, _report(cpu_milli, ready))
+        self._remember(name)
+        self._report(name, _status(cpu_milli, ready))
+
+    def label(self, name: str, labels: Mapping[str, str | None]) -> None:
+        """Change labels of a node (`None` removes one)."""
+        self._history.change("label node", node=name, labels=dict(labels))
+        self._remember(name)
+        self._api.patch("nodes", "", name, {"metadata": {"labels": dict(labels)}})
+
+    def move(self, name: str, zone: str | None) -> None:
+        """Give a node another zone label, or none."""
+        self.label(name, {ZONE_LABEL: zone})
+
+    def taint(self, name: str, *keys: str) -> None:
+        """Give a node these taints (effect NoSchedule) on top of those it had, and no other."""
+        self._history.change("taint node", node=name, keys=list(keys))
+        before = self._remember(name)["spec"].get("taints") or []
+        taints = [*before, *({"key": key, "effect": "NoSchedule"} for key in keys)]
+        self._api.patch("nodes", "", name, {"spec": {"taints": taints or None}})
 
     def restore(self) -> None:
         """Leave the nodes as they were before the scenario."""
+        for name, before in self._before.items():
+            if name not in self._made:
+                self._give_back(name, before)
+        self._before.clear()
         for name in sorted(self._made):
             self._api.delete("nodes", "", name)
         self._made.clear()
-        for name, status in self._reported.items():
-            self._patch(name, status)
-        self._reported.clear()
 
-    def _patch(self, name: str, status: Mapping[str, Any]) -> None:
+    def _remember(self, name: str) -> Object:
+        """The node as it was before the first change."""
+        if name not in self._before:
+            self._before[name] = self._api.get("nodes", "", name)
+        return self._before[name]
+
+    def _give_back(self, name: str, before: Object) -> None:
+        labels = before["metadata"].get("labels") or {}
+        gone = dict.fromkeys((self._api.get("nodes", "", name)["metadata"].get("labels") or {}).keys() - labels.keys())
+        patch = {"metadata": {"labels": {**labels, **gone}}, "spec": {"taints": before["spec"].get("taints")}}
+        self._api.patch("nodes", "", name, patch)
+        self._report(name, {key: before["status"].get(key) for key in _REPORTED})
+
+    def _report(self, name: str, status: Mapping[str, Any]) -> None:
         self._api.patch("nodes", "", name, {"status": dict(status)}, subresource="status")
 
 
-def _report(cpu_milli: int | None, ready: bool | None) -> dict[str, Any]:
+def _status(cpu_milli: int | None, ready: bool | None) -> dict[str, Any]:
     """The part of a status that says this, as a merge patch; `None` says nothing."""
     resources = {"cpu": f"{cpu_milli}m" if cpu_milli else None}
     cpu = {} if cpu_milli is None else {"allocatable": resources, "capacity": resources}

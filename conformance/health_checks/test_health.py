@@ -79,13 +79,13 @@ def test_node_that_is_about_to_go_is_unhealthy(three_zones: Cluster) -> None:
     three_zones.publish(service, [endpoint(a1)])
     _expect_health(three_zones, "a2", "/healthz", code=200, nodeEligible=True)
 
-    three_zones.taint_node("a2", ABOUT_TO_GO)
+    three_zones.nodes.taint("a2", ABOUT_TO_GO)
     _expect_health(three_zones, "a2", "/healthz", code=503, nodeEligible=False)
     _expect_health(three_zones, "a2", "/livez", code=200)
     _expect_health(three_zones, "a1", "/healthz", code=200)
     expect_traffic(three_zones, service, {"a2": {a1}})
 
-    three_zones.taint_node("a2", "example.org/other")
+    three_zones.nodes.taint("a2", "example.org/other")
     _expect_health(three_zones, "a2", "/healthz", code=200, nodeEligible=True)
 
 

@@ -146,7 +146,7 @@ def test_withdrawn_hints_are_an_event_with_the_cause(three_zones: Cluster, why: 
         case "an endpoint that goes":
             three_zones.api.delete("pods", three_zones.namespace, "p3", grace_seconds=0)
         case _:
-            three_zones.move_node("a2", None)
+            three_zones.nodes.move("a2", None)
     _expect_news(three_zones, service, cause="endpoint|overload|node|zone", since=since)
 
 

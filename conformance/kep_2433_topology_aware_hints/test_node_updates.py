@@ -214,7 +214,7 @@ def test_node_with_another_zone_label_counts_for_that_zone(three_zones: Cluster)
     expect_hints(three_zones, service, own_zones("aabc"))
 
     with expect_writes(three_zones, service, "a node moves and zone b would be overloaded by 100 %", some=True):
-        three_zones.move_node("a9", "b")
+        three_zones.nodes.move("a9", "b")
         expect_shared_out(three_zones, service, {"a": 1, "b": 2, "c": 1})
 
 

@@ -36,7 +36,7 @@ def _size_zone(cluster: Cluster, zone: str, names: list[str], cpu_milli: int) ->
     for number, name in enumerate(names):
         share = cpu_milli // len(names) + (cpu_milli % len(names) if number == 0 else 0)
         if cluster.topology.node(name).zone != zone:
-            cluster.move_node(name, zone)
+            cluster.nodes.move(name, zone)
         cluster.nodes.report(name, cpu_milli=share, ready=False)
         cluster.nodes.report(name, ready=True)
 

@@ -80,7 +80,7 @@ def test_prefer_same_node_hints_node_and_zone(three_zones: Cluster) -> None:
     kills={"same-node-needs-a-zone"},
 )
 def test_prefer_same_node_without_zone_hints_the_node_alone(three_zones: Cluster) -> None:
-    three_zones.move_node("c1", None)
+    three_zones.nodes.move("c1", None)
     service = three_zones.create_service(selector=WEB, traffic_distribution="PreferSameNode")
     three_zones.create_pod("p1", "c1", labels=WEB)
 
@@ -157,7 +157,7 @@ def test_hints_follow_the_zone_label_of_the_node(three_zones: Cluster) -> None:
     three_zones.create_pod("p2", "a2", labels=WEB)
     expect_hints(three_zones, service, {"p1": Hints(zones=("a",)), "p2": Hints(zones=("a",))})
 
-    three_zones.move_node("a2", "b")
+    three_zones.nodes.move("a2", "b")
     expect_hints(three_zones, service, {"p1": Hints(zones=("a",)), "p2": Hints(zones=("b",))})
 
 
@@ -212,5 +212,5 @@ def test_zone_hint_follows_the_label_beside_the_node_hint(three_zones: Cluster) 
     service = three_zones.create_service(selector=WEB, traffic_distribution="PreferSameNode")
     three_zones.create_pod("p1", "a2", labels=WEB)
     for zones in (("a",), ("b",), (), ("a",)):
-        three_zones.move_node("a2", zones[0] if zones else None)
+        three_zones.nodes.move("a2", zones[0] if zones else None)
         expect_hints(three_zones, service, {"p1": Hints(zones=zones, nodes=("a2",))})

@@ -80,7 +80,7 @@ def test_written_hints_are_programmed(three_zones: Cluster) -> None:
     expect_hints(three_zones, service, {"p1": Hints(zones=("a",))})
     expect_condition(three_zones, service, PROGRAMMED, "True")
 
-    three_zones.move_node("b1", None)
+    three_zones.nodes.move("b1", None)
     three_zones.create_pod("p2", "b1", labels=WEB)
     expect_hints(three_zones, service, {"p1": Hints(zones=("a",)), "p2": None})
     expect_condition(three_zones, service, PROGRAMMED, "False")

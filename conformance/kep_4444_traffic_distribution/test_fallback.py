@@ -55,7 +55,7 @@ def test_hints_come_and_go_slice_by_slice_without_loss(three_zones: Cluster) -> 
         expect_traffic(three_zones, service, {"a2": {a1, b1}})
         three_zones.publish(service, [same_zone(b1)], name="two")
         expect_traffic(three_zones, service, {"a1": {a1}, "a2": {a1}, "c1": {a1, b1}})
-        three_zones.move_node("a2", "b")
+        three_zones.nodes.move("a2", "b")
         expect_traffic(three_zones, service, {"a2": {b1}})
         for name, pod in slices.items():
             three_zones.publish(service, [endpoint(pod)], name=name)

@@ -110,7 +110,7 @@ def test_unready_endpoints_have_no_hints_until_they_are_ready(three_zones: Clust
     kills={"one-unlabelled-node-ends-hints"},
 )
 def test_endpoint_on_a_node_without_zone_has_no_hint(three_zones: Cluster) -> None:
-    three_zones.move_node("c1", None)
+    three_zones.nodes.move("c1", None)
     service = three_zones.create_service(selector=WEB, traffic_distribution="PreferClose")
     three_zones.create_pod("p1", "a1", labels=WEB)
     three_zones.create_pod("p2", "c1", labels=WEB)

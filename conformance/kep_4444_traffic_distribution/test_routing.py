@@ -260,7 +260,7 @@ def test_relabelled_node_uses_endpoints_of_its_new_zone(three_zones: Cluster) ->
     three_zones.publish(service, [same_zone(a1), same_zone(b1)])
     expect_traffic(three_zones, service, {"a2": {a1}})
 
-    three_zones.move_node("a2", "b")
+    three_zones.nodes.move("a2", "b")
     expect_traffic(three_zones, service, {"a2": {b1}, "a1": {a1}})
 
 
@@ -277,9 +277,9 @@ def test_node_without_zone_label_uses_all_until_it_has_one(three_zones: Cluster)
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     three_zones.publish(service, [same_zone(a1), same_zone(b1)])
 
-    three_zones.move_node("a2", None)
+    three_zones.nodes.move("a2", None)
     expect_traffic(three_zones, service, {"a2": {a1, b1}, "a1": {a1}})
-    three_zones.move_node("a2", "a")
+    three_zones.nodes.move("a2", "a")
     expect_traffic(three_zones, service, {"a2": {a1}})
 
 
@@ -293,7 +293,7 @@ def test_node_without_zone_label_uses_all_until_it_has_one(three_zones: Cluster)
 )
 def test_names_of_zones_are_compared_exactly(three_zones: Cluster) -> None:
     for node, zone in (("a1", "1"), ("a2", "01"), ("b1", "z"), ("b2", "Z")):
-        three_zones.move_node(node, zone)
+        three_zones.nodes.move(node, zone)
     service = three_zones.create_service()
     one, z = three_zones.run_servers(on=["c1", "c1"])
     three_zones.publish(service, [endpoint(one, zones=["1"]), endpoint(z, zones=["z"])])
