@@ -5,6 +5,9 @@
 A reconcile is the whole plan of one Service from its pods, without writing: first as after a restart, then with one pod
 changed. A node event is timed from the update of a Node until the controller has worked on every Service whose hints
 could change by it and has written its slices, in one process with the API server. Memory is the peak of the process.
+
+Growth is drawn with Python's garbage collector and without it: the collector looks through what a reconcile has made so
+far, the more often the more that is, and so bends a line that is straight otherwise.
 """
 
 from __future__ import annotations
@@ -14,7 +17,6 @@ import gc
 import resource
 import statistics
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import pygal
@@ -46,13 +48,16 @@ def main() -> None:
         print(f"{size:6} endpoints, 5,000 nodes, 10 zones: all {whole:6.0f} ms, one pod changed {again:6.0f} ms")
     print(f"peak memory: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")
     if options.plot:
-        draw(
-            options.plot,
-            {size: [statistics.median(each) for each in zip(*runs, strict=True)] for size, runs in times.items()},
-        )
+        alone = {size: [reconcile(nodes, size, collector=False) for _ in range(rounds)] for size in SIZES}
+        draw(options.plot, medians(times), medians(alone))
     services = 100 if options.quick else 1000
     seconds, written = node_event(services=services, endpoints=100)
     print(f"node event, {services} Services of 100 endpoints: {seconds:.2f} s, {written} slices written")
+
+
+def medians(times: dict[int, list[tuple[float, float]]]) -> dict[int, list[float]]:
+    """Seconds of a first and of a later plan, by endpoints."""
+    return {size: [statistics.median(each) for each in zip(*runs, strict=True)] for size, runs in times.items()}
 
 
 def nodes_of(count: int, *, zones: int) -> dict[str, Object]:
@@ -99,19 +104,23 @@ def pod(name: str, number: int, node_number: int) -> Object:
     }
 
 
-def reconcile(nodes: dict[str, Object], endpoints: int) -> tuple[float, float]:
+def reconcile(nodes: dict[str, Object], endpoints: int, *, collector: bool = True) -> tuple[float, float]:
     """Seconds of the first plan, and of the plan after one pod has moved to a node of another zone."""
     wanted = {**service("web"), "spec": {**service("web")["spec"], "clusterIP": "10.96.0.9", "ipFamilies": ["IPv4"]}}
     zones, memo, pods = ZoneTable(FEATURES, nodes), Memo(), pods_of("web", endpoints, len(nodes))
     gc.collect()
     gc.freeze()  # objects of the cluster are old in a controller that has run for a while
+    if not collector:
+        gc.disable()
     begin = time.perf_counter()
     first = plan_service(wanted, pods, nodes, [], features=FEATURES, memo=memo, zones=zones)
     middle = time.perf_counter()
     pods[0] = pod("web", 0, 1)
     restarted = time.perf_counter()
     plan_service(wanted, pods, nodes, stored(first), features=FEATURES, memo=memo, zones=zones)
-    return middle - begin, time.perf_counter() - restarted
+    end = time.perf_counter()
+    gc.enable()
+    return middle - begin, end - restarted
 
 
 def stored(plan: Plan) -> list[Object]:
@@ -166,8 +175,8 @@ def wait(controller: EndpointSliceController) -> None:
         time.sleep(0.001)
 
 
-def draw(path: Path, times: dict[int, Sequence[float]]) -> None:
-    """Milliseconds over endpoints, with the straight line from nothing to the largest for comparison."""
+def draw(path: Path, times: dict[int, list[float]], alone: dict[int, list[float]]) -> None:
+    """Milliseconds over endpoints, with the straight line through the largest without a collector for comparison."""
     chart = pygal.XY(
         title="One reconcile with 5,000 nodes in 10 zones (median)",
         x_title="endpoints of the Service",
@@ -175,12 +184,14 @@ def draw(path: Path, times: dict[int, Sequence[float]]) -> None:
         style=pygal.style.CleanStyle,
         js=(),
     )
-    largest = max(times)
-    for name, index in (("after a restart", 0), ("one pod changed", 1)):
-        chart.add(name, [(size, round(each[index] * 1e3, 1)) for size, each in sorted(times.items())])
+    for what, by_size in (("", times), (", no collector", alone)):
+        for name, index in (("after a restart", 0), ("one pod changed", 1)):
+            points = [(size, round(each[index] * 1e3, 1)) for size, each in sorted(by_size.items())]
+            chart.add(f"{name}{what}", points)
+    largest = max(alone)
     chart.add(
         "linear",
-        [(0, 0), (largest, round(times[largest][0] * 1e3, 1))],
+        [(0, 0), (largest, round(alone[largest][0] * 1e3, 1))],
         show_dots=False,
         stroke_style={"dasharray": "4, 4"},
     )
