@@ -20,21 +20,27 @@ Reading = Literal["kep", "released"]
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """When a gate appeared, was on by default, could no longer be changed, and was taken out. Minor versions."""
+    """When a gate appeared, was on by default, could no longer be changed, and was taken out. Minor versions.
+
+    `on_request`: what it stands for was given up, and a component that is told of the gate has it again, in each
+    release since it appeared. That is how the whole of a KEP runs beside what came after it.
+    """
 
     introduced: int
     on_by_default: int | None = None
     locked: int | None = None
     removed: int | None = None
+    on_request: bool = False
 
 
 GATES: Mapping[str, Gate] = {
-    "ServiceTopology": Gate(17, removed=22),
+    "ServiceTopology": Gate(17, removed=22, on_request=True),
     "TopologyAwareHints": Gate(21, on_by_default=24, locked=33, removed=36),
     "ServiceInternalTrafficPolicy": Gate(21, on_by_default=22, locked=26),
     "ProxyTerminatingEndpoints": Gate(22, on_by_default=26, locked=28),
     "ServiceTrafficDistribution": Gate(30, on_by_default=31, locked=33),
     "PreferSameTrafficDistribution": Gate(33, on_by_default=34, locked=35),
+    "NodeLevelTopology": Gate(26, removed=26, on_request=True),  # never released; the text is of the time of 1.26
 }
 
 
@@ -60,16 +66,19 @@ class Features:
     version: Version = NEWEST
     gates: Mapping[str, bool] = field(default_factory=dict)
     follows: Reading = "kep"
+    asked_for: frozenset[str] = field(init=False, repr=False, compare=False)
+    """Gates that were set although this release does not have them."""
 
     def __post_init__(self) -> None:
         minor = self.version[1]
         for name, value in self.gates.items():
             gate = GATES.get(name)
-            if gate is None or not _exists(gate, minor):
-                known = ", ".join(sorted(each for each, gate in GATES.items() if _exists(gate, minor)))
-                raise ValueError(f"feature gate {name!r} does not exist in Kubernetes 1.{minor}: it has {known}")
+            if gate is None or not _can_be_set(gate, minor):
+                raise ValueError(f"feature gate {name!r} does not exist in Kubernetes 1.{minor}: it has {_known(minor)}")
             if gate.locked is not None and minor >= gate.locked and not value:
                 raise ValueError(f"feature gate {name} is locked on since Kubernetes 1.{gate.locked}")
+        given_up = (name for name in self.gates if not _exists(GATES[name], minor))
+        object.__setattr__(self, "asked_for", frozenset(given_up))
 
     def enabled(self, name: str) -> bool:
         """Whether the behaviour behind gate `name` is on: by the gate itself, by default, or for good."""
@@ -87,3 +96,14 @@ class Features:
 
 def _exists(gate: Gate, minor: int) -> bool:
     return gate.introduced <= minor and (gate.removed is None or minor < gate.removed)
+
+
+def _can_be_set(gate: Gate, minor: int) -> bool:
+    return _exists(gate, minor) or (gate.on_request and gate.introduced <= minor)
+
+
+def _known(minor: int) -> str:
+    """The gates of a release, and those that can be asked for."""
+    known = sorted(name for name, gate in GATES.items() if _exists(gate, minor))
+    asked = sorted(name for name, gate in GATES.items() if not _exists(gate, minor) and _can_be_set(gate, minor))
+    return "; on request ".join(", ".join(names) for names in (known, asked) if names)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
@@ -37,6 +37,25 @@ _GVK = "x-kubernetes-group-version-kind"
 _LIST = re.compile(r"list\[(.*)\]", re.IGNORECASE)
 _MAP = re.compile(r"dict[(\[]str, (.*)[)\]]", re.IGNORECASE)
 _importing = threading.Lock()
+
+Release = tuple[Version, frozenset[str]]
+"""A version, and the gates that are asked for although it does not have them any more."""
+
+_LOST: Mapping[str, Mapping[tuple[str, ...], Object]] = {
+    "Service": {
+        ("spec", "topologyKeys"): {
+            "type": "array",
+            "items": {"type": "string"},
+            "description": (
+                "topologyKeys are labels of nodes, in order of preference, at most 16. The first key decides for which "
+                "an endpoint is on a node with the same value as the client's node: only such endpoints are used. When "
+                'there is none for any key, connections fail; the last key may be "*", which every endpoint meets. May '
+                "not be used together with externalTrafficPolicy Local. Only with feature gate ServiceTopology."
+            ),
+        }
+    }
+}
+"""Fields that releases had once and the models have no longer, by kind and path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,20 +86,20 @@ class Served:
 def document(registry: Registry, path: str, accept: str) -> Document:
     """The document at /openapi/v2, /openapi/v3 or /openapi/v3/PREFIX. Slow at first: not for the event loop."""
     served = tuple(_served(registry.strategies.values()))
-    version = registry.features.version
+    release = registry.features.version, registry.features.asked_for
     with _importing:  # the first import of the models by two threads at once is no good
         match path.strip("/").split("/"):
             case ["openapi", "v2"] if _PROTO_V2 in accept:
-                return Document(_v2_proto(served, version), f"application/com.github.{_PROTO_V2}.v1.0+protobuf")
+                return Document(_v2_proto(served, release), f"application/com.github.{_PROTO_V2}.v1.0+protobuf")
             case ["openapi", "v2"]:
-                return Document(_v2_json(served, version))
+                return Document(_v2_json(served, release))
             case ["openapi", "v3"]:
                 return Document(_v3_index(served))
             case ["openapi", "v3", *rest]:
                 prefix = "/".join(rest)
                 chosen = tuple(each for each in served if each.prefix == prefix)
                 if chosen:
-                    return Document(_v3_json(chosen, version))
+                    return Document(_v3_json(chosen, release))
     raise status.no_such_path()
 
 
@@ -93,21 +112,21 @@ def _served(strategies: Any) -> Iterator[Served]:
 
 
 @lru_cache(maxsize=8)
-def _v2_json(served: tuple[Served, ...], version: Version) -> bytes:
-    return orjson.dumps(_v2(served, version))
+def _v2_json(served: tuple[Served, ...], release: Release) -> bytes:
+    return orjson.dumps(_v2(served, release))
 
 
 @lru_cache(maxsize=8)
-def _v2_proto(served: tuple[Served, ...], version: Version) -> bytes:
-    return openapi_proto.encode(_v2(served, version))
+def _v2_proto(served: tuple[Served, ...], release: Release) -> bytes:
+    return openapi_proto.encode(_v2(served, release))
 
 
-def _v2(served: tuple[Served, ...], version: Version) -> Object:
+def _v2(served: tuple[Served, ...], release: Release) -> Object:
     return {
         "swagger": "2.0",
-        "info": {"title": "Kubernetes", "version": "v{}.{}.0".format(*version)},
+        "info": {"title": "Kubernetes", "version": "v{}.{}.0".format(*release[0])},
         "paths": dict(_paths(served, lambda name: {"name": name, "in": "query", "type": "string"})),
-        "definitions": _Models(served, version).definitions,
+        "definitions": _Models(served, release).definitions,
     }
 
 
@@ -117,13 +136,13 @@ def _v3_index(served: tuple[Served, ...]) -> bytes:
 
 
 @lru_cache(maxsize=64)
-def _v3_json(served: tuple[Served, ...], version: Version) -> bytes:
+def _v3_json(served: tuple[Served, ...], release: Release) -> bytes:
     paths = dict(_paths(served, lambda name: {"name": name, "in": "query", "schema": {"type": "string"}}))
     document = {
         "openapi": "3.0.0",
-        "info": {"title": "Kubernetes", "version": "v{}.{}.0".format(*version)},
+        "info": {"title": "Kubernetes", "version": "v{}.{}.0".format(*release[0])},
         "paths": paths,
-        "components": {"schemas": _Models(served, version).definitions},
+        "components": {"schemas": _Models(served, release).definitions},
     }
     return orjson.dumps(_as_v3(document))
 
@@ -160,11 +179,11 @@ def _paths(served: tuple[Served, ...], parameter: Any) -> Iterator[tuple[str, Ob
 class _Models:
     """Definitions from the client's models: those of the served kinds, and all that they refer to.
 
-    The models are those of a new release; what the served one does not have is left out.
+    The models are those of a new release: what it lost is added, and what the served one does not have is left out.
     """
 
-    def __init__(self, served: tuple[Served, ...], version: Version) -> None:
-        self._version = version
+    def __init__(self, served: tuple[Served, ...], release: Release) -> None:
+        self._release = release
         self._models = import_module("kubernetes.client.models")
         self.definitions: dict[str, Object] = {}
         for each in served:
@@ -185,7 +204,9 @@ class _Models:
         for path, rule in list_rules(served.resource.kind).items():
             if path[-1] in (properties := self._beside(model, path)):
                 properties[path[-1]] |= _extensions(rule)
-        for path in releases.absent(served.resource.kind, self._version):
+        for path, schema in _LOST.get(served.resource.kind, {}).items():
+            self._beside(model, path)[path[-1]] = schema
+        for path in releases.absent(served.resource.kind, *self._release):
             self._beside(model, path).pop(path[-1], None)
 
     def _add(self, model: str) -> None:

@@ -122,5 +122,6 @@ class Registry:
 
 def _served(strategies: Mapping[str, Strategy], features: Features) -> dict[str, Served]:
     """What a release knows of the objects of each resource, where it may not know all."""
-    lacks = {plural: releases.absent(each.resource.kind, features.version) for plural, each in strategies.items()}
+    release = features.version, features.asked_for
+    lacks = {plural: releases.absent(each.resource.kind, *release) for plural, each in strategies.items()}
     return {plural: functools.partial(releases.without, paths=paths) for plural, paths in lacks.items() if paths}

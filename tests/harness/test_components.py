@@ -51,6 +51,13 @@ def test_reference_is_of_the_release_that_it_is_told() -> None:
     assert features_of(Release(follows="released")).follows == "released"
 
 
+def test_gate_that_was_given_up_is_there_on_request() -> None:
+    asked = features_of(release("1.37", ServiceTopology=True))
+    assert (asked.enabled("ServiceTopology"), asked.asked_for) == (True, {"ServiceTopology"})
+    assert not features_of(release("1.37")).enabled("ServiceTopology")
+    assert features_of(release("1.21", ServiceTopology=True)).asked_for == frozenset()
+
+
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [

@@ -7,6 +7,7 @@ drops them from what is written, leaves them out of what it serves, and does not
 from __future__ import annotations
 
 import functools
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -20,7 +21,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field that exists from Kubernetes 1.`since` on and is gone in 1.`until`, and the gate that it is behind."""
+    """A field that exists from Kubernetes 1.`since` on and is gone in 1.`until`, and the gate that it is behind.
+
+    Where its gate is asked for in a release that does not have it any more, the field is there again.
+    """
 
     kind: str
     path: Path
@@ -28,13 +32,14 @@ class Field:
     until: int = 1000
     gate: str = ""
 
-    def exists(self, version: Version) -> bool:
-        """Whether the types of this release have it, whatever its gate."""
-        return self.since <= version[1] < self.until
+    def exists(self, version: Version, asked_for: AbstractSet[str] = frozenset()) -> bool:
+        """Whether the types of this release have it, whatever its gate; `asked_for` as in `Features`."""
+        return self.since <= version[1] < self.until or self.gate in asked_for
 
     def enabled(self, features: Features) -> bool:
         """Whether it exists, and its gate is on if it has one."""
-        return self.exists(features.version) and (not self.gate or features.enabled(self.gate))
+        exists = self.exists(features.version, features.asked_for)
+        return exists and (not self.gate or features.enabled(self.gate))
 
 
 FIELDS = (
@@ -54,9 +59,9 @@ def fields_of(kind: str) -> tuple[Field, ...]:
 
 
 @functools.cache
-def absent(kind: str, version: Version) -> tuple[Path, ...]:
+def absent(kind: str, version: Version, asked_for: AbstractSet[str] = frozenset()) -> tuple[Path, ...]:
     """The fields of a kind that this release does not have, the outer ones first."""
-    return tuple(sorted((each.path for each in fields_of(kind) if not each.exists(version)), key=len))
+    return tuple(sorted((each.path for each in fields_of(kind) if not each.exists(version, asked_for)), key=len))
 
 
 def without(value: T, paths: tuple[Path, ...]) -> T:

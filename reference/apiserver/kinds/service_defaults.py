@@ -38,6 +38,8 @@ def apply(service: Object) -> None:
         _fill(spec, "internalTrafficPolicy", "Cluster")
     if spec["type"] == "LoadBalancer":
         spec.setdefault("allocateLoadBalancerNodePorts", True)
+    if not spec.get("topologyKeys", True):  # an empty list asks for nothing, and is not stored
+        del spec["topologyKeys"]
     for ingress in service.get("status", {}).get("loadBalancer", {}).get("ingress") or []:
         if ingress.get("ip"):
             _fill(ingress, "ipMode", "VIP")

@@ -105,7 +105,7 @@ def _drop_disabled(spec: Spec, old: Mapping[str, Any], features: Features) -> No
     """A field whose gate is off is taken out, unless the stored object uses it; one that does not exist, always."""
     for field in _GATED:
         name = field.path[-1]
-        in_use = field.exists(features.version) and bool(old.get(name))
+        in_use = field.exists(features.version, features.asked_for) and bool(old.get(name))
         if name in spec and not in_use and not field.enabled(features):
             spec.pop(name)
 

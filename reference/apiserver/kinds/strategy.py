@@ -100,7 +100,7 @@ class Strategy:
         `known` is an object that this server, with the same features, has stored: the fields that are the same in both
         were decoded before (3 for 13 us, a slice of ten endpoints).
         """
-        shape, fits = _shape_in(type(self), features.version)
+        shape, fits = _shape_in(type(self), features)
         news = {name: value for name, value in obj.items() if not known or not shapes.same(value, known.get(name))}
         return [] if fits(news) else shapes.conform(obj, shape)
 
@@ -154,14 +154,15 @@ class Strategy:
         return [columns.NAME, columns.AGE]
 
 
-_SHAPES: dict[tuple[type[Strategy], Version], tuple[shapes.Shape, Callable[[Any], bool]]] = {}
+_SHAPES: dict[tuple[type[Strategy], Version, frozenset[str]], tuple[shapes.Shape, Callable[[Any], bool]]] = {}
 
 
-def _shape_in(kind: type[Strategy], version: Version) -> tuple[shapes.Shape, Callable[[Any], bool]]:
-    found = _SHAPES.get((kind, version))
+def _shape_in(kind: type[Strategy], features: Features) -> tuple[shapes.Shape, Callable[[Any], bool]]:
+    key = kind, features.version, features.asked_for
+    found = _SHAPES.get(key)
     if found is None:
-        shape = releases.without(kind.shape, releases.absent(kind.resource.kind, version))
-        found = _SHAPES[kind, version] = shape, shapes.fits(shape)
+        shape = releases.without(kind.shape, releases.absent(kind.resource.kind, *key[1:]))
+        found = _SHAPES[key] = shape, shapes.fits(shape)
     return found
 
 

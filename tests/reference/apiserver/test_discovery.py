@@ -82,6 +82,22 @@ def test_openapi_describes_the_fields_of_the_release(
     assert [name for name, is_there in found.items() if is_there] == described
 
 
+ASKED = {"ServiceTopology": True}
+
+
+@pytest.mark.parametrize(
+    ("features", "described"),
+    [(Features((1, 21)), True), (Features((1, 22)), False), (Features(), False), (Features(gates=ASKED), True)],
+)
+def test_openapi_describes_topology_keys_where_they_exist(
+    server: HttpServer, api: ApiServer, http: Http, features: Features, described: bool
+) -> None:
+    server.replace(ApiServer(features, predecessor=api))
+    schemas = http("GET", "/openapi/v3/api/v1")[1]["components"]["schemas"]
+    keys = schemas["io.k8s.V1ServiceSpec"]["properties"].get("topologyKeys", {})
+    assert (bool(keys.get("items")), bool(keys.get("description"))) == (described, described)
+
+
 @pytest.mark.parametrize(("minor", "described"), [(32, False), (33, True)])
 def test_openapi_describes_node_hints_since_they_exist(
     server: HttpServer, api: ApiServer, http: Http, minor: int, described: bool

@@ -112,6 +112,16 @@ def test_each_release_serves_the_fields_of_its_types(minor: int, fields: set[str
     assert known & spec(successor(api, minor)).keys() == fields
 
 
+def test_release_that_is_asked_for_a_field_that_it_lost_serves_it_again() -> None:
+    api = ApiServer(Features((1, 21), {"ServiceTopology": True}))
+    api.create("services", "default", service(topologyKeys=["rack"]))
+    api = successor(api, 37)
+    assert "topologyKeys" not in spec(api)
+    for on in (True, False):
+        api = successor(api, 37, ServiceTopology=on)
+        assert spec(api)["topologyKeys"] == ["rack"]
+
+
 def test_switched_off_gate_hides_nothing(new: ApiServer) -> None:
     api = successor(new, 31, ServiceTrafficDistribution=False)
     assert spec(api)["trafficDistribution"] == "PreferClose"

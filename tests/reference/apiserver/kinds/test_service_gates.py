@@ -124,12 +124,18 @@ def test_internal_policy_is_not_even_defaulted_while_disabled(rules, service):
     [
         ("1.17", {}, False),
         ("1.17", {"ServiceTopology": True}, True),
+        ("1.21", {}, False),
         ("1.21", {"ServiceTopology": True}, True),
         ("1.22", {}, False),
+        ("1.22", {"ServiceTopology": True}, True),
         ("1.37", {}, False),
+        ("1.37", {"ServiceTopology": True}, True),
+        ("1.37", {"ServiceTopology": False}, False),
     ],
 )
-def test_topology_keys_live_behind_their_gate_until_they_were_removed(rules, service, version, gates, kept):
+def test_topology_keys_live_behind_their_gate_which_later_releases_have_on_request(
+    rules, service, version, gates, kept
+):
     keys = ["kubernetes.io/hostname", "*"]
     assert stored_value(rules, service(topologyKeys=keys), "topologyKeys", version=version, gates=gates) == (
         keys if kept else None
@@ -139,14 +145,45 @@ def test_topology_keys_live_behind_their_gate_until_they_were_removed(rules, ser
 TOPOLOGY = {"version": "1.20", "gates": {"ServiceTopology": True}}
 
 
+@pytest.mark.parametrize("version", ["1.20", "1.37"])
+def test_stored_topology_keys_outlive_their_gate(rules, service, version):
+    on, off = ({"version": version, "gates": {"ServiceTopology": value}} for value in (True, False))
+    old = rules.create("services", service(topologyKeys=["rack"]), **on)
+    kept = rules.update("services", old, old, **off)
+    other = rules.update("services", old, service(topologyKeys=["zone"]), **off)
+    assert (kept["spec"]["topologyKeys"], other["spec"]["topologyKeys"]) == (["rack"], ["zone"])
+    assert "topologyKeys" not in rules.update("services", old, service(), **off)["spec"]
+
+
+@pytest.mark.parametrize("how", [{"version": "1.20"}, {"version": "1.37", "gates": {"ServiceTopology": False}}])
+def test_topology_keys_are_not_added_to_a_stored_service_while_their_gate_is_off(rules, service, how):
+    old = rules.create("services", service(), **how)
+    assert "topologyKeys" not in rules.update("services", old, service(topologyKeys=["rack"]), **how)["spec"]
+
+
+def test_release_without_topology_keys_drops_even_stored_ones(rules, service):
+    old = rules.create("services", service(topologyKeys=["rack"]), **TOPOLOGY)
+    assert "topologyKeys" not in rules.update("services", old, old, version="1.22")["spec"]
+
+
+def test_empty_list_of_topology_keys_is_not_stored(rules, service):
+    assert "topologyKeys" not in rules.create("services", service(topologyKeys=[]), **TOPOLOGY)["spec"]
+
+
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
         ([f"example.com/k{n}" for n in range(17)], "spec.topologyKeys: Too many: 17: must have at most 16 items"),
         (["a", "a"], 'spec.topologyKeys[1]: Duplicate value: "a"'),
         (["*", "a"], 'spec.topologyKeys[0]: Invalid value: "*": "*" must be the last value specified'),
+        (["a", "b", "a"], 'spec.topologyKeys[2]: Duplicate value: "a"'),
+        (["*", "*"], 'spec.topologyKeys[1]: Duplicate value: "*"'),
         (["a b"], "spec.topologyKeys[0]: Invalid value"),
         ([""], "spec.topologyKeys[0]: Invalid value"),
+        (["a", "a/b/c"], "spec.topologyKeys[1]: Invalid value"),
+        (["/rack"], "spec.topologyKeys[0]: Invalid value"),
+        (["Example.com/rack"], "spec.topologyKeys[0]: Invalid value"),
+        (["k" * 64], "spec.topologyKeys[0]: Invalid value"),
     ],
 )
 def test_topology_keys_are_refused(rules, service, keys, said):
@@ -164,6 +201,22 @@ def test_topology_keys_do_not_go_with_an_external_policy_of_local(rules, service
     assert rules.refusals("services", service(**spec), **TOPOLOGY) == [
         "spec.topologyKeys: Forbidden: may not be specified when `externalTrafficPolicy=Local`"
     ]
+
+
+def test_neither_of_the_two_can_be_added_to_a_service_that_has_the_other(rules, service):
+    keyed = service(type="NodePort", topologyKeys=["rack"])
+    local = service(type="NodePort", externalTrafficPolicy="Local")
+    both = service(type="NodePort", externalTrafficPolicy="Local", topologyKeys=["rack"])
+    for before in (keyed, local):
+        old = rules.create("services", before, **TOPOLOGY)
+        assert len(rules.update_refusals("services", old, both, **TOPOLOGY)) == 1
+        assert rules.update_refusals("services", old, local if before is keyed else keyed, **TOPOLOGY) == []
+
+
+@pytest.mark.parametrize("fields", [{"internalTrafficPolicy": "Local"}, {"clusterIP": "None"}])
+def test_topology_keys_go_with_an_internal_policy_and_with_headless_services(rules, service, fields):
+    how = {"version": "1.37", "gates": {"ServiceTopology": True}}
+    assert rules.refusals("services", service(topologyKeys=["rack"], **fields), **how) == []
 
 
 WARNINGS = [
