@@ -1,8 +1,9 @@
 """A cluster as a scenario sees it: a Kubernetes namespace of its own on a booted backend, and verbs to fill it.
 
-The backend outlives scenarios, a `Cluster` does not: `close` takes away every object that it made, and leaves the nodes
-as they were. For the service-proxy profile scenarios write EndpointSlices by hand (`publish`), so that a proxy is judged
-whatever controller there is; for the controller profile they make pods that exist in the API only (`create_pod`).
+The backend outlives scenarios, a `Cluster` does not: `close` takes away every object that it made, and leaves the
+nodes as they were. For the service-proxy profile scenarios write EndpointSlices by hand (`publish`), so that a proxy is
+judged whatever controller there is; for the controller profile they make pods that exist in the API only
+(`create_pod`).
 """
 
 from __future__ import annotations
