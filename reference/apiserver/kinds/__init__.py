@@ -11,6 +11,7 @@ from reference.apiserver.kinds.ip_addresses import IPAddresses
 from reference.apiserver.kinds.leases import Leases
 from reference.apiserver.kinds.namespaces import Namespaces
 from reference.apiserver.kinds.nodes import Nodes
+from reference.apiserver.kinds.pod_locators import PodLocators
 from reference.apiserver.kinds.pods import Pods
 from reference.apiserver.kinds.service_accounts import ServiceAccounts
 from reference.apiserver.kinds.service_cidrs import ServiceCIDRs
@@ -34,6 +35,7 @@ def strategies(*, service_families: Sequence[str] = ("IPv4", "IPv6")) -> tuple[S
         IPAddresses(),
         ConfigMaps(),
         ServiceAccounts(),
+        PodLocators(),
     )
 
 

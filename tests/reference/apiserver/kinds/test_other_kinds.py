@@ -27,6 +27,7 @@ def test_kinds_are_found_under_the_names_that_clients_use():
         "ipaddresses": ("networking.k8s.io/v1", ("ip",)),
         "configmaps": ("v1", ("cm",)),
         "serviceaccounts": ("v1", ("sa",)),
+        "podlocators": ("trafficdist.dev/v1alpha1", ("ploc",)),
     }
 
 

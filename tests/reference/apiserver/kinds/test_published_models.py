@@ -24,6 +24,10 @@ MODELS = {
 }
 
 
+PUBLISHED = [each for each in strategies() if each.resource.group != "trafficdist.dev"]
+"""The kinds that Kubernetes has; ours are held against their own manifests."""
+
+
 def unknown_fields(type_name, shape, path):
     """Paths of the model's fields that the shape lacks, looking into lists and nested models."""
     listed = re.fullmatch(r"list\[(.*)\]", type_name)
@@ -40,13 +44,13 @@ def unknown_fields(type_name, shape, path):
     return found
 
 
-@pytest.mark.parametrize("strategy", strategies(), ids=lambda each: each.resource.plural)
+@pytest.mark.parametrize("strategy", PUBLISHED, ids=lambda each: each.resource.plural)
 def test_every_published_field_is_known(strategy):
     plural = strategy.resource.plural
     assert unknown_fields(MODELS[plural], strategy.shape, plural) == []
 
 
-@pytest.mark.parametrize("strategy", strategies(), ids=lambda each: each.resource.plural)
+@pytest.mark.parametrize("strategy", PUBLISHED, ids=lambda each: each.resource.plural)
 def test_check_sees_a_field_that_is_missing(strategy):
     known = dict(strategy.shape)
     del known["metadata"]

@@ -27,6 +27,7 @@ HEADS = {
     "ipaddresses": "Name ParentRef Age",
     "configmaps": "Name Data Age",
     "serviceaccounts": "Name Secrets Age",
+    "podlocators": "Name Node IPs Age",
 }
 
 

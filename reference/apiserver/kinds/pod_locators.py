@@ -1,0 +1,53 @@
+"""PodLocators: where a pod is, for those who would otherwise watch all Pods and all Nodes.
+
+KEP-536 (New PodLocator resource) leaves open whether the resource is part of Kubernetes or a CustomResourceDefinition,
+and names no group and no gate. No release has it. So it is served as `reference/pod_locator/crd.yaml` has a real
+cluster serve it: always, in a group of this project, with exactly that schema's rules.
+"""
+
+from __future__ import annotations
+
+from reference.apiserver.kinds import addresses, columns, errors, names
+from reference.apiserver.kinds.columns import Column
+from reference.apiserver.kinds.errors import FieldError
+from reference.apiserver.kinds.shapes import STRING, STRING_MAP, of_object
+from reference.apiserver.kinds.strategy import Resource, Strategy
+from reference.client import Object
+from reference.features import Features
+
+MOST_IPS = 2  # one a family
+
+_SAYS = ("ips", "nodeName", "nodeLabels")
+
+
+class PodLocators(Strategy):
+    """trafficdist.dev/v1alpha1."""
+
+    resource = Resource("trafficdist.dev", "v1alpha1", "PodLocator", "podlocators", "podlocator", ("ploc",))
+    shape = of_object(ips=[{"ip": STRING}], nodeName=STRING, nodeLabels=STRING_MAP)
+
+    def has_generation(self, features: Features) -> bool:
+        return True
+
+    def spec_changed(self, new: Object, old: Object) -> bool:
+        return any(new.get(name) != old.get(name) for name in _SAYS)
+
+    def validate(self, obj: Object, features: Features) -> list[FieldError]:
+        found, ips, node = super().validate(obj, features), obj.get("ips") or [], obj.get("nodeName") or ""
+        if len(ips) > MOST_IPS:
+            found.append(errors.too_many("ips", len(ips), MOST_IPS))
+        for index, each in enumerate(ips):
+            found += addresses.validate_ip(each.get("ip", ""), f"ips[{index}].ip")
+        found += [errors.invalid("nodeName", node, said) for said in (names.dns_subdomain(node) if node else ())]
+        for key, value in (obj.get("nodeLabels") or {}).items():
+            found += [errors.invalid(f"nodeLabels[{key}]", value, said) for said in names.label_value(value)]
+        return found
+
+    def table(self) -> list[Column]:
+        node = columns.text("Node", "The node that the pod is on.", lambda obj: obj.get("nodeName", ""))
+        ips = columns.text("IPs", "The addresses of the pod.", _shown_ips)
+        return [columns.NAME, node, ips, columns.AGE]
+
+
+def _shown_ips(obj: Object) -> str:
+    return ",".join(each["ip"] for each in obj.get("ips") or [])

@@ -1,0 +1,5 @@
+"""The PodLocator controller of KEP-536."""
+
+from reference.pod_locator.controller import PodLocatorController
+
+__all__ = ["PodLocatorController"]

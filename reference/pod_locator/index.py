@@ -1,0 +1,106 @@
+"""Pods, nodes and PodLocators as the controller has seen them, so that one event finds the locators that it concerns.
+
+Most events of a cluster are of no concern: a pod's conditions change often, a node reports itself every few seconds.
+KEP-536 asks for little churn, and the way to that is to tell such events by what they leave the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+from reference.client import Event, Object
+from reference.pod_locator.location import addresses, labels, location, node_name, says
+
+Key = tuple[str, str]  # namespace and name, of a pod and of its locator
+
+
+class Locations:
+    """Where pods are, and what their locators say. One thread uses it; it has no locks."""
+
+    def __init__(self) -> None:
+        self._pods: dict[Key, Object] = {}
+        self._nodes: dict[str, Object] = {}
+        self._locators: dict[Key, Object] = {}
+        self._by_node: dict[str, set[Key]] = {}
+        self._deleted: set[str] = set()  # uids of locators deleted here, whose DELETED event is still to come
+        self._take: Mapping[str, Callable[[Object, bool], Collection[Key]]] = {
+            "pods": self._take_pod,
+            "nodes": self._take_node,
+            "podlocators": self._take_locator,
+        }
+
+    def apply(self, event: Event) -> Collection[Key]:
+        """Take in one event, other than SYNCED. Returns the locators that may have to change."""
+        return self._take[event.resource](event.object, event.type == "DELETED")
+
+    def keys(self) -> Collection[Key]:
+        """All that is a pod or has a locator."""
+        return {**self._pods, **self._locators}
+
+    def wanted(self, key: Key) -> Object | None:
+        """What the locator has to say; None when there is no such pod."""
+        pod = self._pods.get(key)
+        return None if pod is None else location(pod, self._nodes.get(node_name(pod)))
+
+    def locator(self, key: Key) -> Object | None:
+        """The locator as it is after this controller's own writes."""
+        return self._locators.get(key)
+
+    def written(self, locator: Object) -> None:
+        """Note what a write of this controller returned; its event will be no news."""
+        self._locators[key_of(locator)] = locator
+
+    def deleted(self, locator: Object) -> None:
+        """Note a delete of this controller."""
+        self._deleted.add(locator["metadata"]["uid"])
+        self._locators.pop(key_of(locator), None)
+
+    def _take_pod(self, pod: Object, gone: bool) -> Collection[Key]:
+        key, old = key_of(pod), self._pods.pop(key_of(pod), None)
+        if not gone:
+            self._pods[key] = pod
+        if old is not None and not gone and _place(old) == _place(pod):
+            return ()
+        if old is not None:
+            self._by_node[node_name(old)].discard(key)
+        if not gone:
+            self._by_node.setdefault(node_name(pod), set()).add(key)
+        return (key,)
+
+    def _take_node(self, node: Object, gone: bool) -> Collection[Key]:
+        name = node["metadata"]["name"]
+        old = self._nodes.pop(name, None)
+        if not gone:
+            self._nodes[name] = node
+        if old is not None and not gone and labels(old) == labels(node):
+            return ()
+        return self._by_node.get(name, ())
+
+    def _take_locator(self, locator: Object, gone: bool) -> Collection[Key]:
+        """Somebody else's write, or the echo of one of ours, which may be older than what we know."""
+        key, known = key_of(locator), self._locators.get(key_of(locator))
+        if locator["metadata"]["uid"] in self._deleted:
+            if gone:
+                self._deleted.discard(locator["metadata"]["uid"])
+            return ()
+        if known is not None and _revision(locator) < _revision(known) + (not gone):
+            return ()
+        if gone:
+            self._locators.pop(key, None)
+        else:
+            self._locators[key] = locator
+        return () if known is not None and not gone and says(known) == says(locator) else (key,)
+
+
+def key_of(obj: Object) -> Key:
+    """Namespace, and name."""
+    return obj["metadata"].get("namespace") or "", obj["metadata"]["name"]
+
+
+def _place(pod: Object) -> tuple[object, ...]:
+    """All of a pod that its locator depends on."""
+    return node_name(pod), addresses(pod), pod.get("status", {}).get("phase") in {"Succeeded", "Failed"}
+
+
+def _revision(obj: Object) -> int:
+    return int(obj["metadata"]["resourceVersion"])
