@@ -7,7 +7,6 @@ pod: its node) deletes it again with a grace period of 0 when it is.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from reference.apiserver import status
@@ -16,6 +15,7 @@ from reference.apiserver.registry import NAMESPACES, Call, Registry, Target
 from reference.apiserver.selectors import Selection
 from reference.apiserver.store import Stored
 from reference.client import Object
+from reference.timestamps import timestamp
 
 PERMANENT = ("default", "kube-system")
 
@@ -110,8 +110,7 @@ def _mark(meta: dict[str, Any], grace: int) -> None:
     before = meta.get("deletionGracePeriodSeconds")
     if meta.get("deletionTimestamp") and (before is None or grace >= before):
         return
-    when = datetime.now(UTC) + timedelta(seconds=grace)
-    meta["deletionTimestamp"] = when.strftime("%Y-%m-%dT%H:%M:%SZ")
+    meta["deletionTimestamp"] = timestamp(ahead=grace)
     meta["deletionGracePeriodSeconds"] = grace
     if "generation" in meta:
         meta["generation"] += 1

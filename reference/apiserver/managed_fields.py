@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any
 
 from reference.apiserver.field_sets import FieldPath, decode, encode, flatten
 from reference.apiserver.schema import list_rules
 from reference.client import Object
+from reference.timestamps import timestamp
 
 BEFORE = "before-first-apply"
 
@@ -77,8 +77,7 @@ def before_first_apply(live: Object) -> Owner:
 
 def new_owner(manager: str, operation: str, subresource: str, fields: Iterable[FieldPath], obj: Object) -> Owner:
     """An owner from now on."""
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return Owner(manager, operation, subresource, frozenset(fields), obj["apiVersion"], now)
+    return Owner(manager, operation, subresource, frozenset(fields), obj["apiVersion"], timestamp())
 
 
 def track(new: Object, old: Object, manager: str, *, subresource: str = "") -> None:

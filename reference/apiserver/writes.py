@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import secrets
 import uuid
-from datetime import UTC, datetime
 from typing import Any
 
 import orjson
@@ -22,16 +21,12 @@ from reference.apiserver.pools import ExhaustedError, Ledger, RefusedError
 from reference.apiserver.registry import NAMESPACES, Call, Registry
 from reference.apiserver.store import Stored, key_of
 from reference.client import Object
+from reference.timestamps import timestamp
 
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # no vowels, nothing that reads like another (apimachinery's rand)
 _MAX_PREFIX = 58  # a generated name is at most 63 characters
 _ATTEMPTS = 8
 _SET_BY_SERVER = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
-
-
-def timestamp() -> str:
-    """The present second, as RFC 3339."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def private(obj: Object) -> Object:

@@ -10,6 +10,7 @@ import time
 
 from reference.client import ApiError, Client, Object
 from reference.endpointslice.cpu_services import Notice
+from reference.timestamps import timestamp
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +44,7 @@ class Recorder:
 def event(service: Object, kind: str, reason: str, message: str) -> Object:
     """An Event about `service`; `kind` is Normal or Warning."""
     metadata = service["metadata"]
-    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    now = timestamp()
     return {
         "apiVersion": "v1",
         "kind": "Event",

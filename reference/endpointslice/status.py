@@ -24,6 +24,7 @@ from reference.endpointslice.plan import selects_pods
 from reference.endpointslice.slices import Key
 from reference.endpointslice.work_queue import WorkQueue
 from reference.features import Features
+from reference.timestamps import timestamp
 
 BATCH_SECONDS = 0.02
 _ATTEMPTS = 5
@@ -100,9 +101,9 @@ class StatusKeeper:
             if not wanted and self._had_value.get(key) == service["metadata"].get("resourceVersion"):
                 return
             status = service.get("status") or {}
-            now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
             generation = service["metadata"].get("generation")
-            result = conditions.merged(status.get("conditions") or (), wanted, generation=generation, now=now)
+            present = status.get("conditions") or ()
+            result = conditions.merged(present, wanted, generation=generation, now=timestamp())
             if result is None or self._write(service, {**status, "conditions": result}):
                 break
             service = self._read(key)

@@ -8,11 +8,11 @@ speak, and at most every 50 ms. Writing must not disturb routing: if the API ser
 from __future__ import annotations
 
 import threading
-from datetime import UTC, datetime
 
 from reference.acknowledgement_lease import NAMESPACE, lease_name, with_revision
 from reference.client import ApiError, Client, Event, Object
 from reference.endpoints import any_hints
+from reference.timestamps import micro_timestamp
 
 PAUSE_SECONDS = 0.05
 RETRY_SECONDS = 0.5
@@ -81,7 +81,7 @@ class Acknowledgement:
         """Write the Lease; whether that worked. After a failure it is read again: somebody else may have written it."""
         try:
             lease = self._lease or self._read()
-            spec = {**(lease.get("spec") or {}), "holderIdentity": self._node, "renewTime": _now()}
+            spec = {**(lease.get("spec") or {}), "holderIdentity": self._node, "renewTime": micro_timestamp()}
             self._lease = self._client.update("leases", NAMESPACE, {**with_revision(lease, revision), "spec": spec})
         except (ApiError, OSError):
             self._lease = None
@@ -101,7 +101,3 @@ class Acknowledgement:
 
 def _number(version: str | None) -> int:
     return int(version) if version and version.isdecimal() else 0
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

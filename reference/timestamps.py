@@ -1,0 +1,18 @@
+"""The present, as Kubernetes writes it in objects: RFC 3339 in UTC.
+
+Source: `k8s.io/apimachinery` `metav1.Time` for nearly all fields, `metav1.MicroTime` for those of Leases.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+
+def timestamp(*, ahead: int = 0) -> str:
+    """The present second, or the one so many seconds `ahead`."""
+    return (datetime.now(UTC) + timedelta(seconds=ahead)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def micro_timestamp() -> str:
+    """The present microsecond."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
