@@ -74,7 +74,9 @@ class Features:
         for name, value in self.gates.items():
             gate = GATES.get(name)
             if gate is None or not _can_be_set(gate, minor):
-                raise ValueError(f"feature gate {name!r} does not exist in Kubernetes 1.{minor}: it has {_known(minor)}")
+                raise ValueError(
+                    f"feature gate {name!r} does not exist in Kubernetes 1.{minor}: it has {_known(minor)}"
+                )
             if gate.locked is not None and minor >= gate.locked and not value:
                 raise ValueError(f"feature gate {name} is locked on since Kubernetes 1.{gate.locked}")
         given_up = (name for name in self.gates if not _exists(GATES[name], minor))

@@ -86,13 +86,16 @@ class Behaviour:
 
     @classmethod
     def of(cls, features: Features) -> Behaviour:
-        """The behaviour of a version and its gates (KEP-2433 until 1.29, KEP-4444 from its gate on)."""
+        """The behaviour of a version and its gates (KEP-2433 until 1.29, KEP-4444 from its gate on).
+
+        Node hints are one thing in both texts of KEP-3015, of 2022 and of 2025.
+        """
         annotation: Literal["unused", "any", "auto"] = "any" if features.at_least(27) else "auto"
         return cls(
             internal_policy=features.enabled("ServiceInternalTrafficPolicy"),
             terminating_fallback=features.enabled("ProxyTerminatingEndpoints"),
             zone_hints=features.enabled("TopologyAwareHints"),
-            node_hints=features.enabled("PreferSameTrafficDistribution"),
+            node_hints=features.enabled("PreferSameTrafficDistribution") or features.enabled("NodeLevelTopology"),
             annotation="unused" if features.enabled("ServiceTrafficDistribution") else annotation,
             zone_label_needed=not features.at_least(30),
         )
@@ -224,14 +227,14 @@ def _mode(port: ServicePort, ready: Sequence[Endpoint], place: Place, behaviour:
     """Choose the mode from the hints of the ready endpoints, and say why it was this one."""
     if not ready:
         return "", "hints not used: no endpoint is ready"
-    if refused := _hints_refused(port, place, behaviour):
-        return "", refused
     set_aside = []
     if behaviour.node_hints:
         why = _why_not("node", ready, [each.node_hints for each in ready], place.node)
         if not why:
             return "PreferSameNode", f"hints name node {place.node}"
         set_aside.append(why)
+    if refused := _hints_refused(port, place, behaviour):
+        return "", refused
     why = _why_not("zone", ready, [each.zone_hints for each in ready], place.zone)
     if not why:
         return "PreferSameZone", f"hints name zone {place.zone or '(none)'}"
@@ -241,7 +244,7 @@ def _mode(port: ServicePort, ready: Sequence[Endpoint], place: Place, behaviour:
 
 
 def _hints_refused(port: ServicePort, place: Place, behaviour: Behaviour) -> str:
-    """Why a release before KEP-4444 does not look at hints at all; "" when it does."""
+    """Why a release before KEP-4444 does not look at zone hints at all; "" when it does."""
     value = port.topology_annotation
     wanted = ("auto", "Auto")
     if not behaviour.zone_hints:

@@ -264,3 +264,31 @@ def test_releases_without_the_gate_ignore_the_internal_policy() -> None:
 
     assert shown(decided("1@a1 | 2@b1", port, features=Features((1, 21))).cluster_ip) == "1 2"
     assert shown(decided("1@a1 | 2@b1", port, features=Features((1, 22))).cluster_ip) == "1"
+
+
+NODE_LEVEL = [Features((1, 26), {"NodeLevelTopology": True}), Features((1, 32), {"NodeLevelTopology": True})]
+ON_TWO_NODES = "1@a1 node=a1 zone=a | 2@b1 node=b1 zone=b"
+
+
+@pytest.mark.parametrize("features", NODE_LEVEL)
+@pytest.mark.parametrize("place", [A1, Place("a1")])
+def test_node_level_hints_need_no_annotation_and_no_zone(features: Features, place: Place) -> None:
+    assert shown(decided(ON_TWO_NODES, place=place, features=features).cluster_ip) == "1"
+
+
+@pytest.mark.parametrize(
+    ("features", "annotation", "expected"),
+    [
+        (NODE_LEVEL[0], "Node", "1 2"),
+        (NODE_LEVEL[0], "Auto", "1"),
+        (NODE_LEVEL[1], "", "1"),
+    ],
+)
+def test_without_a_local_endpoint_other_hints_count_as_ever(features: Features, annotation: str, expected: str) -> None:
+    port = replace(CLUSTER, topology_annotation=annotation)
+    assert shown(decided(ON_TWO_NODES, port, Place("a2", "a"), features).cluster_ip) == expected
+
+
+def test_node_hints_count_for_nothing_while_no_gate_says_so() -> None:
+    features = Features((1, 32), {"NodeLevelTopology": False})
+    assert shown(decided("1@a1 node=a1 | 2@b1 node=b1", features=features).cluster_ip) == "1 2"
