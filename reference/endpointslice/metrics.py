@@ -7,18 +7,18 @@ kube-controller-manager; KEP-4444, Monitoring Requirements; KEP-2433, Observabil
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from reference.endpointslice.hints import CpuHeuristic, Mechanism, NoHints, Plugin, SamePlace
 from reference.endpointslice.plan import Plan
 from reference.endpointslice.slices import Key
 from reference.features import Features
+from reference.histogram import Histogram
 
 Result = Literal["success", "stale", "failure"]
 
@@ -38,9 +38,9 @@ class Metrics(Collector):
     def __init__(self, features: Features) -> None:
         self._features = features
         self._failure = "failure" if features.follows == "kep" else "error"
-        self._added = _Histogram(_POWERS_OF_TWO)
-        self._removed = _Histogram(_POWERS_OF_TWO)
-        self._changed: dict[_Labels, _Histogram] = {}
+        self._added = Histogram(_POWERS_OF_TWO)
+        self._removed = Histogram(_POWERS_OF_TWO)
+        self._changed: dict[_Labels, Histogram] = {}
         self._changes: Counter[str] = Counter()
         self._syncs: Counter[str] = Counter()
         self._sizes: dict[Key, tuple[int, int, int]] = {}  # endpoints, slices, slices that would do
@@ -73,7 +73,7 @@ class Metrics(Collector):
         labels = self._change_labels(plan.mechanism)
         histogram = self._changed.get(labels)
         if histogram is None:
-            histogram = self._changed[labels] = _Histogram(_DEFAULTS)
+            histogram = self._changed[labels] = Histogram(_DEFAULTS)
         for family in plan.families.values():
             histogram.observe(family.changed_slices)
 
@@ -159,19 +159,6 @@ class Metrics(Collector):
                 return topology, ("traffic_distribution", "")
 
 
-class _Histogram:
-    __slots__ = ("bounds", "counts", "total")
-
-    def __init__(self, bounds: Sequence[float]) -> None:
-        self.bounds = bounds
-        self.counts = [0] * (len(bounds) + 1)
-        self.total = 0
-
-    def observe(self, value: int) -> None:
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.total += value
-
-
 class _CounterAsNamed(str):
     """The type of counters that Kubernetes exposes under their own name: the library appends `_total` to "counter"."""
 
@@ -192,21 +179,14 @@ def _counter(name: str, said: str, label: str, counts: Mapping[str, int]) -> Met
     return metric
 
 
-def _histogram(name: str, said: str, histogram: _Histogram) -> Metric:
+def _histogram(name: str, said: str, histogram: Histogram) -> Metric:
     return _histograms(name, said, {(): histogram})
 
 
-def _histograms(name: str, said: str, histograms: Mapping[_Labels, _Histogram]) -> Metric:
-    name = _PREFIX + name
-    metric = Metric(name, said, "histogram")
+def _histograms(name: str, said: str, histograms: Mapping[_Labels, Histogram]) -> Metric:
+    """All `histograms` have the same labels."""
+    names = next(([label for label, _ in labels] for labels in histograms), [])
+    family = HistogramMetricFamily(_PREFIX + name, said, labels=names)
     for labels, histogram in sorted(histograms.items()):
-        below = 0
-        counts = list(histogram.counts)
-        for bound, count in zip((*histogram.bounds, None), counts, strict=True):
-            below += count
-            metric.add_sample(
-                f"{name}_bucket", {**dict(labels), "le": "+Inf" if bound is None else f"{bound:g}"}, below
-            )
-        metric.add_sample(f"{name}_sum", dict(labels), histogram.total)
-        metric.add_sample(f"{name}_count", dict(labels), below)
-    return metric
+        histogram.add_to(family, [value for _, value in labels])
+    return family

@@ -7,7 +7,6 @@ Label `ip_family` came with Kubernetes 1.33; before, one series stands for both 
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from typing import Literal
 
@@ -15,6 +14,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from reference.features import Features
+from reference.histogram import Histogram
 from reference.proxy.decision import Family
 from reference.proxy.health import Health
 from reference.serving import Response, not_found, plain
@@ -30,32 +30,13 @@ BOUNDS = tuple(0.001 * 2**step for step in range(15))
 _CHANGES = {"endpointslices": "endpoint", "services": "service"}
 
 
-class Histogram:
-    """Numbers by size. Not cumulative: that is made of it when it is read."""
-
-    def __init__(self) -> None:
-        self.counts = [0] * (len(BOUNDS) + 1)
-        self.sum = 0.0
-
-    def observe(self, value: float) -> None:
-        """Count one."""
-        self.counts[bisect_left(BOUNDS, value)] += 1
-        self.sum += value
-
-    def __add__(self, other: Histogram) -> Histogram:
-        both = Histogram()
-        both.counts = [one + another for one, another in zip(self.counts, other.counts, strict=True)]
-        both.sum = self.sum + other.sum
-        return both
-
-
 class Metrics:
     """What one proxy counts; a collector of its own `registry`. Times are in seconds since 1970."""
 
     def __init__(self, features: Features, health: Health, no_local: Callable[[], NoLocal]) -> None:
         self.seen = dict.fromkeys(("services", "endpointslices", "nodes", ""), 0)
         self.done = dict(self.seen)
-        self.durations: dict[Family, Histogram] = {family: Histogram() for family in FAMILIES}
+        self.durations: dict[Family, Histogram] = {family: Histogram(BOUNDS) for family in FAMILIES}
         self.failures: dict[Family, int] = dict.fromkeys(FAMILIES, 0)
         self.last_queued = 0.0
         self.last_synced: dict[Family, float] = dict.fromkeys(FAMILIES, 0.0)
@@ -100,8 +81,8 @@ class Metrics:
     def _histogram(self, name: str, text: str) -> Metric:
         metric = HistogramMetricFamily(f"kubeproxy_{name}", text, labels=self._labels)
         for labels, families in self._series():
-            merged = sum((self.durations[each] for each in families), Histogram())
-            metric.add_metric(labels, _cumulative(merged), merged.sum)
+            merged = sum((self.durations[each] for each in families), Histogram(BOUNDS))
+            merged.add_to(metric, labels)
         return metric
 
     def _gauge(self, name: str, text: str, values: Mapping[Family, float]) -> Metric:
@@ -146,11 +127,3 @@ class Metrics:
             for code, count in self._health.codes[name].items():
                 metric.add_metric([str(code)], count)
             yield metric
-
-
-def _cumulative(histogram: Histogram) -> list[tuple[str, float]]:
-    found, total = [], 0
-    for bound, count in zip((*map(str, BOUNDS), "+Inf"), histogram.counts, strict=True):
-        total += count
-        found.append((bound, float(total)))
-    return found

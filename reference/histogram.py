@@ -1,0 +1,45 @@
+"""Numbers by size, for metrics that are counted in a hot path and read once in a while.
+
+To count is an addition in a list, without the locks and labelled children of a library; the buckets that Prometheus
+wants, each with all that is smaller, are made when somebody asks. One thread counts, any may read.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from prometheus_client.core import HistogramMetricFamily
+
+
+class Histogram:
+    """How many numbers are no more than each of `bounds`, which ascend, and how many are more than the last."""
+
+    __slots__ = ("_bounds", "_counts", "_sum")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self._bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)
+        self._sum = 0.0
+
+    def observe(self, value: float) -> None:
+        """Count one."""
+        self._counts[bisect_left(self._bounds, value)] += 1
+        self._sum += value
+
+    def __add__(self, other: Histogram) -> Histogram:
+        """Both together; they have the same bounds."""
+        both = Histogram(self._bounds)
+        both._counts = [one + another for one, another in zip(self._counts, other._counts, strict=True)]
+        both._sum = self._sum + other._sum
+        return both
+
+    def add_to(self, family: HistogramMetricFamily, labels: Sequence[str]) -> None:
+        """Expose it in `family`, under these values of the family's labels."""
+        buckets, below = [], 0
+        for bound, count in zip((*self._bounds, None), list(self._counts), strict=True):
+            below += count
+            buckets.append(("+Inf" if bound is None else f"{bound:g}", float(below)))
+        family.add_metric(labels, buckets, self._sum)

@@ -1,0 +1,42 @@
+"""Numbers by size, as Prometheus gets to see them."""
+
+from __future__ import annotations
+
+from prometheus_client.core import HistogramMetricFamily
+
+from reference.histogram import Histogram
+
+
+def exposed(histogram: Histogram, **labels: str) -> dict[tuple[str, str], float]:
+    family = HistogramMetricFamily("size", "Sizes", labels=list(labels))
+    histogram.add_to(family, list(labels.values()))
+    assert all(labels.items() <= sample.labels.items() for sample in family.samples)
+    return {(each.name, each.labels.get("le", "")): each.value for each in family.samples}
+
+
+def counted(*values: float) -> Histogram:
+    histogram = Histogram((0.5, 2, 4))
+    for each in values:
+        histogram.observe(each)
+    return histogram
+
+
+def test_each_bucket_counts_what_is_no_more_than_its_edge() -> None:
+    assert exposed(counted(0.5, 2, 3, 9), place="here") == {
+        ("size_bucket", "0.5"): 1,
+        ("size_bucket", "2"): 2,
+        ("size_bucket", "4"): 3,
+        ("size_bucket", "+Inf"): 4,
+        ("size_count", ""): 4,
+        ("size_sum", ""): 14.5,
+    }
+
+
+def test_two_together_count_what_both_have_and_change_neither() -> None:
+    one, other = counted(1, 9), counted(3)
+    assert exposed(one + other) == exposed(counted(1, 9, 3))
+    assert (exposed(one), exposed(other)) == (exposed(counted(1, 9)), exposed(counted(3)))
+
+
+def test_nothing_counted_is_zeros() -> None:
+    assert set(exposed(Histogram((1,))).values()) == {0}
