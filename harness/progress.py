@@ -87,8 +87,10 @@ class Progress:
                 self._write(line)
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
+    def pytest_report_teststatus(self, report: pytest.CollectReport | pytest.TestReport) -> tuple[str, str, str] | None:
         """Keep pytest's letters, and its own list of failures, to tests that are not about a requirement."""
+        if not isinstance(report, pytest.TestReport):
+            return None
         if self._ours and (PROPERTY in dict(report.user_properties) or self._is_planned(report.nodeid)):
             return "requirement", "", ""
         return None

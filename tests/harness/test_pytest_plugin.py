@@ -223,3 +223,11 @@ def test_an_unused_plugin_imports_nothing_of_the_suite(pytester: pytest.Pytester
         "    assert not costly & sys.modules.keys()\n"
     )
     pytester.runpytest_subprocess().assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize("options", [(), ("-n2",)])
+def test_module_that_cannot_be_imported_is_told_as_pytest_tells_it(certify: Any, options: tuple[str, ...]) -> None:
+    certified = certify("passes", options=options, extra="\nimport no_such_module\n")
+    assert "No module named 'no_such_module'" in certified.text
+    assert "INTERNALERROR" not in certified.text
+    assert certified.code == 12
