@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from reference.client import Object
@@ -67,7 +67,19 @@ def make_pod(
 
 
 def make_pods(count: int, node: str = "a1", **fields: Any) -> list[Object]:
-    return [make_pod(f"p{n:04}", node, ips=[f"10.244.{n // 250}.{n % 250 + 1}"], **fields) for n in range(count)]
+    return _numbered([node] * count, **fields)
+
+
+def pods_on(zones: str, **fields: Any) -> list[Object]:
+    """One pod for each letter, on the first node of that zone: `aab` is two in zone a and one in zone b."""
+    return _numbered([f"{zone}1" for zone in zones], **fields)
+
+
+def _numbered(nodes: Iterable[str], **fields: Any) -> list[Object]:
+    return [
+        make_pod(f"p{number:04}", node, ips=[f"10.244.{number // 250}.{number % 250 + 1}"], **fields)
+        for number, node in enumerate(nodes)
+    ]
 
 
 def make_node(
@@ -86,6 +98,10 @@ def make_node(
 
 NODES = {name: make_node(name) for name in ("a1", "a2", "b1", "b2", "c1")}
 
+
+TOPOLOGY_MODE = "service.kubernetes.io/topology-mode"
+AUTO = {TOPOLOGY_MODE: "Auto"}
+"""The annotation that asks for hints in proportion to CPU."""
 
 RELEASED = Features(follows="released")
 
@@ -136,13 +152,21 @@ def apply(planned: Plan, existing: Iterable[Object] = ()) -> list[Object]:
     return list(slices.values())
 
 
-def slices_for(service: Object, pods: Iterable[Object] = (), **options: Any) -> list[Object]:
-    """The slices of a Service that had none."""
-    return apply(plan(service, pods, **options))
+def slices_for(
+    service: Object, pods: Iterable[Object] = (), existing: Sequence[Object] = (), **options: Any
+) -> list[Object]:
+    """The slices of a Service after a sync, which had the `existing` ones before."""
+    return apply(plan(service, pods, existing, **options), existing)
 
 
 def endpoints(slices: Iterable[Object]) -> list[Object]:
     return [endpoint for each in slices for endpoint in each["endpoints"]]
+
+
+def hinted(slices: Iterable[Object]) -> str:
+    """The zone that each endpoint is hinted for, in order of pods; `-` for none."""
+    ordered = sorted(endpoints(slices), key=lambda each: str(each["targetRef"]["name"]))
+    return "".join(each["hints"]["forZones"][0]["name"] if "hints" in each else "-" for each in ordered)
 
 
 def addresses(slices: Iterable[Object]) -> list[str]:

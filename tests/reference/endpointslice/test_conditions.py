@@ -19,9 +19,8 @@ from reference.endpointslice.conditions import (
 )
 from reference.endpointslice.hints import mechanism
 from reference.features import Features
-from tests.reference.endpointslice.objects import make_node, make_pod, make_service, release, slices_for
+from tests.reference.endpointslice.objects import AUTO, make_node, make_pod, make_service, release, slices_for
 
-AUTO = {"service.kubernetes.io/topology-mode": "Auto"}
 THEN, NOW = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
 
 

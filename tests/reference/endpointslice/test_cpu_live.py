@@ -9,27 +9,20 @@ import pytest
 from reference.client import Object
 from reference.endpointslice import EndpointSliceController
 from tests.reference.endpointslice.live import Live
-from tests.reference.endpointslice.objects import endpoints, make_node
-
-KEY = "service.kubernetes.io/topology-mode"
+from tests.reference.endpointslice.objects import AUTO, TOPOLOGY_MODE, hinted, make_node
 
 
 def annotate(live: Live, value: str | None, name: str = "web") -> None:
-    live.api.patch("services", "default", name, {"metadata": {"annotations": {KEY: value}}})
+    live.api.patch("services", "default", name, {"metadata": {"annotations": {TOPOLOGY_MODE: value}}})
 
 
 def create_auto_service(live: Live, name: str = "web", **spec: object) -> None:
-    live.create_service(name, annotations={KEY: "Auto"}, **spec)
+    live.create_service(name, annotations=AUTO, **spec)
 
 
 def run_pods(live: Live, *nodes: str) -> None:
     for number, node in enumerate(nodes, 1):
         live.run_pod(f"p{number}", node, ips=[f"10.244.1.{number}"])
-
-
-def hinted(live: Live) -> str:
-    ordered = sorted(endpoints(live.slices()), key=lambda each: str(each["targetRef"]["name"]))
-    return "".join(each["hints"]["forZones"][0]["name"] if "hints" in each else "-" for each in ordered)
 
 
 def events(live: Live) -> list[tuple[str, str, str]]:
@@ -45,20 +38,20 @@ def test_hints_come_and_go_with_nodes() -> None:
     with Live() as live:
         create_auto_service(live)
         run_pods(live, "a1", "b1", "a2")
-        assert hinted(live) == "aba"  # zone a has two of three nodes
+        assert hinted(live.slices()) == "aba"  # zone a has two of three nodes
         live.api.create("nodes", "", make_node("c1", cpu="16"))
-        assert hinted(live) == "---"
+        assert hinted(live.slices()) == "---"
         live.api.delete("nodes", "", "c1")
-        assert hinted(live) == "aba"
+        assert hinted(live.slices()) == "aba"
 
 
 def test_node_that_becomes_unready_does_not_count() -> None:
     with Live() as live:
         create_auto_service(live)
         run_pods(live, "a1", "b1", "a2")
-        assert hinted(live) == "aba"
+        assert hinted(live.slices()) == "aba"
         live.api.update_status("nodes", "", {**live.api.get("nodes", "", "b1"), "status": {}})
-        assert hinted(live) == "---"
+        assert hinted(live.slices()) == "---"
 
 
 def test_only_services_whose_hints_can_change_are_synced(caplog: pytest.LogCaptureFixture) -> None:
@@ -81,7 +74,7 @@ def test_only_services_whose_hints_can_change_are_synced(caplog: pytest.LogCaptu
 def test_hints_are_announced_once(value: str) -> None:
     with Live() as live:
         run_pods(live, "a1", "b1", "a2")
-        live.create_service(annotations={KEY: value})
+        live.create_service(annotations={TOPOLOGY_MODE: value})
         live.set_ready("p3", ready=False)
         live.set_ready("p3", ready=True)
         assert [each for each in events(live) if each == ENABLED] == [ENABLED]
@@ -109,7 +102,7 @@ def test_hints_that_go_with_the_annotation_are_announced() -> None:
         annotate(live, None)
         gone = ("Warning", "TopologyAwareHintsDisabled", "Topology Aware Hints has been disabled, addressType: IPv4")
         assert events(live) == [ENABLED, gone]
-        assert hinted(live) == "---"
+        assert hinted(live.slices()) == "---"
 
 
 def test_restarted_controller_announces_nothing_that_was_there() -> None:
@@ -119,7 +112,7 @@ def test_restarted_controller_announces_nothing_that_was_there() -> None:
         live.settle()
     live.controller = EndpointSliceController(live.meddler)
     with live:
-        assert hinted(live) == "aba"
+        assert hinted(live.slices()) == "aba"
         assert events(live) == [ENABLED]
 
 
@@ -127,9 +120,9 @@ def test_annotation_takes_over_from_the_field_and_hands_back() -> None:
     with Live() as live:
         run_pods(live, "a1", "a1", "a1")
         live.create_service(trafficDistribution="PreferSameZone")
-        assert hinted(live) == "aaa"
+        assert hinted(live.slices()) == "aaa"
         annotate(live, "Auto")
-        assert hinted(live) == "baa"
+        assert hinted(live.slices()) == "baa"
         annotate(live, "Disabled")
-        assert hinted(live) == "aaa"
+        assert hinted(live.slices()) == "aaa"
         assert [kind for kind, _, _ in events(live)] == ["Normal", "Warning"]

@@ -10,7 +10,8 @@ from reference.client import Object
 from reference.endpointslice.hints import CpuHeuristic, NoHints, SamePlace, endpoint_hints, mechanism
 from reference.features import Features
 from tests.reference.endpointslice.objects import (
-    apply,
+    AUTO,
+    TOPOLOGY_MODE,
     endpoints,
     make_node,
     make_pod,
@@ -21,7 +22,6 @@ from tests.reference.endpointslice.objects import (
 )
 
 OLD_KEY = "service.kubernetes.io/topology-aware-hints"
-NEW_KEY = "service.kubernetes.io/topology-mode"
 ZONE_A = {"forZones": [{"name": "a"}]}
 NODE_A1 = {"forZones": [{"name": "a"}], "forNodes": [{"name": "a1"}]}
 
@@ -120,16 +120,16 @@ def test_both_families_are_hinted(families: list[str]) -> None:
     ("annotations", "value", "expected"),
     [
         ({}, None, NoHints),
-        ({NEW_KEY: "Auto"}, "PreferClose", CpuHeuristic),
-        ({NEW_KEY: "auto"}, None, CpuHeuristic),
+        (AUTO, "PreferClose", CpuHeuristic),
+        ({TOPOLOGY_MODE: "auto"}, None, CpuHeuristic),
         ({OLD_KEY: "Auto"}, "PreferClose", CpuHeuristic),
-        ({OLD_KEY: "auto", NEW_KEY: "Disabled"}, None, CpuHeuristic),
-        ({OLD_KEY: "Disabled", NEW_KEY: "Auto"}, "PreferClose", SamePlace),
-        ({OLD_KEY: "", NEW_KEY: "Auto"}, "PreferClose", SamePlace),
-        ({OLD_KEY: "", NEW_KEY: "Auto"}, None, NoHints),
-        ({NEW_KEY: "Disabled"}, "PreferSameZone", SamePlace),
-        ({NEW_KEY: "AUTO"}, "PreferSameZone", SamePlace),
-        ({NEW_KEY: "example.com/other"}, "PreferSameZone", SamePlace),
+        ({OLD_KEY: "auto", TOPOLOGY_MODE: "Disabled"}, None, CpuHeuristic),
+        ({OLD_KEY: "Disabled", TOPOLOGY_MODE: "Auto"}, "PreferClose", SamePlace),
+        ({OLD_KEY: "", TOPOLOGY_MODE: "Auto"}, "PreferClose", SamePlace),
+        ({OLD_KEY: "", TOPOLOGY_MODE: "Auto"}, None, NoHints),
+        ({TOPOLOGY_MODE: "Disabled"}, "PreferSameZone", SamePlace),
+        ({TOPOLOGY_MODE: "AUTO"}, "PreferSameZone", SamePlace),
+        ({TOPOLOGY_MODE: "example.com/other"}, "PreferSameZone", SamePlace),
         ({}, "unknown", NoHints),
     ],
 )
@@ -146,9 +146,9 @@ def test_annotation_wins_over_the_field_and_the_old_annotation_over_the_new(
         ("1.20", OLD_KEY, NoHints),
         ("1.23", OLD_KEY, NoHints),  # the gate is off by default
         ("1.24", OLD_KEY, CpuHeuristic),
-        ("1.26", NEW_KEY, NoHints),
-        ("1.27", NEW_KEY, CpuHeuristic),
-        ("1.37", NEW_KEY, CpuHeuristic),
+        ("1.26", TOPOLOGY_MODE, NoHints),
+        ("1.27", TOPOLOGY_MODE, CpuHeuristic),
+        ("1.37", TOPOLOGY_MODE, CpuHeuristic),
     ],
 )
 def test_a_release_reads_the_annotations_of_its_time(version: str, key: str, expected: type) -> None:
@@ -157,13 +157,13 @@ def test_a_release_reads_the_annotations_of_its_time(version: str, key: str, exp
 
 
 def test_annotation_hides_the_field_even_with_its_gate_off() -> None:
-    service = make_service(annotations={NEW_KEY: "Auto"}, trafficDistribution="PreferClose")
+    service = make_service(annotations=AUTO, trafficDistribution="PreferClose")
     assert isinstance(mechanism(service, release("1.31", TopologyAwareHints=False)), NoHints)
 
 
 def test_reason_names_the_annotation_that_decides() -> None:
-    planned = plan(make_service(annotations={NEW_KEY: "Auto"}, trafficDistribution="PreferClose"), [make_pod()])
-    assert planned.reasons[0] == f"annotation {NEW_KEY} is Auto: hints are in proportion to the CPU of the zones"
+    planned = plan(make_service(annotations=AUTO, trafficDistribution="PreferClose"), [make_pod()])
+    assert planned.reasons[0] == f"annotation {TOPOLOGY_MODE} is Auto: hints are in proportion to the CPU of the zones"
 
 
 def test_reason_names_value_release_and_gates_when_the_value_is_unknown() -> None:
@@ -202,9 +202,9 @@ def test_alias_of_a_value_writes_nothing() -> None:
 def test_endpoint_that_became_unready_loses_its_hints_and_gets_them_back() -> None:
     service = make_service(trafficDistribution="PreferSameNode")
     existing = slices_for(service, [make_pod()])
-    unready = apply(plan(service, [make_pod(ready=False)], existing), existing)
+    unready = slices_for(service, [make_pod(ready=False)], existing)
     assert "hints" not in endpoints(unready)[0]
-    again = apply(plan(service, [make_pod()], unready), unready)
+    again = slices_for(service, [make_pod()], unready)
     assert endpoints(again)[0]["hints"] == NODE_A1
 
 

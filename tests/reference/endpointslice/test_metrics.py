@@ -10,7 +10,7 @@ from prometheus_client import generate_latest
 from reference.endpointslice.metrics import Metrics
 from reference.features import Features
 from tests.reference.endpointslice.live import Live, failing
-from tests.reference.endpointslice.objects import RELEASED, make_pod, make_service, plan, release
+from tests.reference.endpointslice.objects import AUTO, RELEASED, make_pod, make_pods, make_service, plan, release
 
 ONE_POD = {"ipFamilies": ["IPv4"]}
 KEY = ("default", "web")
@@ -39,14 +39,10 @@ class Counted:
         return {series.removeprefix(name): float(value) for series, _, value in found}
 
 
-def pods(count: int) -> list[Any]:
-    return [make_pod(f"p{n}", ips=[f"10.0.0.{n + 1}"]) for n in range(count)]
-
-
 def test_gauges_add_up_over_services() -> None:
     counted = Counted()
-    counted.sync(*pods(3))
-    counted.sync(*pods(1), key=("default", "other"))
+    counted.sync(*make_pods(3))
+    counted.sync(*make_pods(1), key=("default", "other"))
     counted.sync(key=("default", "empty"))
     assert counted.values("endpoints_desired") == {"": 4}
     assert counted.values("num_endpoint_slices") == {"": 4}
@@ -73,8 +69,7 @@ def test_services_are_counted_by_value_and_a_value_once_counted_stays() -> None:
 
 def test_annotated_service_is_not_counted() -> None:
     counted = Counted()
-    annotations = {"service.kubernetes.io/topology-mode": "Auto"}
-    counted.sync(trafficDistribution="PreferClose", annotations=annotations)
+    counted.sync(trafficDistribution="PreferClose", annotations=AUTO)
     assert counted.values("services_count_by_traffic_distribution") == {}
 
 
@@ -90,13 +85,13 @@ def test_annotated_service_is_not_counted() -> None:
 )
 def test_changed_slices_are_labelled_as_in_the_release(features: Features, labels: str) -> None:
     counted = Counted(features)
-    counted.sync(*pods(3), trafficDistribution="PreferClose")
+    counted.sync(*make_pods(3), trafficDistribution="PreferClose")
     assert counted.values("endpointslices_changed_per_sync_sum") == {labels: 2}
 
 
 def test_annotation_is_the_topology_of_changed_slices() -> None:
     counted = Counted()
-    counted.sync(annotations={"service.kubernetes.io/topology-mode": "Auto"}, trafficDistribution="PreferClose")
+    counted.sync(annotations=AUTO, trafficDistribution="PreferClose")
     expected = {'{topology="Auto",traffic_distribution=""}': 1.0}
     assert counted.values("endpointslices_changed_per_sync_count") == expected
 
@@ -141,8 +136,8 @@ def test_failed_syncs_are_called_as_the_kep_or_the_release_does(features: Featur
 
 def test_buckets_count_what_is_no_more_than_their_edge() -> None:
     counted = Counted()
-    counted.sync(*pods(2))
-    counted.sync(*pods(3))
+    counted.sync(*make_pods(2))
+    counted.sync(*make_pods(3))
     found = counted.values("endpoints_added_per_sync_bucket")
     assert [found[f'{{le="{edge}"}}'] for edge in ("2", "4", "32768", "+Inf")] == [1, 2, 2, 2]
 

@@ -66,14 +66,14 @@ def test_writes_are_few(counts: tuple[int, ...], kept: int, added: int, expected
 
 def test_the_fuller_of_two_slices_with_room_is_filled() -> None:
     existing = existing_of(4, 7)
-    after = apply(plan(make_service(), PODS[:14], existing, max_endpoints=10), existing)
+    after = slices_for(make_service(), PODS[:14], existing, max_endpoints=10)
     assert sizes(after) == [4, 10]
 
 
 def test_the_fuller_of_two_slices_that_are_rewritten_anyway_is_filled() -> None:
     existing = existing_of(5, 8)
     pods = make_pods(1, ready=False) + PODS[1:12] + make_pods(13, ready=False)[12:] + PODS[13:15]
-    after = apply(plan(make_service(), pods, existing, max_endpoints=10), existing)
+    after = slices_for(make_service(), pods, existing, max_endpoints=10)
     assert sizes(after) == [5, 10]
 
 
@@ -91,7 +91,7 @@ def test_one_unready_pod_rewrites_one_slice() -> None:
 def test_endpoint_in_two_slices_stays_in_one() -> None:
     existing = existing_of(3, 3)
     existing[1]["endpoints"] = [*existing[1]["endpoints"], existing[0]["endpoints"][0]]
-    after = apply(plan(make_service(), PODS[:6], existing, max_endpoints=10), existing)
+    after = slices_for(make_service(), PODS[:6], existing, max_endpoints=10)
     assert sizes(after) == [3, 3]
 
 

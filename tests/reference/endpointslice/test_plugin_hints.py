@@ -12,6 +12,7 @@ from reference.features import Features
 from reference.heuristics import Endpoint, Hints, Node
 from tests.reference.endpointslice.live import Live
 from tests.reference.endpointslice.objects import (
+    AUTO,
     NODES,
     RELEASED,
     endpoints,
@@ -136,7 +137,7 @@ def test_heuristics_are_for_values_with_a_domain_where_the_field_exists(
 
 
 def test_annotation_wins_over_a_heuristic() -> None:
-    annotated = make_service(trafficDistribution=VALUE, annotations={"service.kubernetes.io/topology-mode": "Auto"})
+    annotated = make_service(trafficDistribution=VALUE, annotations=AUTO)
     assert not isinstance(mechanism(annotated, Features(), {VALUE}), Plugin)
 
 

@@ -15,7 +15,16 @@ from reference.endpointslice.desired import Memo, desired_endpoints
 from reference.endpointslice.endpoints import address_types, identity, port_key
 from reference.endpointslice.hints import endpoint_hints, mechanism
 from reference.features import Features
-from tests.reference.endpointslice.objects import NODES, apply, endpoints, make_node, make_pod, make_service, plan
+from tests.reference.endpointslice.objects import (
+    NODES,
+    apply,
+    endpoints,
+    make_node,
+    make_pod,
+    make_service,
+    plan,
+    slices_for,
+)
 
 VALUES = (None, "PreferClose", "PreferSameZone", "PreferSameNode", "unknown")
 PORTS = (
@@ -79,7 +88,7 @@ def live_through(worlds: list[World]) -> list[Object]:
 
 
 def sync(world: World, existing: list[Object]) -> list[Object]:
-    return apply(plan(world.service, world.pods, existing, max_endpoints=world.max_endpoints), existing)
+    return slices_for(world.service, world.pods, existing, max_endpoints=world.max_endpoints)
 
 
 def wanted(world: World) -> Counter[str]:

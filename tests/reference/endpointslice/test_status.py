@@ -8,7 +8,7 @@ from harness.eventually import eventually
 from reference.client import ApiError, Object
 from reference.endpointslice import EndpointSliceController
 from tests.reference.endpointslice.live import NODES, Live
-from tests.reference.endpointslice.objects import make_node
+from tests.reference.endpointslice.objects import TOPOLOGY_MODE, make_node
 
 ANNOTATION = "trafficdist.dev/programmed-resource-version"
 FOREIGN = {
@@ -113,7 +113,7 @@ def test_annotation_on_a_live_service_overrides_and_gives_back() -> None:
     with Live(conditions=True) as live:
         preferring_service(live)
         for value, expected in (("Auto", "OverriddenByAnnotation"), ("Disabled", "Supported")):
-            annotations = {"service.kubernetes.io/topology-mode": value}
+            annotations = {TOPOLOGY_MODE: value}
             live.api.patch("services", "default", "web", {"metadata": {"annotations": annotations}})
             assert conditions(live)["Accepted"][1] == expected
 
