@@ -9,6 +9,7 @@ from typing import Any
 from reference.apiserver.kinds import addresses, columns, errors, metadata, names, ports
 from reference.apiserver.kinds.columns import Column
 from reference.apiserver.kinds.errors import FieldError
+from reference.apiserver.kinds.releases import NODE_HINTS
 from reference.apiserver.kinds.shapes import (
     BOOLEAN,
     INTEGER,
@@ -109,7 +110,7 @@ def _drop_disabled_hints(new: Object, old: Object, features: Features) -> None:
     old_hints = [each["hints"] for each in old.get("endpoints") or [] if each.get("hints") is not None]
     keeps_hints = features.enabled("TopologyAwareHints") or bool(old_hints)
     used = features.follows == "released" and any(hints.get("forNodes") for hints in old_hints)
-    keeps_nodes = features.enabled("PreferSameTrafficDistribution") or used
+    keeps_nodes = NODE_HINTS.enabled(features) or used
     if keeps_hints and keeps_nodes:
         return
     for endpoint in new.get("endpoints") or []:

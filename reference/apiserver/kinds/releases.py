@@ -23,7 +23,8 @@ T = TypeVar("T")
 class Field:
     """A field that exists from Kubernetes 1.`since` on and is gone in 1.`until`, and the gate that it is behind.
 
-    Where its gate is asked for in a release that does not have it any more, the field is there again.
+    Where its gate is asked for in a release that does not have it any more, the field is there again. `older` is the
+    gate of an earlier text that has the same field.
     """
 
     kind: str
@@ -31,16 +32,25 @@ class Field:
     since: int
     until: int = 1000
     gate: str = ""
+    older: str = ""
 
     def exists(self, version: Version, asked_for: AbstractSet[str] = frozenset()) -> bool:
         """Whether the types of this release have it, whatever its gate; `asked_for` as in `Features`."""
-        return self.since <= version[1] < self.until or self.gate in asked_for
+        return self.since <= version[1] < self.until or not asked_for.isdisjoint((self.gate, self.older))
 
     def enabled(self, features: Features) -> bool:
         """Whether it exists, and its gate is on if it has one."""
         exists = self.exists(features.version, features.asked_for)
-        return exists and (not self.gate or features.enabled(self.gate))
+        return exists and (not self.gate or any(features.enabled(each) for each in (self.gate, self.older) if each))
 
+
+NODE_HINTS = Field(
+    "EndpointSlice",
+    ("endpoints", "hints", "forNodes"),
+    since=33,
+    gate="PreferSameTrafficDistribution",
+    older="NodeLevelTopology",
+)
 
 FIELDS = (
     Field("Service", ("spec", "topologyKeys"), since=17, until=22, gate="ServiceTopology"),
@@ -48,7 +58,7 @@ FIELDS = (
     Field("Service", ("spec", "internalTrafficPolicy"), since=21, gate="ServiceInternalTrafficPolicy"),
     Field("Service", ("spec", "trafficDistribution"), since=30, gate="ServiceTrafficDistribution"),
     Field("EndpointSlice", ("endpoints", "hints"), since=21, gate="TopologyAwareHints"),
-    Field("EndpointSlice", ("endpoints", "hints", "forNodes"), since=33, gate="PreferSameTrafficDistribution"),
+    NODE_HINTS,
 )
 
 

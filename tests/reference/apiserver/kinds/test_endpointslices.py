@@ -12,6 +12,7 @@ ZONES = [{"name": "zone-a"}]
 NODES = [{"name": "a1"}]
 BOTH = {"forZones": ZONES, "forNodes": NODES}
 NODE_GATE = "PreferSameTrafficDistribution"
+OLDER_GATE = "NodeLevelTopology"
 
 
 def hints_of(obj):
@@ -157,10 +158,14 @@ def test_limit_of_ports_was_raised(rules, slice_of, version, limit):
         ({"version": "1.21", "gates": {"TopologyAwareHints": True}}, {"forZones": ZONES}),
         ({"version": "1.24"}, {"forZones": ZONES}),
         ({"version": "1.24", "gates": {"TopologyAwareHints": False}}, None),
+        ({"version": "1.32"}, {"forZones": ZONES}),
+        ({"version": "1.32", "gates": {OLDER_GATE: True}}, BOTH),
+        ({"version": "1.32", "gates": {OLDER_GATE: False}}, {"forZones": ZONES}),
         ({"version": "1.33"}, {"forZones": ZONES}),
         ({"version": "1.33", "gates": {NODE_GATE: True}}, BOTH),
         ({"version": "1.34"}, BOTH),
         ({"version": "1.34", "gates": {NODE_GATE: False}}, {"forZones": ZONES}),
+        ({"version": "1.34", "gates": {NODE_GATE: False, OLDER_GATE: True}}, BOTH),
         ({"version": "1.35"}, BOTH),
     ],
 )
