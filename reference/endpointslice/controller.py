@@ -18,9 +18,9 @@ from reference.client import ApiError, Client, Event, Object, Subscription
 from reference.endpointslice.allocation import rules
 from reference.endpointslice.cpu_services import CpuServices
 from reference.endpointslice.desired import Memo
-from reference.endpointslice.hints import Plugin
 from reference.endpointslice.index import ClusterIndex
 from reference.endpointslice.metrics import Metrics
+from reference.endpointslice.node_level import NodeLevel
 from reference.endpointslice.plan import MAX_ENDPOINTS_PER_SLICE, Plan, plan_deleted_service, plan_service
 from reference.endpointslice.recorder import Recorder
 from reference.endpointslice.slices import Key
@@ -63,17 +63,20 @@ class EndpointSliceController:
         max_endpoints_per_slice: int = MAX_ENDPOINTS_PER_SLICE,
         heuristics: Mapping[str, Heuristic] | None = None,
         conditions: bool = False,
+        node_level: NodeLevel | None = None,
         plan: Callable[..., Plan] = plan_service,
     ) -> None:
         """`heuristics` by value of `trafficDistribution`, None for those that are installed.
 
-        With `conditions` the status of Services says what became of their value (KEP-4444, Status Reporting).
+        With `conditions` the status of Services says what became of their value (KEP-4444, Status Reporting). Where
+        gate NodeLevelTopology is on, `node_level` is how Services are chosen for it; None for manual.
         """
         self.registry = CollectorRegistry()
         self._client = client
         self._features = features or Features()
         self._max_endpoints = max_endpoints_per_slice
         self._heuristics = installed_heuristics() if heuristics is None else heuristics
+        self._node_level = node_level or NodeLevel()
         self._plan_service = plan
         self._events: SimpleQueue[Event | None] = SimpleQueue()
         self._delivered = 0
@@ -89,7 +92,7 @@ class EndpointSliceController:
         self._status = StatusKeeper(client, self._index, self._features, self._heuristics) if conditions else None
         self._queues = [self._work, self._status.work] if self._status is not None else [self._work]
         self._cpu_services = CpuServices(rules(self._features))
-        self._plugin_services: set[Key] = set()
+        self._counting_nodes: set[Key] = set()
         self._judged_nodes = (0, 0)  # the versions of the nodes for which all Services were looked at
         self._told: dict[Key, str] = {}  # topic of the last failure that an Event was written for
         self._subscription: Subscription | None = None
@@ -193,7 +196,7 @@ class EndpointSliceController:
             for key in self._cpu_services.affected(self._index.zones.shares):
                 self._work.add(key)
         if versions[1] != self._judged_nodes[1]:
-            for key in self._plugin_services:
+            for key in self._counting_nodes:
                 self._work.add(key)
         self._judged_nodes = versions
 
@@ -235,6 +238,7 @@ class EndpointSliceController:
             memo=self._memos.setdefault(key, Memo()),
             zones=self._index.zones,
             heuristics=self._heuristics,
+            node_level=self._node_level,
         )
         self._follow(key, plan)
         self._apply(key[0], plan)
@@ -246,15 +250,15 @@ class EndpointSliceController:
 
     def _follow(self, key: Key, plan: Plan) -> None:
         self._metrics.planned(key, plan)
-        if isinstance(plan.mechanism, Plugin):
-            self._plugin_services.add(key)
+        if plan.counts_nodes:
+            self._counting_nodes.add(key)
         else:
-            self._plugin_services.discard(key)
+            self._counting_nodes.discard(key)
 
     def _forget(self, key: Key) -> None:
         self._memos.pop(key, None)
         self._cpu_services.forget(key)
-        self._plugin_services.discard(key)
+        self._counting_nodes.discard(key)
         self._metrics.forget(key)
 
     def _apply(self, namespace: str, plan: Plan) -> None:

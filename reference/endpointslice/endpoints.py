@@ -139,6 +139,7 @@ def projection(pod: Object) -> tuple[object, ...]:
         status.get("podIP"),
         status.get("podIPs"),
         metadata.get("labels"),
+        metadata.get("ownerReferences"),
     )
 
 

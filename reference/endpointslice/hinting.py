@@ -27,7 +27,10 @@ from reference.endpointslice.zones import ZoneTable
 from reference.features import Features
 from reference.heuristics.heuristic import Heuristic
 
-Hinter = Callable[[Sequence[Draft], Sequence[Object]], CpuOutcome | Broken | None]
+Outcome = CpuOutcome | Broken | None
+"""What a heuristic said that looked at a family as a whole; None where there was none."""
+
+Hinter = Callable[[Sequence[Draft], Sequence[Object]], Outcome]
 """Gives hints to the drafts of one family, whose slices are now the second argument, and tells how that went."""
 
 

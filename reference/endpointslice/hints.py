@@ -61,8 +61,8 @@ def mechanism(service: Object, features: Features, heuristics: Collection[str] =
 
     `heuristics` are the values that plug-ins stand for, as far as they have a domain: others are the standard's.
     """
-    annotation = _auto_annotation(service, features)
-    if annotation:
+    annotation, asked = topology_annotation(service, features)
+    if asked in {"Auto", "auto"}:
         return _by_annotation(annotation, features)
     value = service["spec"].get("trafficDistribution")
     if value is None:
@@ -78,6 +78,16 @@ def mechanism(service: Object, features: Features, heuristics: Collection[str] =
         names_unknown_zone=not features.at_least(33),
         reason=f"trafficDistribution is {value}",
     )
+
+
+def topology_annotation(service: Object, features: Features) -> tuple[str, str | None]:
+    """Key and value of the topology annotation that counts; None if the Service does not have it.
+
+    The old key, if present at all, hides the new one, which is known from 1.27 on.
+    """
+    annotations = service["metadata"].get("annotations") or {}
+    key = TOPOLOGY_MODE if features.at_least(27) and TOPOLOGY_AWARE_HINTS not in annotations else TOPOLOGY_AWARE_HINTS
+    return key, annotations.get(key) if features.at_least(21) else None
 
 
 def endpoint_hints(endpoint: Object, decided_by: SamePlace | NoHints) -> Object | None:
@@ -102,20 +112,6 @@ def _own_place(endpoint: Object, decided_by: SamePlace) -> Object | None:
     if decided_by.nodes and "nodeName" in endpoint:
         hints["forNodes"] = [{"name": endpoint["nodeName"]}]
     return hints or None
-
-
-def _auto_annotation(service: Object, features: Features) -> str:
-    """The annotation that is set to Auto; empty if none. The old key, if present at all, hides the new one."""
-    annotations = service["metadata"].get("annotations") or {}
-    if not features.at_least(21):
-        return ""
-    if TOPOLOGY_AWARE_HINTS in annotations:
-        key = TOPOLOGY_AWARE_HINTS
-    elif features.at_least(27):
-        key = TOPOLOGY_MODE
-    else:
-        return ""
-    return key if annotations.get(key) in {"Auto", "auto"} else ""
 
 
 def _by_annotation(annotation: str, features: Features) -> Mechanism:

@@ -14,8 +14,9 @@ from reference.endpointslice.cpu_hints import CpuOutcome
 from reference.endpointslice.desired import Desired, LeftOut, Memo, desired_endpoints
 from reference.endpointslice.endpoints import AddressType, address_types, port_key
 from reference.endpointslice.hinting import hinter
-from reference.endpointslice.hints import Mechanism, NoHints, mechanism
+from reference.endpointslice.hints import Mechanism, NoHints, Plugin, mechanism
 from reference.endpointslice.labels import slice_labels
+from reference.endpointslice.node_level import GATE, NodeHints, NodeLevel
 from reference.endpointslice.packing import Draft, Packed, pack
 from reference.endpointslice.plugin_hints import Broken
 from reference.endpointslice.zones import Refusal, ZoneTable
@@ -56,7 +57,8 @@ class Plan:
 
     `create` holds new slices (generateName, no name), `update` existing ones with their resourceVersion, `delete` the
     existing slices to delete. `left_out` names the pods that got no endpoint, `mechanism` who decided about hints,
-    and `families` what became of each family.
+    and `families` what became of each family. `node_level` says what came of node-level topology, and `counts_nodes`
+    whether nodes other than those of the endpoints make a difference.
     """
 
     create: tuple[Object, ...]
@@ -65,6 +67,8 @@ class Plan:
     left_out: tuple[LeftOut, ...]
     mechanism: Mechanism
     families: Mapping[AddressType, Family] = field(default_factory=dict)
+    node_level: tuple[str, ...] = ()
+    counts_nodes: bool = False
 
     @property
     def is_empty(self) -> bool:
@@ -92,7 +96,7 @@ class Plan:
         }
         pods = (told[each.why].format(pod=each.pod, node=each.node) for each in self.left_out)
         refused = dict.fromkeys(family.refusal for family in self.families.values() if family.refusal)
-        return (self.mechanism.reason, *refused, *pods)
+        return (self.mechanism.reason, *refused, *self.node_level, *pods)
 
     def _describe_missing(self) -> str:
         missing = self.missing_nodes
@@ -112,13 +116,15 @@ def plan_service(
     memo: Memo | None = None,
     zones: ZoneTable | None = None,
     heuristics: Mapping[str, Heuristic] | None = None,
+    node_level: NodeLevel | None = None,
 ) -> Plan:
     """The plan for one Service.
 
     `pods` are those that its selector matches, `nodes` all nodes by name, `existing` the slices that carry this
     controller's managed-by label and the Service's name. Nothing that is passed in is changed, but for `memo`, which a
     caller keeps for each Service to be faster the next time. `zones` sums up `nodes`, if the caller keeps that too.
-    `heuristics` are plug-ins by value of `trafficDistribution`.
+    `heuristics` are plug-ins by value of `trafficDistribution`; `node_level` is how Services are chosen for node-level
+    topology where its gate is on, None for manual.
     """
     left_out: dict[LeftOut, None] = {}
     heuristics = heuristics or {}
@@ -132,6 +138,10 @@ def plan_service(
     families: dict[AddressType, Family] = {}
     labels = slice_labels(service)
     hint = hinter(decided_by, features=features, nodes=nodes, zones=zones, heuristics=heuristics)
+    node_hints = None
+    if features.enabled(GATE):
+        node_hints = NodeHints(service, features, node_level or NodeLevel(), pods=pods, nodes=nodes)
+        hint = node_hints.on_top_of(hint)
     for address_type in address_types(service):
         desired = desired_endpoints(service, pods, nodes, address_type, memo)
         left_out.update(dict.fromkeys(desired.left_out))
@@ -149,7 +159,16 @@ def plan_service(
     delete += [each for slices in owned.values() for each in slices]
     if "deletionTimestamp" in service["metadata"]:
         create = []
-    return Plan(tuple(create), tuple(update), tuple(delete), tuple(left_out), decided_by, families)
+    return Plan(
+        tuple(create),
+        tuple(update),
+        tuple(delete),
+        tuple(left_out),
+        decided_by,
+        families,
+        node_level=() if node_hints is None else tuple(dict.fromkeys(node_hints.said)),
+        counts_nodes=isinstance(decided_by, Plugin) or (node_hints is not None and node_hints.counts_nodes),
+    )
 
 
 def plan_deleted_service(name: str, existing: Iterable[Object]) -> Plan:

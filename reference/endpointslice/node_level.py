@@ -1,0 +1,191 @@
+"""Node-level topology after the text of KEP-3015 of 2022: which Services it is for, and the node hints that it gives.
+
+That text, which no release implements, leaves open how Services are chosen, and weighs approaches: they say so
+themselves, the controller finds out, or a bit of both. All of them are here, and the controller's configuration says
+which one is in force. Node hints come on top of what the mechanism for hints gives (see `hints`), so that a node
+without an endpoint does what it would do without them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from reference.client import Object
+from reference.endpointslice.hinting import Hinter, Outcome
+from reference.endpointslice.hints import topology_annotation
+from reference.endpointslice.packing import Draft
+from reference.features import Features
+
+GATE = "NodeLevelTopology"
+ASKED = "Node"
+"""The value of the topology annotation by which a Service asks for it."""
+
+NOT_SET = ("", "Disabled", "disabled")
+
+Approach = Literal["manual", "automatic", "opt-in", "opt-out"]
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """How many nodes may be without an endpoint: so many of them, or so many percent of all nodes."""
+
+    most: int
+    percent: bool = False
+
+    def allows(self, missing: int, nodes: int) -> bool:
+        """Whether `missing` out of all `nodes` may be without one."""
+        return missing * 100 <= self.most * nodes if self.percent else missing <= self.most
+
+    def __str__(self) -> str:
+        return f"{self.most}{'%' if self.percent else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLevel:
+    """How a controller chooses Services (KEP-3015 of 2022, Choosing Services to Apply Node-Level Topology To).
+
+    manual: those whose topology annotation says `Node`. automatic: those whose endpoints meet all criteria. opt-in and
+    opt-out: the same, for Services that have the annotation, or that do not. The criteria: nearly all nodes have an
+    endpoint, ready or not (`missing`, None if that is no criterion), and all pods belong to one DaemonSet.
+    """
+
+    approach: Approach = "manual"
+    missing: Missing | None = Missing(10, percent=True)
+    daemon_set: bool = True
+
+    @classmethod
+    def parse(cls, text: str) -> NodeLevel:
+        """Read "automatic", or with criteria in place of the default ones "opt-in:missing=10%,daemonset".
+
+        Raises `ValueError` that says what can be written.
+        """
+        approach, colon, listed = text.partition(":")
+        criteria = listed.split(",") if colon else []
+        numbers = [found for each in criteria if (found := re.fullmatch(r"missing=(\d+)(%?)", each))]
+        wrong = len(numbers) + criteria.count("daemonset") != len(criteria) or len(numbers) > 1
+        if approach not in get_args(Approach) or wrong or (colon and approach == "manual"):
+            raise ValueError(
+                f"node-level topology {text!r}: want manual, automatic, opt-in or opt-out; all but the first can be "
+                "followed by criteria, as in automatic:missing=10%,daemonset"
+            )
+        if not colon:
+            return cls(approach)  # type: ignore[arg-type]  # looked up just now
+        missing = Missing(int(numbers[0][1]), bool(numbers[0][2])) if numbers else None
+        return cls(approach, missing, "daemonset" in criteria)  # type: ignore[arg-type]
+
+
+class NodeHints:
+    """Node hints for one Service in one sync. `said` collects why its families have them or not, for people."""
+
+    def __init__(
+        self,
+        service: Object,
+        features: Features,
+        config: NodeLevel,
+        *,
+        pods: Sequence[Object],
+        nodes: Mapping[str, Object],
+    ) -> None:
+        self.said: list[str] = []
+        self._config = config
+        self._excluded = _excluded(service, features, config)
+        self._nodes = nodes
+        self._owners = {each["metadata"]["name"]: daemon_set_of(each) for each in pods}
+
+    @property
+    def counts_nodes(self) -> bool:
+        """Whether it matters which nodes there are, those without endpoints too."""
+        return not self._excluded and self._config.approach != "manual" and self._config.missing is not None
+
+    def on_top_of(self, hint: Hinter) -> Hinter:
+        """What gives the hints of `hint`, and those for nodes to families that are to have them."""
+
+        def both(drafts: Sequence[Draft], existing: Sequence[Object]) -> Outcome:
+            due = [draft.changed for draft in drafts]
+            for draft in drafts:
+                draft.endpoints = _without_node_hints(draft.endpoints)
+            outcome = hint(drafts, [{**each, "endpoints": _without_node_hints(_of(each))} for each in existing])
+            if self._are_due([endpoint for draft in drafts for endpoint in draft.endpoints]):
+                for draft in drafts:
+                    draft.endpoints = [_for_own_node(each) for each in draft.endpoints]
+            for draft, was_due in zip(drafts, due, strict=True):
+                _settle(draft, was_due)
+            return outcome
+
+        return both
+
+    def _are_due(self, endpoints: Sequence[Object]) -> bool:
+        refusal = self._refusal(endpoints)
+        if endpoints:
+            found = refusal or f"endpoints are for their nodes ({self._config.approach})"
+            self.said.append(f"node-level topology: {found}")
+        return not refusal
+
+    def _refusal(self, endpoints: Sequence[Object]) -> str:
+        """Why these endpoints get no node hints; empty if they do."""
+        config = self._config
+        if self._excluded or config.approach == "manual":
+            return self._excluded
+        if config.missing is not None:
+            missing = len(self._nodes.keys() - {each.get("nodeName") for each in endpoints})
+            if not config.missing.allows(missing, len(self._nodes)):
+                return f"{missing} of {len(self._nodes)} nodes have no endpoint, and {config.missing} may be without"
+        owners = {self._owners.get((each.get("targetRef") or {}).get("name"), "") for each in endpoints}
+        if config.daemon_set and (len(owners) != 1 or "" in owners):
+            return "the pods do not all belong to one DaemonSet"
+        return ""
+
+
+def daemon_set_of(pod: Object) -> str:
+    """The uid of the DaemonSet that a pod belongs to; empty if to none."""
+    for owner in pod["metadata"].get("ownerReferences") or ():
+        if owner.get("kind") == "DaemonSet" and owner.get("apiVersion", "").startswith("apps/"):
+            return str(owner.get("uid", ""))
+    return ""
+
+
+def _excluded(service: Object, features: Features, config: NodeLevel) -> str:
+    """Why a Service is not even looked at; empty if it is."""
+    key, value = topology_annotation(service, features)
+    match config.approach:
+        case "manual" if value != ASKED:
+            return "no annotation asks for it"
+        case "opt-in" if value is None or value in NOT_SET:
+            return "no annotation opts in"
+        case "opt-out" if value is not None:
+            return f"annotation {key} opts out"
+    return ""
+
+
+def _of(endpoint_slice: Object) -> list[Object]:
+    return endpoint_slice.get("endpoints") or []
+
+
+def _without_node_hints(endpoints: list[Object]) -> list[Object]:
+    """The list itself when there are none."""
+    if not any("forNodes" in (each.get("hints") or ()) for each in endpoints):
+        return endpoints
+    return [_with_hints(each, forNodes=None) for each in endpoints]
+
+
+def _for_own_node(endpoint: Object) -> Object:
+    if not endpoint["conditions"].get("ready") or "nodeName" not in endpoint:
+        return endpoint
+    return _with_hints(endpoint, forNodes=[{"name": endpoint["nodeName"]}])
+
+
+def _with_hints(endpoint: Object, **changes: object) -> Object:
+    hints = {name: value for name, value in {**(endpoint.get("hints") or {}), **changes}.items() if value is not None}
+    bare = {name: value for name, value in endpoint.items() if name != "hints"}
+    return {**bare, "hints": hints} if hints else bare
+
+
+def _settle(draft: Draft, was_due: bool) -> None:
+    """A slice in which all is as it was after all is not written."""
+    if not was_due and draft.base is not None:
+        draft.changed = draft.endpoints != _of(draft.base)
+        if not draft.changed:
+            draft.endpoints = _of(draft.base)

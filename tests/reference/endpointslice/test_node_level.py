@@ -1,0 +1,222 @@
+"""Node-level topology of KEP-3015 of 2022: which Services have it by each approach, and what their endpoints carry."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from reference.client import Object
+from reference.endpointslice.node_level import Missing, NodeLevel
+from reference.endpointslice.plan import plan_service
+from reference.features import Features
+from tests.reference.endpointslice.live import Live
+from tests.reference.endpointslice.objects import NODES, apply, endpoints, make_node, make_pod, make_service
+
+ON = Features((1, 32), {"NodeLevelTopology": True})
+OFF = Features((1, 32))
+KEY = "service.kubernetes.io/topology-aware-hints"
+ASKING: Object = {"annotations": {KEY: "Node"}}
+DAEMON_SET = [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "dns", "uid": "1"}]
+
+
+def pods_on(*names: str, owners: list[Object] | None = None, **fields: Any) -> list[Object]:
+    pods = [make_pod(f"on-{node}", node, ips=[f"10.244.{n}.1"], **fields) for n, node in enumerate(names)]
+    for pod in pods:
+        pod["metadata"]["ownerReferences"] = DAEMON_SET if owners is None else owners
+    return pods
+
+
+def hints(
+    service: Object,
+    pods: list[Object],
+    approach: str,
+    *,
+    features: Features = ON,
+    existing: Any = (),
+    nodes: Any = NODES,
+) -> dict[str, Object | None]:
+    """The hints of each endpoint, by its node."""
+    plan = plan_service(service, pods, nodes, existing, features=features, node_level=NodeLevel.parse(approach))
+    return {each["nodeName"]: each.get("hints") for each in endpoints(apply(plan, existing))}
+
+
+def own(node: str) -> Object:
+    return {"forNodes": [{"name": node}]}
+
+
+def test_a_service_that_asks_has_node_hints_and_another_has_not() -> None:
+    assert hints(make_service(**ASKING), pods_on("a1"), "manual") == {"a1": own("a1")}
+    assert hints(make_service(), pods_on(*NODES), "manual") == dict.fromkeys(NODES)
+    assert hints(make_service(**ASKING), pods_on("a1"), "manual", features=OFF) == {"a1": None}
+
+
+def test_endpoints_that_are_not_ready_have_none() -> None:
+    assert hints(make_service(**ASKING), pods_on("a1", ready=False), "manual") == {"a1": None}
+
+
+def test_zone_hints_that_would_be_there_otherwise_stay() -> None:
+    service = make_service(**ASKING, trafficDistribution="PreferClose")
+    assert hints(service, pods_on("a1"), "manual") == {"a1": {"forZones": [{"name": "a"}], **own("a1")}}
+
+
+@pytest.mark.parametrize(
+    ("criteria", "nodes", "hinted"),
+    [
+        ("missing=0", 5, True),
+        ("missing=0", 4, False),
+        ("missing=1", 4, True),
+        ("missing=1", 3, False),
+        ("missing=20%", 4, True),
+        ("missing=19%", 4, False),
+        ("daemonset", 1, True),
+    ],
+)
+def test_service_on_nearly_all_nodes_has_node_hints(criteria: str, nodes: int, hinted: bool) -> None:
+    found = hints(make_service(), pods_on(*list(NODES)[:nodes]), f"automatic:{criteria}")
+    assert found == {node: own(node) if hinted else None for node in list(NODES)[:nodes]}
+
+
+def test_an_endpoint_that_is_not_ready_is_not_missing() -> None:
+    pods = pods_on("a1", ready=False) + pods_on("a2")
+    pods[1]["status"] = make_pod(ips=["10.244.9.1"])["status"]
+    nodes = {"a1": NODES["a1"], "a2": NODES["a2"]}
+    assert hints(make_service(), pods, "automatic:missing=0", nodes=nodes) == {"a1": None, "a2": own("a2")}
+
+
+@pytest.mark.parametrize(
+    "owners",
+    [
+        [],
+        [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "other", "uid": "2"}],
+        [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "dns", "uid": "1"}],
+        [{"apiVersion": "example.org/v1", "kind": "DaemonSet", "name": "dns", "uid": "1"}],
+    ],
+)
+def test_one_pod_of_no_or_another_daemon_set_ends_it(owners: list[Object]) -> None:
+    pods = [*pods_on("a1"), make_pod("odd", "a2", ips=["10.244.9.1"])]
+    pods[1]["metadata"]["ownerReferences"] = owners
+    assert hints(make_service(), pods, "automatic:daemonset") == {"a1": None, "a2": None}
+    assert hints(make_service(), pods[:1], "automatic:daemonset") == {"a1": own("a1")}
+
+
+def test_all_criteria_must_be_met() -> None:
+    assert hints(make_service(), pods_on(*NODES, owners=[]), "automatic") == dict.fromkeys(NODES)
+    assert hints(make_service(), pods_on("a1"), "automatic") == {"a1": None}
+    assert hints(make_service(), pods_on(*NODES), "automatic") == {node: own(node) for node in NODES}
+
+
+@pytest.mark.parametrize(
+    ("approach", "value", "hinted"),
+    [
+        ("opt-in", None, False),
+        ("opt-in", "", False),
+        ("opt-in", "Disabled", False),
+        ("opt-in", "Node", True),
+        ("opt-out", None, True),
+        ("opt-out", "Disabled", False),
+        ("opt-out", "Auto", False),
+        ("automatic", "Disabled", True),
+    ],
+)
+def test_annotation_opts_in_and_out(approach: str, value: str | None, hinted: bool) -> None:
+    service = make_service(annotations={} if value is None else {KEY: value})
+    assert hints(service, pods_on("a1"), f"{approach}:daemonset") == {"a1": own("a1") if hinted else None}
+    assert hints(service, pods_on("a1", owners=[]), f"{approach}:daemonset") == {"a1": None}
+
+
+@pytest.mark.parametrize("value", [None, "PreferClose"])
+def test_a_second_sync_writes_nothing(value: str | None) -> None:
+    service = make_service(**ASKING, **({"trafficDistribution": value} if value else {}))
+    pods = pods_on("a1", "b1")
+    first = plan_service(service, pods, NODES, features=ON, existing=())
+    again = plan_service(service, pods, NODES, apply(first), features=ON)
+    assert (again.is_empty, again.families["IPv4"].changed_slices) == (True, 0)
+
+
+@pytest.mark.parametrize("features", [OFF, Features((1, 32), {"NodeLevelTopology": False})])
+def test_node_hints_end_with_the_gate_and_with_the_annotation(features: Features) -> None:
+    before = apply(plan_service(make_service(**ASKING), pods_on("a1"), NODES, (), features=ON))
+    assert hints(make_service(**ASKING), pods_on("a1"), "manual", features=features, existing=before) == {"a1": None}
+    assert hints(make_service(), pods_on("a1"), "manual", existing=before) == {"a1": None}
+
+
+def test_node_hints_go_beside_those_by_cpu_and_change_nothing_about_them() -> None:
+    service = make_service(annotations={KEY: "Auto"})
+    nodes = {name: make_node(name) for name in ("a1", "b1")}
+    existing: list[Object] = []
+    for approach in ("automatic:daemonset", "automatic:daemonset", "automatic:missing=0"):
+        plan = plan_service(
+            service, pods_on("a1", "b1"), nodes, existing, features=ON, node_level=NodeLevel.parse(approach)
+        )
+        assert plan.is_empty is bool(existing)
+        existing = apply(plan, existing)
+    assert [each["hints"] for each in endpoints(existing)] == [
+        {"forZones": [{"name": node[0]}], **own(node)} for node in nodes
+    ]
+
+
+def test_plan_says_why_and_whether_other_nodes_matter() -> None:
+    def planned(approach: str) -> Any:
+        config = NodeLevel.parse(approach)
+        return plan_service(make_service(), pods_on("a1"), NODES, (), features=ON, node_level=config)
+
+    assert planned("automatic").node_level == (
+        "node-level topology: 4 of 5 nodes have no endpoint, and 10% may be without",
+    )
+    assert [planned(each).counts_nodes for each in ("automatic", "automatic:daemonset", "manual")] == [
+        True,
+        False,
+        False,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("manual", NodeLevel("manual")),
+        ("automatic", NodeLevel("automatic", Missing(10, percent=True), daemon_set=True)),
+        ("opt-in:missing=2", NodeLevel("opt-in", Missing(2), daemon_set=False)),
+        ("opt-out:daemonset", NodeLevel("opt-out", None, daemon_set=True)),
+        ("automatic:missing=5%,daemonset", NodeLevel("automatic", Missing(5, percent=True), daemon_set=True)),
+    ],
+)
+def test_configuration_is_read(text: str, meant: NodeLevel) -> None:
+    assert NodeLevel.parse(text) == meant
+
+
+@pytest.mark.parametrize(
+    "text", ["", "auto", "automatic:", "automatic:missing", "automatic:missing=1,missing=2", "manual:daemonset"]
+)
+def test_malformed_configuration_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="want manual, automatic, opt-in or opt-out"):
+        NodeLevel.parse(text)
+
+
+def node_hinted(live: Live) -> list[str]:
+    return sorted(
+        name["name"] for each in endpoints(live.slices()) for name in each.get("hints", {}).get("forNodes", ())
+    )
+
+
+def test_hints_come_and_go_with_nodes_without_endpoints() -> None:
+    features = Features(gates={"NodeLevelTopology": True})
+    with Live(features=features, node_level=NodeLevel.parse("automatic:missing=1")) as live:
+        live.create_service()
+        for number, node in enumerate(("a1", "a2"), 1):
+            live.run_pod(f"p{number}", node, ips=[f"10.244.1.{number}"])
+        assert node_hinted(live) == ["a1", "a2"]
+        live.api.create("nodes", "", make_node("b2"))
+        assert node_hinted(live) == []
+        live.api.delete("nodes", "", "b1")
+        assert node_hinted(live) == ["a1", "a2"]
+
+
+def test_hints_go_when_a_pod_leaves_its_daemon_set() -> None:
+    features = Features(gates={"NodeLevelTopology": True})
+    with Live(features=features, node_level=NodeLevel.parse("automatic:daemonset")) as live:
+        live.create_service()
+        live.run_pod("p1")
+        for owners, hinted in ((DAEMON_SET, ["a1"]), (None, [])):
+            live.api.patch("pods", "default", "p1", {"metadata": {"ownerReferences": owners}})
+            assert node_hinted(live) == hinted
