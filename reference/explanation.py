@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from reference.client import Object
 from reference.endpoints import any_hints, has_hints, is_ready, name_of
@@ -30,14 +30,16 @@ from reference.proxy.decision import (
     decide,
     describe,
 )
-from reference.proxy.objects import annotation_key, read_node, read_slice, service_ports
+from reference.proxy.node_labels import NodeLabels
+from reference.proxy.objects import annotation_key, read_node, read_slice, service_ports, topology_keys
+from reference.topology_keys import Labels
 
-TIERS = {"PreferSameNode": "node", "PreferSameZone": "zone", "": "anywhere"}
+TIERS = {"PreferSameNode": "node", "PreferSameZone": "zone", "": "anywhere", "TopologyKeys": "keys"}
 
 
 @dataclass(frozen=True, slots=True)
 class Tier:
-    """What a node does for one port and IP family: "node", "zone", "anywhere", "local" or "nowhere", and why.
+    """What a node does for one port and IP family: "node", "zone", "anywhere", "local", "keys" or "nowhere", and why.
 
     `used` endpoints take connections to the cluster IP.
     """
@@ -81,7 +83,7 @@ def _safeguard(
     features: Features,
 ) -> str:
     """The first thing that keeps traffic from being near, in the order in which they count."""
-    if said := _out_of_reach(service):
+    if said := _out_of_reach(service, features):
         return said
     if isinstance(decided_by, NoHints) and not any(map(any_hints, slices)):
         return decided_by.reason
@@ -94,12 +96,14 @@ def _safeguard(
     return "" if slices else "the Service has no EndpointSlice: no controller wrote one, or nothing is selected"
 
 
-def _out_of_reach(service: Object) -> str:
+def _out_of_reach(service: Object, features: Features) -> str:
     """Why hints cannot count for a Service, whatever they are."""
     if is_headless(service):
         return "the Service is headless: clients choose among its endpoints, no proxy does"
     if service["spec"].get("internalTrafficPolicy") == "Local":
         return "internalTrafficPolicy is Local: connections stay on the node, and hints do not count"
+    if topology_keys(service) and features.enabled("ServiceTopology"):
+        return f"topology keys decide, and hints do not count: {', '.join(topology_keys(service))}"
     return ""
 
 
@@ -188,15 +192,20 @@ def _count(number: int, thing: str) -> str:
 
 def _tiers(service: Object, slices: Iterable[Object], nodes: Iterable[Object], behaviour: Behaviour) -> Iterator[Tier]:
     """What each node does. Objects are read once: in a large cluster that is most of the work."""
-    ports = _ports(service, slices, behaviour)
+    nodes, labels = list(nodes), NodeLabels()
+    keyed = behaviour.topology_keys and bool(topology_keys(service))
+    for node in nodes if keyed else ():
+        labels.receive(node)
+    ports = _ports(service, slices, behaviour, labels.of_endpoint if keyed else None)
     for node in nodes:
         place = read_node(node).place
+        place = replace(place, labels=labels.of_node(place.node)) if keyed else place
         for (port, family), endpoints in ports.items():
             yield _tier(place, f"{port} {family}", decide(port, endpoints, place, behaviour))
 
 
 def _ports(
-    service: Object, slices: Iterable[Object], behaviour: Behaviour
+    service: Object, slices: Iterable[Object], behaviour: Behaviour, labels: Callable[[Object], Labels] | None
 ) -> dict[tuple[ServicePort, Family], list[Endpoint]]:
     """The endpoints of each port and IP family; no ports where a proxy could not read a slice, and made no rules."""
     known = [each for each in map(read_slice, slices) if each is not None]
@@ -207,7 +216,7 @@ def _ports(
                 endpoint
                 for each in known
                 if each.family == family
-                for endpoint in each.endpoints((port.port_name, port.protocol))
+                for endpoint in each.endpoints((port.port_name, port.protocol), labels)
             ]
             for family, ports in by_family.items()
             for port in ports

@@ -7,6 +7,17 @@ terminate and still serve (KEP-1669); the Local list of a traffic policy is neve
 
 Neither `spec.trafficDistribution` nor an endpoint's own zone and node decide: only hints do. The node's name counts
 for the Local lists alone.
+
+Topology keys (KEP-536), with gate ServiceTopology, take the place of hints where a Service has any. The order is:
+
+1. A traffic policy Local. What it governs goes to the Local list, which keys filter as little as hints do. KEP-536
+   excludes keys beside externalTrafficPolicy Local; internalTrafficPolicy, which came later, is treated alike.
+2. Topology keys: a requirement, and connections fail where it cannot be met. Among the endpoints of the key that
+   decides each is as good as another ("we will randomly pick one by default").
+3. Hints: a preference, which gives way. A Service with topology keys may have them, and a trafficDistribution; nobody
+   looks at them.
+
+An endpoint that terminates and still serves meets a key only where no ready one meets any.
 """
 
 from __future__ import annotations
@@ -16,10 +27,11 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from reference.features import Features
+from reference.topology_keys import ANY, Labels, first_match
 
 Family = Literal["IPv4", "IPv6"]
 Protocol = Literal["TCP", "UDP", "SCTP"]
-Mode = Literal["", "PreferSameNode", "PreferSameZone"]
+Mode = Literal["", "PreferSameNode", "PreferSameZone", "TopologyKeys"]
 
 
 class Endpoint(NamedTuple):
@@ -33,6 +45,7 @@ class Endpoint(NamedTuple):
     node: str = ""
     zone_hints: frozenset[str] = frozenset()
     node_hints: frozenset[str] = frozenset()
+    labels: Labels = frozenset()  # of its node; only where the Service has topology keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +68,7 @@ class ServicePort:
     external_local: bool = False
     topology_annotation: str = ""
     affinity_seconds: int = 0
+    topology_keys: tuple[str, ...] = ()
 
     @property
     def externally_accessible(self) -> bool:
@@ -67,10 +81,14 @@ class ServicePort:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the proxy runs: the node's name, and the value of its zone label ("" without one)."""
+    """Where the proxy runs: the node's name, and the value of its zone label ("" without one).
+
+    `labels` are all those of the node; only where the Service has topology keys.
+    """
 
     node: str
     zone: str = ""
+    labels: Labels = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +101,7 @@ class Behaviour:
     node_hints: bool
     annotation: Literal["unused", "any", "auto"]
     zone_label_needed: bool
+    topology_keys: bool
 
     @classmethod
     def of(cls, features: Features) -> Behaviour:
@@ -98,6 +117,7 @@ class Behaviour:
             node_hints=features.enabled("PreferSameTrafficDistribution") or features.enabled("NodeLevelTopology"),
             annotation="unused" if features.enabled("ServiceTrafficDistribution") else annotation,
             zone_label_needed=not features.at_least(30),
+            topology_keys=features.enabled("ServiceTopology"),
         )
 
 
@@ -188,8 +208,12 @@ def decide(port: ServicePort, endpoints: Iterable[Endpoint], place: Place, behav
     hints = "hints not used: only the Local list is"
     cluster: Action | None = None
     if not internal_local or port.externally_accessible:
-        mode, hints = _mode(port, ready, place, behaviour)
-        cluster = _cluster_list(ready, leaving, mode, place)
+        if port.topology_keys and behaviour.topology_keys:
+            mode, hints = "TopologyKeys", "hints not used: the Service has topology keys"
+            cluster = _keyed_list(port, ready, leaving, place)
+        else:
+            mode, hints = _mode(port, ready, place, behaviour)
+            cluster = _cluster_list(ready, leaving, mode, place)
     local = _local_list(ready, leaving, place.node) if internal_local or external_local else None
 
     to_cluster_ip = _under_local_policy("internalTrafficPolicy", local) if internal_local else cluster
@@ -267,6 +291,18 @@ def _why_not(kind: str, ready: Sequence[Endpoint], hints: Sequence[frozenset[str
     return ""
 
 
+def _keyed_list(
+    port: ServicePort, ready: Sequence[Endpoint], leaving: Sequence[Endpoint], place: Place
+) -> Forward | Reject:
+    """The endpoints that the topology keys of a Service leave: its Cluster list."""
+    for usable, state in ((ready, "ready"), (leaving, "terminating, still serving")):
+        key, chosen = first_match(port.topology_keys, place.labels, usable, lambda each: each.labels)
+        if chosen:
+            here = "any node" if key == ANY else f"{key}={dict(place.labels)[key]}"
+            return Forward(chosen, f"topology key {key}: {len(chosen)} of {len(usable)} {state} endpoints on {here}")
+    return Reject(f"no endpoint for topology keys {', '.join(port.topology_keys)}, {len(ready) or len(leaving)} others")
+
+
 def _cluster_list(ready: Sequence[Endpoint], leaving: Sequence[Endpoint], mode: Mode, place: Place) -> Forward:
     if not ready:
         return Forward(tuple(leaving), f"no endpoint is ready; {len(leaving)} terminate and still serve")
@@ -277,7 +313,7 @@ def _cluster_list(ready: Sequence[Endpoint], leaving: Sequence[Endpoint], mode: 
         case "PreferSameZone":
             chosen = tuple(each for each in ready if place.zone in each.zone_hints)
             return Forward(chosen, f"{len(chosen)} of {len(ready)} ready endpoints are hinted for zone {place.zone}")
-        case "":
+        case _:
             return Forward(tuple(ready), f"all {len(ready)} ready endpoints")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 from reference.client import Object
 from reference.endpoints import is_ready
 from reference.proxy.decision import Behaviour, Endpoint, Family, Place, ServicePort
+from reference.topology_keys import Labels
 
 ZONE_LABEL = "topology.kubernetes.io/zone"
 SERVICE_LABEL = "kubernetes.io/service-name"
@@ -45,10 +46,16 @@ class Slice:
     numbers: Mapping[PortName, int]
     raw: Sequence[Object]
 
-    def endpoints(self, port: PortName) -> list[Endpoint]:
-        """Its endpoints at a port; none at one that it has not. Raises `ValueError` for what is no address."""
+    def endpoints(self, port: PortName, labels: Callable[[Mapping[str, Any]], Labels] | None = None) -> list[Endpoint]:
+        """Its endpoints at a port; none at one that it has not. Raises `ValueError` for what is no address.
+
+        `labels` gives those of an endpoint's node, where they are wanted.
+        """
         number = self.numbers.get(port)
-        return [] if number is None else _read_endpoints(self.raw, number)
+        found = [] if number is None else _read_endpoints(self.raw, number)
+        if labels is None:
+            return found
+        return [each._replace(labels=labels(raw)) for each, raw in zip(found, self.raw, strict=False)]
 
     def ready_on(self, node: str) -> set[str]:
         """The addresses of its ready endpoints on a node. Raises `KeyError` for an endpoint without address."""
@@ -117,6 +124,11 @@ def service_ports(service: Object, *, annotation_key: str | None = None) -> dict
     return by_family
 
 
+def topology_keys(service: Object) -> tuple[str, ...]:
+    """The topology keys of a Service, in order of preference (KEP-536)."""
+    return tuple(service["spec"].get("topologyKeys") or ())
+
+
 def health_check_port(service: Object) -> int:
     """The health check node port of a Service; 0 for one that has none, or no use for it."""
     spec = service["spec"]
@@ -140,6 +152,7 @@ def _service_port(service: Object, port: Mapping[str, Any], family: Family, anno
         external_local=spec.get("externalTrafficPolicy") == "Local",
         topology_annotation=_topology_annotation(metadata.get("annotations") or {}, annotation_key),
         affinity_seconds=_affinity_seconds(spec),
+        topology_keys=topology_keys(service),
     )
 
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Final, Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal
 
 from reference.client import Object
 from reference.proxy.decision import Behaviour, Decision, Drop, Endpoint, Family, Place, Protocol, ServicePort, decide
+from reference.proxy.node_labels import NONE as NO_LABELS
+from reference.proxy.node_labels import NodeLabels
 from reference.proxy.objects import (
     Node,
     Slice,
@@ -22,9 +24,11 @@ from reference.proxy.objects import (
     read_node,
     read_slice,
     service_ports,
+    topology_keys,
 )
 from reference.proxy.ruleset import NOTHING, Entries, Ruleset, render
 from reference.proxy.table import Table
+from reference.topology_keys import Labels
 
 FAMILIES: Final[tuple[Family, ...]] = ("IPv4", "IPv6")
 
@@ -81,6 +85,8 @@ class State:
         self.tables: dict[Family, Table] = {family: Table(family) for family in FAMILIES}
         self._node = Node(Place(node_name))
         self._node_addresses: dict[Family, tuple[str, ...]] = dict.fromkeys(FAMILIES, ())
+        self._labels, self._own_labels = NodeLabels(), NO_LABELS
+        self._keyed: dict[Name, frozenset[str]] = {}  # the topology keys of Services that have some
         self._behaviour = behaviour
         self._decide, self._render = decide, render
         self._services: dict[Name, _Service] = {}
@@ -162,9 +168,14 @@ class State:
         service = self._service((metadata["namespace"], metadata["name"]))
         service.ports = ports
         service.health_port = health_check_port(obj) if ports else 0
+        self._keyed.pop((metadata["namespace"], metadata["name"]), None)
+        if ports and self._behaviour.topology_keys and (keys := topology_keys(obj)):
+            self._keyed[metadata["namespace"], metadata["name"]] = frozenset(keys)
 
     def _receive_node(self, obj: Object, *, deleted: bool) -> None:
         """Follow the own Node. When it is deleted, the proxy goes on with what it knew, as kube-proxy does."""
+        if self._behaviour.topology_keys:
+            self._receive_labels(obj, deleted=deleted)
         if deleted or obj["metadata"]["name"] != self._node.place.node:
             return
         before, self._node = self._node, read_node(obj)
@@ -174,6 +185,14 @@ class State:
         self._changed.update(dict.fromkeys(self._services))
         if (before.addresses, before.pod_cidrs) != (self._node.addresses, self._node.pod_cidrs):
             self._base_changed = True
+
+    def _receive_labels(self, node: Object, *, deleted: bool) -> None:
+        """Follow the labels of every Node: a Service is decided anew when one of its topology keys has changed."""
+        if not (changed := self._labels.receive(node, deleted=deleted)):
+            return
+        if not deleted and node["metadata"]["name"] == self._node.place.node:
+            self._own_labels = self._labels.of_node(self._node.place.node)
+        self._changed.update(dict.fromkeys(name for name, keys in self._keyed.items() if keys & changed))
 
     def _compute_service(self, name: Name, service: _Service) -> None:
         decided: dict[PortKey, ServicePort] = {}
@@ -216,11 +235,16 @@ class State:
             self.health_checks[service.health_port] = service.checked[1]
 
     def _decision(self, service: _Service, port: ServicePort, family: Family) -> Decision:
-        return self._decide(port, _endpoints(service, port, family), self._node.place, self._behaviour)
+        place, labels = self._node.place, None
+        if port.topology_keys and self._behaviour.topology_keys:
+            place, labels = replace(place, labels=self._own_labels), self._labels.of_endpoint
+        return self._decide(port, _endpoints(service, port, family, labels), place, self._behaviour)
 
 
-def _endpoints(service: _Service, port: ServicePort, family: Family) -> Iterator[Endpoint]:
+def _endpoints(
+    service: _Service, port: ServicePort, family: Family, labels: Callable[[Mapping[str, Any]], Labels] | None
+) -> Iterator[Endpoint]:
     key = (port.port_name, port.protocol)
     for each in service.slices.values():
         if each.family == family:
-            yield from each.endpoints(key)
+            yield from each.endpoints(key, labels)

@@ -13,6 +13,7 @@ from reference.explanation import explain, overload_percent
 from reference.features import Features
 
 AUTO = {"service.kubernetes.io/topology-mode": "Auto"}
+ZONE = "topology.kubernetes.io/zone"
 ZONES = {"a1": "a", "a2": "a", "b1": "b", "b2": "b", "c1": "c", "c2": "c"}
 
 
@@ -69,6 +70,17 @@ def _safeguard(
 def test_nothing_is_missing_where_every_zone_has_its_endpoint() -> None:
     endpoints = [_endpoint(1, "a1", zones="a"), _endpoint(2, "b1", zones="b"), _endpoint(3, "c1", zones="c")]
     assert _safeguard(_service(trafficDistribution="PreferClose"), endpoints) == ""
+
+
+def test_topology_keys_decide_where_their_gate_is_on() -> None:
+    service, slices = _service(topologyKeys=[ZONE]), [_slice(_endpoint(1, "a1"), _endpoint(2, "b1"))]
+    explained = explain(service, slices, _nodes(), Features(gates={"ServiceTopology": True}))
+    assert explained.safeguard == f"topology keys decide, and hints do not count: {ZONE}"
+    assert [(each.node, each.tier, each.used) for each in explained.tiers] == [
+        ("a1", "keys", 1), ("a2", "keys", 1), ("b1", "keys", 1), ("b2", "keys", 1), ("c1", "nowhere", 0),
+        ("c2", "nowhere", 0),
+    ]  # fmt: skip
+    assert {each.tier for each in explain(service, slices, _nodes(), Features()).tiers} == {"anywhere"}
 
 
 def test_zone_without_endpoint_is_named() -> None:

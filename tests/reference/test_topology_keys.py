@@ -1,0 +1,112 @@
+"""The first key that matches decides: the rows of KEP-536's test plan for the filtering function, and their edges."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reference.topology_keys import ANY, Labels, first_match
+
+# Racks are counted across zones: a rack is found by its own label, whatever zone it is in.
+NODES = {
+    "a1": {"host": "a1", "rack": "r1", "zone": "a", "region": "north"},
+    "a2": {"host": "a2", "rack": "r2", "zone": "a", "region": "north"},
+    "b1": {"host": "b1", "rack": "r2", "zone": "b", "region": "north"},
+    "c1": {"host": "c1", "zone": "c", "region": "south"},
+    "bare": {},
+}
+
+
+def labels(node: str) -> Labels:
+    return frozenset(NODES.get(node, {}).items())
+
+
+def matched(keys: str, client: str, endpoints: str) -> tuple[str, str]:
+    key, chosen = first_match(keys.split(), labels(client), endpoints.split(), labels)
+    return key, " ".join(chosen)
+
+
+ALL = "a1 a2 b1 c1"
+
+
+@pytest.mark.parametrize(
+    ("keys", "client", "endpoints", "expected"),
+    [
+        # a single hard constraint
+        ("host", "a1", ALL, ("host", "a1")),
+        ("zone", "a1", ALL, ("zone", "a1 a2")),
+        ("rack", "a2", ALL, ("rack", "a2 b1")),
+        ("region", "b1", ALL, ("region", "a1 a2 b1")),
+        ("host", "a1", "a2 b1", ("", "")),
+        ("zone", "c1", "a1 b1", ("", "")),
+        # a single "*"
+        ("*", "a1", ALL, ("*", ALL)),
+        ("*", "bare", "b1", ("*", "b1")),
+        # several hard constraints
+        ("host zone", "a1", ALL, ("host", "a1")),
+        ("host zone", "a1", "a2 b1", ("zone", "a2")),
+        ("host zone", "a1", "b1 c1", ("", "")),
+        ("zone host", "a1", ALL, ("zone", "a1 a2")),
+        ("host rack zone region", "a2", "a1 b1", ("rack", "b1")),
+        ("host zone region", "a2", "b1 c1", ("region", "b1")),
+        # several constraints and a final "*"
+        ("host zone *", "a1", ALL, ("host", "a1")),
+        ("host zone *", "a1", "a2 b1", ("zone", "a2")),
+        ("host zone *", "a1", "b1 c1", ("*", "b1 c1")),
+        # labels that are missing
+        ("rack", "c1", ALL, ("", "")),
+        ("rack *", "c1", ALL, ("*", ALL)),
+        ("rack zone", "c1", ALL, ("zone", "c1")),
+        ("host", "bare", ALL, ("", "")),
+        ("host", "bare", "bare", ("", "")),
+        ("zone", "a1", "unknown", ("", "")),
+        ("zone *", "a1", "unknown", ("*", "unknown")),
+        # nobody at all
+        ("host *", "a1", "", ("*", "")),
+        ("host", "a1", "", ("", "")),
+    ],
+)
+def test_first_key_with_an_endpoint_decides(keys: str, client: str, endpoints: str, expected: tuple[str, str]) -> None:
+    assert matched(keys, client, endpoints) == expected
+
+
+def test_no_keys_match_nobody() -> None:
+    assert first_match((), labels("a1"), ["a1"], labels) == ("", ())
+
+
+def test_value_that_is_empty_is_a_value() -> None:
+    empty: Labels = frozenset({("rack", "")})
+    assert first_match(["rack"], empty, ["x", "y"], lambda name: empty if name == "x" else frozenset()) == (
+        "rack",
+        ("x",),
+    )
+
+
+nodes = st.sampled_from(sorted(NODES))
+key_lists = st.lists(st.sampled_from(["host", "rack", "zone", "region"]), unique=True, min_size=1)
+
+
+@given(key_lists, nodes, st.lists(nodes))
+def test_final_star_changes_nothing_but_no_match(keys: list[str], client: str, endpoints: list[str]) -> None:
+    hard = first_match(keys, labels(client), endpoints, labels)
+    soft = first_match([*keys, ANY], labels(client), endpoints, labels)
+    assert soft == (hard if hard[1] else (ANY, tuple(endpoints)))
+
+
+@given(key_lists, nodes, st.lists(nodes), nodes)
+def test_one_endpoint_more_never_makes_a_later_key_decide(
+    keys: list[str], client: str, endpoints: list[str], joining: str
+) -> None:
+    key, _ = first_match(keys, labels(client), [*endpoints, joining], labels)
+    before, _ = first_match(keys, labels(client), endpoints, labels)
+    assert not before or keys.index(key) <= keys.index(before)
+
+
+@given(key_lists, nodes, st.lists(nodes))
+def test_those_who_match_are_all_that_share_the_value_of_the_key(
+    keys: list[str], client: str, endpoints: list[str]
+) -> None:
+    key, chosen = first_match(keys, labels(client), endpoints, labels)
+    own = NODES[client].get(key)
+    assert list(chosen) == [each for each in endpoints if own is not None and NODES[each].get(key) == own]
