@@ -26,24 +26,28 @@ class Release:
     """A Kubernetes version ("1.30"; empty for the newest), and the feature gates set on top of its defaults.
 
     `follows` is "kep" or "released": whose behaviour, where a KEP text and released Kubernetes contradict each other.
+    `node_level` is how the controller chooses Services for node-level topology, like "automatic:missing=10%"; empty for
+    its default. It counts where gate NodeLevelTopology is on (KEP-3015 of 2022).
     """
 
     version: str = ""
     gates: Mapping[str, bool] = field(default_factory=dict)
     follows: str = "kep"
+    node_level: str = ""
 
     def __str__(self) -> str:
         set_by_hand = ",".join(f"{name}={str(on).lower()}" for name, on in sorted(self.gates.items()))
-        return f"{self.version or 'newest'} {set_by_hand}".rstrip()
+        return " ".join(filter(None, (self.version or "newest", set_by_hand, self.node_level)))
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, for the history."""
-        return {"version": self.version, "gates": dict(self.gates), "follows": self.follows}
+        chosen = {"nodeLevel": self.node_level} if self.node_level else {}
+        return {"version": self.version, "gates": dict(self.gates), "follows": self.follows, **chosen}
 
 
-def release(version: str = "", /, **gates: bool) -> Release:
+def release(version: str = "", /, *, node_level: str = "", **gates: bool) -> Release:
     """A release as scenarios write it: `release("1.30", ServiceTrafficDistribution=True)`."""
-    return Release(version, gates)
+    return Release(version, gates, node_level=node_level)
 
 
 def parse_gates(texts: tuple[str, ...]) -> dict[str, bool]:

@@ -19,6 +19,7 @@ from reference.apiserver.kinds import Strategy
 from reference.apiserver.server import HttpServer
 from reference.client import Client
 from reference.endpointslice import EndpointSliceController
+from reference.endpointslice.node_level import NodeLevel
 from reference.features import NEWEST, Features, parse_version
 from reference.informer import Informer
 
@@ -28,6 +29,14 @@ def features_of(release: Release) -> Features:
     try:
         version = parse_version(release.version) if release.version else NEWEST
         return Features(version, dict(release.gates), "kep" if release.follows == "kep" else "released")
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def node_level_of(release: Release) -> NodeLevel | None:
+    """How the reference controller of a release chooses Services; None for its default. Raises `UsageError`."""
+    try:
+        return NodeLevel.parse(release.node_level) if release.node_level else None
     except ValueError as error:
         raise UsageError(str(error)) from None
 
@@ -104,7 +113,9 @@ class EmbeddedControlPlane:
     def start_controller(self, release: Release) -> None:
         """Run the EndpointSlice controller of this release."""
         self.stop_controller()
-        self._controller = self._make_controller(self.client, features=features_of(release), conditions=True)
+        self._controller = self._make_controller(
+            self.client, features=features_of(release), conditions=True, node_level=node_level_of(release)
+        )
         self._controller.start()
 
     def listen(self, listening: socket.socket) -> None:

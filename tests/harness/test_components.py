@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from harness.components import Component, Release, parse_gates, release
-from harness.control_planes.embedded import features_of
+from harness.control_planes.embedded import features_of, node_level_of
 from harness.errors import UsageError
+from reference.endpointslice.node_level import Missing, NodeLevel
 
 
 def test_components_start_in_the_order_of_an_upgrade() -> None:
@@ -20,6 +21,7 @@ def test_components_start_in_the_order_of_an_upgrade() -> None:
         (release("1.30"), "1.30"),
         (release("1.30", ServiceTrafficDistribution=True), "1.30 ServiceTrafficDistribution=true"),
         (release("1.33", B=False, A=True), "1.33 A=true,B=false"),
+        (release("1.32", A=True, node_level="opt-in:daemonset"), "1.32 A=true opt-in:daemonset"),
     ],
 )
 def test_release_reads_as_it_is_written(one: Release, text: str) -> None:
@@ -30,6 +32,7 @@ def test_history_has_all_of_a_release() -> None:
     one = Release("1.33", {"PreferSameTrafficDistribution": True}, "released")
     wanted = {"version": "1.33", "gates": {"PreferSameTrafficDistribution": True}, "follows": "released"}
     assert one.to_json() == wanted
+    assert release("1.32", node_level="automatic").to_json()["nodeLevel"] == "automatic"
 
 
 def test_gates_are_read_as_kubernetes_writes_them() -> None:
@@ -51,9 +54,18 @@ def test_reference_is_of_the_release_that_it_is_told() -> None:
     assert features_of(Release(follows="released")).follows == "released"
 
 
+def test_reference_controller_chooses_services_as_it_is_told() -> None:
+    assert node_level_of(release()) is None
+    assert node_level_of(release(node_level="automatic:missing=1")) == NodeLevel(
+        "automatic", Missing(1), daemon_set=False
+    )
+    with pytest.raises(UsageError, match="want manual, automatic, opt-in or opt-out"):
+        node_level_of(release(node_level="always"))
+
+
 def test_gate_that_was_given_up_is_there_on_request() -> None:
     asked = features_of(release("1.37", ServiceTopology=True))
-    assert (asked.enabled("ServiceTopology"), asked.asked_for) == (True, {"ServiceTopology"})
+    assert (asked.enabled("ServiceTopology"), asked.asked_for) == (True, frozenset({"ServiceTopology"}))
     assert not features_of(release("1.37")).enabled("ServiceTopology")
     assert features_of(release("1.21", ServiceTopology=True)).asked_for == frozenset()
 
