@@ -1,11 +1,13 @@
 """Hints by a heuristic that somebody else wrote: what it gets to see, and what becomes of its answer.
 
 Nothing that it does may harm the rest. If it fails, or answers what makes no sense, the family has no hints, its
-slices are right otherwise, and the sync says what went wrong and whose fault it is.
+slices are right otherwise, and the sync says what went wrong and whose fault it is. What the API server would refuse
+makes no sense either: it would refuse the endpoints with the hints (`k8s.io/kubernetes/pkg/apis/discovery/validation`).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +16,13 @@ from reference.endpoints import is_ready
 from reference.endpointslice.labels import node_zone
 from reference.endpointslice.packing import Draft
 from reference.heuristics.heuristic import Endpoint, Heuristic, HeuristicError, Hints, Node
+
+MOST_HINTS = 8
+"""So many zones, and so many nodes, may one endpoint be hinted for."""
+
+_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_NAME = {"zone": re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"), "node": re.compile(rf"{_LABEL}(\.{_LABEL})*")}
+_LONGEST = {"zone": 63, "node": 253}
 
 
 class NodeView(Mapping[str, Node]):
@@ -86,11 +95,16 @@ def _ask(
 
 
 def _written(hints: Hints) -> Object | None:
-    """As in an EndpointSlice; None if there are none. Raises `TypeError` for what is no name."""
+    """As in an EndpointSlice; None if there are none. Raises `TypeError` or `ValueError` for what the API refuses."""
     found: Object = {}
-    for key, names in (("forZones", hints.zones), ("forNodes", hints.nodes)):
+    for key, kind, names in (("forZones", "zone", hints.zones), ("forNodes", "node", hints.nodes)):
         if isinstance(names, str) or not all(isinstance(name, str) and name for name in names):
             raise TypeError(f"{names!r} are no names of zones or nodes")
-        if names:
-            found[key] = [{"name": name} for name in names]
+        distinct = list(dict.fromkeys(names))
+        if len(distinct) > MOST_HINTS:
+            raise ValueError(f"{len(distinct)} {kind}s are more than the {MOST_HINTS} that an endpoint may have")
+        if bad := [name for name in distinct if len(name) > _LONGEST[kind] or not _NAME[kind].fullmatch(name)]:
+            raise ValueError(f"{bad[0]!r} is no name of a {kind}")
+        if distinct:
+            found[key] = [{"name": name} for name in distinct]
     return found or None

@@ -36,7 +36,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Hints:
-    """The zones and nodes whose clients should use an endpoint. At most eight of each, or the API refuses the slice.
+    """The zones and nodes whose clients should use an endpoint. At most eight of each; one named twice counts once.
 
     Proxies look at nodes first, then at zones; they ignore either kind of hint unless every ready endpoint has it.
     """
@@ -53,6 +53,7 @@ class Heuristic(Protocol):
 
         An endpoint that is left out gets none, and then proxies ignore the hints of all. Must be a pure function: equal
         arguments, equal answer, and nothing else looked at, because it is asked again only when an argument changes.
-        Whatever it raises, and hints for endpoints that it was not given, leave the family without hints.
+        Whatever it raises, hints for endpoints that it was not given, and names that no zone or node can have, leave
+        the family without hints.
         """
         ...

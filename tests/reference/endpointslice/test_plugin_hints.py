@@ -69,6 +69,10 @@ def test_hints_are_written_as_the_heuristic_says() -> None:
     assert hints_by(lambda *_: {}) == [None]
 
 
+def test_place_that_is_named_twice_is_written_once() -> None:
+    assert hints_by(everything(Hints(zones=["a", "b", "a"]))) == [{"forZones": [{"name": "a"}, {"name": "b"}]}]
+
+
 def test_it_sees_ready_endpoints_of_all_slices_of_one_family() -> None:
     heuristic = Answering(lambda *_: {})
     pods = [make_pod("p1", ips=["10.0.0.1"]), make_pod("p2", "b1", ips=["10.0.0.2"]), make_pod("p3", ready=False)]
@@ -107,6 +111,9 @@ def test_nobody_is_asked_about_no_endpoints() -> None:
         (lambda endpoints, _: dict.fromkeys(endpoints, "b"), "'str' object has no attribute 'zones'"),
         (everything(Hints(zones="abc")), "'abc' are no names"),
         (everything(Hints(zones=[""])), "are no names"),
+        (everything(Hints(zones=["rack 7"])), "'rack 7' is no name of a zone"),
+        (everything(Hints(nodes=["A1"])), "'A1' is no name of a node"),
+        (everything(Hints(zones=list("abcdefghi"))), "9 zones are more than the 8 that an endpoint may have"),
         (lambda *_: {STRANGER: Hints(zones=["a"])}, "an endpoint that it was not given: Endpoint(address='192.0.2.1'"),
     ],
 )
@@ -149,6 +156,13 @@ def test_broken_heuristic_is_an_event_once_and_endpoints_stay_right() -> None:
         assert live.pods_in_slices() == ["p1", "p2"]
         (failure,) = live.failures()
         assert f"heuristic {VALUE} broke off: RuntimeError('out of order')" in failure
+
+
+def test_hints_that_the_api_refuses_are_not_tried_and_endpoints_stay_right() -> None:
+    with Live(heuristics={VALUE: Answering(everything(Hints(zones=["no zone"])))}) as live:
+        live.create_service(trafficDistribution=VALUE)
+        live.run_pod()
+        assert live.pods_in_slices() == ["p1"]
 
 
 def test_new_labels_of_any_node_ask_the_heuristic_again() -> None:
