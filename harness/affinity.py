@@ -6,13 +6,12 @@ from then on expects traffic literally: that client, that pod, and no other.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
 from harness.cluster import Cluster, Service
-from harness.eventually import NotYetError, eventually
+from harness.eventually import seen_last
 from harness.manifests import Port
 from harness.outcomes import Reached
 from harness.paths import Who, named, target_of
@@ -39,13 +38,14 @@ def expect_kept(
 def _first(cluster: Cluster, service: Service, who: Who, allowed: AbstractSet[Pod], address: Mapping[str, Any]) -> Pod:
     """The allowed pod that answers a client first; if none does, any of them, for the comparison to say who did."""
     by_name = {pod.name: pod for pod in allowed}
-
-    def answered() -> Pod | None:
-        return by_name.get(_ask(cluster, service, [who], **address)[0])
-
-    with contextlib.suppress(NotYetError):
-        return eventually(answered, within=CONVERGENCE, every=0.02, describe=f"an answer to {who} by {service.name}")
-    return by_name[min(by_name)]
+    seen = seen_last(
+        lambda: _ask(cluster, service, [who], **address)[0],
+        by_name.__contains__,
+        within=CONVERGENCE,
+        every=0.02,
+        describe=f"an answer to {who} by {service.name}",
+    )
+    return by_name.get(seen, by_name[min(by_name)])
 
 
 def who_answers(cluster: Cluster, service: Service, clients: Sequence[Who], **address: Any) -> dict[Who, str]:

@@ -6,7 +6,6 @@ is a JSON-able value, kept as small as the sentence of the requirement, so that 
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 from harness.api import Object
 from harness.cluster import Cluster, Service
 from harness.components import CONTROLLER, PROXY, Component
-from harness.eventually import NotYetError, eventually
+from harness.eventually import seen_last
 from harness.metrics import Metrics
 from harness.netns.http import HttpAnswer
 from harness.workloads import Client, Pod
@@ -26,17 +25,10 @@ def expect_becomes(
     cluster: Cluster, what: str, look: Callable[[], Any], *, expected: Any, explain: Callable[[], str] = str
 ) -> None:
     """`look` comes to give `expected`. Raises `AssertionError` with the value that it gave last."""
-    seen: list[Any] = [None]
-
-    def as_expected() -> bool:
-        seen[0] = look()
-        return bool(seen[0] == expected)
-
     cluster.backend.settle()
-    with contextlib.suppress(NotYetError):  # late or wrong: the comparison says what is there instead
-        eventually(as_expected, within=CONVERGENCE, every=0.02, describe=what)
-    explanation = "" if seen[0] == expected else explain()
-    cluster.expect_equal(what, expected=expected, observed=seen[0], explanation=explanation)
+    seen = seen_last(look, lambda seen: bool(seen == expected), within=CONVERGENCE, every=0.02, describe=what)
+    explanation = "" if seen == expected else explain()
+    cluster.expect_equal(what, expected=expected, observed=seen, explanation=explanation)
 
 
 class Counted:

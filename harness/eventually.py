@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 T = TypeVar("T")
+V = TypeVar("V")
 
 _scale = 1.0
 
@@ -71,3 +72,26 @@ def eventually(
                 f"unchanged for {now - since:.3f} s (looks: {looks}, time scale: {_scale:g})"
             )
         time.sleep(max(0.0, min(every, deadline - now)))
+
+
+def seen_last(
+    look: Callable[[], V], is_right: Callable[[V], bool], *, within: float, describe: str, every: float = 0.005
+) -> V:
+    """Look until what is seen is right, or time is up, and give what was seen last: the caller compares it.
+
+    `within`, `every` and `describe` are those of `eventually`. A look may raise `AssertionError` when there is nothing
+    to compare yet; raises `NotYetError` when the last one did.
+    """
+    seen: list[V] = []
+
+    def right() -> bool:
+        seen.clear()
+        seen.append(look())
+        return is_right(seen[0])
+
+    try:
+        eventually(right, within=within, every=every, describe=describe)
+    except NotYetError:
+        if not seen:
+            raise
+    return seen[0]

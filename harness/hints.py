@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from harness.cluster import Cluster, Service
-from harness.eventually import NotYetError, eventually
+from harness.eventually import seen_last
 from harness.manifests import Hints, Object
 
 CONVERGENCE = 10.0  # seconds that a controller has to write what the objects ask for
@@ -50,16 +51,12 @@ def expect_hints(
 
     Raises `AssertionError` with both tables when it has not within `CONVERGENCE` seconds.
     """
-
-    seen: dict[str, WrittenEndpoint] = {}
-
-    def as_expected() -> bool:
-        seen.clear()
-        seen.update(written_endpoints(cluster, service, family))
-        return {pod: each.hints for pod, each in seen.items()} == dict(expected)
-
-    with contextlib.suppress(NotYetError):  # late or wrong: the comparison says which table is there instead
-        eventually(as_expected, within=CONVERGENCE, describe=f"the endpoints of service {service.name}")
+    seen = seen_last(
+        lambda: written_endpoints(cluster, service, family),
+        lambda seen: {pod: each.hints for pod, each in seen.items()} == dict(expected),
+        within=CONVERGENCE,
+        describe=f"the endpoints of service {service.name}",
+    )
     hints = {pod: each.hints for pod, each in sorted(seen.items())}
     cluster.expect_equal(
         f"{family} endpoints and hints of service {service.name} after at most {CONVERGENCE:g} s",
@@ -79,15 +76,12 @@ def expect_shared_out(
     names of the pods by the zone that they are hinted for. Raises `AssertionError` with both counts when it has not
     within `CONVERGENCE` seconds.
     """
-    pods: dict[str, set[str]] = {}
-
-    def as_expected() -> bool:
-        pods.clear()
-        pods.update(_by_hinted_zone(cluster, service, family))
-        return {zone: len(names) for zone, names in pods.items()} == dict(expected)
-
-    with contextlib.suppress(NotYetError):  # late or wrong: the comparison says what is there instead
-        eventually(as_expected, within=CONVERGENCE, describe=f"the hints of service {service.name}")
+    pods = seen_last(
+        lambda: _by_hinted_zone(cluster, service, family),
+        lambda pods: {zone: len(names) for zone, names in pods.items()} == dict(expected),
+        within=CONVERGENCE,
+        describe=f"the hints of service {service.name}",
+    )
     cluster.expect_equal(
         f"{family} endpoints of service {service.name} by the one zone that each is hinted for",
         expected=dict(sorted(expected.items())),
@@ -105,26 +99,24 @@ def expect_enough(
     For what a KEP leaves open: it bounds the overload of a zone, and any hints that stay below the bound are right. How
     many each zone got stands in the report. Returns and raises as `expect_shared_out` does.
     """
-    pods: dict[str, set[str]] = {}
 
-    def seen() -> dict[str, int]:
+    def summed_up(pods: Mapping[str, AbstractSet[str]]) -> dict[str, int]:
         short = {zone: len(pods.get(zone, ())) for zone, least in fewest.items() if len(pods.get(zone, ())) < least}
         strange = {zone: len(names) for zone, names in pods.items() if zone not in fewest}
         return {"in all": sum(map(len, pods.values())), **short, **strange}
 
-    def as_expected() -> bool:
-        pods.clear()
-        pods.update(_by_hinted_zone(cluster, service, family))
-        return seen() == {"in all": endpoints}
-
-    with contextlib.suppress(NotYetError):  # late or wrong: the comparison says what is there instead
-        eventually(as_expected, within=CONVERGENCE, describe=f"the hints of service {service.name}")
+    pods = seen_last(
+        lambda: _by_hinted_zone(cluster, service, family),
+        lambda pods: summed_up(pods) == {"in all": endpoints},
+        within=CONVERGENCE,
+        describe=f"the hints of service {service.name}",
+    )
     counts = {zone: len(names) for zone, names in sorted(pods.items())}
     cluster.measured(f"{family} endpoints of service {service.name} by the zone that they are hinted for", counts)
     cluster.expect_equal(
         f"{family} endpoints of service {service.name}, and by zone where they are fewer than allowed",
         expected={"in all": endpoints},
-        observed=seen(),
+        observed=summed_up(pods),
         explanation=f"at least {dict(fewest)} were needed, and there are {counts}",
     )
     return pods
@@ -146,19 +138,21 @@ def expect_conditions(
 
     Raises `AssertionError` that names the first endpoint which has not within `CONVERGENCE` seconds.
     """
-    seen: dict[str, tuple[bool | None, bool | None, bool]] = {}
-
-    def as_expected() -> bool:
-        written = written_endpoints(cluster, service, family)
-        seen.clear()
-        seen.update({pod: (each.ready, each.serving, bool(each.terminating)) for pod, each in written.items()})
-        return all(seen.get(pod) == conditions for pod, conditions in expected.items())
-
-    with contextlib.suppress(NotYetError):  # late or wrong: the comparison says what is there instead
-        eventually(as_expected, within=CONVERGENCE, describe=f"the conditions of endpoints of {service.name}")
+    seen = seen_last(
+        lambda: _conditions(cluster, service, family),
+        lambda seen: all(seen.get(pod) == conditions for pod, conditions in expected.items()),
+        within=CONVERGENCE,
+        describe=f"the conditions of endpoints of {service.name}",
+    )
     for pod, conditions in expected.items():
         what = f"ready, serving, terminating of {pod}"
         cluster.expect_equal(what, expected=conditions, observed=seen.get(pod))
+
+
+def _conditions(cluster: Cluster, service: Service, family: str) -> dict[str, tuple[bool | None, bool | None, bool]]:
+    """Ready, serving and terminating of each endpoint, by pod name."""
+    written = written_endpoints(cluster, service, family)
+    return {pod: (each.ready, each.serving, bool(each.terminating)) for pod, each in written.items()}
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ from collections.abc import Set as AbstractSet
 from harness import verdict
 from harness.cluster import AddressKind, Cluster, Service
 from harness.errors import InconclusiveError, UsageError
-from harness.eventually import NotYetError, eventually
+from harness.eventually import NotYetError, eventually, seen_last
 from harness.history import Window
 from harness.manifests import Port
 from harness.outcomes import TIMED_OUT, Observation, Reached, Refused, TimedOut, Unknown
@@ -114,16 +114,14 @@ def expect_flow_moves(cluster: Cluster, service: Service, client: str, *, before
         _assert_pod(cluster, flow.opened, before, f"the flow of {client} began with")
         yield
         cluster.backend.settle()
-
-        answers = [flow.ask()]
-
-        def moved() -> bool:
-            answers.append(flow.ask())
-            return named(cluster, answers[-1]) == Reached(after.name)
-
-        with contextlib.suppress(NotYetError):  # the comparison says whom it reaches instead
-            eventually(moved, within=CONVERGENCE, every=0.02, describe=f"the flow of {client} to reach {after}")
-        _assert_pod(cluster, answers[-1], after, f"the flow of {client} is answered by")
+        answer = seen_last(
+            lambda: named(cluster, flow.ask()),
+            lambda seen: seen == Reached(after.name),
+            within=CONVERGENCE,
+            every=0.02,
+            describe=f"the flow of {client} to reach {after}",
+        )
+        _assert_pod(cluster, answer, after, f"the flow of {client} is answered by")
 
 
 @contextlib.contextmanager

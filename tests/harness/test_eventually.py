@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from harness.errors import InconclusiveError
-from harness.eventually import NotYetError, eventually, set_time_scale, time_scale
+from harness.eventually import NotYetError, eventually, seen_last, set_time_scale, time_scale
 
 
 @pytest.fixture(autouse=True)
@@ -72,3 +72,26 @@ def test_time_scale_stretches_deadlines() -> None:
 def test_a_time_scale_is_above_zero(factor: float) -> None:
     with pytest.raises(ValueError, match="above 0"):
         set_time_scale(factor)
+
+
+def test_looking_ends_with_what_is_right() -> None:
+    looks = iter([1, 2, 3])
+    assert seen_last(lambda: next(looks), lambda seen: seen == 2, within=60, every=0, describe="2") == 2
+
+
+def test_looking_in_vain_gives_what_was_seen_last() -> None:
+    looks = iter([1, 2])
+    seen = seen_last(lambda: next(looks, 0), lambda seen: seen == 3, within=0.02, every=0.001, describe="3")
+    assert seen == 0
+
+
+def test_a_last_look_that_saw_nothing_says_why() -> None:
+    looks = iter([1])
+
+    def look() -> int:
+        for each in looks:
+            return each
+        raise AssertionError("a1 stands there twice")
+
+    with pytest.raises(NotYetError, match="for endpoints; last seen: a1 stands there twice"):
+        seen_last(look, lambda seen: seen == 2, within=0.02, every=0.001, describe="endpoints")
