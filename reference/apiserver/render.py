@@ -15,14 +15,20 @@ from reference.apiserver.routes import Route
 from reference.apiserver.store import Stored
 from reference.client import Object
 
+_INCLUDED = frozenset({"", "None", "Object", "Metadata"})
+
 
 @dataclass(frozen=True, slots=True)
 class Renderer:
-    """How the objects of one request are written. `include` is the Table's `includeObject`."""
+    """How the objects of one request are written. `include` is the Table's `includeObject`. Raises `ApiError` (400)."""
 
     route: Route
     answer: Answer
     include: str = "Metadata"
+
+    def __post_init__(self) -> None:
+        if self.answer.form == "table" and self.include not in _INCLUDED:
+            raise status.bad_request(f"unrecognized includeObject value: {self.include!r}")
 
     @property
     def form(self) -> tuple[str, Answer, str]:
@@ -114,9 +120,7 @@ class Renderer:
             return lambda _: {}
         if self.include == "Object":
             return lambda obj: {"object": obj}
-        if self.include in {"", "Metadata"}:
-            return lambda obj: {"object": self._metadata(obj)}
-        raise status.bad_request(f"unrecognized includeObject value: {self.include!r}")
+        return lambda obj: {"object": self._metadata(obj)}
 
 
 def _list_metadata(page: Page) -> Object:

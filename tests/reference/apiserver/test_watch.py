@@ -196,3 +196,16 @@ def test_client_that_does_not_read_is_cut_off_and_holds_up_nobody(
             api.create("configmaps", "default", {"metadata": {"name": f"c{index}"}, "data": {"x": "y" * 40_000}})
             assert next(attentive)["object"]["metadata"]["name"] == f"c{index}"
         assert count_until_cut(deaf) < 400
+
+
+def test_watch_that_asks_for_an_unknown_form_is_refused_and_the_others_go_on(
+    api: ApiServer, watching: Any, http: Any
+) -> None:
+    table = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+    current = create(api, "a")["metadata"]["resourceVersion"]
+    with watching(f"resourceVersion={current}") as stream:
+        path = f"{CONFIGS}?watch=true&resourceVersion={current}&includeObject=All"
+        with http.open("GET", path, **table) as refused:
+            assert (refused.status, json.loads(refused.read())["reason"]) == (400, "BadRequest")
+        create(api, "b")
+        assert told(stream, 1) == [("ADDED", "b")]
