@@ -1,0 +1,5 @@
+"""A DNS server for Services whose answers depend on where the client is (KEP-536, DNS server changes)."""
+
+from reference.dns.server import DnsServer
+
+__all__ = ["DnsServer"]

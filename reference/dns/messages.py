@@ -1,0 +1,200 @@
+"""DNS messages: what a query asks, and answers as bytes. dnspython reads and writes all of them.
+
+It takes a millisecond to write a hundred records, and as much again to read a query and begin its answer under load.
+So the records of an answer are written once and kept as a `Body`, and so is a `Reply` to one query to the last bit but
+its id; what remains for a query that came before is to join some bytes.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import dns.edns
+import dns.exception
+import dns.flags
+import dns.message
+import dns.name
+import dns.opcode
+import dns.rcode
+import dns.rdata
+import dns.rdataclass
+import dns.rdatatype
+import dns.rdtypes.IN.A
+import dns.rdtypes.IN.AAAA
+import dns.renderer
+import dns.rrset
+
+SMALLEST_UDP = 512  # RFC 1035, 2.3.4: what a client takes that does not say
+_HEADER = struct.Struct("!HHHHHH")
+_QUESTION_END = 4  # type and class
+_TYPES = {dns.rdatatype.A: "A", dns.rdatatype.AAAA: "AAAA", dns.rdatatype.SRV: "SRV"}
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A well-formed question: its name and type, and how the answer begins and ends.
+
+    `head` and `tail` are an answer without records: header, question as it was asked, and what EDNS adds. `limit` is
+    the size of a UDP datagram that the client takes.
+    """
+
+    name: dns.name.Name
+    type: dns.rdatatype.RdataType
+    head: bytes
+    tail: bytes
+    limit: int
+
+
+@dataclass(eq=False, slots=True)
+class Body:
+    """The records of an answer as bytes, for any query with this question.
+
+    `size` is that of one record when all answers are of one size and may stand in any order: addresses do.
+    """
+
+    rcode: int = dns.rcode.NOERROR
+    answers: bytes = b""
+    count: int = 0
+    size: int = 0
+    authority: bytes = b""
+    authorities: int = 0
+    further: bytes = b""
+    furthers: int = 0
+    stale: bool = False
+    """Set when something has changed on which it depends; it is not given out any more."""
+
+
+@dataclass(eq=False, slots=True)
+class Reply:
+    """The answer to a query, for any id. `ring` is the records twice over, so that they can begin with any of them."""
+
+    body: Body
+    head: bytes
+    tail: bytes
+    ring: bytes = b""
+    size: int = 0
+    shown: int = 0
+    count: int = 0
+
+    def wire(self, number: bytes) -> bytes:
+        """The message for the query with this id. Its first address is another one each time, as clients take that."""
+        if not self.size:
+            return number + self.head + self.tail
+        begin = int(random.random() * self.count) * self.size  # noqa: S311  to spread load, not to keep a secret
+        return number + self.head + self.ring[begin : begin + self.shown] + self.tail
+
+
+def read(packet: bytes, *, largest: int) -> Query | bytes | None:
+    """What a packet asks; the bytes of a refusal if it asks nothing that can be answered; None if it is no query.
+
+    `largest` is the size of the UDP datagrams that this server sends and takes.
+    """
+    if len(packet) < _HEADER.size or packet[2] & 0x80:  # an answer: never answered, or two servers go on for ever
+        return None
+    try:
+        query = dns.message.from_wire(packet, ignore_trailing=True)
+    except dns.exception.DNSException:
+        return _bare(packet, dns.rcode.FORMERR)
+    if query.opcode() != dns.opcode.QUERY:
+        return _bare(packet, dns.rcode.NOTIMP)
+    if len(query.question) != 1:
+        return _bare(packet, dns.rcode.FORMERR)
+    answer = dns.message.make_response(query, our_payload=largest, pad=0)
+    asked = query.question[0]
+    if query.edns > 0:
+        answer.set_rcode(dns.rcode.BADVERS)
+    elif asked.rdclass not in {dns.rdataclass.IN, dns.rdataclass.ANY} or asked.rdtype in _TRANSFERS:
+        answer.set_rcode(dns.rcode.REFUSED)
+    wire = answer.to_wire()
+    if answer.rcode() != dns.rcode.NOERROR:
+        return wire
+    end = _HEADER.size + len(asked.name.to_digestable()) + _QUESTION_END
+    limit = min(max(query.payload, SMALLEST_UDP), largest) if query.edns >= 0 else SMALLEST_UDP
+    return Query(asked.name, asked.rdtype, wire[2:end], wire[end:], limit)
+
+
+_TRANSFERS = frozenset({dns.rdatatype.AXFR, dns.rdatatype.IXFR})
+
+
+def refuse(query: Query) -> Reply:
+    """The answer to a query for a name outside of the server's zone."""
+    body = Body(dns.rcode.REFUSED)
+    return _reply(query, body, authoritative=False)
+
+
+def reply(query: Query, body: Body, *, over_tcp: bool) -> Reply:
+    """The answer with these records; as many as fit, and the bit that says so, where they do not fit (RFC 2181, 9)."""
+    room = 65535 if over_tcp else query.limit
+    needed = 2 + len(query.head) + len(query.tail) + len(body.authority)
+    if needed + len(body.answers) + len(body.further) <= room:
+        return _reply(query, body, further=True)
+    if needed + len(body.answers) <= room:  # further records may be left out without a word
+        return _reply(query, body)
+    return _reply(query, body, shown=(room - needed) // body.size if body.size else 0)
+
+
+def _reply(
+    query: Query, body: Body, *, further: bool = False, authoritative: bool = True, shown: int | None = None
+) -> Reply:
+    flags, questions, _, _, edns = struct.unpack_from("!HHHHH", query.head)
+    flags |= body.rcode | (dns.flags.AA if authoritative else 0) | (0 if shown is None else dns.flags.TC)
+    count = body.count if shown is None else shown
+    furthers = body.furthers if further else 0
+    head = struct.pack("!HHHHH", flags, questions, count, body.authorities, furthers + edns) + query.head[10:]
+    tail = body.authority + (body.further if further else b"") + query.tail
+    if body.size and count:
+        return Reply(body, head, tail, body.answers * 2, body.size, count * body.size, body.count)
+    return Reply(body, head + (body.answers if shown is None else b""), tail)
+
+
+def write(
+    name: dns.name.Name,
+    kind: dns.rdatatype.RdataType,
+    answers: Sequence[dns.rrset.RRset],
+    *,
+    rcode: dns.rcode.Rcode = dns.rcode.NOERROR,
+    authority: Iterable[dns.rrset.RRset] = (),
+    further: Iterable[dns.rrset.RRset] = (),
+) -> Body:
+    """Records for answers to a question, as bytes."""
+    renderer = dns.renderer.Renderer(0)
+    renderer.add_question(name, kind)
+    ends = [renderer.output.tell()]
+    for section, rrsets in ((1, answers), (2, authority), (3, further)):
+        for each in rrsets:
+            renderer.add_rrset(section, each, want_shuffle=False)
+        ends.append(renderer.output.tell())
+    wire, counts = renderer.output.getvalue(), renderer.counts
+    parts = [wire[begin:end] for begin, end in pairwise(ends)]
+    same = len(answers) == 1 and answers[0].rdtype in _SAME_SIZE and counts[1] > 1
+    size = len(parts[0]) // counts[1] if same else 0
+    return Body(rcode, parts[0], counts[1], size, parts[1], counts[2], parts[2], counts[3])
+
+
+_SAME_SIZE = frozenset({dns.rdatatype.A, dns.rdatatype.AAAA})
+
+
+def addresses(name: dns.name.Name, ttl: int, ips: Iterable[str]) -> list[dns.rrset.RRset]:
+    """A and AAAA records of a name."""
+    of_both: tuple[list[dns.rdata.Rdata], list[dns.rdata.Rdata]] = ([], [])
+    for ip in ips:
+        if ":" in ip:
+            of_both[1].append(dns.rdtypes.IN.AAAA.AAAA(dns.rdataclass.IN, dns.rdatatype.AAAA, ip))
+        else:
+            of_both[0].append(dns.rdtypes.IN.A.A(dns.rdataclass.IN, dns.rdatatype.A, ip))
+    return [dns.rrset.from_rdata_list(name, ttl, each) for each in of_both if each]
+
+
+def text_of(kind: dns.rdatatype.RdataType) -> str:
+    """The name of a record type, for those that this server has records of; "" for others."""
+    return _TYPES.get(kind, "")
+
+
+def _bare(packet: bytes, rcode: int) -> bytes:
+    """A refusal of what cannot be read: the header alone, with the client's id, opcode and RD."""
+    number, flags = struct.unpack_from("!HH", packet)
+    return _HEADER.pack(number, dns.flags.QR | (flags & (0x7800 | dns.flags.RD)) | rcode, 0, 0, 0, 0)

@@ -1,0 +1,92 @@
+"""What a name below the cluster's zone is about, whether or not there is such a thing.
+
+    web.shop.svc                  a Service, or all endpoints of a headless one
+    _http._tcp.web.shop.svc       one of its ports
+    a1.web.shop.svc               one endpoint of a headless Service, by its hostname or by its address with dashes
+
+Source: Kubernetes, DNS-Based Service Discovery, version 1.1.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+Key = tuple[str, str]  # namespace and name of a Service
+
+
+@dataclass(frozen=True, slots=True)
+class Apex:
+    """The zone itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaVersion:
+    """`dns-version`: which version of the specification the names follow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A name that others are below of: that of all Services (""), or of those of a Kubernetes namespace."""
+
+    namespace: str
+
+
+@dataclass(frozen=True, slots=True)
+class OfService:
+    """A Service."""
+
+    key: Key
+
+
+@dataclass(frozen=True, slots=True)
+class OfPort:
+    """A named port of a Service, or all of a protocol (`port` is "")."""
+
+    key: Key
+    port: str
+    protocol: str
+
+
+@dataclass(frozen=True, slots=True)
+class OfEndpoint:
+    """An endpoint of a headless Service."""
+
+    key: Key
+    hostname: str
+
+
+Subject = Apex | SchemaVersion | Branch | OfService | OfPort | OfEndpoint
+
+
+def subject(labels: Sequence[str]) -> Subject | None:
+    """What a name is about; `labels` are those before the zone, in lower case. None for what can never exist."""
+    found: Subject | None = None
+    match tuple(labels):
+        case ():
+            found = Apex()
+        case ("dns-version",):
+            found = SchemaVersion()
+        case ("svc",):
+            found = Branch("")
+        case (namespace, "svc"):
+            found = Branch(namespace)
+        case (name, namespace, "svc"):
+            found = OfService((namespace, name))
+        case (first, name, namespace, "svc") if first.startswith("_"):
+            found = OfPort((namespace, name), "", first[1:])
+        case (first, name, namespace, "svc"):
+            found = OfEndpoint((namespace, name), first)
+        case (port, protocol, name, namespace, "svc") if port.startswith("_") and protocol.startswith("_"):
+            found = OfPort((namespace, name), port[1:], protocol[1:])
+    return found
+
+
+def service_of(about: Subject | None) -> Key | None:
+    """The Service on which the answer depends; for a branch what stands for its namespace, which is no Service."""
+    match about:
+        case Branch(namespace):
+            return namespace, ""
+        case OfService(key) | OfPort(key) | OfEndpoint(key):
+            return key
+    return None

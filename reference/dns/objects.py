@@ -1,0 +1,110 @@
+"""Reads what DNS needs from Kubernetes objects: Services, EndpointSlices and PodLocators."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from reference.client import Object
+from reference.dns.records import FAMILIES, Endpoint, Family, Port, Service
+from reference.dns.selection import Labels
+from reference.endpoints import is_ready
+
+SERVICE_LABEL = "kubernetes.io/service-name"
+
+Key = tuple[str, str]  # namespace and name
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What tells where an endpoint is: its pod, if it names one, and its address."""
+
+    pod: Key | None
+    address: str
+
+
+@lru_cache(maxsize=65536)
+def canonical(address: str) -> str:
+    """An address in the form in which sockets give it. One that maps IPv4 into IPv6 is the IPv4 address.
+
+    Raises `ValueError`.
+    """
+    parsed = ipaddress.ip_address(address)
+    mapped = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else None
+    return str(mapped or parsed)
+
+
+def key_of(obj: Object) -> Key:
+    """Namespace and name."""
+    return obj["metadata"].get("namespace") or "", obj["metadata"]["name"]
+
+
+def service_key(endpoint_slice: Object) -> Key | None:
+    """The Service of a slice; None for slices of nobody."""
+    name = (endpoint_slice["metadata"].get("labels") or {}).get(SERVICE_LABEL)
+    return (endpoint_slice["metadata"].get("namespace") or "", name) if name else None
+
+
+def is_headless(service: Object) -> bool:
+    """Whether DNS tells endpoints of it, as it has no address of its own."""
+    return bool(service["spec"].get("clusterIP") == "None")
+
+
+def topology_keys(service: Object) -> tuple[str, ...]:
+    """`spec.topologyKeys` of a headless Service; for others the proxy chooses, and DNS has no part in it."""
+    return tuple(service["spec"].get("topologyKeys") or ()) if is_headless(service) else ()
+
+
+def read_service(service: Object, keys: tuple[str, ...], endpoints: dict[Family, list[Endpoint]]) -> Service:
+    """A Service with the endpoints that `read_endpoints` gave for it."""
+    spec = service["spec"]
+    if spec.get("type") == "ExternalName":
+        return Service(False, (), alias=spec.get("externalName", ""))
+    if is_headless(service):
+        return Service(True, keys, endpoints=endpoints)
+    ports = tuple(Port(each.get("name") or "", each["protocol"].lower(), each["port"]) for each in spec["ports"])
+    ips = [each for each in spec.get("clusterIPs") or [spec.get("clusterIP")] if each]
+    return Service(False, (), ports, {_family(each): each for each in ips})
+
+
+def read_endpoints(slices: Iterable[Object]) -> Iterable[tuple[Family, Origin, Endpoint]]:
+    """The ready endpoints of slices, each address once, without knowing where they are."""
+    seen: set[str] = set()
+    for each in slices:
+        family: Family | None = next((family for family in FAMILIES if each["addressType"] == family), None)
+        if family is None:
+            continue
+        ports = tuple(
+            Port(port.get("name") or "", (port.get("protocol") or "TCP").lower(), port["port"])
+            for port in each.get("ports") or ()
+            if port.get("port")
+        )
+        for endpoint in each.get("endpoints") or ():
+            address = canonical(endpoint["addresses"][0])
+            if is_ready(endpoint) and address not in seen:
+                seen.add(address)
+                yield family, Origin(_pod(endpoint, each), address), Endpoint(address, _host(endpoint), ports, {})
+
+
+def read_locator(locator: Object) -> tuple[tuple[str, ...], Labels | None]:
+    """The addresses of a pod, and the labels of its node; None when it is on none."""
+    ips = tuple(canonical(each["ip"]) for each in locator.get("ips") or ())
+    return ips, (locator.get("nodeLabels") or {}) if locator.get("nodeName") else None
+
+
+def _pod(endpoint: Object, endpoint_slice: Object) -> Key | None:
+    target = endpoint.get("targetRef") or {}
+    if target.get("kind") != "Pod":
+        return None
+    return target.get("namespace") or endpoint_slice["metadata"].get("namespace") or "", target.get("name") or ""
+
+
+def _host(endpoint: Object) -> str:
+    named = str(endpoint.get("hostname") or "").lower()
+    return named or canonical(endpoint["addresses"][0]).replace(".", "-").replace(":", "-")
+
+
+def _family(address: str) -> Family:
+    return "IPv6" if ":" in address else "IPv4"

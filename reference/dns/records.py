@@ -1,0 +1,159 @@
+"""What there is at a name: addresses, ports with their targets, or another name, as a function of a Service.
+
+Everything that DNS says of a Service is decided here, over values. Where the client is plays a part in one way only:
+it selects the endpoints of a headless Service (KEP-536, DNS server changes). A name of a single endpoint is no choice
+among endpoints, and means the same for every client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from reference.dns.names import OfEndpoint, OfPort, OfService
+from reference.dns.selection import Labels, select
+
+Family = Literal["IPv4", "IPv6"]
+FAMILIES: tuple[Family, ...] = ("IPv4", "IPv6")
+_FAMILY_OF: Mapping[str, Family] = {"A": "IPv4", "AAAA": "IPv6"}
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """A port: its name ("" without one), its protocol in lower case, and its number."""
+
+    name: str
+    protocol: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A ready endpoint of a headless Service, with the labels of its node (none when nobody knows where it is)."""
+
+    address: str
+    hostname: str
+    ports: tuple[Port, ...]
+    labels: Labels
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """What DNS needs of a Service: of a headless one the endpoints by family, of others the cluster IPs and ports."""
+
+    headless: bool
+    keys: tuple[str, ...]
+    ports: tuple[Port, ...] = ()
+    cluster_ips: Mapping[Family, str] | None = None
+    endpoints: Mapping[Family, Sequence[Endpoint]] | None = None
+    alias: str = ""
+    """The name that an ExternalName Service stands for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """An A or AAAA record, by the form of the address."""
+
+    ip: str
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """An SRV record; `host` is a label below the Service's name, "" for that name itself."""
+
+    port: int
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
+class Alias:
+    """A CNAME record, to a name outside of the cluster."""
+
+    name: str
+
+
+Record = Address | Target | Alias
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The records at a name, none if it has others; `further` are addresses of the targets, by their host."""
+
+    records: tuple[Record, ...] = ()
+    further: tuple[tuple[str, Address], ...] = ()
+
+
+NO_DATA = Found()
+
+
+def find(about: OfService | OfPort | OfEndpoint, wanted: str, service: Service, client: Labels | None) -> Found | None:
+    """The records of type `wanted` ("A", "AAAA", "SRV", …); None when the name does not exist."""
+    if service.alias:
+        return Found((Alias(service.alias),)) if isinstance(about, OfService) else None
+    match about:
+        case OfService():
+            if wanted == "SRV":
+                return _targets(service, "", "", client) or NO_DATA
+            return Found(tuple(Address(each) for each in _addresses(service, wanted, client)))
+        case OfPort(_, port, protocol):
+            found = _targets(service, port, protocol, client)
+            return found if found is None or (port and wanted == "SRV") else NO_DATA
+        case OfEndpoint(_, hostname):
+            return _endpoint(service, hostname, wanted)
+
+
+def _addresses(service: Service, wanted: str, client: Labels | None) -> list[str]:
+    family = _FAMILY_OF.get(wanted)
+    if family is None:
+        return []
+    if service.headless:
+        return [each.address for each in _selected(service, family, client)]
+    ip = (service.cluster_ips or {}).get(family)
+    return [ip] if ip else []
+
+
+def _selected(service: Service, family: Family, client: Labels | None) -> Sequence[Endpoint]:
+    """Each family chooses for itself, as a proxy's rules do."""
+    return select(service.keys, client, (service.endpoints or {}).get(family, ()))
+
+
+def _targets(service: Service, port: str, protocol: str, client: Labels | None) -> Found | None:
+    """SRV records of a port, of all ports of a protocol (`port` is ""), or of all; None when there is no such port.
+
+    Ports exist for every client alike, so that a name does not cease to exist where nothing is near.
+    """
+    if not any(_fits(each, port, protocol) for each in _all_ports(service)):
+        return None
+    if not service.headless:
+        here = tuple(Target(each.number, "") for each in service.ports if _fits(each, port, protocol))
+        return Found(here, tuple(("", Address(each)) for each in (service.cluster_ips or {}).values()))
+    near = [each for family in FAMILIES for each in _selected(service, family, client)]
+    targets = [
+        (Target(each.number, one.hostname), one) for one in near for each in one.ports if _fits(each, port, protocol)
+    ]
+    further = {(one.hostname, Address(one.address)): None for _, one in targets}
+    return Found(tuple({target: None for target, _ in targets}), tuple(further))
+
+
+def _all_ports(service: Service) -> Iterator[Port]:
+    yield from service.ports
+    for endpoints in (service.endpoints or {}).values():
+        for each in endpoints:
+            yield from each.ports
+
+
+def _fits(port: Port, name: str, protocol: str) -> bool:
+    return name in {"", port.name} and protocol in {"", port.protocol}
+
+
+def _endpoint(service: Service, hostname: str, wanted: str) -> Found | None:
+    every = [
+        (family, each)
+        for family in FAMILIES
+        for each in (service.endpoints or {}).get(family, ())
+        if each.hostname == hostname
+    ]
+    if not every:
+        return None
+    return Found(tuple(Address(each.address) for family, each in every if family == _FAMILY_OF.get(wanted)))

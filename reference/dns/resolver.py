@@ -1,0 +1,114 @@
+"""From a packet and the address that it came from to the packet that answers it. No socket, no thread, no clock.
+
+Clients are grouped by the values of those node labels that some Service has among its topology keys. Two clients of one
+group get the same answer to everything, so each group has a shelf of replies by what was asked, byte for byte; and
+groups that differ by labels that a Service does not look at share its records.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from reference.client import Event
+from reference.dns import messages
+from reference.dns.index import ClusterIndex
+from reference.dns.messages import Body, Query, Reply
+from reference.dns.names import Key, service_of
+from reference.dns.records import find
+from reference.dns.selection import Labels
+from reference.dns.zone import Find, Zone
+
+if TYPE_CHECKING:
+    import dns.name
+    import dns.rdatatype
+
+MOST = 100_000
+"""So many clients, and so many replies, are remembered at most. Then everything is forgotten, and found out anew."""
+
+Group = tuple[str | None, ...] | None
+"""Values of node labels, None for one that a node lacks; None for clients that nobody knows."""
+Shelf = dict[bytes | tuple[bytes], Reply]
+
+
+class Resolver:
+    """Answers queries for a zone from what events have told."""
+
+    def __init__(
+        self,
+        index: ClusterIndex,
+        *,
+        zone: str = "cluster.local",
+        ttl: int = 5,
+        largest: int = 4096,
+        find: Find = find,
+    ) -> None:
+        """`ttl` in seconds, for records and for their absence; `largest` is the size of the largest UDP datagram."""
+        self._index = index
+        self._zone = Zone(index, zone, ttl, find)
+        self._largest = largest
+        self._keys: tuple[str, ...] = ()
+        self._shelves: dict[Group, Shelf] = {}
+        self._shelf_of: dict[str, Shelf] = {}  # by the address of a client
+        self._bodies: dict[Key | None, dict[tuple[object, ...], Body]] = {}  # by the Service that they depend on
+        self._replies = 0
+
+    def apply(self, event: Event) -> None:
+        """Take in a change of the cluster; what is answered from now on follows it."""
+        changed = self._index.apply(event)
+        if changed.keys:
+            self._keys = self._index.label_keys
+            self._shelf_of.clear()
+            self._shelves.clear()
+        for client in changed.clients:
+            self._shelf_of.pop(client, None)
+        for key in changed.services:
+            for body in self._bodies.pop(key, {}).values():
+                body.stale = True
+
+    def answer(self, packet: bytes, client: str, *, over_tcp: bool = False) -> bytes | None:
+        """The answer to a packet from a client's address; None if there is none to give."""
+        shelf = self._shelf_of.get(client)
+        if shelf is None:
+            shelf = self._shelf(client)
+        question = (packet[2:],) if over_tcp else packet[2:]
+        reply = shelf.get(question)
+        if reply is None or reply.body.stale:
+            asked = messages.read(packet, largest=self._largest)
+            if not isinstance(asked, Query):
+                return asked
+            reply = self._reply(asked, client, over_tcp=over_tcp)
+            shelf[question] = reply
+        return reply.wire(packet[:2])
+
+    def _shelf(self, client: str) -> Shelf:
+        if len(self._shelf_of) >= MOST:
+            self._shelf_of.clear()
+        labels = self._index.labels_at(client)
+        group = None if labels is None else tuple(labels.get(each) for each in self._keys)
+        shelf = self._shelf_of[client] = self._shelves.setdefault(group, {})
+        return shelf
+
+    def _reply(self, query: Query, client: str, *, over_tcp: bool) -> Reply:
+        """A new reply. Who asks ever new questions makes us forget what we know already, and no more."""
+        self._replies += 1
+        if self._replies > MOST:
+            self._replies = 0
+            self._bodies.clear()
+            for each in self._shelves.values():
+                each.clear()
+        name = query.name.canonicalize()
+        if not name.is_subdomain(self._zone.name):
+            return messages.refuse(query)
+        return messages.reply(query, self._body(name, query.type, self._index.labels_at(client)), over_tcp=over_tcp)
+
+    def _body(self, name: dns.name.Name, kind: dns.rdatatype.RdataType, where: Labels | None) -> Body:
+        key = service_of(self._zone.subject(name))
+        service = self._index.service(key) if key is not None and key[1] else None
+        told_apart: Group = None
+        if service is not None and where is not None:
+            told_apart = tuple(where.get(each) for each in service.keys)
+        bodies = self._bodies.setdefault(key, {})
+        asked = (name, kind, told_apart)
+        if asked not in bodies:
+            bodies[asked] = self._zone.body(name, kind, where)
+        return bodies[asked]

@@ -1,0 +1,209 @@
+"""The DNS server: one thread that takes in changes of the cluster and answers queries between them.
+
+The file of the package with a thread and sockets. Changes and queries are worked on by the same thread, so answers need
+no locks, and once `synced` says so every later answer knows of all that was written before.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import selectors
+import socket
+import threading
+import time
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Self
+
+from reference.client import Client, Event, Subscription
+from reference.dns.index import ClusterIndex
+from reference.dns.resolver import Resolver
+from reference.dns.tcp import IDLE_SECONDS, MOST_CONNECTIONS, Connection
+from reference.features import Features
+
+RESOURCES = ("services", "endpointslices", "podlocators")
+_AT_ONCE = 64  # datagrams of one socket before the others have their turn
+_MOST_DATAGRAM = 65535
+_log = logging.getLogger(__name__)
+
+
+class DnsServer:
+    """Answers for the zone of a cluster, on sockets of any netns. A context manager.
+
+    Source: KEP-536, DNS server changes; names and records as in Kubernetes' DNS-Based Service Discovery. `start` once,
+    `stop` at the end; both are for one thread, `listen` and `synced` for any.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        features: Features | None = None,
+        zone: str = "cluster.local",
+        ttl: int = 5,
+        resolver: Callable[..., Resolver] = Resolver,
+    ) -> None:
+        """`features`: whether `topologyKeys` are looked at (gate ServiceTopology). `ttl` of all records, in seconds."""
+        topology = (features or Features(gates={"ServiceTopology": True})).enabled("ServiceTopology")
+        self._client = client
+        self._resolver = resolver(ClusterIndex(topology=topology), zone=zone, ttl=ttl)
+        self._events: SimpleQueue[Event] = SimpleQueue()
+        self._delivered = 0
+        self._taken_in = 0
+        self._has_state = False
+        self._running = True
+        self._selector = selectors.DefaultSelector()
+        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._selector.register(self._bell, selectors.EVENT_READ)
+        self._sockets: SimpleQueue[socket.socket] = SimpleQueue()  # to listen on, once there is something to say
+        self._connections: dict[Connection, float] = {}  # with the time until when; the oldest first
+        self._subscription: Subscription | None = None
+        self._thread = threading.Thread(target=self._run, name="dns", daemon=True)
+        self._stopped = False
+
+    def start(self) -> None:
+        """Begin to watch; queries wait until the present state is known. Returns at once."""
+        self._thread.start()
+        self._subscription = self._client.subscribe(RESOURCES, self._deliver)
+
+    def stop(self) -> None:
+        """End the watch and the thread, and close all sockets. Idempotent, also for one that was never started."""
+        if self._stopped:
+            return
+        self._stopped = True
+        if self._subscription is not None:
+            self._subscription.close()
+        self._running = False
+        if self._thread.is_alive():
+            os.eventfd_write(self._bell, 1)
+            self._thread.join()
+        self._close_all()
+
+    def listen(self, sock: socket.socket) -> None:
+        """Answer on a bound UDP socket or a listening TCP socket; `stop` closes it."""
+        sock.setblocking(False)
+        self._sockets.put(sock)
+        os.eventfd_write(self._bell, 1)
+
+    def synced(self) -> bool:
+        """Whether all events delivered so far are known to every answer from now on."""
+        delivered = self._delivered
+        return self._has_state and self._taken_in >= delivered
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _deliver(self, event: Event) -> None:
+        """The subscription's sink: runs in the writer's thread while the store is locked, so the count is exact."""
+        self._delivered += 1
+        self._events.put(event)
+        if self._delivered - self._taken_in == 1 or event.type == "SYNCED":  # else the bell has rung already
+            os.eventfd_write(self._bell, 1)
+
+    def _run(self) -> None:
+        while self._running:
+            for key, events in self._selector.select(self._patience()):
+                if key.data is None:
+                    os.eventfd_read(self._bell)
+                else:
+                    key.data(events)
+            self._take_in_events()
+            self._expire()
+
+    def _patience(self) -> float | None:
+        oldest = next(iter(self._connections.values()), None)
+        return None if oldest is None else max(0.0, oldest - time.monotonic())
+
+    def _take_in_events(self) -> None:
+        for _ in range(self._events.qsize()):
+            event = self._events.get_nowait()
+            if event.type == "SYNCED":
+                self._has_state = True
+            else:
+                self._apply(event)
+            self._taken_in += 1
+        if not self._events.empty():
+            os.eventfd_write(self._bell, 1)
+        while self._has_state and not self._sockets.empty():
+            self._register(self._sockets.get_nowait())
+
+    def _apply(self, event: Event) -> None:
+        try:
+            self._resolver.apply(event)
+        except Exception:  # noqa: BLE001 - one odd object must not end the answers about all others
+            _log.exception("%s %s is not understood", event.resource, event.object.get("metadata", {}).get("name"))
+
+    def _register(self, sock: socket.socket) -> None:
+        work = self._accept if sock.type == socket.SOCK_STREAM else self._receive
+        self._selector.register(sock, selectors.EVENT_READ, lambda _: work(sock))
+
+    def _receive(self, sock: socket.socket) -> None:
+        """Answer the datagrams that have come, up to a number."""
+        answer, receive, send = self._answer, sock.recvfrom, sock.sendto
+        for _ in range(_AT_ONCE):
+            try:
+                packet, sender = receive(_MOST_DATAGRAM)
+            except OSError:  # no more of them, or an ICMP error for one that was sent
+                return
+            reply = answer(packet, sender[0])
+            if reply is not None:
+                try:
+                    send(reply, sender)
+                except OSError as error:  # a full buffer or no route back: as if the network had lost it
+                    _log.debug("no answer to %s: %s", sender[0], error)
+
+    def _answer(self, packet: bytes, client: str, *, over_tcp: bool = False) -> bytes | None:
+        try:
+            return self._resolver.answer(packet, client.removeprefix("::ffff:"), over_tcp=over_tcp)
+        except Exception:  # noqa: BLE001 - nor one odd query
+            _log.exception("no answer to %s", client)
+            return None
+
+    def _accept(self, listener: socket.socket) -> None:
+        try:
+            sock, sender = listener.accept()
+        except OSError:  # gone before it was accepted, or no descriptor is left for it
+            return
+        sock.setblocking(False)
+        while len(self._connections) >= MOST_CONNECTIONS:
+            self._end(next(iter(self._connections)))
+        connection = Connection(sock, lambda packet: self._answer(packet, sender[0], over_tcp=True))
+        self._connections[connection] = time.monotonic() + IDLE_SECONDS
+        self._selector.register(sock, selectors.EVENT_READ, lambda events: self._go_on(connection, events))
+
+    def _go_on(self, connection: Connection, events: int) -> None:
+        try:
+            wanted = connection.go_on(events)
+        except OSError:
+            wanted = 0
+        if not wanted:
+            self._end(connection)
+            return
+        self._connections.pop(connection)
+        self._connections[connection] = time.monotonic() + IDLE_SECONDS
+        if wanted != self._selector.get_key(connection.sock).events:
+            self._selector.modify(connection.sock, wanted, lambda events: self._go_on(connection, events))
+
+    def _expire(self) -> None:
+        now = time.monotonic()
+        for connection in [each for each, until in self._connections.items() if until <= now]:
+            self._end(connection)
+
+    def _end(self, connection: Connection) -> None:
+        if self._connections.pop(connection, None) is not None:
+            self._selector.unregister(connection.sock)
+            connection.sock.close()
+
+    def _close_all(self) -> None:
+        for key in list(self._selector.get_map().values()):
+            if isinstance(key.fileobj, socket.socket):
+                key.fileobj.close()
+        while not self._sockets.empty():
+            self._sockets.get_nowait().close()
+        self._selector.close()
+        os.close(self._bell)
