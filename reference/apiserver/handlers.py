@@ -5,6 +5,7 @@ Nothing here waits: a request's body is there when it is called, and the registr
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,6 +20,7 @@ from reference.apiserver.selectors import Selection, select
 from reference.apiserver.store import Stored
 from reference.client import Object
 
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _RETURN_DELETED = frozenset({"pods", "services", "serviceaccounts"})  # the other kinds answer with a Status
 
 
@@ -56,8 +58,9 @@ class Response:
     content_type: str = media.JSON
 
     def warning_headers(self) -> list[str]:
-        """The values of the `Warning` headers."""
-        quoted = [each.replace("\\", "\\\\").replace('"', '\\"') for each in self.warnings]
+        """The values of the `Warning` headers. A text with control characters has none, as in Kubernetes."""
+        sound = [each for each in self.warnings if not _CONTROL.search(each)]
+        quoted = [each.replace("\\", "\\\\").replace('"', '\\"') for each in sound]
         return [f'299 - "{each}"' for each in quoted]
 
 

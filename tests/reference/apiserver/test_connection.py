@@ -100,3 +100,8 @@ def test_an_answer_carries_its_warnings() -> None:
     head, _, body = encoded.partition(b"\r\n\r\n")
     assert b'Warning: 299 - "say \\"no\\""' in head
     assert (head.splitlines()[0], body) == (b"HTTP/1.1 201 Created", b"{}")
+
+
+@pytest.mark.parametrize("text", ['unknown field "a\r\nSet-Cookie: b"', "a\x00", "\x7f"])
+def test_a_warning_that_no_header_can_carry_is_left_out(text: str) -> None:
+    assert encode(Response(201, b"{}", (text, "b"))) == encode(Response(201, b"{}", ("b",)))

@@ -250,3 +250,9 @@ def test_stopped_server_is_gone_and_can_be_stopped_again() -> None:
 
 def test_server_that_never_started_can_be_stopped() -> None:
     HttpServer(ApiServer()).stop()
+
+
+def test_field_with_a_line_break_in_its_name_does_not_break_the_answer(http: Any) -> None:
+    odd = {"metadata": {"name": "odd"}, "a\r\nInjected: yes": 1}
+    with http.open("POST", "/api/v1/namespaces/default/configmaps", odd) as response:
+        assert (response.status, response.headers["Injected"], response.headers["Warning"]) == (201, None, None)
