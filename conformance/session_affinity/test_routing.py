@@ -129,10 +129,10 @@ def test_affinity_stays_within_hints(three_zones: Cluster) -> None:
 )
 def test_affinity_stays_within_the_node(three_zones: Cluster) -> None:
     service = _create_service(three_zones, internal_traffic_policy="Local")
-    a1, other, b1 = three_zones.run_servers(on=["a1", "a1", "b1"])
-    three_zones.publish(service, [endpoint(a1), endpoint(other), endpoint(b1)])
+    pods = a1, other, a2, b1, b2, c1 = three_zones.run_servers(on=["a1", "a1", "a2", "b1", "b2", "c1"])
+    three_zones.publish(service, [endpoint(each) for each in pods])
 
-    expect_kept(three_zones, service, {"a1": {a1, other}, "b1": {b1}})
+    expect_kept(three_zones, service, {"a1": {a1, other}, "a2": {a2}, "b1": {b1}, "b2": {b2}, "c1": {c1}})
 
 
 @requirement(
@@ -257,11 +257,12 @@ def _who_moved(cluster: Cluster, service: Service, clients: Sequence[Pod], kept:
     kills={"affinity-at-the-cluster-ip-only", "affinity-ignores-policies"},
 )
 def test_client_outside_keeps_its_endpoint(three_zones: Cluster) -> None:
-    pods = a1, other, b1 = three_zones.run_servers(on=["a1", "a1", "b1"])
+    pods = a1, other, a2, b1, b2, c1 = three_zones.run_servers(on=["a1", "a1", "a2", "b1", "b2", "c1"])
     service = _create_service(three_zones, type="NodePort")
     three_zones.publish(service, [endpoint(each) for each in pods])
     expect_kept(three_zones, service, {external_client("a1"): set(pods)}, to="node-port")
 
     local = _create_service(three_zones, type="NodePort", external_traffic_policy="Local")
     three_zones.publish(local, [endpoint(each) for each in pods])
-    expect_kept(three_zones, local, {external_client("a1"): {a1, other}, external_client("b1"): {b1}}, to="node-port")
+    by_node = {"a1": {a1, other}, "a2": {a2}, "b1": {b1}, "b2": {b2}, "c1": {c1}}
+    expect_kept(three_zones, local, {external_client(node): kept for node, kept in by_node.items()}, to="node-port")
