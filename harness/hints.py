@@ -207,7 +207,7 @@ def _writes(before: Object, after: Object) -> int:
 
 
 def _versions(cluster: Cluster, service: Service) -> dict[str, str]:
-    return {each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in cluster.slices(service)}
+    return {name: each["resourceVersion"] for name, each in _metadata(cluster, service).items()}
 
 
 def _read(endpoint: Object, slice_name: str) -> WrittenEndpoint:
