@@ -1,0 +1,165 @@
+"""How many queries the DNS server answers for a headless Service of 100 endpoints, measured with dnsperf.
+
+    python benchmarks/dns_server.py [--seconds 5]
+
+Server and load are in netns of an embedded network, with a node's forwarding between them: dnsperf (Debian package
+`dnsperf`) in a pod of another zone. The server has its thread pinned to one core, and dnsperf to another where there is
+one. Two figures a row: queries per second as fast as they go, and the latencies at 5,000 queries/s.
+
+Rows: a Service without topology keys; one with (33 of its endpoints are in the client's zone); the first with answers
+of 512 bytes, cut; over TCP; and while each second 20 endpoints of the Service change.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+
+from harness.eventually import eventually
+from harness.netns import sandbox
+from harness.netns.fabric import Host, Network
+from harness.netns.namespace import Namespace
+from harness.topology import THREE_ZONES, ZONE_LABEL
+from reference.apiserver import ApiServer
+from reference.dns import DnsServer
+from reference.features import Features
+
+FEATURES = Features(gates={"ServiceTopology": True})
+ENDPOINTS = 100
+RATE = 5000
+ZONES = "abc"
+ROWS = (
+    ("no topology keys", "plain", ("-e",), 0),
+    ("zone, then anywhere", "zoned", ("-e",), 0),
+    ("answers cut to 512 bytes", "plain", (), 0),
+    ("over TCP", "plain", ("-m", "tcp"), 0),
+    ("20 endpoints change a second", "zoned", ("-e",), 20),
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seconds", type=int, default=5)
+    seconds = parser.parse_args().seconds
+    if shutil.which("dnsperf") is None:
+        sys.exit("dnsperf is not installed (Debian package dnsperf)")
+    sandbox.enter()
+    api = cluster()
+    with Network(THREE_ZONES) as network, DnsServer(api, features=FEATURES) as server:
+        there, client = network.add_pod("a1"), network.add_pod("b1")
+        locate(api, "client", "b", client.addresses["IPv4"])
+        for sock in listening(there):
+            server.listen(sock)
+        eventually(server.synced, within=60, describe="the DNS server to be synced")
+        print(f"{'':30} queries/s  asked {RATE}/s: got   p50 ms   p99 ms   max ms    lost")
+        for what, service, options, changes in ROWS:
+            with changing(api, service, changes):
+                fastest, _, _ = dnsperf(client, there, service, options, seconds)
+                rate, latencies, lost = dnsperf(client, there, service, (*options, "-v", "-Q", str(RATE)), seconds)
+            shown = " ".join(f"{of(latencies, part):8.2f}" for part in (0.5, 0.99, 1.0))
+            print(f"{what:30} {fastest:9.0f} {rate:13.0f} {shown} {lost:7}", flush=True)
+
+
+def dnsperf(
+    client: Host, there: Host, service: str, options: tuple[str, ...], seconds: int
+) -> tuple[float, list[float], int]:
+    """Queries answered per second, their latencies in ms (none unless `options` have -v), and how many were lost."""
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as questions:
+        questions.write(f"{service}.default.svc.cluster.local A\n")
+        questions.flush()
+        command = ["dnsperf", "-s", there.addresses["IPv4"], "-d", questions.name, "-l", str(seconds), "-c", "10"]
+        text = run(client.namespace, [*command, "-q", "50", "-t", "1", *options])
+    rate, lost = (re.search(rf"Queries {what}:\s+([\d.]+)", text) for what in ("per second", "lost"))
+    assert rate is not None, text
+    assert lost is not None, text
+    latencies = [1000 * float(each) for each in re.findall(r"^> NOERROR \S+ A ([\d.]+)$", text, re.MULTILINE)]
+    return float(rate[1]), sorted(latencies), int(lost[1])
+
+
+def of(latencies: list[float], part: float) -> float:
+    return latencies[min(len(latencies) - 1, int(part * len(latencies)))]
+
+
+def run(namespace: Namespace, command: list[str]) -> str:
+    """The output of a program in a netns, on the last core."""
+    with namespace.entered():
+        made = subprocess.run(
+            ["taskset", "-c", str((os.cpu_count() or 1) - 1), *command], capture_output=True, text=True, check=False
+        )
+    return made.stdout + made.stderr
+
+
+def cluster() -> ApiServer:
+    """Services `plain` and `zoned`, with 100 endpoints each, shared out to three zones."""
+    api = ApiServer(FEATURES)
+    for service, keys in (("plain", None), ("zoned", [ZONE_LABEL, "*"])):
+        spec = {"clusterIP": "None", "ports": [{"port": 80}], **({"topologyKeys": keys} if keys else {})}
+        api.create("services", "default", {"metadata": {"name": service}, "spec": spec})
+        publish(api, service, 0)
+    for number in range(ENDPOINTS):
+        locate(api, f"p{number}", ZONES[number % 3], f"10.1.0.{number}")
+    return api
+
+
+def publish(api: ApiServer, service: str, leave_out: int) -> None:
+    """Write the slice; one of its endpoints is not ready, unless that is endpoint 0."""
+    endpoints = [
+        {"addresses": [f"10.1.0.{number}"], "conditions": {"ready": not number or number != leave_out}}
+        for number in range(ENDPOINTS)
+    ]
+    obj = {
+        "metadata": {"name": service, "labels": {"kubernetes.io/service-name": service}},
+        "addressType": "IPv4",
+        "endpoints": endpoints,
+        "ports": [{"name": "", "port": 80, "protocol": "TCP"}],
+    }
+    there = any(each["metadata"]["name"] == service for each in api.list("endpointslices"))
+    (api.update if there else api.create)("endpointslices", "default", obj)
+
+
+def locate(api: ApiServer, pod: str, zone: str, ip: str) -> None:
+    said = {"ips": [{"ip": ip}], "nodeName": f"{zone}1", "nodeLabels": {ZONE_LABEL: zone}}
+    api.create("podlocators", "default", {"metadata": {"name": pod}, **said})
+
+
+@contextlib.contextmanager
+def changing(api: ApiServer, service: str, per_second: int) -> Iterator[None]:
+    """Endpoints of the Service change meanwhile."""
+    ended = threading.Event()
+
+    def change() -> None:
+        number = 0
+        while not ended.wait(1 / per_second):
+            number = number % (ENDPOINTS - 1) + 1
+            publish(api, service, number)
+
+    thread = threading.Thread(target=change, daemon=True)
+    if per_second:
+        thread.start()
+    yield
+    ended.set()
+    if per_second:
+        thread.join()
+
+
+def listening(host: Host) -> Iterator[socket.socket]:
+    for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):
+        sock = host.namespace.socket(socket.AF_INET, kind)
+        sock.bind((host.addresses["IPv4"], 53))
+        if kind == socket.SOCK_STREAM:
+            sock.listen(100)
+        yield sock
+
+
+if __name__ == "__main__":
+    os.sched_setaffinity(0, {0})  # the server and all that it needs: one core
+    main()

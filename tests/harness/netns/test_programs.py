@@ -1,0 +1,40 @@
+"""Programs in a netns, with files of their own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.errors import UnavailableError
+from harness.netns.fabric import Network
+from harness.netns.namespace import Namespace
+from harness.netns.programs import run
+
+RESOLV_CONF = "/etc/resolv.conf"
+
+
+def test_program_runs_inside_the_netns(network: Network) -> None:
+    for host in network.nodes.values():
+        said = run(host.namespace, ["cat", "/proc/net/fib_trie"])
+        assert host.addresses["IPv4"] in said.stdout
+
+
+def test_program_sees_its_own_file_and_others_do_not(namespace: Namespace) -> None:
+    before = Path(RESOLV_CONF).read_bytes()
+    said = run(namespace, ["cat", RESOLV_CONF], files={RESOLV_CONF: "nameserver 192.0.2.1\n"})
+    assert (said.returncode, said.stdout) == (0, "nameserver 192.0.2.1\n")
+    assert Path(RESOLV_CONF).read_bytes() == before
+
+
+def test_exit_status_and_errors_are_the_program_s_own(namespace: Namespace) -> None:
+    for files in (None, {RESOLV_CONF: ""}):
+        ended = run(namespace, ["sh", "-c", "echo no >&2; exit 7"], files=files)
+        assert (ended.returncode, ended.stderr) == (7, "no\n")
+
+
+def test_what_is_missing_is_named(namespace: Namespace) -> None:
+    with pytest.raises(UnavailableError, match="no-such-program is not installed"):
+        run(namespace, ["no-such-program"])
+    with pytest.raises(UnavailableError, match="/etc/none cannot be replaced"):
+        run(namespace, ["true"], files={"/etc/none": ""})
