@@ -195,28 +195,33 @@ class State:
         self._changed.update(dict.fromkeys(name for name, keys in self._keyed.items() if keys & changed))
 
     def _compute_service(self, name: Name, service: _Service) -> None:
-        decided: dict[PortKey, ServicePort] = {}
-        dropped: set[Dropped] = set()
-        for family, ports in service.ports.items():
-            addresses = self._node_addresses[family]
-            for port in ports:
-                key = (*name, port.port_name, port.protocol, family)
-                decision = self._decision(service, port, family)
-                self.tables[family].put(key, self._render(port, decision, self._node.place.node, addresses))
-                decided[key] = port
-                if port.internal_local and isinstance(decision.cluster_ip, Drop):
-                    dropped.add((family, "internal"))
-                if isinstance(decision.outside, Drop):
-                    dropped.add((family, "external"))
+        decided = dict(self._decided(name, service))  # all, before anything changes: if one fails, nothing does
+        for key, (port, decision) in decided.items():
+            addresses = self._node_addresses[key[-1]]
+            self.tables[key[-1]].put(key, self._render(port, decision, self._node.place.node, addresses))
         for key in service.decided.keys() - decided.keys():
             self.tables[key[-1]].put(key, NOTHING)
-        service.decided = decided
+        service.decided = {key: port for key, (port, _) in decided.items()}
+        self._count_dropped(service, decided)
+        if service.health_port or service.checked:
+            self._check_health(name, service)
+
+    def _decided(self, name: Name, service: _Service) -> Iterator[tuple[PortKey, tuple[ServicePort, Decision]]]:
+        for family, ports in service.ports.items():
+            for port in ports:
+                yield (*name, port.port_name, port.protocol, family), (port, self._decision(service, port, family))
+
+    def _count_dropped(self, service: _Service, decided: Mapping[PortKey, tuple[ServicePort, Decision]]) -> None:
+        dropped: set[Dropped] = set()
+        for key, (port, decision) in decided.items():
+            if port.internal_local and isinstance(decision.cluster_ip, Drop):
+                dropped.add((key[-1], "internal"))
+            if isinstance(decision.outside, Drop):
+                dropped.add((key[-1], "external"))
         if dropped != service.dropped:
             self.dropped.subtract(service.dropped)
             self.dropped.update(dropped)
             service.dropped = frozenset(dropped)
-        if service.health_port or service.checked:
-            self._check_health(name, service)
 
     def _check_health(self, name: Name, service: _Service) -> None:
         """Count local ready endpoints for the health check node port, and say what has changed."""

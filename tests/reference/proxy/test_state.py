@@ -11,11 +11,16 @@ from reference.proxy.state import State
 FRONTEND = ("10.96.0.1", "TCP", 80)
 
 
-def slice_with(*addresses: str) -> Object:
+def make_service(name: str = "web", **spec: Any) -> Object:
+    spec = {"clusterIP": "10.96.0.1", "ports": [{"port": 80, "protocol": "TCP"}], **spec}
+    return {"metadata": {"namespace": "default", "name": name}, "spec": spec}
+
+
+def slice_with(*addresses: str, family: str = "IPv4") -> Object:
     labels = {"kubernetes.io/service-name": "web"}
     return {
-        "metadata": {"namespace": "default", "name": "web-1", "labels": labels},
-        "addressType": "IPv4",
+        "metadata": {"namespace": "default", "name": f"web-{family}", "labels": labels},
+        "addressType": family,
         "ports": [{"name": "", "port": 8080, "protocol": "TCP"}],
         "endpoints": [{"addresses": [address]} for address in addresses],
     }
@@ -23,9 +28,7 @@ def slice_with(*addresses: str) -> Object:
 
 def state_with(*slices: Object) -> State:
     state = State("a1", NEWEST)
-    metadata = {"namespace": "default", "name": "web"}
-    spec = {"clusterIP": "10.96.0.1", "ports": [{"port": 80, "protocol": "TCP"}]}
-    state.receive("services", {"metadata": metadata, "spec": spec}, deleted=False)
+    state.receive("services", make_service(), deleted=False)
     for each in slices:
         state.receive("endpointslices", each, deleted=False)
     state.compute()
@@ -44,6 +47,20 @@ def test_a_slice_that_cannot_be_read_leaves_the_rules_as_they_were() -> None:
 
     assert targets(state) == {FRONTEND: (("10.244.1.2", 8080),)}
     assert "'10.244.1.300' is not an IP address" in str(state.unreadable["default", "web"])
+
+
+def test_a_service_that_could_be_read_in_part_leaves_nothing_behind() -> None:
+    state = State("a1", NEWEST)
+    state.receive("endpointslices", slice_with("10.244.1.2"), deleted=False)
+    state.receive("endpointslices", slice_with("fd00::g", family="IPv6"), deleted=False)
+    dual = make_service(clusterIPs=["10.96.0.1", "fd00:10:96::1"])
+    state.receive("services", dual, deleted=False)
+    state.compute()
+    assert (targets(state), list(state.unreadable)) == ({}, [("default", "web")])
+
+    state.receive("services", dual, deleted=True)
+    state.compute()
+    assert targets(state) == {}
 
 
 def test_slices_may_come_before_their_service() -> None:
