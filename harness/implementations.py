@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from harness.claims import KUBE_PROXY, kind_of
 from harness.settings import Settings
 
 if TYPE_CHECKING:
@@ -45,4 +46,24 @@ def of_settings(settings: Settings) -> Implementation:
         from harness.mutants import BENIGN, MUTANTS
 
         return reference({**MUTANTS, **BENIGN}[settings.mutant])
-    return reference()
+    return Implementation(reference().control_plane, _proxy_of(settings))
+
+
+def _proxy_of(settings: Settings) -> MakeProxy:
+    kind, version = kind_of(settings.proxy)
+    if kind == KUBE_PROXY:
+        from harness.binaries import find_entry
+        from harness.proxies.kube_proxy import KubeProxy, require
+
+        asked = version or settings.kubernetes_version
+        require(settings.mode, find_entry(KUBE_PROXY, asked).version)
+        return lambda plane, pod_cidrs: KubeProxy(
+            plane, pod_cidrs=pod_cidrs, mode=settings.mode, version=asked, booted=settings.kubernetes_version
+        )
+    if kind == "file":
+        from harness.proxies.executable import ExecutableProxy
+        from harness.proxies.recipe import read_recipe
+
+        recipe = read_recipe(settings.proxy)
+        return lambda plane, pod_cidrs: ExecutableProxy(plane, recipe, pod_cidrs=pod_cidrs, mode=settings.mode)
+    return reference().proxy

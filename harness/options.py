@@ -10,10 +10,11 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from harness.claims import claims_of, kind_of
 from harness.components import parse_gates
 from harness.errors import UsageError
 from harness.requirements import Profile
@@ -70,6 +71,11 @@ def _profile(text: str) -> str:
     return _one_of(*(profile.value for profile in Profile))(text.lower())
 
 
+def _proxy(text: str) -> str:
+    kind_of(text)
+    return text
+
+
 def _mutant(text: str) -> str:
     from harness.mutants import BENIGN, MUTANTS
 
@@ -109,16 +115,17 @@ def _workers(text: str) -> str:
 OPTIONS: tuple[Option, ...] = (
     Option("backend", "Where to run: netns is a cluster of network namespaces on this machine.", metavar="NAME",
            check=_one_of("netns", later=("kind", "kubeconfig"))),
-    Option("proxy", "The service proxy to judge.", metavar="NAME", default="reference",
-           check=_one_of("reference", later=("kube-proxy", "installed"))),
+    Option("proxy", "The service proxy to judge: reference, kube-proxy[:VERSION], or a YAML file that says how to run "
+           "one; installed: whatever a real cluster runs.", metavar="NAME", default="reference", check=_proxy),
+    Option("mode", "What the proxy programs: nftables, iptables or ipvs. [the usual one of the proxy]", metavar="MODE"),
     Option("mutant", "Judge the reference with one fault, to see what the suite says of it; never certifiable.",
            metavar="NAME", check=_mutant),
     Option("kubernetes-version", "The release as which the reference behaves, like 1.31. [the newest]",
            metavar="VERSION"),
     Option("feature-gates", "Feature gates of the reference, like PreferSameTrafficDistribution=false. Repeatable.",
            kind="list", metavar="GATES", default=(), check=_gate),
-    Option("follow", "Whose behaviour, where a KEP text and released Kubernetes contradict each other: kep, released.",
-           metavar="WHICH", default="kep", check=_one_of("kep", "released")),
+    Option("follow", "Whose behaviour, where a KEP text and released Kubernetes contradict each other: kep, released. "
+           "[kep for the reference]", metavar="WHICH", check=_one_of("kep", "released")),
     Option("topology", f"Zones and nodes: {', '.join(TOPOLOGIES)}, or like a=2,b=2,c=1.", metavar="TOPOLOGY",
            default="three_zones", check=_topology),
     Option("families", "IP families of the cluster, the primary one first.", kind="list", metavar="FAMILIES",
@@ -208,6 +215,9 @@ def resolve(
                 break
         else:
             values[option.key] = option.default
+    for key, value in asdict(claims_of(values)).items():
+        if key != "exempt_features" or not values["all_features"]:
+            values[key] = values[key] or value
     values["backend"] = values["backend"] or ""
     values["seed"] = int.from_bytes(os.urandom(4)) if values["seed"] is None else values["seed"]
     return Settings.from_json({key: "" if value is None else value for key, value in values.items()})

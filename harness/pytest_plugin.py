@@ -135,12 +135,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def _set_up(run: Run) -> None:
     """What can be wrong with this machine is found out before anything runs."""
+    from harness.implementations import of_settings
+
     try:
         run.folder.prepare()
         if run.settings.backend == "netns":
             from harness.netns import sandbox
 
             sandbox.enter()
+        of_settings(run.settings)
     except (DistrustError, UnavailableError) as error:
         run.folder.abandon()
         pytest.exit(str(error), returncode=12)

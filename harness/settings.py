@@ -10,9 +10,6 @@ from typing import Any
 from harness.components import Release, parse_gates
 from harness.topology import THREE_ZONES, Topology, parse_topology
 
-# Which kernel mechanism a proxy programs; Gateway API reports have the same field.
-MODES: Mapping[str, str] = {"reference": "nftables"}
-
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -20,6 +17,7 @@ class Settings:
 
     backend: str
     proxy: str
+    mode: str
     mutant: str
     kubernetes_version: str
     feature_gates: tuple[str, ...]
@@ -43,11 +41,6 @@ class Settings:
     keep: str
     fail_fast: bool
     workers: str
-
-    @property
-    def mode(self) -> str:
-        """How the proxy under test programs the kernel."""
-        return MODES.get(self.proxy, "unknown")
 
     @property
     def claims_everything(self) -> bool:

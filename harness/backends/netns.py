@@ -6,6 +6,7 @@ routes load balancer and external addresses of a node to that node.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import platform
@@ -28,6 +29,7 @@ from harness.probes.loop import Loop, Probe, Recording, Server, ServerPort, Stre
 from harness.topology import THREE_ZONES, Topology
 from harness.workloads import Client, Pod, node_client
 
+BOOT_SECONDS = 15.0  # until all have worked on everything that there is at first, before the time scale
 METRICS_PORT = 10249  # of a proxy, on its node's loopback, as kube-proxy has it
 
 
@@ -56,40 +58,45 @@ class NetnsBackend:
         self._lock = threading.Lock()
         self._clients: dict[str, Host] = {}
         self._hosts: dict[tuple[str, str], tuple[Host, Server]] = {}
-        self._started = False
+        self._begun = contextlib.ExitStack()
 
     def start(self) -> Self:
-        """Boot network, control plane, nodes and proxies. Raises `UnavailableError` with the remedy."""
+        """Boot network, control plane, nodes and proxies. Raises `UnavailableError` with the remedy.
+
+        What was begun is closed again when something does not start.
+        """
         sandbox.enter()
         kernel.require(self.families)
+        with contextlib.ExitStack() as begun:
+            self._boot(begun)
+            self.settle(within=BOOT_SECONDS)
+            self._begun = begun.pop_all()
+        return self
+
+    def _boot(self, begun: contextlib.ExitStack) -> None:
         self.network = Network(self.topology, families=self.families)
+        begun.callback(self.network.close)
         self._loop = Loop()
         self._loop.start()
+        begun.callback(self._loop.close)
         self.control_plane = self._implementation.control_plane(self.release)
+        begun.callback(self.control_plane.stop)
         self.control_plane.start()
         self.api = Api(self.control_plane.kubeconfig())
+        begun.callback(self.api.close)
         pod_cidrs = [addresses.POD_CIDRS[family] for family in self.families]
         self.proxy = self._implementation.proxy(self.control_plane, pod_cidrs)
-        self._started = True
+        begun.callback(self.proxy.close)
         for place in self.topology.nodes:
             host = self.network.nodes[place.name]
             by_family = self.network.plan(place.name).pod_cidrs
             cidrs = [by_family[family] for family in self.families]
             self.api.create("nodes", "", manifests.node(place, list(host.addresses.values()), cidrs))
             self.proxy.setup(place.name, host.namespace, self.release)
-        self.settle()
-        return self
 
     def close(self) -> None:
         """Stop everything and let go of every netns. Idempotent."""
-        if not self._started:
-            return
-        self._started = False
-        self.api.close()
-        self.proxy.close()
-        self.control_plane.stop()
-        self._loop.close()
-        self.network.close()
+        self._begun.close()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -256,6 +263,7 @@ class NetnsBackend:
             "backend": self.name,
             "servers": {
                 "apiserver": self.control_plane.version,
+                "controller": self.control_plane.controller,
                 "proxy": f"{self.proxy.name} {self.proxy.version}".rstrip(),
             },
             "featureGates": self.control_plane.gates,

@@ -1,0 +1,134 @@
+"""What an implementation claims unless somebody says otherwise: features, reading, profile and mode.
+
+For kube-proxy the history of its feature gates is known, so a run of an old version judges what that version had. What
+an option says always wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from harness.components import parse_gates
+from harness.errors import UnavailableError, UsageError
+
+REFERENCE, KUBE_PROXY, INSTALLED = "reference", "kube-proxy", "installed"
+
+MODES: Mapping[str, tuple[str, ...]] = {REFERENCE: ("nftables",), KUBE_PROXY: ("nftables", "iptables", "ipvs")}
+"""The kernel mechanisms that proxies program, the usual one first; Gateway API reports have the same field."""
+
+_KUBE_PROXY_HAS = (
+    "ExternalIPs",
+    "HealthCheckNodePort",
+    "IPv6",
+    "LoadBalancer",
+    "ProxyHealth",
+    "ProxyMetrics",
+    "SessionAffinity",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """Values of options that were not given."""
+
+    mode: str
+    follow: str = "kep"
+    profile: tuple[str, ...] = ()
+    supported_features: tuple[str, ...] = ()
+    exempt_features: tuple[str, ...] = ()
+    version: str = ""
+    organization: str = ""
+    project: str = ""
+    url: str = ""
+
+
+def is_file(proxy: str) -> bool:
+    """Whether a value of --proxy names a file that describes one."""
+    return proxy.endswith((".yaml", ".yml", ".json"))
+
+
+def kind_of(proxy: str) -> tuple[str, str]:
+    """A value of --proxy as (kind, version): "kube-proxy:1.34" is ("kube-proxy", "1.34"). Raises `UsageError`."""
+    if is_file(proxy):
+        return "file", ""
+    kind, sign, version = proxy.partition(":")
+    if kind == KUBE_PROXY and (version or not sign):
+        return kind, version
+    if kind in (REFERENCE, INSTALLED) and not sign:
+        return kind, ""
+    raise UsageError(
+        f"unknown proxy {proxy!r}; allowed: {REFERENCE}, {KUBE_PROXY}, {KUBE_PROXY}:VERSION, {INSTALLED}, "
+        "or a file whose name ends in .yaml"
+    )
+
+
+def claims_of(values: Mapping[str, Any]) -> Claims:
+    """What follows from the options that were given. `values` are those of all options, by key.
+
+    Raises `UsageError` for what does not go together. A binary that is not there is taken for the newest one.
+    """
+    kind, version = kind_of(values["proxy"])
+    if kind != REFERENCE and values["mutant"]:
+        raise UsageError(f"--mutant is a fault in the reference: it does not go with --proxy {values['proxy']}")
+    if kind == INSTALLED:
+        raise UsageError(
+            "--proxy installed judges the proxy that a real cluster runs; the nodes of --backend netns run none of "
+            f"their own: take --proxy {REFERENCE}, {KUBE_PROXY} or a file"
+        )
+    if kind == "file":
+        from harness.proxies.recipe import read_recipe  # noqa: PLC0415  only for those who have one
+
+        recipe = read_recipe(values["proxy"])
+        return Claims(
+            mode=_mode(values, recipe.modes, f"--proxy {values['proxy']}"),
+            follow=recipe.follows,
+            profile=("service-proxy",),
+            supported_features=recipe.supported_features,
+            exempt_features=recipe.exempt_features,
+            version=recipe.version,
+            project=recipe.name,
+        )
+    mode = _mode(values, MODES[kind], f"--proxy {kind}")
+    if kind == REFERENCE:
+        return Claims(mode=mode)
+    return _of_kube_proxy(version or values["kubernetes_version"] or "", mode, parse_gates(values["feature_gates"]))
+
+
+def _mode(values: Mapping[str, Any], allowed: tuple[str, ...], who: str) -> str:
+    asked = values["mode"]
+    if asked and asked not in allowed:
+        raise UsageError(f"--mode {asked}: {who} has mode {', '.join(allowed)}")
+    return str(asked or allowed[0])
+
+
+def _of_kube_proxy(version: str, mode: str, gates: Mapping[str, bool]) -> Claims:
+    from harness.binaries import find_entry  # noqa: PLC0415  only where there is one to look for
+
+    try:
+        found = find_entry(KUBE_PROXY, version).version
+    except UnavailableError:  # said when it is to run
+        found = None
+    return Claims(
+        mode=mode,
+        follow="released",
+        profile=("service-proxy",),
+        supported_features=_KUBE_PROXY_HAS,
+        exempt_features=lacking((found.major, found.minor), gates) if found else (),
+        version=found.tag if found else "",
+        organization="The Kubernetes authors",
+        project=KUBE_PROXY,
+        url="https://kubernetes.io",
+    )
+
+
+def lacking(version: tuple[int, int], gates: Mapping[str, bool]) -> tuple[str, ...]:
+    """The core features that kube-proxy of this version, with these gates, does not have.
+
+    Hints for zones: read without an annotation on the Service since gate ServiceTrafficDistribution (1.30, on in 1.31).
+    Hints for nodes: gate PreferSameTrafficDistribution (1.33, on in 1.34).
+    """
+    zones = gates.get("ServiceTrafficDistribution", version >= (1, 31)) if version >= (1, 30) else False
+    nodes = gates.get("PreferSameTrafficDistribution", version >= (1, 34)) if version >= (1, 33) else False
+    return tuple(name for name, there in (("NodeHints", nodes), ("ZoneHints", zones)) if not there)

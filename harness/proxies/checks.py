@@ -1,0 +1,103 @@
+"""What can be asked of a program to learn whether it is ready, and whether it has worked on everything.
+
+Each check answers in words what is missing, and with an empty text when nothing is. Pure values, apart from the asking.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.netns import http
+from harness.netns.namespace import Namespace
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a program runs and what it has written since it was started."""
+
+    namespace: Namespace
+    log: Path
+    log_begin: int = 0  # bytes of earlier programs on the same node
+
+    def text(self) -> str:
+        """Its log, without what earlier programs wrote."""
+        with self.log.open("rb") as file:
+            file.seek(self.log_begin)
+            return file.read().decode(errors="replace")
+
+
+@dataclass(frozen=True, slots=True)
+class HttpCheck:
+    """An HTTP server on loopback of the node answers with this status code, and with a body that contains a text."""
+
+    port: int
+    path: str = "/healthz"
+    code: int = 200
+    contains: str = ""
+
+    def missing(self, place: Place) -> str:
+        """What is missing, in words."""
+        what = f"http port {self.port} {self.path}"
+        try:
+            answer = http.get(place.namespace, "127.0.0.1", self.port, self.path)
+        except OSError as error:
+            return f"{what}: {error.strerror or error}"
+        if answer.code != self.code:
+            return f"{what} answers {answer.code}, not {self.code}"
+        return "" if self.contains in answer.text else f"{what} does not contain {self.contains!r}"
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsCheck:
+    """Metrics on loopback of the node: some are zero, and some not larger than others of the same labels."""
+
+    port: int
+    path: str = "/metrics"
+    zero: tuple[str, ...] = ()
+    not_after: tuple[tuple[str, str], ...] = field(default=())
+
+    def missing(self, place: Place) -> str:
+        """What is missing, in words."""
+        what = f"metrics port {self.port} {self.path}"
+        try:
+            answer = http.get(place.namespace, "127.0.0.1", self.port, self.path)
+        except OSError as error:
+            return f"{what}: {error.strerror or error}"
+        if answer.code != 200:
+            return f"{what} answers {answer.code}"
+        for name in self.zero:
+            if any(value != 0 for value in _values(answer.text, name).values()):
+                return f"{what}: {name} is not 0"
+        for earlier, later in self.not_after:
+            known = _values(answer.text, later)
+            if any(value > known.get(labels, float("inf")) for labels, value in _values(answer.text, earlier).items()):
+                return f"{what}: {earlier} is above {later}"
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class LogCheck:
+    """The log has a line that a regular expression finds."""
+
+    pattern: str
+
+    def missing(self, place: Place) -> str:
+        """What is missing, in words."""
+        found = re.search(self.pattern, place.text(), re.MULTILINE)
+        return "" if found else f"no line of the log matches {self.pattern!r}"
+
+
+Check = HttpCheck | MetricsCheck | LogCheck
+
+
+def missing(checks: tuple[Check, ...], place: Place) -> str:
+    """What the first check that does not hold says; empty when all hold."""
+    return next((text for check in checks if (text := check.missing(place))), "")
+
+
+def _values(text: str, name: str) -> dict[str, float]:
+    """The values of a metric, by its labels as they are written."""
+    found = re.findall(rf"^{re.escape(name)}(\{{[^}}]*\}})? (\S+)", text, re.MULTILINE)
+    return {labels: float(value) for labels, value in found}

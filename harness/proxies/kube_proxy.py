@@ -1,0 +1,267 @@
+"""kube-proxy on every node: a binary of any version, configured for a bare netns.
+
+What it is told differs from its defaults only where a netns asks for it, or where a default would hide what a test
+looks at: no writes to sysctls that only the first netns has, no sync at most once a second.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.binaries import Version, find_entry
+from harness.components import Release
+from harness.control_planes.control_plane import ControlPlane
+from harness.errors import UnavailableError
+from harness.netns import http
+from harness.netns.namespace import Namespace
+from harness.proxies.canary import Canaries
+from harness.proxies.kube_proxy_log import NAMESPACE, Follower
+from harness.proxies.node_processes import NodeProcesses
+from harness.proxies.process import search_path
+from harness.topology import ZONE_LABEL
+
+MODES = ("nftables", "iptables", "ipvs")
+HEALTH_PORT, METRICS_PORT = 10256, 10249
+
+READY_SECONDS = 20.0
+BARRIER_SECONDS = 1.0  # that one look at whether everything has been worked on may take
+_LABEL_SECONDS = 1.0  # from being ready to having told of its node's labels; it takes milliseconds
+_STARTS = 5  # at most, to get one that knows its node's zone
+_QUIET_SECONDS = 0.05  # without a word, where a version does not say which IP family a sync is of
+_LOOK = 0.002
+
+_QUEUED = re.compile(
+    r"^kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds(?:\{[^}]*ip_family=\"(\w+)\"[^}]*\})? (\S+)$",
+    re.MULTILINE,
+)
+_PACKAGES = {"nft": "nftables", "iptables": "iptables", "ip6tables": "iptables", "conntrack": "conntrack"}
+_TOOLS = {"nftables": ("nft",), "iptables": ("iptables", "ip6tables"), "ipvs": ("iptables", "ip6tables", "ipset")}
+_EXECS_CONNTRACK = (1, 31)  # up to this version entries of UDP are deleted by the program conntrack
+
+
+class KubeProxy:
+    """One kube-proxy a node, of the version asked for, or of that of a scenario's release."""
+
+    name = "kube-proxy"
+
+    def __init__(
+        self,
+        plane: ControlPlane,
+        *,
+        pod_cidrs: Sequence[str],
+        mode: str = "nftables",
+        version: str = "",
+        booted: str = "",
+    ) -> None:
+        """`version` is that of nodes as they were booted, `booted` the release (of all components) that this is.
+
+        Raises `UnavailableError` when the binary, a program that it runs, or something in the kernel is not there.
+        """
+        self.mode = mode
+        self._asked, self._booted = version, booted
+        self._pod_cidrs = pod_cidrs
+        entry = find_entry("kube-proxy", version)
+        require(mode, entry.version)
+        self.version = entry.version.tag
+        self._processes = NodeProcesses(plane, "kube-proxy")
+        self._canaries = Canaries(self._processes.api, NAMESPACE)
+        self._followers: dict[str, Follower] = {}
+        self._revision = ""  # of the API server: all that was written up to it has been worked on
+
+    def setup(self, node: str, namespace: Namespace, release: Release) -> None:
+        """Start the proxy of a node, in place of one that runs there, and return when it is ready."""
+        of_release = release.version if release.version != self._booted else ""
+        entry = find_entry("kube-proxy", of_release or self._asked)
+        require(self.mode, entry.version)
+        command = [str(entry.path), f"--config={self._write_configuration(node, entry.version, release)}", "-v=4"]
+        self._revision = ""
+        for _ in range(_STARTS):
+            self._processes.stop(node)
+            self._followers[node] = Follower(self._processes.log(node))
+            self._processes.start(node, namespace, command, {"TZ": "UTC"})
+            self._processes.await_ready(node, functools.partial(self._not_ready, node), READY_SECONDS)
+            if self._knows_its_zone(node):
+                return
+        process = self._processes.running[node]
+        self._processes.stop(node)
+        raise process.broken(f"did not learn the zone of its node in {_STARTS} starts")
+
+    def _write_configuration(self, node: str, version: Version, release: Release) -> Path:
+        wanted = configuration(
+            node,
+            mode=self.mode,
+            version=version,
+            kubeconfig=self._processes.kubeconfig,
+            pod_cidrs=self._pod_cidrs,
+            gates=dict(release.gates),
+        )
+        path = self._configuration(node)
+        path.write_text(json.dumps(wanted, indent=2), encoding="utf-8")
+        return path
+
+    def _configuration(self, node: str) -> Path:
+        return self._processes.folder / f"{node}-configuration.json"
+
+    def _not_ready(self, node: str) -> str:
+        try:
+            code = http.get(self._processes.namespace(node), "127.0.0.1", HEALTH_PORT, "/healthz").code
+        except OSError as error:
+            return f"/healthz: {error.strerror or error}"
+        return "" if code == 200 else f"/healthz: {code}"
+
+    def _knows_its_zone(self, node: str) -> bool:
+        """Whether it was told the labels of its node, as long as there is a zone among them.
+
+        From 1.34 on kube-proxy registers for its node's labels, and who is to be told of them only afterwards. When the
+        node comes in between, it goes without a zone until the labels change.
+        """
+        if not self._processes.api.get("nodes", "", node)["metadata"].get("labels", {}).get(ZONE_LABEL):
+            return True
+        follower, deadline = self._followers[node], time.monotonic() + _LABEL_SECONDS
+        while not follower.knows_labels and time.monotonic() < deadline:
+            time.sleep(_LOOK)
+            follower.update()
+        return follower.knows_labels
+
+    def stop(self, node: str) -> None:
+        """Stop the proxy of a node, if one runs; its rules stay as they are."""
+        self._processes.stop(node)
+
+    def close(self) -> None:
+        """Stop all proxies; their rules end with the nodes."""
+        self._processes.close()
+
+    def synced(self) -> bool:
+        """Whether every node with a running proxy has worked on what was written so far.
+
+        Takes up to a second. Raises `DistrustError` when a proxy has ended by itself.
+        """
+        self._processes.check()
+        if self._revision and self._canaries.revision() == self._revision:
+            return True
+        for follower in self._followers.values():
+            follower.update()
+            follower.forget_canaries()
+        canary, revision = self._canaries.write()
+        synced = self._have_synced(canary)
+        self._revision = revision if synced else ""
+        return synced
+
+    def _have_synced(self, canary: str) -> bool:
+        waiting: dict[str, dict[str, float] | None] = dict.fromkeys(self._processes.running)
+        deadline = time.monotonic() + BARRIER_SECONDS
+        while True:
+            for node in list(waiting):
+                if waiting[node] is None and self._has_seen(node, canary):
+                    waiting[node] = self._last_queued(node)
+                queued = waiting[node]
+                if queued is not None and self._has_synced(node, queued):
+                    del waiting[node]
+            if not waiting:
+                return True
+            if time.monotonic() > deadline:
+                self._processes.check()
+                return False
+            time.sleep(_LOOK)
+
+    def _has_seen(self, node: str, canary: str) -> bool:
+        follower = self._followers[node]
+        follower.update()
+        return not canary or (canary in follower.services and canary in follower.slices)
+
+    def _last_queued(self, node: str) -> dict[str, float] | None:
+        """When syncs were asked for last, by IP family ("" before 1.33); asked after it has seen all that counts."""
+        try:
+            answer = http.get(self._processes.namespace(node), "127.0.0.1", METRICS_PORT, "/metrics")
+        except OSError:
+            return None
+        return {family: float(when) for family, when in _QUEUED.findall(answer.text)}
+
+    def _has_synced(self, node: str, queued: dict[str, float]) -> bool:
+        """Whether syncs have ended that began after they were asked for. All of it is of this machine's one clock."""
+        follower = self._followers[node]
+        follower.update()
+        known = follower.syncs
+        if not known or any(each.under_way for each in known.values()):
+            return False
+        if "" in queued or "" in known:  # only the last one of both families is known
+            last = max(each.ended for each in known.values())
+            began = max(each.began for each in known.values())
+            return began >= max(queued.values()) and time.time() - last > _QUIET_SECONDS
+        return all(known[family].began >= when for family, when in queued.items() if family in known)
+
+    def check(self) -> None:
+        """Raise `DistrustError` with the end of its log if a proxy has ended by itself."""
+        self._processes.check()
+
+    def explain(self, node: str, namespace: str, service: str) -> str:
+        """The last lines of its log about a Service."""
+        return self._processes.explain(node, f"{namespace}/{service}")
+
+    def evidence(self, node: str) -> dict[str, str]:
+        """The rules of a node, the proxy's configuration and log."""
+        texts = self._processes.evidence(node, self.mode)
+        if texts:
+            texts[f"kube-proxy-{node}.json"] = self._configuration(node).read_text(encoding="utf-8")
+        return texts
+
+
+def require(mode: str, version: Version) -> None:
+    """Raise `UnavailableError`, with the remedy, for what a mode needs and this machine does not have."""
+    if mode == "ipvs" and not Path("/proc/net/ip_vs").exists():
+        raise UnavailableError(
+            "mode ipvs: this kernel has no IP_VS (CONFIG_IP_VS), or it is not loaded: `modprobe ip_vs`, "
+            "as root of the machine"
+        )
+    if mode == "nftables" and version < Version(1, 29, 0):
+        raise UnavailableError(f"kube-proxy {version} has no mode nftables, which came with 1.29; take --mode iptables")
+    tools = list(_TOOLS[mode])
+    if (version.major, version.minor) <= _EXECS_CONNTRACK:
+        tools.append("conntrack")
+    for tool in tools:
+        if shutil.which(tool, path=search_path()) is None:
+            package = _PACKAGES.get(tool, tool)
+            raise UnavailableError(
+                f"kube-proxy {version} in mode {mode} runs `{tool}`, which is not here: "
+                f"on Debian and Ubuntu `apt-get install {package}`"
+            )
+
+
+def configuration(
+    node: str, *, mode: str, version: Version, kubeconfig: Path, pod_cidrs: Sequence[str], gates: dict[str, bool]
+) -> dict[str, Any]:
+    """A KubeProxyConfiguration for a node that is a bare netns."""
+    if mode == "nftables" and (version.major, version.minor) < (1, 31):
+        gates = {"NFTablesProxyMode": True, **gates}
+    return {
+        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+        "kind": "KubeProxyConfiguration",
+        "mode": mode,
+        "featureGates": gates,
+        "hostnameOverride": node,
+        "bindAddress": "0.0.0.0",  # noqa: S104  its own word for: whatever addresses the Node has
+        "clientConnection": {
+            "kubeconfig": str(kubeconfig),
+            "contentType": "application/json",
+            "acceptContentTypes": "application/json",
+            "qps": 1000.0,
+            "burst": 2000,
+        },
+        "healthzBindAddress": f"0.0.0.0:{HEALTH_PORT}",
+        "metricsBindAddress": f"127.0.0.1:{METRICS_PORT}",
+        "detectLocalMode": "ClusterCIDR",
+        "clusterCIDR": ",".join(pod_cidrs),
+        # Otherwise it writes sysctls, of which some belong to the first netns: it would exit.
+        "conntrack": {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
+        # Without loopback: mode iptables would set route_localnet. 0s would mean the default, one second.
+        "nodePortAddresses": ["10.0.0.0/8", "fd00:10::/32"],
+        mode: {"minSyncPeriod": "1ms", "syncPeriod": "30s"},
+        "oomScoreAdj": 0,
+    }

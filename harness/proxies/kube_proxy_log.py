@@ -1,0 +1,105 @@
+"""What kube-proxy's log tells about how far it is: which canaries it has seen, and when its last syncs began.
+
+Why the log: metrics say when a sync was last asked for and when one last ended, and so cannot tell a sync that began
+before a change arrived from one that includes it. The log says how long each sync took. Read in versions 1.29 to 1.37,
+at verbosity 4:
+
+    "Skipping service due to ..." service="trafficdist-canary/c-7"       an event of the Services' watch was handled
+    "Error getting endpoint slice cache keys" err="... endpoint slice: c-7"    one of the EndpointSlices' watch
+    "Syncing nftables rules" ipFamily="IPv4"                             the changes of a sync have been taken up
+    "SyncProxyRules complete" ipFamily="IPv4" elapsed="21.6ms"           and are in the kernel
+    "Updated proxier node topology labels" labels={...}                  it knows its node's labels
+
+Before 1.31 a sync does not say its IP family.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+NAMESPACE = "trafficdist-canary"
+
+_LINE = re.compile(
+    r"^I(?P<when>\d{4} \d\d:\d\d:\d\d\.\d+)[^\n]*?\] (?:"
+    rf'"Skipping service due to[^\n]*?service="{NAMESPACE}/(?P<service>[^"]+)"'
+    r'|"Error getting endpoint slice cache keys"[^\n]*endpoint ?slice: (?P<slice>[^"\s]+)"'
+    r'|"Syncing (?P<begun>iptables|nftables|ipvs)[^\n]*?rules"(?P<rest>[^\n]*)'
+    r'|"[Ss]yncProxyRules complete"(?: ipFamily="(?P<family>\w+)")?[^\n]*? elapsed="(?P<elapsed>[^"]+)"'
+    r'|"(?P<labels>Updated proxier node (?:topology )?labels)"'
+    r")",
+    re.MULTILINE,
+)
+_FAMILY = re.compile(r'ipFamily="(\w+)"')
+_DURATION = re.compile(r"([\d.]+)(h|ms|m|s|µs|us|ns)")
+_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "µs": 1e-6, "us": 1e-6, "ns": 1e-9}
+
+
+@dataclass(slots=True)
+class Syncs:
+    """Of one IP family: whether a sync is under way, and when the last one that ended began and ended (Unix time)."""
+
+    under_way: bool = False
+    began: float = 0.0
+    ended: float = 0.0
+
+
+class Follower:
+    """Reads a log as it grows, from its end at the time it is made."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = path.stat().st_size if path.exists() else 0
+        self._partial = ""
+        self.services: set[str] = set()
+        self.slices: set[str] = set()
+        self.syncs: dict[str, Syncs] = {}
+        self.knows_labels = False
+
+    def update(self) -> None:
+        """Take in what has been written since."""
+        with self._path.open("rb") as file:
+            file.seek(self._offset)
+            new = file.read()
+        self._offset += len(new)
+        text = self._partial + new.decode(errors="replace")
+        whole, newline, self._partial = text.rpartition("\n")
+        for found in _LINE.finditer(whole + newline):
+            self._take(found)
+
+    def forget_canaries(self) -> None:
+        """Those seen so far are not asked for any more."""
+        self.services.clear()
+        self.slices.clear()
+
+    def _take(self, found: re.Match[str]) -> None:
+        if found["service"]:
+            self.services.add(found["service"])
+        elif found["slice"]:
+            self.slices.add(found["slice"])
+        elif found["labels"]:
+            self.knows_labels = True
+        elif found["begun"]:
+            family = _FAMILY.search(found["rest"])
+            self._of(family[1] if family else "").under_way = True
+        else:
+            syncs = self._of(found["family"] or "")
+            syncs.under_way = False
+            syncs.ended = _moment(found["when"])
+            syncs.began = syncs.ended - _seconds(found["elapsed"])
+
+    def _of(self, family: str) -> Syncs:
+        return self.syncs.setdefault(family, Syncs())
+
+
+def _moment(text: str) -> float:
+    """klog's "1121 08:36:46.123456" in UTC, of this year, as Unix time."""
+    year = datetime.datetime.now(datetime.UTC).year
+    return datetime.datetime.strptime(f"{year}{text}+0000", "%Y%m%d %H:%M:%S.%f%z").timestamp()
+
+
+def _seconds(duration: str) -> float:
+    """A duration as Go writes it: "1m2.5s", "21.6ms"."""
+    return sum(float(number) * _UNITS[unit] for number, unit in _DURATION.findall(duration))

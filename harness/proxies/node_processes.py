@@ -1,0 +1,139 @@
+"""The programs of one proxy, one on each node: their folder, their way to the API server, their beginning and end.
+
+What adapters of proxies that are programs have in common. The API server listens on loopback of this process's netns;
+each node gets a socket of the same address and port, so that one kubeconfig serves everywhere.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from harness.api import Api
+from harness.control_planes.control_plane import ControlPlane
+from harness.eventually import time_scale
+from harness.netns.namespace import Namespace
+from harness.proxies.process import Process
+from harness.proxies.rules import listings
+
+API_SECONDS = 5.0  # that a request may take
+LINES = 10  # of a log, at most, that explain something
+LOG_LETTERS = 300_000  # of a log, at most, that are kept as evidence
+_LOOK = 0.01  # seconds between two looks at a program that starts
+
+
+class NodeProcesses:
+    """One program a node. `kubeconfig` is the file that leads all of them to the API server."""
+
+    def __init__(self, plane: ControlPlane, name: str) -> None:
+        """`name` is what errors call the program."""
+        self._plane = plane
+        self._name = name
+        self._folder = tempfile.TemporaryDirectory(prefix="trafficdist-proxy-")
+        self.folder = Path(self._folder.name)
+        self._running: dict[str, Process] = {}
+        self._namespaces: dict[str, Namespace] = {}
+        self.server, self._address = _server(plane.kubeconfig())
+        self.api = Api(plane.kubeconfig(), timeout=API_SECONDS)
+        self.kubeconfig = self.folder / "kubeconfig.json"
+        self.kubeconfig.write_text(json.dumps(plane.kubeconfig()), encoding="utf-8")
+
+    @property
+    def running(self) -> Mapping[str, Process]:
+        """The programs that were started and not stopped, by node."""
+        return self._running
+
+    def namespace(self, node: str) -> Namespace:
+        """The netns of a node. Raises `KeyError` for one that never had a program."""
+        return self._namespaces[node]
+
+    def log(self, node: str) -> Path:
+        """The log of a node's programs: one file for all that ran there."""
+        return self.folder / f"{node}.log"
+
+    def start(
+        self, node: str, namespace: Namespace, command: Sequence[str], environment: Mapping[str, str] | None = None
+    ) -> Process:
+        """Run a command on a node, in place of one that runs there, and do not wait until it is ready."""
+        self.stop(node)
+        if node not in self._namespaces:
+            self._plane.listen(_listening(namespace, self._address))
+            self._namespaces[node] = namespace
+        process = Process.start(
+            f"{self._name} on {node}", command, namespace, log=self.log(node), environment=environment
+        )
+        self._running[node] = process
+        return process
+
+    def await_ready(self, node: str, missing: Callable[[], str], within: float) -> None:
+        """Wait until nothing is missing, as `missing` says in words. `within` is in seconds, before the time scale.
+
+        A program that exits or does not get there is stopped; raises `DistrustError` with the end of its log.
+        """
+        process, deadline = self._running[node], time.monotonic() + within * time_scale()
+        while lacking := missing():
+            if not process.alive or time.monotonic() > deadline:
+                break
+            time.sleep(_LOOK)
+        if not lacking and process.alive:
+            return
+        self._running.pop(node)
+        try:
+            process.check()
+        finally:
+            process.stop()
+        raise process.broken(f"was not ready after {within * time_scale():g} s: {lacking}")
+
+    def check(self) -> None:
+        """Raise `DistrustError` for the first program that has exited by itself."""
+        for process in self._running.values():
+            process.check()
+
+    def stop(self, node: str) -> None:
+        """Stop the program of a node, if one runs."""
+        process = self._running.pop(node, None)
+        if process is not None:
+            process.stop()
+
+    def close(self) -> None:
+        """Stop all, and remove the folder. Idempotent."""
+        for node in list(self._running):
+            self.stop(node)
+        self.api.close()
+        self._folder.cleanup()
+
+    def explain(self, node: str, containing: str) -> str:
+        """The last lines of a node's log that contain a text."""
+        if node not in self._running:
+            return f"{node}: the proxy is stopped"
+        with self.log(node).open(encoding="utf-8", errors="replace") as file:
+            lines = [f"\n  {line.rstrip()}" for line in file if containing in line][-LINES:]
+        return f"{node}: the last lines of {self._name} about {containing}:{''.join(lines) or ' none'}"
+
+    def evidence(self, node: str, mode: str) -> dict[str, str]:
+        """The log of a node, and its rules, as texts by file name; nothing of a node that never had a program."""
+        if node not in self._namespaces:
+            return {}
+        log = self.log(node).read_text(encoding="utf-8", errors="replace")[-LOG_LETTERS:]
+        rules = listings(self._namespaces[node], mode)
+        return {f"{self._name}-{node}.log": log, **{f"rules-{node}-{tool}.txt": text for tool, text in rules.items()}}
+
+
+def _server(kubeconfig: Mapping[str, Any]) -> tuple[str, tuple[str, int]]:
+    url = kubeconfig["clusters"][0]["cluster"]["server"]
+    parts = urlsplit(url)
+    return url, (parts.hostname or "", parts.port or 443)
+
+
+def _listening(namespace: Namespace, address: tuple[str, int]) -> socket.socket:
+    listening = namespace.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listening.bind(address)
+    listening.listen(64)
+    return listening

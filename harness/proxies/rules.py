@@ -1,0 +1,37 @@
+"""The rules of somebody else's proxy, as the tools of its mechanism list them: for evidence, never to judge by."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+
+from harness.netns.namespace import Namespace
+from harness.proxies.process import search_path
+
+_NFT = ("nft", "list", "ruleset")
+_IPTABLES = (("iptables-save",), ("ip6tables-save",))
+_LISTINGS: Mapping[str, Sequence[Sequence[str]]] = {
+    "nftables": [_NFT],
+    "iptables": _IPTABLES,
+    "ipvs": [("ipvsadm", "-Ln"), ("ipset", "list"), *_IPTABLES],
+}
+
+
+def listings(namespace: Namespace, mode: str) -> dict[str, str]:
+    """What is programmed in a netns, as text by the name of the tool; why not, where one does not say it."""
+    return {command[0]: _listed(namespace, command) for command in _LISTINGS.get(mode, [_NFT, *_IPTABLES])}
+
+
+def _listed(namespace: Namespace, command: Sequence[str]) -> str:
+    program = shutil.which(command[0], path=search_path())
+    if program is None:
+        return f"{command[0]} is not on this machine"
+    try:
+        with namespace.entered():
+            ran = subprocess.run(  # noqa: S603  a lister of rules
+                [program, *command[1:]], capture_output=True, text=True, check=False, timeout=20
+            )
+    except subprocess.TimeoutExpired:
+        return f"{command[0]} did not end within 20 s"
+    return ran.stdout + ran.stderr
