@@ -234,10 +234,15 @@ class State:
         service.checked = (service.health_port, LocalEndpoints(*name, counts)) if service.health_port else None
         if service.checked == before:
             return
-        if before is not None:
+        if before is not None and not self._has_gone_on(before[0], name):
             self.health_checks[before[0]] = None
         if service.checked is not None:
             self.health_checks[service.health_port] = service.checked[1]
+
+    def _has_gone_on(self, health_port: int, name: Name) -> bool:
+        """Whether another Service has taken the port that Service `name` had."""
+        taken = self.health_checks.get(health_port)
+        return taken is not None and (taken.namespace, taken.name) != name
 
     def _decision(self, service: _Service, port: ServicePort, family: Family) -> Decision:
         place, labels = self._node.place, None

@@ -6,7 +6,7 @@ from typing import Any
 
 from reference.client import Object
 from reference.proxy.decision import NEWEST
-from reference.proxy.state import State
+from reference.proxy.state import LocalEndpoints, State
 
 FRONTEND = ("10.96.0.1", "TCP", 80)
 
@@ -61,6 +61,21 @@ def test_a_service_that_could_be_read_in_part_leaves_nothing_behind() -> None:
     state.receive("services", dual, deleted=True)
     state.compute()
     assert targets(state) == {}
+
+
+def test_a_health_check_port_goes_to_its_next_service_in_whatever_order_changes_come() -> None:
+    state = State("a1", NEWEST)
+    checked = {"type": "LoadBalancer", "externalTrafficPolicy": "Local", "healthCheckNodePort": 31000}
+    state.receive("services", make_service("old", **checked), deleted=False)
+    state.compute()
+    state.health_checks.clear()
+
+    state.receive("services", make_service("new"), deleted=False)
+    state.receive("services", make_service("old", **checked), deleted=True)
+    state.receive("services", make_service("new", **checked), deleted=False)
+    state.compute()
+
+    assert state.health_checks == {31000: LocalEndpoints("default", "new", {"IPv4": 0})}
 
 
 def test_slices_may_come_before_their_service() -> None:
