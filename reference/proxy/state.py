@@ -178,10 +178,11 @@ class State:
             self._receive_labels(obj, deleted=deleted)
         if deleted or obj["metadata"]["name"] != self._node.place.node:
             return
-        before, self._node = self._node, read_node(obj)
-        if self._node == before:
+        before, node = self._node, read_node(obj)
+        if node == before:
             return
-        self._node_addresses = {family: of_family(self._node.addresses, family) for family in FAMILIES}
+        addresses = {family: of_family(node.addresses, family) for family in FAMILIES}
+        self._node, self._node_addresses = node, addresses
         self._changed.update(dict.fromkeys(self._services))
         if (before.addresses, before.pod_cidrs) != (self._node.addresses, self._node.pod_cidrs):
             self._base_changed = True

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from reference.client import Object
 from reference.proxy.decision import NEWEST
 from reference.proxy.state import LocalEndpoints, State
@@ -85,6 +87,18 @@ def test_slices_may_come_before_their_service() -> None:
     assert targets(state) == {}
 
     assert targets(state_with(slice_with("10.244.1.2"))) == {FRONTEND: (("10.244.1.2", 8080),)}
+
+
+def test_a_node_that_cannot_be_read_changes_nothing() -> None:
+    state = state_with(slice_with("10.244.1.2"))
+    labels = {"topology.kubernetes.io/zone": "a"}
+    node: Object = {"metadata": {"name": "a1", "labels": labels}}
+    odd = {**node, "status": {"addresses": [{"type": "InternalIP", "address": "a1.example"}]}}
+
+    with pytest.raises(ValueError, match="not an IP address"):
+        state.receive("nodes", odd, deleted=False)
+
+    assert state.explain("default", "web").startswith("node a1, zone (none)")
 
 
 def test_decisions_are_told_for_each_service_port() -> None:
