@@ -32,6 +32,15 @@ PROXY_HEALTH = Feature("ProxyHealth", _PROXY, False, "Each node answers /healthz
 HEALTH_CHECK_NODE_PORT = Feature(
     "HealthCheckNodePort", _PROXY, False, "Each node answers on the health check node ports of Services."
 )
+NODE_LEVEL_TOPOLOGY = Feature(
+    "NodeLevelTopology", _PROXY, False, "Node-level hints are followed behind the gate of KEP-3015 of 2022."
+)
+TOPOLOGY_KEYS = Feature(
+    "TopologyKeys",
+    _PROXY,
+    False,
+    "topologyKeys of a Service decide which endpoints a node uses (gate ServiceTopology).",
+)
 
 # endpointslice-controller
 ENDPOINT_SLICES = Feature("EndpointSlices", _CONTROLLER, True, "Pods and Services become EndpointSlices.")
@@ -53,6 +62,24 @@ SYNC_EVENTS = Feature("SyncEvents", _CONTROLLER, True, "A failed sync is an Even
 CONDITIONS = Feature(
     "TrafficDistributionConditions", _CONTROLLER, False, "Conditions of a Service say what became of its value."
 )
+NODE_LEVEL_MANUAL = Feature(
+    "NodeLevelTopologyManual", _CONTROLLER, False, "Services whose topology annotation says Node get node hints."
+)
+NODE_LEVEL_AUTOMATIC = Feature(
+    "NodeLevelTopologyAutomatic", _CONTROLLER, False, "Services whose endpoints are suitable get node hints unasked."
+)
+NODE_LEVEL_OPT_IN = Feature(
+    "NodeLevelTopologyOptIn", _CONTROLLER, False, "The same for Services that have the topology annotation alone."
+)
+NODE_LEVEL_OPT_OUT = Feature(
+    "NodeLevelTopologyOptOut", _CONTROLLER, False, "The same for Services that do not have the topology annotation."
+)
+NODE_LEVEL_BY_NODES = Feature(
+    "NodeLevelTopologyByNodes", _CONTROLLER, False, "Suitable is a Service with an endpoint on nearly every node."
+)
+NODE_LEVEL_BY_DAEMON_SET = Feature(
+    "NodeLevelTopologyByDaemonSet", _CONTROLLER, False, "Suitable is a Service whose pods are of one DaemonSet."
+)
 
 # api-server
 TRAFFIC_DISTRIBUTION_FIELD = Feature(
@@ -64,7 +91,13 @@ TRAFFIC_POLICY_FIELDS = Feature(
 )
 DOMAIN_VALUES = Feature("DomainValues", _API, False, "Services store trafficDistribution values that carry a domain.")
 DEPRECATION_WARNINGS = Feature("DeprecationWarnings", _API, False, "Answers warn of values that are deprecated.")
+TOPOLOGY_KEYS_FIELD = Feature(
+    "TopologyKeysField", _API, False, "Services store and validate topologyKeys (gate ServiceTopology)."
+)
 OPENAPI = Feature("OpenAPI", _API, False, "The API server publishes OpenAPI documents of what it serves.")
+NODE_LEVEL_FIELD = Feature(
+    "NodeLevelTopologyHints", _API, False, "Node hints are stored behind the gate of KEP-3015 of 2022."
+)
 
 # of each component: what it does when it is told to be another release, or to switch a gate
 PROXY_RELEASES = Feature(
@@ -88,6 +121,12 @@ SAMPLE_HEURISTIC = Feature(
 )
 TOPOLOGY_ROUTING = Feature(
     "TopologyModeRouting", _CLUSTER, False, "Hints by the CPU of zones are written, and they are followed."
+)
+NODE_LEVEL_ROUTING = Feature(
+    "NodeLevelTopologyRouting", _CLUSTER, False, "Services with node-level topology of KEP-3015 of 2022 are routed so."
+)
+TOPOLOGY_KEYS_ROUTING = Feature(
+    "TopologyKeysRouting", _CLUSTER, False, "topologyKeys of a Service are what its packets do."
 )
 SKEW = Feature(
     "VersionSkew", _CLUSTER, False, "API server, controller and proxies of different releases work together."

@@ -31,7 +31,7 @@ SERVERS = ("a1", "a1", "a2", "b1", "b2")
 CLIENTS = ("a1", "a2", "b1", "c1")
 SHARED_OUT = {"a": 2, "b": 2, "c": 1}
 
-Written = Literal["none", "own zone", "own zone and node", "shared out"]
+Written = Literal["none", "own zone", "own node", "own zone and node", "shared out"]
 """The hints of the five endpoints: none, each for its own place, or shared out to zones by their CPUs."""
 
 Routed = Literal["anywhere", "by zone", "by node"]
@@ -102,7 +102,7 @@ def expect_written(
         shared = expect_shared_out(cluster, service, SHARED_OUT)
         return {zone: {by_name[name] for name in names} for zone, names in shared.items()}
     expect_hints(cluster, service, {name: _own(pod, written) for name, pod in by_name.items()})
-    return {} if written == "none" else _by(by_name.values(), "zone")
+    return _by(by_name.values(), "zone") if "zone" in written else {}
 
 
 def routes(pods: Iterable[Pod], routed: Routed, hinted: Mapping[str, AbstractSet[Pod]]) -> Traffic:
@@ -116,7 +116,7 @@ def routes(pods: Iterable[Pod], routed: Routed, hinted: Mapping[str, AbstractSet
 def _own(pod: Pod, written: Written) -> Hints | None:
     if written == "none":
         return None
-    return Hints(zones=(pod.zone,), nodes=(pod.node,) if written == "own zone and node" else ())
+    return Hints(zones=(pod.zone,) if "zone" in written else (), nodes=(pod.node,) if "node" in written else ())
 
 
 def _by(pods: Iterable[Pod], place: Literal["zone", "node"]) -> dict[str, set[Pod]]:

@@ -20,6 +20,7 @@ from harness.mutants import (
     health,
     heuristics,
     metrics,
+    node_level,
     overload,
     proxies,
     releases,
@@ -53,6 +54,7 @@ MUTANTS: Mapping[str, Mutant] = _by_name(
     conditions.MUTANTS,
     heuristics.MUTANTS,
     affinity.MUTANTS,
+    node_level.MUTANTS,
 )
 """Each has one fault, and at least one requirement fails for it."""
 

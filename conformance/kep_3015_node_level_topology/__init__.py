@@ -1,0 +1,1 @@
+"""KEP-3015 as it was in 2022: node-level topology."""

@@ -1,0 +1,52 @@
+"""The releases with and without node-level topology, and pods as a DaemonSet would make them.
+
+1.32 is the last release without the node hints of the later text, so there gate NodeLevelTopology alone decides. A
+cluster that collects garbage removes pods whose owner does not exist; there, the DaemonSets must be real.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+
+from harness.cluster import Cluster, Service
+from harness.components import Release, release
+from harness.hints import expect_hints
+from harness.manifests import Hints
+from harness.workloads import Pod
+
+VERSION = "1.32"
+ON, OFF = release(VERSION, NodeLevelTopology=True), release(VERSION, NodeLevelTopology=False)
+BEFORE = release("1.31")  # knows nothing of it
+
+KEY = "service.kubernetes.io/topology-mode"
+ASKED = {KEY: "Node"}
+WEB = {"app": "web"}
+
+
+def choosing(approach: str) -> Release:
+    """A controller with the gate on that chooses Services by this approach."""
+    return release(VERSION, node_level=approach, NodeLevelTopology=True)
+
+
+def adopt(cluster: Cluster, pods: Iterable[str], daemon_set: str = "dns") -> None:
+    """Make a DaemonSet the owner of these pods."""
+    uid = str(uuid.uuid5(uuid.NAMESPACE_DNS, daemon_set))
+    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": daemon_set, "uid": uid, "controller": True}
+    for name in pods:
+        cluster.api.patch("pods", cluster.namespace, name, {"metadata": {"ownerReferences": [owner]}})
+
+
+def create_pods(cluster: Cluster, *nodes: str) -> None:
+    """A pod on each of these nodes, with the name of the node, that exists in the API only."""
+    for node in nodes:
+        cluster.create_pod(node, node, labels=WEB)
+
+
+def expect_node_hints(cluster: Cluster, service: Service, *pods: str | Pod, hinted: bool = True) -> None:
+    """These pods are all endpoints of the Service, each hinted for its node alone, or none for any."""
+    wanted = {}
+    for pod in pods:
+        name, node = (pod, pod) if isinstance(pod, str) else (pod.name, pod.node)
+        wanted[name] = Hints(nodes=(node,)) if hinted else None
+    expect_hints(cluster, service, wanted)

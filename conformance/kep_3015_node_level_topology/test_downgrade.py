@@ -1,0 +1,63 @@
+"""KEP-3015 of 2022, Upgrade / Downgrade Strategy: away from node-level topology and back to it, under traffic."""
+
+from __future__ import annotations
+
+from conformance.features import NODE_LEVEL_ROUTING, ROLLOUT
+from conformance.kep_3015_node_level_topology.daemon_sets import ASKED, BEFORE, OFF, ON, WEB, expect_node_hints
+from conformance.skew import CLIENTS, SERVERS, Skew, bring_to, routes
+from harness.cluster import Cluster, Service
+from harness.components import API_SERVER, CONTROLLER, PROXY
+from harness.requirements import MUST, requirement
+from harness.traffic import expect_traffic
+from harness.transitions import expect_no_loss
+from harness.workloads import Pod
+
+
+def _routed_by_node(cluster: Cluster) -> tuple[Service, list[Pod]]:
+    """A Service with node-level topology, and its traffic on the node."""
+    bring_to(cluster, Skew(ON, ON, ON))
+    service = cluster.create_service(selector=WEB, annotations=ASKED)
+    pods = cluster.run_servers(SERVERS, labels=WEB)
+    expect_node_hints(cluster, service, *pods)
+    expect_traffic(cluster, service, routes(pods, "by node", {}))
+    return service, pods
+
+
+@requirement(
+    "KEP-3015/node-level-downgrade-distributes-by-default",
+    "Once proxies are of a release that does not know node-level topology, its Services are distributed by default, "
+    "also while controller and API server follow; no connection is lost on the way.",
+    level=MUST,
+    features={NODE_LEVEL_ROUTING, ROLLOUT},
+    source="KEP-3015 (2022), Upgrade / Downgrade Strategy (less-efficient but still correct functioning)",
+    as_="kep",
+    kills={"newest-proxy-at-any-release"},
+)
+def test_downgrade_distributes_by_default(three_zones: Cluster) -> None:
+    service, pods = _routed_by_node(three_zones)
+
+    with expect_no_loss(three_zones, service, from_=CLIENTS, allowed=set(pods)):
+        for component in (PROXY, CONTROLLER, API_SERVER):
+            three_zones.restart(component, BEFORE)
+            expect_traffic(three_zones, service, routes(pods, "anywhere", {}))
+
+
+@requirement(
+    "KEP-3015/node-level-rolls-back-and-works-again",
+    "Switched off, node-level topology ends and Services are distributed by default; switched on again, it works "
+    "again; no connection is lost on the way.",
+    level=MUST,
+    features={NODE_LEVEL_ROUTING, ROLLOUT},
+    source="KEP-3015 (2022), Feature Enablement and Rollback (it starts working again)",
+    as_="kep",
+    kills={"hints-new-endpoints-only"},
+)
+def test_gate_off_and_on_again(three_zones: Cluster) -> None:
+    service, pods = _routed_by_node(three_zones)
+
+    with expect_no_loss(three_zones, service, from_=CLIENTS, allowed=set(pods)):
+        bring_to(three_zones, Skew(OFF, OFF, OFF))
+        expect_traffic(three_zones, service, routes(pods, "anywhere", {}))
+        bring_to(three_zones, Skew(ON, ON, ON))
+        expect_node_hints(three_zones, service, *pods)
+        expect_traffic(three_zones, service, routes(pods, "by node", {}))

@@ -1,0 +1,157 @@
+"""KEP-3015 of 2022, the proxy's half: endpoints of the node if there are any, else what would be used without it."""
+
+from __future__ import annotations
+
+import pytest
+
+from conformance.features import EXTERNAL_POLICY, INTERNAL_POLICY, NODE_LEVEL_TOPOLOGY, NODE_PORT, ZONE_HINTS
+from conformance.kep_3015_node_level_topology.daemon_sets import OFF, ON
+from harness.cluster import Cluster, endpoint, same_node
+from harness.components import PROXY, release
+from harness.manifests import Endpoint
+from harness.requirements import MUST, requirement
+from harness.traffic import NO_ANSWER, Traffic, expect_traffic
+from harness.transitions import expect_no_loss
+from harness.workloads import Pod, external_client, node_client
+
+
+def own_node(pod: Pod) -> Endpoint:
+    """An endpoint as node-level topology hints it where there are no other hints."""
+    return endpoint(pod, nodes=[pod.node])
+
+
+@requirement(
+    "KEP-3015/node-level-uses-the-node-if-it-can",
+    "Where endpoints have node-level hints, clients use those of their node, and clients on nodes without any use all; "
+    "the proxy asks for no annotation.",
+    level=MUST,
+    features={NODE_LEVEL_TOPOLOGY},
+    source="KEP-3015 (2022), Applying Node-Level Topology; Goals",
+    as_="kep",
+    kills={"knows-no-node-level-hints", "node-level-needs-the-annotation"},
+)
+@pytest.mark.parametrize("version", ["1.26", "1.32"])
+def test_clients_use_endpoints_of_their_node(three_zones: Cluster, version: str) -> None:
+    three_zones.restart(PROXY, release(version, NodeLevelTopology=True))
+    service = three_zones.create_service()
+    pods = a1, other, b1 = three_zones.run_servers(on=["a1", "a1", "b1"])
+    three_zones.publish(service, [own_node(pod) for pod in pods])
+
+    everybody = set(pods)
+    expect_traffic(
+        three_zones,
+        service,
+        {"a1": {a1, other}, "b1": {b1}, node_client("b1"): {b1}, "a2": everybody, "c1": everybody},
+    )
+
+
+@requirement(
+    "KEP-3015/node-level-falls-back-to-other-hints",
+    "A client whose node has no endpoint uses those that other hints give it, as if there were no node-level hints.",
+    level=MUST,
+    features={NODE_LEVEL_TOPOLOGY, ZONE_HINTS},
+    source="KEP-3015 (2022), Applying Node-Level Topology (the same rules as would have been used)",
+    as_="kep",
+    kills={"skips-zone-tier"},
+)
+def test_node_without_endpoint_follows_zone_hints(three_zones: Cluster) -> None:
+    three_zones.restart(PROXY, ON)
+    service = three_zones.create_service()
+    pods = a1, b1, b2 = three_zones.run_servers(on=["a1", "b1", "b2"])
+    three_zones.publish(service, [same_node(pod) for pod in pods])
+
+    expect_traffic(three_zones, service, {"a1": {a1}, "a2": {a1}, "b1": {b1}, "b2": {b2}, "c1": set(pods)})
+
+
+@requirement(
+    "KEP-3015/node-level-endpoint-comes-and-goes",
+    "When the endpoint of a node goes, its clients use the others, and the endpoint again when it is back; no "
+    "connection fails.",
+    level=MUST,
+    features={NODE_LEVEL_TOPOLOGY},
+    source="KEP-3015 (2022), Test Plan, e2e tests (when a local endpoint is available and when it is not)",
+    as_="kep",
+    kills={"forgets-before-it-learns", "node-level-without-fallback"},
+)
+def test_endpoint_of_the_node_goes_and_comes_back(three_zones: Cluster) -> None:
+    three_zones.restart(PROXY, ON)
+    service = three_zones.create_service()
+    pods = a1, b1, c1 = three_zones.run_servers(on=["a1", "b1", "c1"])
+    three_zones.publish(service, [own_node(pod) for pod in pods])
+    expect_traffic(three_zones, service, {"a1": {a1}, "b1": {b1}})
+
+    with expect_no_loss(three_zones, service, from_=["a1", "b1"], allowed=set(pods)):
+        three_zones.publish(service, [own_node(pod) for pod in (b1, c1)])
+        expect_traffic(three_zones, service, {"a1": {b1, c1}, "b1": {b1}})
+        three_zones.publish(service, [own_node(pod) for pod in pods])
+        expect_traffic(three_zones, service, {"a1": {a1}, "b1": {b1}})
+
+
+@requirement(
+    "KEP-3015/node-level-is-for-policy-cluster",
+    "Node-level hints change nothing under policy Local: endpoints of the node are used whatever they are hinted for, "
+    "and where there is none nobody answers.",
+    level=MUST,
+    features={NODE_LEVEL_TOPOLOGY, EXTERNAL_POLICY, INTERNAL_POLICY, NODE_PORT},
+    source="KEP-3015 (2022), Applying Node-Level Topology (only to connections with Cluster traffic policy)",
+    as_="kep",
+    kills={"node-level-softens-local", "node-level-narrows-local"},
+)
+def test_local_policies_stay_as_they_are(three_zones: Cluster) -> None:
+    three_zones.restart(PROXY, ON)
+    service = three_zones.create_service(
+        type="NodePort", internal_traffic_policy="Local", external_traffic_policy="Local"
+    )
+    a1, other, b1 = three_zones.run_servers(on=["a1", "a1", "b1"])
+    three_zones.publish(service, [own_node(a1), endpoint(other, nodes=["a2"]), own_node(b1)])
+
+    expect_traffic(three_zones, service, {"a1": {a1, other}, "a2": NO_ANSWER, "b1": {b1}})
+    outside: Traffic = {
+        external_client("a1"): {a1, other},
+        external_client("a2"): NO_ANSWER,
+        external_client("b1"): {b1},
+    }
+    expect_traffic(three_zones, service, outside, to="node-port")
+
+
+@requirement(
+    "KEP-3015/node-level-stuck-hints-break-nothing",
+    "Node-level hints that nobody takes back any more, on a Service that is no longer on most nodes, unbalance its "
+    "traffic and stop none.",
+    level=MUST,
+    features={NODE_LEVEL_TOPOLOGY},
+    source="KEP-3015 (2022), Version Skew Strategy (not that the service actually breaks)",
+    as_="kep",
+    kills={"node-level-without-fallback"},
+)
+def test_stuck_hints_break_nothing(three_zones: Cluster) -> None:
+    three_zones.restart(PROXY, ON)
+    service = three_zones.create_service()
+    pods = a1, a2, b1, *_ = three_zones.run_servers(on=["a1", "a2", "b1", "b2", "c1"])
+    three_zones.publish(service, [own_node(pod) for pod in pods])
+    expect_traffic(three_zones, service, {pod.node: {pod} for pod in pods})
+
+    with expect_no_loss(three_zones, service, from_=["a1", "b1", "c1"], allowed=set(pods)):
+        for left in ([a1, a2, b1], [a1]):
+            three_zones.publish(service, [own_node(pod) for pod in left])
+            here = {pod.node: {pod} for pod in left}
+            expect_traffic(three_zones, service, {pod.node: here.get(pod.node, set(left)) for pod in pods})
+
+
+@requirement(
+    "KEP-3015/node-level-proxy-gate-off-ignores-node-hints",
+    "With gate NodeLevelTopology off, a proxy that knows of no other node hints routes as if there were none.",
+    level=MUST,
+    features={NODE_LEVEL_TOPOLOGY, ZONE_HINTS},
+    source="KEP-3015 (2022), Feature Enablement and Rollback (revert back to ordinary Cluster semantics)",
+    as_="kep",
+    kills={"newest-proxy-at-any-release"},
+)
+def test_node_hints_are_ignored_while_the_gate_is_off(three_zones: Cluster) -> None:
+    three_zones.restart(PROXY, OFF)
+    service = three_zones.create_service()
+    pods = a1, a2, b1 = three_zones.run_servers(on=["a1", "a2", "b1"])
+    three_zones.publish(service, [own_node(pod) for pod in pods])
+    expect_traffic(three_zones, service, {"a1": set(pods), "b1": set(pods)})
+    three_zones.publish(service, [same_node(pod) for pod in pods])
+    expect_traffic(three_zones, service, {"a1": {a1, a2}, "b1": {b1}})
