@@ -145,14 +145,21 @@ class Serving:
             return
         sock.setblocking(False)
         connection = _Connection(sock, handler)
-        self._connections[connection] = time.monotonic() + PATIENCE_SECONDS
+        self._wait_for(connection)
         self._register(sock, lambda: self._go_on(connection))
 
+    def _wait_for(self, connection: _Connection) -> None:
+        self._connections.pop(connection, None)
+        self._connections[connection] = time.monotonic() + PATIENCE_SECONDS
+
     def _go_on(self, connection: _Connection) -> None:
+        asked = connection.asked
         try:
             events = connection.go_on()
         except OSError:
             events = 0
+        if connection.asked and not asked:
+            self._wait_for(connection)
         if not events:
             self._end(connection)
         elif events != self._selector.get_key(connection.sock).events:
@@ -171,6 +178,11 @@ class _Connection:
         self._handler = handler
         self._head = bytearray()
         self._answer: memoryview | None = None
+
+    @property
+    def asked(self) -> bool:
+        """Whether the request is whole, and answered."""
+        return self._answer is not None
 
     def go_on(self) -> int:
         """Read or write what goes without waiting; the events to wait for, 0 at the end. Raises `OSError`."""

@@ -7,10 +7,11 @@ import logging
 import socket
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
-from reference.serving import Handler, Response, Serving, not_found, plain
+from reference.serving import PATIENCE_SECONDS, Handler, Response, Serving, not_found, plain
 
 
 @pytest.fixture
@@ -104,6 +105,28 @@ def test_a_client_that_says_nothing_more_is_sent_away(serving: Serving, monkeypa
     port = serve(serving, echo)
 
     assert exchange(port, b"GET /") == b""
+
+
+def test_a_client_has_as_long_for_the_answer_as_it_had_for_its_request(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    monkeypatch.setattr("reference.serving.time", SimpleNamespace(monotonic=lambda: now))
+    large = plain(200, "x" * (8 << 20))
+    port = serve(serving, lambda path: large)
+
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as client:
+        client.sendall(b"GET / HTTP/1.1\r\n")
+        assert exchange(port, b"nonsense\r\n\r\n") != b""  # what was sent before is read by now
+        now = 0.8 * PATIENCE_SECONDS
+        client.sendall(b"\r\n")
+        answer = client.recv(1)
+        now = 1.6 * PATIENCE_SECONDS
+        serve(serving, echo)  # when this has returned twice, the thread has looked at the time
+        serve(serving, echo)
+        answer += b"".join(iter(lambda: client.recv(1 << 20), b""))
+
+    assert answer.endswith(large[2])
 
 
 @pytest.mark.parametrize(
