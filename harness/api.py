@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-import kubernetes.client
 import kubernetes.config
 import orjson
 import urllib3
 
 from harness.errors import InconclusiveError
+from harness.kubeconfig import Kubeconfig
 
 Object = dict[str, Any]
 
@@ -65,12 +65,11 @@ def path_of(resource: str, namespace: str = "", name: str = "", subresource: str
 
 
 class Api:
-    """One connection pool to one API server, from a kubeconfig."""
+    """One connection pool to one API server, from kubeconfig files or from what one of them would contain."""
 
-    def __init__(self, kubeconfig: Mapping[str, Any], *, context: str | None = None, timeout: float = 30.0) -> None:
-        self._client = kubernetes.config.new_client_from_config_dict(  # type: ignore[no-untyped-call]
-            dict(kubeconfig), context=context, persist_config=False
-        )
+    def __init__(self, kubeconfig: Kubeconfig | Mapping[str, Any], *, timeout: float = 30.0) -> None:
+        """Requests may take `timeout` seconds. Raises `UsageError` when files cannot be used."""
+        self._client: Any = kubeconfig.client() if isinstance(kubeconfig, Kubeconfig) else _client(kubeconfig)
         self._pool: urllib3.PoolManager = self._client.rest_client.pool_manager
         self._configuration = self._client.configuration
         self._timeout = timeout
@@ -145,6 +144,12 @@ class Api:
         if response.code >= 400:
             raise RefusedError(method, path, response)
         return response.body
+
+
+def _client(kubeconfig: Mapping[str, Any]) -> Any:
+    return kubernetes.config.new_client_from_config_dict(  # type: ignore[no-untyped-call]
+        dict(kubeconfig), persist_config=False
+    )
 
 
 def _json(data: bytes) -> Object:

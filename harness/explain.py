@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
 from rich.table import Table
 
 from harness.api import Api, RefusedError
 from harness.errors import InconclusiveError, UsageError
+from harness.kubeconfig import Kubeconfig
 from reference.explanation import Explanation, Tier, explain
 from reference.features import NEWEST, OLDEST, Features, Reading
 
@@ -27,16 +26,15 @@ SAME = 6  # so many node names a line names, and counts the rest
 def explain_service(name: str, *, kubeconfig: str, context: str, follow: Reading, console: Console) -> None:
     """Print the explanation of Service `name` ("web", or "shop/web"). Raises `UsageError`."""
     namespace, _, short = name.rpartition("/")
-    loaded, default_namespace = _load(kubeconfig, context)
+    loaded = Kubeconfig(kubeconfig, context=context)
+    api = Api(loaded, timeout=15)
     try:
-        api = Api(loaded, context=context or None, timeout=15)
-    except Exception as error:  # the client's own errors have no common base
-        raise UsageError(f"{_place(kubeconfig)}: cannot be used: {error}") from error
-    try:
-        for part in _explained(api, namespace or default_namespace, short, follow):
+        for part in _explained(api, namespace or loaded.namespace, short, follow):
             console.print(part, soft_wrap=isinstance(part, str))
     except InconclusiveError as error:
-        raise UsageError(f"{_place(kubeconfig)}: {error}; is the cluster up, and is this the right context?") from error
+        raise UsageError(
+            f"kubeconfig {kubeconfig}: {error}; is the cluster up, and is this the right context?"
+        ) from error
     finally:
         api.close()
 
@@ -78,27 +76,6 @@ def _table(found: Explanation) -> Table:
         more = f" and {len(names) - SAME} more" if len(names) > SAME else ""
         table.add_row(" ".join(names[:SAME]) + more, zone or "(none)", port, tier, str(used), because)
     return table
-
-
-def _load(kubeconfig: str, context: str) -> tuple[Mapping[str, Any], str]:
-    """The kubeconfig, and the namespace of the context in use."""
-    path = Path(kubeconfig).expanduser()
-    try:
-        loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
-        said = getattr(error, "strerror", None) or " ".join(str(error).split())
-        raise UsageError(f"{_place(kubeconfig)}: cannot be read: {said}; name one with --kubeconfig") from None
-    if not isinstance(loaded, dict) or not isinstance(loaded.get("contexts"), list):
-        raise UsageError(f"{_place(kubeconfig)}: is no kubeconfig: it has no contexts")
-    contexts = {each["name"]: each.get("context") or {} for each in loaded["contexts"]}
-    wanted = context or loaded.get("current-context", "")
-    if wanted not in contexts:
-        raise UsageError(f"{_place(kubeconfig)}: there is no context {wanted!r}; there are {', '.join(contexts)}")
-    return loaded, contexts[wanted].get("namespace") or "default"
-
-
-def _place(kubeconfig: str) -> str:
-    return f"kubeconfig {kubeconfig}"
 
 
 def _some(api: Api, namespace: str) -> str:

@@ -1,0 +1,122 @@
+"""Kubeconfig files are read as kubectl reads them."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from harness.api import Api
+from harness.backends.netns import NetnsBackend
+from harness.cli import main
+from harness.errors import UsageError
+from harness.exit_codes import ExitCode
+from harness.kubeconfig import Kubeconfig
+from harness.manifests import service
+from harness.topology import grid
+
+Object = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Object]:
+    """The kubeconfig of an API server that has a Service `web`."""
+    with NetnsBackend(grid("one", {"a": 1})) as backend:
+        backend.api.create("services", "default", service("web"))
+        yield backend.kubeconfig()
+
+
+def write(path: Path, *parts: str, of: Object, **fields: Any) -> str:
+    """Write these parts of a kubeconfig, and further fields, into a file; gives its name."""
+    path.write_text(
+        yaml.safe_dump({"apiVersion": "v1", "kind": "Config", **{part: of[part] for part in parts}, **fields})
+    )
+    return str(path)
+
+
+def explain(kubeconfig: str, *arguments: str) -> Result:
+    return CliRunner().invoke(main, ["explain", "web", *arguments], env={"KUBECONFIG": kubeconfig, "COLUMNS": "160"})
+
+
+def test_several_files_are_one(server: Object, tmp_path: Path) -> None:
+    cluster = write(tmp_path / "cluster", "clusters", of=server)
+    rest = write(tmp_path / "rest", "users", "contexts", "current-context", of=server)
+    result = explain(f"{cluster}:{tmp_path / 'missing'}:{rest}")
+    assert (result.exit_code, "Service default/web" in result.output) == (0, True), result.output
+
+
+def test_certificates_are_looked_for_beside_their_file(server: Object, tmp_path: Path) -> None:
+    cluster = dict(server["clusters"][0]["cluster"])
+    (tmp_path / "ca.pem").write_bytes(base64.b64decode(cluster.pop("certificate-authority-data")))
+    cluster["certificate-authority"] = "ca.pem"
+    clusters = [{"name": server["clusters"][0]["name"], "cluster": cluster}]
+    result = explain(write(tmp_path / "config", "users", "contexts", "current-context", of=server, clusters=clusters))
+    assert (result.exit_code, "Service default/web" in result.output) == (0, True), result.output
+
+
+def test_certificate_that_is_missing_is_named(server: Object, tmp_path: Path) -> None:
+    clusters = [{"name": "trafficdist", "cluster": {"server": "https://x", "certificate-authority": "ca.pem"}}]
+    files = write(tmp_path / "config", "users", "contexts", "current-context", of=server, clusters=clusters)
+    result = explain(files)
+    assert (result.exit_code, f"{tmp_path}/ca.pem" in result.output) == (ExitCode.USAGE, True), result.output
+
+
+def test_unknown_context_is_answered_with_those_of_all_files(server: Object, tmp_path: Path) -> None:
+    one = write(tmp_path / "one", "clusters", "users", "contexts", "current-context", of=server)
+    two = write(tmp_path / "two", of=server, contexts=[{"name": "second", "context": {"cluster": "x", "user": "x"}}])
+    result = explain(f"{one}:{two}", "--context", "third")
+    assert result.exit_code == ExitCode.USAGE
+    assert "there is no context 'third'; there are trafficdist, second" in result.output
+
+
+@pytest.mark.parametrize("other", ["", "second"])
+def test_current_context_is_that_of_the_first_file_which_names_one(server: Object, tmp_path: Path, other: str) -> None:
+    contexts = [{"name": "second", "context": {"cluster": "trafficdist", "user": "admin", "namespace": "shop"}}]
+    none = write(tmp_path / "none", "clusters", "users", of=server, **{"current-context": ""})
+    first = write(tmp_path / "first", "contexts", "current-context", of=server)
+    second = write(tmp_path / "second", of=server, contexts=contexts, **{"current-context": other})
+    read = Kubeconfig(f"{none}:{first}:{second}")
+    assert (read.context, read.namespace) == ("trafficdist", "default")
+    assert Kubeconfig(f"{none}:{first}:{second}", context="second").namespace == "shop"
+
+
+def test_connection_uses_what_the_context_names(server: Object, tmp_path: Path) -> None:
+    files = write(tmp_path / "config", "clusters", "users", "contexts", of=server)
+    api = Api(Kubeconfig(files, context="trafficdist"))
+    try:
+        assert api.get("services", "default", "web")["metadata"]["name"] == "web"
+    finally:
+        api.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "is empty"),
+        ("apiVersion: [", "cannot be read"),
+        ("[]", "is no kubeconfig"),
+        ("contexts: 1", "is no kubeconfig"),
+        ("contexts: [{context: {}}]", "is no kubeconfig"),
+        ("kind: Config", "has no current context; choose one with --context"),
+    ],
+)
+def test_what_is_no_kubeconfig_is_named(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "config").write_text(text)
+    with pytest.raises(UsageError, match=f"kubeconfig {tmp_path}/config: .*{said}"):
+        Kubeconfig(str(tmp_path / "config"))
+
+
+def test_missing_files_are_named_with_the_remedy(tmp_path: Path) -> None:
+    result = explain(f"{tmp_path}/one:{tmp_path}/two")
+    assert result.exit_code == ExitCode.USAGE
+    assert f"kubeconfig {tmp_path}/one:{tmp_path}/two: no such file; name one with --kubeconfig" in result.output
+
+
+def test_folder_is_no_kubeconfig(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be read: Is a directory"):
+        Kubeconfig(str(tmp_path))
