@@ -206,23 +206,22 @@ def _answer(head: bytes, handler: Handler) -> bytes:
     method, _, rest = head.partition(b"\r\n")[0].decode("latin-1").partition(" ")
     target, _, version = rest.partition(" ")
     if b"\r\n\r\n" not in head:
-        response = plain(431, "the request is too large\n")
-    elif not version.startswith("HTTP/1.") or not target.startswith("/"):
-        response = plain(400, "this is no HTTP/1.1 request\n")
-    elif method not in {"GET", "HEAD"}:
+        return _encoded(plain(431, "the request is too large\n"))
+    if not version.startswith("HTTP/1.") or not target.startswith("/"):
+        return _encoded(plain(400, "this is no HTTP/1.1 request\n"))
+    if method not in {"GET", "HEAD"}:
         code, headers, body = plain(405, "only GET and HEAD are answered\n")
-        response = code, {**headers, "Allow": "GET, HEAD"}, body
-    else:
-        response = _handled(handler, target.partition("?")[0])
+        return _encoded((code, {**headers, "Allow": "GET, HEAD"}, body))
+    path, with_body = target.partition("?")[0], method == "GET"
+    try:
+        return _encoded(handler(path), with_body=with_body)
+    except Exception:  # noqa: BLE001 - whatever it is, the client is told and the server goes on
+        _log.exception("no answer to %s", path)
+        return _encoded(plain(500, "the handler of this path failed\n"), with_body=with_body)
+
+
+def _encoded(response: Response, *, with_body: bool = True) -> bytes:
     code, headers, body = response
     headers = {**headers, "Content-Length": str(len(body)), "Connection": "close"}
     lines = [f"HTTP/1.1 {code} {HTTPStatus(code).phrase}", *(f"{name}: {value}" for name, value in headers.items())]
-    return "\r\n".join([*lines, "", ""]).encode("latin-1") + (b"" if method == "HEAD" else body)
-
-
-def _handled(handler: Handler, path: str) -> Response:
-    try:
-        return handler(path)
-    except Exception:  # noqa: BLE001 - whatever it is, the client is told and the server goes on
-        _log.exception("no answer to %s", path)
-        return plain(500, "the handler of this path failed\n")
+    return "\r\n".join([*lines, "", ""]).encode("latin-1") + (body if with_body else b"")

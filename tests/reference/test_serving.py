@@ -8,6 +8,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -184,3 +185,11 @@ def test_one_that_was_never_started_can_be_stopped() -> None:
     serving.stop()
 
     assert made.fileno() == -1
+
+
+@pytest.mark.parametrize("answer", [(299, {}, b""), (200, {"X": "\u2713"}, b""), (200, {}, "text"), None])
+def test_a_handler_that_answers_nonsense_fails_alone(
+    serving: Serving, caplog: pytest.LogCaptureFixture, answer: Any
+) -> None:
+    assert get(serve(serving, lambda path: answer))[0] == 500
+    assert get(serve(serving, echo), "/x")[0] == 200
