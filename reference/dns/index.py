@@ -23,7 +23,7 @@ from reference.dns.objects import (
     topology_keys,
 )
 from reference.dns.records import Endpoint, Family, Service
-from reference.dns.selection import EVERYWHERE, Labels
+from reference.topology_keys import ANY, Labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class ClusterIndex:
                 if name is not None:
                     self._users.setdefault(name, set()).add(key)
                     self._used.setdefault(key, set()).add(name)
-            by_family.setdefault(family, []).append(replace(endpoint, labels=self._labels_of(origin) or {}))
+            by_family.setdefault(family, []).append(replace(endpoint, labels=self._labels_of(origin) or frozenset()))
         return read_service(obj, self._topology_keys(obj), by_family)
 
     def _drop(self, key: Key) -> None:
@@ -129,7 +129,7 @@ class ClusterIndex:
         return Changed((key, (key[0], "")), keys=before != self.label_keys)
 
     def _count(self, namespace: str, keys: Collection[str], by: int) -> None:
-        for counter, names in ((self._namespaces, (namespace,)), (self._keys, {*keys} - {EVERYWHERE})):
+        for counter, names in ((self._namespaces, (namespace,)), (self._keys, {*keys} - {ANY})):
             for name in names:
                 counter[name] += by
                 if not counter[name]:

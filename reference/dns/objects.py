@@ -9,8 +9,8 @@ from functools import lru_cache
 
 from reference.client import Object
 from reference.dns.records import FAMILIES, Endpoint, Family, Port, Service
-from reference.dns.selection import Labels
 from reference.endpoints import is_ready
+from reference.topology_keys import Labels
 
 SERVICE_LABEL = "kubernetes.io/service-name"
 
@@ -85,13 +85,17 @@ def read_endpoints(slices: Iterable[Object]) -> Iterable[tuple[Family, Origin, E
             address = canonical(endpoint["addresses"][0])
             if is_ready(endpoint) and address not in seen:
                 seen.add(address)
-                yield family, Origin(_pod(endpoint, each), address), Endpoint(address, _host(endpoint), ports, {})
+                yield (
+                    family,
+                    Origin(_pod(endpoint, each), address),
+                    Endpoint(address, _host(endpoint), ports, frozenset()),
+                )
 
 
 def read_locator(locator: Object) -> tuple[tuple[str, ...], Labels | None]:
     """The addresses of a pod, and the labels of its node; None when it is on none."""
     ips = tuple(canonical(each["ip"]) for each in locator.get("ips") or ())
-    return ips, (locator.get("nodeLabels") or {}) if locator.get("nodeName") else None
+    return ips, frozenset((locator.get("nodeLabels") or {}).items()) if locator.get("nodeName") else None
 
 
 def _pod(endpoint: Object, endpoint_slice: Object) -> Key | None:

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from reference.dns.names import OfEndpoint, OfPort, OfService
-from reference.dns.selection import Labels, select
+from reference.dns.selection import select
+from reference.topology_keys import Labels
 
 Family = Literal["IPv4", "IPv6"]
 FAMILIES: tuple[Family, ...] = ("IPv4", "IPv6")

@@ -7,6 +7,7 @@ groups that differ by labels that a Service does not look at share its records.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from reference.client import Event
@@ -15,8 +16,8 @@ from reference.dns.index import ClusterIndex
 from reference.dns.messages import Body, Query, Reply
 from reference.dns.names import Key, service_of
 from reference.dns.records import find
-from reference.dns.selection import Labels
 from reference.dns.zone import Find, Zone
+from reference.topology_keys import Labels
 
 if TYPE_CHECKING:
     import dns.name
@@ -84,7 +85,7 @@ class Resolver:
         if len(self._shelf_of) >= MOST:
             self._shelf_of.clear()
         labels = self._index.labels_at(client)
-        group = None if labels is None else tuple(labels.get(each) for each in self._keys)
+        group = _values(labels, self._keys)
         shelf = self._shelf_of[client] = self._shelves.setdefault(group, {})
         return shelf
 
@@ -104,11 +105,17 @@ class Resolver:
     def _body(self, name: dns.name.Name, kind: dns.rdatatype.RdataType, where: Labels | None) -> Body:
         key = service_of(self._zone.subject(name))
         service = self._index.service(key) if key is not None and key[1] else None
-        told_apart: Group = None
-        if service is not None and where is not None:
-            told_apart = tuple(where.get(each) for each in service.keys)
+        told_apart = None if service is None else _values(where, service.keys)
         bodies = self._bodies.setdefault(key, {})
         asked = (name, kind, told_apart)
         if asked not in bodies:
             bodies[asked] = self._zone.body(name, kind, where)
         return bodies[asked]
+
+
+def _values(labels: Labels | None, keys: Sequence[str]) -> Group:
+    """What a node has for each of these keys."""
+    if labels is None:
+        return None
+    own = dict(labels)
+    return tuple(own.get(each) for each in keys)

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reference.dns.selection import Labels, select
+from reference.dns.selection import select
+from reference.topology_keys import Labels
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,8 @@ class Place:
 
 def place(name: str) -> Place:
     """`a1r2`: on node a1 in zone a, in rack r2."""
-    return Place(name, {"host": name[:2], "zone": name[0], **({"rack": name[2:]} if name[2:] else {})})
+    labels = {"host": name[:2], "zone": name[0], **({"rack": name[2:]} if name[2:] else {})}
+    return Place(name, frozenset(labels.items()))
 
 
 CLIENT = place("a1r1").labels
@@ -53,7 +55,7 @@ def test_client_without_a_label_is_not_near_endpoints_without_it() -> None:
 
 
 def test_client_that_nobody_knows_is_told_of_all() -> None:
-    endpoints = [place("a1"), Place("somewhere", {})]
+    endpoints = [place("a1"), Place("somewhere", frozenset())]
     assert list(select(["zone"], None, endpoints)) == endpoints
 
 
