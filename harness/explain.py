@@ -35,6 +35,10 @@ def explain_service(name: str, *, kubeconfig: str, context: str, follow: Reading
         raise UsageError(
             f"kubeconfig {kubeconfig}: {error}; is the cluster up, and is this the right context?"
         ) from error
+    except RefusedError as error:
+        raise UsageError(
+            f"kubeconfig {kubeconfig}: {error}; explain reads Services, EndpointSlices and Nodes"
+        ) from error
     finally:
         api.close()
 

@@ -10,6 +10,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from harness import manifests
+from harness.api import Api, RefusedError, Response
 from harness.backends.netns import NetnsBackend
 from harness.cli import main
 
@@ -61,6 +62,16 @@ def test_unknown_service_is_answered_with_those_that_exist(explain: Explain) -> 
 def test_unknown_context_is_answered_with_those_that_exist(explain: Explain) -> None:
     result = explain("shop/web", "--context", "other")
     assert (result.exit_code, "there is no context 'other'; there are trafficdist" in result.output) == (4, True)
+
+
+def test_what_a_user_may_not_read_is_named(explain: Explain, monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(_: Api, resource: str, *__: object, **___: object) -> None:
+        raise RefusedError("GET", f"/api/v1/{resource}", Response(403, {"message": f"{resource} is forbidden"}))
+
+    monkeypatch.setattr(Api, "list", forbidden)
+    for service, resource in (("shop/web", "endpointslices"), ("shop/wob", "services")):
+        result = explain(service)
+        assert (result.exit_code, f"403 {resource} is forbidden" in result.output) == (4, True), result.output
 
 
 def test_missing_kubeconfig_is_named_with_the_remedy() -> None:
