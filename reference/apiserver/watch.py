@@ -115,6 +115,7 @@ class Hub:
         self._store, self._loop = store, loop
         self._queue: deque[Change] = deque()
         self._woken = False
+        self._closed = False
         self._last = 0.0
         self._watchers: dict[str, set[Watcher]] = {}
 
@@ -123,10 +124,12 @@ class Hub:
     ) -> tuple[Watcher, Iterator[bytes]]:
         """Start a watch: the watcher, and the lines to send before those that it will get.
 
-        Raises `ApiError`: 400, 410 (to be sent as an ERROR event), 422, 504.
+        Raises `ApiError`: 400, 410 (to be sent as an ERROR event), 422, 503, 504.
         """
         resource = renderer.route.resource
         with self._store.lock:
+            if self._closed:
+                raise status.unavailable()
             if resource not in self._watchers:
                 self._watchers[resource] = set()
                 self._store.observe([resource], self._observe)
@@ -151,7 +154,10 @@ class Hub:
                 watcher.end()
 
     def close(self) -> None:
-        self._store.forget(self._observe)
+        """Look at no more changes, and let nobody begin to: requests may still come in while the server goes away."""
+        with self._store.lock:
+            self._closed = True
+            self._store.forget(self._observe)
 
     def _observe(self, change: Change) -> None:
         self._queue.append(change)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import json
 import ssl
 from collections.abc import Callable, Iterator
@@ -9,7 +10,13 @@ from typing import Any
 import pytest
 
 from reference.apiserver import ApiServer, watch
+from reference.apiserver.media import Answer
+from reference.apiserver.render import Renderer
+from reference.apiserver.routes import Routes
+from reference.apiserver.selectors import Selection
 from reference.apiserver.server import HttpServer
+from reference.client import ApiError
+from tests.reference.apiserver.transports import Recorder
 
 CONFIGS = "/api/v1/namespaces/default/configmaps"
 Stream = Iterator[dict[str, Any]]
@@ -209,3 +216,15 @@ def test_watch_that_asks_for_an_unknown_form_is_refused_and_the_others_go_on(
             assert (refused.status, json.loads(refused.read())["reason"]) == (400, "BadRequest")
         create(api, "b")
         assert told(stream, 1) == [("ADDED", "b")]
+
+
+def test_watch_that_comes_while_the_server_goes_away_does_not_outlive_it(api: ApiServer) -> None:
+    loop = asyncio.new_event_loop()
+    hub = watch.Hub(api.registry.store, loop)
+    hub.close()
+    renderer = Renderer(Routes(api.registry).find(CONFIGS), Answer())
+    with pytest.raises(ApiError) as refused:
+        hub.open(Selection(), renderer, watch.WatchQuery(), Recorder())
+    loop.close()
+    assert refused.value.code == 503
+    create(api, "a")  # nobody is left who would look at it in a closed loop
