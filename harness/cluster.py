@@ -356,6 +356,10 @@ class Cluster:
             | self._measured,
         }
 
+    def check_instruments(self) -> None:
+        """Raise `DistrustError` if a component has ended that nobody stopped: what was seen then means nothing."""
+        self.backend.proxy.synced()
+
     def environment(self) -> dict[str, Any]:
         """Where the scenario took place, for the report."""
         return self.backend.environment()

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 def backends(request: pytest.FixtureRequest) -> Iterator[BootedBackends]:
     """The booted backend of a topology; booted when it is first asked for, and closed with the session."""
     from harness.backends.netns import NetnsBackend  # noqa: PLC0415
+    from harness.first_question import hints_change_something  # noqa: PLC0415
 
     booted: dict[str, NetnsBackend] = {}
     run = run_of(request.config)
@@ -43,6 +44,8 @@ def backends(request: pytest.FixtureRequest) -> Iterator[BootedBackends]:
         if topology.name not in booted:
             made = NetnsBackend(topology, families=families, implementation=implementation, release=release)
             booted[topology.name] = made.start()
+            if len(booted) == 1:
+                made.hints_matter = hints_change_something(made)
             gc.freeze()  # what a cluster consists of stays: it need not be looked through after every scenario
         return booted[topology.name]
 

@@ -55,6 +55,7 @@ class Progress:
         self._shown: set[str] = set()
         self._open: dict[str, int] = {}
         self._status = ""
+        self._noted = False
         self._began = time.monotonic()
 
     @property
@@ -121,6 +122,9 @@ class Progress:
 
     def _show(self, result: Result) -> None:
         self._wipe_status()
+        if not self._noted and self._run.known_environment().get("hintsChangeSomething") is False:
+            self._noted = True
+            self._write(Line(f"Note: {summary.HINTS_CHANGE_NOTHING}", "yellow"))
         document, name = result.requirement.document, result.requirement.slug
         if self._run.distributed:
             name = result.requirement.id  # requirements of several documents end in between

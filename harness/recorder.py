@@ -88,9 +88,9 @@ class Recorder:
             return (yield)
 
     @pytest.hookimpl(wrapper=True, trylast=True)
-    def pytest_runtest_call(self) -> Generator[None, Any, Any]:
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
         """The same for the test itself."""
-        with judging.told_apart("call"):
+        with judging.told_apart("call"), judging.doubted(getattr(item, "funcargs", {})):
             return (yield)
 
     @pytest.hookimpl(wrapper=True, trylast=True)

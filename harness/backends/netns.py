@@ -59,6 +59,7 @@ class NetnsBackend:
         self._clients: dict[str, Host] = {}
         self._hosts: dict[tuple[str, str], tuple[Host, Server]] = {}
         self._begun = contextlib.ExitStack()
+        self.hints_matter: bool | None = None  # whether a hint changes anything at all, once somebody has asked
 
     def start(self) -> Self:
         """Boot network, control plane, nodes and proxies. Raises `UnavailableError` with the remedy.
@@ -274,6 +275,7 @@ class NetnsBackend:
             "ipFamilies": list(self.families),
             "podNetwork": "veth",
             "cpus": os.cpu_count() or 1,
+            **({} if self.hints_matter is None else {"hintsChangeSomething": self.hints_matter}),
         }
 
     def explain(self, namespace: str, service: str, nodes: Sequence[str]) -> str:

@@ -80,10 +80,6 @@ class ExecutableProxy:
         """Stop all programs; their rules end with the nodes."""
         self._processes.close()
 
-    def check(self) -> None:
-        """Raise `DistrustError` with the end of its log if a program has ended by itself."""
-        self._processes.check()
-
     def synced(self) -> bool:
         """Whether all checks of all nodes held for as long as the recipe asks. Takes up to a second more than that."""
         deadline = time.monotonic() + BARRIER_SECONDS + self._recipe.quiet_seconds

@@ -197,10 +197,6 @@ class KubeProxy:
             return began >= max(queued.values()) and time.time() - last > _QUIET_SECONDS
         return all(known[family].began >= when for family, when in queued.items() if family in known)
 
-    def check(self) -> None:
-        """Raise `DistrustError` with the end of its log if a proxy has ended by itself."""
-        self._processes.check()
-
     def explain(self, node: str, namespace: str, service: str) -> str:
         """The last lines of its log about a Service."""
         return self._processes.explain(node, f"{namespace}/{service}")

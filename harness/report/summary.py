@@ -27,6 +27,10 @@ STYLES: dict[Verdict, Style] = {
     Verdict.SKIPPED: "faint",
 }
 
+HINTS_CHANGE_NOTHING = (
+    "hints change nothing here: every endpoint is used with them as without. Is the feature turned on?"
+)
+
 _MOST_LINES = 60  # of one explanation; all of it is in the evidence
 _REASONS = {
     SkipReason.UNSUPPORTED: "the implementation does not claim it",
