@@ -19,7 +19,6 @@ from reference.endpointslice.hints import (
     Plugin,
     SamePlace,
     endpoint_hints,
-    has_hints_of,
 )
 from reference.endpointslice.packing import Draft
 from reference.endpointslice.plugin_hints import Broken, NodeView, hint_by_plugin
@@ -58,12 +57,4 @@ def hinter(
 
 def _hint_each(drafts: Sequence[Draft], decided_by: SamePlace | NoHints) -> None:
     for draft in drafts:
-        wrong = [number for number, each in enumerate(draft.endpoints) if not has_hints_of(each, decided_by)]
-        if not wrong:
-            continue
-        draft.endpoints = list(draft.endpoints)
-        draft.changed = True
-        for number in wrong:
-            bare = {key: value for key, value in draft.endpoints[number].items() if key != "hints"}
-            hints = endpoint_hints(bare, decided_by)
-            draft.endpoints[number] = bare if hints is None else {**bare, "hints": hints}
+        draft.set_hints([endpoint_hints(each, decided_by) for each in draft.endpoints])

@@ -97,13 +97,6 @@ def endpoint_hints(endpoint: Object, decided_by: SamePlace | NoHints) -> Object 
     return None
 
 
-def has_hints_of(endpoint: Object, decided_by: SamePlace | NoHints) -> bool:
-    """Whether `endpoint` carries exactly the hints that it should have."""
-    if isinstance(decided_by, SamePlace):
-        return bool(endpoint.get("hints") == endpoint_hints(endpoint, decided_by))
-    return "hints" not in endpoint
-
-
 def _own_place(endpoint: Object, decided_by: SamePlace) -> Object | None:
     hints: Object = {}
     zone = endpoint.get("zone")
