@@ -26,6 +26,7 @@ from harness.mutants import (
     releases,
     restarts,
     succession,
+    topology_keys,
 )
 from harness.mutants.mutant import Mutant
 
@@ -54,6 +55,7 @@ MUTANTS: Mapping[str, Mutant] = _by_name(
     conditions.MUTANTS,
     heuristics.MUTANTS,
     affinity.MUTANTS,
+    topology_keys.MUTANTS,
     node_level.MUTANTS,
 )
 """Each has one fault, and at least one requirement fails for it."""

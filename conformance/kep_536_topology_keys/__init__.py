@@ -1,0 +1,1 @@
+"""KEP-536: topologyKeys."""

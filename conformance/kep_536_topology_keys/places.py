@@ -1,0 +1,95 @@
+"""What all scenarios about topology keys stand on: gate ServiceTopology, and nodes in racks, zones and regions.
+
+Zones do not nest racks here: rack 2 has a node in zone a and one in zone b, and node c1 is in no rack. So what is
+found by a rack's label can be found by no other.
+
+                zone a     zone b     zone c
+    region n    a1  a2     b1  b2
+    region s                          c1
+    rack         1   2      2   3     (none)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from harness.cluster import Cluster, Service, endpoint
+from harness.components import API_SERVER, PROXY, Component
+from harness.topology import HOSTNAME_LABEL, REGION_LABEL, ZONE_LABEL
+from harness.traffic import NO_ANSWER, Traffic, expect_traffic
+from harness.workloads import Client, Pod
+
+GATE = "ServiceTopology"
+HOST, ZONE, REGION = HOSTNAME_LABEL, ZONE_LABEL, REGION_LABEL
+RACK = "example.com/rack"
+ANY = "*"
+
+NODES = ("a1", "a2", "b1", "b2", "c1")
+RACKS = {"a1": "1", "a2": "2", "b1": "2", "b2": "3"}
+
+Reached = Mapping[str, str] | Mapping[Client, str]
+"""By client, the nodes whose endpoints it reaches; an empty text: it gets no answer."""
+
+
+def switch_on(cluster: Cluster, *components: Component) -> None:
+    """Have the gate on in these components; nothing happens in a cluster that was booted with it."""
+    booted = cluster.backend.release
+    if not booted.gates.get(GATE):
+        for component in components:
+            cluster.restart(component, replace(booted, gates={**booted.gates, GATE: True}))
+
+
+def label_nodes(cluster: Cluster) -> None:
+    """Put the nodes into regions and racks."""
+    for node in NODES:
+        rack = {RACK: RACKS[node]} if node in RACKS else {}
+        cluster.nodes.label(node, {REGION: "s" if node == "c1" else "n", **rack})
+
+
+def begin(cluster: Cluster, *components: Component) -> None:
+    """Nodes in their places; the gate on in these components, or else in the API server and in all proxies."""
+    label_nodes(cluster)
+    switch_on(cluster, *(components or (API_SERVER, PROXY)))
+
+
+def create(cluster: Cluster, *keys: str, on: str = "a1 a2 b1", **fields: Any) -> tuple[Service, dict[str, Pod]]:
+    """A Service with these keys and an endpoint on each of these nodes; its pods, by node. No keys: without the field.
+
+    `fields` are arguments of `Cluster.create_service`.
+    """
+    keyed: dict[str, Any] = {"topologyKeys": list(keys)} if keys else {}
+    service = cluster.create_service(**keyed, **fields)
+    pods = {pod.node: pod for pod in cluster.run_servers(on.split())}
+    publish(cluster, service, pods.values())
+    return service, pods
+
+
+def publish(cluster: Cluster, service: Service, pods: Iterable[Pod]) -> None:
+    """These pods are the endpoints of a Service; they are ready, and have no hints."""
+    cluster.publish(service, [endpoint(pod) for pod in pods])
+
+
+def change_keys(cluster: Cluster, service: Service, *keys: str) -> None:
+    """Give a live Service these keys instead of those that it has."""
+    cluster.patch_service(service, {"spec": {"topologyKeys": list(keys) or None}})
+
+
+def expect_reached(cluster: Cluster, service: Service, pods: Mapping[str, Pod], reached: Reached, **how: Any) -> None:
+    """Each client reaches just the pods on these nodes; `how` are further arguments of `expect_traffic`."""
+    expect_traffic(cluster, service, traffic(pods, reached), **how)
+
+
+def traffic(pods: Mapping[str, Pod], reached: Reached) -> Traffic:
+    """A table of texts as the harness takes it."""
+    return {who: {pods[node] for node in nodes.split()} or NO_ANSWER for who, nodes in reached.items()}
+
+
+def expect_rows(cluster: Cluster, keys: Sequence[str], rows: Mapping[str, Reached]) -> None:
+    """One Service with these keys: what is reached in each row, whose name says which nodes have an endpoint."""
+    begin(cluster)
+    service, pods = create(cluster, *keys, on=" ".join(NODES))
+    for on, reached in rows.items():
+        publish(cluster, service, [pods[node] for node in on.split()])
+        expect_reached(cluster, service, pods, reached)

@@ -1,0 +1,98 @@
+"""KEP-536 beside what came later: traffic policies, trafficDistribution and hints.
+
+The document knows externalTrafficPolicy only, and excludes it. The order that follows from its text, and from those of
+the others: a policy Local is about the node and is not filtered; keys are a requirement, so that no hint widens what
+they leave, and among those whom they leave each is as good as another, so that none narrows it; hints count where there
+are no keys.
+"""
+
+from __future__ import annotations
+
+from conformance.features import CLUSTER_IP, INTERNAL_POLICY, NODE_PORT, TOPOLOGY_KEYS, ZONE_HINTS
+from conformance.kep_536_topology_keys.places import (
+    ANY,
+    HOST,
+    RACK,
+    ZONE,
+    begin,
+    change_keys,
+    create,
+    expect_reached,
+)
+from harness.cluster import Cluster, endpoint, same_zone
+from harness.requirements import MUST, SHOULD, requirement
+from harness.workloads import external_client
+
+RANDOMLY = "KEP-536, Proposal (multiple endpoints that satisfy the requirement: randomly pick one)"
+
+
+@requirement(
+    "KEP-536/hints-do-not-widen-a-requirement",
+    "Hints for another place, and a trafficDistribution, do not let a client out of the endpoints that keys leave.",
+    level=MUST,
+    features={CLUSTER_IP, TOPOLOGY_KEYS, ZONE_HINTS},
+    source="KEP-536, Service API changes (connections will fail; we say these requirements are hard)",
+    kills={"hints-before-topology-keys"},
+)
+def test_hints_do_not_widen_a_requirement(three_zones: Cluster) -> None:
+    begin(three_zones)
+    service, pods = create(three_zones, ZONE, on="a1 b1", traffic_distribution="PreferClose")
+    a1, b1 = pods.values()
+    three_zones.publish(service, [endpoint(a1, zones=["b", "c"]), endpoint(b1, zones=["a"])])
+
+    expect_reached(three_zones, service, pods, {"a1": "a1", "a2": "a1", "b2": "b1", "c1": ""})
+
+
+@requirement(
+    "KEP-536/hints-do-not-narrow-what-keys-leave",
+    "Among the endpoints of the key that decides, and of *, each is used, whatever zone or node it is hinted for.",
+    level=SHOULD,
+    features={CLUSTER_IP, TOPOLOGY_KEYS, ZONE_HINTS},
+    source=RANDOMLY,
+    kills={"hints-narrow-topology-keys"},
+)
+def test_hints_do_not_narrow_what_keys_leave(three_zones: Cluster) -> None:
+    begin(three_zones)
+    service, pods = create(three_zones, RACK, ANY, traffic_distribution="PreferSameZone")
+    three_zones.publish(service, [same_zone(pod, nodes=[pod.node]) for pod in pods.values()])
+
+    expect_reached(three_zones, service, pods, {"a1": "a1", "a2": "a2 b1", "b1": "a2 b1", "b2": "a1 a2 b1"})
+
+
+@requirement(
+    "KEP-536/hints-count-where-there-are-no-keys",
+    "With the gate on, a Service without keys is routed by hints as ever; so is one whose keys are removed.",
+    level=MUST,
+    features={CLUSTER_IP, TOPOLOGY_KEYS, ZONE_HINTS},
+    source="KEP-536, Service API changes (the field is optional); KEP-4444, Changes within kube-proxy",
+    kills={"gate-of-topology-keys-ends-hints"},
+)
+def test_hints_count_where_there_are_no_keys(three_zones: Cluster) -> None:
+    begin(three_zones)
+    service, pods = create(three_zones, on="a1 a2 b1")
+    three_zones.publish(service, [same_zone(pod) for pod in pods.values()])
+    by_hints = {"a1": "a1 a2", "b2": "b1", "c1": "a1 a2 b1"}
+    expect_reached(three_zones, service, pods, by_hints)
+
+    change_keys(three_zones, service, HOST)
+    expect_reached(three_zones, service, pods, {"a1": "a1", "b2": "", "c1": ""})
+    change_keys(three_zones, service)
+    expect_reached(three_zones, service, pods, by_hints)
+
+
+@requirement(
+    "KEP-536/internal-policy-local-comes-before-keys",
+    "With internalTrafficPolicy Local, traffic to the cluster IP stays on the node whatever the keys are, and traffic "
+    "from outside follows the keys.",
+    level=SHOULD,
+    features={CLUSTER_IP, INTERNAL_POLICY, NODE_PORT, TOPOLOGY_KEYS},
+    source="KEP-2086, Proposal (only node-local endpoints); KEP-536, Service API changes",
+    kills={"topology-keys-end-policy-local"},
+)
+def test_internal_policy_local_comes_before_keys(three_zones: Cluster) -> None:
+    begin(three_zones)
+    service, pods = create(three_zones, ZONE, ANY, internal_traffic_policy="Local", type="NodePort")
+
+    expect_reached(three_zones, service, pods, {"a1": "a1", "a2": "a2", "b1": "b1", "b2": "", "c1": ""})
+    a1, b2, c1 = (external_client(via) for via in ("a1", "b2", "c1"))
+    expect_reached(three_zones, service, pods, {a1: "a1 a2", b2: "b1", c1: "a1 a2 b1"}, to="node-port")

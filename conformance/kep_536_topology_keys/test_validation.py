@@ -1,0 +1,197 @@
+"""KEP-536, the API server's half: which topology keys are stored, and which are refused, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from conformance.features import OPENAPI, TOPOLOGY_KEYS_FIELD
+from conformance.kep_536_topology_keys.places import ANY, HOST, RACK, REGION, ZONE, switch_on
+from conformance.kep_4444_traffic_distribution.test_validation import (
+    create_service,
+    expect_accepted,
+    expect_refused,
+    expect_stored,
+    field_of,
+)
+from harness.api import MERGE_PATCH, Response, path_of
+from harness.cluster import Cluster
+from harness.components import API_SERVER
+from harness.requirements import MAY, MUST, SHOULD, requirement
+
+FIELD = "spec.topologyKeys"
+API = "KEP-536, Service API changes"
+RELEASED = "core/v1 ServiceSpec.topologyKeys, Kubernetes 1.17 to 1.21"
+LOCAL = {"type": "NodePort", "externalTrafficPolicy": "Local"}
+
+
+def patch(cluster: Cluster, name: str, **spec: Any) -> Response:
+    """What the API server answers to a change of a Service."""
+    path = path_of("services", cluster.namespace, name)
+    return cluster.api.request("PATCH", path, {"spec": spec}, content_type=MERGE_PATCH)
+
+
+@requirement(
+    "KEP-536/api-stores-the-keys",
+    "A Service is read back with the topology keys that it was given, in their order; without the field, without it.",
+    level=MUST,
+    features={TOPOLOGY_KEYS_FIELD},
+    source=f"{API} (a string slice, and optional; a preference-order list)",
+    kills={"loses-topology-keys", "sorts-topology-keys"},
+)
+def test_keys_are_stored_in_their_order(three_zones: Cluster) -> None:
+    switch_on(three_zones, API_SERVER)
+    for name, keys in (("three", [ZONE, HOST, RACK]), ("soft", [REGION, HOST, ANY]), ("star", [ANY]), ("none", None)):
+        created = create_service(three_zones, name, topologyKeys=keys)
+        expect_accepted(three_zones, f"topologyKeys {keys}", created)
+        expect_stored(three_zones, name, "topologyKeys", keys)
+
+
+@requirement(
+    "KEP-536/api-lets-keys-be-changed",
+    "The keys of a live Service can be set, changed and removed.",
+    level=MUST,
+    features={TOPOLOGY_KEYS_FIELD},
+    source=API,
+    kills={"topology-keys-are-fixed"},
+)
+def test_keys_of_a_live_service_can_be_changed(three_zones: Cluster) -> None:
+    switch_on(three_zones, API_SERVER)
+    service = three_zones.create_service()
+    for keys in ([HOST], [ZONE, HOST], [HOST, ZONE, ANY], None):
+        response = patch(three_zones, service.name, topologyKeys=keys)
+        expect_accepted(three_zones, f"a change of topologyKeys to {keys}", response)
+        expect_stored(three_zones, service.name, "topologyKeys", keys)
+
+
+@requirement(
+    "KEP-536/api-excludes-keys-beside-external-local",
+    "A Service cannot have topology keys and externalTrafficPolicy Local, neither from the start nor by a change of "
+    "either; with Cluster it can, and so it can from one to the other.",
+    level=MUST,
+    features={TOPOLOGY_KEYS_FIELD},
+    source="KEP-536, Intersection with Local External Traffic Policy (mutually exclusive; and vice versa)",
+    kills={"topology-keys-beside-local"},
+)
+def test_keys_and_external_policy_local_exclude_each_other(three_zones: Cluster) -> None:
+    switch_on(three_zones, API_SERVER)
+    both = create_service(three_zones, "both", topologyKeys=[HOST], **LOCAL)
+    expect_refused(three_zones, "topologyKeys beside externalTrafficPolicy Local", both, FIELD)
+
+    keyed = three_zones.create_service(type="NodePort", topologyKeys=[HOST], external_traffic_policy="Cluster")
+    refused = patch(three_zones, keyed.name, externalTrafficPolicy="Local")
+    expect_refused(three_zones, "externalTrafficPolicy Local beside topologyKeys", refused, FIELD)
+    local = three_zones.create_service(type="NodePort", external_traffic_policy="Local")
+    refused = patch(three_zones, local.name, topologyKeys=[HOST])
+    expect_refused(three_zones, "topologyKeys for a Service with externalTrafficPolicy Local", refused, FIELD)
+
+    turned = patch(three_zones, keyed.name, topologyKeys=None, externalTrafficPolicy="Local")
+    expect_accepted(three_zones, "externalTrafficPolicy Local instead of topologyKeys", turned)
+
+
+@requirement(
+    "KEP-536/api-allows-keys-beside-other-fields",
+    "Topology keys may stand beside internalTrafficPolicy Local, beside trafficDistribution, and in headless Services.",
+    level=SHOULD,
+    features={TOPOLOGY_KEYS_FIELD},
+    source=f"{API}; DNS server changes (topology keys for each headless service)",
+    kills={"topology-keys-exclude-everything"},
+)
+def test_keys_go_with_other_fields(three_zones: Cluster) -> None:
+    switch_on(three_zones, API_SERVER)
+    for name, fields in (
+        ("internal", {"internalTrafficPolicy": "Local"}),
+        ("preferring", {"trafficDistribution": "PreferClose"}),
+        ("headless", {"clusterIP": "None"}),
+    ):
+        created = create_service(three_zones, name, topologyKeys=[HOST], **fields)
+        expect_accepted(three_zones, f"topologyKeys of service {name} beside {fields}", created)
+
+
+def _expect_refused_keys(cluster: Cluster, what: str, keys: Sequence[str], field: str) -> None:
+    """Keys are refused with an error that names the field, on create and on update."""
+    switch_on(cluster, API_SERVER)
+    expect_refused(cluster, f"{what}", create_service(cluster, "new", topologyKeys=list(keys)), field)
+    live = cluster.create_service(topologyKeys=[HOST])
+    expect_refused(cluster, f"a change to {what}", patch(cluster, live.name, topologyKeys=list(keys)), field)
+    expect_stored(cluster, live.name, "topologyKeys", [HOST])
+
+
+@requirement(
+    "KEP-536/api-limits-the-number-of-keys",
+    "A Service has 16 topology keys at most.",
+    level=SHOULD,
+    features={TOPOLOGY_KEYS_FIELD},
+    source=RELEASED,
+    as_="released",
+    kills={"unlimited-topology-keys"},
+)
+def test_number_of_keys_is_limited(three_zones: Cluster) -> None:
+    switch_on(three_zones, API_SERVER)
+    sixteen = [f"example.com/key-{number}" for number in range(15)] + [ANY]
+    expect_accepted(three_zones, "16 topologyKeys", create_service(three_zones, "most", topologyKeys=sixteen))
+
+    _expect_refused_keys(three_zones, "17 topologyKeys", ["example.com/first", *sixteen], FIELD)
+
+
+@requirement(
+    "KEP-536/api-refuses-a-key-that-repeats",
+    "No topology key stands in a Service twice.",
+    level=SHOULD,
+    features={TOPOLOGY_KEYS_FIELD},
+    source=RELEASED,
+    as_="released",
+    kills={"topology-keys-may-repeat", "names-no-field"},
+)
+def test_key_that_repeats_is_refused(three_zones: Cluster) -> None:
+    _expect_refused_keys(three_zones, "topologyKeys that repeat", [HOST, RACK, HOST], f"{FIELD}[2]")
+
+
+@requirement(
+    "KEP-536/api-refuses-keys-that-are-no-label-names",
+    "A topology key is the name of a label: with a DNS subdomain before it or not, at most 63 characters, not empty.",
+    level=MUST,
+    features={TOPOLOGY_KEYS_FIELD},
+    source="KEP-536, Summary (the value for a particular label, called the topology key); released",
+    kills={"topology-keys-of-any-syntax"},
+)
+@pytest.mark.parametrize("key", ["", "a key", "-rack", "rack-", "/rack", "a/b/c", "Example.com/rack", "k" * 64])
+def test_key_that_is_no_label_name_is_refused(three_zones: Cluster, key: str) -> None:
+    _expect_refused_keys(three_zones, f"topology key {key!r}", [HOST, key], f"{FIELD}[1]")
+
+
+@requirement(
+    "KEP-536/api-refuses-a-star-that-is-not-last",
+    "The key * is the last one: what came after it would never be looked at.",
+    level=SHOULD,
+    features={TOPOLOGY_KEYS_FIELD},
+    source=RELEASED,
+    as_="released",
+    kills={"star-anywhere"},
+)
+def test_star_that_is_not_last_is_refused(three_zones: Cluster) -> None:
+    _expect_refused_keys(three_zones, "topologyKeys with * in front", [HOST, ANY, ZONE], f"{FIELD}[1]")
+
+
+@requirement(
+    "KEP-536/api-describes-the-keys",
+    "The OpenAPI documents of the API server describe topologyKeys as a list of texts, and say what it means.",
+    level=MAY,
+    features={OPENAPI, TOPOLOGY_KEYS_FIELD},
+    source=API,
+    kills={"describes-no-services"},
+)
+def test_openapi_documents_describe_the_keys(three_zones: Cluster) -> None:
+    switch_on(three_zones, API_SERVER)
+    for path, place in (("/openapi/v2", ("definitions",)), ("/openapi/v3/api/v1", ("components", "schemas"))):
+        schemas = three_zones.api.request("GET", path).body
+        for name in place:
+            schemas = schemas.get(name) or {}
+        field = field_of(schemas, "Service", "spec", "topologyKeys")
+        three_zones.expect_equal(
+            f"spec.topologyKeys of service objects in {path}",
+            expected={"items": "string", "description": True},
+            observed={"items": field.get("items", {}).get("type"), "description": bool(field.get("description"))},
+        )
