@@ -47,6 +47,16 @@ class Skew:
     proxy: Release
 
 
+def while_upgrading(old: Release, new: Release) -> dict[str, Skew]:
+    """What can be new at once, by name: the API server is upgraded before controller and proxies."""
+    return {
+        "new API server": Skew(new, old, old),
+        "new API server and controller": Skew(new, new, old),
+        "new API server and proxy": Skew(new, old, new),
+        "all new": Skew(new, new, new),
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What must come of a cell."""

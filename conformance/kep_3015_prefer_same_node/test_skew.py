@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from conformance.features import SKEW
-from conformance.skew import SERVERS, WEB, Matrix, Outcome, Skew, expect_written
+from conformance.skew import SERVERS, WEB, Matrix, Outcome, Skew, bring_to, expect_written, while_upgrading
 from harness.cluster import Cluster
-from harness.components import API_SERVER, CONTROLLER, PROXY, release
+from harness.components import PROXY, release
 from harness.requirements import MUST, requirement
 from harness.traffic import expect_traffic
 
 OLD, NEW = release("1.32"), release("1.34")
 
 MATRIX = Matrix(
-    skews={
-        "new API server": Skew(NEW, OLD, OLD),
-        "new API server and controller": Skew(NEW, NEW, OLD),
-        "new API server and proxy": Skew(NEW, OLD, NEW),
-        "all new": Skew(NEW, NEW, NEW),
-    },
+    skews=while_upgrading(OLD, NEW),
     asked={
         "PreferClose": {"traffic_distribution": "PreferClose"},
         "PreferSameZone": {"traffic_distribution": "PreferSameZone"},
@@ -104,9 +99,7 @@ def test_upgraded_cluster(three_zones: Cluster, asked: str) -> None:
     kills={"newest-proxy-at-any-release"},
 )
 def test_old_and_new_proxies_on_different_nodes(three_zones: Cluster) -> None:
-    for component in (API_SERVER, CONTROLLER):
-        three_zones.restart(component, NEW)
-    three_zones.restart(PROXY, OLD, on=["a2", "b1"])
+    bring_to(three_zones, Skew(NEW, NEW, OLD))
     three_zones.restart(PROXY, NEW, on=["a1", "b2", "c1"])
     service = three_zones.create_service(selector=WEB, traffic_distribution="PreferSameNode")
     pods = a1, other, a2, b1, b2 = three_zones.run_servers(SERVERS, labels=WEB)

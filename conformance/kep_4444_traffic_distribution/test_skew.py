@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from conformance.features import SKEW
-from conformance.skew import SERVERS, WEB, Matrix, Outcome, Skew, expect_written
+from conformance.skew import SERVERS, WEB, Matrix, Outcome, Skew, bring_to, expect_written, while_upgrading
 from harness.cluster import Cluster
-from harness.components import API_SERVER, CONTROLLER, PROXY, release
+from harness.components import PROXY, release
 from harness.requirements import MUST, requirement
 from harness.traffic import expect_traffic
 
@@ -13,12 +13,7 @@ OLD, NEW = release("1.29"), release("1.31")
 AUTO = {"service.kubernetes.io/topology-mode": "Auto"}
 
 MATRIX = Matrix(
-    skews={
-        "new API server": Skew(NEW, OLD, OLD),
-        "new API server and controller": Skew(NEW, NEW, OLD),
-        "new API server and proxy": Skew(NEW, OLD, NEW),
-        "all new": Skew(NEW, NEW, NEW),
-    },
+    skews=while_upgrading(OLD, NEW),
     asked={
         "annotation": {"annotations": AUTO},
         "field": {"traffic_distribution": "PreferClose"},
@@ -105,9 +100,7 @@ def test_upgraded_cluster(three_zones: Cluster, asked: str) -> None:
     kills={"newest-proxy-at-any-release"},
 )
 def test_old_and_new_proxies_on_different_nodes(three_zones: Cluster) -> None:
-    for component in (API_SERVER, CONTROLLER):
-        three_zones.restart(component, NEW)
-    three_zones.restart(PROXY, OLD, on=["a1", "b1"])
+    bring_to(three_zones, Skew(NEW, NEW, OLD))
     three_zones.restart(PROXY, NEW, on=["a2", "b2", "c1"])
     service = three_zones.create_service(selector=WEB, traffic_distribution="PreferClose")
     pods = a, _, a2, b1, b2 = three_zones.run_servers(SERVERS, labels=WEB)
