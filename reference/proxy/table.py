@@ -96,14 +96,11 @@ class Table:
             return []
         changes = Changes()
         parts = [changes]
-        for (name, frontend), before in self._touched.items():
+        for frontend in dict.fromkeys([frontend for _, frontend in self._touched]):
             if len(changes.first_add) + len(changes.first_delete) >= most:
                 changes = Changes()
                 parts.append(changes)
-            after = self._targets.get((name, frontend))
-            compare(changes, name, frontend, before, after)
-            if frontend.protocol == "UDP":
-                changes.stale += _stale(frontend, before, self.backends(frontend))
+            self._compare(changes, frontend)
         for address, present in self._touched_hairpin.items():
             if present and not self._hairpin[address]:
                 changes.later_delete.append(HairpinElement(address))
@@ -111,6 +108,15 @@ class Table:
                 changes.first_add.append(HairpinElement(address))
         self.forget_changes()
         return parts
+
+    def _compare(self, changes: Changes, frontend: Frontend) -> None:
+        for key in [(name, frontend) for name in _MAPS]:
+            if key not in self._touched:
+                continue
+            before = self._touched[key]
+            compare(changes, *key, before, self._targets.get(key))
+            if frontend.protocol == "UDP":
+                changes.stale += _stale(frontend, before, self.backends(frontend))
 
     def forget_changes(self) -> None:
         """Begin anew: what is wanted now is about to be loaded as a whole."""

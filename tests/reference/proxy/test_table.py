@@ -210,3 +210,15 @@ def test_changes_lead_to_what_is_wanted_with_no_hole_on_the_way(steps: list[tupl
 
     whole = {_key(each): each[-1] for each in elements(table.ruleset((), ()))}
     assert kernel.content == whole
+
+
+def test_what_changes_for_one_frontend_is_in_one_part() -> None:
+    table = Table("IPv4")
+    table.put("one", Entries({ONE: (A, B)}, {}, frozenset()))
+    table.put("two", Entries({TWO: (C,)}, {TWO: "drop"}, frozenset()))
+    table.put("one", Entries({ONE: (A, B)}, {ONE: (A,)}, frozenset()))
+
+    parts = table.take_changes(most=1)
+
+    marks = [{each[:2] for each in part.first_add if isinstance(each, MarkElement)} for part in parts]
+    assert marks == [{("services", ONE), ("external", ONE)}, {("services", TWO), ("external", TWO)}]
