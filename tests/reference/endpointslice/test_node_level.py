@@ -5,11 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from reference.client import Object
 from reference.endpointslice.node_level import Missing, NodeLevel
 from reference.endpointslice.plan import plan_service
 from reference.features import Features
+from reference.proxy.decision import Behaviour
+from reference.proxy.state import State
 from tests.reference.endpointslice.live import Live
 from tests.reference.endpointslice.objects import NODES, apply, endpoints, make_node, make_pod, make_service
 
@@ -220,3 +224,29 @@ def test_hints_go_when_a_pod_leaves_its_daemon_set() -> None:
         for owners, hinted in ((DAEMON_SET, ["a1"]), (None, [])):
             live.api.patch("pods", "default", "p1", {"metadata": {"ownerReferences": owners}})
             assert node_hinted(live) == hinted
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(list(NODES)), st.booleans()), min_size=1, max_size=8),
+    st.sampled_from([None, "PreferClose"]),
+)
+def test_nodes_use_their_endpoints_and_others_what_they_would_use_without(
+    placed: list[tuple[str, bool]], value: str | None
+) -> None:
+    pods = [make_pod(f"p{n}", node, ips=[f"10.244.1.{n + 1}"], ready=ready) for n, (node, ready) in enumerate(placed)]
+    field = {"trafficDistribution": value} if value else {}
+    chosen, plain = (make_service(**asking, **field) for asking in (ASKING, {}))
+    for node in NODES:
+        mine = {f"10.244.1.{n + 1}" for n, (where, ready) in enumerate(placed) if ready and where == node}
+        assert reached(chosen, pods, node) == (mine or reached(plain, pods, node))
+
+
+def reached(service: Object, pods: list[Object], node: str) -> set[str]:
+    """The addresses that a node uses, of slices that a controller has written; both have the gate on."""
+    state = State(node, Behaviour.of(ON))
+    planned = plan_service(service, pods, NODES, (), features=ON)
+    for resource, objects in (("nodes", [NODES[node]]), ("services", [service]), ("endpointslices", apply(planned))):
+        for each in objects:
+            state.receive(resource, each, deleted=False)
+    state.compute()
+    return {endpoint.address for decision in state.decisions().values() for endpoint in decision.reachable}
