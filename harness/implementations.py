@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from harness.claims import KUBE_PROXY, kind_of
+from harness.control_planes.choice import CONTAINERS, EMBEDDED, MANAGER, choose
+from harness.errors import UnavailableError
 from harness.settings import Settings
 
 if TYPE_CHECKING:
@@ -46,7 +48,29 @@ def of_settings(settings: Settings) -> Implementation:
         from harness.mutants import BENIGN, MUTANTS
 
         return reference({**MUTANTS, **BENIGN}[settings.mutant])
-    return Implementation(reference().control_plane, _proxy_of(settings))
+    return Implementation(_control_plane_of(settings), _proxy_of(settings))
+
+
+def _control_plane_of(settings: Settings) -> MakeControlPlane:
+    chosen = choose(settings.control_plane, settings.controller)
+    if not chosen.real:
+        return reference().control_plane
+    from harness.binaries import find
+
+    find(MANAGER, chosen.controller_version or chosen.version or settings.kubernetes_version)
+    if chosen.plane == EMBEDDED:
+        from harness.control_planes.managed import ManagedControlPlane
+
+        return lambda release: ManagedControlPlane(release, version=chosen.controller_version)
+    if chosen.plane == CONTAINERS:
+        raise UnavailableError(
+            f"--control-plane {settings.control_plane}: this version has no control planes in containers"
+        )
+    from harness.control_planes.binaries import BinariesControlPlane
+
+    find("etcd")
+    find("kube-apiserver", chosen.version)
+    return lambda release: BinariesControlPlane(release, controller=chosen.controller_version)
 
 
 def _proxy_of(settings: Settings) -> MakeProxy:

@@ -16,6 +16,7 @@ from typing import Any
 
 from harness.claims import claims_of, kind_of
 from harness.components import parse_gates
+from harness.control_planes import choice
 from harness.errors import UsageError
 from harness.requirements import Profile
 from harness.settings import Settings
@@ -25,6 +26,9 @@ ENVIRONMENT_PREFIX = "TRAFFICDIST_"
 
 FEW = 8
 """So many names an error lists."""
+
+_OF_COMMANDS = ("OPTIONS_FILE", "CACHE", "MIRROR")
+"""Variables of commands that are no options of a run."""
 
 _LATER = "is not available in this version"
 
@@ -76,6 +80,16 @@ def _proxy(text: str) -> str:
     return text
 
 
+def _control_plane(text: str) -> str:
+    choice.parse_plane(text)
+    return text
+
+
+def _controller(text: str) -> str:
+    choice.parse_controller(text)
+    return text
+
+
 def _mutant(text: str) -> str:
     from harness.mutants import BENIGN, MUTANTS
 
@@ -118,6 +132,10 @@ OPTIONS: tuple[Option, ...] = (
     Option("proxy", "The service proxy to judge: reference, kube-proxy[:VERSION], or a YAML file that says how to run "
            "one; installed: whatever a real cluster runs.", metavar="NAME", default="reference", check=_proxy),
     Option("mode", "What the proxy programs: nftables, iptables or ipvs. [the usual one of the proxy]", metavar="MODE"),
+    Option("control-plane", "What serves the API: embedded is the reference; binaries:VERSION is etcd, kube-apiserver "
+           "and kube-controller-manager of the cache. [embedded]", metavar="NAME", check=_control_plane),
+    Option("controller", "What writes EndpointSlices: reference, or kube-controller-manager[:VERSION]. [the one of the "
+           "control plane]", metavar="NAME", check=_controller),
     Option("mutant", "Judge the reference with one fault, to see what the suite says of it; never certifiable.",
            metavar="NAME", check=_mutant),
     Option("kubernetes-version", "The release as which the reference behaves, like 1.31. [the newest]",
@@ -215,16 +233,24 @@ def resolve(
                 break
         else:
             values[option.key] = option.default
-    for key, value in asdict(claims_of(values)).items():
-        if key != "exempt_features" or not values["all_features"]:
-            values[key] = values[key] or value
+    _claim(values)
     values["backend"] = values["backend"] or ""
     values["seed"] = int.from_bytes(os.urandom(4)) if values["seed"] is None else values["seed"]
     return Settings.from_json({key: "" if value is None else value for key, value in values.items()})
 
 
+def _claim(values: dict[str, Any]) -> None:
+    """Fill in what follows from what is judged, where nothing was given: of the control plane, and of the proxy."""
+    given = {key for key, value in values.items() if value}
+    given |= {"exempt_features"} if values["all_features"] else set()
+    for claims in (choice.claims_of(values), asdict(claims_of(values))):
+        for key, value in claims.items():
+            if key not in given:
+                values[key] = (*(values[key] or ()), *value) if isinstance(value, tuple) else values[key] or value
+
+
 def _refuse_unknown_variables(environment: Mapping[str, str]) -> None:
-    known = {option.environment for option in OPTIONS} | {ENVIRONMENT_PREFIX + "OPTIONS_FILE"}
+    known = {option.environment for option in OPTIONS} | {ENVIRONMENT_PREFIX + each for each in _OF_COMMANDS}
     for name in environment:
         if name.startswith(ENVIRONMENT_PREFIX) and name not in known:
             raise UsageError(unknown_name(name, sorted(known), "environment variable"))

@@ -18,6 +18,8 @@ class Settings:
     backend: str
     proxy: str
     mode: str
+    control_plane: str
+    controller: str
     mutant: str
     kubernetes_version: str
     feature_gates: tuple[str, ...]

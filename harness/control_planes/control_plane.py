@@ -22,6 +22,10 @@ class ControlPlane(Protocol):
         """The API server's version, like "v1.37"."""
 
     @property
+    def controller(self) -> str:
+        """What writes EndpointSlices: name, and version where it has one of its own, for reports."""
+
+    @property
     def gates(self) -> dict[str, bool]:
         """The feature gates that were set on top of the version's defaults."""
 

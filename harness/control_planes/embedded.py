@@ -76,6 +76,11 @@ class EmbeddedControlPlane:
         return "v{}.{}".format(*self._api.features.version)
 
     @property
+    def controller(self) -> str:
+        """What writes EndpointSlices, for reports."""
+        return "reference"
+
+    @property
     def gates(self) -> dict[str, bool]:
         """The feature gates that were set on top of the version's defaults."""
         return dict(self._api.features.gates)

@@ -1,6 +1,7 @@
 """The reference proxy on every node, in this process.
 
-One of the two adapters that know the reference: it needs a control plane in the same process, whose store it watches.
+One of the two adapters that know the reference. It watches the store of a control plane in the same process, and any
+other over HTTPS, as one client for all nodes.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from collections.abc import Callable, Sequence
 from harness.components import Release
 from harness.control_planes.control_plane import ControlPlane
 from harness.control_planes.embedded import EmbeddedControlPlane, features_of
-from harness.errors import UnavailableError
 from harness.netns.namespace import Namespace
 from reference.proxy import ServiceProxy
+from reference.remote import RemoteClient
 from reference.serving import Serving
 
 
@@ -30,10 +31,8 @@ class ReferenceProxy:
         pod_cidrs: Sequence[str],
         proxy: Callable[..., ServiceProxy] = ServiceProxy,
     ) -> None:
-        """Raises `UnavailableError` for a control plane of another process, whose store cannot be watched."""
-        if not isinstance(plane, EmbeddedControlPlane):
-            raise UnavailableError(f"the reference proxy needs the embedded control plane, not {plane.name}")
-        self._client = plane.client
+        self._remote = None if isinstance(plane, EmbeddedControlPlane) else RemoteClient(plane.kubeconfig())
+        self._client = plane.client if isinstance(plane, EmbeddedControlPlane) else self._remote
         self._pod_cidrs = pod_cidrs
         self._make = proxy
         self._running: dict[str, ServiceProxy] = {}
@@ -65,10 +64,13 @@ class ReferenceProxy:
         for node in list(self._running):
             self.stop(node)
         self._serving.stop()
+        if self._remote is not None:
+            self._remote.close()
 
     def synced(self) -> bool:
         """Whether the kernel of every node that has a running proxy holds what was written so far."""
-        return all(proxy.synced() for proxy in self._running.values())
+        told = self._remote is None or self._remote.caught_up()
+        return told and all(proxy.synced() for proxy in self._running.values())
 
     def explain(self, node: str, namespace: str, service: str) -> str:
         """Why a node does what it does with a Service."""

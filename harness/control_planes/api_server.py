@@ -1,0 +1,187 @@
+"""etcd and kube-apiserver as processes of this machine, for one cluster.
+
+etcd writes nothing to a disk that it would have to wait for. The API server serves the groups that scenarios and
+components use and no other, which halves its start; whoever has the token may do everything. What of a cluster the
+harness plays itself is not asked for: service accounts, taints of nodes that are not ready yet, priorities.
+"""
+
+from __future__ import annotations
+
+import base64
+import secrets
+import socket
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import trustme
+
+from harness.api import Api
+from harness.binaries import find_entry
+from harness.components import Release
+from harness.control_planes.processes import Process, Processes, wait_until_ready
+from harness.errors import InconclusiveError
+from harness.netns.addresses import SERVICE_CIDRS
+
+_SECONDS = 60.0  # that a component has to be ready, before the time scale
+_GROUPS = (
+    "admissionregistration.k8s.io/v1",
+    "apiextensions.k8s.io/v1",
+    "apiregistration.k8s.io/v1",
+    "coordination.k8s.io/v1",
+    "discovery.k8s.io/v1",
+    "events.k8s.io/v1",
+    "networking.k8s.io/v1",
+)
+_NOT_ASKED = (  # admission plugins: for what the harness plays itself, and for groups that are not served
+    "DefaultStorageClass",
+    "PersistentVolumeClaimResize",
+    "Priority",
+    "RuntimeClass",
+    "ServiceAccount",
+    "TaintNodesByCondition",
+)
+_FORWARDED = "localhost"
+"""A name that the certificate has, for clients that come another way than to loopback."""
+
+
+class LocalApiServer:
+    """One etcd, and a kube-apiserver that can be replaced by one of another release. Ports stay the same."""
+
+    def __init__(self, processes: Processes, *, etcd_version: str = "") -> None:
+        """Raises `UnavailableError` with the remedy where etcd is not there."""
+        self._processes = processes
+        self._etcd_binary = find_entry("etcd", etcd_version).path
+        self._server: Process | None = None
+        self._token = secrets.token_urlsafe(24)
+        self._ca = trustme.CA()
+        self._clients = 0
+        self.port = 0
+        self.version = ""
+        self.gates: dict[str, bool] = {}
+
+    @property
+    def running(self) -> bool:
+        """Whether there is an API server at the moment."""
+        return self._server is not None
+
+    def start(self, release: Release) -> None:
+        """Start both, and return when the API server is ready."""
+        self._write_secrets()
+        self._processes.start_on_ports("etcd", 2, self._etcd_arguments, self._wait_for_etcd)
+        self.start_server(release)
+
+    def start_server(self, release: Release) -> None:
+        """Serve what is stored as this release does, in place of what runs. Raises `UnavailableError`."""
+        entry = find_entry("kube-apiserver", release.version)
+        self.stop_server()
+
+        def arguments(ports: Sequence[int]) -> list[str | Path]:
+            self.port = ports[0] if not self.version else self.port  # once it has one, clients know it
+            return [entry.path, *self._arguments(), *gate_arguments(release.gates)]
+
+        self._server = self._processes.start_on_ports("kube-apiserver", 1, arguments, self._wait)
+        self.version, self.gates = f"v{entry.version}", dict(release.gates)
+
+    def stop_server(self) -> None:
+        """End the API server, as a crash does; etcd keeps what is stored."""
+        self._processes.kill(self._server)
+        self._server = None
+
+    def kubeconfig(self, *, url: str = "") -> dict[str, Any]:
+        """How a client reaches the API server; `url` when it does so by one of the other sockets."""
+        certificate = base64.b64encode(self._ca.cert_pem.bytes()).decode()
+        cluster = {"server": url or f"https://127.0.0.1:{self.port}", "certificate-authority-data": certificate}
+        return {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "trafficdist", "cluster": {**cluster, **_name_of(url)}}],
+            "users": [{"name": "admin", "user": {"token": self._token}}],
+            "contexts": [{"name": "trafficdist", "context": {"cluster": "trafficdist", "user": "admin"}}],
+            "current-context": "trafficdist",
+        }
+
+    def _wait(self, process: Process) -> None:
+        api = Api(self.kubeconfig())
+        try:
+            wait_until_ready(process, lambda: _answers(api, "/readyz"), within=_SECONDS)
+        finally:
+            api.close()
+
+    def _etcd_arguments(self, ports: Sequence[int]) -> list[str | Path]:
+        self._clients = ports[0]
+        clients_url, peers_url = (f"http://127.0.0.1:{port}" for port in ports)
+        return [
+            self._etcd_binary,
+            f"--data-dir={self._file('etcd')}",
+            "--unsafe-no-fsync",
+            "--log-level=warn",
+            f"--listen-client-urls={clients_url}",
+            f"--advertise-client-urls={clients_url}",
+            f"--listen-peer-urls={peers_url}",
+            f"--initial-advertise-peer-urls={peers_url}",
+            f"--initial-cluster=default={peers_url}",
+        ]
+
+    def _wait_for_etcd(self, process: Process) -> None:
+        wait_until_ready(process, lambda: _listens(self._clients), within=_SECONDS)
+
+    def _arguments(self) -> list[str]:
+        key = self._file("tls.pem")
+        return [
+            f"--etcd-servers=http://127.0.0.1:{self._clients}",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={self.port}",
+            "--advertise-address=192.0.2.1",  # of nobody: no Service leads to the API server
+            "--endpoint-reconciler-type=none",
+            f"--cert-dir={self._processes.folder}",
+            f"--tls-cert-file={key}",
+            f"--tls-private-key-file={key}",
+            f"--token-auth-file={self._file('tokens.csv')}",
+            "--authorization-mode=AlwaysAllow",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-key-file={key}",
+            f"--service-account-signing-key-file={key}",
+            f"--service-cluster-ip-range={','.join(SERVICE_CIDRS.values())}",
+            "--enable-priority-and-fairness=false",
+            f"--disable-admission-plugins={','.join(_NOT_ASKED)}",
+            f"--runtime-config=api/all=false,api/v1=true,{','.join(f'{group}=true' for group in _GROUPS)}",
+        ]
+
+    def _write_secrets(self) -> None:
+        certificate = self._ca.issue_cert("127.0.0.1", _FORWARDED, key_type=trustme.KeyType.RSA)
+        _write(self._file("tls.pem"), certificate.private_key_and_cert_chain_pem.bytes())
+        _write(self._file("tokens.csv"), f"{self._token},admin,admin,system:masters\n".encode())
+
+    def _file(self, name: str) -> Path:
+        return self._processes.folder / name
+
+
+def gate_arguments(gates: Mapping[str, bool]) -> list[str]:
+    """How Kubernetes' components are told of feature gates."""
+    texts = [f"{name}={str(on).lower()}" for name, on in sorted(gates.items())]
+    return [f"--feature-gates={','.join(texts)}"] if texts else []
+
+
+def _name_of(url: str) -> dict[str, str]:
+    return {"tls-server-name": _FORWARDED} if url else {}
+
+
+def _write(path: Path, content: bytes) -> None:
+    path.touch(mode=0o600)
+    path.write_bytes(content)
+
+
+def _answers(api: Api, path: str) -> bool:
+    try:
+        return api.request("GET", path).code == 200
+    except InconclusiveError:
+        return False
+
+
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1.0).close()
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,151 @@
+"""Whether kube-controller-manager has worked on everything that was written: a canary goes the same way, and arrives.
+
+It watches Services, Pods and Nodes apart, and works on one queue in order. The canary is one of each: each is changed
+after all that is waited for, and when their slice shows all three changes, its worker has been told of everything
+before. What it was told of pods it gathers for a moment, and what it could not do it tries again after a second, so the
+barrier then waits until its queue is empty and nothing of the kind is left to wait for.
+
+Proxies see a headless Service, which they leave alone; heuristics see a node of the control plane, which they do too.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from harness import manifests
+from harness.api import Api, Object, RefusedError
+from harness.errors import InconclusiveError
+from harness.eventually import NotYetError, eventually
+from harness.topology import ZONE_LABEL
+
+GATHERING = 0.03  # seconds that the controller gathers changes of pods
+_MARGIN = 0.01  # seconds on top of that
+_RETRY = 1.1  # seconds after which the controller tries again what failed, the first time, and a little more
+_ARRIVAL = 1.0  # seconds that the canary may take, before the time scale; then it is asked again
+
+_NAME = "trafficdist-canary"
+_ROUND = "trafficdist.dev/round"
+_LABELS = {"app": _NAME}
+_SAMPLE = re.compile(r'^(workqueue_\w+)\{name="endpoint_slice"\} (\S+)$', re.MULTILINE)
+_FAILED = re.compile(r'^endpoint_slice_controller_syncs\{result="(?:stale|error)"\} (\S+)$', re.MULTILINE)
+_ITS_CHANGES = (
+    re.compile(
+        r"^(endpoint_slice_controller_endpointslices_changed_per_sync_sum"
+        r'\{topology="Disabled",traffic_distribution=""\}) (\S+)$',
+        re.MULTILINE,
+    ),
+    re.compile(r'^(endpoint_slice_controller_changes\{operation="update"\}) (\S+)$', re.MULTILINE),
+)
+
+
+class Barrier:
+    """One canary, for one controller from its start to its end."""
+
+    def __init__(self, kubeconfig: Mapping[str, Any], scrape: Callable[[], str]) -> None:
+        """`scrape` gives the controller's metrics, and raises `InconclusiveError`."""
+        self._api = Api(kubeconfig)
+        self._scrape = scrape
+        self._round = 0
+        self._revision = ""  # of the API server, when everything had been worked on
+        self._failed = 0.0  # syncs, and when that was last seen to grow
+        self._failed_at = 0.0
+        self._generation = 0  # of the canary's slice when this controller began
+        self._written = 0
+
+    def close(self) -> None:
+        """Leave the canary, and close all connections."""
+        self._api.close()
+
+    def passed(self) -> bool:
+        """Whether the controller has worked on everything that was written before this was called.
+
+        Raises `InconclusiveError` when it or the API server does not answer.
+        """
+        if self._revision and self._revision == self._now():
+            return True
+        try:
+            if not self._round:
+                self._create()
+            self._send()
+            eventually(self._arrived, within=_ARRIVAL, every=0.003, describe="the canary in its slice")
+        except NotYetError:
+            return False
+        except RefusedError as error:
+            raise InconclusiveError(f"the canary of the controller was refused: {error}") from error
+        time.sleep(GATHERING + _MARGIN)
+        return self._is_idle()
+
+    def without_canary(self, text: str) -> str:
+        """Metrics as they would be without the canary, as far as its writes are counted with those of others."""
+        for pattern in _ITS_CHANGES:
+            text = pattern.sub(lambda found: f"{found[1]} {float(found[2]) - self._written:g}", text)
+        return text
+
+    def _now(self) -> str:
+        listed = self._api.request("GET", "/api/v1/nodes", query={"limit": "1"}).body
+        return str((listed.get("metadata") or {}).get("resourceVersion", ""))
+
+    def _create(self) -> None:
+        node = {"metadata": {"name": _NAME, "labels": {"node-role.kubernetes.io/control-plane": "", ZONE_LABEL: "0"}}}
+        service = manifests.service(
+            _NAME, selector=_LABELS, clusterIP="None", ipFamilies=["IPv4"], ipFamilyPolicy="SingleStack"
+        )
+        for resource, obj in (
+            ("namespaces", {"metadata": {"name": _NAME}}),
+            ("nodes", node),
+            ("pods", manifests.pod(_NAME, _NAME, labels=_LABELS)),
+            ("services", service),
+        ):
+            self._create_one(resource, obj)
+        slices = self._slices()
+        self._generation = int(slices[0]["metadata"]["generation"]) if slices else 1
+        self._round = self._last_round()
+
+    def _create_one(self, resource: str, obj: Object) -> None:
+        try:
+            self._api.create(resource, _NAME, obj)
+        except RefusedError as error:
+            if error.response.code != 409:
+                raise
+
+    def _last_round(self) -> int:
+        labels = self._api.get("services", _NAME, _NAME)["metadata"].get("labels") or {}
+        return int(labels.get(_ROUND, "0"))
+
+    def _send(self) -> None:
+        self._round += 1
+        mark = str(self._round)
+        self._api.patch("nodes", "", _NAME, {"metadata": {"labels": {ZONE_LABEL: mark}}})
+        status = manifests.pod_status({"IPv4": self._address()}, "192.0.2.1", ready=True)
+        self._api.patch("pods", _NAME, _NAME, {"status": status}, subresource="status")
+        self._api.patch("services", _NAME, _NAME, {"metadata": {"labels": {_ROUND: mark}}})
+
+    def _address(self) -> str:
+        return f"10.246.{self._round // 250 % 250}.{self._round % 250 + 1}"
+
+    def _slices(self) -> list[Object]:
+        return self._api.list("endpointslices", _NAME, label_selector=f"kubernetes.io/service-name={_NAME}")
+
+    def _arrived(self) -> bool:
+        for each in self._slices():
+            labels, endpoints = each["metadata"].get("labels") or {}, each.get("endpoints") or []
+            shown = [(endpoint["addresses"], endpoint.get("zone")) for endpoint in endpoints]
+            if labels.get(_ROUND) == str(self._round) and shown == [([self._address()], str(self._round))]:
+                self._written = int(each["metadata"]["generation"]) - self._generation
+                return True
+        return False
+
+    def _is_idle(self) -> bool:
+        revision, text = self._now(), self._scrape()
+        failed = sum(map(float, _FAILED.findall(text)))
+        if failed != self._failed:
+            self._failed, self._failed_at = failed, time.monotonic()
+        if time.monotonic() - self._failed_at < _RETRY:
+            return False
+        counts = {name: float(value) for name, value in _SAMPLE.findall(text)}
+        idle = counts["workqueue_adds_total"] == counts["workqueue_work_duration_seconds_count"]
+        self._revision = revision if idle else ""
+        return idle

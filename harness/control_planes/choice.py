@@ -1,0 +1,147 @@
+"""Which control plane a run asks for, what goes together, and what follows from it for a run's other options.
+
+For Kubernetes' own components the history of their feature gates is known, so a run of an old version judges what that
+version had. They follow what was released. What an option says always wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from harness.components import parse_gates
+from harness.errors import UsageError
+from harness.requirements import Profile
+
+EMBEDDED, BINARIES, CONTAINERS = "embedded", "binaries", "containers"
+REFERENCE, MANAGER = "reference", "kube-controller-manager"
+
+_NEWEST = (1, 1000)
+_CONTROLLER_HAS = ("ControllerMetrics", "ControllerReleases", "DualStack", "TopologyMode")
+_API_SERVER_HAS = ("APIServerReleases", "DeprecationWarnings", "OpenAPI")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What serves the API and what writes slices; an empty version is the newest one that is there."""
+
+    plane: str
+    controller: str
+    version: str = ""
+    controller_version: str = ""
+
+    @property
+    def real(self) -> bool:
+        """Whether any part of it is not the reference."""
+        return self.controller != REFERENCE
+
+
+def parse_plane(text: str) -> tuple[str, str]:
+    """A value of --control-plane as (kind, version). Raises `UsageError`."""
+    kind, sign, version = text.partition(":")
+    if kind == EMBEDDED and not sign:
+        return kind, ""
+    if kind in (BINARIES, CONTAINERS) and version:
+        _check_version(version)
+        return kind, version
+    raise UsageError(
+        f"unknown control plane {text!r}; allowed: {EMBEDDED}, {BINARIES}:VERSION, {CONTAINERS}:VERSION, as in "
+        f"{BINARIES}:1.37"
+    )
+
+
+def parse_controller(text: str) -> tuple[str, str]:
+    """A value of --controller as (kind, version). Raises `UsageError`."""
+    kind, sign, version = text.partition(":")
+    if kind == REFERENCE and not sign:
+        return kind, ""
+    if kind == MANAGER and (version or not sign):
+        _check_version(version)
+        return kind, version
+    raise UsageError(f"unknown controller {text!r}; allowed: {REFERENCE}, {MANAGER}, {MANAGER}:VERSION")
+
+
+def choose(plane: str, controller: str) -> Choice:
+    """Put both options together; an empty one was not given. Raises `UsageError` for what does not go together."""
+    kind, version = parse_plane(plane or EMBEDDED)
+    usual = REFERENCE if kind == EMBEDDED else MANAGER
+    asked, controller_version = parse_controller(controller or usual)
+    if kind != EMBEDDED and asked == REFERENCE:
+        raise UsageError(
+            f"--controller {REFERENCE} runs in the process of the embedded API server: it does not go with "
+            f"--control-plane {plane}"
+        )
+    return Choice(kind, asked, version, controller_version)
+
+
+def claims_of(values: Mapping[str, Any]) -> dict[str, Any]:
+    """What follows for options that were not given. `values` are those of all options, by key. Raises `UsageError`."""
+    choice = choose(values["control_plane"] or "", values["controller"] or "")
+    if not choice.real:
+        return {}
+    if values["mutant"]:
+        raise UsageError("--mutant is a fault in the reference: it does not go with components of Kubernetes")
+    asked = values["kubernetes_version"] or ""
+    if choice.version and asked and _series(asked) != _series(choice.version):
+        raise UsageError(
+            f"--kubernetes-version {asked} is that of the reference, and of --control-plane {choice.plane} the version "
+            f"is {choice.version}: leave it out, and change components with scenarios of the profile {Profile.CLUSTER}"
+        )
+    gates = parse_gates(values["feature_gates"])
+    claims = _of_controller(choice.controller_version or choice.version or asked, gates)
+    if choice.plane != EMBEDDED:
+        claims = {key: _both(claims[key], value) for key, value in _of_api_server(choice.version, gates).items()}
+    versions = {"kubernetes_version": choice.version} if choice.version else {}
+    return {**claims, **versions, "follow": "released", "organization": "The Kubernetes authors",
+            "url": "https://kubernetes.io"}  # fmt: skip
+
+
+def _of_controller(version: str, gates: Mapping[str, bool]) -> dict[str, Any]:
+    distribution, same = _gates_of(version, gates)
+    features = (("PreferClose", distribution), ("PreferSameNode", same), ("PreferSameZone", same))
+    return {
+        "profile": (Profile.ENDPOINTSLICE_CONTROLLER.value,),
+        "supported_features": _CONTROLLER_HAS,
+        "exempt_features": tuple(name for name, there in features if not there),
+        "project": MANAGER,
+        "version": version,
+    }
+
+
+def _of_api_server(version: str, gates: Mapping[str, bool]) -> dict[str, Any]:
+    distribution, _ = _gates_of(version, gates)
+    return {
+        "profile": (Profile.API_SERVER.value,),
+        "supported_features": _API_SERVER_HAS,
+        "exempt_features": () if distribution else ("TrafficDistributionField",),
+        "project": "Kubernetes",
+        "version": version,
+    }
+
+
+def _gates_of(version: str, gates: Mapping[str, bool]) -> tuple[bool, bool]:
+    """Whether the field trafficDistribution is there, and values for the same zone and node."""
+    series = _series(version) if version else _NEWEST
+    distribution = gates.get("ServiceTrafficDistribution", series >= (1, 31)) and series >= (1, 30)
+    same = gates.get("PreferSameTrafficDistribution", series >= (1, 34)) and series >= (1, 33)
+    return distribution, same
+
+
+def _both(one: Any, other: Any) -> Any:
+    return (*one, *other) if isinstance(one, tuple) else other
+
+
+def _series(version: str) -> tuple[int, int]:
+    from harness.binaries.versions import parse_wanted  # noqa: PLC0415  only where there is one
+
+    wanted = parse_wanted(version)
+    if wanted.exact is not None:
+        return wanted.exact.major, wanted.exact.minor
+    major, minor = wanted.series.split(".") if wanted.series else _NEWEST
+    return int(major), int(minor)
+
+
+def _check_version(version: str) -> None:
+    if version:
+        _series(version)

@@ -1,0 +1,156 @@
+"""kube-controller-manager as a process of this machine, with the EndpointSlice controller and no other.
+
+One worker, so that its queue is worked on in order: that is what makes `Barrier` one. Changes of pods are gathered for
+a moment, as the controller otherwise looks at slices older than its own last write, and then waits for a second.
+"""
+
+from __future__ import annotations
+
+import copy
+import socket
+import ssl
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import trustme
+import urllib3
+import yaml
+
+from harness.binaries import find_entry
+from harness.components import Release
+from harness.control_planes.api_server import gate_arguments
+from harness.control_planes.barrier import GATHERING, Barrier
+from harness.control_planes.processes import Process, Processes, wait_until_ready
+from harness.control_planes.relay import Relay
+from harness.errors import InconclusiveError, UnavailableError
+
+_SECONDS = 30.0  # that it has to be ready, before the time scale
+_READY = 'workqueue_depth{name="endpoint_slice"}'
+_NAME = "kube-controller-manager"
+
+
+class LocalControllerManager:
+    """At most one process, against whatever API server a kubeconfig leads to."""
+
+    def __init__(self, processes: Processes, port: Callable[[], int]) -> None:
+        """`processes` are the others of the same control plane; `port` is the API server's, 0 while it is away."""
+        self._processes = processes
+        self._relay = Relay(port, patient=True)
+        self._url = ""
+        self._process: Process | None = None
+        self._ca = trustme.CA()
+        self._port = 0
+        self._barrier: Barrier | None = None
+        context = ssl.create_default_context(cadata=self._ca.cert_pem.bytes().decode())
+        self._http = urllib3.PoolManager(ssl_context=context, retries=False, timeout=10.0)
+        self.version = ""
+
+    @property
+    def running(self) -> bool:
+        """Whether there is one at the moment."""
+        return self._process is not None
+
+    @property
+    def title(self) -> str:
+        """Its name and version, for reports."""
+        return f"{_NAME} {self.version}".rstrip()
+
+    def start(self, release: Release, kubeconfig: Mapping[str, Any]) -> None:
+        """Run it as this release, in place of one that runs, and return when its controller does.
+
+        Raises `UnavailableError` with the remedy, and `DistrustError` with the end of its log.
+        """
+        if release.node_level:
+            raise UnavailableError(f"{_NAME} has no node-level topology ({release.node_level})")
+        entry = find_entry(_NAME, release.version)
+        self.stop()
+        text = yaml.safe_dump(self._through_relay(kubeconfig))
+        (self._processes.folder / "kubeconfig").write_text(text, encoding="utf-8")
+        (self._processes.folder / "manager.pem").write_bytes(
+            self._ca.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.bytes()
+        )
+
+        def arguments(ports: Sequence[int]) -> list[str | Path]:
+            self._port = ports[0]
+            return [entry.path, *self._arguments(), *gate_arguments(release.gates)]
+
+        self._process = self._processes.start_on_ports(_NAME, 1, arguments, self._wait)
+        self.version = f"v{entry.version}"
+        self._barrier = Barrier(kubeconfig, self._scrape)
+
+    def stop(self) -> None:
+        """End it, as a crash does; slices stay."""
+        if self._barrier is not None:
+            self._barrier.close()
+            self._barrier = None
+        self._processes.kill(self._process)
+        self._process = None
+
+    def synced(self) -> bool:
+        """Whether it has worked on everything that was written so far; so it has if it does not run.
+
+        Raises `DistrustError` with the end of its log when it has ended by itself.
+        """
+        if self._process is None or self._barrier is None:
+            return True
+        status = self._process.exit_status()
+        if status is not None:
+            raise self._process.failure(f"ended by itself (status {status})")
+        return self._barrier.passed()
+
+    def metrics(self) -> str:
+        """What it exposes, without what `Barrier` causes. Raises `InconclusiveError` when it does not answer."""
+        if self._barrier is None:
+            raise InconclusiveError(f"{_NAME} is stopped and has no metrics")
+        return self._barrier.without_canary(self._scrape())
+
+    def close(self) -> None:
+        """Stop it, and close all connections."""
+        self.stop()
+        self._relay.close()
+        self._http.clear()
+
+    def _through_relay(self, kubeconfig: Mapping[str, Any]) -> dict[str, Any]:
+        if not self._url:
+            listening = socket.create_server(("127.0.0.1", 0))
+            self._url = f"https://127.0.0.1:{listening.getsockname()[1]}"
+            self._relay.listen(listening)
+        changed = copy.deepcopy(dict(kubeconfig))
+        changed["clusters"][0]["cluster"] |= {"server": self._url, "tls-server-name": "localhost"}
+        return changed
+
+    def _wait(self, process: Process) -> None:
+        def ready() -> bool:
+            try:
+                return _READY in self._scrape()
+            except InconclusiveError:
+                return False
+
+        wait_until_ready(process, ready, within=_SECONDS)
+
+    def _scrape(self) -> str:
+        try:
+            return self._http.request("GET", f"https://127.0.0.1:{self._port}/metrics").data.decode()
+        except urllib3.exceptions.HTTPError as error:
+            raise InconclusiveError(f"the metrics of {_NAME} cannot be read: {error}") from error
+
+    def _arguments(self) -> list[str]:
+        key = self._processes.folder / "manager.pem"
+        return [
+            f"--kubeconfig={self._processes.folder / 'kubeconfig'}",
+            "--controllers=endpointslice-controller",
+            "--leader-elect=false",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={self._port}",
+            f"--tls-cert-file={key}",
+            f"--tls-private-key-file={key}",
+            "--authentication-skip-lookup",
+            "--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics",
+            "--kube-api-content-type=application/json",  # which every API server reads
+            "--kube-api-qps=2000",
+            "--kube-api-burst=4000",
+            "--concurrent-service-endpoint-syncs=1",
+            f"--endpointslice-updates-batch-period={int(GATHERING * 1000)}ms",
+            "-v=2",
+        ]

@@ -1,0 +1,105 @@
+"""Passes connections on, from sockets that were made in other network namespaces to a port of loopback.
+
+A socket keeps the netns that it was made in. So nodes of an embedded cluster reach an API server that is a process in
+another netns, without any route. What goes through is encrypted from end to end, and not looked at.
+
+A patient relay lets connections wait while the server is away. Components of Kubernetes wait longer after each refusal,
+up to 30 seconds, and a scenario that replaces an API server several times would wait for nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+import threading
+from collections.abc import Callable
+
+_CHUNK = 1 << 16
+_EVERY = 0.02  # seconds between two looks whether the server is back
+
+
+class Relay:
+    """One event loop in a thread of its own; connections end when the server they lead to does."""
+
+    def __init__(self, port: Callable[[], int], *, patient: bool = False) -> None:
+        """`port` gives the port of loopback, or 0 when nobody is to be reached: connections are then reset, or wait."""
+        self._port = port
+        self._patient = patient
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="relay", daemon=True)
+        self._servers: list[asyncio.Server] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def listen(self, listening: socket.socket) -> None:
+        """Accept on one more listening socket; it is closed by `close`."""
+        if not self._thread.is_alive():
+            self._thread.start()
+        listening.setblocking(False)
+        asyncio.run_coroutine_threadsafe(self._listen(listening), self._loop).result()
+
+    def close(self) -> None:
+        """End everything. Idempotent."""
+        if self._loop.is_closed():
+            return
+        if self._thread.is_alive():
+            asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+        self._loop.close()
+
+    async def _listen(self, listening: socket.socket) -> None:
+        self._servers.append(await asyncio.start_server(self._serve, sock=listening))
+
+    async def _end(self) -> None:
+        for server in self._servers:
+            server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            await self._pass_on(reader, writer)
+        except (OSError, asyncio.CancelledError):
+            _reset(writer)
+        finally:
+            self._tasks.discard(task)
+
+    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await self._connect()
+        try:
+            await asyncio.gather(_copy(reader, back), _copy(there, writer))
+        finally:
+            back.transport.abort()
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        while True:
+            try:
+                if port := self._port():
+                    return await asyncio.open_connection("127.0.0.1", port)
+                raise ConnectionRefusedError
+            except ConnectionRefusedError:
+                if not self._patient:
+                    raise
+                await asyncio.sleep(_EVERY)
+
+
+def _reset(writer: asyncio.StreamWriter) -> None:
+    sock = writer.get_extra_info("socket")
+    with contextlib.suppress(OSError):  # it is closed already
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while chunk := await reader.read(_CHUNK):
+        writer.write(chunk)
+        await writer.drain()
+    with contextlib.suppress(OSError):
+        writer.write_eof()
+    writer.close()

@@ -1,0 +1,287 @@
+"""A `Client` of an API server in another process: lists and watches over HTTPS, shared by all components of this one.
+
+One connection a resource is watched by, however many proxies there are, as nodes of an embedded cluster all want the
+same. A watch that ends begins again where it was, or with a list when the API server has forgotten where that is or was
+away; subscribers are told what is different from what they know.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import http.client
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+import orjson
+
+from reference.client import ApiError, Event, EventType, Object
+
+_GROUPS = {"endpointslices": "/apis/discovery.k8s.io/v1", "leases": "/apis/coordination.k8s.io/v1"}
+_CLUSTER_SCOPED = frozenset({"nodes", "namespaces"})
+_PATIENCE = 10.0  # seconds for an answer
+_WATCH_SECONDS = 3600
+_PAUSE = 0.05  # seconds before a list after a failure
+_TYPES: Mapping[str, EventType] = {"ADDED": "ADDED", "MODIFIED": "MODIFIED", "DELETED": "DELETED"}
+
+Sink = Callable[[Event], None]
+
+
+class RemoteClient:
+    """Thread-safe. What cannot be reached raises `OSError`, as any connection does."""
+
+    def __init__(self, kubeconfig: Mapping[str, Any]) -> None:
+        """Of the first cluster and user of a kubeconfig, with a token and the certificate in it."""
+        cluster = kubeconfig["clusters"][0]["cluster"]
+        self._token = kubeconfig["users"][0]["user"]["token"]
+        place = urlsplit(cluster["server"])
+        self._address = place.hostname or "", place.port or 443
+        ca = base64.b64decode(cluster["certificate-authority-data"]).decode()
+        self._tls = ssl.create_default_context(cadata=ca)
+        self._requests = threading.Lock()  # one at a time, on one connection
+        self._connection: http.client.HTTPSConnection | None = None
+        self._lock = threading.RLock()  # of all below; held while events are handed on, so that they are in order
+        self._reflectors: dict[str, _Reflector] = {}
+        self._subscriptions: list[_Subscription] = []
+
+    def get(self, resource: str, namespace: str, name: str) -> Object:
+        return self._ask("GET", _path(resource, namespace, name))
+
+    def create(self, resource: str, namespace: str, obj: Object) -> Object:
+        return self._ask("POST", _path(resource, namespace), obj)
+
+    def update(self, resource: str, namespace: str, obj: Object) -> Object:
+        return self._ask("PUT", _path(resource, namespace, obj["metadata"]["name"]), obj)
+
+    def update_status(self, resource: str, namespace: str, obj: Object) -> Object:
+        return self._ask("PUT", _path(resource, namespace, obj["metadata"]["name"]) + "/status", obj)
+
+    def delete(self, resource: str, namespace: str, name: str) -> None:
+        self._ask("DELETE", _path(resource, namespace, name))
+
+    def subscribe(self, resources: Collection[str], sink: Sink) -> _Subscription:
+        """As `Client.subscribe`, only that events come from another process: in time, not before a write returns."""
+        with self._lock:
+            subscription = _Subscription(self, frozenset(resources), sink)
+            self._subscriptions.append(subscription)
+            for resource in resources:
+                for obj in self._reflector(resource).known.values():
+                    sink(Event("ADDED", resource, obj))
+            self._tell_if_complete()
+        return subscription
+
+    def forget(self, subscription: _Subscription) -> None:
+        """End a subscription; it gets no event once this has returned."""
+        with self._lock:
+            if subscription in self._subscriptions:
+                self._subscriptions.remove(subscription)
+
+    def caught_up(self) -> bool:
+        """Whether subscribers have been told of everything that was written before this was called.
+
+        It is compared with a list of each resource. While nothing listens there is nothing that they could be told.
+        """
+        with self._lock:
+            names = list(self._reflectors)
+        try:
+            return all(self._knows(name, self._list(name)) for name in names)
+        except ConnectionRefusedError:
+            return True
+        except (OSError, http.client.HTTPException, ApiError):
+            return False
+
+    def _knows(self, resource: str, listed: Object) -> bool:
+        there = {_key(each): _revision(each) for each in listed.get("items") or ()}
+        with self._lock:
+            reflector = self._reflectors[resource]
+            known = {key: _revision(each) for key, each in reflector.known.items()}
+        return reflector.complete and there == known
+
+    def close(self) -> None:
+        """End all watches and their threads. Idempotent."""
+        for each in list(self._reflectors.values()):
+            each.stop()
+        with self._requests:
+            self._hang_up()
+
+    def connect(self, *, timeout: float | None) -> http.client.HTTPSConnection:
+        """A connection of its own. Raises `OSError`."""
+        connection = http.client.HTTPSConnection(*self._address, timeout=_PATIENCE, context=self._tls)
+        connection.connect()
+        connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.sock.settimeout(timeout)
+        return connection
+
+    def headers(self) -> dict[str, str]:
+        """Those of each request."""
+        return {"Authorization": f"Bearer {self._token}", "Accept": "application/json", "User-Agent": "trafficdist"}
+
+    def changed(self, resource: str, event: EventType, obj: Object) -> None:
+        """Tell the subscribers of a resource. Hold the lock."""
+        for each in self._subscriptions:
+            if resource in each.resources:
+                each.sink(Event(event, resource, obj))
+
+    def listed(self, reflector: _Reflector, items: Mapping[tuple[str, str], Object]) -> None:
+        """Tell the subscribers what a list brought."""
+        with self._lock:
+            before, reflector.known = reflector.known, dict(items)
+            for key in before.keys() - items.keys():
+                self.changed(reflector.resource, "DELETED", before[key])
+            for key, obj in items.items():
+                if key not in before:
+                    self.changed(reflector.resource, "ADDED", obj)
+                elif _revision(before[key]) != _revision(obj):
+                    self.changed(reflector.resource, "MODIFIED", obj)
+            reflector.complete = True
+            self._tell_if_complete()
+
+    def watched(self, reflector: _Reflector, event: EventType, obj: Object) -> None:
+        """Tell the subscribers of one change."""
+        with self._lock:
+            if event == "DELETED":
+                reflector.known.pop(_key(obj), None)
+            else:
+                reflector.known[_key(obj)] = obj
+            self.changed(reflector.resource, event, obj)
+
+    def _reflector(self, resource: str) -> _Reflector:
+        if resource not in self._reflectors:
+            self._reflectors[resource] = _Reflector(self, resource)
+            self._reflectors[resource].start()
+        return self._reflectors[resource]
+
+    def _tell_if_complete(self) -> None:
+        for each in self._subscriptions:
+            if not each.complete and all(self._reflectors[name].complete for name in each.resources):
+                each.complete = True
+                each.sink(Event("SYNCED", "", {}))
+
+    def _list(self, resource: str) -> Object:
+        return self._ask("GET", _path(resource, ""))
+
+    def _ask(self, method: str, path: str, body: Object | None = None) -> Object:
+        with self._requests:
+            try:
+                code, answer = self._exchange(method, path, body)
+            except (OSError, http.client.HTTPException):
+                self._hang_up()  # the server may have ended an idle connection: once more, on a new one
+                code, answer = self._exchange(method, path, body)
+        if code >= 400:
+            raise ApiError(answer)
+        return answer
+
+    def _exchange(self, method: str, path: str, body: Object | None) -> tuple[int, Object]:
+        if self._connection is None:
+            self._connection = self.connect(timeout=_PATIENCE)
+        headers = {**self.headers(), "Content-Type": "application/json"}
+        self._connection.request(method, path, None if body is None else orjson.dumps(body), headers)
+        answer = self._connection.getresponse()
+        text = answer.read()
+        try:
+            return answer.status, orjson.loads(text)
+        except orjson.JSONDecodeError:
+            return answer.status, {"code": answer.status, "message": text[:200].decode(errors="replace")}
+
+    def _hang_up(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+@dataclass(eq=False)
+class _Subscription:
+    client: RemoteClient
+    resources: frozenset[str]
+    sink: Sink
+    complete: bool = False
+
+    def close(self) -> None:
+        self.client.forget(self)
+
+
+@dataclass(eq=False)
+class _Reflector:
+    """Keeps the objects of one resource as the API server has them, in a thread of its own."""
+
+    client: RemoteClient
+    resource: str
+    known: dict[tuple[str, str], Object] = field(default_factory=dict)
+    complete: bool = False
+    _revision: str = ""
+    _stopping: threading.Event = field(default_factory=threading.Event)
+    _connection: http.client.HTTPSConnection | None = None
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name=f"watch-{self.resource}", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the watch: what it waits for is shut down under it."""
+        self._stopping.set()
+        connection = self._connection
+        if connection is not None and connection.sock is not None:
+            with contextlib.suppress(OSError):
+                connection.sock.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._follow()
+            except (OSError, ValueError, AttributeError, http.client.HTTPException):  # away, or ended under a reader
+                self._stopping.wait(_PAUSE)
+
+    def _follow(self) -> None:
+        connection = self._connection = self.client.connect(timeout=_PATIENCE)
+        try:
+            if not self._revision:
+                self._load(connection)
+            connection.sock.settimeout(None)
+            while not self._stopping.is_set() and self._watch(connection):
+                pass
+        finally:
+            connection.close()
+
+    def _load(self, connection: http.client.HTTPSConnection) -> None:
+        connection.request("GET", _path(self.resource, ""), headers=self.client.headers())
+        listed = orjson.loads(connection.getresponse().read())
+        self.client.listed(self, {_key(each): each for each in listed["items"] or ()})
+        self._revision = listed["metadata"]["resourceVersion"]
+
+    def _watch(self, connection: http.client.HTTPSConnection) -> bool:
+        query = f"?watch=true&allowWatchBookmarks=true&timeoutSeconds={_WATCH_SECONDS}&resourceVersion={self._revision}"
+        connection.request("GET", _path(self.resource, "") + query, headers=self.client.headers())
+        answer = connection.getresponse()
+        if answer.status != 200:
+            self._revision = ""
+            raise OSError(f"watch of {self.resource}: {answer.status}")
+        while line := answer.readline():
+            event = orjson.loads(line)
+            if event["type"] == "ERROR":
+                self._revision = ""  # too old: begin with a list
+                raise OSError(f"watch of {self.resource}: {event['object'].get('message')}")
+            self._revision = _revision(event["object"])
+            if event["type"] in _TYPES:
+                self.client.watched(self, _TYPES[event["type"]], event["object"])
+        return False
+
+
+def _path(resource: str, namespace: str, name: str = "") -> str:
+    parts = [_GROUPS.get(resource, "/api/v1")]
+    if namespace and resource not in _CLUSTER_SCOPED:
+        parts += ["namespaces", namespace]
+    return "/".join([*parts, resource, *([name] if name else [])])
+
+
+def _key(obj: Object) -> tuple[str, str]:
+    return obj["metadata"].get("namespace") or "", obj["metadata"]["name"]
+
+
+def _revision(obj: Object) -> str:
+    return str(obj["metadata"]["resourceVersion"])

@@ -1,0 +1,152 @@
+"""Real components, where they are in the cache: they start, serve and control, and are replaced on the same data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from harness import manifests
+from harness.api import Api, Object
+from harness.binaries import find
+from harness.components import Release, release
+from harness.control_planes.binaries import BinariesControlPlane
+from harness.control_planes.control_plane import ControlPlane
+from harness.control_planes.managed import ManagedControlPlane
+from harness.errors import InconclusiveError, UnavailableError
+from harness.eventually import eventually
+from harness.metrics import Metrics
+
+NEWEST, OLD = "1.37", "1.30"
+WEB = {"app": "web"}
+
+
+def _need(*versions: str, components: tuple[str, ...] = ("kube-controller-manager",)) -> None:
+    for version in versions:
+        for component in components:
+            try:
+                find(component, version)
+            except UnavailableError as error:
+                pytest.skip(f"unavailable: {error}")
+
+
+@pytest.fixture(scope="module")
+def plane() -> Iterator[BinariesControlPlane]:
+    _need(NEWEST, components=("kube-apiserver", "kube-controller-manager"))
+    _need("", components=("etcd",))
+    started = BinariesControlPlane(Release(NEWEST))
+    started.start()
+    yield started
+    started.stop()
+
+
+@pytest.fixture
+def api(plane: BinariesControlPlane) -> Iterator[Api]:
+    with closing(Api(plane.kubeconfig())) as connected:
+        yield connected
+
+
+def _settle(plane: ControlPlane) -> None:
+    eventually(plane.synced, within=30, describe="the controller to have worked on everything")
+
+
+def _run_service(api: Api, name: str, **spec: Any) -> None:
+    api.create("namespaces", "", {"metadata": {"name": name}})
+    node = {"metadata": {"name": f"{name}-a1", "labels": {"topology.kubernetes.io/zone": "a"}}}
+    api.create("nodes", "", node)
+    api.create("pods", name, manifests.pod("p1", f"{name}-a1", labels=WEB))
+    status = manifests.pod_status({"IPv4": "10.245.0.9"}, "192.0.2.9", ready=True)
+    api.patch("pods", name, "p1", {"status": status}, subresource="status")
+    api.create("services", name, manifests.service("web", selector=WEB, **spec))
+
+
+def _endpoints(api: Api, name: str) -> list[Object]:
+    return [each for found in api.list("endpointslices", name) for each in found.get("endpoints") or ()]
+
+
+def test_what_was_written_is_worked_on_when_it_is_synced(plane: BinariesControlPlane, api: Api) -> None:
+    _run_service(api, "synced", trafficDistribution="PreferSameNode")
+    _settle(plane)
+    (endpoint,) = _endpoints(api, "synced")
+    assert endpoint["hints"] == {"forZones": [{"name": "a"}], "forNodes": [{"name": "synced-a1"}]}
+
+
+def test_canary_is_not_seen_in_metrics(plane: BinariesControlPlane, api: Api) -> None:
+    _settle(plane)
+    before = Metrics(plane.metrics())
+    api.create("namespaces", "", {"metadata": {"name": "more"}})
+    _settle(plane)
+    after = Metrics(plane.metrics())
+    for name in ("endpoint_slice_controller_changes", "endpoint_slice_controller_endpointslices_changed_per_sync_sum"):
+        assert (after.total(name), before.has(name)) == (before.total(name), True)
+
+
+def test_api_server_goes_back_and_forth_on_the_same_data(plane: BinariesControlPlane, api: Api) -> None:
+    _need(OLD, components=("kube-apiserver",))
+    _run_service(api, "rolled", trafficDistribution="PreferClose")
+    before = api.get("services", "rolled", "web")
+    plane.start_api_server(release(OLD, ServiceTrafficDistribution=True))
+    assert plane.version.startswith(f"v{OLD}.")
+    back = api.get("services", "rolled", "web")
+    assert (back["metadata"]["uid"], back["spec"]["clusterIP"]) == (
+        before["metadata"]["uid"],
+        before["spec"]["clusterIP"],
+    )
+    plane.start_api_server(Release(NEWEST))
+    _settle(plane)
+    assert api.get("services", "rolled", "web")["spec"]["trafficDistribution"] == "PreferClose"
+
+
+def test_api_server_that_is_away_is_reached_by_nobody(plane: BinariesControlPlane, api: Api) -> None:
+    plane.stop_api_server()
+    with pytest.raises(InconclusiveError, match="did not answer"):
+        api.list("nodes")
+    assert plane.synced()
+    plane.start_api_server(Release(NEWEST))
+    _settle(plane)
+
+
+def test_controller_that_is_stopped_has_no_metrics_and_writes_nothing(plane: BinariesControlPlane, api: Api) -> None:
+    plane.stop_controller()
+    assert plane.synced()
+    with pytest.raises(InconclusiveError, match="stopped and has no metrics"):
+        plane.metrics()
+    _run_service(api, "stopped")
+    assert _endpoints(api, "stopped") == []
+    plane.start_controller(Release(NEWEST))
+    _settle(plane)
+    assert len(_endpoints(api, "stopped")) == 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (release(NEWEST, ServiceTopology=True), "unrecognized feature gate: ServiceTopology"),
+        (release(NEWEST, node_level="automatic"), "has no node-level topology"),
+        (release("1.2"), "components fetch kube-controller-manager 1.2"),
+    ],
+)
+def test_release_that_cannot_be_run_is_unavailable(plane: BinariesControlPlane, wrong: Release, words: str) -> None:
+    with pytest.raises(UnavailableError, match=words):
+        plane.start_controller(wrong)
+    plane.start_controller(Release(NEWEST))
+
+
+def test_each_process_leaves_its_log(plane: BinariesControlPlane) -> None:
+    assert set(plane.evidence()) == {"etcd.log", "kube-apiserver.log", "kube-controller-manager.log"}
+
+
+@pytest.mark.parametrize("version", [OLD, "1.34", NEWEST])
+def test_controller_of_any_release_works_for_the_embedded_api_server(version: str) -> None:
+    _need(version)
+    plane = ManagedControlPlane(version=version)
+    plane.start()
+    with closing(Api(plane.kubeconfig())) as api:
+        _run_service(api, "embedded")
+        _settle(plane)
+        assert [each["nodeName"] for each in _endpoints(api, "embedded")] == ["embedded-a1"]
+        assert plane.controller.startswith(f"kube-controller-manager v{version}.")
+    plane.stop()
+    plane.stop()

@@ -1,0 +1,79 @@
+"""Options for the control plane: what goes together, and what a run claims because of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.control_planes.choice import Choice, choose
+from harness.errors import UsageError
+from harness.options import resolve
+from harness.settings import Settings
+
+
+def _resolved(**given: object) -> Settings:
+    return resolve({name.replace("_", "-"): value for name, value in given.items()}, environment={})
+
+
+def test_reference_is_judged_unless_somebody_says_otherwise() -> None:
+    assert choose("", "") == Choice("embedded", "reference")
+    assert not choose("", "").real
+    assert _resolved().follow == "kep"
+
+
+def test_binaries_bring_their_controller() -> None:
+    assert choose("binaries:1.34", "") == Choice("binaries", "kube-controller-manager", "1.34")
+    assert choose("binaries:1.34.10", "kube-controller-manager:1.33").controller_version == "1.33"
+
+
+@pytest.mark.parametrize(
+    ("plane", "controller", "words"),
+    [
+        ("binaries", "", "binaries:VERSION"),
+        ("embedded:1.34", "", "unknown control plane"),
+        ("binaries:new", "", "want one like 1.34.2"),
+        ("", "mine", "unknown controller"),
+        ("", "kube-controller-manager:", "unknown controller"),
+        ("binaries:1.34", "reference", "does not go with"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(plane: str, controller: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        choose(plane, controller)
+
+
+def test_reference_of_another_release_does_not_go_with_binaries() -> None:
+    with pytest.raises(UsageError, match=r"--kubernetes-version 1.30 .* is 1.34"):
+        _resolved(control_plane="binaries:1.34", kubernetes_version="1.30")
+
+
+def test_mutant_does_not_go_with_real_components() -> None:
+    with pytest.raises(UsageError, match="--mutant is a fault in the reference"):
+        _resolved(controller="kube-controller-manager", mutant="ignores-zone-hints")
+
+
+def test_real_components_follow_what_was_released_and_are_judged_by_their_profiles() -> None:
+    settings = _resolved(control_plane="binaries:1.34")
+    assert (settings.follow, settings.kubernetes_version) == ("released", "1.34")
+    assert settings.profile == ("endpointslice-controller", "api-server")
+    assert {"TopologyMode", "OpenAPI"} <= set(settings.supported_features)
+    assert settings.exempt_features == ()
+
+
+def test_what_an_option_says_wins() -> None:
+    settings = _resolved(control_plane="binaries:1.34", follow="kep", profile=["cluster"], project="ours")
+    assert (settings.follow, settings.profile, settings.project) == ("kep", ("cluster",), "ours")
+
+
+@pytest.mark.parametrize(
+    ("version", "gates", "lacking"),
+    [
+        ("1.30", [], {"PreferClose", "PreferSameZone", "PreferSameNode"}),
+        ("1.30", ["ServiceTrafficDistribution=true"], {"PreferSameZone", "PreferSameNode"}),
+        ("1.33", ["PreferSameTrafficDistribution=true"], set()),
+        ("1.34", ["PreferSameTrafficDistribution=false"], {"PreferSameZone", "PreferSameNode"}),
+        ("1.37", [], set()),
+    ],
+)
+def test_features_follow_from_version_and_gates(version: str, gates: list[str], lacking: set[str]) -> None:
+    settings = _resolved(controller=f"kube-controller-manager:{version}", feature_gates=gates)
+    assert set(settings.exempt_features) == lacking

@@ -1,0 +1,132 @@
+"""Processes of a control plane: what goes wrong with one is said with its name and its last words."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from harness.control_planes.processes import Process, Processes, free_ports, wait_until_ready
+from harness.errors import DistrustError, UnavailableError
+from harness.eventually import eventually
+
+Script = Callable[[str], Path]
+
+
+@pytest.fixture
+def processes() -> Iterator[Processes]:
+    started = Processes()
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Script:
+    """Makes a program from lines of shell."""
+
+    def make(text: str) -> Path:
+        path = tmp_path / "program"
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o755)
+        return path
+
+    return make
+
+
+def _is_gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def test_process_that_exits_is_named_with_the_end_of_its_log(processes: Processes, script: Script) -> None:
+    process = processes.start("etcd", [script("echo no room left; exit 3")])
+    with pytest.raises(DistrustError, match=r"etcd exited with status 3 before it was ready; .*:\nno room left"):
+        wait_until_ready(process, lambda: False, within=10)
+
+
+def test_process_that_never_gets_ready_is_named_with_the_end_of_its_log(processes: Processes, script: Script) -> None:
+    process = processes.start("kube-apiserver", [script("echo waiting for etcd; sleep 60")])
+    eventually(lambda: "etcd" in process.said(), within=10, describe="its first line")
+    with pytest.raises(DistrustError, match=r"kube-apiserver was not ready after 0 s; .*:\nwaiting for etcd"):
+        wait_until_ready(process, lambda: False, within=0.1)
+
+
+def test_gate_that_a_release_does_not_have_makes_it_unavailable(processes: Processes, script: Script) -> None:
+    process = processes.start("kube-apiserver", [script("echo 'unrecognized feature gate: Nope'; exit 1")])
+    with pytest.raises(UnavailableError, match="unrecognized feature gate: Nope"):
+        wait_until_ready(process, lambda: False, within=10)
+
+
+def test_program_that_cannot_be_run_is_unavailable(processes: Processes, tmp_path: Path) -> None:
+    with pytest.raises(UnavailableError, match=r"etcd: .* is not a program that can be run"):
+        processes.start("etcd", [tmp_path / "nothing"])
+
+
+def test_port_that_was_taken_in_between_is_given_up_for_another(processes: Processes, script: Script) -> None:
+    first: list[int] = []
+
+    def arguments(ports: Sequence[int]) -> list[str | Path]:
+        first.extend(ports)
+        taken = "echo address already in use; exit 1" if len(first) == 1 else "echo serving; sleep 60"
+        return [script(taken), str(ports[0])]
+
+    def wait(process: Process) -> None:
+        wait_until_ready(process, lambda: "serving" in process.said(), within=10)
+
+    process = processes.start_on_ports("etcd", 1, arguments, wait)
+    assert len(set(first)) == 2
+    assert process.exit_status() is None
+
+
+def test_process_that_fails_for_another_reason_is_not_tried_again(processes: Processes, script: Script) -> None:
+    tries: list[Sequence[int]] = []
+
+    def arguments(ports: Sequence[int]) -> list[str | Path]:
+        tries.append(ports)
+        return [script("exit 1")]
+
+    with pytest.raises(DistrustError, match="it wrote nothing"):
+        processes.start_on_ports("etcd", 2, arguments, lambda each: wait_until_ready(each, lambda: False, within=10))
+    assert len(tries) == 1
+
+
+def test_free_ports_are_bound_by_nobody() -> None:
+    ports = free_ports(3)
+    assert len(set(ports)) == 3
+    for port in ports:
+        with socket.socket() as sock:
+            sock.bind(("127.0.0.1", port))
+
+
+def test_nothing_is_left_when_all_end(script: Script) -> None:
+    processes = Processes()
+    process = processes.start("etcd", [script("echo begun; sleep 60")])
+    processes.close()
+    processes.close()
+    assert _is_gone(process.pid)
+    assert not processes.folder.exists()
+
+
+_HARNESS = """
+import sys, time
+from harness.control_planes.processes import Processes
+print(Processes().start("etcd", [sys.argv[1]]).pid, flush=True)
+time.sleep(60)
+"""
+
+
+def test_processes_die_with_a_harness_that_is_killed(script: Script) -> None:
+    command = [sys.executable, "-c", _HARNESS, str(script("exec sleep 60"))]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as harness:
+        assert harness.stdout is not None
+        pid = int(harness.stdout.readline())
+        os.kill(harness.pid, signal.SIGKILL)
+    eventually(lambda: _is_gone(pid), within=10, describe=f"process {pid} to be gone")

@@ -1,0 +1,109 @@
+"""The client over HTTPS: it tells subscribers what a server in another process would."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterator
+
+import pytest
+
+from harness.eventually import eventually
+from reference.apiserver import ApiServer
+from reference.apiserver.server import HttpServer
+from reference.client import ApiError, Event
+from reference.remote import RemoteClient
+
+Events = queue.SimpleQueue[Event]
+
+
+@pytest.fixture
+def api() -> ApiServer:
+    return ApiServer()
+
+
+@pytest.fixture
+def server(api: ApiServer) -> Iterator[HttpServer]:
+    served = HttpServer(api)
+    served.start()
+    yield served
+    served.stop()
+
+
+@pytest.fixture
+def client(server: HttpServer) -> Iterator[RemoteClient]:
+    connected = RemoteClient(server.kubeconfig())
+    yield connected
+    connected.close()
+
+
+def _service(name: str) -> dict[str, object]:
+    return {"metadata": {"name": name}, "spec": {"ports": [{"port": 80}]}}
+
+
+def _next(events: Events) -> tuple[str, str]:
+    event = events.get(timeout=10)
+    return event.type, (event.object.get("metadata") or {}).get("name", "")
+
+
+def test_subscriber_hears_what_is_there_then_that_it_is_all_then_each_change(
+    api: ApiServer, client: RemoteClient
+) -> None:
+    api.create("services", "default", _service("old"))
+    events: Events = queue.SimpleQueue()
+    client.subscribe(["services", "endpointslices"], events.put)
+    assert [_next(events), _next(events)] == [("ADDED", "old"), ("SYNCED", "")]
+
+    api.create("services", "default", _service("new"))
+    api.delete("services", "default", "old")
+    assert [_next(events), _next(events)] == [("ADDED", "new"), ("DELETED", "old")]
+
+
+def test_second_subscriber_hears_the_same_at_once(api: ApiServer, client: RemoteClient) -> None:
+    api.create("services", "default", _service("web"))
+    first: Events = queue.SimpleQueue()
+    client.subscribe(["services"], first.put)
+    assert [_next(first), _next(first)] == [("ADDED", "web"), ("SYNCED", "")]
+    second: Events = queue.SimpleQueue()
+    client.subscribe(["services"], second.put).close()
+    assert [second.get_nowait().type, second.get_nowait().type] == ["ADDED", "SYNCED"]
+
+
+def test_what_was_missed_while_the_server_was_away_is_told_when_it_is_back(
+    api: ApiServer, server: HttpServer, client: RemoteClient
+) -> None:
+    api.create("services", "default", _service("old"))
+    events: Events = queue.SimpleQueue()
+    client.subscribe(["services"], events.put)
+    assert [_next(events), _next(events)] == [("ADDED", "old"), ("SYNCED", "")]
+
+    server.replace(None)
+    assert client.caught_up()  # nobody can tell it anything
+    api.delete("services", "default", "old")
+    server.replace(ApiServer(predecessor=api))
+    eventually(client.caught_up, within=10, describe="the client to know what is there")
+    assert _next(events) == ("DELETED", "old")
+
+
+def test_caught_up_means_that_events_have_been_told(api: ApiServer, client: RemoteClient) -> None:
+    events: Events = queue.SimpleQueue()
+    client.subscribe(["services"], events.put)
+    for number in range(20):
+        api.create("services", "default", _service(f"web-{number}"))
+    eventually(client.caught_up, within=10, describe="the client to know what is there")
+    told = {events.get_nowait().object.get("metadata", {}).get("name") for _ in range(events.qsize())}
+    assert {f"web-{number}" for number in range(20)} <= told
+
+
+def test_client_reads_and_writes(client: RemoteClient) -> None:
+    client.create("namespaces", "", {"metadata": {"name": "shop"}})
+    made = client.create("services", "shop", _service("web"))
+    changed = client.update("services", "shop", {**made, "metadata": {**made["metadata"], "labels": {"a": "b"}}})
+    condition = {"type": "Seen", "status": "True", "reason": "Looked", "message": ""}
+    status = {"conditions": [condition | {"lastTransitionTime": "2026-01-01T00:00:00Z"}]}
+    client.update_status("services", "shop", {**changed, "status": status})
+    stored = client.get("services", "shop", "web")
+    assert (stored["metadata"]["labels"], stored["status"]["conditions"][0]["type"]) == ({"a": "b"}, "Seen")
+    client.delete("services", "shop", "web")
+    with pytest.raises(ApiError) as refused:
+        client.get("services", "shop", "web")
+    assert refused.value.reason == "NotFound"
