@@ -147,8 +147,8 @@ def test_both_ip_families_carry_the_hints(three_zones: Cluster) -> None:
     "When the zone label of a node changes, the hints of the endpoints on it follow.",
     level=SHOULD,
     features={PREFER_SAME_ZONE},
-    source="KEP-3015, Renaming/Deprecation of PreferClose (the same zone); released since 1.28",
-    as_="released",
+    source="KEP-3015, Renaming/Deprecation of PreferClose (the same zone); released: at the next sync of the Service",
+    as_="kep",
     kills={"node-zone-read-once"},
 )
 def test_hints_follow_the_zone_label_of_the_node(three_zones: Cluster) -> None:
@@ -159,6 +159,29 @@ def test_hints_follow_the_zone_label_of_the_node(three_zones: Cluster) -> None:
 
     three_zones.nodes.move("a2", "b")
     expect_hints(three_zones, service, {"p1": Hints(zones=("a",)), "p2": Hints(zones=("b",))})
+
+
+@requirement(
+    "KEP-3015/zone-of-the-node-is-read-at-each-sync",
+    "When the zone label of a node has changed, hints follow with the next change of the Service at the latest; a node "
+    "hint stays.",
+    level=MUST,
+    features={PREFER_SAME_ZONE, PREFER_SAME_NODE},
+    source="KEP-3015, Renaming/Deprecation of PreferClose; Addition of PreferSameNode (zone hint as with PreferClose)",
+    kills={"node-zone-read-once"},
+)
+def test_next_change_of_a_service_brings_hints_for_the_new_zone(three_zones: Cluster) -> None:
+    zone = three_zones.create_service(selector=WEB, traffic_distribution="PreferSameZone")
+    node = three_zones.create_service(selector=WEB, traffic_distribution="PreferSameNode")
+    three_zones.create_pod("p1", "a2", labels=WEB)
+    expect_hints(three_zones, zone, {"p1": Hints(zones=("a",))})
+    expect_hints(three_zones, node, {"p1": Hints(zones=("a",), nodes=("a2",))})
+
+    three_zones.nodes.move("a2", "b")
+    for service in (zone, node):
+        three_zones.patch_service(service, {"metadata": {"annotations": {"example.org/look": "again"}}})
+    expect_hints(three_zones, zone, {"p1": Hints(zones=("b",))})
+    expect_hints(three_zones, node, {"p1": Hints(zones=("b",), nodes=("a2",))})
 
 
 @requirement(
@@ -204,8 +227,8 @@ def test_slices_with_node_hints_are_not_written_without_need(three_zones: Cluste
     "With PreferSameNode, the zone hint comes and goes with the label of the node, and the node hint stays.",
     level=SHOULD,
     features={PREFER_SAME_NODE},
-    source="KEP-3015, Addition of PreferSameNode (zone hint as with PreferClose); released since 1.28",
-    as_="released",
+    source="KEP-3015, Addition of PreferSameNode (zone hint as with PreferClose); released: at the next sync",
+    as_="kep",
     kills={"node-zone-read-once"},
 )
 def test_zone_hint_follows_the_label_beside_the_node_hint(three_zones: Cluster) -> None:
