@@ -18,7 +18,6 @@ from importlib import resources
 
 from conformance.coverage_text import Line, compose
 from harness.errors import UsageError
-from harness.requirements import Level
 
 FILE = "coverage.yaml"
 
@@ -35,22 +34,6 @@ class Reason(enum.StrEnum):
     OUT_OF_SCOPE = "out-of-scope"  # another component, or the subject of another document
 
 
-class Ability(enum.StrEnum):
-    """What the harness must be able to do before a proposed requirement can be written."""
-
-    VERSIONS = "versions"  # run one component as another release
-    GATES = "gates"  # run one component with feature gates set
-    RESTART = "restart"  # stop, start or replace one component while the others go on
-    CHAIN = "chain"  # API server, controller and proxy under test together in one scenario
-    FLOW = "flow"  # steady traffic through a change, each exchange counted
-    SHARES = "shares"  # the share of each endpoint, with a stated error
-    METRICS = "metrics"  # scrape a component
-    EVENTS = "events"  # read Events, and make a sync fail
-    CONDITIONS = "conditions"  # read conditions of a Service's status
-    PLUG_INS = "plug-ins"  # heuristics beyond the standard ones
-    HEURISTIC = "heuristic"  # a controller that has the CPU heuristic of KEP-2433 behind the annotation
-
-
 @dataclass(frozen=True, slots=True)
 class Covered:
     """Requirements test the statement."""
@@ -60,9 +43,9 @@ class Covered:
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """The statement can be tested, but the requirements are yet to be written."""
+    """The statement can be tested, but the requirement is yet to be written; `because` says what it waits for."""
 
-    proposed: tuple[str, ...]
+    because: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,22 +93,10 @@ class Document:
 
 
 @dataclass(frozen=True, slots=True)
-class Proposal:
-    """A requirement that is yet to be written."""
-
-    id: str
-    sentence: str
-    level: Level
-    needs: tuple[Ability, ...]
-    line: int
-
-
-@dataclass(frozen=True, slots=True)
 class Coverage:
-    """The whole file: documents, and proposals in the order of their importance."""
+    """The whole file."""
 
     documents: tuple[Document, ...]
-    proposals: tuple[Proposal, ...]
 
     @property
     def statements(self) -> tuple[Statement, ...]:
@@ -141,29 +112,24 @@ def load() -> Coverage:
 
 def parse(text: str) -> Coverage:
     """Read the text of a coverage file. Raises `UsageError` that names the line."""
-    fields = compose(text, FILE).fields("documents", "proposed")
-    documents = tuple(_document(each) for each in fields["documents"].items())
-    proposals = tuple(_proposal(each) for each in fields["proposed"].items())
-    return Coverage(documents, proposals)
+    fields = compose(text, FILE).fields("documents")
+    return Coverage(tuple(_document(each) for each in fields["documents"].items()))
 
 
 def problems(coverage: Coverage, requirements: Collection[str]) -> list[str]:
     """What is wrong with a coverage file, held against the ids of the suite; a line each, with the line of the file."""
-    return [
-        *_dead_ids(coverage, requirements),
-        *_unmapped_requirements(coverage, requirements),
-        *_wrong_proposals(coverage, requirements),
-    ]
+    return [*_dead_ids(coverage, requirements), *_unmapped_requirements(coverage, requirements)]
 
 
 def summary(coverage: Coverage) -> str:
-    """How many statements are covered, open and excluded, and what is to be written, the most important first."""
+    """How many statements are covered, open and excluded, and what is open."""
     outcomes = Counter(_name(each.outcome) for each in coverage.statements)
     lines = [f"{len(coverage.statements)} statements: " + ", ".join(f"{n} {name}" for name, n in outcomes.items())]
-    for proposal in coverage.proposals:
-        needs = ", ".join(proposal.needs) or "nothing new"
-        lines.append(f"{proposal.id} ({proposal.level}; needs {needs}): {proposal.sentence}")
-        lines += [f"    {each.id}: {each.says}" for each in coverage.statements if _proposes(each, proposal.id)]
+    lines += [
+        f"{each.id}: {each.says} Open: {each.outcome.because}"
+        for each in coverage.statements
+        if isinstance(each.outcome, Open)
+    ]
     return "\n".join(lines)
 
 
@@ -191,7 +157,7 @@ def _section(node: Line, document: str) -> Section:
 
 
 def _statement(node: Line, document: str, heading: str) -> Statement:
-    fields = node.fields("key", "says", "requirements", optional=("status", "because", "proposed"))
+    fields = node.fields("key", "says", "requirements", optional=("status", "because"))
     key = fields["key"].text()
     if not _SLUG.fullmatch(key):
         raise node.error(f"key {key!r}: want lower case words with dashes between")
@@ -200,33 +166,15 @@ def _statement(node: Line, document: str, heading: str) -> Statement:
 
 def _outcome(node: Line, fields: dict[str, Line]) -> Covered | Open | Excluded:
     requirements = fields["requirements"].texts()
-    beside = set(fields) & {"status", "because", "proposed"}
+    beside = sorted(fields.keys() & {"status", "because"})
     if requirements:
         if beside:
-            raise node.error(f"a statement with requirements has no {', '.join(sorted(beside))}")
+            raise node.error(f"a statement with requirements has no {', '.join(beside)}")
         return Covered(requirements)
-    if "status" not in fields:
-        raise node.error("a statement without requirements needs a status")
-    status = fields["status"].one_of(("open", *Reason))
-    wanted = {"status", "proposed"} if status == "open" else {"status", "because"}
-    if beside != wanted:
-        raise node.error(f"with status {status} want {' and '.join(sorted(wanted))}, not {', '.join(sorted(beside))}")
-    if status == "open":
-        proposed = fields["proposed"].texts()
-        if not proposed:
-            raise node.error("an open statement proposes at least one requirement")
-        return Open(proposed)
-    return Excluded(Reason(status), fields["because"].text())
-
-
-def _proposal(node: Line) -> Proposal:
-    fields = node.fields("id", "sentence", "level", "needs")
-    requirement = fields["id"].text()
-    if not _SLUG.fullmatch(requirement.partition("/")[2]):
-        raise node.error(f"proposed id {requirement!r}: want a document and a slug, like KEP-3015/node-then-zone")
-    needs = tuple(Ability(each.one_of(tuple(Ability))) for each in fields["needs"].items())
-    level = Level(fields["level"].one_of(tuple(Level)))
-    return Proposal(requirement, fields["sentence"].text(), level, needs, node.number)
+    if len(beside) < 2:
+        raise node.error("a statement without requirements needs status and because")
+    status, because = fields["status"].one_of(("open", *Reason)), fields["because"].text()
+    return Open(because) if status == "open" else Excluded(Reason(status), because)
 
 
 def _refuse_repetition(names: Iterator[tuple[str, int]], what: str) -> None:
@@ -252,27 +200,6 @@ def _unmapped_requirements(coverage: Coverage, requirements: Collection[str]) ->
     for each in sorted(set(requirements) - mapped):
         if each.partition("/")[0] in documents:
             yield f"{FILE}: no statement is mapped to requirement {each}"
-
-
-def _wrong_proposals(coverage: Coverage, requirements: Collection[str]) -> Iterator[str]:
-    known = Counter(each.id for each in coverage.proposals)
-    for proposal in coverage.proposals:
-        place = f"{FILE}:{proposal.line}"
-        if proposal.id in requirements:
-            yield f"{place}: {proposal.id} is in the suite now: move it to `requirements`, and drop the proposal"
-        if known[proposal.id] > 1:
-            yield f"{place}: {proposal.id} is proposed more than once"
-        if not any(_proposes(each, proposal.id) for each in coverage.statements):
-            yield f"{place}: no open statement asks for {proposal.id}"
-    for statement in coverage.statements:
-        if isinstance(statement.outcome, Open):
-            for each in statement.outcome.proposed:
-                if each not in known:
-                    yield f"{FILE}:{statement.line}: {statement.id}: {each} is not among the proposed requirements"
-
-
-def _proposes(statement: Statement, requirement: str) -> bool:
-    return isinstance(statement.outcome, Open) and requirement in statement.outcome.proposed
 
 
 def _name(outcome: Covered | Open | Excluded) -> str:
