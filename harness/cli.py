@@ -158,6 +158,20 @@ def explain(service: str, kubeconfig: str, context: str, follow: Literal["releas
     explain_service(service, kubeconfig=kubeconfig, context=context, follow=follow, console=Console(highlight=False))
 
 
+@main.command()
+@click.argument("reports", nargs=-1, required=True, metavar="REPORT...")
+def compare(reports: Sequence[str]) -> None:
+    """Put several reports side by side, as a Markdown page.
+
+    Which features work where, and which requirements have not the same verdict everywhere. A REPORT is a report.yaml,
+    or the folder of a run.
+    """
+    from harness.report.comparison import as_markdown
+    from harness.report.conformance import read_report
+
+    click.echo(as_markdown([read_report(each) for each in reports]))
+
+
 main.add_command(components)
 
 

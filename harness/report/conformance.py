@@ -10,12 +10,13 @@ import datetime
 import json
 from collections.abc import Sequence
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import jsonschema
 import yaml
 
-from harness.errors import DistrustError
+from harness.errors import DistrustError, UsageError
 from harness.plan import Plan, claimed, not_certifiable
 from harness.report import environment as env
 from harness.report.results import CaseResult, Result, count
@@ -65,6 +66,21 @@ def check(report: Any) -> None:
     error = jsonschema.exceptions.best_match(validator.iter_errors(report))
     if error is not None:
         raise DistrustError(f"the report does not meet its schema: {error.json_path}: {error.message}")
+
+
+def read_report(place: str) -> dict[str, Any]:
+    """Read a report, or that in the folder of a run. Raises `UsageError` that says what is wrong with which file."""
+    path = Path(place) / "report.yaml" if Path(place).is_dir() else Path(place)
+    try:
+        loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
+        check(loaded)
+    except OSError as error:
+        raise UsageError(f"report {path}: cannot be read: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UsageError(f"report {path}: is not YAML: {' '.join(str(error).split())}") from None
+    except DistrustError as error:
+        raise UsageError(f"report {path}: {error}") from None
+    return dict(loaded)
 
 
 def schema() -> dict[str, Any]:

@@ -1,0 +1,62 @@
+"""Reports side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from harness.cli import main
+from harness.report.comparison import as_markdown, title_of
+
+
+def report(project: str, *tests: tuple[str, str, str]) -> dict[str, Any]:
+    """A report in which each (id, feature, verdict) stands."""
+    return {
+        "implementation": {"project": project, "version": "1.0"},
+        "mode": "nftables",
+        "tests": [{"id": name, "features": [feature], "verdict": verdict} for name, feature, verdict in tests],
+    }
+
+
+def rows(*reports: dict[str, Any]) -> list[str]:
+    return [line for line in as_markdown(reports).splitlines() if line.startswith("|") and "---" not in line]
+
+
+def test_columns_name_who_was_judged() -> None:
+    assert title_of(report("kube-proxy")) == "kube-proxy 1.0 nftables"
+
+
+def test_feature_is_counted_over_the_requirements_that_need_it() -> None:
+    met = report("met", ("K/a", "UDP", "passed"), ("K/b", "UDP", "passed"), ("K/c", "UDP", "skipped"))
+    half = report("half", ("K/a", "UDP", "passed"), ("K/b", "UDP", "failed"))
+    unclear = report("unclear", ("K/a", "UDP", "passed"), ("K/b", "UDP", "inconclusive"))
+    none = report("none", ("K/a", "UDP", "skipped"))
+    assert "| UDP | ✓ 2 | ✗ 1/2 | ? 1/2 | - |" in rows(met, half, unclear, none)
+
+
+def test_feature_that_nobody_ran_has_no_row() -> None:
+    assert not any("UDP" in row for row in rows(report("a", ("K/a", "UDP", "skipped"))))
+
+
+def test_only_requirements_that_differ_are_listed() -> None:
+    left = report("left", ("K/a", "UDP", "passed"), ("K/b", "UDP", "passed"), ("K/only-left", "UDP", "passed"))
+    right = report("right", ("K/a", "UDP", "passed"), ("K/b", "UDP", "failed"))
+    listed = [row for row in rows(left, right) if "K/" in row]
+    assert listed == ["| `K/b` | ✓ | ✗ |", "| `K/only-left` | ✓ | - |"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [(None, "cannot be read"), ("{", "is not YAML"), ("kind: Pod\n", "does not meet its schema")],
+)
+def test_what_is_no_report_is_refused_by_name(tmp_path: Path, text: str | None, said: str) -> None:
+    path = tmp_path / "report.yaml"
+    if text is not None:
+        path.write_text(text, encoding="utf-8")
+    result = CliRunner().invoke(main, ["compare", str(path)])
+    assert result.exit_code == 4
+    assert str(path) in result.output
+    assert said in result.output
