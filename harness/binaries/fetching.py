@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,11 +12,13 @@ from typing import Protocol
 from harness.binaries import source
 from harness.binaries.cache import Cache, Entry, Origin, sha256_of
 from harness.binaries.component import Component, version_of
-from harness.binaries.go import Go
+from harness.binaries.go import Go, GoneError
 from harness.binaries.release import Releases
 from harness.binaries.versions import Version, Wanted
 from harness.binaries.watching import Watcher
 from harness.errors import UnavailableError
+
+_MODULE = re.compile(r"(\S+@v\S+): reading")  # as Go says which one it was about
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +36,13 @@ class Source(Protocol):
 
     name: str
 
-    def resolve(self, component: Component, wanted: Wanted, watcher: Watcher) -> tuple[Version, Callable[[Path], Made]]:
-        """The version that answers the wish, and what makes its binary inside a folder. Raises `UsageError`."""
+    def resolve(
+        self, component: Component, wanted: Wanted, watcher: Watcher, without: Collection[Version] = ()
+    ) -> tuple[Version, Callable[[Path], Made]]:
+        """The version that answers the wish, and what makes its binary inside a folder. Raises `UsageError`.
+
+        `without` are versions that cannot be made after all, which making them said with `GoneError`.
+        """
 
 
 class FromRelease:
@@ -45,7 +53,13 @@ class FromRelease:
     def __init__(self, releases: Releases) -> None:
         self._releases = releases
 
-    def resolve(self, component: Component, wanted: Wanted, watcher: Watcher) -> tuple[Version, Callable[[Path], Made]]:
+    def resolve(
+        self,
+        component: Component,
+        wanted: Wanted,
+        watcher: Watcher,
+        without: Collection[Version] = (),  # noqa: ARG002  what was released is whole
+    ) -> tuple[Version, Callable[[Path], Made]]:
         """See `Source`."""
         version = self._releases.resolve(component, wanted)
 
@@ -65,10 +79,12 @@ class FromSource:
         """`find` finds the go command when it is needed."""
         self._find = find
 
-    def resolve(self, component: Component, wanted: Wanted, watcher: Watcher) -> tuple[Version, Callable[[Path], Made]]:
+    def resolve(
+        self, component: Component, wanted: Wanted, watcher: Watcher, without: Collection[Version] = ()
+    ) -> tuple[Version, Callable[[Path], Made]]:
         """See `Source`."""
         go = self._find()
-        release = source.resolve(component, wanted, go, watcher)
+        release = source.resolve(component, wanted, go, watcher, without=without)
 
         def make(folder: Path) -> Made:
             binary, files = source.compile_binary(component, release, go, folder, watcher)
@@ -88,15 +104,35 @@ def fetch(
     known = {} if again else {entry.version: entry for entry in cache.entries(component.name)}
     if wanted.exact in known:
         return known[wanted.exact]
-    try:
-        version, make = origin.resolve(component, wanted, watcher)
-    except UnavailableError as error:
-        best = next(iter(wanted.choose(known)), None)
-        if best is None:
-            raise
-        watcher.say(f"whether there is a newer one than {component.name} {best} cannot be told: {error}")
-        return known[best]
+    without: list[Version] = []
+    while True:
+        try:
+            version, make = origin.resolve(component, wanted, watcher, without)
+        except UnavailableError as error:
+            best = next(iter(wanted.choose(known)), None)
+            if best is None:
+                raise
+            watcher.say(f"whether there is a newer one than {component.name} {best} cannot be told: {error}")
+            return known[best]
+        try:
+            return _get(component, version, origin, make, cache=cache, watcher=watcher, again=again)
+        except GoneError as error:
+            if wanted.exact is not None:
+                raise
+            watcher.say(f"{component.name} {version} is listed, but {_missing(error)}; an older one is tried")
+            without.append(version)
 
+
+def _get(
+    component: Component,
+    version: Version,
+    origin: Source,
+    make: Callable[[Path], Made],
+    *,
+    cache: Cache,
+    watcher: Watcher,
+    again: bool,
+) -> Entry:
     def waiting() -> None:
         watcher.say(f"{component.name} {version}: another process is getting it; waiting for that")
 
@@ -105,6 +141,12 @@ def fetch(
         if there is not None and not again:
             return there
         return _make(component, version, origin, make, cache)
+
+
+def _missing(error: GoneError) -> str:
+    """Which modules it needs that cannot be had, in a few words."""
+    modules = list(dict.fromkeys(_MODULE.findall(str(error))))
+    return f"{', '.join(modules) or 'a module that it needs'} cannot be had"
 
 
 def _make(component: Component, version: Version, origin: Source, make: Callable[[Path], Made], cache: Cache) -> Entry:

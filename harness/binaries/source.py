@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,15 +54,20 @@ def _listed(module: str, go: Go) -> set[Version]:
     return {version for text in answer.get("Versions") or () if (version := parse_version(text[1:]))}
 
 
-def resolve(component: Component, wanted: Wanted, go: Go, watcher: Watcher) -> Release:
-    """The newest version that answers the wish and whose sources can be had. Raises `UsageError` if there is none."""
+def resolve(
+    component: Component, wanted: Wanted, go: Go, watcher: Watcher, *, without: Collection[Version] = ()
+) -> Release:
+    """The newest version that answers the wish and whose sources can be had. Raises `UsageError` if there is none.
+
+    Versions `without` which it must do are those of which other modules turned out to be missing.
+    """
     if wanted.exact is not None:
         try:
             return _sources(component, wanted.exact, go)
         except GoneError as error:
             raise _no_such(component, wanted, available(component, go), str(error)) from None
     listed = available(component, go)
-    for version in wanted.choose(listed)[:_TRIES]:
+    for version in [each for each in wanted.choose(listed) if each not in without][:_TRIES]:
         try:
             return _sources(component, version, go)
         except GoneError as error:

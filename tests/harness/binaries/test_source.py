@@ -118,6 +118,21 @@ def test_a_patch_that_is_listed_but_not_served_is_passed_over_and_said(modules: 
 
 
 @needs_go
+def test_a_patch_whose_staging_modules_are_not_all_there_gives_way_to_an_older_one(
+    modules: Modules, go: Go, cache: Cache
+) -> None:
+    modules.kubernetes(9)
+    modules.kubernetes(10)
+    (modules.folder / BASE / "@v" / "v0.34.10.zip").unlink()
+    heard = Heard()
+    assert str(fetch(KUBE_PROXY, parse_wanted("1.34"), FromSource(lambda: go), cache, heard).version) == "1.34.9"
+    said = f"kube-proxy 1.34.10 is listed, but {BASE}@v0.34.10 cannot be had; an older one is tried"
+    assert said in heard.lines
+    with pytest.raises(UnavailableError, match=r"v0\.34\.10"):
+        fetch(KUBE_PROXY, parse_wanted("1.34.10"), FromSource(lambda: go), cache, heard)
+
+
+@needs_go
 def test_a_version_that_does_not_exist_names_those_that_do(modules: Modules, go: Go) -> None:
     modules.kubernetes(2)
     modules.kubernetes(3)
