@@ -1,0 +1,57 @@
+"""Fake proxies: small Python programs that exit, hang, never become ready, or write a log."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.netns import sandbox
+from harness.netns.namespace import Namespace
+
+_HEAD = """
+import http.server, os, signal, sys, threading, time
+def serve(code=lambda: 200):
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(code()); self.end_headers(); self.wfile.write(b"up 1")
+        def log_message(self, *_): pass
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 10256), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+"""
+
+BODIES = {
+    "runs": "serve(); print('serving', flush=True); signal.pause()",
+    "exits": "print('bad flag: --nodes', flush=True); sys.exit(3)",
+    "hangs": "print('thinking', flush=True); signal.pause()",
+    "unready": "serve(lambda: 503); print('waiting for nothing', flush=True); signal.pause()",
+    "dies": "serve(); time.sleep(0.5); print('out of luck', flush=True); os._exit(4)",
+    "stubborn": "signal.signal(15, signal.SIG_IGN); serve(); print('no', flush=True)\nwhile True: signal.pause()",
+}
+
+MakeFake = Callable[[str], list[str]]
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _sandbox() -> None:
+    sandbox.enter()
+
+
+@pytest.fixture
+def namespace() -> Iterator[Namespace]:
+    with Namespace.create() as created:
+        yield created
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> MakeFake:
+    """The command of a fake proxy, by what it does."""
+
+    def make(what: str) -> list[str]:
+        script = tmp_path / f"{what}.py"
+        script.write_text(f"{_HEAD}\n{BODIES[what]}\n", encoding="utf-8")
+        return [sys.executable, str(script)]
+
+    return make

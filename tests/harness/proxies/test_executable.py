@@ -1,0 +1,163 @@
+"""Proxies that are programs, on the nodes of a cluster: what becomes of one that exits, hangs or is never ready."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from harness.backends.netns import NetnsBackend
+from harness.components import PROXY, release
+from harness.errors import DistrustError, InconclusiveError, UnavailableError
+from harness.eventually import eventually
+from harness.implementations import reference
+from harness.proxies.executable import ExecutableProxy
+from harness.proxies.recipe import parse_recipe
+from harness.topology import grid
+from tests.harness.proxies.conftest import MakeFake
+from tests.harness.proxies.test_process import exists
+
+SUITE = """
+import time
+from harness.requirements import *
+
+CORE = Feature("Routing", Profile.SERVICE_PROXY, True, "Routes.")
+
+@requirement("KEP-1/fails", "It routes.", level=MUST, features={CORE}, source="KEP-1, Design")
+def test_fails(three_zones):
+    time.sleep(1)  # as long as a measuring window
+    raise AssertionError("nobody answered")
+"""
+
+ONE_NODE = grid("one-node", {"a": 1})
+
+Boot = Callable[..., NetnsBackend]
+
+
+@pytest.fixture
+def boot(fake: MakeFake) -> Iterator[Boot]:
+    """Boots a cluster of one node with a fake proxy."""
+    booted: list[NetnsBackend] = []
+
+    def make(what: str, **changes: Any) -> NetnsBackend:
+        recipe = parse_recipe(
+            {"name": "fake", "command": fake(what), "ready": [{"http": {"port": 10256}}], "quiet_seconds": 0} | changes
+        )
+
+        def proxy(plane: Any, pod_cidrs: Any) -> ExecutableProxy:
+            return ExecutableProxy(plane, recipe, pod_cidrs=pod_cidrs)
+
+        implementation = replace(reference(), proxy=proxy)
+        booted.append(NetnsBackend(ONE_NODE, implementation=implementation))
+        return booted[-1].start()
+
+    yield make
+    for each in booted:
+        each.close()
+
+
+def pid_of(backend: NetnsBackend) -> int:
+    assert isinstance(backend.proxy, ExecutableProxy)
+    return backend.proxy._processes.running["a1"].pid
+
+
+def test_proxy_that_exits_at_start_is_an_error_with_the_end_of_its_log(boot: Boot) -> None:
+    with pytest.raises(DistrustError, match=r"(?s)fake on a1 exited with 3.*bad flag: --nodes"):
+        boot("exits")
+
+
+def test_proxy_that_says_nothing_is_not_waited_for_for_ever(boot: Boot) -> None:
+    with pytest.raises(DistrustError, match=r"(?s)fake on a1 was not ready after 4 s: http port 10256.*thinking"):
+        boot("hangs", ready_seconds=4)
+
+
+def test_proxy_that_never_becomes_ready_is_an_error_that_says_what_is_missing(boot: Boot) -> None:
+    with pytest.raises(DistrustError, match=r"(?s)answers 503, not 200.*waiting for nothing"):
+        boot("unready", ready_seconds=4)
+
+
+def test_proxy_that_dies_later_is_an_error_at_the_next_look(boot: Boot) -> None:
+    backend = boot("dies")
+    assert isinstance(backend.proxy, ExecutableProxy)
+    process = backend.proxy._processes.running["a1"]
+    eventually(lambda: not process.alive, within=5, describe="its end")
+    with pytest.raises(DistrustError, match=r"(?s)fake on a1 exited with 4.*out of luck"):
+        backend.settle()
+
+
+def test_proxy_that_hangs_later_is_inconclusive(boot: Boot, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.netns.http.TIMEOUT", 0.2)
+    backend = boot("runs", synced=[{"http": {"port": 10256}}])
+    os.kill(pid_of(backend), signal.SIGSTOP)
+    with pytest.raises(InconclusiveError, match="controller and proxies to have worked on all events"):
+        backend.settle(within=0.5)
+    os.kill(pid_of(backend), signal.SIGCONT)
+
+
+def test_closing_leaves_no_program_and_no_folder(boot: Boot) -> None:
+    backend = boot("runs")
+    pid = pid_of(backend)
+    folder = backend.proxy._processes.folder  # type: ignore[attr-defined]
+    backend.close()
+    assert not exists(pid)
+    assert not folder.exists()
+
+
+def test_placeholders_are_those_of_the_node(boot: Boot) -> None:
+    text = "{node} {node_ip} {cluster_cidrs} {service_cidrs} {server} {netns}"
+    backend = boot("runs", files={"it.txt": text})
+    words = backend.proxy.evidence("a1")["fake-a1-it.txt"].split()
+    assert words[:2] == ["a1", backend.node_addresses("a1")["IPv4"]]
+    assert words[2:4] == ["10.244.0.0/16,fd00:10:244::/48", "10.96.0.0/16,fd00:10:96::/112"]
+    assert words[4].startswith("https://127.0.0.1:")
+    assert words[5].startswith(f"/proc/{os.getpid()}/fd/")
+
+
+def test_program_reaches_the_api_server_from_its_netns(boot: Boot) -> None:
+    script = (
+        "import json, ssl, sys, time, urllib.request as u; c = json.load(open(sys.argv[1])); "
+        "k = ssl._create_unverified_context(); t = c['users'][0]['user']['token']; "
+        "r = u.Request(c['clusters'][0]['cluster']['server'] + '/api/v1/nodes', "
+        "headers={'Authorization': 'Bearer ' + t}); "
+        "print('nodes', len(json.load(u.urlopen(r, context=k))['items']), flush=True); time.sleep(600)"
+    )
+    command = [sys.executable, "-c", script.replace("{", "{{").replace("}", "}}"), "{kubeconfig}"]
+    backend = boot("runs", command=command, ready=[{"log": "^nodes 1$"}])
+    assert "nodes 1" in backend.proxy.evidence("a1")["fake-a1.log"].splitlines()
+
+
+def test_program_cannot_be_of_another_release(boot: Boot) -> None:
+    backend = boot("runs")
+    with pytest.raises(UnavailableError, match=r"fake is one program, which cannot be of release 1\.30"):
+        backend.start_component(PROXY, release("1.30"), ["a1"])
+
+
+@pytest.mark.parametrize(("what", "said"), [("exits", "bad flag: --nodes"), ("dies", "out of luck")])
+def test_run_with_a_broken_proxy_ends_with_12_and_fails_nothing(
+    what: str, said: str, fake: MakeFake, tmp_path: Path
+) -> None:
+    recipe = {"name": "fake", "command": fake(what), "ready": [{"http": {"port": 10256}}]}
+    (tmp_path / "fake.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
+    (tmp_path / "suite").mkdir()
+    (tmp_path / "suite" / "test_it.py").write_text(SUITE, encoding="utf-8")
+    command = [str(Path(sys.executable).with_name("trafficdist")), "run", f"--suite={tmp_path / 'suite'}"]
+    ran = subprocess.run(
+        [*command, f"--proxy={tmp_path / 'fake.yaml'}", f"--output-dir={tmp_path / 'out'}"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    report = yaml.safe_load((tmp_path / "out" / "report.yaml").read_text(encoding="utf-8"))
+    verdicts = {each["id"]: each["verdict"] for each in report["tests"]}
+    assert ran.returncode == 12
+    assert said in ran.stdout
+    assert verdicts == {"KEP-1/fails": "inconclusive"}

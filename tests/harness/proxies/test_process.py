@@ -1,0 +1,93 @@
+"""Programs in a node's netns: what they say, how they end, and that they never outlive the harness."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from harness.errors import DistrustError
+from harness.eventually import eventually
+from harness.netns.namespace import Namespace
+from harness.proxies.process import Process
+from tests.harness.proxies.conftest import MakeFake
+
+
+def exists(pid: int) -> bool:
+    """Whether a process runs; one that has ended and was not waited for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def said(process: Process, text: str) -> None:
+    eventually(lambda: text in process.tail(), within=5, describe=f"the program to say {text}")
+
+
+def test_program_runs_in_the_netns_and_writes_its_log(namespace: Namespace, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "import os; print('in', os.stat('/proc/self/ns/net').st_ino)"]
+    process = Process.start("it", command, namespace, log=tmp_path / "log")
+    said(process, f"in {namespace.inode}")
+    process.stop()
+
+
+def test_program_that_exits_is_an_error_with_the_end_of_its_log(
+    namespace: Namespace, fake: MakeFake, tmp_path: Path
+) -> None:
+    process = Process.start("proxy on a1", fake("exits"), namespace, log=tmp_path / "log")
+    eventually(lambda: not process.alive, within=5, describe="its end")
+    with pytest.raises(DistrustError, match=r"(?s)proxy on a1 exited with 3.*bad flag: --nodes"):
+        process.check()
+    process.stop()
+
+
+def test_program_that_is_not_there_says_so_in_its_log(namespace: Namespace, tmp_path: Path) -> None:
+    process = Process.start("it", ["/no/such/proxy"], namespace, log=tmp_path / "log")
+    said(process, "cannot run /no/such/proxy: No such file or directory")
+    process.stop()
+
+
+def test_program_that_ignores_sigterm_is_killed(namespace: Namespace, fake: MakeFake, tmp_path: Path) -> None:
+    process = Process.start("it", fake("stubborn"), namespace, log=tmp_path / "log")
+    said(process, "no")  # by now it ignores the signal
+    process.stop(grace=0.1)
+    assert not exists(process.pid)
+
+
+def test_what_a_program_has_started_ends_with_it(namespace: Namespace, tmp_path: Path) -> None:
+    script = (
+        "import subprocess, signal; print('child', subprocess.Popen(['sleep', '600']).pid, flush=True); signal.pause()"
+    )
+    process = Process.start("it", [sys.executable, "-c", script], namespace, log=tmp_path / "log")
+    said(process, "child")
+    child = int(process.tail().split()[1])
+    process.stop()
+    eventually(lambda: not exists(child), within=5, describe="the child's end")
+
+
+def test_nothing_is_left_after_kill_9_of_the_harness(tmp_path: Path) -> None:
+    script = textwrap.dedent(
+        f"""
+        import signal
+        from pathlib import Path
+        from harness.netns import sandbox
+        from harness.netns.namespace import Namespace
+        from harness.proxies.process import Process
+        sandbox.enter()
+        process = Process.start("it", ["sleep", "600"], Namespace.create(), log=Path({str(tmp_path / "log")!r}))
+        print(process.pid, flush=True)
+        signal.pause()
+        """
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as harness:
+        assert harness.stdout is not None
+        pid = int(harness.stdout.readline())
+        assert exists(pid)
+        os.kill(harness.pid, signal.SIGKILL)
+    eventually(lambda: not exists(pid), within=5, describe="the program's end")

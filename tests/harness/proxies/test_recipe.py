@@ -1,0 +1,81 @@
+"""Files that describe a proxy: what they say, and what is wrong with them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from harness.errors import UsageError
+from harness.proxies.checks import HttpCheck, LogCheck, MetricsCheck
+from harness.proxies.recipe import fill, parse_recipe, read_recipe
+
+MINIMAL: dict[str, Any] = {"name": "mine", "command": ["mine", "--node={node}"], "ready": [{"http": {"port": 1}}]}
+
+
+def samples() -> dict[str, str]:
+    """The YAML samples of docs/proxies.md, by the name in each."""
+    page = (Path(__file__).parents[3] / "docs" / "proxies.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    return {yaml.safe_load(block)["name"]: block for block in blocks}
+
+
+@pytest.mark.parametrize("name", ["kube-proxy", "kube-router", "kpng"])
+def test_sample_of_the_docs_is_a_recipe_of_less_than_forty_lines(name: str) -> None:
+    text = samples()[name]
+    assert parse_recipe(yaml.safe_load(text)).name == name
+    assert len(text.splitlines()) < 40
+
+
+def test_checks_become_values() -> None:
+    ready = [
+        {"http": {"port": 10256, "path": "/readyz", "contains": "ok"}},
+        {"metrics": {"port": 10249, "zero": ["pending"], "not_after": {"queued": "done"}}},
+        {"log": "^ready in .*s$"},
+    ]
+    assert parse_recipe(MINIMAL | {"ready": ready}).ready == (
+        HttpCheck(10256, "/readyz", contains="ok"),
+        MetricsCheck(10249, zero=("pending",), not_after=(("queued", "done"),)),
+        LogCheck("^ready in .*s$"),
+    )
+
+
+def test_placeholders_are_filled_in_and_double_braces_are_braces() -> None:
+    assert fill("--node={node} {{raw}}", {"node": "a1"}) == "--node=a1 {raw}"
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"comand": []}, "unknown key 'comand'; did you mean command"),
+        ({"command": []}, "key command is missing"),
+        ({"command": "mine"}, "key command: want a list of texts, not 'mine'"),
+        ({"command": ["{nodes}"]}, r"key command: unknown placeholder \{nodes\}; allowed: \{node\}"),
+        ({"environment": {"A": "{x}"}}, r"key environment.A: unknown placeholder \{x\}"),
+        ({"files": {"../a": ""}}, "key files: '../a' is not a plain file name"),
+        ({"ready": [{"tcp": {}}]}, r"key ready\[0\]: unknown key 'tcp'; .*allowed: http, metrics, log"),
+        ({"ready": [{"http": {"port": 0}}]}, r"key ready\[0\]: port: want a number from 1 to 65535"),
+        ({"ready": [{"http": {"port": 1, "code": "no"}}]}, r"key ready\[0\]: code: want a whole number, not 'no'"),
+        ({"synced": [{"log": "("}]}, r"key synced\[0\]: log: '\(' is not a regular expression"),
+        ({"synced": [{"metrics": {"port": 1, "zero": "x"}}]}, r"key synced\[0\]: zero: want a list"),
+        ({"ready_seconds": "soon"}, "key ready_seconds: want seconds from 0 to 600, not 'soon'"),
+        ({"follows": "none"}, "key follows: 'none'; allowed: kep, released"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_key(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        parse_recipe(MINIMAL | changes)
+
+
+def test_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"proxy file .*/none.yaml: cannot be read: No such file"):
+        read_recipe(str(tmp_path / "none.yaml"))
+
+
+def test_file_that_is_not_yaml_is_named(tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text("a: [", encoding="utf-8")
+    with pytest.raises(UsageError, match=r"proxy file .*/bad.yaml: is not YAML"):
+        read_recipe(str(tmp_path / "bad.yaml"))
