@@ -16,7 +16,6 @@ from conformance.kep_536_topology_keys.places import (
     change_keys,
     create,
     expect_reached,
-    switch_on,
 )
 from harness.cluster import Cluster, Service
 from harness.components import API_SERVER, PROXY, Release
@@ -146,5 +145,5 @@ def test_gate_is_on_in_some_proxies(three_zones: Cluster) -> None:
     pods = {pod.node: pod for pod in three_zones.run_servers(["a1", "a2", "b1"], labels=WEB)}
 
     expect_reached(three_zones, service, pods, EVERYBODY | {"a1": "a1", "a2": "a1 a2 b1", "b2": ""})
-    switch_on(three_zones, PROXY)
+    three_zones.restart(PROXY, ON)
     expect_reached(three_zones, service, pods, {"a2": "a2", **BY_HOST})
