@@ -7,13 +7,19 @@ ARGS ?=
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help certify test nightly lint format benchmarks clean
+.PHONY: help certify components test nightly lint format benchmarks clean
 
 help:  ## show this text
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  make \1\t/' | expand -t 22
 
 certify: $(VENV)/.run  ## boot the embedded cluster, run every requirement against the reference, write a report
 	$(BIN)/trafficdist run -n $(WORKERS) $(ARGS)
+
+components: $(VENV)/.run  ## judge the newest kube-proxy in both modes; compiles it, unless it is in the cache
+	$(BIN)/trafficdist components fetch kube-proxy --from source || $(BIN)/trafficdist components path kube-proxy
+	for mode in nftables iptables; do \
+	  $(BIN)/trafficdist run --proxy kube-proxy --mode $$mode -n $(WORKERS) $(ARGS) || exit 1; \
+	done
 
 test: $(VENV)/.dev  ## run the tests of this project
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow" $(ARGS)
