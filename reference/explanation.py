@@ -11,6 +11,7 @@ import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from reference.client import Object
 from reference.endpoints import any_hints, has_hints, is_ready, name_of
@@ -205,7 +206,10 @@ def _tiers(service: Object, slices: Iterable[Object], nodes: Iterable[Object], b
 
 
 def _ports(
-    service: Object, slices: Iterable[Object], behaviour: Behaviour, labels: Callable[[Object], Labels] | None
+    service: Object,
+    slices: Iterable[Object],
+    behaviour: Behaviour,
+    labels: Callable[[Mapping[str, Any]], Labels] | None,
 ) -> dict[tuple[ServicePort, Family], list[Endpoint]]:
     """The endpoints of each port and IP family; no ports where a proxy could not read a slice, and made no rules."""
     known = [each for each in map(read_slice, slices) if each is not None]
