@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+from typing import Any
 
 from reference.client import Object
 from reference.endpoints import any_hints, has_hints, is_ready, name_of
@@ -32,7 +33,7 @@ from reference.proxy.decision import (
     describe,
 )
 from reference.proxy.node_labels import NodeLabels
-from reference.proxy.objects import annotation_key, read_node, read_slice, service_ports, topology_keys
+from reference.proxy.objects import UNREADABLE, annotation_key, read_node, read_slice, service_ports, topology_keys
 from reference.topology_keys import Labels
 
 TIERS = {"PreferSameNode": "node", "PreferSameZone": "zone", "": "anywhere", "TopologyKeys": "keys"}
@@ -225,7 +226,7 @@ def _ports(
             for family, ports in by_family.items()
             for port in ports
         }
-    except (KeyError, TypeError, ValueError):
+    except UNREADABLE:
         return {}
 
 

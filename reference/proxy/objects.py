@@ -26,6 +26,9 @@ ANNOTATION = "service.kubernetes.io/topology-mode"
 AFFINITY_SECONDS, MOST_AFFINITY_SECONDS = 10_800, 86_400
 """Session affinity without a time of its own, and the longest that an API server allows."""
 
+UNREADABLE = (KeyError, TypeError, ValueError)
+"""What is raised for an object that has not the form of its kind."""
+
 NONE: frozenset[str] = frozenset()
 NO_FIELDS: Mapping[str, Any] = {}
 

@@ -26,6 +26,7 @@ from reference.proxy.listening import HEALTH_PORT, METRICS_PORT, Listening
 from reference.proxy.metrics import Metrics
 from reference.proxy.netlink import KernelError, NftSocket
 from reference.proxy.nftables import KernelTable
+from reference.proxy.objects import UNREADABLE
 from reference.proxy.state import State
 from reference.proxy.text import text
 from reference.serving import Serving
@@ -202,7 +203,7 @@ class ServiceProxy:
                     if resource == "nodes" and obj["metadata"]["name"] == self._node_name:
                         self._health.node(obj, deleted=kind == "DELETED")
                     self._state.receive(resource, obj, deleted=kind == "DELETED")
-                except (KeyError, TypeError, ValueError) as error:
+                except UNREADABLE as error:
                     self._fail(f"cannot read {_name(resource, obj)}", error)
 
     def _write(self) -> bool:

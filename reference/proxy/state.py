@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
@@ -15,6 +16,7 @@ from reference.proxy.decision import Behaviour, Decision, Drop, Endpoint, Family
 from reference.proxy.node_labels import NONE as NO_LABELS
 from reference.proxy.node_labels import NodeLabels
 from reference.proxy.objects import (
+    UNREADABLE,
     Node,
     Slice,
     annotation_key,
@@ -113,7 +115,7 @@ class State:
             service = self._services[name]
             try:
                 self._compute_service(name, service)
-            except (KeyError, TypeError, ValueError) as error:
+            except UNREADABLE as error:
                 self.unreadable[name] = error
             if not service.ports and not service.slices:
                 del self._services[name]
@@ -127,23 +129,27 @@ class State:
         return self.tables[family].ruleset(pods, tuple(each for each in own if family_of(each) == family))
 
     def decisions(self) -> dict[str, Decision]:
-        """All decisions, by service port and IP family."""
-        return {
-            f"{port} {key[-1]}": self._decision(service, port, key[-1])
-            for service in self._services.values()
-            for key, port in service.decided.items()
-        }
+        """All decisions, by service port and IP family; none of a Service whose slices cannot be read."""
+        found: dict[str, Decision] = {}
+        for name, service in self._services.items():
+            with suppress(*UNREADABLE):
+                found |= {f"{port} {key[-1]}": decision for key, (port, decision) in self._decided(name, service)}
+        return found
 
     def explain(self, namespace: str, name: str) -> str:
         """The decisions about one Service, in sentences."""
         place = self._node.place
         lines = [f"node {place.node}, zone {place.zone or '(none)'}"]
         service = self._services.get((namespace, name))
-        if service is None or not service.decided:
+        if service is None or not service.ports:
             return f"{lines[0]}: Service {namespace}/{name} is not for this proxy, or does not exist"
-        for key, port in service.decided.items():
+        try:
+            decided = dict(self._decided((namespace, name), service))
+        except UNREADABLE as error:
+            return f"{lines[0]}: slices of {namespace}/{name} cannot be read, and rules stay as they were: {error}"
+        for key, (port, decision) in decided.items():
             lines.append(f"{port} {key[-1]}")
-            lines += [f"  {reason}" for reason in self._decision(service, port, key[-1]).reasons]
+            lines += [f"  {reason}" for reason in decision.reasons]
             lines += [f"  conflict: {each} belongs to another Service" for each in self.tables[key[-1]].conflicts(key)]
         return "\n".join(lines)
 

@@ -51,6 +51,15 @@ def test_a_slice_that_cannot_be_read_leaves_the_rules_as_they_were() -> None:
     assert "'10.244.1.300' is not an IP address" in str(state.unreadable["default", "web"])
 
 
+def test_a_slice_that_cannot_be_read_is_the_explanation_of_its_service_alone() -> None:
+    state = state_with(slice_with("10.244.1.300"))
+    state.receive("services", make_service("other"), deleted=False)
+    state.compute()
+
+    assert "cannot be read, and rules stay as they were: '10.244.1.300' is" in state.explain("default", "web")
+    assert list(state.decisions()) == ["default/other:80/TCP IPv4"]
+
+
 def test_a_service_that_could_be_read_in_part_leaves_nothing_behind() -> None:
     state = State("a1", NEWEST)
     state.receive("endpointslices", slice_with("10.244.1.2"), deleted=False)
