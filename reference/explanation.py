@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
-from typing import Any
 
 from reference.client import Object
 from reference.endpoints import any_hints, has_hints, is_ready, name_of
