@@ -96,7 +96,7 @@ class Gateway:
         return await self._watch(request, self.answers.resource_request(asked))
 
     async def _watch(self, request: web.BaseRequest, asked: Request) -> web.StreamResponse:
-        seconds = float(asked.query.get("timeoutSeconds") or 0)
+        seconds = handlers.integer(asked.query, "timeoutSeconds") or 0
         selection, query = handlers.selection(asked), _watch_query(asked)
         if request.transport is None:
             raise ConnectionResetError("the client has gone")

@@ -93,7 +93,7 @@ def _get(registry: Registry, request: Request) -> Response:
 def _list(registry: Registry, request: Request) -> Response:
     query = request.query
     asked = reads.Query(
-        limit=_integer(query, "limit") or 0,
+        limit=integer(query, "limit") or 0,
         continue_token=query.get("continue", ""),
         resource_version=query.get("resourceVersion", ""),
         match=query.get("resourceVersionMatch", ""),
@@ -184,7 +184,7 @@ def _delete_options(request: Request) -> tuple[DeleteOptions, Call]:
     preconditions = body.get("preconditions") or {}
     grace = body.get("gracePeriodSeconds")
     options = DeleteOptions(
-        grace=_integer(request.query, "gracePeriodSeconds") if grace is None else int(grace),
+        grace=integer(request.query, "gracePeriodSeconds") if grace is None else int(grace),
         uid=preconditions.get("uid") or "",
         resource_version=preconditions.get("resourceVersion") or "",
     )
@@ -198,7 +198,8 @@ def _dry_run(value: str | None) -> bool:
     return value == "All"
 
 
-def _integer(query: Mapping[str, str], name: str) -> int | None:
+def integer(query: Mapping[str, str], name: str) -> int | None:
+    """A number in a query; None without one. Raises `ApiError` (400)."""
     text = query.get(name)
     if not text:
         return None

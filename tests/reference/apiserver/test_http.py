@@ -61,6 +61,7 @@ def test_object_lives_through_its_verbs(http: Http) -> None:
         ("POST", f"{SERVICES}/web", 405, "MethodNotAllowed"),
         ("PUT", SERVICES, 405, "MethodNotAllowed"),
         ("GET", f"{SERVICES}?labelSelector=a+in+b", 400, "BadRequest"),
+        ("GET", f"{SERVICES}?watch=1&timeoutSeconds=soon", 400, "BadRequest"),
         ("GET", f"{SERVICES}?fieldSelector=spec.color%3Dred", 400, "BadRequest"),
         ("GET", f"{SERVICES}?limit=many", 400, "BadRequest"),
         ("GET", f"{SERVICES}?resourceVersion=99999", 504, "Timeout"),
