@@ -29,6 +29,7 @@ JSON_PATCH = "application/json-patch+json"
 _PREFIXES = {
     "endpointslices": "/apis/discovery.k8s.io/v1",
     "leases": "/apis/coordination.k8s.io/v1",
+    "podlocators": "/apis/trafficdist.dev/v1alpha1",
 }
 _CLUSTER_SCOPED = frozenset({"nodes", "namespaces"})
 

@@ -15,6 +15,7 @@ from harness.settings import Settings
 
 if TYPE_CHECKING:
     from harness.control_planes.control_plane import MakeControlPlane
+    from harness.dns.dns import MakeDns
     from harness.mutants.mutant import Mutant
     from harness.proxies.proxy import MakeProxy
 
@@ -25,11 +26,13 @@ class Implementation:
 
     control_plane: MakeControlPlane
     proxy: MakeProxy
+    dns: MakeDns
 
 
 def reference(mutant: Mutant | None = None) -> Implementation:
     """The reference, in this process; a mutant takes the place of one of its components."""
     from harness.control_planes.embedded import EmbeddedControlPlane
+    from harness.dns.reference import ReferenceDns
     from harness.mutants.mutant import Mutant
     from harness.proxies.reference import ReferenceProxy
 
@@ -39,6 +42,7 @@ def reference(mutant: Mutant | None = None) -> Implementation:
             release, api_server=parts.api_server, controller=parts.controller, kinds=parts.kinds()
         ),
         proxy=lambda plane, pod_cidrs: ReferenceProxy(plane, pod_cidrs=pod_cidrs, proxy=parts.proxy),
+        dns=lambda plane: ReferenceDns(plane, controller=parts.pod_locators, server=parts.dns),
     )
 
 
@@ -48,7 +52,7 @@ def of_settings(settings: Settings) -> Implementation:
         from harness.mutants import BENIGN, MUTANTS
 
         return reference({**MUTANTS, **BENIGN}[settings.mutant])
-    return Implementation(_control_plane_of(settings), _proxy_of(settings))
+    return Implementation(_control_plane_of(settings), _proxy_of(settings), reference().dns)
 
 
 def _control_plane_of(settings: Settings) -> MakeControlPlane:

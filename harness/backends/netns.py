@@ -17,6 +17,7 @@ from typing import Any, Self
 from harness import manifests
 from harness.api import Api
 from harness.components import Component, Release
+from harness.dns.dns import ClusterDns
 from harness.errors import InconclusiveError
 from harness.eventually import eventually
 from harness.implementations import Implementation, reference
@@ -59,6 +60,7 @@ class NetnsBackend:
         self._clients: dict[str, Host] = {}
         self._hosts: dict[tuple[str, str], tuple[Host, Server]] = {}
         self._begun = contextlib.ExitStack()
+        self._dns: tuple[ClusterDns, Host] | None = None
         self.hints_matter: bool | None = None  # whether a hint changes anything at all, once somebody has asked
 
     def start(self) -> Self:
@@ -127,6 +129,18 @@ class NetnsBackend:
             case Component.PROXY:
                 for node in nodes:
                     self.proxy.stop(node)
+
+    def dns(self) -> dict[str, str]:
+        """The addresses of the cluster's DNS server, by family; it runs, and PodLocators are written, from the first
+        call on. Raises `UnavailableError` where there is none.
+        """
+        if self._dns is None:
+            made, pod = self._implementation.dns(self.control_plane), self.network.add_pod(self.topology.nodes[0].name)
+            self._begun.callback(made.stop)
+            made.start(pod)
+            self._dns = made, pod
+            self.settle()
+        return _by_family(self._dns[1])
 
     def kubeconfig(self) -> dict[str, Any]:
         """How kubectl and other clients reach the API server."""
@@ -252,7 +266,9 @@ class NetnsBackend:
         A component that does not get there is not waited for any longer: what it does to packets will show.
         """
         eventually(
-            lambda: self.control_plane.synced() and self.proxy.synced(),
+            lambda: self.control_plane.synced()
+            and self.proxy.synced()
+            and (self._dns is None or self._dns[0].synced()),
             within=within,
             describe="controller and proxies to have worked on all events",
             error=InconclusiveError,

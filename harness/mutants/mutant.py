@@ -11,7 +11,9 @@ from dataclasses import dataclass
 
 from reference.apiserver import ApiServer
 from reference.apiserver.kinds import Strategy
+from reference.dns import DnsServer
 from reference.endpointslice import EndpointSliceController
+from reference.pod_locator import PodLocatorController
 from reference.proxy import ServiceProxy
 
 REACHED = r"reached"
@@ -35,6 +37,8 @@ class Mutant:
     proxy: Callable[..., ServiceProxy] = ServiceProxy
     controller: Callable[..., EndpointSliceController] = EndpointSliceController
     api_server: Callable[..., ApiServer] = ApiServer
+    pod_locators: Callable[..., PodLocatorController] = PodLocatorController
+    dns: Callable[..., DnsServer] = DnsServer
     kinds: Callable[[], Sequence[Strategy]] = tuple
 
 

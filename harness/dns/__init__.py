@@ -1,0 +1,1 @@
+"""DNS servers under test, and what pods are told by them."""

@@ -1,0 +1,37 @@
+"""What the harness asks of cluster DNS under test: to serve in a pod, and to know where pods are.
+
+A topology-aware DNS server knows that by PodLocators (KEP-536), so what writes those belongs to it: neither is of use
+without the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from harness.netns.fabric import Host
+
+if TYPE_CHECKING:  # which in turn needs nothing of DNS
+    from harness.control_planes.control_plane import ControlPlane
+
+ZONE = "cluster.local"
+PORT = 53
+
+
+class ClusterDns(Protocol):
+    """One DNS server and one writer of PodLocators. Methods raise `UnavailableError` with the remedy."""
+
+    name: str
+
+    def start(self, pod: Host) -> None:
+        """Serve at port 53 of all addresses of a pod, by UDP and TCP, and write PodLocators. Once."""
+
+    def stop(self) -> None:
+        """Stop both; PodLocators stay. Idempotent."""
+
+    def synced(self) -> bool:
+        """Whether both have worked on everything that was written so far."""
+
+
+MakeDns = Callable[["ControlPlane"], ClusterDns]
+"""Makes the DNS of a cluster."""

@@ -1,0 +1,68 @@
+"""The reference's DNS server and PodLocator controller, in this process.
+
+An adapter that knows the reference. It needs a control plane of this process: PodLocators are built into its API server
+and are a CustomResourceDefinition everywhere else.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+
+from harness.control_planes.control_plane import ControlPlane
+from harness.control_planes.embedded import EmbeddedControlPlane
+from harness.dns.dns import PORT
+from harness.errors import UnavailableError
+from harness.netns.fabric import Host
+from reference.dns import DnsServer
+from reference.pod_locator import PodLocatorController
+
+_FAMILIES = {"IPv4": socket.AF_INET, "IPv6": socket.AF_INET6}
+_BACKLOG = 64
+
+
+class ReferenceDns:
+    """Serves in a pod of the cluster."""
+
+    name = "reference"
+
+    def __init__(
+        self,
+        plane: ControlPlane,
+        *,
+        controller: Callable[..., PodLocatorController] = PodLocatorController,
+        server: Callable[..., DnsServer] = DnsServer,
+    ) -> None:
+        if not isinstance(plane, EmbeddedControlPlane):
+            raise UnavailableError("PodLocators are served by the embedded control plane alone")
+        self._controller = controller(plane.client)
+        self._server = server(plane.client)
+
+    def start(self, pod: Host) -> None:
+        """Serve at port 53 of all addresses of a pod, and write PodLocators."""
+        for family, address in pod.addresses.items():
+            for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):
+                self._server.listen(_bound(pod, _FAMILIES[family], kind, address))
+        self._controller.start()
+        self._server.start()
+
+    def stop(self) -> None:
+        """Stop both; PodLocators stay."""
+        self._server.stop()
+        self._controller.stop()
+
+    def synced(self) -> bool:
+        """Whether the controller has worked on all events, and the server on all that came of it."""
+        return self._controller.synced() and self._server.synced()
+
+
+def _bound(pod: Host, family: socket.AddressFamily, kind: socket.SocketKind, address: str) -> socket.socket:
+    sock = pod.namespace.socket(family, kind)
+    try:
+        sock.bind((address, PORT))
+        if kind == socket.SOCK_STREAM:
+            sock.listen(_BACKLOG)
+    except OSError:
+        sock.close()
+        raise
+    return sock
