@@ -8,6 +8,7 @@ _PROXY = Profile.SERVICE_PROXY
 _CONTROLLER = Profile.ENDPOINTSLICE_CONTROLLER
 _API = Profile.API_SERVER
 _CLUSTER = Profile.CLUSTER
+_DNS = Profile.DNS
 
 # service-proxy
 CLUSTER_IP = Feature("ClusterIP", _PROXY, True, "Connections to a cluster IP reach a ready endpoint of the Service.")
@@ -133,3 +134,10 @@ SKEW = Feature(
 )
 ROLLOUT = Feature("Rollout", _CLUSTER, False, "Components are upgraded, downgraded and upgraded again under traffic.")
 OUTAGE = Feature("Outage", _CLUSTER, False, "API server, controller or proxy are away for a while, and come back.")
+
+# dns
+POD_LOCATORS = Feature("PodLocators", _DNS, False, "PodLocators say where pods are, and are kept beside them.")
+SERVICE_DNS = Feature("ServiceDNS", _DNS, False, "Services and headless Services have names, ports and addresses.")
+TOPOLOGY_AWARE_DNS = Feature(
+    "TopologyAwareDNS", _DNS, False, "topologyKeys of a headless Service decide which endpoints a client is told of."
+)

@@ -18,7 +18,7 @@ from harness.requirements import Profile
 from tests.conformance.trials import SCENARIOS, Trial, time_scaled
 
 SHORT = 0.3  # probes may take 0.27 s
-SUBJECT = r"\b[abc][12]\b|\b(service|slices?|endpoints?|answer to|serving of|terminating of|metric|condition) \S"
+SUBJECT = r"\b[abc][12]\b|\b(service|slices?|endpoints?|pods?|answer to|serving of|terminating of|metric|condition) \S"
 
 
 def _killers(name: str, *, of_cluster: bool) -> list[str]:

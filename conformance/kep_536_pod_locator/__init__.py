@@ -1,0 +1,1 @@
+"""KEP-536: PodLocators, and the controller that writes them."""

@@ -1,0 +1,135 @@
+"""KEP-536, New PodLocator resource and New PodLocator controller: what says where pods are."""
+
+from __future__ import annotations
+
+from conformance.features import POD_LOCATORS
+from harness.cluster import Cluster
+from harness.dns.told import expect_locators, locator_of
+from harness.requirements import MUST, SHOULD, requirement
+from harness.topology import HOSTNAME_LABEL, ZONE_LABEL
+
+CONTROLLER = "KEP-536, New PodLocator controller"
+RESOURCE = "KEP-536, New PodLocator resource"
+
+
+@requirement(
+    "KEP-536/locator-comes-and-goes-with-its-pod",
+    "For each pod there is a PodLocator of its namespace and name, from the pod's creation to its deletion.",
+    level=MUST,
+    features={POD_LOCATORS},
+    source=f"{RESOURCE} (1:1 with Pod namespace and name); {CONTROLLER} (added, deleted)",
+    kills={"locator-is-never-deleted", "locator-has-another-name"},
+)
+def test_locator_comes_and_goes_with_its_pod(three_zones: Cluster) -> None:
+    expect_locators(three_zones, {})
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    expect_locators(three_zones, {"a1": {"nodeName": "a1"}, "b1": {"nodeName": "b1"}})
+
+    three_zones.delete_pod(a1)
+    expect_locators(three_zones, {"b1": {"nodeName": b1.node}})
+
+
+@requirement(
+    "KEP-536/locator-says-where-a-pod-is",
+    "A PodLocator has all addresses of its pod, the name of its node, and all labels of that node.",
+    level=MUST,
+    features={POD_LOCATORS},
+    source=f"{RESOURCE} (copy all node labels); {CONTROLLER} (populate)",
+    kills={"locator-has-one-address", "locator-has-known-labels-only"},
+)
+def test_locator_says_where_a_pod_is(three_zones: Cluster) -> None:
+    three_zones.nodes.label("a1", {"example.com/rack": "1", "example.com/power": ""})
+    (a1,) = three_zones.run_servers(on=["a1"])
+
+    labels = three_zones.api.get("nodes", "", "a1")["metadata"]["labels"]
+    said = {"ips": sorted(a1.addresses.values()), "nodeName": "a1", "nodeLabels": labels}
+    expect_locators(three_zones, {"a1": said})
+
+
+@requirement(
+    "KEP-536/locator-follows-addresses",
+    "When a pod's addresses change, so do those of its PodLocator.",
+    level=MUST,
+    features={POD_LOCATORS},
+    source=f"{CONTROLLER} (when a Pod is updated)",
+    kills={"locator-is-written-once"},
+)
+def test_locator_follows_addresses(three_zones: Cluster) -> None:
+    three_zones.backend.dns()
+    three_zones.create_pod("web", "a1")
+    first = three_zones.api.get("pods", three_zones.namespace, "web")["status"]["podIPs"]
+    expect_locators(three_zones, {"web": {"ips": sorted(each["ip"] for each in first)}})
+
+    ips = three_zones.backend.free_addresses()
+    status = {"podIP": next(iter(ips.values())), "podIPs": [{"ip": each} for each in ips.values()]}
+    three_zones.api.patch("pods", three_zones.namespace, "web", {"status": status}, subresource="status")
+    expect_locators(three_zones, {"web": {"ips": sorted(ips.values())}})
+
+
+@requirement(
+    "KEP-536/locator-follows-node-labels",
+    "When a node's labels change, those of the PodLocators of all its pods change with them, and no others do.",
+    level=MUST,
+    features={POD_LOCATORS},
+    source=f"{CONTROLLER} (when a Node is updated)",
+    kills={"locator-keeps-the-first-labels", "locator-loses-no-label"},
+)
+def test_locator_follows_node_labels(three_zones: Cluster) -> None:
+    three_zones.nodes.create("x1", "x")
+    three_zones.nodes.create("y1", "y")
+    for name, node in (("one", "x1"), ("two", "x1"), ("three", "y1")):
+        three_zones.create_pod(name, node)
+    x1, y1 = ({"nodeLabels": {HOSTNAME_LABEL: f"{zone}1", ZONE_LABEL: zone}} for zone in "xy")
+    expect_locators(three_zones, {"one": x1, "two": x1, "three": y1})
+
+    three_zones.nodes.label("x1", {"example.com/rack": "1", ZONE_LABEL: None})
+    moved = {"nodeLabels": {HOSTNAME_LABEL: "x1", "example.com/rack": "1"}}
+    expect_locators(three_zones, {"one": moved, "two": moved, "three": y1})
+
+
+@requirement(
+    "KEP-536/deleted-node-leaves-locators-without-place",
+    "When a node is deleted, the PodLocators of its pods have neither its name nor its labels any more, and keep their "
+    "addresses.",
+    level=MUST,
+    features={POD_LOCATORS},
+    source=f"{CONTROLLER} (when a Node is deleted)",
+    kills={"locator-keeps-a-deleted-node"},
+)
+def test_deleted_node_leaves_locators_without_place(three_zones: Cluster) -> None:
+    three_zones.nodes.create("x1", "x")
+    three_zones.create_pod("web", "x1")
+    pod = three_zones.api.get("pods", three_zones.namespace, "web")
+    ips = sorted(each["ip"] for each in pod["status"]["podIPs"])
+    labels = {HOSTNAME_LABEL: "x1", ZONE_LABEL: "x"}
+    expect_locators(three_zones, {"web": {"ips": ips, "nodeName": "x1", "nodeLabels": labels}})
+
+    three_zones.nodes.delete("x1")
+    expect_locators(three_zones, {"web": {"ips": ips, "nodeName": "", "nodeLabels": {}}})
+
+
+@requirement(
+    "KEP-536/locator-is-written-only-for-another-place",
+    "A pod or a node that changes in any other way than its addresses, its node or its labels causes no write of a "
+    "PodLocator.",
+    level=SHOULD,
+    features={POD_LOCATORS},
+    source=f"{RESOURCE} (relatively low-churn); {CONTROLLER} (otherwise will ignore this change)",
+    kills={"locator-is-written-for-every-event"},
+)
+def test_locator_is_written_only_for_another_place(three_zones: Cluster) -> None:
+    three_zones.nodes.create("x1", "x")
+    three_zones.create_pod("web", "x1")
+    expect_locators(three_zones, {"web": {"nodeName": "x1"}})
+    three_zones.backend.settle()
+    before = locator_of(three_zones, "web")
+
+    three_zones.set_ready("web", False)
+    three_zones.api.patch("pods", three_zones.namespace, "web", {"metadata": {"labels": {"app": "web"}}})
+    three_zones.nodes.report("x1", cpu_milli=1000)
+    three_zones.create_pod("later", "x1")
+    expect_locators(three_zones, {"web": {"nodeName": "x1"}, "later": {"nodeName": "x1"}})
+
+    # The locator of the later pod is written, so what came before it has been worked on.
+    now = locator_of(three_zones, "web")
+    three_zones.expect_equal("PodLocator of pod web", expected=before, observed=now)

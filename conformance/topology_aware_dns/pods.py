@@ -1,0 +1,46 @@
+"""What scenarios about DNS stand on: a pod on each node, known by its PodLocator, that asks and is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from conformance.kep_536_topology_keys.places import NODES, label_nodes, switch_on
+from harness.cluster import Cluster, Service, endpoint
+from harness.components import API_SERVER
+from harness.dns.told import expect_told
+from harness.workloads import Pod
+
+Pods = Mapping[str, Pod]
+
+
+def begin(cluster: Cluster) -> Pods:
+    """Nodes in racks, zones and regions, topology keys stored, DNS served; a pod on each node, by node."""
+    label_nodes(cluster)
+    switch_on(cluster, API_SERVER)
+    return run(cluster)
+
+
+def run(cluster: Cluster) -> Pods:
+    """DNS served, and a pod on each node."""
+    cluster.backend.dns()
+    return {pod.node: pod for pod in cluster.run_servers(on=NODES)}
+
+
+def create_headless(cluster: Cluster, *keys: str, **fields: Any) -> Service:
+    """A headless Service, of both IP families, with these topology keys."""
+    keyed: dict[str, Any] = {"topologyKeys": list(keys)} if keys else {}
+    return cluster.create_service(dual_stack=True, clusterIP="None", **keyed, **fields)
+
+
+def publish(cluster: Cluster, service: Service, pods: Pods, on: str) -> None:
+    """The pods on these nodes are the endpoints of a Service, and are ready."""
+    chosen = [pods[node] for node in on.split()]
+    target = {each.name: {"kind": "Pod", "namespace": each.namespace, "name": each.name} for each in chosen}
+    cluster.publish(service, [endpoint(each, extra={"targetRef": target[each.name]}) for each in chosen])
+
+
+def expect_rows(cluster: Cluster, service: Service, pods: Pods, told: Mapping[str, str], *, kind: str = "A") -> None:
+    """The pod on each node is told of just the pods on these nodes; an empty text: of none."""
+    table = {pods[node]: {pods[each] for each in nodes.split()} for node, nodes in told.items()}
+    expect_told(cluster, service, table, kind=kind)

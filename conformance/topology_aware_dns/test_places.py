@@ -1,0 +1,170 @@
+"""KEP-536, DNS server changes: clients of a headless Service are told of what is near to them."""
+
+from __future__ import annotations
+
+import pytest
+
+from conformance.features import SERVICE_DNS, TOPOLOGY_AWARE_DNS
+from conformance.kep_536_topology_keys.places import ANY, HOST, RACK, ZONE
+from conformance.topology_aware_dns.pods import begin, create_headless, expect_rows, publish
+from harness.cluster import Cluster
+from harness.dns.told import expect_told
+from harness.requirements import MUST, SHOULD, requirement
+from harness.workloads import external_client
+
+DNS = "KEP-536, DNS server changes"
+API = "KEP-536, Service API changes"
+EVERY = "a1 a2 b1 b2 c1"
+
+
+@requirement(
+    "KEP-536/dns-tells-of-the-clients-place",
+    "For a headless Service with topology keys a client is told of the endpoints in its own place, as A, AAAA and SRV "
+    "records: pods in different zones get different answers.",
+    level=MUST,
+    features={SERVICE_DNS, TOPOLOGY_AWARE_DNS},
+    source=f"{DNS} (select only the IPs of backend Pods in the same topological domain)",
+    kills={"dns-ignores-topology-keys", "dns-knows-places-of-ipv4", "dns-has-ports-of-everywhere"},
+)
+@pytest.mark.parametrize("kind", ["A", "AAAA", "SRV"])
+def test_dns_tells_of_the_clients_place(three_zones: Cluster, kind: str) -> None:
+    pods = begin(three_zones)
+    service = create_headless(three_zones, ZONE, ANY)
+    publish(three_zones, service, pods, "a1 a2 b1")
+
+    told = {"a1": "a1 a2", "a2": "a1 a2", "b1": "b1", "b2": "b1", "c1": "a1 a2 b1"}
+    expect_rows(three_zones, service, pods, told, kind=kind)
+
+
+@requirement(
+    "KEP-536/dns-tells-of-none-where-none-is-near",
+    "Keys without a final * are a hard requirement: where no endpoint meets one, a client is told of none.",
+    level=MUST,
+    features={SERVICE_DNS, TOPOLOGY_AWARE_DNS},
+    source=f"{API} (requirements are hard); {DNS}",
+    kills={"dns-ignores-topology-keys", "dns-keys-are-soft"},
+)
+@pytest.mark.parametrize("key", [HOST, RACK, ZONE])
+def test_dns_tells_of_none_where_none_is_near(three_zones: Cluster, key: str) -> None:
+    pods = begin(three_zones)
+    service = create_headless(three_zones, key)
+    publish(three_zones, service, pods, "a1 b1")
+
+    told = {
+        HOST: {"a1": "a1", "a2": "", "b1": "b1", "b2": "", "c1": ""},
+        RACK: {"a1": "a1", "a2": "b1", "b1": "b1", "b2": "", "c1": ""},
+        ZONE: {"a1": "a1", "a2": "a1", "b1": "b1", "b2": "b1", "c1": ""},
+    }
+    expect_rows(three_zones, service, pods, told[key])
+
+
+@requirement(
+    "KEP-536/dns-first-key-that-is-met-decides",
+    "Of several keys the first decides for which some endpoint is near; * means all endpoints.",
+    level=MUST,
+    features={SERVICE_DNS, TOPOLOGY_AWARE_DNS},
+    source=f"{API} (preference-order list); {DNS}",
+    kills={"dns-looks-at-the-last-key", "dns-unites-keys", "dns-star-is-a-label"},
+)
+def test_dns_first_key_that_is_met_decides(three_zones: Cluster) -> None:
+    pods = begin(three_zones)
+    service = create_headless(three_zones, HOST, ZONE, ANY)
+    publish(three_zones, service, pods, "a1 a2 b1")
+
+    told = {"a1": "a1", "a2": "a2", "b1": "b1", "b2": "b1", "c1": "a1 a2 b1"}
+    expect_rows(three_zones, service, pods, told)
+
+
+@requirement(
+    "KEP-536/dns-without-keys-tells-of-all",
+    "For a headless Service without topology keys, and for one whose only key is *, every client is told of all "
+    "endpoints.",
+    level=MUST,
+    features={SERVICE_DNS, TOPOLOGY_AWARE_DNS},
+    source="KEP-536, Test Plan (no topology constraints; a single * constraint)",
+    kills={"dns-prefers-zones-unasked", "dns-star-is-a-label"},
+)
+@pytest.mark.parametrize("keys", [(), (ANY,)], ids=["no keys", "star"])
+def test_dns_without_keys_tells_of_all(three_zones: Cluster, keys: tuple[str, ...]) -> None:
+    pods = begin(three_zones)
+    service = create_headless(three_zones, *keys)
+    publish(three_zones, service, pods, "a1 b1 c1")
+
+    expect_rows(three_zones, service, pods, dict.fromkeys(EVERY.split(), "a1 b1 c1"))
+
+
+@requirement(
+    "KEP-536/dns-follows-keys",
+    "When the topology keys of a live Service change, so does what clients are told.",
+    level=MUST,
+    features={SERVICE_DNS, TOPOLOGY_AWARE_DNS},
+    source=f"{DNS}; {API}",
+    kills={"dns-reads-keys-once"},
+)
+def test_dns_follows_keys(three_zones: Cluster) -> None:
+    pods = begin(three_zones)
+    service = create_headless(three_zones)
+    publish(three_zones, service, pods, "a1 a2 b1")
+    for keys, told in (
+        (None, {"a1": "a1 a2 b1", "c1": "a1 a2 b1"}),
+        ([ZONE], {"a1": "a1 a2", "c1": ""}),
+        ([HOST, ANY], {"a1": "a1", "c1": "a1 a2 b1"}),
+        (None, {"a1": "a1 a2 b1", "c1": "a1 a2 b1"}),
+    ):
+        three_zones.patch_service(service, {"spec": {"topologyKeys": keys}})
+        expect_rows(three_zones, service, pods, told)
+
+
+@requirement(
+    "KEP-536/dns-follows-nodes-that-are-relabelled",
+    "When a node's labels change, its pods are told of the endpoints near to where it is now, and are told of there.",
+    level=MUST,
+    features={SERVICE_DNS, TOPOLOGY_AWARE_DNS},
+    source=f"{DNS} (retrieve the node labels of both client and backend Pods via PodLocator)",
+    kills={"dns-knows-places-once", "locator-keeps-the-first-labels"},
+)
+def test_dns_follows_nodes_that_are_relabelled(three_zones: Cluster) -> None:
+    pods = begin(three_zones)
+    service = create_headless(three_zones, ZONE)
+    publish(three_zones, service, pods, "a1 a2 b1")
+    expect_rows(three_zones, service, pods, {"a1": "a1 a2", "a2": "a1 a2", "b2": "b1"})
+
+    three_zones.nodes.move("a2", "b")
+    expect_rows(three_zones, service, pods, {"a1": "a1", "a2": "a2 b1", "b2": "a2 b1"})
+
+
+@requirement(
+    "KEP-536/dns-follows-endpoints-in-each-place",
+    "A place that loses its last endpoint falls to the next key, and comes back with a new one.",
+    level=MUST,
+    features={SERVICE_DNS, TOPOLOGY_AWARE_DNS},
+    source=f"{API} (only if no backends exist for index [0])",
+    kills={"dns-knows-endpoints-once"},
+)
+def test_dns_follows_endpoints_in_each_place(three_zones: Cluster) -> None:
+    pods = begin(three_zones)
+    service = create_headless(three_zones, ZONE, ANY)
+    for on, told in (
+        ("a1 b1", {"a2": "a1", "b2": "b1"}),
+        ("b1", {"a2": "b1", "b2": "b1"}),
+        ("a2 b1 b2", {"a2": "a2", "b2": "b1 b2"}),
+    ):
+        publish(three_zones, service, pods, on)
+        expect_rows(three_zones, service, pods, told)
+
+
+@requirement(
+    "KEP-536/dns-tells-unknown-clients-of-all",
+    "A client whose place is not known, since no PodLocator has its address, is told of all endpoints.",
+    level=SHOULD,
+    features={SERVICE_DNS, TOPOLOGY_AWARE_DNS},
+    source=f"{DNS} (needs to map PodIP -> Node); left open there for other clients",
+    kills={"dns-hides-from-unknown-clients"},
+)
+def test_dns_tells_unknown_clients_of_all(three_zones: Cluster) -> None:
+    pods = begin(three_zones)
+    service = create_headless(three_zones, ZONE)
+    publish(three_zones, service, pods, "a1 b1")
+    expect_rows(three_zones, service, pods, {"a1": "a1", "c1": ""})
+
+    expect_told(three_zones, service, {external_client("c1"): {pods["a1"], pods["b1"]}})
