@@ -18,6 +18,9 @@ from harness.requirements import Feature, Requirement
 from harness.settings import Settings
 from harness.verdict import SkipReason
 
+BY_PYTEST = "by pytest's own options"
+"""What took a case away that never begins: -k, -m or --deselect. Cases with any other reason are begun and skipped."""
+
 
 @dataclass(slots=True)
 class Plan:

@@ -58,7 +58,7 @@ class Recorder:
     def pytest_collection_finish(self) -> None:
         """Publish the plan."""
         self._plan.cases.extend(
-            Case(item.nodeid, requirement.id, parameters_of(item), SkipReason.DESELECTED, "by pytest's own options")
+            Case(item.nodeid, requirement.id, parameters_of(item), SkipReason.DESELECTED, plan.BY_PYTEST)
             for item in self._deselected
             if (requirement := requirement_of(item)) is not None
         )

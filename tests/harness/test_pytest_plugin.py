@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -158,6 +159,12 @@ def test_pytests_own_deselection_is_reported_too(certify: Any) -> None:
     assert (run.code, run.verdicts) == (0, {"passes": "passed", "fails": "skipped"})
     assert run.report["profiles"][0]["core"]["result"] == "partial"
     assert "requirements were deselected" in run.report["run"]["certifiableReasons"]
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_a_requirement_is_shown_when_its_last_selected_case_is_through(certify: Any, workers: str) -> None:
+    run = certify(extra=PARAMETRIZED, options=("-k", "IPv6", f"--td-workers={workers}"))
+    assert re.search(r"^  \S (KEP-1/)?both-families +\d\.\d\d s$", run.text, re.MULTILINE), run.text
 
 
 @pytest.mark.parametrize("workers", ["0", "2"])
