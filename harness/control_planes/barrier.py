@@ -3,7 +3,8 @@
 It watches Services, Pods and Nodes apart, and works on one queue in order. The canary is one of each: each is changed
 after all that is waited for, and when their slice shows all three changes, its worker has been told of everything
 before. What it was told of pods it gathers for a moment, and what it could not do it tries again after a second, so the
-barrier then waits until its queue is empty and nothing of the kind is left to wait for.
+barrier then waits until its queue is empty and nothing of the kind is left to wait for. The canary's node is changed
+only where another one was: each change of a node has Services looked at again, which a scenario must not owe to us.
 
 Proxies see a headless Service, which they leave alone; heuristics see a node of the control plane, which they do too.
 """
@@ -30,7 +31,7 @@ _NAME = "trafficdist-canary"
 _ROUND = "trafficdist.dev/round"
 _LABELS = {"app": _NAME}
 _SAMPLE = re.compile(r'^(workqueue_\w+)\{name="endpoint_slice"\} (\S+)$', re.MULTILINE)
-_FAILED = re.compile(r'^endpoint_slice_controller_syncs\{result="(?:stale|error)"\} (\S+)$', re.MULTILINE)
+_FAILED = re.compile(r'"Error syncing endpoint slices for service, retrying".* key="([^"]+)"')
 _ITS_CHANGES = (
     re.compile(
         r"^(endpoint_slice_controller_endpointslices_changed_per_sync_sum"
@@ -44,14 +45,16 @@ _ITS_CHANGES = (
 class Barrier:
     """One canary, for one controller from its start to its end."""
 
-    def __init__(self, kubeconfig: Mapping[str, Any], scrape: Callable[[], str]) -> None:
-        """`scrape` gives the controller's metrics, and raises `InconclusiveError`."""
+    def __init__(self, kubeconfig: Mapping[str, Any], scrape: Callable[[], str], log: Callable[[], str]) -> None:
+        """`scrape` gives the controller's metrics, and raises `InconclusiveError`; `log` what it said since last."""
         self._api = Api(kubeconfig)
         self._scrape = scrape
+        self._log = log
+        self._nodes: dict[str, str] = {}
+        self._zone = ""
         self._round = 0
         self._revision = ""  # of the API server, when everything had been worked on
-        self._failed = 0.0  # syncs, and when that was last seen to grow
-        self._failed_at = 0.0
+        self._failed_at = 0.0  # when a sync of another Service was last seen to have failed
         self._generation = 0  # of the canary's slice when this controller began
         self._written = 0
 
@@ -64,12 +67,13 @@ class Barrier:
 
         Raises `InconclusiveError` when it or the API server does not answer.
         """
-        if self._revision and self._revision == self._now():
+        revision, nodes = self._look()
+        if self._revision and self._revision == revision:
             return True
         try:
             if not self._round:
                 self._create()
-            self._send()
+            self._send(nodes)
             eventually(self._arrived, within=_ARRIVAL, every=0.003, describe="the canary in its slice")
         except NotYetError:
             return False
@@ -84,9 +88,12 @@ class Barrier:
             text = pattern.sub(lambda found: f"{found[1]} {float(found[2]) - self._written:g}", text)
         return text
 
-    def _now(self) -> str:
-        listed = self._api.request("GET", "/api/v1/nodes", query={"limit": "1"}).body
-        return str((listed.get("metadata") or {}).get("resourceVersion", ""))
+    def _look(self) -> tuple[str, dict[str, str]]:
+        """The revision of the API server, and that of each node but the canary's."""
+        listed = self._api.request("GET", "/api/v1/nodes").body
+        nodes = (each["metadata"] for each in listed.get("items") or ())
+        revision = str((listed.get("metadata") or {}).get("resourceVersion", ""))
+        return revision, {each["name"]: each["resourceVersion"] for each in nodes if each["name"] != _NAME}
 
     def _create(self) -> None:
         node = {"metadata": {"name": _NAME, "labels": {"node-role.kubernetes.io/control-plane": "", ZONE_LABEL: "0"}}}
@@ -115,10 +122,12 @@ class Barrier:
         labels = self._api.get("services", _NAME, _NAME)["metadata"].get("labels") or {}
         return int(labels.get(_ROUND, "0"))
 
-    def _send(self) -> None:
+    def _send(self, nodes: dict[str, str]) -> None:
         self._round += 1
         mark = str(self._round)
-        self._api.patch("nodes", "", _NAME, {"metadata": {"labels": {ZONE_LABEL: mark}}})
+        if nodes != self._nodes or not self._zone:
+            self._nodes, self._zone = nodes, mark
+            self._api.patch("nodes", "", _NAME, {"metadata": {"labels": {ZONE_LABEL: mark}}})
         status = manifests.pod_status({"IPv4": self._address()}, "192.0.2.1", ready=True)
         self._api.patch("pods", _NAME, _NAME, {"status": status}, subresource="status")
         self._api.patch("services", _NAME, _NAME, {"metadata": {"labels": {_ROUND: mark}}})
@@ -133,19 +142,18 @@ class Barrier:
         for each in self._slices():
             labels, endpoints = each["metadata"].get("labels") or {}, each.get("endpoints") or []
             shown = [(endpoint["addresses"], endpoint.get("zone")) for endpoint in endpoints]
-            if labels.get(_ROUND) == str(self._round) and shown == [([self._address()], str(self._round))]:
+            if labels.get(_ROUND) == str(self._round) and shown == [([self._address()], self._zone)]:
                 self._written = int(each["metadata"]["generation"]) - self._generation
                 return True
         return False
 
     def _is_idle(self) -> bool:
-        revision, text = self._now(), self._scrape()
-        failed = sum(map(float, _FAILED.findall(text)))
-        if failed != self._failed:
-            self._failed, self._failed_at = failed, time.monotonic()
+        revision, _ = self._look()
+        if any(not key.startswith(f"{_NAME}/") for key in _FAILED.findall(self._log())):
+            self._failed_at = time.monotonic()
         if time.monotonic() - self._failed_at < _RETRY:
             return False
-        counts = {name: float(value) for name, value in _SAMPLE.findall(text)}
+        counts = {name: float(value) for name, value in _SAMPLE.findall(self._scrape())}
         idle = counts["workqueue_adds_total"] == counts["workqueue_work_duration_seconds_count"]
         self._revision = revision if idle else ""
         return idle

@@ -19,6 +19,7 @@ REFERENCE, MANAGER = "reference", "kube-controller-manager"
 
 _NEWEST = (1, 1000)
 _CONTROLLER_HAS = ("ControllerMetrics", "ControllerReleases", "DualStack", "TopologyMode")
+_CLUSTER_HAS = ("Outage", "Rollout", "TopologyModeRouting", "VersionSkew")  # if somebody asks for that profile
 _API_SERVER_HAS = ("APIServerReleases", "DeprecationWarnings", "OpenAPI")
 
 
@@ -113,7 +114,7 @@ def _of_api_server(version: str, gates: Mapping[str, bool]) -> dict[str, Any]:
     distribution, _ = _gates_of(version, gates)
     return {
         "profile": (Profile.API_SERVER.value,),
-        "supported_features": _API_SERVER_HAS,
+        "supported_features": (*_API_SERVER_HAS, *_CLUSTER_HAS),
         "exempt_features": () if distribution else ("TrafficDistributionField",),
         "project": "Kubernetes",
         "version": version,

@@ -25,6 +25,7 @@ from harness.control_planes.processes import Process, Processes, wait_until_read
 from harness.control_planes.relay import Relay
 from harness.errors import InconclusiveError, UnavailableError
 
+RETURN = 40.0  # seconds to come back to an API server, before the time scale; clients of Kubernetes wait for 30 at most
 _SECONDS = 30.0  # that it has to be ready, before the time scale
 _READY = 'workqueue_depth{name="endpoint_slice"}'
 _NAME = "kube-controller-manager"
@@ -77,7 +78,7 @@ class LocalControllerManager:
 
         self._process = self._processes.start_on_ports(_NAME, 1, arguments, self._wait)
         self.version = f"v{entry.version}"
-        self._barrier = Barrier(kubeconfig, self._scrape)
+        self._barrier = Barrier(kubeconfig, self._scrape, self._process.news)
 
     def stop(self) -> None:
         """End it, as a crash does; slices stay."""

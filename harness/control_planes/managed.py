@@ -10,9 +10,11 @@ from dataclasses import replace
 from urllib.parse import urlsplit
 
 from harness.components import Release
-from harness.control_planes.controller_manager import LocalControllerManager
+from harness.control_planes.controller_manager import RETURN, LocalControllerManager
 from harness.control_planes.embedded import EmbeddedControlPlane
 from harness.control_planes.processes import Processes
+from harness.errors import InconclusiveError
+from harness.eventually import eventually
 
 
 class ManagedControlPlane(EmbeddedControlPlane):
@@ -46,6 +48,14 @@ class ManagedControlPlane(EmbeddedControlPlane):
 
     def _port(self) -> int:
         return urlsplit(self._server.url).port or 0 if self._informer.connected else 0
+
+    def start_api_server(self, release: Release) -> None:
+        """Serve what is stored, as this release does. The controller has come back when this returns.
+
+        Raises `InconclusiveError`.
+        """
+        super().start_api_server(release)
+        eventually(self.synced, within=RETURN, describe="the controller to come back", error=InconclusiveError)
 
     def start_controller(self, release: Release) -> None:
         """Run kube-controller-manager of this release."""

@@ -47,7 +47,7 @@ class Process:
         self.name = name
         self.log = log
         self._process = process
-        self._begin = begin
+        self._begin = self._heard = begin
 
     @property
     def pid(self) -> int:
@@ -64,6 +64,14 @@ class Process:
             file.seek(self._begin)
             return file.read().decode(errors="replace")[-_TAIL:].strip()
         return ""
+
+    def news(self) -> str:
+        """What it wrote to its log since this was asked last, in whole lines."""
+        with self.log.open("rb") as file:
+            file.seek(self._heard)
+            lines = file.read().rpartition(b"\n")[0]
+        self._heard += len(lines)
+        return lines.decode(errors="replace")
 
     def kill(self) -> None:
         """End it, and wait until it has. Idempotent."""
