@@ -118,14 +118,15 @@ class Recorder:
         result = judging.judge(report, error)
         result.requirement, result.parameters = requirement.id, parameters_of(item)
         if report.when == "call" or result.verdict in (Verdict.FAILED, Verdict.INCONCLUSIVE):
-            self._witness(item, result)
+            self._witness(item, result, "teardown-" if report.when == "teardown" else "")
         payload = json.loads(
             json.dumps({**dataclasses.asdict(result), "phase": report.when, "distrust": distrust}, default=str)
         )
         report.user_properties = [*report.user_properties, (PROPERTY, payload)]
         return report
 
-    def _witness(self, item: pytest.Item, result: CaseResult) -> None:
+    def _witness(self, item: pytest.Item, result: CaseResult, prefix: str) -> None:
+        """Write down what fixtures know, in files with this prefix: a teardown that fails replaces no evidence."""
         gathered = gather(
             getattr(item, "funcargs", {}),
             evidence=_is_kept(result, self._run.settings.keep),
@@ -140,7 +141,7 @@ class Recorder:
         if result.parameters:
             folder += f"/{_file_name(result.parameters)}"
         for name, text in sorted(gathered.texts.items()):
-            path = f"{folder}/{_file_name(name)}"
+            path = f"{folder}/{prefix}{_file_name(name)}"
             self._run.folder.write(path, text)
             result.evidence.append(path)
             if item.config.pluginmanager.hasplugin("allure_listener"):

@@ -178,6 +178,15 @@ def test_evidence_is_gathered_while_the_cluster_is_up(certify: Any, workers: str
     assert run.report["kubernetesVersion"] == "v1.37"
 
 
+def test_a_failing_teardown_leaves_the_evidence_of_the_failure_alone(certify: Any) -> None:
+    run = certify(extra=WITNESS.replace("cluster.up = False", "cluster.up = False; assert False, 'not clean'"))
+    evidence = run.folder / "evidence/KEP-3/explained"
+    assert (evidence / "rules.nft").read_text() == "up"
+    assert "wrong" in (evidence / "explanation.txt").read_text()
+    assert "not clean" in (evidence / "teardown-explanation.txt").read_text()
+    assert run.verdicts == {"explained": "failed"}
+
+
 def test_an_interrupted_run_reports_what_ran(certify: Any) -> None:
     run = certify("passes", "interrupts", "fails")
     assert run.verdicts == {"passes": "passed", "interrupts": "inconclusive", "fails": "inconclusive"}
