@@ -11,7 +11,7 @@ from harness.errors import DistrustError
 from harness.exit_codes import ExitCode, Situation, exit_code
 from harness.plan import Plan
 from harness.recorder import PROPERTY
-from harness.report.results import NOT_RUN, UNPROVEN, CaseResult, Result
+from harness.report.results import NOT_RUN, UNPROVEN, Case, CaseResult, Result
 from harness.report.writer import write_reports
 from harness.run import Run
 from harness.verdict import SkipReason, Verdict
@@ -57,8 +57,8 @@ class Ledger:
         payload = dict(report.user_properties).get(PROPERTY)
         if isinstance(payload, dict):
             self._record(dict(payload))
-        elif report.failed and report.nodeid in self._planned():
-            self._crashed(report)
+        elif report.failed and (case := self._planned().get(report.nodeid)) is not None:
+            self._crashed(case, str(report.longrepr))
         else:
             self._other_failures += report.failed
 
@@ -68,20 +68,21 @@ class Ledger:
             self._distrust(distrust)
         if payload.pop("phase") == "teardown":
             self._through.add(payload["nodeid"])
-        result = CaseResult(**payload)
+        self._take_in(CaseResult(**payload))
+
+    def _take_in(self, result: CaseResult) -> None:
         known = self._cases.setdefault(result.nodeid, result)
         if known is not result:
             known.worsen(result)
 
-    def _planned(self) -> dict[str, str]:
+    def _planned(self) -> dict[str, Case]:
         plan = self._run.known_plan() or Plan()
-        return {case.nodeid: case.requirement for case in plan.cases}
+        return {case.nodeid: case for case in plan.cases}
 
-    def _crashed(self, report: pytest.TestReport) -> None:
-        message = str(report.longrepr)
-        result = CaseResult(report.nodeid, self._planned()[report.nodeid], verdict=Verdict.INCONCLUSIVE)
+    def _crashed(self, case: Case, message: str) -> None:
+        result = CaseResult(case.nodeid, case.requirement, case.parameters, verdict=Verdict.INCONCLUSIVE)
         result.message = result.explanation = message
-        self._cases[report.nodeid] = result
+        self._take_in(result)
         self._distrust(message)
 
     def _distrust(self, why: str) -> None:

@@ -36,6 +36,18 @@ def test_set_up(broken):
     pass
 """
 
+CRASHING_FIXTURE = """
+@pytest.fixture
+def crashing():
+    yield
+    os._exit(9)
+
+@pytest.mark.parametrize("family", ["IPv4"])
+@must("KEP-1/both-families")
+def test_both(family, crashing):
+    assert False, "wrong"
+"""
+
 WITNESS = """
 class Cluster:
     up = True
@@ -198,6 +210,13 @@ def test_a_crashed_worker_is_no_failure_of_the_implementation(certify: Any) -> N
     run = certify("passes", "crashes", options=("-n2",))
     assert run.verdicts == {"passes": "passed", "crashes": "inconclusive"}
     assert "crashed while running" in run.text
+
+
+def test_a_worker_that_crashes_in_teardown_takes_back_no_failure(certify: Any) -> None:
+    run = certify(extra=CRASHING_FIXTURE, options=("-n1",))
+    assert (run.code, run.verdicts) == (12, {"both-families": "failed"})
+    (test,) = run.report["tests"]
+    assert [case["parameters"] for case in test["cases"]] == ["IPv4"]
 
 
 def test_fail_fast_names_what_it_left_out(certify: Any) -> None:
