@@ -114,13 +114,19 @@ def _of_kube_proxy(version: str, mode: str, gates: Mapping[str, bool]) -> Claims
         mode=mode,
         follow="released",
         profile=("service-proxy",),
-        supported_features=_KUBE_PROXY_HAS,
+        supported_features=_having((found.major, found.minor), gates) if found else _KUBE_PROXY_HAS,
         exempt_features=lacking((found.major, found.minor), gates) if found else (),
         version=found.tag if found else "",
         organization="The Kubernetes authors",
         project=KUBE_PROXY,
         url="https://kubernetes.io",
     )
+
+
+def _having(version: tuple[int, int], gates: Mapping[str, bool]) -> tuple[str, ...]:
+    """The extended features of this version. A node that is about to go tells so since 1.30 (alpha in 1.28)."""
+    draining = gates.get("KubeProxyDrainingTerminatingNodes", version >= (1, 30))
+    return tuple(name for name in _KUBE_PROXY_HAS if draining or name != "ProxyHealth")
 
 
 def lacking(version: tuple[int, int], gates: Mapping[str, bool]) -> tuple[str, ...]:

@@ -39,9 +39,12 @@ _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "µs": 1e-6, "us": 1e-6,
 
 @dataclass(slots=True)
 class Syncs:
-    """Of one IP family: whether a sync is under way, and when the last one that ended began and ended (Unix time)."""
+    """Of one IP family, or of both where the log does not tell them apart.
 
-    under_way: bool = False
+    How many syncs are under way, and of those that have ended the latest beginning and the latest end (Unix time).
+    """
+
+    under_way: int = 0
     began: float = 0.0
     ended: float = 0.0
 
@@ -83,12 +86,12 @@ class Follower:
             self.knows_labels = True
         elif found["begun"]:
             family = _FAMILY.search(found["rest"])
-            self._of(family[1] if family else "").under_way = True
+            self._of(family[1] if family else "").under_way += 1
         else:
             syncs = self._of(found["family"] or "")
-            syncs.under_way = False
+            syncs.under_way -= 1
             syncs.ended = _moment(found["when"])
-            syncs.began = syncs.ended - _seconds(found["elapsed"])
+            syncs.began = max(syncs.began, syncs.ended - _seconds(found["elapsed"]))
 
     def _of(self, family: str) -> Syncs:
         return self.syncs.setdefault(family, Syncs())

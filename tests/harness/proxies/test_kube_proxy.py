@@ -55,7 +55,7 @@ def followed(tmp_path: Path, *parts: str) -> Follower:
 def test_log_tells_canaries_and_syncs_by_family(tmp_path: Path) -> None:
     follower = followed(tmp_path, NEW)
     assert (follower.services, follower.slices) == ({"c-7"}, {"c-7"})
-    assert (follower.syncs["IPv4"].under_way, follower.syncs["IPv6"].under_way) == (False, True)
+    assert (follower.syncs["IPv4"].under_way, follower.syncs["IPv6"].under_way) == (0, 1)
     assert follower.syncs["IPv4"].ended - follower.syncs["IPv4"].began == pytest.approx(0.0405, abs=1e-5)
 
 
@@ -63,6 +63,13 @@ def test_log_of_old_versions_tells_no_family(tmp_path: Path) -> None:
     follower = followed(tmp_path, OLD)
     assert follower.syncs[""].ended - follower.syncs[""].began == pytest.approx(1.5, abs=1e-5)
     assert follower.knows_labels
+
+
+def test_of_two_syncs_at_once_the_later_beginning_counts(tmp_path: Path) -> None:
+    begun, ended = OLD.splitlines(keepends=True)[:2]
+    follower = followed(tmp_path, begun * 2, ended.replace("1.5s", "1ms"), ended)
+    assert follower.syncs[""].under_way == 0
+    assert follower.syncs[""].ended - follower.syncs[""].began == pytest.approx(0.001, abs=1e-5)
 
 
 def test_line_that_is_written_in_two_parts_is_one_line(tmp_path: Path) -> None:
