@@ -2,12 +2,14 @@
 
 A small launcher asks the kernel to kill the process with its parent, then becomes the process. The kernel means the
 thread that started it, so one thread starts them all and lives as long as they are wanted. Each writes to a log of its
-own in one folder, in memory where there is room, which goes with the processes.
+own in one folder, in memory where there is room, which goes with the processes; what a killed harness left there goes
+with the next.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import random
 import shutil
@@ -34,6 +36,7 @@ os.execv(sys.argv[2], sys.argv[2:])
 _MEMORY = Path("/dev/shm")  # noqa: S108  a file system in memory; the folder in it is made by mkdtemp
 _ROOM = 1 << 30  # bytes: etcd alone reserves 128 MB
 _PORTS = range(20000, 32000)  # below those that the kernel gives to clients, so none takes one in between
+_PREFIX, _ALIVE = "trafficdist-processes-", "alive"
 _TAIL = 4000  # characters of a log
 _TRIES = 4  # ports
 _EVERY = 0.02  # seconds between two looks whether a process is ready
@@ -88,7 +91,13 @@ class Processes:
     """All processes of one control plane, and the folder that they live in."""
 
     def __init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="trafficdist-", dir=_roomy()))
+        place = _roomy()
+        _sweep(place)
+        self.folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
+        scratch = self.folder / f".{_ALIVE}"
+        self._alive = scratch.open("w")
+        fcntl.flock(self._alive, fcntl.LOCK_EX)  # for as long as this process lives
+        scratch.rename(self.folder / _ALIVE)
         self._starter = ThreadPoolExecutor(1, thread_name_prefix="starter")
         self._running: list[Process] = []
 
@@ -154,6 +163,7 @@ class Processes:
             each.kill()
         self._running.clear()
         self._starter.shutdown()
+        self._alive.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
@@ -194,8 +204,16 @@ def free_ports(count: int) -> list[int]:
     raise UnavailableError(f"no {count} ports of loopback are free between {_PORTS.start} and {_PORTS.stop}")
 
 
-def _roomy() -> Path | None:
+def _roomy() -> Path:
     with contextlib.suppress(OSError):
         if os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > _ROOM:
             return _MEMORY
-    return None
+    return Path(tempfile.gettempdir())
+
+
+def _sweep(place: Path) -> None:
+    """Remove folders whose harness was killed: nobody holds their lock any more."""
+    for each in place.glob(f"{_PREFIX}*/{_ALIVE}"):
+        with contextlib.suppress(OSError), each.open("r+") as file:  # somebody else's, or alive
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(each.parent, ignore_errors=True)

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -118,15 +119,20 @@ def test_nothing_is_left_when_all_end(script: Script) -> None:
 _HARNESS = """
 import sys, time
 from harness.control_planes.processes import Processes
-print(Processes().start("etcd", [sys.argv[1]]).pid, flush=True)
+processes = Processes()
+print(processes.start("etcd", [sys.argv[1]]).pid, processes.folder, flush=True)
 time.sleep(60)
 """
 
 
-def test_processes_die_with_a_harness_that_is_killed(script: Script) -> None:
+def test_processes_of_a_harness_that_is_killed_die_and_leave_nothing_for_long(script: Script) -> None:
     command = [sys.executable, "-c", _HARNESS, str(script("exec sleep 60"))]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as harness:
         assert harness.stdout is not None
-        pid = int(harness.stdout.readline())
+        pid, folder = harness.stdout.readline().decode().split()
+        with closing(Processes()) as other:
+            assert {Path(folder).exists(), other.folder.exists()} == {True}  # of one that lives nothing is taken away
         os.kill(harness.pid, signal.SIGKILL)
-    eventually(lambda: _is_gone(pid), within=10, describe=f"process {pid} to be gone")
+    eventually(lambda: _is_gone(int(pid)), within=10, describe=f"process {pid} to be gone")
+    Processes().close()
+    assert not Path(folder).exists()
