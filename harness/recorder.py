@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from harness import judging, plan
-from harness.errors import UsageError
+from harness.errors import DistrustError, UsageError
 from harness.evidence import gather
 from harness.plan import Plan
 from harness.report import allure
@@ -111,18 +111,17 @@ class Recorder:
         requirement = requirement_of(item)
         error = call.excinfo.value if call.excinfo else None
         distrust = sentence_of_distrust(error)
+        if requirement is not None:
+            result = judging.judge(report, error)
+            result.requirement, result.parameters = requirement.id, parameters_of(item)
+            if report.when == "call" or result.verdict in (Verdict.FAILED, Verdict.INCONCLUSIVE):
+                try:
+                    self._witness(item, result, "teardown-" if report.when == "teardown" else "")
+                except DistrustError as failure:  # a full disk, for example: what came of the test is still told
+                    distrust = distrust or judging.sentence(failure)
+            _send(report, result, distrust)
         if distrust:
             item.session.shouldfail = distrust
-        if requirement is None:
-            return report
-        result = judging.judge(report, error)
-        result.requirement, result.parameters = requirement.id, parameters_of(item)
-        if report.when == "call" or result.verdict in (Verdict.FAILED, Verdict.INCONCLUSIVE):
-            self._witness(item, result, "teardown-" if report.when == "teardown" else "")
-        payload = json.loads(
-            json.dumps({**dataclasses.asdict(result), "phase": report.when, "distrust": distrust}, default=str)
-        )
-        report.user_properties = [*report.user_properties, (PROPERTY, payload)]
         return report
 
     def _witness(self, item: pytest.Item, result: CaseResult, prefix: str) -> None:
@@ -173,6 +172,14 @@ def parameters_of(item: pytest.Item) -> str:
 def _is_kept(result: CaseResult, keep: str) -> bool:
     failed = result.verdict in (Verdict.FAILED, Verdict.INCONCLUSIVE)
     return keep == "always" or (keep == "failed" and failed)
+
+
+def _send(report: pytest.TestReport, result: CaseResult, distrust: str) -> None:
+    """Have the report carry what came of the test to the controller."""
+    payload = json.loads(
+        json.dumps({**dataclasses.asdict(result), "phase": report.when, "distrust": distrust}, default=str)
+    )
+    report.user_properties = [*report.user_properties, (PROPERTY, payload)]
 
 
 def sentence_of_distrust(error: BaseException | None) -> str:

@@ -48,6 +48,13 @@ def test_both(family, crashing):
     assert False, "wrong"
 """
 
+IN_THE_WAY = """
+@must("KEP-1/in-the-way")
+def test_in_the_way():
+    pathlib.Path("out/evidence").write_text("")
+    assert False, "wrong"
+"""
+
 WITNESS = """
 class Cluster:
     up = True
@@ -197,6 +204,12 @@ def test_a_failing_teardown_leaves_the_evidence_of_the_failure_alone(certify: An
     assert "wrong" in (evidence / "explanation.txt").read_text()
     assert "not clean" in (evidence / "teardown-explanation.txt").read_text()
     assert run.verdicts == {"explained": "failed"}
+
+
+def test_evidence_that_cannot_be_written_is_said_and_takes_no_verdict_away(certify: Any) -> None:
+    run = certify("passes", extra=IN_THE_WAY)
+    assert (run.code, run.verdicts) == (12, {"passes": "passed", "in-the-way": "failed"})
+    assert "evidence/KEP-1/in-the-way/explanation.txt: Not a directory. Choose another folder" in run.text
 
 
 def test_an_interrupted_run_reports_what_ran(certify: Any) -> None:
