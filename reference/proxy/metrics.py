@@ -34,7 +34,7 @@ class Metrics:
     """What one proxy counts; a collector of its own `registry`. Times are in seconds since 1970."""
 
     def __init__(self, features: Features, health: Health, no_local: Callable[[], NoLocal]) -> None:
-        self.seen = dict.fromkeys(("services", "endpointslices", "nodes", ""), 0)
+        self.seen = dict.fromkeys(("services", "endpointslices", "nodes", "podlocators", ""), 0)
         self.done = dict(self.seen)
         self.durations: dict[Family, Histogram] = {family: Histogram(BOUNDS) for family in FAMILIES}
         self.failures: dict[Family, int] = dict.fromkeys(FAMILIES, 0)

@@ -15,6 +15,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from reference.client import Client, Event, Object, Subscription
 from reference.features import Features
@@ -23,6 +24,7 @@ from reference.proxy.decision import Behaviour, Decision, Family
 from reference.proxy.health import TIMEOUT_SECONDS, Health
 from reference.proxy.kernel import Kernel
 from reference.proxy.listening import HEALTH_PORT, METRICS_PORT, Listening
+from reference.proxy.locator_labels import LocatorLabels
 from reference.proxy.metrics import Metrics
 from reference.proxy.netlink import KernelError, NftSocket
 from reference.proxy.nftables import KernelTable
@@ -32,6 +34,7 @@ from reference.proxy.text import text
 from reference.serving import Serving
 
 RESOURCES = ("services", "endpointslices", "nodes")
+POD_LOCATORS = "podlocators"
 RETRY_SECONDS = 0.5
 
 _log = logging.getLogger(__name__)
@@ -43,7 +46,8 @@ class ServiceProxy:
     `pod_cidrs` are those of the whole cluster. While it runs it answers there on ports 10256 (/healthz, /livez), 10249
     (/metrics, from `registry`) and the health check node ports of Services; proxies of one process may share `serving`.
     It is unhealthy when a change has waited for `health_timeout` seconds. With `acknowledge` it writes a Lease that
-    tells what is in the kernel.
+    tells what is in the kernel. With `pod_locators` it finds out by PodLocators where endpoints are, and follows no
+    Node but its own (KEP-536, beta).
 
     `stop` leaves the rules in the kernel, `cleanup` takes them away; a proxy that starts replaces what a former one
     left, without a moment in between. Raises `OSError` where netlink is forbidden; errors of the kernel later on are
@@ -60,14 +64,17 @@ class ServiceProxy:
         acknowledge: bool = False,
         health_timeout: float = TIMEOUT_SECONDS,
         serving: Serving | None = None,
-        state: Callable[[str, Behaviour], State] = State,
+        pod_locators: bool = False,
+        state: Callable[..., State] = State,
         kernel_table: Callable[[NftSocket, Family], KernelTable] = KernelTable,
     ) -> None:
         features = features or Features()
         self.last_error: Exception | None = None
         self._node_name = node_name
         self._client = client
-        self._state = state(node_name, Behaviour.of(features))
+        self._pod_locators = pod_locators
+        labels: dict[str, Any] = {"labels": LocatorLabels(node_name)} if pod_locators else {}
+        self._state = state(node_name, Behaviour.of(features), **labels)
         self._health = Health(features, timeout=health_timeout)
         self._metrics = Metrics(features, self._health, lambda: self._state.dropped)
         self._kernel = Kernel(self._state, pod_cidrs, self._metrics, kernel_table)
@@ -95,7 +102,8 @@ class ServiceProxy:
             self._own_serving.start()
         if self._acknowledgement is not None:
             self._acknowledgement.start()
-        self._subscription = self._client.subscribe(RESOURCES, self._deliver)
+        resources = (*RESOURCES, POD_LOCATORS) if self._pod_locators else RESOURCES
+        self._subscription = self._client.subscribe(resources, self._deliver)
         self._begin.set()
 
     def stop(self) -> None:
@@ -139,6 +147,8 @@ class ServiceProxy:
             return "".join(text(each) for each in self._kernel.rulesets())
 
     def _deliver(self, event: Event) -> None:
+        if self._pod_locators and event.resource == "nodes" and event.object["metadata"]["name"] != self._node_name:
+            return
         self._delivered += 1
         self._metrics.seen[event.resource] += 1
         self._metrics.last_queued = time.time()

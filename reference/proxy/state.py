@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 from reference.client import Object
 from reference.proxy.decision import Behaviour, Decision, Drop, Endpoint, Family, Place, Protocol, ServicePort, decide
+from reference.proxy.locator_labels import LocatorLabels
 from reference.proxy.node_labels import NONE as NO_LABELS
 from reference.proxy.node_labels import NodeLabels
 from reference.proxy.objects import (
@@ -83,11 +85,12 @@ class State:
         *,
         decide: Callable[..., Decision] = decide,
         render: Callable[..., Entries] = render,
+        labels: NodeLabels | None = None,
     ) -> None:
         self.tables: dict[Family, Table] = {family: Table(family) for family in FAMILIES}
         self._node = Node(Place(node_name))
         self._node_addresses: dict[Family, tuple[str, ...]] = dict.fromkeys(FAMILIES, ())
-        self._labels, self._own_labels = NodeLabels(), NO_LABELS
+        self._labels, self._own_labels = labels or NodeLabels(), NO_LABELS
         self._keyed: dict[Name, frozenset[str]] = {}  # the topology keys of Services that have some
         self._behaviour = behaviour
         self._decide, self._render = decide, render
@@ -108,6 +111,8 @@ class State:
                 self._receive_service(obj, deleted=deleted)
             case "nodes":
                 self._receive_node(obj, deleted=deleted)
+            case "podlocators" if isinstance(self._labels, LocatorLabels):
+                self._decide_anew(self._labels.receive_locator(obj, deleted=deleted))
 
     def compute(self) -> bool:
         """Bring the tables up to date. True when what does not come from Services has changed: load all anew then."""
@@ -199,6 +204,10 @@ class State:
             return
         if not deleted and node["metadata"]["name"] == self._node.place.node:
             self._own_labels = self._labels.of_node(self._node.place.node)
+        self._decide_anew(changed)
+
+    def _decide_anew(self, changed: AbstractSet[str]) -> None:
+        """Labels of these keys have changed on some node."""
         self._changed.update(dict.fromkeys(name for name, keys in self._keyed.items() if keys & changed))
 
     def _compute_service(self, name: Name, service: _Service) -> None:
