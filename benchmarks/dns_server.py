@@ -19,7 +19,6 @@ import re
 import shutil
 import socket
 import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -51,7 +50,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=5)
     seconds = parser.parse_args().seconds
     if shutil.which("dnsperf") is None:
-        sys.exit("dnsperf is not installed (Debian package dnsperf)")
+        print("left out: dnsperf is not installed (Debian package dnsperf)")
+        return
     sandbox.enter()
     api = cluster()
     with Network(THREE_ZONES) as network, DnsServer(api, features=FEATURES) as server:
