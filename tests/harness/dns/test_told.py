@@ -1,0 +1,96 @@
+"""What pods are told: queries from a client's netns, and how answers are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import dns.message
+import pytest
+
+from harness.backends.netns import NetnsBackend
+from harness.cluster import Cluster, endpoint
+from harness.control_planes.control_plane import ControlPlane
+from harness.dns import told
+from harness.dns.reference import ReferenceDns
+from harness.dns.told import ask, expect_answer, expect_locators, expect_told, locator_of, name_of, resolv_conf
+from harness.errors import UnavailableError
+from harness.history import History
+from harness.netns import sandbox
+from harness.topology import ONE_ZONE
+from harness.workloads import pod_client
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    try:
+        sandbox.enter()
+    except UnavailableError as error:
+        pytest.skip(str(error))
+    path = tmp_path_factory.mktemp("history") / "run.jsonl"
+    with NetnsBackend(ONE_ZONE) as backend, History(path) as history:
+        made = Cluster(backend, "told", history=history, test="test")
+        yield made
+        made.close()
+
+
+@pytest.fixture(autouse=True)
+def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.becoming.CONVERGENCE", 0.3)
+    monkeypatch.setattr(told, "PATIENCE", 0.3)
+
+
+def test_answer_is_compared_as_a_whole(cluster: Cluster) -> None:
+    service = cluster.create_service(clusterIP="None")
+    a1, a2 = cluster.run_servers(on=["a1", "a2"])
+    cluster.publish(service, [endpoint(a1), endpoint(a2)])
+    expect_told(cluster, service, {a1: {a1, a2}, pod_client("a2"): {a1, a2}})
+    with pytest.raises(AssertionError, match=r"A records of service .*: expected .*'a1'\]}, observed .*10\.244\.2\."):
+        expect_told(cluster, service, {a1: {a1}})
+    for server in (a1, a2):
+        cluster.delete_pod(server)
+
+
+def test_what_exists_and_what_does_not_is_told_apart(cluster: Cluster) -> None:
+    name = name_of(cluster.create_service(clusterIP="None"))
+    client = pod_client("a1")
+    expect_answer(cluster, client, name, rcode="NOERROR", data=[], soa=True)
+    with pytest.raises(AssertionError, match=r"expected .*NOERROR.* observed .*NXDOMAIN"):
+        expect_answer(cluster, client, f"none.{name}", rcode="NOERROR")
+
+
+def test_silence_is_an_answer(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster.backend, "dns", lambda: {"IPv4": "10.246.0.1"})  # where nobody is
+    assert ask(cluster, pod_client("a1"), "web.told.svc.cluster.local.").rcode == "no answer (Timeout)"
+
+
+def test_priority_and_weight_are_up_to_the_server() -> None:
+    query = dns.message.make_query("_http._tcp.web.", "SRV")
+    answer = dns.message.from_text(
+        f"id {query.id}\nopcode QUERY\nrcode NOERROR\nflags QR\n;QUESTION\n_http._tcp.web. IN SRV\n"
+        ";ANSWER\n_http._tcp.web. 5 IN SRV 7 33 80 web.\n"
+    )
+    assert told._read(answer, query).data == ("80 web.",)
+    assert told._read(answer, dns.message.make_query("other.", "SRV")).rcode == "an answer to something else"
+
+
+def test_locators_are_compared_by_the_fields_that_are_given(cluster: Cluster) -> None:
+    cluster.create_pod("web", "a2")
+    expect_locators(cluster, {"web": {"nodeName": "a2"}})
+    with pytest.raises(AssertionError, match=r"PodLocators of pods web: expected .*'a1'.* observed .*'a2'"):
+        expect_locators(cluster, {"web": {"nodeName": "a1"}})
+    assert locator_of(cluster, "none") is None
+
+
+def test_resolv_conf_is_that_of_a_kubelet(cluster: Cluster) -> None:
+    address = cluster.backend.dns()["IPv4"]
+    search = "search told.svc.cluster.local svc.cluster.local cluster.local"
+    assert resolv_conf(cluster) == f"nameserver {address}\n{search}\noptions ndots:5\n"
+
+
+def test_control_plane_of_others_has_no_locators() -> None:
+    class Other:
+        """A control plane that is not the embedded one."""
+
+    plane: ControlPlane = Other()  # type: ignore[assignment]
+    with pytest.raises(UnavailableError, match="PodLocators are served by the embedded control plane alone"):
+        ReferenceDns(plane)
