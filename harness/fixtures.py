@@ -19,7 +19,7 @@ from harness.components import Release
 from harness.history import History
 from harness.implementations import of_settings
 from harness.run import run_of
-from harness.topology import ONE_ZONE, THREE_ZONES, Topology
+from harness.topology import THREE_ZONES, Topology
 
 if TYPE_CHECKING:
     from harness.backends.netns import NetnsBackend
@@ -99,9 +99,3 @@ def new_cluster(
 def three_zones(new_cluster: Callable[[Topology], Cluster]) -> Cluster:
     """A cluster of nodes a1, a2, b1, b2 and c1 in zones a, b and c."""
     return new_cluster(THREE_ZONES)
-
-
-@pytest.fixture
-def one_zone(new_cluster: Callable[[Topology], Cluster]) -> Cluster:
-    """A cluster of nodes a1 and a2 in zone a."""
-    return new_cluster(ONE_ZONE)

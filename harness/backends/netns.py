@@ -180,10 +180,6 @@ class NetnsBackend:
         status = manifests.pod_status(pod_addresses, host_ip, ready=ready)
         self.api.patch("pods", namespace, name, {"status": status}, subresource="status")
 
-    def stop_server(self, pod: Pod) -> None:
-        """Stop a pod's echo server; its netns and its API object stay."""
-        self._hosts[pod.namespace, pod.name][1].close()
-
     def delete_pod(self, namespace: str, name: str) -> None:
         """End a pod at once: API object, server and netns."""
         self.api.delete("pods", namespace, name, grace_seconds=0)
@@ -266,9 +262,9 @@ class NetnsBackend:
         A component that does not get there is not waited for any longer: what it does to packets will show.
         """
         eventually(
-            lambda: self.control_plane.synced()
-            and self.proxy.synced()
-            and (self._dns is None or self._dns[0].synced()),
+            lambda: (
+                self.control_plane.synced() and self.proxy.synced() and (self._dns is None or self._dns[0].synced())
+            ),
             within=within,
             describe="controller and proxies to have worked on all events",
             error=InconclusiveError,
