@@ -1,0 +1,36 @@
+"""The question before the first test: does a hint change anything at all?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from harness.backends.netns import NetnsBackend
+from harness.first_question import hints_change_something
+from harness.implementations import reference
+from harness.mutants import MUTANTS
+from harness.topology import ONE_ZONE, grid
+
+if TYPE_CHECKING:
+    import pytest
+
+TWO_ZONES = grid("two", {"a": 1, "b": 1})
+
+
+def test_reference_follows_hints() -> None:
+    with NetnsBackend(TWO_ZONES) as backend:
+        assert hints_change_something(backend) is True
+        assert backend.api.list("services", "td-first-question") == []
+
+
+def test_proxy_that_ignores_hints_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.first_question.WITHIN", 0.5)
+    with NetnsBackend(TWO_ZONES, implementation=reference(MUTANTS["ignores-zone-hints"])) as backend:
+        assert hints_change_something(backend) is False
+        backend.hints_matter = False
+        assert backend.environment()["hintsChangeSomething"] is False
+
+
+def test_one_zone_tells_nothing() -> None:
+    with NetnsBackend(ONE_ZONE) as backend:
+        assert hints_change_something(backend) is None
+        assert "hintsChangeSomething" not in backend.environment()
