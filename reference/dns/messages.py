@@ -11,6 +11,7 @@ import random
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 
 import dns.edns
@@ -170,12 +171,20 @@ def write(
         ends.append(renderer.output.tell())
     wire, counts = renderer.output.getvalue(), renderer.counts
     parts = [wire[begin:end] for begin, end in pairwise(ends)]
-    same = len(answers) == 1 and answers[0].rdtype in _SAME_SIZE and counts[1] > 1
-    size = len(parts[0]) // counts[1] if same else 0
-    return Body(rcode, parts[0], counts[1], size, parts[1], counts[2], parts[2], counts[3])
+    return Body(rcode, parts[0], counts[1], 0, parts[1], counts[2], parts[2], counts[3])
 
 
-_SAME_SIZE = frozenset({dns.rdatatype.A, dns.rdatatype.AAAA})
+def write_addresses(ips: Sequence[str], ttl: int) -> Body:
+    """Address records of the very name that is asked for, all of one family, as bytes."""
+    records = [_own_address(each, ttl) for each in ips]
+    return Body(answers=b"".join(records), count=len(records), size=len(records[0]))
+
+
+@lru_cache(maxsize=65536)
+def _own_address(ip: str, ttl: int) -> bytes:
+    """A record whose name is a pointer to the question, so it is the same whatever the name is."""
+    name = dns.name.from_text("any")
+    return write(name, dns.rdatatype.A, addresses(name, ttl, [ip])).answers
 
 
 def addresses(name: dns.name.Name, ttl: int, ips: Iterable[str]) -> list[dns.rrset.RRset]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import dns.name
 import dns.rcode
@@ -29,6 +30,14 @@ Find = Callable[..., Found | None]
 RRsets = list[dns.rrset.RRset]
 
 
+class _Records(NamedTuple):
+    """What there is at a name: records, further ones, or addresses of the name itself, of one family."""
+
+    answers: RRsets
+    further: Sequence[dns.rrset.RRset] = ()
+    ips: Sequence[str] = ()
+
+
 class Zone:
     """The records of a zone, read off an index. `ttl` in seconds, for records and for their absence."""
 
@@ -50,35 +59,38 @@ class Zone:
             found = self._records(name, each, about, where)
             if found is None:
                 return messages.write(name, kind, [], rcode=dns.rcode.NXDOMAIN, authority=[self._soa()])
-            if found[0]:
-                return messages.write(name, kind, found[0], further=found[1])
+            if found.ips:
+                return messages.write_addresses(found.ips, self._ttl)
+            if found.answers:
+                return messages.write(name, kind, found.answers, further=found.further)
         return messages.write(name, kind, [], authority=[self._soa()])
 
     def _records(
         self, name: dns.name.Name, kind: dns.rdatatype.RdataType, about: Subject | None, where: Labels | None
-    ) -> tuple[RRsets, RRsets] | None:
-        """Answers and further records; None when the name does not exist."""
+    ) -> _Records | None:
+        """What there is at a name; None when the name does not exist."""
         match about:
             case None:
                 return None
             case Apex():
-                return [self._soa()] if kind == dns.rdatatype.SOA else [], []
+                return _Records([self._soa()] if kind == dns.rdatatype.SOA else [])
             case SchemaVersion():
-                return [self._schema_version(name)] if kind == dns.rdatatype.TXT else [], []
+                return _Records([self._schema_version(name)] if kind == dns.rdatatype.TXT else [])
             case Branch(namespace):
-                return ([], []) if self._index.has_namespace(namespace) else None
+                return _Records([]) if self._index.has_namespace(namespace) else None
         key = service_of(about)
         service = None if key is None else self._index.service(key)
         found = None if service is None else self._find(about, dns.rdatatype.to_text(kind), service, where)
         if found is None or key is None:
             return None
         base = dns.name.Name((key[1].encode("latin-1"), key[0].encode("latin-1"), b"svc")).concatenate(self.name)
-        return self._answers(name, base, found), self._further(base, found)
+        ips = [each.ip for each in found.records if isinstance(each, Address)]
+        return _Records(self._answers(name, base, found), self._further(base, found), ips)
 
     def _answers(self, name: dns.name.Name, base: dns.name.Name, found: Found) -> RRsets:
         targets = [each for each in found.records if isinstance(each, Target)]
         aliases = [each for each in found.records if isinstance(each, Alias)]
-        made = messages.addresses(name, self._ttl, [each.ip for each in found.records if isinstance(each, Address)])
+        made: RRsets = []
         if targets:
             made.append(dns.rrset.from_rdata_list(name, self._ttl, [_srv(each, base) for each in targets]))
         for each in aliases:
