@@ -107,9 +107,9 @@ def test_successful_syncs_are_counted(three_zones: Cluster) -> None:
 
 
 def _expect_failures_counted(cluster: Cluster, result: str) -> None:
-    service = cluster.create_service(selector=WEB, traffic_distribution="PreferClose")
+    service = cluster.create_service(selector=WEB)
     cluster.create_pod("p1", "a1", labels=WEB)
-    expect_hints(cluster, service, {"p1": ZONE_A})
+    expect_hints(cluster, service, {"p1": None})
 
     counted = controller_metrics(cluster)
     cluster.create_pod("lost", "no-such-node", labels=WEB)
@@ -190,7 +190,7 @@ def test_slices_and_endpoints_are_counted(three_zones: Cluster) -> None:
     counted.expect(DESIRED, by=2)
     counted.expect(CHANGES, {"operation": "create"}, by=written)
 
-    three_zones.patch_service(service, {"spec": {"trafficDistribution": "PreferClose"}})
+    three_zones.set_ready("p1", False)
     counted.expect_growth(CHANGES, {"operation": "update"})
     three_zones.delete_service(service)
     counted.expect(SLICES, by=0)
