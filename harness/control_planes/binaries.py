@@ -12,11 +12,9 @@ from typing import Any
 
 from harness.components import Release
 from harness.control_planes.api_server import LocalApiServer
-from harness.control_planes.controller_manager import RETURN, LocalControllerManager
+from harness.control_planes.controller_manager import LocalControllerManager
 from harness.control_planes.processes import Processes
 from harness.control_planes.relay import Relay
-from harness.errors import InconclusiveError
-from harness.eventually import eventually
 
 
 class BinariesControlPlane:
@@ -76,10 +74,10 @@ class BinariesControlPlane:
     def start_api_server(self, release: Release) -> None:
         """Serve what etcd has stored, as this release does. The controller has come back when this returns.
 
-        It waits before it lists anew, the longer the more often that happened. Raises `InconclusiveError`.
+        Raises `InconclusiveError`.
         """
         self._server.start_server(release)
-        eventually(self.synced, within=RETURN, describe="the controller to come back", error=InconclusiveError)
+        self._manager.await_return()
 
     def stop_api_server(self) -> None:
         """Let nobody reach the API server any more; etcd keeps what it has stored."""

@@ -20,7 +20,8 @@ REFERENCE, MANAGER = "reference", "kube-controller-manager"
 _NEWEST = (1, 1000)
 _CONTROLLER_HAS = ("ControllerMetrics", "ControllerReleases", "DualStack", "TopologyMode")
 _CLUSTER_HAS = ("Outage", "Rollout", "TopologyModeRouting", "VersionSkew")  # if somebody asks for that profile
-_API_SERVER_HAS = ("APIServerReleases", "DeprecationWarnings", "OpenAPI")
+_API_SERVER_HAS = ("APIServerReleases", "OpenAPI")
+_WARNS_SINCE = (1, 35)  # of PreferClose; of the old annotation since 1.27
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +113,10 @@ def _of_controller(version: str, gates: Mapping[str, bool]) -> dict[str, Any]:
 
 def _of_api_server(version: str, gates: Mapping[str, bool]) -> dict[str, Any]:
     distribution, _ = _gates_of(version, gates)
+    warns = ("DeprecationWarnings",) if _series(version) >= _WARNS_SINCE else ()
     return {
         "profile": (Profile.API_SERVER.value,),
-        "supported_features": (*_API_SERVER_HAS, *_CLUSTER_HAS),
+        "supported_features": (*_API_SERVER_HAS, *warns, *_CLUSTER_HAS),
         "exempt_features": () if distribution else ("TrafficDistributionField",),
         "project": "Kubernetes",
         "version": version,

@@ -24,8 +24,9 @@ from harness.control_planes.barrier import GATHERING, Barrier
 from harness.control_planes.processes import Process, Processes, wait_until_ready
 from harness.control_planes.relay import Relay
 from harness.errors import InconclusiveError, UnavailableError
+from harness.eventually import NotYetError, eventually
 
-RETURN = 40.0  # seconds to come back to an API server, before the time scale; clients of Kubernetes wait for 30 at most
+_RETURN = 5.0  # seconds to come back to an API server that was replaced, before the time scale
 _SECONDS = 30.0  # that it has to be ready, before the time scale
 _READY = 'workqueue_depth{name="endpoint_slice"}'
 _NAME = "kube-controller-manager"
@@ -78,7 +79,20 @@ class LocalControllerManager:
 
         self._process = self._processes.start_on_ports(_NAME, 1, arguments, self._wait)
         self.version = f"v{entry.version}"
+        self._release, self._kubeconfig = release, kubeconfig
         self._barrier = Barrier(kubeconfig, self._scrape, self._process.news)
+
+    def await_return(self) -> None:
+        """Wait until it has come back to an API server that was replaced.
+
+        It waits before it lists anew, and twice as long each time, up to 30 seconds. Where that takes too long it is
+        started again, as its supervisor would do it. Raises `InconclusiveError` when even that does not help.
+        """
+        try:
+            eventually(self.synced, within=_RETURN, describe="the controller to come back")
+        except NotYetError:
+            self.start(self._release, self._kubeconfig)
+            eventually(self.synced, within=_SECONDS, describe="the controller to come back", error=InconclusiveError)
 
     def stop(self) -> None:
         """End it, as a crash does; slices stay."""

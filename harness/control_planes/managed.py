@@ -10,11 +10,9 @@ from dataclasses import replace
 from urllib.parse import urlsplit
 
 from harness.components import Release
-from harness.control_planes.controller_manager import RETURN, LocalControllerManager
+from harness.control_planes.controller_manager import LocalControllerManager
 from harness.control_planes.embedded import EmbeddedControlPlane
 from harness.control_planes.processes import Processes
-from harness.errors import InconclusiveError
-from harness.eventually import eventually
 
 
 class ManagedControlPlane(EmbeddedControlPlane):
@@ -55,7 +53,7 @@ class ManagedControlPlane(EmbeddedControlPlane):
         Raises `InconclusiveError`.
         """
         super().start_api_server(release)
-        eventually(self.synced, within=RETURN, describe="the controller to come back", error=InconclusiveError)
+        self._manager.await_return()
 
     def start_controller(self, release: Release) -> None:
         """Run kube-controller-manager of this release."""
