@@ -27,7 +27,6 @@ from harness.proxies.node_processes import NodeProcesses
 from harness.proxies.process import search_path
 from harness.topology import ZONE_LABEL
 
-MODES = ("nftables", "iptables", "ipvs")
 HEALTH_PORT, METRICS_PORT = 10256, 10249
 
 READY_SECONDS = 20.0
@@ -122,7 +121,8 @@ class KubeProxy:
         From 1.34 on kube-proxy registers for its node's labels, and who is to be told of them only afterwards. When the
         node comes in between, it goes without a zone until the labels change.
         """
-        if not self._processes.api.get("nodes", "", node)["metadata"].get("labels", {}).get(ZONE_LABEL):
+        labels = self._processes.api.get("nodes", "", node)["metadata"].get("labels") or {}
+        if not labels.get(ZONE_LABEL):
             return True
         follower, deadline = self._followers[node], time.monotonic() + _LABEL_SECONDS
         while not follower.knows_labels and time.monotonic() < deadline:
@@ -139,9 +139,10 @@ class KubeProxy:
         self._processes.close()
 
     def synced(self) -> bool:
-        """Whether every node with a running proxy has worked on what was written so far.
+        """Whether every node with a running proxy has worked on the Services and slices that were written so far.
 
-        Takes up to a second. Raises `DistrustError` when a proxy has ended by itself.
+        Changes of Nodes come by a watch of their own, which no canary is sent through. Takes up to a second. Raises
+        `DistrustError` when a proxy has ended by itself.
         """
         self._processes.check()
         if self._revision and self._canaries.revision() == self._revision:
