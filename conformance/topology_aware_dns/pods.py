@@ -28,9 +28,16 @@ def run(cluster: Cluster) -> Pods:
 
 
 def create_headless(cluster: Cluster, *keys: str, **fields: Any) -> Service:
-    """A headless Service, of both IP families, with these topology keys."""
+    """A headless Service, of the IP families that the cluster has, with these topology keys."""
     keyed: dict[str, Any] = {"topologyKeys": list(keys)} if keys else {}
-    return cluster.create_service(dual_stack=True, clusterIP="None", **keyed, **fields)
+    families = list(cluster.backend.families)
+    both = len(families) == 2
+    return cluster.create_service(dual_stack=both, ipFamilies=families, clusterIP="None", **keyed, **fields)
+
+
+def kinds(cluster: Cluster) -> list[str]:
+    """The types of address records that pods of this cluster have."""
+    return [{"IPv4": "A", "IPv6": "AAAA"}[family] for family in cluster.backend.families]
 
 
 def publish(cluster: Cluster, service: Service, pods: Pods, on: str) -> None:
@@ -40,7 +47,10 @@ def publish(cluster: Cluster, service: Service, pods: Pods, on: str) -> None:
     cluster.publish(service, [endpoint(each, extra={"targetRef": target[each.name]}) for each in chosen])
 
 
-def expect_rows(cluster: Cluster, service: Service, pods: Pods, told: Mapping[str, str], *, kind: str = "A") -> None:
-    """The pod on each node is told of just the pods on these nodes; an empty text: of none."""
+def expect_rows(cluster: Cluster, service: Service, pods: Pods, told: Mapping[str, str], *, kind: str = "") -> None:
+    """The pod on each node is told of just the pods on these nodes; an empty text: of none.
+
+    `kind` is the type of records, unless given addresses of the cluster's first family.
+    """
     table = {pods[node]: {pods[each] for each in nodes.split()} for node, nodes in told.items()}
-    expect_told(cluster, service, table, kind=kind)
+    expect_told(cluster, service, table, kind=kind or kinds(cluster)[0])

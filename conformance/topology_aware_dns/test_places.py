@@ -6,7 +6,7 @@ import pytest
 
 from conformance.features import SERVICE_DNS, TOPOLOGY_AWARE_DNS
 from conformance.kep_536_topology_keys.places import ANY, HOST, RACK, ZONE
-from conformance.topology_aware_dns.pods import begin, create_headless, expect_rows, publish
+from conformance.topology_aware_dns.pods import begin, create_headless, expect_rows, kinds, publish
 from harness.cluster import Cluster
 from harness.dns.told import expect_told
 from harness.requirements import MUST, SHOULD, requirement
@@ -28,6 +28,8 @@ EVERY = "a1 a2 b1 b2 c1"
 )
 @pytest.mark.parametrize("kind", ["A", "AAAA", "SRV"])
 def test_dns_tells_of_the_clients_place(three_zones: Cluster, kind: str) -> None:
+    if kind not in (*kinds(three_zones), "SRV"):
+        pytest.skip(f"ineligible: pods of this cluster have no {kind} records")
     pods = begin(three_zones)
     service = create_headless(three_zones, ZONE, ANY)
     publish(three_zones, service, pods, "a1 a2 b1")
@@ -167,4 +169,5 @@ def test_dns_tells_unknown_clients_of_all(three_zones: Cluster) -> None:
     publish(three_zones, service, pods, "a1 b1")
     expect_rows(three_zones, service, pods, {"a1": "a1", "c1": ""})
 
-    expect_told(three_zones, service, {external_client("c1"): {pods["a1"], pods["b1"]}})
+    told = {external_client("c1"): {pods["a1"], pods["b1"]}}
+    expect_told(three_zones, service, told, kind=kinds(three_zones)[0])

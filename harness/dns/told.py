@@ -159,10 +159,11 @@ def expect_answer(
     expect_becomes(cluster, what, look, expected=expected)
 
 
-def resolv_conf(cluster: Cluster, family: str = "IPv4") -> str:
+def resolv_conf(cluster: Cluster) -> str:
     """/etc/resolv.conf of a pod in the scenario's namespace, as kubelets write it (dnsPolicy ClusterFirst)."""
     search = " ".join([f"{cluster.namespace}.svc.{ZONE}", f"svc.{ZONE}", ZONE])
-    return f"nameserver {cluster.backend.dns()[family]}\nsearch {search}\noptions ndots:5\n"
+    servers = "".join(f"nameserver {each}\n" for each in cluster.backend.dns().values())
+    return f"{servers}search {search}\noptions ndots:5\n"
 
 
 def locator_of(cluster: Cluster, pod: str) -> Object | None:

@@ -82,9 +82,9 @@ def test_locators_are_compared_by_the_fields_that_are_given(cluster: Cluster) ->
 
 
 def test_resolv_conf_is_that_of_a_kubelet(cluster: Cluster) -> None:
-    address = cluster.backend.dns()["IPv4"]
+    servers = "".join(f"nameserver {each}\n" for each in cluster.backend.dns().values())
     search = "search told.svc.cluster.local svc.cluster.local cluster.local"
-    assert resolv_conf(cluster) == f"nameserver {address}\n{search}\noptions ndots:5\n"
+    assert resolv_conf(cluster) == f"{servers}{search}\noptions ndots:5\n"
 
 
 def test_control_plane_of_others_has_no_locators() -> None:
