@@ -18,7 +18,7 @@ from typing import Any
 from harness.binaries import Version, find_entry
 from harness.components import Release
 from harness.control_planes.control_plane import ControlPlane
-from harness.errors import UnavailableError
+from harness.errors import DistrustError, UnavailableError
 from harness.netns import http
 from harness.netns.namespace import Namespace
 from harness.proxies.canary import Canaries
@@ -40,6 +40,7 @@ _QUEUED = re.compile(
     r"^kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds(?:\{[^}]*ip_family=\"(\w+)\"[^}]*\})? (\S+)$",
     re.MULTILINE,
 )
+_UNKNOWN_GATE = re.compile(r"unrecognized feature gate: (\w+)")
 _PACKAGES = {"nft": "nftables", "iptables": "iptables", "ip6tables": "iptables", "conntrack": "conntrack"}
 _TOOLS = {"nftables": ("nft",), "iptables": ("iptables", "ip6tables"), "ipvs": ("iptables", "ip6tables", "ipset")}
 _EXECS_CONNTRACK = (1, 31)  # up to this version entries of UDP are deleted by the program conntrack
@@ -79,13 +80,17 @@ class KubeProxy:
         of_release = release.version if release.version != self._booted else ""
         entry = find_entry("kube-proxy", of_release or self._asked)
         require(self.mode, entry.version)
+        self._processes.stop(node)  # first: one that runs exits by itself when its configuration changes
         command = [str(entry.path), f"--config={self._write_configuration(node, entry.version, release)}", "-v=4"]
         self._revision = ""
         for _ in range(_STARTS):
             self._processes.stop(node)
             self._followers[node] = Follower(self._processes.log(node))
             self._processes.start(node, namespace, command, {"TZ": "UTC"})
-            self._processes.await_ready(node, functools.partial(self._not_ready, node), READY_SECONDS)
+            try:
+                self._processes.await_ready(node, functools.partial(self._not_ready, node), READY_SECONDS)
+            except DistrustError as error:
+                raise _without_gate(entry.version, str(error)) or error from None
             if self._knows_its_zone(node):
                 return
         process = self._processes.running[node]
@@ -208,6 +213,12 @@ class KubeProxy:
         if texts:
             texts[f"kube-proxy-{node}.json"] = self._configuration(node).read_text(encoding="utf-8")
         return texts
+
+
+def _without_gate(version: Version, said: str) -> UnavailableError | None:
+    """That it cannot be of a release whose gates it does not know, if that is what it said before it exited."""
+    unknown = _UNKNOWN_GATE.search(said)
+    return UnavailableError(f"kube-proxy {version} has no feature gate {unknown[1]}") if unknown else None
 
 
 def require(mode: str, version: Version) -> None:

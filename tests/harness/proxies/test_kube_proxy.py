@@ -157,3 +157,9 @@ def test_release_picks_another_binary_and_its_absence_is_unavailable(backend: Ne
     newest = find_entry("kube-proxy").version
     backend.start_component(PROXY, replace(release(), version=newest.series), ["a1"])
     assert "a1" in backend.proxy._processes.running  # type: ignore[attr-defined]
+
+
+def test_gate_that_it_does_not_know_is_unavailable(backend: NetnsBackend) -> None:
+    with pytest.raises(UnavailableError, match="has no feature gate ServiceTopology"):
+        backend.start_component(PROXY, release(ServiceTopology=True), ["a1"])
+    backend.start_component(PROXY, release(), ["a1"])
