@@ -31,6 +31,10 @@ from harness.topology import THREE_ZONES, Topology
 from harness.workloads import Client, Pod, node_client
 
 BOOT_SECONDS = 15.0  # until all have worked on everything that there is at first, before the time scale
+SETTLED = 5.0  # seconds, before the time scale, in which controller and proxies work on what was written
+RECONNECTED = (
+    40.0  # the same after an API server was away: a client of client-go may wait for 30 s before it tries again
+)
 METRICS_PORT = 10249  # of a proxy, on its node's loopback, as kube-proxy has it
 
 
@@ -117,7 +121,7 @@ class NetnsBackend:
             case Component.PROXY:
                 for node in nodes:
                     self.proxy.setup(node, self.network.nodes[node].namespace, release)
-        self.settle()
+        self.settle(SETTLED if component is not Component.API_SERVER else RECONNECTED)
 
     def stop_component(self, component: Component, nodes: Sequence[str]) -> None:
         """Stop a component; what it has stored, written or programmed stays. `nodes` are those of proxies."""
@@ -256,7 +260,7 @@ class NetnsBackend:
                 self._clients[client.node] = self.network.add_pod(client.node)
             return self._clients[client.node]
 
-    def settle(self, within: float = 5.0) -> None:
+    def settle(self, within: float = SETTLED) -> None:
         """Wait until controller and proxies have worked on everything written so far.
 
         A component that does not get there is not waited for any longer: what it does to packets will show.
