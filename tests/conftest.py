@@ -7,6 +7,7 @@ So the controller enters, and its workers are born inside.
 from __future__ import annotations
 
 import contextlib
+import signal
 
 import pytest
 
@@ -16,7 +17,12 @@ from harness.netns import sandbox
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Enter if possible; where it is not, the tests that need it say why."""
+    """Enter if possible; where it is not, the tests that need it say why.
+
+    A shell starts what runs in the background with SIGINT ignored, and children inherit that: tests send it to theirs.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if not hasattr(config, "workerinput"):
         with contextlib.suppress(UnavailableError):
             sandbox.enter()
