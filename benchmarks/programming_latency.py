@@ -11,6 +11,7 @@ with a minSyncPeriod of 1 ms; with its default of 1 s that second is what one wo
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import functools
 import itertools
 import math
@@ -54,7 +55,7 @@ def main() -> None:
         for name, delays in measure(size, rounds=rounds).items():
             found.setdefault(name, {})[size] = sorted(delays)
             print(f"{size:6} Services, {name:19} {describe(sorted(delays))}, {rounds} rounds", flush=True)
-        for name in found.keys() - {"reference"}:
+        for name in sorted(found.keys() - {"reference"}):
             ratio = statistics.median(found[name][size]) / statistics.median(found["reference"][size])
             print(f"{size:6} Services, {name:19} {ratio:.1f} times the reference", flush=True)
     if options.plot:
@@ -63,7 +64,6 @@ def main() -> None:
 
 def implementations() -> Iterator[tuple[str, Implementation]]:
     """All that can be had here; kube-proxy in the newest version that is in the cache."""
-    plane = reference().control_plane
     yield "reference", reference()
     for mode in ("nftables", "iptables"):
         try:
@@ -71,7 +71,7 @@ def implementations() -> Iterator[tuple[str, Implementation]]:
         except UnavailableError as error:
             print(f"kube-proxy {mode} is left out: {error}")
         else:
-            yield f"kube-proxy {mode}", Implementation(plane, functools.partial(kube_proxy, mode))
+            yield f"kube-proxy {mode}", dataclasses.replace(reference(), proxy=functools.partial(kube_proxy, mode))
 
 
 def kube_proxy(mode: str, plane: ControlPlane, pod_cidrs: Sequence[str]) -> KubeProxy:
