@@ -1,0 +1,41 @@
+"""How a backend changes the components of a cluster that it did not build of its own processes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from harness.abilities import Ability
+from harness.components import Component, Release
+from harness.errors import UnavailableError
+
+
+class Components(Protocol):
+    """Starts and stops API server, controller and proxies in place. Methods raise `UnavailableError`."""
+
+    @property
+    def abilities(self) -> frozenset[Ability]:
+        """Which of the abilities to restart and to change it has."""
+
+    def start(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
+        """Run a component as one of this release, in place of one that runs; return when it does.
+
+        `nodes` are those of proxies, by the names that scenarios use.
+        """
+
+    def stop(self, component: Component, nodes: Sequence[str]) -> None:
+        """Stop a component; what it has stored, written or programmed stays."""
+
+
+class Untouchable:
+    """The components of somebody's cluster, which are left alone."""
+
+    abilities: frozenset[Ability] = frozenset()
+
+    def start(self, component: Component, release: Release, nodes: Sequence[str]) -> None:  # noqa: ARG002
+        """Raises `UnavailableError`."""
+        raise UnavailableError(f"nothing here may start or change the {component} of this cluster")
+
+    def stop(self, component: Component, nodes: Sequence[str]) -> None:  # noqa: ARG002
+        """Raises `UnavailableError`."""
+        raise UnavailableError(f"nothing here may stop the {component} of this cluster")
