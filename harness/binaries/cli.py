@@ -11,7 +11,7 @@ import click
 
 @click.group()
 def components() -> None:
-    """Get, list and check real components: kube-proxy, kube-controller-manager, kube-apiserver, etcd.
+    """Get, list and check real components: kube-proxy, kube-controller-manager, kube-apiserver, etcd; and kind.
 
     They are kept by version in a cache, where runs find them. What is in the folder KUBEBUILDER_ASSETS is used too.
     """
@@ -47,7 +47,7 @@ def _cached(command: Callable[..., Any]) -> Callable[..., Any]:
     metavar="URL",
     envvar="TRAFFICDIST_MIRROR",
     show_envvar=True,
-    help="In place of https://dl.k8s.io, or of https://github.com/etcd-io/etcd/releases; several are tried in turn.",
+    help="In place of https://dl.k8s.io, or of the releases on GitHub; several are tried in turn.",
 )
 @click.option(
     "--jobs", type=click.IntRange(min=0), default=0, help="Compile so many packages at once. [one a processor]"

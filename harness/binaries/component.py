@@ -1,7 +1,8 @@
 """The components that real clusters run and that we can get: where each is published, and how it says its version.
 
 A table, so that a component more is an entry more. Kubernetes' own come from https://dl.k8s.io and from the Go module
-k8s.io/kubernetes; etcd from its releases on GitHub and from go.etcd.io/etcd/server/v3.
+k8s.io/kubernetes; etcd and kind from their releases on GitHub, and from go.etcd.io/etcd/server/v3 and sigs.k8s.io/kind.
+kind is no component of a cluster but what makes one; it is got in the same way.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ def _of_kubernetes(name: str) -> Component:
 
 _ETCD_MODULE = "go.etcd.io/etcd/server/v3"
 ETCD = Component("etcd", _ETCD_MODULE, _ETCD_MODULE, re.compile(r"etcd Version: (\S+)"))
+KIND = Component("kind", "sigs.k8s.io/kind", "sigs.k8s.io/kind", re.compile(r"kind version (\S+)"))
 
 COMPONENTS: dict[str, Component] = {
     each.name: each
@@ -53,6 +55,7 @@ COMPONENTS: dict[str, Component] = {
         _of_kubernetes("kube-controller-manager"),
         _of_kubernetes("kube-apiserver"),
         ETCD,
+        KIND,
     )
 }
 

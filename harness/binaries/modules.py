@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from harness.binaries.component import Component
+from harness.binaries.component import ETCD, Component
 from harness.binaries.versions import Version
 
 _STAMPED = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
@@ -83,7 +83,7 @@ def build_flags(component: Component, version: Version, *, commit: str = "", tim
     """Flags for `go build` and `go list`: those of the official build, and what `--version` is to say."""
     flags = ["-mod=mod", "-trimpath"]
     if not component.kubernetes:
-        stamp = f" -X go.etcd.io/etcd/api/v3/version.GitSHA={commit[:9]}" if commit else ""
+        stamp = f" -X go.etcd.io/etcd/api/v3/version.GitSHA={commit[:9]}" if commit and component is ETCD else ""
         return [*flags, f"-ldflags=-s -w{stamp}"]
     values = {
         "gitVersion": version.tag,

@@ -1,8 +1,9 @@
-"""Downloads official binaries: Kubernetes' from https://dl.k8s.io, etcd's from its releases on GitHub.
+"""Downloads official binaries: Kubernetes' from https://dl.k8s.io, etcd's and kind's from their releases on GitHub.
 
     <mirror>/release/v1.34.2/bin/linux/amd64/kube-proxy   and   kube-proxy.sha256       a bare binary and its sum
     <mirror>/release/stable-1.34.txt   stable.txt                                       the newest patch, the newest
     <mirror>/download/v3.6.4/etcd-v3.6.4-linux-amd64.tar.gz   and   SHA256SUMS          etcd
+    <mirror>/download/v0.33.0/kind-linux-amd64   and   kind-linux-amd64.sha256sum       kind
 
 A mirror has the layout of the place that it stands for. The sum comes from where the binary comes from, so a mirror is
 trusted as far as it is chosen; https is up to its URL.
@@ -19,33 +20,35 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.binaries.cache import said_plainly
-from harness.binaries.component import ETCD, Component
+from harness.binaries.component import ETCD, KIND, Component
 from harness.binaries.download import Fetcher, NotThereError
 from harness.binaries.versions import Version, Wanted, parse_version
 from harness.binaries.watching import Watcher
 from harness.errors import UnavailableError, UsageError
 
 KUBERNETES_MIRROR = "https://dl.k8s.io"
-ETCD_MIRROR = "https://github.com/etcd-io/etcd/releases"
-ETCD_LISTING = "https://api.github.com/repos/etcd-io/etcd/releases?per_page=100"
+_ON_GITHUB = {ETCD.name: "etcd-io/etcd", KIND.name: "kubernetes-sigs/kind"}
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64", "ppc64le": "ppc64le", "s390x": "s390x"}
 _SUM = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
 class Releases:
-    """Where official binaries are; `mirrors` in the order that they are tried, none for the publisher itself."""
+    """Where official binaries are; `mirrors` in the order that they are tried, none for the publisher itself.
+
+    `listing` is a URL that lists the releases as GitHub's API does; nothing for GitHub's.
+    """
 
     mirrors: Sequence[str] = ()
     fetcher: Fetcher = field(default_factory=Fetcher)
-    etcd_listing: str = ETCD_LISTING
+    listing: str = ""
 
     def resolve(self, component: Component, wanted: Wanted) -> Version:
         """The version that answers the wish. Raises `UsageError` if there is none."""
         if wanted.exact is not None:
             return wanted.exact
-        if component is ETCD:
-            return self._resolve_etcd(wanted)
+        if component.name in _ON_GITHUB:
+            return self._resolve_on_github(component, wanted)
         name = f"stable-{wanted.series}.txt" if wanted.series else "stable.txt"
         try:
             said = self.fetcher.text(self._urls(component, f"release/{name}")).strip()
@@ -56,28 +59,26 @@ class Releases:
             raise UnavailableError(f"{name} should say a version, and says {said[:80]!r}")
         return version
 
-    def _resolve_etcd(self, wanted: Wanted) -> Version:
-        """etcd has no file that names its newest release, and mirrors no listing: GitHub's is asked."""
+    def _resolve_on_github(self, component: Component, wanted: Wanted) -> Version:
+        """There is no file that names the newest release, and mirrors have no listing: GitHub's is asked."""
+        listing = self.listing or f"https://api.github.com/repos/{_ON_GITHUB[component.name]}/releases?per_page=100"
+        name = component.name
         try:
-            listed = json.loads(self.fetcher.text([self.etcd_listing]))
+            listed = json.loads(self.fetcher.text([listing]))
             versions = [version for each in listed if (version := parse_version(each["tag_name"]))]
         except (ValueError, TypeError, KeyError):
-            raise UnavailableError(f"{self.etcd_listing} is no list of releases; name a full version of etcd") from None
+            raise UnavailableError(f"{listing} is no list of releases; name a full version of {name}") from None
         except UnavailableError as error:
-            raise UnavailableError(f"{error}\nwithout that list, name a full version of etcd, such as 3.6.4") from None
+            raise UnavailableError(f"{error}\nwithout that list, name a full version of {name}") from None
         chosen = wanted.choose(versions)
         if not chosen:
-            raise UsageError(f"there is no release of etcd {wanted}; there are {', '.join(map(str, sorted(versions)))}")
+            there = ", ".join(map(str, sorted(versions)))
+            raise UsageError(f"there is no release of {name} {wanted}; there are {there}")
         return chosen[0]
 
     def fetch(self, component: Component, version: Version, folder: Path, watcher: Watcher) -> tuple[Path, str]:
         """The binary, inside `folder`, and the URL that it came from. Raises `UsageError`, `UnavailableError`."""
-        base = f"release/{version.tag}/bin/linux/{architecture()}/{component.name}"
-        archive = ""
-        if component is ETCD:
-            archive = f"etcd-{version.tag}-linux-{architecture()}.tar.gz"
-            base = f"download/{version.tag}/{archive}"
-        sums = f"download/{version.tag}/SHA256SUMS" if archive else f"{base}.sha256"
+        base, sums, archive = _paths(component, version)
         target = folder / (archive or component.name)
         try:
             sha256 = _sum_in(self.fetcher.text(self._urls(component, sums)), archive)
@@ -92,12 +93,13 @@ class Releases:
         return target, url
 
     def _urls(self, component: Component, path: str) -> list[str]:
-        mirrors = self.mirrors or [ETCD_MIRROR if component is ETCD else KUBERNETES_MIRROR]
+        repository = _ON_GITHUB.get(component.name)
+        mirrors = self.mirrors or [f"https://github.com/{repository}/releases" if repository else KUBERNETES_MIRROR]
         return [f"{mirror.rstrip('/')}/{path}" for mirror in mirrors]
 
     def _newest(self, component: Component, series: str = "") -> str:
         """What there is instead, as far as that is said anywhere."""
-        if component is ETCD:
+        if component.name in _ON_GITHUB:
             return ""
         said = []
         for name, of in ((f"stable-{series}.txt", f"of {series}"), ("stable.txt", "of all"))[0 if series else 1 :]:
@@ -107,6 +109,18 @@ class Releases:
                 continue
             said += [f"the newest {of} is {newest}"] if newest else []
         return f"; {', '.join(said)}" if said else ""
+
+
+def _paths(component: Component, version: Version) -> tuple[str, str, str]:
+    """Where the binary is and where its sum, and the name of the archive that it is in, "" for a bare binary."""
+    if component is ETCD:
+        archive = f"etcd-{version.tag}-linux-{architecture()}.tar.gz"
+        return f"download/{version.tag}/{archive}", f"download/{version.tag}/SHA256SUMS", archive
+    if component is KIND:
+        binary = f"download/{version.tag}/kind-linux-{architecture()}"
+        return binary, f"{binary}.sha256sum", ""
+    binary = f"release/{version.tag}/bin/linux/{architecture()}/{component.name}"
+    return binary, f"{binary}.sha256", ""
 
 
 def architecture() -> str:

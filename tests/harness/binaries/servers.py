@@ -55,6 +55,14 @@ class Mirror:
         self.files |= {path: packed.getvalue(), f"/download/v{version}/SHA256SUMS": sums.encode()}
         return path
 
+    def publish_kind(self, version: str) -> str:
+        """A release of kind; the path of its binary, whose sum stands in a file that names it."""
+        content, name = script(version, says="kind version {}"), f"kind-linux-{architecture()}"
+        path = f"/download/v{version}/{name}"
+        sum_and_name = f"{hashlib.sha256(content).hexdigest()}  {name}\n"
+        self.files |= {path: content, f"{path}.sha256sum": sum_and_name.encode()}
+        return path
+
     def asked(self, path: str) -> list[str]:
         """The Range headers of the requests for a path, in order; "" for the whole."""
         return [header for asked, header in self.requests if asked == path]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.binaries import modules
-from harness.binaries.component import ETCD, component_named
+from harness.binaries.component import ETCD, KIND, component_named
 from harness.binaries.versions import Version
 
 KUBE_PROXY = component_named("kube-proxy")
@@ -50,3 +50,7 @@ def test_etcd_knows_its_version_and_its_modules_need_no_replacement() -> None:
     text = modules.go_mod(ETCD, Version(3, 6, 4), {"Go": "1.24", "Replace": []})
     assert "require go.etcd.io/etcd/server/v3 v3.6.4\n" in text
     assert not any("-X" in flag for flag in modules.build_flags(ETCD, Version(3, 6, 4)))
+
+
+def test_kind_is_not_stamped_with_the_variables_of_another() -> None:
+    assert modules.build_flags(KIND, Version(0, 33, 0), commit="abc") == ["-mod=mod", "-trimpath", "-ldflags=-s -w"]

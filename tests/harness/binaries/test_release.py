@@ -45,6 +45,14 @@ def test_etcd_comes_out_of_its_archive(mirror: Mirror, cache: Cache) -> None:
     assert subprocess.check_output([entry.path, "--version"], text=True) == "etcd Version: 3.6.4\n"
 
 
+def test_kind_is_a_bare_binary_beside_its_sum(mirror: Mirror, cache: Cache) -> None:
+    path = mirror.publish_kind("0.33.0")
+    mirror.files["/listing"] = json.dumps([{"tag_name": "v0.33.0"}, {"tag_name": "v0.34.0-alpha"}]).encode()
+    entry = get("kind", "", releases(mirror), cache)
+    assert entry.origin is not None
+    assert (str(entry.version), entry.origin.at) == ("0.33.0", f"{mirror.url}{path}")
+
+
 def test_what_is_there_is_not_downloaded_again(mirror: Mirror, cache: Cache) -> None:
     path = mirror.publish("kube-proxy", "1.34.2")
     get("kube-proxy", "1.34.2", releases(mirror), cache)
