@@ -16,6 +16,7 @@ from harness.components import Release
 from harness.errors import InconclusiveError, UsageError
 from reference.apiserver import ApiServer
 from reference.apiserver.kinds import Strategy
+from reference.apiserver.pods_reached import OpenSocket
 from reference.apiserver.server import HttpServer
 from reference.client import Client
 from reference.endpointslice import EndpointSliceController
@@ -126,6 +127,10 @@ class EmbeddedControlPlane:
     def listen(self, listening: socket.socket) -> None:
         """Serve on one more listening socket, made by the caller in whatever netns."""
         self._server.listen(listening)
+
+    def reach_pods(self, open_socket: OpenSocket) -> None:
+        """Pass requests on to pods through sockets that this makes."""
+        self._server.reach_pods(open_socket)
 
     def kubeconfig(self) -> dict[str, Any]:
         """How any client reaches the API server: address, certificate and token."""

@@ -1,4 +1,4 @@
-"""What is answered at once: everything but watches and the large OpenAPI documents.
+"""What is answered at once: everything but watches, what goes on to pods, and the large OpenAPI documents.
 
 It knows nothing of connections, so it is the same whether aiohttp read a request or `connection` did.
 """
@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from reference.apiserver import handlers, media, status
+from reference.apiserver import handlers, media, pods_reached, status
 from reference.apiserver.discovery import Discovery
 from reference.apiserver.handlers import Request, Response
 from reference.apiserver.registry import Registry
@@ -72,7 +72,7 @@ class Answers:
 
     def answer(self, asked: Incoming) -> Response | None:
         """The answer, errors included; None for what is not answered at once, which is not on record then."""
-        if asked.streams or asked.path.startswith("/openapi/"):
+        if asked.streams or asked.path.startswith("/openapi/") or pods_reached.wanted(asked.path):
             return None
         self.record(asked)
         try:

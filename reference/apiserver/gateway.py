@@ -15,11 +15,13 @@ from typing import Any
 
 from aiohttp import web
 
-from reference.apiserver import handlers, openapi, status, watch
+from reference.apiserver import handlers, openapi, pods_reached, status, watch
 from reference.apiserver.answers import Answers, Incoming, RequestRecord, failure
 from reference.apiserver.api import ApiServer
 from reference.apiserver.connection import Connection
 from reference.apiserver.handlers import Request, Response
+from reference.apiserver.pod_proxy import PodProxy
+from reference.apiserver.pods_reached import OpenSocket
 from reference.apiserver.watch import Hub, Watcher, WatchQuery
 from reference.client import ApiError
 
@@ -40,12 +42,14 @@ class Gateway:
         *,
         log: deque[RequestRecord],
         bookmark_seconds: float,
+        open_socket: OpenSocket | None = None,
     ) -> None:
         self.hub = Hub(api.registry.store, loop)
         self._registry = api.registry
         self._loop = loop
         self._bookmark_seconds = bookmark_seconds
         self.answers = Answers(api.registry, token, log)
+        self.pods = PodProxy(api.registry, open_socket)
         self._plain: set[asyncio.Transport] = set()
         self._server = web.Server(
             self._handle,
@@ -68,6 +72,7 @@ class Gateway:
         await self._server.shutdown(timeout=_GRACE)
         for each in transports:
             _abort(each)
+        await self.pods.close()
         await asyncio.sleep(0)  # now the sockets are closed
 
     def _request(self, message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
@@ -77,6 +82,9 @@ class Gateway:
         asked = Incoming(request.method, request.path, request.query_string, request.query, request.headers)
         try:
             self.answers.authenticate(asked)
+            if wanted := pods_reached.wanted(asked.path):
+                self.answers.record(asked)
+                return await self.pods.pass_on(request, wanted)
             asked = replace(asked, body=await request.read())
             if (answer := self.answers.answer(asked)) is None:
                 self.answers.record(asked)

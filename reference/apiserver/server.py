@@ -21,6 +21,7 @@ import trustme
 from reference.apiserver.answers import RequestRecord
 from reference.apiserver.api import ApiServer
 from reference.apiserver.gateway import Gateway
+from reference.apiserver.pods_reached import OpenSocket
 from reference.apiserver.port import LOOPBACK, Port, free_loopback
 
 _LOGGED_REQUESTS = 10_000
@@ -43,6 +44,7 @@ class HttpServer:
         self._thread = threading.Thread(target=self._run, name="apiserver", daemon=True)
         self._bookmark_seconds = bookmark_seconds
         self._log: deque[RequestRecord] = deque(maxlen=_LOGGED_REQUESTS)
+        self._open_socket: OpenSocket | None = None
         self._gateway: Gateway | None = self._new_gateway(api)
         self._ports: list[Port] = []
 
@@ -56,6 +58,16 @@ class HttpServer:
     def listen(self, sock: socket.socket) -> None:
         """Serve one TCP socket more. The caller made and bound it; it belongs to the server from now on."""
         self._call(self._listen(Port(sock)))
+
+    def reach_pods(self, open_socket: OpenSocket) -> None:
+        """Pass requests on to pods (`pods/NAME:PORT/proxy`) by sockets that this makes inside the cluster's network.
+
+        It is called in the server's thread with a family and a type, as `socket.socket` is. Without it these requests
+        get 503.
+        """
+        self._open_socket = open_socket
+        if (gateway := self._gateway) is not None:
+            gateway.pods.open_socket = open_socket
 
     def replace(self, api: ApiServer | None) -> None:
         """Serve `api` from now on, at the same ports, with the same certificate and token; or be away (None).
@@ -114,7 +126,14 @@ class HttpServer:
     def _new_gateway(self, api: ApiServer | None) -> Gateway | None:
         if api is None:
             return None
-        return Gateway(api, self.token, self._loop, log=self._log, bookmark_seconds=self._bookmark_seconds)
+        return Gateway(
+            api,
+            self.token,
+            self._loop,
+            log=self._log,
+            bookmark_seconds=self._bookmark_seconds,
+            open_socket=self._open_socket,
+        )
 
     async def _listen(self, port: Port) -> None:
         self._ports.append(port)

@@ -131,3 +131,10 @@ def test_informer_follows(core: client.CoreV1Api, api: ApiServer) -> None:
         assert informer.cache.list_keys() == []
     finally:
         informer.stop()
+
+
+def test_pod_is_asked_by_its_name_and_port(core: client.CoreV1Api, api: ApiServer) -> None:
+    """The client writes `:` as %3A in a path."""
+    api.create("pods", "default", {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}})
+    with pytest.raises(client.ApiException, match="address not allowed"):
+        core.connect_get_namespaced_pod_proxy_with_path("http:p:80", "default", "hostname")

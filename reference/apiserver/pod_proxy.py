@@ -1,0 +1,144 @@
+"""Requests that go on to a server in a pod: the subresource `proxy`, by which a client outside of a cluster gets in.
+
+Method, query, body and headers go there, and whatever comes back goes to the client as it comes, in pieces, for as
+long as both stay; nothing waits for it but the two. Not done of what Kubernetes does: links in HTML are left as they
+are, and a connection cannot be upgraded. Each request has a connection of its own: pods come and go here, with their
+addresses, and one that is gone does not say so on a connection that was kept.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import Any
+from urllib.parse import quote
+
+import aiohttp
+from aiohttp import web
+from multidict import CIMultiDict, CIMultiDictProxy
+from yarl import URL
+
+from reference.apiserver import pods_reached, status
+from reference.apiserver.pods_reached import NO_WAY, Location, OpenSocket, Wanted, unreached
+from reference.apiserver.registry import Registry
+from reference.client import ApiError
+
+DIAL_SECONDS = 30.0  # as kube-apiserver
+METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
+_OF_ONE_HOP = frozenset(
+    {
+        "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection",
+        "te", "trailer", "transfer-encoding", "upgrade",
+    }
+)  # fmt: skip
+_NOT_FOR_PODS = frozenset({"authorization", "expect"})
+_ADDED_UNASKED = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
+_UNESCAPED = "/~!$&'()*+,;=:@"
+
+
+class PodProxy:
+    """Passes requests on to pods; belongs to one event loop. `open_socket` may be given later."""
+
+    def __init__(self, registry: Registry, open_socket: OpenSocket | None) -> None:
+        self.open_socket = open_socket
+        self._registry = registry
+        self._session: aiohttp.ClientSession | None = None
+
+    async def pass_on(self, request: web.BaseRequest, asked: Wanted) -> web.StreamResponse:
+        """What the pod's server answers. Raises `ApiError`: 400, 404, 405, 503."""
+        if request.method not in METHODS:
+            raise status.method_not_allowed(request.method)
+        location = pods_reached.locate(self._registry, asked)
+        if not asked.path and request.method in {"GET", "HEAD"}:
+            return _with_slash(request)
+        if self.open_socket is None:
+            raise unreached(NO_WAY)
+        async with await self._ask(request, location, asked.path) as answer:
+            return await _send_back(request, answer)
+
+    async def close(self) -> None:
+        """End all connections to pods."""
+        if self._session is not None:
+            await self._session.close()
+
+    async def _ask(self, request: web.BaseRequest, location: Location, path: str) -> aiohttp.ClientResponse:
+        url = URL(f"{location.scheme}://{location.host}{quote(path or '/', safe=_UNESCAPED)}", encoded=True)
+        if request.query_string:
+            url = URL(f"{url}?{request.rel_url.raw_query_string}", encoded=True)
+        body = request.content if request.body_exists else None
+        try:
+            return await self._connected().request(
+                request.method, url, headers=_there(request), data=body, allow_redirects=False
+            )
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise _refusal(error, location) from None
+
+    def _connected(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            connector = aiohttp.TCPConnector(limit=0, force_close=True, ssl=False, socket_factory=self._socket)
+            self._session = aiohttp.ClientSession(
+                connector=connector,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=DIAL_SECONDS),
+                skip_auto_headers=_ADDED_UNASKED,
+                auto_decompress=False,
+            )
+            self._session._retry_connection = False  # a pod is asked once, or probes count double
+        return self._session
+
+    def _socket(self, address: tuple[Any, ...]) -> socket.socket:
+        assert self.open_socket is not None
+        made = self.open_socket(address[0], address[1])
+        made.setblocking(False)
+        return made
+
+
+async def _send_back(request: web.BaseRequest, answer: aiohttp.ClientResponse) -> web.StreamResponse:
+    response = web.StreamResponse(
+        status=answer.status, reason=answer.reason, headers=_end_to_end(answer.headers, frozenset())
+    )
+    await response.prepare(request)
+    try:
+        async for piece in answer.content.iter_any():
+            await response.write(piece)
+    except aiohttp.ClientError as error:  # the code is sent: only a broken connection says that this is not all
+        if request.transport is not None:
+            request.transport.abort()
+        raise ConnectionResetError("the pod's server broke off its answer") from error
+    await response.write_eof()
+    return response
+
+
+def _with_slash(request: web.BaseRequest) -> web.StreamResponse:
+    """As Kubernetes: relative links of a page at the root need the path to end so."""
+    query = f"?{request.rel_url.raw_query_string}" if request.query_string else ""
+    return web.Response(status=301, headers={"Location": f"{request.rel_url.raw_path}/{query}"})
+
+
+def _there(request: web.BaseRequest) -> CIMultiDict[str]:
+    headers = _end_to_end(request.headers, _NOT_FOR_PODS)
+    if request.remote:
+        headers.add("X-Forwarded-For", request.remote)
+    headers["X-Forwarded-Host"] = request.headers.get("Host", "")
+    headers["X-Forwarded-Proto"] = "https"
+    headers["X-Forwarded-Uri"] = request.rel_url.raw_path
+    return headers
+
+
+def _end_to_end(headers: CIMultiDictProxy[str], left_out: frozenset[str]) -> CIMultiDict[str]:
+    named = {each.strip().lower() for value in headers.getall("Connection", []) for each in value.split(",")}
+    left_out = _OF_ONE_HOP | left_out | named
+    return CIMultiDict((name, value) for name, value in headers.items() if name.lower() not in left_out)
+
+
+def _refusal(error: Exception, location: Location) -> ApiError:
+    """Why a pod did not answer, in Go's words, which people know."""
+    if isinstance(error, aiohttp.ConnectionTimeoutError | TimeoutError):
+        return unreached(f"dial tcp {location.host}: i/o timeout")
+    if isinstance(error, aiohttp.ServerDisconnectedError):
+        return unreached("EOF")
+    number = error.errno if isinstance(error, OSError) else None
+    said = os.strerror(number).lower() if number else str(error) or type(error).__name__
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return unreached(f"dial tcp {location.host}: connect: {said}")
+    return unreached(said)

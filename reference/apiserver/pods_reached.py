@@ -1,0 +1,105 @@
+"""Which pod a request goes on to, and how it is reached: what the subresources proxy and portforward share.
+
+Pods live in another network than the API server, so whoever runs the cluster gives it a way to make sockets there. The
+rules and the words of refusals are those of Kubernetes' registry of pods.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from reference.apiserver import status
+from reference.apiserver.registry import Registry
+from reference.client import ApiError, Object
+
+OpenSocket = Callable[[int, int], socket.socket]
+"""Makes a socket of a family and a type inside the cluster's network."""
+
+_PATH = re.compile(r"/api/v1/namespaces/([^/]+)/pods/([^/]+)/(proxy|portforward)(/.*)?", re.DOTALL)
+_SCHEMES = frozenset({"", "http", "https"})
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a path asks for: a pod by its identifier (`NAME`, `NAME:PORT`, `SCHEME:NAME:PORT`), and a path in it."""
+
+    namespace: str
+    identifier: str
+    subresource: str
+    path: str
+
+    @property
+    def name(self) -> str:
+        """The pod's name."""
+        return self.split()[1]
+
+    def split(self) -> tuple[str, str, str]:
+        """Scheme, name and port. Raises `ApiError` (400)."""
+        parts = self.identifier.split(":")
+        scheme, name, port = parts if len(parts) == 3 else ("", *parts, "")[:3]
+        if len(parts) > 3 or not name or scheme not in _SCHEMES:
+            raise status.bad_request(f'invalid pod request "{self.identifier}"')
+        return scheme or "http", name, port
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Where a pod's server is."""
+
+    scheme: str
+    address: str
+    port: int
+
+    @property
+    def host(self) -> str:
+        """Address and port as URLs have them."""
+        return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
+
+
+def wanted(path: str) -> Wanted | None:
+    """What a path asks of a pod, None when it is not of that kind."""
+    found = _PATH.fullmatch(path) if "/pods/" in path else None
+    if found is None:
+        return None
+    namespace, identifier, subresource, rest = found.groups("")
+    return None if rest and subresource != "proxy" else Wanted(namespace, identifier, subresource, rest)
+
+
+def locate(registry: Registry, asked: Wanted) -> Location:
+    """Where to connect to. Raises `ApiError`: 404 without such a pod, 400 for one that has no address yet."""
+    scheme, name, port = asked.split()
+    pod = registry.get("pods", asked.namespace, name).object
+    address = (pod.get("status") or {}).get("podIP") or ""
+    if not _allowed(address):
+        raise status.bad_request("address not allowed")
+    chosen = port or _first_port(pod) or ("443" if scheme == "https" else "80")
+    if not chosen.isdecimal() or not 0 < int(chosen) <= 65535:
+        raise unreached(f"dial tcp: lookup tcp/{chosen}: unknown port")
+    return Location(scheme, address, int(chosen))
+
+
+def unreached(why: str) -> ApiError:
+    """503: a pod that is there and was not reached."""
+    return status.failure(503, "ServiceUnavailable", f"error trying to reach service: {why}")
+
+
+NO_WAY = "this API server was given no way into the network of pods"
+
+
+def _allowed(address: str) -> bool:
+    """Whether it is an address that a pod may have, and no one on the machine of the API server."""
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    return not (parsed.is_loopback or parsed.is_link_local or parsed.is_multicast or parsed.is_unspecified)
+
+
+def _first_port(pod: Object) -> str:
+    every = ((pod.get("spec") or {}).get("containers")) or []
+    numbers = (port.get("containerPort") for container in every for port in container.get("ports") or [])
+    return str(next(numbers, ""))

@@ -1,0 +1,204 @@
+"""Requests that go on to pods: what is passed on and what comes back, and who is told what when nothing does."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from http.client import IncompleteRead
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from reference.apiserver import ApiServer
+from reference.apiserver.server import HttpServer
+
+Http = Callable[..., tuple[int, Any]]
+PODS = "/api/v1/namespaces/default/pods"
+IN_THE_CLUSTER = "10.244.1.2"
+
+
+class Echo(BaseHTTPRequestHandler):
+    """Answers with what it was asked; `/code/N` with N, `/gate` when somebody else has come too, `/broken` in part."""
+
+    gate = threading.Barrier(20)
+
+    def answer(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
+        if self.path == "/gate":
+            self.gate.wait(timeout=20)
+        code = int(self.path.rpartition("/")[2]) if self.path.startswith("/code/") else 200
+        asked = {"method": self.command, "path": self.path, "headers": dict(self.headers), "body": body}
+        said = json.dumps(asked).encode()
+        self.send_response(code)
+        self.send_header("Content-Type", "application/x-echo")
+        self.send_header("X-Kept", "yes")
+        self.send_header("Connection", "X-Dropped, close")
+        self.send_header("X-Dropped", "yes")
+        self.send_header("Content-Length", str(len(said) + (self.path == "/broken")))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(said)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+for each in ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"):
+    setattr(Echo, f"do_{each}", Echo.answer)
+
+
+@pytest.fixture
+def echo() -> Iterator[int]:
+    """The port of an HTTP server."""
+    made = ThreadingHTTPServer(("127.0.0.1", 0), Echo)
+    thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    yield made.server_port
+    made.shutdown()
+    thread.join()
+    made.server_close()
+
+
+class Inside(socket.socket):
+    """A socket for which the address of the pod is on this machine, as if it had been made in the cluster's netns."""
+
+    def connect(self, address: Any) -> None:
+        assert address[0] == IN_THE_CLUSTER
+        super().connect(("127.0.0.1", address[1]))
+
+
+@pytest.fixture
+def pod(api: ApiServer, server: HttpServer) -> str:
+    server.reach_pods(Inside)
+    return run_pod(api, "web-1", IN_THE_CLUSTER)
+
+
+def run_pod(api: ApiServer, name: str, address: str, port: int = 0) -> str:
+    ports = [{"containerPort": port}] if port else []
+    spec = {"containers": [{"name": "c", "image": "i", "ports": ports}], "nodeName": "a1"}
+    made = api.create("pods", "default", {"metadata": {"name": name}, "spec": spec})
+    if address:
+        api.update_status("pods", "default", {**made, "status": {"phase": "Running", "podIP": address}})
+    return name
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
+def test_request_and_answer_are_passed_on(http: Any, pod: str, echo: int, method: str) -> None:
+    body = None if method == "GET" else b"text"
+    path = f"{PODS}/{pod}:{echo}/proxy/dial/it?host=a%20b&host=c&watch=1"
+    with http.open(method, path, body, Content_Type="text/plain", X_Asked="me") as answer:
+        seen = json.loads(answer.read())
+    assert (seen["method"], seen["path"]) == (method, "/dial/it?host=a%20b&host=c&watch=1")
+    assert (seen["body"], seen["headers"]["X-Asked"]) == ("text" if body else "", "me")
+    assert (answer.status, answer.headers["Content-Type"], answer.headers["X-Kept"]) == (
+        200,
+        "application/x-echo",
+        "yes",
+    )
+
+
+def test_credentials_and_what_is_of_one_hop_go_no_further(http: Any, pod: str, echo: int) -> None:
+    with http.open("GET", f"{PODS}/{pod}:{echo}/proxy/", TE="trailers", Accept="text/plain") as answer:
+        sent = {name.lower() for name in json.loads(answer.read())["headers"]}
+    assert sent & {"authorization", "te", "accept"} == {"accept"}
+    assert "X-Dropped" not in answer.headers
+
+
+@pytest.mark.parametrize("code", [404, 500, 302])
+def test_refusals_of_the_pod_are_its_own(http: Any, pod: str, echo: int, code: int) -> None:
+    with http.open("GET", f"{PODS}/{pod}:{echo}/proxy/code/{code}") as answer:
+        assert (answer.status, json.loads(answer.read())["path"]) == (code, f"/code/{code}")
+
+
+def test_scheme_may_be_named_and_the_first_port_is_meant_without_one(
+    http: Http, api: ApiServer, pod: str, echo: int
+) -> None:
+    run_pod(api, "web-2", IN_THE_CLUSTER, port=echo)
+    for identifier in (f"http:{pod}:{echo}", "web-2", f"http%3A{pod}%3A{echo}"):
+        assert http("GET", f"{PODS}/{identifier}/proxy/hostname")[1]["path"] == "/hostname"
+
+
+def test_path_without_an_end_leads_to_the_root(http: Any, pod: str, echo: int) -> None:
+    with http.open("GET", f"{PODS}/{pod}:{echo}/proxy?a=b") as answer:
+        assert json.loads(answer.read())["path"] == "/?a=b"
+        assert answer.url.endswith("/proxy/?a=b")
+
+
+@pytest.mark.parametrize(
+    ("identifier", "expected"),
+    [
+        ("none:80", (404, 'pods "none" not found')),
+        ("waiting:80", (400, "address not allowed")),
+        ("own:80", (400, "address not allowed")),
+        ("a:b:c:d", (400, 'invalid pod request "a:b:c:d"')),
+        ("ftp:web-1:80", (400, 'invalid pod request "ftp:web-1:80"')),
+        ("web-1:many", (503, "error trying to reach service: dial tcp: lookup tcp/many: unknown port")),
+    ],
+)
+def test_pods_that_cannot_be_meant_are_refused(
+    http: Http, api: ApiServer, identifier: str, expected: tuple[int, str]
+) -> None:
+    run_pod(api, "web-1", IN_THE_CLUSTER)
+    run_pod(api, "waiting", "")
+    run_pod(api, "own", "127.0.0.1")
+    code, status = http("GET", f"{PODS}/{identifier}/proxy/")
+    assert (code, status["message"]) == expected
+    assert (status["kind"], status["code"]) == ("Status", code)
+
+
+def test_pod_where_nobody_listens_is_unavailable(http: Http, pod: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+    code, status = http("GET", f"{PODS}/{pod}:{port}/proxy/")
+    assert (code, status["reason"]) == (503, "ServiceUnavailable")
+    assert status["message"] == (
+        f"error trying to reach service: dial tcp {IN_THE_CLUSTER}:{port}: connect: connection refused"
+    )
+
+
+def test_pod_that_hangs_up_is_unavailable(http: Http, pod: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening, ThreadPoolExecutor(1) as others:
+        asked = others.submit(http, "GET", f"{PODS}/{pod}:{listening.getsockname()[1]}/proxy/")
+        connection = listening.accept()[0]
+        connection.recv(1)
+        connection.shutdown(socket.SHUT_WR)
+        assert asked.result(20)[1]["message"] == "error trying to reach service: EOF"
+        connection.close()
+
+
+def test_answer_that_breaks_off_breaks_off(http: Any, pod: str, echo: int) -> None:
+    with http.open("GET", f"{PODS}/{pod}:{echo}/proxy/broken") as answer, pytest.raises(IncompleteRead):
+        answer.read()
+
+
+def test_without_a_way_to_pods_the_server_says_so(http: Http, api: ApiServer) -> None:
+    run_pod(api, "web-1", IN_THE_CLUSTER)
+    code, status = http("GET", f"{PODS}/web-1:80/proxy/")
+    assert (code, "was given no way into the network of pods" in status["message"]) == (503, True)
+
+
+def test_only_who_has_the_token_reaches_pods(http: Http, pod: str, echo: int) -> None:
+    assert http("GET", f"{PODS}/{pod}:{echo}/proxy/", Authorization="Bearer wrong")[0] == 401
+
+
+def test_requests_to_pods_wait_for_nobody(http: Http, pod: str, echo: int) -> None:
+    """Each of twenty waits in its pod for the others, and who asks for something else does not wait."""
+    with ThreadPoolExecutor(20) as others:
+        waiting = [others.submit(http, "GET", f"{PODS}/{pod}:{echo}/proxy/gate") for _ in range(19)]
+        assert http("GET", PODS)[0] == 200
+        assert not any(each.done() for each in waiting)
+        assert http("GET", f"{PODS}/{pod}:{echo}/proxy/gate")[0] == 200
+        assert [each.result(20)[0] for each in waiting] == [200] * 19
+
+
+def test_server_that_came_back_reaches_pods(
+    http: Http, api: ApiServer, server: HttpServer, pod: str, echo: int
+) -> None:
+    assert http("GET", f"{PODS}/{pod}:{echo}/proxy/a")[0] == 200
+    server.replace(None)
+    server.replace(ApiServer(predecessor=api))
+    assert http("GET", f"{PODS}/{pod}:{echo}/proxy/b")[1]["path"] == "/b"
