@@ -11,12 +11,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import yaml
 
 from harness import manifests
+from harness.abilities import Ability
 from harness.api import Api, Object
+from harness.backends.backend import Backend, WantedPod
+from harness.backends.view import View
 from harness.components import Component, Release
 from harness.errors import UsageError
 from harness.history import History, Window
@@ -28,8 +31,8 @@ from harness.topology import Topology
 from harness.verdict import Expectation, Tally, Verdict, plan
 from harness.workloads import Pod
 
-if TYPE_CHECKING:  # a cluster works on any backend, and what one of them starts need not be installed
-    from harness.backends.netns import NetnsBackend
+AUTOMATIC = {"service.kubernetes.io/topology-mode", "service.kubernetes.io/topology-aware-hints"}
+"""Annotations that have a controller share out endpoints by the CPU of all nodes."""
 
 AddressKind = Literal["cluster-ip", "node-port", "load-balancer", "external-ip"]
 
@@ -75,34 +78,29 @@ class Service:
 class Cluster:
     """One scenario's share of a cluster."""
 
-    def __init__(self, backend: NetnsBackend, namespace: str, *, history: History, test: str) -> None:
+    def __init__(self, backend: Backend, namespace: str, *, history: History, test: str) -> None:
         """Begin test `test` in Kubernetes namespace `namespace`; all that is seen goes to the history."""
         self.history = history
         self.test = test
-        self.backend = backend
+        self.backend = View(backend)
         self.namespace = namespace
         self.topology: Topology = backend.topology
         self.api: Api = backend.api
         self.answered: set[str] = set()  # services that have answered a probe: silence counts only after speech
-        self.nodes = Nodes(self.api, history)
+        self.nodes = Nodes(self.api, history, need=self.backend.need)
         self._measured: dict[str, Mapping[str, float]] = {}
         self._numbers = itertools.count(1)
         self._pods: dict[str, Pod] = {}
         self._windows: list[tuple[str, Expectation, Window]] = []
         self._changed: dict[Component, set[str]] = {}  # what does not run as it was booted, and for proxies where
-        self.api.create("namespaces", "", {"metadata": {"name": namespace}})
+        self.backend.create_namespace(namespace)
 
     def close(self) -> None:
         """Take away all that the scenario made, after every component runs again as it was booted."""
         for component in sorted(self._changed, key=list(Component).index):
             self.backend.start_component(component, self.backend.release, sorted(self._changed[component]))
-        for name in list(self._pods):
-            self.backend.delete_pod(self.namespace, name)
-        for resource in ("services", "endpointslices", "pods"):
-            for each in self.api.list(resource, self.namespace):
-                self.api.delete(resource, self.namespace, each["metadata"]["name"], grace_seconds=0)
         self.nodes.restore()
-        self.api.delete("namespaces", "", self.namespace)
+        self.backend.delete_namespace(self.namespace)
         self.backend.settle()
         self.backend.forget_connections()
 
@@ -129,6 +127,8 @@ class Cluster:
         A LoadBalancer gets one address a node, routed to that node, as a cloud would give it; `external_ips` adds the
         same as spec.externalIPs. Further fields of the spec are given by their Kubernetes names. Raises `RefusedError`.
         """
+        if selector and AUTOMATIC & (annotations or {}).keys():
+            self.backend.need(Ability.EQUAL_NODES)
         number = next(self._numbers)
         name = name or f"web-{number}"
         virtual = self._virtual_addresses(number, type, external_ips)
@@ -189,23 +189,19 @@ class Cluster:
         ready: bool = True,
     ) -> list[Pod]:
         """Run one pod with an echo server on each of these nodes; the first on a node has the node's name."""
-        return [self._run_server(node, labels, container_ports, ready=ready) for node in on]
+        names = [self._free_name(node, list(on[:number])) for number, node in enumerate(on)]
+        wanted = [
+            WantedPod(name, node, labels, tuple(container_ports), ready) for name, node in zip(names, on, strict=True)
+        ]
+        pods = self.backend.run_pods(self.namespace, wanted)
+        self._pods |= {pod.name: pod for pod in pods}
+        return pods
 
-    def _run_server(
-        self,
-        node: str,
-        labels: Mapping[str, str] | None,
-        container_ports: Sequence[tuple[str, int, str]],
-        *,
-        ready: bool,
-    ) -> Pod:
-        taken = (name for name in itertools.chain([node], (f"{node}-{i}" for i in itertools.count(2))))
-        name = next(name for name in taken if name not in self._pods)
-        pod = self.backend.run_pod(
-            self.namespace, name, node, labels=labels, container_ports=container_ports, ready=ready
-        )
-        self._pods[name] = pod
-        return pod
+    def _free_name(self, node: str, before: Sequence[str]) -> str:
+        """The first name for a pod on a node that no pod has, nor one that is made for a node `before` it."""
+        names = (name for name in itertools.chain([node], (f"{node}-{i}" for i in itertools.count(2))))
+        free = (name for name in names if name not in self._pods)
+        return next(itertools.islice(free, before.count(node), None))
 
     def delete_pod(self, pod: Pod) -> None:
         """End a pod at once: its API object, its server and its netns."""
@@ -227,20 +223,13 @@ class Cluster:
 
         Its node need not exist either; that is what a pod looks like whose Node has been deleted.
         """
-        self.api.create(
-            "pods", self.namespace, manifests.pod(name, node, labels=labels, container_ports=container_ports)
-        )
-        exists = any(each.name == node for each in self.topology.nodes)
-        host_ip = next(iter(self.backend.node_addresses(node).values())) if exists else None
-        status = manifests.pod_status(self.backend.free_addresses(), host_ip, ready=ready, phase=phase)
-        self.api.patch("pods", self.namespace, name, {"status": status}, subresource="status")
+        wanted = WantedPod(name, node, labels, tuple(container_ports), ready)
+        self.backend.create_pod(self.namespace, wanted, phase=phase)
 
     def set_ready(self, name: str, ready: bool) -> None:
         """Report a pod as ready or not ready, as its kubelet would."""
         self.history.change("set readiness", pod=name, ready=ready)
-        reported = manifests.pod_status({}, "", ready=ready)
-        status = {key: reported[key] for key in ("conditions", "containerStatuses")}
-        self.api.patch("pods", self.namespace, name, {"status": status}, subresource="status")
+        self.backend.set_ready(self.namespace, name, ready)
 
     def begin_termination(self, name: str) -> None:
         """Delete a pod gracefully: it has a deletion time from now on, and goes on running."""
@@ -358,15 +347,15 @@ class Cluster:
 
     def check_instruments(self) -> None:
         """Raise `DistrustError` if a component has ended that nobody stopped: what was seen then means nothing."""
-        self.backend.proxy.synced()
+        self.backend.check_instruments()
 
     def environment(self) -> dict[str, Any]:
         """Where the scenario took place, for the report."""
-        return self.backend.environment()
+        return dict(self.backend.environment())
 
     def explain(self, service: Service, nodes: Sequence[str]) -> str:
         """Why these nodes do what they do with a Service, as far as their proxies can say."""
-        return self.backend.explain(self.namespace, service.name, nodes)
+        return str(self.backend.explain(self.namespace, service.name, nodes))
 
     def evidence(self) -> dict[str, str]:
         """The objects of the scenario and what components say of themselves, as texts by file name."""
@@ -380,7 +369,7 @@ class Cluster:
                 ("nodes", ""),
             )
         }
-        return objects | self.backend.evidence()
+        return {**objects, **self.backend.evidence()}
 
 
 def _counts(tally: Tally) -> dict[str, float]:

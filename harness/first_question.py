@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from harness import manifests
+from harness.api import RefusedError
+from harness.backends.backend import WantedPod
 from harness.errors import HarnessError
 from harness.eventually import NotYetError, eventually
 from harness.manifests import Endpoint, Hints
@@ -18,36 +20,36 @@ from harness.probes.loop import Probe
 from harness.workloads import Pod, pod_client
 
 if TYPE_CHECKING:
-    from harness.backends.netns import NetnsBackend
+    from harness.backends.backend import Backend
 
 NAMESPACE = "td-first-question"
 WITHIN = 3.0  # seconds, before the time scale, that a change has to reach the packets
 PROBES = 24  # all to one of two endpoints by chance: once in 16 million
 
 
-def hints_change_something(backend: NetnsBackend) -> bool | None:
+def hints_change_something(backend: Backend) -> bool | None:
     """Whether an endpoint of another zone is left alone once hints ask for that; None where that cannot be told."""
     near = backend.topology.nodes[0]
     far = next((node for node in backend.topology.nodes if node.zone != near.zone), None)
     if far is None:
         return None
-    backend.api.create("namespaces", "", {"metadata": {"name": NAMESPACE}})
-    pods: list[Pod] = []
     try:
-        pods.extend(backend.run_pod(NAMESPACE, node.name, node.name) for node in (near, far))
-        return _ask(backend, pods)
-    except HarnessError:
+        backend.create_namespace(NAMESPACE)
+        return _ask(backend, backend.run_pods(NAMESPACE, [WantedPod(node.name, node.name) for node in (near, far)]))
+    except (HarnessError, RefusedError):
         return None
     finally:
-        _clean(backend, pods)
+        backend.delete_namespace(NAMESPACE)
+        backend.settle()
+        backend.forget_connections()
 
 
-def _ask(backend: NetnsBackend, pods: list[Pod]) -> bool | None:
+def _ask(backend: Backend, pods: list[Pod]) -> bool | None:
     family = backend.families[0]
     made = backend.api.create("services", NAMESPACE, manifests.service("web"))
     written = manifests.endpoint_slice("web", "web", _endpoints(pods, hinted=False), family=family)
     backend.api.create("endpointslices", NAMESPACE, written)
-    probe = Probe(backend.namespace_of(pod_client(pods[0].node)), "TCP", made["spec"]["clusterIP"], 80)
+    probe = Probe(backend.place_of(pod_client(pods[0].node)), "TCP", made["spec"]["clusterIP"], 80)
     everybody = {f"{NAMESPACE}/{pod.name}" for pod in pods}
     if not _comes_to(backend, probe, everybody):
         return None  # it does not even work without hints
@@ -63,7 +65,7 @@ def _endpoints(pods: list[Pod], *, hinted: bool) -> list[Endpoint]:
     ]
 
 
-def _comes_to(backend: NetnsBackend, probe: Probe, wanted: set[str]) -> bool:
+def _comes_to(backend: Backend, probe: Probe, wanted: set[str]) -> bool:
     backend.settle()
 
     def seen() -> bool:
@@ -74,13 +76,3 @@ def _comes_to(backend: NetnsBackend, probe: Probe, wanted: set[str]) -> bool:
         return eventually(seen, within=WITHIN, every=0.05, describe="an answer to the first question")
     except NotYetError:
         return False
-
-
-def _clean(backend: NetnsBackend, pods: list[Pod]) -> None:
-    for resource in ("services", "endpointslices"):
-        backend.api.delete(resource, NAMESPACE, "web")
-    for pod in pods:
-        backend.delete_pod(NAMESPACE, pod.name)
-    backend.api.delete("namespaces", "", NAMESPACE)
-    backend.settle()
-    backend.forget_connections()

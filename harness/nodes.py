@@ -7,10 +7,11 @@ had and reported before.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from harness import manifests
+from harness.abilities import Ability
 from harness.api import Api, Object
 from harness.errors import UsageError
 from harness.history import History
@@ -22,9 +23,10 @@ _REPORTED = ("allocatable", "capacity", "conditions")
 class Nodes:
     """The nodes of one scenario's cluster."""
 
-    def __init__(self, api: Api, history: History) -> None:
-        """What is done to them goes to the history."""
+    def __init__(self, api: Api, history: History, *, need: Callable[[Ability], None]) -> None:
+        """What is done to them goes to the history. `need` raises `UnavailableError` for what the cluster lacks."""
         self._api = api
+        self._need = need
         self._history = history
         self._made: set[str] = set()
         self._before: dict[str, Object] = {}
@@ -39,6 +41,7 @@ class Nodes:
         labels: Mapping[str, str] | None = None,
     ) -> None:
         """Create a node that exists in the API only; its CPU is unknown where `cpu_milli` is 0."""
+        self._need(Ability.CREATE_NODES)
         self._history.change("create node", node=name, zone=zone, cpu_milli=cpu_milli, ready=ready)
         where = {HOSTNAME_LABEL: name} | ({ZONE_LABEL: zone} if zone else {})
         status = manifests.node_status(Node(name, zone, cpu_milli), [], ready=ready)
@@ -58,12 +61,14 @@ class Nodes:
 
     def report(self, name: str, *, cpu_milli: int | None = None, ready: bool | None = None) -> None:
         """Have a node report another allocatable CPU (0: unknown) or readiness, as its kubelet would."""
+        self._need(Ability.REPORT_NODES)
         self._history.change("report of node", node=name, cpu_milli=cpu_milli, ready=ready)
         self._remember(name)
         self._report(name, _status(cpu_milli, ready))
 
     def label(self, name: str, labels: Mapping[str, str | None]) -> None:
         """Change labels of a node (`None` removes one)."""
+        self._need(Ability.CHANGE_NODES)
         self._history.change("label node", node=name, labels=dict(labels))
         self._remember(name)
         self._api.patch("nodes", "", name, {"metadata": {"labels": dict(labels)}})
@@ -74,6 +79,7 @@ class Nodes:
 
     def taint(self, name: str, *keys: str) -> None:
         """Give a node these taints (effect NoSchedule) on top of those it had, and no other."""
+        self._need(Ability.CHANGE_NODES)
         self._history.change("taint node", node=name, keys=list(keys))
         before = self._remember(name)["spec"].get("taints") or []
         taints = [*before, *({"key": key, "effect": "NoSchedule"} for key in keys)]

@@ -13,9 +13,8 @@ from harness.cluster import AddressKind, Cluster, Service
 from harness.errors import UsageError
 from harness.eventually import time_scale
 from harness.manifests import Port
-from harness.netns.namespace import Namespace
 from harness.outcomes import Observation, Reached, Refused, TimedOut
-from harness.probes.loop import Probe
+from harness.probes.loop import Probe, SocketSource
 from harness.verdict import NoAnswer
 from harness.workloads import Client, Pod, pod_client
 
@@ -32,7 +31,7 @@ class Path:
 
     label: str
     node: str
-    namespace: Namespace
+    place: SocketSource
     address: str
     port: int
     protocol: str
@@ -51,7 +50,7 @@ class Path:
     def probes(self, count: int) -> list[Probe]:
         """That many probes along this path."""
         limit = (SILENCE_LIMIT if self.silent else ANSWER_LIMIT) * time_scale()
-        return [Probe(self.namespace, self.protocol, self.address, self.port, limit)] * count
+        return [Probe(self.place, self.protocol, self.address, self.port, limit)] * count
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +81,7 @@ class Target:
         return Path(
             label=f"pod {client.name}" if isinstance(client, Pod) else str(client),
             node=self.via or client.node,
-            namespace=self.cluster.backend.namespace_of(client),
+            place=self.cluster.backend.place_of(client),
             address=address,
             port=number,
             protocol=self.port.protocol,

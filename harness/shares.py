@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 from harness import verdict
+from harness.backends.backend import OpenConnection
 from harness.cluster import Cluster, Service
 from harness.outcomes import Reached
 from harness.paths import Path, Who, names, target_of
-from harness.probes.loop import Stream
 from harness.traffic import MANY_IN_FLIGHT, measure, wait_until_as_expected
 from harness.verdict import AnyOf, Evenly
 from harness.workloads import Pod
@@ -61,7 +61,7 @@ def _held_open(cluster: Cluster, paths: Sequence[Path]) -> Iterator[None]:
 
     Whom they reach, and whether more are answered, is what the window is about to tell.
     """
-    streams: list[Stream] = []
+    streams: list[OpenConnection] = []
     try:
         for path in paths:
             for probe in path.probes(HELD_OPEN):

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 from harness import verdict
+from harness.backends.backend import OpenConnection
 from harness.cluster import AddressKind, Cluster, Service
 from harness.errors import InconclusiveError, UsageError
 from harness.eventually import NotYetError, eventually, seen_last
@@ -20,7 +21,6 @@ from harness.history import Window
 from harness.manifests import Port
 from harness.outcomes import TIMED_OUT, Observation, Reached, Refused, TimedOut, Unknown
 from harness.paths import Path, Who, first_family, named, names, target_of
-from harness.probes.loop import Stream
 from harness.statistics import DEFAULT_RATES, Rates
 from harness.verdict import NO_ANSWER, Judgement, NoAnswer, Verdict
 from harness.workloads import Client, Pod
@@ -89,7 +89,7 @@ def expect_client_address(
     family = family or first_family(service)
     wanted = cluster.backend.client_address(client, family)
     path = target_of(cluster, service, to=to, family=family).path(client, frozenset())
-    observations = cluster.backend.probe(path.probes(FIRST_LOOK))
+    observations = cluster.backend.addresses_seen(path.probes(FIRST_LOOK))
     for each in observations:
         if isinstance(each, Unknown):
             raise InconclusiveError(f"{path.label} could not tell: {each.why}")
@@ -125,11 +125,11 @@ def expect_flow_moves(cluster: Cluster, service: Service, client: str, *, before
 
 
 @contextlib.contextmanager
-def _flow(cluster: Cluster, service: Service, client: str) -> Iterator[Stream]:
+def _flow(cluster: Cluster, service: Service, client: str) -> Iterator[OpenConnection]:
     cluster.backend.settle()
     probe = target_of(cluster, service).path(client, frozenset()).probes(1)[0]
 
-    def opened() -> Stream | None:
+    def opened() -> OpenConnection | None:
         stream = cluster.backend.connect(probe)
         if isinstance(stream.opened, Reached):
             return stream

@@ -24,13 +24,14 @@ from collections.abc import Set as AbstractSet
 from itertools import pairwise
 
 from harness import verdict
+from harness.backends.backend import SteadyTraffic
 from harness.cluster import AddressKind, Cluster, Service
 from harness.errors import InconclusiveError
 from harness.eventually import eventually
 from harness.manifests import Port
 from harness.outcomes import Observation, Reached
 from harness.paths import Path, Who, named, names, target_of
-from harness.probes.loop import Recording, Sample
+from harness.probes.loop import Sample
 from harness.traffic import raise_unless_passed, wait_until_as_expected
 from harness.verdict import AnyOf
 from harness.workloads import Pod
@@ -43,7 +44,7 @@ PATIENCE = 30.0  # seconds, before the time scale, that the wanted number of que
 class Flow:
     """The traffic of a block; clients ask until the block ends."""
 
-    def __init__(self, recording: Recording, clients: int, needed: int) -> None:
+    def __init__(self, recording: SteadyTraffic, clients: int, needed: int) -> None:
         self._recording = recording
         self._clients = clients
         self._needed = needed

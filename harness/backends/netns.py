@@ -15,7 +15,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 from harness import manifests
+from harness.abilities import EVERYTHING, Ability
 from harness.api import Api
+from harness.backends.backend import WantedPod
 from harness.components import Component, Release
 from harness.dns.dns import ClusterDns
 from harness.errors import InconclusiveError
@@ -42,6 +44,7 @@ class NetnsBackend:
     """A booted cluster of one topology. Not started twice; `close` leaves nothing behind."""
 
     name = "netns"
+    abilities: frozenset[Ability] = EVERYTHING
 
     def __init__(
         self,
@@ -150,6 +153,33 @@ class NetnsBackend:
         """How kubectl and other clients reach the API server."""
         return self.control_plane.kubeconfig()
 
+    def create_namespace(self, namespace: str) -> None:
+        """Make the Kubernetes namespace of a scenario."""
+        self.api.create("namespaces", "", {"metadata": {"name": namespace}})
+
+    def delete_namespace(self, namespace: str) -> None:
+        """Take it away with everything in it, pods that run included."""
+        for name in [name for owner, name in list(self._hosts) if owner == namespace]:
+            self.delete_pod(namespace, name)
+        for resource in ("services", "endpointslices", "pods"):
+            for each in self.api.list(resource, namespace):
+                self.api.delete(resource, namespace, each["metadata"]["name"], grace_seconds=0)
+        self.api.delete("namespaces", "", namespace)
+
+    def run_pods(self, namespace: str, wanted: Sequence[WantedPod]) -> list[Pod]:
+        """Run these pods, each with an echo server."""
+        return [
+            self.run_pod(
+                namespace,
+                each.name,
+                each.node,
+                labels=each.labels,
+                container_ports=each.container_ports,
+                ready=each.ready,
+            )
+            for each in wanted
+        ]
+
     def run_pod(
         self,
         namespace: str,
@@ -193,6 +223,22 @@ class NetnsBackend:
             server.close()
             self.network.remove_pod(host)
 
+    def create_pod(self, namespace: str, wanted: WantedPod, *, phase: str = "Running") -> None:
+        """Create a pod that exists in the API only, with addresses of its node, which need not exist either."""
+        ports = wanted.container_ports
+        obj = manifests.pod(wanted.name, wanted.node, labels=wanted.labels, container_ports=ports)
+        self.api.create("pods", namespace, obj)
+        exists = any(each.name == wanted.node for each in self.topology.nodes)
+        host_ip = next(iter(self.node_addresses(wanted.node).values())) if exists else None
+        status = manifests.pod_status(self.free_addresses(), host_ip, ready=wanted.ready, phase=phase)
+        self.api.patch("pods", namespace, wanted.name, {"status": status}, subresource="status")
+
+    def set_ready(self, namespace: str, name: str, ready: bool) -> None:
+        """Report a pod as ready or not ready, as its kubelet would."""
+        reported = manifests.pod_status({}, "", ready=ready)
+        status = {key: reported[key] for key in ("conditions", "containerStatuses")}
+        self.api.patch("pods", namespace, name, {"status": status}, subresource="status")
+
     def forget_connections(self) -> None:
         """Forget what the nodes' connection tracking knows: nothing of one scenario is left for the next."""
         for host in self.network.nodes.values():
@@ -219,6 +265,10 @@ class NetnsBackend:
         """What came of each probe, in the same order."""
         return self._loop.probe(probes, in_flight=in_flight)
 
+    def addresses_seen(self, probes: Sequence[Probe]) -> list[Observation]:
+        """The same: every answer here says from which address the question came."""
+        return self.probe(probes)
+
     def connect(self, probe: Probe) -> Stream:
         """A connection that stays."""
         return self._loop.connect(probe)
@@ -226,6 +276,10 @@ class NetnsBackend:
     def record(self, interval: float, probes: Sequence[Probe]) -> Recording:
         """Probes at a fixed rate in the background, `interval` seconds apart."""
         return self._loop.every(interval, probes)
+
+    def place_of(self, client: Client | Pod) -> Namespace:
+        """Where a client's sockets are made."""
+        return self.namespace_of(client)
 
     def namespace_of(self, client: Client | Pod) -> Namespace:
         """The netns in which a client's sockets are made."""
@@ -273,6 +327,10 @@ class NetnsBackend:
             describe="controller and proxies to have worked on all events",
             error=InconclusiveError,
         )
+
+    def check_instruments(self) -> None:
+        """Raise `DistrustError` if a component has ended that nobody stopped: what was seen then means nothing."""
+        self.proxy.synced()
 
     def environment(self) -> dict[str, Any]:
         """What the report says about where the run took place."""
