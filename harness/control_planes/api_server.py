@@ -19,9 +19,10 @@ import trustme
 from harness.api import Api
 from harness.binaries import find_entry
 from harness.components import Release
-from harness.control_planes.processes import Process, Processes, wait_until_ready
+from harness.control_planes.processes import Processes, wait_until_ready
 from harness.errors import InconclusiveError
 from harness.netns.addresses import SERVICE_CIDRS
+from harness.process import Process
 
 _SECONDS = 60.0  # that a component has to be ready, before the time scale
 _GROUPS = (

@@ -21,10 +21,11 @@ from harness.binaries import find_entry
 from harness.components import Release
 from harness.control_planes.api_server import gate_arguments
 from harness.control_planes.barrier import GATHERING, Barrier
-from harness.control_planes.processes import Process, Processes, wait_until_ready
+from harness.control_planes.processes import Processes, wait_until_ready
 from harness.control_planes.relay import Relay
 from harness.errors import InconclusiveError, UnavailableError
 from harness.eventually import NotYetError, eventually
+from harness.process import Process
 
 _RETURN = 5.0  # seconds to come back to an API server that was replaced, before the time scale
 _SECONDS = 30.0  # that it has to be ready, before the time scale
@@ -109,9 +110,7 @@ class LocalControllerManager:
         """
         if self._process is None or self._barrier is None:
             return True
-        status = self._process.exit_status()
-        if status is not None:
-            raise self._process.failure(f"ended by itself (status {status})")
+        self._process.check()
         return self._barrier.passed()
 
     def metrics(self) -> str:

@@ -21,10 +21,10 @@ from harness.control_planes.control_plane import ControlPlane
 from harness.errors import DistrustError, UnavailableError
 from harness.netns import http
 from harness.netns.namespace import Namespace
+from harness.process import search_path
 from harness.proxies.canary import Canaries
 from harness.proxies.kube_proxy_log import NAMESPACE, Follower
 from harness.proxies.node_processes import NodeProcesses
-from harness.proxies.process import search_path
 from harness.topology import ZONE_LABEL
 
 HEALTH_PORT, METRICS_PORT = 10256, 10249

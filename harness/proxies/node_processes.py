@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from harness import process
 from harness.api import Api
 from harness.control_planes.control_plane import ControlPlane
 from harness.eventually import time_scale
 from harness.netns.namespace import Namespace
-from harness.proxies.process import Process
+from harness.process import Process
 from harness.proxies.rules import listings
 
 API_SECONDS = 5.0  # that a request may take
@@ -65,41 +66,40 @@ class NodeProcesses:
         if node not in self._namespaces:
             self._plane.listen(_listening(namespace, self._address))
             self._namespaces[node] = namespace
-        process = Process.start(
-            f"{self._name} on {node}", command, namespace, log=self.log(node), environment=environment
+        self._running[node] = process.start(
+            f"{self._name} on {node}", command, namespace=namespace, log=self.log(node), environment=environment
         )
-        self._running[node] = process
-        return process
+        return self._running[node]
 
     def await_ready(self, node: str, missing: Callable[[], str], within: float) -> None:
         """Wait until nothing is missing, as `missing` says in words. `within` is in seconds, before the time scale.
 
         A program that exits or does not get there is stopped; raises `DistrustError` with the end of its log.
         """
-        process, deadline = self._running[node], time.monotonic() + within * time_scale()
+        starting, deadline = self._running[node], time.monotonic() + within * time_scale()
         while lacking := missing():
-            if not process.alive or time.monotonic() > deadline:
+            if not starting.alive or time.monotonic() > deadline:
                 break
             time.sleep(_LOOK)
-        if not lacking and process.alive:
+        if not lacking and starting.alive:
             return
         self._running.pop(node)
         try:
-            process.check()
+            starting.check()
         finally:
-            process.stop()
-        raise process.broken(f"was not ready after {within * time_scale():g} s: {lacking}")
+            starting.stop()
+        raise starting.broken(f"was not ready after {within * time_scale():g} s: {lacking}")
 
     def check(self) -> None:
         """Raise `DistrustError` for the first program that has exited by itself."""
-        for process in self._running.values():
-            process.check()
+        for running in self._running.values():
+            running.check()
 
     def stop(self, node: str) -> None:
         """Stop the program of a node, if one runs."""
-        process = self._running.pop(node, None)
-        if process is not None:
-            process.stop()
+        running = self._running.pop(node, None)
+        if running is not None:
+            running.stop()
 
     def close(self) -> None:
         """Stop all, and remove the folder. Idempotent."""

@@ -14,7 +14,7 @@ import pytest
 from harness.errors import DistrustError
 from harness.eventually import eventually
 from harness.netns.namespace import Namespace
-from harness.proxies.process import Process
+from harness.process import Process, start
 from tests.harness.proxies.conftest import MakeFake
 
 
@@ -27,12 +27,12 @@ def exists(pid: int) -> bool:
 
 
 def said(process: Process, text: str) -> None:
-    eventually(lambda: text in process.tail(), within=5, describe=f"the program to say {text}")
+    eventually(lambda: text in process.said(), within=5, describe=f"the program to say {text}")
 
 
 def test_program_runs_in_the_netns_and_writes_its_log(namespace: Namespace, tmp_path: Path) -> None:
     command = [sys.executable, "-c", "import os; print('in', os.stat('/proc/self/ns/net').st_ino)"]
-    process = Process.start("it", command, namespace, log=tmp_path / "log")
+    process = start("it", command, namespace=namespace, log=tmp_path / "log")
     said(process, f"in {namespace.inode}")
     process.stop()
 
@@ -40,7 +40,7 @@ def test_program_runs_in_the_netns_and_writes_its_log(namespace: Namespace, tmp_
 def test_program_that_exits_is_an_error_with_the_end_of_its_log(
     namespace: Namespace, fake: MakeFake, tmp_path: Path
 ) -> None:
-    process = Process.start("proxy on a1", fake("exits"), namespace, log=tmp_path / "log")
+    process = start("proxy on a1", fake("exits"), namespace=namespace, log=tmp_path / "log")
     eventually(lambda: not process.alive, within=5, describe="its end")
     with pytest.raises(DistrustError, match=r"(?s)proxy on a1 exited with 3.*bad flag: --nodes"):
         process.check()
@@ -48,13 +48,13 @@ def test_program_that_exits_is_an_error_with_the_end_of_its_log(
 
 
 def test_program_that_is_not_there_says_so_in_its_log(namespace: Namespace, tmp_path: Path) -> None:
-    process = Process.start("it", ["/no/such/proxy"], namespace, log=tmp_path / "log")
+    process = start("it", ["/no/such/proxy"], namespace=namespace, log=tmp_path / "log")
     said(process, "cannot run /no/such/proxy: No such file or directory")
     process.stop()
 
 
 def test_program_that_ignores_sigterm_is_killed(namespace: Namespace, fake: MakeFake, tmp_path: Path) -> None:
-    process = Process.start("it", fake("stubborn"), namespace, log=tmp_path / "log")
+    process = start("it", fake("stubborn"), namespace=namespace, log=tmp_path / "log")
     said(process, "no")  # by now it ignores the signal
     process.stop(grace=0.1)
     assert not exists(process.pid)
@@ -64,9 +64,9 @@ def test_what_a_program_has_started_ends_with_it(namespace: Namespace, tmp_path:
     script = (
         "import subprocess, signal; print('child', subprocess.Popen(['sleep', '600']).pid, flush=True); signal.pause()"
     )
-    process = Process.start("it", [sys.executable, "-c", script], namespace, log=tmp_path / "log")
+    process = start("it", [sys.executable, "-c", script], namespace=namespace, log=tmp_path / "log")
     said(process, "child")
-    child = int(process.tail().split()[1])
+    child = int(process.said().split()[1])
     process.stop()
     eventually(lambda: not exists(child), within=5, describe="the child's end")
 
@@ -78,9 +78,9 @@ def test_nothing_is_left_after_kill_9_of_the_harness(tmp_path: Path) -> None:
         from pathlib import Path
         from harness.netns import sandbox
         from harness.netns.namespace import Namespace
-        from harness.proxies.process import Process
+        from harness.process import start
         sandbox.enter()
-        process = Process.start("it", ["sleep", "600"], Namespace.create(), log=Path({str(tmp_path / "log")!r}))
+        process = start("it", ["sleep", "600"], namespace=Namespace.create(), log=Path({str(tmp_path / "log")!r}))
         print(process.pid, flush=True)
         signal.pause()
         """

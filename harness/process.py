@@ -1,0 +1,164 @@
+"""Programs as processes of this machine: none outlives the harness, none is waited for for ever, and all are heard.
+
+Components under test are other people's programs: they exit at start, hang, or leave children. What such a program says
+goes to a file, because a pipe that nobody empties would stop it, and the end of that file stands in every error.
+
+The kernel ends a program with the thread that started it, so also after `kill -9`. One thread starts them all, and
+lives as long as this process. A launcher asks the kernel for it, then becomes the program: Python code between fork and
+exec may deadlock where there are threads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Protocol
+
+from harness.errors import DistrustError
+from harness.netns.namespace import Namespace
+
+_LAUNCHER = """
+import ctypes, os, sys
+ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL
+if os.getppid() != int(sys.argv[1]):
+    os._exit(1)  # whom it was to end with is gone already
+try:
+    os.execvp(sys.argv[2], sys.argv[2:])
+except OSError as error:
+    print(f"cannot run {sys.argv[2]}: {error.strerror}", file=sys.stderr)
+    os._exit(127)
+"""
+_SBIN = ("/usr/sbin", "/sbin", "/usr/local/sbin")  # an ordinary user has them not in PATH; nft and iptables are there
+_LINES, _LETTERS = 20, 8000  # of a log, at most, that stand in an error
+
+
+class Handle(Protocol):
+    """What ends a program and knows how it ended, wherever it runs."""
+
+    def poll(self) -> int | None:
+        """What it exited with, below 0 for a signal; None while it runs."""
+
+    def stop(self, grace: float) -> None:
+        """End it and whatever it has started; `grace` seconds after having asked for it, by force. Idempotent."""
+
+
+class Process:
+    """One program that was started, and its part of a log file."""
+
+    def __init__(self, name: str, handle: Handle, log: Path, *, begin: int, pid: int = 0) -> None:
+        """`begin` is where its part of the log begins, in bytes; `pid` is 0 where it is nobody's business."""
+        self.name = name
+        self.log = log
+        self.pid = pid
+        self._handle = handle
+        self._begin = self._heard = begin
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs."""
+        return self._handle.poll() is None
+
+    def said(self) -> str:
+        """The last lines that it wrote to its log."""
+        with contextlib.suppress(OSError), self.log.open("rb") as file:
+            file.seek(max(self._begin, file.seek(0, os.SEEK_END) - _LETTERS))
+            return "\n".join(file.read().decode(errors="replace").splitlines()[-_LINES:]).strip()
+        return ""
+
+    def news(self) -> str:
+        """What it wrote to its log since this was asked last, in whole lines."""
+        with self.log.open("rb") as file:
+            file.seek(self._heard)
+            lines = file.read().rpartition(b"\n")[0]
+        self._heard += len(lines)
+        return lines.decode(errors="replace")
+
+    def broken(self, what: str) -> DistrustError:
+        """An error that says what is wrong with it, and how its log ends."""
+        return DistrustError(f"{self.name} {what}; its log ends with:\n{self.said() or '(it wrote nothing)'}")
+
+    def check(self) -> None:
+        """Raise `DistrustError` if it has exited."""
+        code = self._handle.poll()
+        if code is not None:
+            raise self.broken(f"was ended by {signal.Signals(-code).name}" if code < 0 else f"exited with {code}")
+
+    def stop(self, grace: float = 5.0) -> None:
+        """End it, by SIGTERM and after `grace` seconds by SIGKILL, and whatever it has started. Idempotent."""
+        self._handle.stop(grace)
+
+
+class _Child:
+    """A process that leads a session of its own."""
+
+    def __init__(self, popen: subprocess.Popen[bytes]) -> None:
+        self._popen = popen
+
+    def poll(self) -> int | None:
+        """See `Handle`."""
+        return self._popen.poll()
+
+    def stop(self, grace: float) -> None:
+        """See `Handle`."""
+        if grace and self._popen.poll() is None:
+            self._popen.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._popen.wait(grace)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._popen.pid, signal.SIGKILL)
+        self._popen.wait()
+
+
+def start(
+    name: str,
+    command: Sequence[str | Path],
+    *,
+    log: Path,
+    namespace: Namespace | None = None,
+    folder: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Process:
+    """Run a command, in a netns and a folder if they are given; what it writes is added to `log`.
+
+    `name` is for people. A command that cannot be run has exited with 127, and its log says why.
+    """
+
+    def run() -> Process:
+        bound = [sys.executable, "-I", "-S", "-c", _LAUNCHER, str(os.getpid()), *map(str, command)]
+        with log.open("ab") as file, namespace.entered() if namespace else contextlib.nullcontext():
+            begin = file.tell()
+            popen = subprocess.Popen(  # noqa: S603  the program that is judged
+                bound,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                cwd=folder,
+                start_new_session=True,  # Ctrl-C is for the harness
+                env=_environment(environment or {}),
+            )
+            return Process(name, _Child(popen), log, begin=begin, pid=popen.pid)
+
+    return _starter().submit(run).result()
+
+
+@functools.cache
+def _starter() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1, thread_name_prefix="starter")
+
+
+def _environment(more: Mapping[str, str]) -> dict[str, str]:
+    path = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    path += [folder for folder in _SBIN if folder not in path]
+    return {**os.environ, "PATH": os.pathsep.join(path), **more}
+
+
+def search_path() -> str:
+    """The PATH that programs get."""
+    return _environment({})["PATH"]
