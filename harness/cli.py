@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import click
@@ -170,6 +171,23 @@ def compare(reports: Sequence[str]) -> None:
     from harness.report.conformance import read_report
 
     click.echo(as_markdown([read_report(each) for each in reports]))
+
+
+@main.command(epilog="\b\nExit codes:\n  0  no verdict changed\n  1  at least one verdict changed\n  4  wrong use")
+@click.argument("old")
+@click.argument("new")
+@click.option("--issues", metavar="FOLDER", help="Write one Markdown file for each issue to open; title first.")
+def changes(old: str, new: str, issues: str | None) -> int:
+    """Say which verdicts changed from OLD to NEW: two runs, or two folders of runs, compared by name."""
+    from harness.report import changes as compared
+    from harness.report.conformance import read_reports
+    from harness.report.folder import OutputFolder
+
+    found = compared.changes(read_reports(old), read_reports(new))
+    click.echo(compared.as_markdown(found))
+    for number, issue in enumerate(compared.issues(found) if issues else ()):
+        OutputFolder(Path(str(issues))).write(f"{number:02}.md", f"{issue.title}\n\n{issue.body}\n")
+    return 1 if found else 0
 
 
 main.add_command(components)

@@ -5,6 +5,8 @@ Pure: from reports as `report.yaml` has them to a Markdown page.
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -22,25 +24,61 @@ def title_of(report: Report) -> str:
 
 
 def as_markdown(reports: Sequence[Report]) -> str:
-    """A table of features, and one of the requirements whose verdicts are not the same in all reports.
+    """A table of versions and modes, one of features, and one of requirements whose verdicts are not all the same.
 
-    A feature's cell counts the requirements that need it: "✓ 12" when all that ran are met, "✗ 3/12" when only three
-    of twelve are, "? 3/12" when some could not be told, and "-" when none ran.
+    A cell counts requirements: "✓ 12" when all that ran are met, "✗ 3/12" when only three of twelve are, "? 3/12" when
+    some could not be told, and "-" when none ran. Of a single report the last table lists what is not met.
     """
     by_id = [{test["id"]: test for test in report["tests"]} for report in reports]
-    heads = [title_of(report) for report in reports]
+    heads = _heads(reports)
     features = sorted({name for tests in by_id for test in tests.values() for name in test["features"]})
     ids = sorted({name for tests in by_id for name in tests})
     by_feature = [(name, [_feature(tests.values(), name) for tests in by_id]) for name in features]
     by_requirement = [(f"`{name}`", [_verdict(tests.get(name)) for tests in by_id]) for name in ids]
     ran = [row for row in by_feature if set(row[1]) != {NOT_RUN}]
-    differ = [row for row in by_requirement if len(set(row[1])) > 1]
-    lines = ["## Features", "", *_table("feature", heads, ran), "", "## Requirements that differ", ""]
-    return "\n".join([*lines, *(_table("requirement", heads, differ) if differ else ["None."])])
+    if len(reports) == 1:
+        about, listed = "Requirements not met", [row for row in by_requirement if row[1][0] in {FAILED, UNCLEAR}]
+    else:
+        about, listed = "Requirements that differ", [row for row in by_requirement if len(set(row[1])) > 1]
+    lines = ["## Results", "", *_results(reports), "", "## Features", "", *_table("feature", heads, ran)]
+    return "\n".join([*lines, "", f"## {about}", "", *(_table("requirement", heads, listed) if listed else ["None."])])
+
+
+def _heads(reports: Sequence[Report]) -> list[str]:
+    """Titles, with the Kubernetes version where they would be the same without."""
+    titles = [title_of(report) for report in reports]
+    times = Counter(titles)
+    return [
+        f"{report.get('kubernetesVersion', '')} {title}".strip() if times[title] > 1 else title
+        for title, report in zip(titles, reports, strict=True)
+    ]
+
+
+def _results(reports: Sequence[Report]) -> list[str]:
+    """One row for each implementation and Kubernetes version, one column for each mode."""
+    cells: dict[tuple[str, str], dict[str, list[str]]] = {}
+    for report in reports:
+        row = (title_of({**report, "mode": ""}), str(report.get("kubernetesVersion", "")))
+        cells.setdefault(row, {}).setdefault(str(report.get("mode") or "-"), []).append(_count(report["tests"]))
+    modes = sorted({mode for row in cells.values() for mode in row})
+    rows = [
+        (" ".join(filter(None, (f"Kubernetes {row[1]}" if row[1] else "", row[0]))) or "-",
+         [", ".join(cells[row].get(mode, [NOT_RUN])) for mode in modes])
+        for row in sorted(cells, key=lambda row: (_by_number(row[1]), _by_number(row[0]), row))
+    ]  # fmt: skip
+    return _table("", modes, rows)
+
+
+def _by_number(version: str) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", version)]
 
 
 def _feature(tests: Iterable[Mapping[str, Any]], name: str) -> str:
-    verdicts = [test["verdict"] for test in tests if name in test["features"] and test["verdict"] != "skipped"]
+    return _count(test for test in tests if name in test["features"])
+
+
+def _count(tests: Iterable[Mapping[str, Any]]) -> str:
+    verdicts = [test["verdict"] for test in tests if test["verdict"] != "skipped"]
     passed = verdicts.count("passed")
     if not verdicts:
         return NOT_RUN

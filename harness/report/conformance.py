@@ -83,6 +83,19 @@ def read_report(place: str) -> dict[str, Any]:
     return dict(loaded)
 
 
+def read_reports(place: str) -> dict[str, dict[str, Any]]:
+    """The reports in a folder of runs, by name of the run; of a single run or file it is one, whose name is empty.
+
+    Raises `UsageError` when there is none, or for the first that is not as it should be.
+    """
+    if not Path(place).is_dir() or (Path(place) / "report.yaml").exists():
+        return {"": read_report(place)}
+    found = {path.parent.name: read_report(str(path)) for path in sorted(Path(place).glob("*/report.yaml"))}
+    if not found:
+        raise UsageError(f"{place}: there is no report.yaml in it, nor in a folder of it")
+    return found
+
+
 def schema() -> dict[str, Any]:
     """The JSON schema of the report, as shipped."""
     text = resources.files("harness.report").joinpath("schema.json").read_text(encoding="utf-8")

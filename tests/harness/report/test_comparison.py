@@ -41,6 +41,28 @@ def test_feature_that_nobody_ran_has_no_row() -> None:
     assert not any("UDP" in row for row in rows(report("a", ("K/a", "UDP", "skipped"))))
 
 
+def test_versions_are_rows_and_modes_columns() -> None:
+    reports = [
+        {**report("kube-proxy", ("K/a", "UDP", verdict)), "kubernetesVersion": version, "mode": mode}
+        for version, mode, verdict in (
+            ("v1.37.0", "nftables", "failed"),
+            ("v1.9.1", "iptables", "passed"),
+            ("v1.9.1", "nftables", "passed"),
+        )
+    ]
+    assert rows(*reports)[:3] == [
+        "|  | iptables | nftables |",
+        "| Kubernetes v1.9.1 kube-proxy 1.0 | ✓ 1 | ✓ 1 |",
+        "| Kubernetes v1.37.0 kube-proxy 1.0 | - | ✗ 0/1 |",
+    ]
+    assert "| feature | v1.37.0 kube-proxy 1.0 nftables | kube-proxy 1.0 iptables | v1.9.1" in as_markdown(reports)
+
+
+def test_single_report_lists_what_is_not_met() -> None:
+    text = as_markdown([report("one", ("K/a", "UDP", "passed"), ("K/b", "UDP", "failed"))])
+    assert text.endswith("## Requirements not met\n\n| requirement | one 1.0 nftables |\n| --- | --- |\n| `K/b` | ✗ |")
+
+
 def test_only_requirements_that_differ_are_listed() -> None:
     left = report("left", ("K/a", "UDP", "passed"), ("K/b", "UDP", "passed"), ("K/only-left", "UDP", "passed"))
     right = report("right", ("K/a", "UDP", "passed"), ("K/b", "UDP", "failed"))

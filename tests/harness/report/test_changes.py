@@ -1,0 +1,112 @@
+"""What changed between two nights."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from harness.cli import main
+from harness.report.changes import MOST_ISSUES, Change, as_markdown, changes, issues
+
+pytest_plugins = ["pytester"]
+
+
+def report(revision: str = "a" * 40, **verdicts: str) -> dict[str, Any]:
+    """A report in which each requirement has that verdict."""
+    return {
+        "kubernetesVersion": "v1.37.0",
+        "suite": {"version": "0.1.0", "revision": revision},
+        "tests": [
+            {"id": f"K/{name}", "verdict": verdict, "message": f"{name} said"} for name, verdict in verdicts.items()
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "changed"),
+    [
+        ("passed", "passed", False),
+        ("passed", "failed", True),
+        ("failed", "passed", True),
+        ("passed", "inconclusive", True),
+        ("passed", "skipped", True),
+        ("failed", "failed", False),
+    ],
+)
+def test_change_is_another_verdict(before: str, after: str, changed: bool) -> None:
+    found = changes({"here": report(x=before)}, {"here": report(x=after)})
+    assert [(each.before, each.after) for each in found] == ([(before, after)] if changed else [])
+
+
+@pytest.mark.parametrize(
+    ("verdict", "changed"), [("passed", False), ("skipped", False), ("failed", True), ("inconclusive", True)]
+)
+def test_new_requirement_counts_when_it_is_not_met(verdict: str, changed: bool) -> None:
+    found = changes({"here": report()}, {"here": report(x=verdict)})
+    assert [each.before for each in found] == ["absent"] * changed
+
+
+def test_place_without_an_old_report_has_no_changes() -> None:
+    assert changes({"there": report(x="passed")}, {"here": report(x="failed")}) == []
+
+
+def test_other_versions_stand_beside_the_change() -> None:
+    [change] = changes({"here": report(x="passed")}, {"here": report("b" * 40, x="failed")})
+    assert change.versions == "suite 0.1.0 aaaaaaaaaa → 0.1.0 bbbbbbbbbb"
+    assert "x said · suite 0.1.0 aaaaaaaaaa → 0.1.0 bbbbbbbbbb" in as_markdown([change])
+
+
+def test_requirement_has_one_issue_for_all_places() -> None:
+    old = {place: report(x="passed", y="failed") for place in ("one", "two")}
+    new = {place: report(x="failed", y="failed") for place in ("one", "two")}
+    [issue] = issues(changes(old, new))
+    assert issue.title == "Verdict changed: K/x"
+    assert "| one | passed | failed | x said |\n| two | passed | failed | x said |" in issue.body
+
+
+def test_many_changes_are_one_issue() -> None:
+    found = [Change(f"K/{number}", "here", "passed", "failed") for number in range(MOST_ISSUES + 1)]
+    assert len(issues(found[:-1])) == MOST_ISSUES
+    [issue] = issues(found)
+    assert issue.title == "Verdicts changed: many requirements"
+    assert all(f"`{each.requirement}`" in issue.body for each in found)
+
+
+def test_message_does_not_break_its_table() -> None:
+    row = as_markdown([Change("K/x", "here", "passed", "failed", "a | b\n\nc")]).splitlines()[-1]
+    assert row == "| `K/x` | here | passed | failed | a \\| b c |"
+
+
+@pytest.fixture
+def nights(certify: Any, tmp_path: Path) -> Path:
+    """Folders `old` and `new` of the same run, and `worse`, where one verdict is another."""
+    run = certify("passes", "fails")
+    for night in ("old", "new", "worse"):
+        shutil.copytree(run.folder, tmp_path / night / "1.37-nftables")
+    path = tmp_path / "worse/1.37-nftables/report.yaml"
+    changed = yaml.safe_load(path.read_text(encoding="utf-8"))
+    next(test for test in changed["tests"] if test["id"] == "KEP-1/passes")["verdict"] = "inconclusive"
+    path.write_text(yaml.safe_dump(changed), encoding="utf-8")
+    return tmp_path
+
+
+def test_command_says_by_its_exit_code_whether_something_changed(nights: Path) -> None:
+    same = CliRunner().invoke(main, ["changes", str(nights / "old"), str(nights / "new")])
+    assert (same.exit_code, same.output) == (0, "No verdict changed.\n")
+    worse = ["changes", str(nights / "old"), str(nights / "worse"), "--issues", str(nights / "issues")]
+    result = CliRunner().invoke(main, worse)
+    assert (result.exit_code, "| `KEP-1/passes` | 1.37-nftables | passed |" in result.output) == (1, True), (
+        result.output
+    )
+    [issue] = (nights / "issues").iterdir()
+    assert issue.read_text(encoding="utf-8").startswith("Verdict changed: KEP-1/passes\n\n| where |")
+
+
+def test_folder_without_a_report_is_wrong_use(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["changes", str(tmp_path), str(tmp_path)])
+    assert (result.exit_code, "there is no report.yaml in it" in result.output) == (4, True)
