@@ -49,9 +49,13 @@ _FORWARDED = "localhost"
 class LocalApiServer:
     """One etcd, and a kube-apiserver that can be replaced by one of another release. Ports stay the same."""
 
-    def __init__(self, processes: Processes, *, etcd_version: str = "") -> None:
-        """Raises `UnavailableError` with the remedy where etcd is not there."""
+    def __init__(self, processes: Processes, *, egress: Path, etcd_version: str = "") -> None:
+        """`egress` is the file that says how pods are reached.
+
+        Raises `UnavailableError` with the remedy where etcd is not there.
+        """
         self._processes = processes
+        self._egress = egress
         self._etcd_binary = find_entry("etcd", etcd_version).path
         self._server: Process | None = None
         self._token = secrets.token_urlsafe(24)
@@ -136,6 +140,7 @@ class LocalApiServer:
             "--advertise-address=192.0.2.1",  # of nobody: no Service leads to the API server
             "--endpoint-reconciler-type=none",
             f"--cert-dir={self._processes.folder}",
+            f"--egress-selector-config-file={self._egress}",
             f"--tls-cert-file={key}",
             f"--tls-private-key-file={key}",
             f"--token-auth-file={self._file('tokens.csv')}",

@@ -12,7 +12,9 @@ from typing import Any
 
 from harness.components import Release
 from harness.control_planes.api_server import LocalApiServer
+from harness.control_planes.control_plane import OpenSocket
 from harness.control_planes.controller_manager import LocalControllerManager
+from harness.control_planes.egress import Egress
 from harness.control_planes.processes import Processes
 from harness.control_planes.relay import Relay
 
@@ -30,8 +32,9 @@ class BinariesControlPlane:
         self.release = release or Release()
         self._controller_version = controller
         self._processes = Processes()
+        self._egress = Egress(self._processes.folder)
         try:
-            self._server = LocalApiServer(self._processes)
+            self._server = LocalApiServer(self._processes, egress=self._egress.configuration)
         except Exception:
             self._processes.close()
             raise
@@ -56,6 +59,7 @@ class BinariesControlPlane:
     def start(self) -> None:
         """Begin to serve and to control. Raises `UnavailableError` and `DistrustError`; then nothing is left."""
         try:
+            self._egress.start()
             self._server.start(self.release)
             self.start_controller(self.release)
         except Exception:
@@ -64,6 +68,7 @@ class BinariesControlPlane:
 
     def stop(self) -> None:
         """End all processes. Idempotent."""
+        self._egress.close()
         self._relay.close()
         self._manager.close()
         self._processes.close()
@@ -96,6 +101,10 @@ class BinariesControlPlane:
     def listen(self, listening: socket.socket) -> None:
         """Serve on one more listening socket, made by the caller in whatever netns."""
         self._relay.listen(listening)
+
+    def reach_pods(self, open_socket: OpenSocket) -> None:
+        """Let kube-apiserver reach pods through sockets that this makes."""
+        self._egress.reach_pods(open_socket)
 
     def kubeconfig(self, *, url: str = "") -> dict[str, Any]:
         """How any client reaches the API server; `url` when it does so by one of the other sockets."""

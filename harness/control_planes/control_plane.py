@@ -11,6 +11,9 @@ from typing import Any, Protocol
 
 from harness.components import Release
 
+OpenSocket = Callable[[int, int], socket.socket]
+"""Makes a socket of a family and a type inside the cluster's network, as `socket.socket` does outside of it."""
+
 
 class ControlPlane(Protocol):
     """One API server and one EndpointSlice controller. Methods raise `UnavailableError` with the remedy."""
@@ -49,6 +52,12 @@ class ControlPlane(Protocol):
 
     def listen(self, listening: socket.socket) -> None:
         """Serve on one more listening socket, made by the caller in whatever netns; it is closed by `stop`."""
+
+    def reach_pods(self, open_socket: OpenSocket) -> None:
+        """Let the API server pass requests on to pods (`pods/NAME:PORT/proxy`) through sockets that this makes.
+
+        It is called in a thread of the control plane, at any time until `stop`.
+        """
 
     def kubeconfig(self) -> dict[str, Any]:
         """How any client reaches the API server: address, certificate and credentials."""

@@ -13,10 +13,10 @@ from typing import Any
 from prometheus_client import generate_latest
 
 from harness.components import Release
+from harness.control_planes.control_plane import OpenSocket
 from harness.errors import InconclusiveError, UsageError
 from reference.apiserver import ApiServer
 from reference.apiserver.kinds import Strategy
-from reference.apiserver.pods_reached import OpenSocket
 from reference.apiserver.server import HttpServer
 from reference.client import Client
 from reference.endpointslice import EndpointSliceController

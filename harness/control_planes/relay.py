@@ -19,6 +19,8 @@ from collections.abc import Callable
 _CHUNK = 1 << 16
 _EVERY = 0.02  # seconds between two looks whether the server is back
 
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
 
 class Relay:
     """One event loop in a thread of its own; connections end when the server they lead to does."""
@@ -64,20 +66,14 @@ class Relay:
         assert task is not None
         self._tasks.add(task)
         try:
-            await self._pass_on(reader, writer)
+            await _pass_on((reader, writer), await self._connect(reader, writer))
         except (OSError, asyncio.CancelledError):
             _reset(writer)
         finally:
             self._tasks.discard(task)
 
-    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, back = await self._connect()
-        try:
-            await asyncio.gather(_copy(reader, back), _copy(there, writer))
-        finally:
-            back.transport.abort()
-
-    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Streams:  # noqa: ARG002
+        """Where a client's connection leads to; its streams are for whoever has to ask it. Raises `OSError`."""
         while True:
             try:
                 if port := self._port():
@@ -87,6 +83,13 @@ class Relay:
                 if not self._patient:
                     raise
                 await asyncio.sleep(_EVERY)
+
+
+async def _pass_on(here: Streams, there: Streams) -> None:
+    try:
+        await asyncio.gather(_copy(here[0], there[1]), _copy(there[0], here[1]))
+    finally:
+        there[1].transport.abort()
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
 
@@ -150,3 +152,24 @@ def test_controller_of_any_release_works_for_the_embedded_api_server(version: st
         assert plane.controller.startswith(f"kube-controller-manager v{version}.")
     plane.stop()
     plane.stop()
+
+
+def test_kube_apiserver_reaches_pods(plane: BinariesControlPlane, api: Api) -> None:
+    """Through sockets that the harness makes, here on loopback in place of a netns."""
+    made: list[socket.socket] = []
+
+    class Inside(socket.socket):
+        def connect(self, address: Any) -> None:
+            made.append(self)
+            super().connect(("127.0.0.1", address[1]))
+
+    _run_service(api, "reached")
+    plane.reach_pods(Inside)
+    with socket.create_server(("127.0.0.1", 0)) as listening, ThreadPoolExecutor(1) as others:
+        path = f"/api/v1/namespaces/reached/pods/p1:{listening.getsockname()[1]}/proxy/hostname?a=b"
+        asked = others.submit(api.request, "GET", path)
+        with listening.accept()[0] as pod:
+            assert pod.recv(4096).startswith(b"GET /hostname?a=b HTTP/1.1\r\n")
+            pod.sendall(b"HTTP/1.1 418 Odd\r\nContent-Length: 0\r\n\r\n")
+            assert asked.result(20).code == 418
+    assert len(made) == 1
