@@ -2,18 +2,29 @@
 
 Reading and merging is the official client's. It differs from kubectl in one point, which is mended here: where several
 files name a current context, kubectl takes that of the first, the client that of the last, even when it is empty.
+
+In a pod there is no such file: there the service account's files and two environment variables say the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
+import kubernetes.client
 import kubernetes.config
 import yaml
+from kubernetes.config.incluster_config import InClusterConfigLoader
 from kubernetes.config.kube_config import KubeConfigMerger
 
 from harness.errors import UsageError
+
+DEFAULT = "~/.kube/config"
+
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""Where kubelets put token, CA certificate and namespace of a pod's service account."""
 
 
 class Kubeconfig:
@@ -65,6 +76,55 @@ class Kubeconfig:
 
     def _error(self, what: str) -> UsageError:
         return UsageError(f"kubeconfig {self._files}: {what}")
+
+
+class InCluster(Kubeconfig):
+    """The cluster in which this process is a pod, with the rights of the pod's service account."""
+
+    def __init__(self, folder: Path = SERVICE_ACCOUNT, *, environment: Mapping[str, str] | None = None) -> None:
+        """Raises `UsageError` when this is no pod, or one without a service account's files."""
+        self._files, self.context = f"of the service account, {folder}", "in-cluster"
+        self._token = folder / "token"
+        self._loader = InClusterConfigLoader(  # type: ignore[no-untyped-call]
+            token_filename=str(self._token),
+            cert_filename=str(folder / "ca.crt"),
+            try_refresh_token=False,
+            environ=os.environ if environment is None else environment,
+        )
+        try:
+            self.namespace = (folder / "namespace").read_text(encoding="utf-8").strip() or "default"
+            self._loader.load_and_set(kubernetes.client.Configuration())  # type: ignore[no-untyped-call]
+        except (OSError, kubernetes.config.ConfigException) as error:
+            raise self._error(str(error)) from None
+
+    def client(self) -> Any:
+        """The official client; it reads the token anew for each request, since kubelets renew it."""
+        configuration = kubernetes.client.Configuration()
+        self._loader.load_and_set(configuration)  # type: ignore[no-untyped-call]
+        configuration.refresh_api_key_hook = self._renew  # type: ignore[assignment]
+        return kubernetes.client.ApiClient(configuration)
+
+    def _renew(self, configuration: Any) -> None:
+        configuration.api_key["BearerToken"] = "Bearer " + self._token.read_text(encoding="utf-8").strip()
+
+
+def find(
+    files: str = "",
+    *,
+    context: str = "",
+    environment: Mapping[str, str] | None = None,
+    service_account: Path = SERVICE_ACCOUNT,
+) -> Kubeconfig:
+    """What kubectl would use: `files`, $KUBECONFIG, or ~/.kube/config; a pod that has none of them, its own cluster.
+
+    Raises `UsageError` when there is nothing to use, or it is not as it should be.
+    """
+    environment = os.environ if environment is None else environment
+    files = files or environment.get("KUBECONFIG", "") or DEFAULT
+    in_pod = "KUBERNETES_SERVICE_HOST" in environment
+    if in_pod and files == DEFAULT and not Path(DEFAULT).expanduser().exists():
+        return InCluster(service_account, environment=environment)
+    return Kubeconfig(files, context=context)
 
 
 def _named(contexts: Iterable[str]) -> str:

@@ -1,0 +1,82 @@
+"""In a pod, the service account's files and two environment variables are the kubeconfig."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from harness.api import Api
+from harness.errors import UsageError
+from harness.kubeconfig import InCluster, find
+from reference.apiserver import ApiServer
+from reference.apiserver.server import HttpServer
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[HttpServer]:
+    """An API server over HTTPS, with a token."""
+    server = HttpServer(ApiServer())
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def folder(server: HttpServer, tmp_path: Path) -> Path:
+    """What a kubelet puts into a pod."""
+    for name, text in (("token", server.token), ("ca.crt", server.ca_pem), ("namespace", "trafficdist-job")):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+@pytest.fixture
+def variables(server: HttpServer) -> dict[str, str]:
+    """What a kubelet says in the environment."""
+    place = urlsplit(server.url)
+    return {"KUBERNETES_SERVICE_HOST": str(place.hostname), "KUBERNETES_SERVICE_PORT": str(place.port)}
+
+
+def code(api: Api) -> int:
+    return api.request("GET", "/api/v1/nodes").code
+
+
+def test_pod_reaches_its_api_server(folder: Path, variables: dict[str, str]) -> None:
+    found = InCluster(folder, environment=variables)
+    api = Api(found)
+    assert (code(api), found.namespace) == (200, "trafficdist-job")
+    api.close()
+
+
+def test_renewed_token_is_used_from_the_next_request_on(
+    server: HttpServer, folder: Path, variables: dict[str, str]
+) -> None:
+    api = Api(InCluster(folder, environment=variables))
+    (folder / "token").write_text("of-an-hour-ago", encoding="utf-8")
+    assert code(api) == 401
+    (folder / "token").write_text(server.token + "\n", encoding="utf-8")
+    assert code(api) == 200
+    api.close()
+
+
+@pytest.mark.parametrize(
+    ("lost", "said"),
+    [("token", "token file does not exist"), ("ca.crt", "certification file does not exist"), ("namespace", "No such")],
+)
+def test_what_a_pod_lacks_is_named(folder: Path, variables: dict[str, str], lost: str, said: str) -> None:
+    (folder / lost).unlink()
+    with pytest.raises(UsageError, match=f"kubeconfig of the service account, {folder}: .*{said}"):
+        InCluster(folder, environment=variables)
+
+
+def test_kubeconfig_comes_before_the_service_account(
+    folder: Path, variables: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert isinstance(find(environment=variables, service_account=folder), InCluster)
+    with pytest.raises(UsageError, match="no such file"):
+        find("/no/such", environment=variables)
+    with pytest.raises(UsageError, match="no such file"):
+        find(environment={})
