@@ -92,6 +92,7 @@ class NetnsBackend:
         self.control_plane = self._implementation.control_plane(self.release)
         begun.callback(self.control_plane.stop)
         self.control_plane.start()
+        self.control_plane.reach_pods(self.network.external.namespace.socket)
         self.api = Api(self.control_plane.kubeconfig())
         begun.callback(self.api.close)
         pod_cidrs = [addresses.POD_CIDRS[family] for family in self.families]

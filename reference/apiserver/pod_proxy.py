@@ -137,6 +137,8 @@ def _refusal(error: Exception, location: Location) -> ApiError:
         return unreached(f"dial tcp {location.host}: i/o timeout")
     if isinstance(error, aiohttp.ServerDisconnectedError):
         return unreached("EOF")
+    if isinstance(error, aiohttp.ClientResponseError):
+        return unreached("malformed HTTP response")
     number = error.errno if isinstance(error, OSError) else None
     said = os.strerror(number).lower() if number else str(error) or type(error).__name__
     if isinstance(error, aiohttp.ClientConnectorError):

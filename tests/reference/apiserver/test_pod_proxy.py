@@ -160,13 +160,15 @@ def test_pod_where_nobody_listens_is_unavailable(http: Http, pod: str) -> None:
     )
 
 
-def test_pod_that_hangs_up_is_unavailable(http: Http, pod: str) -> None:
+@pytest.mark.parametrize(("answer", "said"), [(b"", "EOF"), (b"hello\n", "malformed HTTP response")])
+def test_pod_that_does_not_answer_as_http_is_unavailable(http: Http, pod: str, answer: bytes, said: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening, ThreadPoolExecutor(1) as others:
         asked = others.submit(http, "GET", f"{PODS}/{pod}:{listening.getsockname()[1]}/proxy/")
         connection = listening.accept()[0]
-        connection.recv(1)
+        connection.recv(4096)
+        connection.sendall(answer)
         connection.shutdown(socket.SHUT_WR)
-        assert asked.result(20)[1]["message"] == "error trying to reach service: EOF"
+        assert asked.result(20)[1]["message"] == f"error trying to reach service: {said}"
         connection.close()
 
 
