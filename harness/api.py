@@ -7,8 +7,9 @@ what a typed client would refuse to build, and to read what it would drop.
 from __future__ import annotations
 
 import builtins
+import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
@@ -36,11 +37,12 @@ _CLUSTER_SCOPED = frozenset({"nodes", "namespaces"})
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What the API server answered: HTTP status code, JSON body, and the texts of its Warning headers."""
+    """What the API server answered: HTTP status code, JSON body, the texts of its Warning headers, and its Date."""
 
     code: int
     body: Object
     warnings: tuple[str, ...] = ()
+    date: str = ""
 
     @property
     def causes(self) -> list[Object]:
@@ -75,6 +77,11 @@ class Api:
         self._configuration = self._client.configuration
         self._timeout = timeout
 
+    @property
+    def server(self) -> str:
+        """The URL of the API server."""
+        return str(self._configuration.host)
+
     def close(self) -> None:
         """Close all connections."""
         self._pool.clear()
@@ -108,7 +115,31 @@ class Api:
             )
         except urllib3.exceptions.HTTPError as error:
             raise InconclusiveError(f"the API server did not answer {method} {path}: {error}") from error
-        return Response(answer.status, _json(answer.data), tuple(warning_texts(answer.headers)))
+        warnings = tuple(warning_texts(answer.headers))
+        return Response(answer.status, _json(answer.data), warnings, answer.headers.get("date", ""))
+
+    def watch(self, resource: str, *, resource_version: str) -> Watch:
+        """Follow what becomes of all objects of a resource after that version.
+
+        Raises `RefusedError`, and `InconclusiveError` when nothing was answered.
+        """
+        path = path_of(resource)
+        headers = {each["key"]: each["value"] for each in self._configuration.auth_settings().values()}
+        query = urlencode({"watch": "true", "resourceVersion": resource_version})
+        try:
+            answer = self._pool.request(
+                "GET",
+                f"{self._configuration.host}{path}?{query}",
+                headers={"Accept": "application/json", "User-Agent": "trafficdist", **headers},
+                timeout=urllib3.Timeout(connect=self._timeout, read=None),
+                retries=False,
+                preload_content=False,
+            )
+        except urllib3.exceptions.HTTPError as error:
+            raise InconclusiveError(f"the API server did not answer a watch of {path}: {error}") from error
+        if answer.status >= 400:
+            raise RefusedError("GET", path, Response(answer.status, _json(answer.data)))
+        return Watch(answer)
 
     def get(self, resource: str, namespace: str, name: str) -> Object:
         """Read one object. Raises `RefusedError`."""
@@ -145,6 +176,31 @@ class Api:
         if response.code >= 400:
             raise RefusedError(method, path, response)
         return response.body
+
+
+class Watch:
+    """A watch under way; iterating gives ("ADDED", "MODIFIED", "DELETED" or "ERROR", object) until it ends."""
+
+    def __init__(self, answer: urllib3.BaseHTTPResponse) -> None:
+        self._answer = answer
+
+    def __iter__(self) -> Iterator[tuple[str, Object]]:
+        rest = b""
+        try:
+            for chunk in self._answer.stream(1 << 16):
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    event = orjson.loads(line)
+                    yield event["type"], event["object"]
+        except (urllib3.exceptions.HTTPError, OSError, ValueError):  # the server is gone, or `stop` ended it
+            return
+        finally:
+            self._answer.close()
+
+    def stop(self) -> None:
+        """End it, from another thread than the one that iterates."""
+        with contextlib.suppress(OSError, ValueError, RuntimeError):  # it has ended already
+            self._answer.shutdown()
 
 
 def _client(kubeconfig: Mapping[str, Any]) -> Any:

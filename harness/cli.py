@@ -16,6 +16,7 @@ import click
 from harness.binaries.cli import components
 from harness.errors import DistrustError, HarnessError, UnavailableError, UsageError
 from harness.exit_codes import MEANINGS, ExitCode
+from harness.guest.cli import cleanup
 from harness.options import OPTIONS, Option
 
 _CODES = "\b\nExit codes:\n" + "\n".join(f"  {int(code):>2}  {meaning}" for code, meaning in MEANINGS.items())
@@ -190,6 +191,7 @@ def changes(old: str, new: str, issues: str | None) -> int:
     return 1 if found else 0
 
 
+main.add_command(cleanup)
 main.add_command(components)
 
 

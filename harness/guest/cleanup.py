@@ -1,0 +1,61 @@
+"""`trafficdist cleanup`: removes what runs left on a cluster, after a `kill -9` say, and on this machine.
+
+It looks before it writes, so that a cluster without leftovers is not touched, and it does not disturb a run that is
+under way: not even for the half minute in which nobody can tell whether one elsewhere is dead.
+"""
+
+from __future__ import annotations
+
+import time
+
+from harness.api import Api
+from harness.errors import DistrustError
+from harness.guest import leftovers, process
+from harness.guest.claim import Claim
+from harness.guest.lease import hold, in_use, is_over, read_claim, silent
+from harness.guest.leftovers import Say
+from harness.guest.marks import new_run_id
+from harness.guest.server_clock import ServerClock
+
+_LOOK_SECONDS = 1.0
+
+
+def cleanup(api: Api, *, run: str = "", force: bool = False, say: Say = silent) -> list[str]:
+    """Remove what is left of a run, or of all, and say what was done, a line each; nothing where nothing is left.
+
+    Only objects with a run's label, and nodes with a run's annotation, are touched.
+    Raises `DistrustError` while a run is under way, unless forced, and `RefusedError`.
+    """
+    clock = ServerClock()
+    claim = read_claim(api, clock)
+    concerned = claim is not None and run in {"", claim.run}
+    if claim is not None and concerned and not force:
+        _wait_until_over(api, claim, clock, say)
+    found = leftovers.find(api, run=run)
+    if claim is not None and not concerned:
+        return leftovers.remove(api, found, say)
+    if not found and claim is None:
+        return []
+    with hold(api, new_run_id(), say=say, force=force, sweep=False):
+        done = leftovers.remove(api, found, say)
+    return done + ([f"the Lease of run {claim.run} is removed"] if claim is not None else [])
+
+
+def _wait_until_over(api: Api, claim: Claim, clock: ServerClock, say: Say) -> None:
+    """Wait for a Lease to end that nobody renews. Raises `DistrustError` for one that somebody does renew."""
+    if is_over(claim, clock):
+        return
+    if process.is_of_here(claim.process):
+        raise DistrustError(_refused(claim, clock))
+    say(f"{claim.described(clock.now())}, may be alive: its Lease ends at {claim.expires:%H:%M:%S} UTC")
+    while not is_over(claim, clock):
+        time.sleep(_LOOK_SECONDS)
+        seen = read_claim(api, clock)
+        if seen is None:
+            return
+        if seen.renewed != claim.renewed or seen.run != claim.run:
+            raise DistrustError(_refused(seen, clock))
+
+
+def _refused(claim: Claim, clock: ServerClock) -> str:
+    return f"{in_use(claim, clock)}; --force removes what it has all the same"

@@ -1,0 +1,23 @@
+"""The command `trafficdist cleanup`. Imports little: `trafficdist --help` must not wait for it."""
+# ruff: noqa: PLC0415
+
+from __future__ import annotations
+
+import click
+
+
+@click.command()
+@click.option("--kubeconfig", metavar="FILE", default="~/.kube/config", envvar="KUBECONFIG", show_default=True)
+@click.option("--context", metavar="NAME", default="", help="Which context of it. [the current one]")
+@click.option("--run", metavar="ID", default="", help="Only what this run left. [all runs]")
+@click.option("--force", is_flag=True, help="Even if a run is under way; it will notice, and end.")
+def cleanup(kubeconfig: str, context: str, run: str, force: bool) -> None:
+    """Remove what runs left on a cluster, and kind clusters that they left on this machine.
+
+    Namespaces with label trafficdist.dev/run are removed, nodes with annotation trafficdist.dev/before become what they
+    were, and the Lease goes. Nothing else is touched.
+    """
+    from harness.guest.commands import clean_up
+
+    for line in clean_up(kubeconfig, context, run=run, force=force, say=lambda text: click.echo(text, err=True)):
+        click.echo(line)

@@ -1,0 +1,207 @@
+"""One run at a time on a cluster: the Lease `trafficdist/run`, held while a run lasts.
+
+Two runs would change the same nodes and components under each other, and each would call the other's changes a fault.
+Whoever takes the Lease also removes what runs before it left, since nobody else needs it any more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+
+from harness.api import Api, RefusedError, Response, path_of
+from harness.errors import DistrustError, HarnessError
+from harness.eventually import eventually
+from harness.guest import leftovers, process, trouble
+from harness.guest.claim import Claim, claim_of
+from harness.guest.leftovers import Say
+from harness.guest.marks import LEASE, NAMESPACE, RUN_LABEL, run_labels
+from harness.guest.server_clock import ServerClock
+
+RENEW_SECONDS = 10.0
+_TAKE_SECONDS = 90.0  # in which the namespace of a run that just ended goes away
+
+_LEASE_PATH = path_of("leases", NAMESPACE, LEASE)
+_NAMESPACE_PATH = path_of("namespaces", "", NAMESPACE)
+
+
+def silent(text: str) -> None:
+    """Say nothing."""
+
+
+@contextlib.contextmanager
+def hold(
+    api: Api, run_id: str, *, say: Say = silent, every: float = RENEW_SECONDS, force: bool = False, sweep: bool = True
+) -> Iterator[Hold]:
+    """Hold the cluster for this run; on the way out all that carries the run's label is removed, as is the Lease.
+
+    It is renewed `every` so many seconds by a thread. `force` takes it from a run that still has it. `sweep` removes
+    what earlier runs left, once it is held; `say` is told.
+    Raises `DistrustError` when another run has it, or the API server does not let this one have it, with the remedy.
+    """
+    held = Hold(api, run_id, say)
+    held.take(force=force)
+    thread = threading.Thread(target=held.keep, args=(every,), name="lease", daemon=True)
+    thread.start()
+    try:
+        if sweep:
+            held.sweep()
+        yield held
+    finally:
+        held.ended.set()
+        thread.join()
+        held.give_back()
+
+
+def read_claim(api: Api, clock: ServerClock) -> Claim | None:
+    """Who holds the cluster, or held it and did not give it back. Raises `DistrustError` when it may not be read."""
+    answer = clock.saw(api.request("GET", _LEASE_PATH))
+    if answer.code == 404:
+        return None
+    return claim_of(_accepted(answer, "read the Lease").body)
+
+
+def is_over(claim: Claim, clock: ServerClock) -> bool:
+    """Whether the run that made this claim is dead for sure."""
+    return process.has_ended(claim.process) or clock.now() >= claim.expires
+
+
+class Hold:
+    """The Lease, held by this run. `check` says whether it still is."""
+
+    def __init__(self, api: Api, run_id: str, say: Say = silent) -> None:
+        """Nothing is asked yet."""
+        self.run_id = run_id
+        self.ended = threading.Event()
+        self.lost = ""
+        self._api, self._say = api, say
+        self._clock = ServerClock()
+        self._claim: Claim | None = None
+        self._told = False
+
+    def take(self, *, force: bool = False) -> None:
+        """Make the Lease, or take over that of a run that is dead. Raises `DistrustError`."""
+        eventually(
+            lambda: self._try_to_take(force=force),
+            within=_TAKE_SECONDS,
+            every=0.2,
+            describe=f"namespace {NAMESPACE} of a run that ended to go away",
+            error=DistrustError,
+        )
+
+    def check(self) -> None:
+        """Raise `DistrustError` if another run has taken the cluster."""
+        if self.lost:
+            raise DistrustError(self.lost)
+
+    def sweep(self) -> None:
+        """Remove what other runs left."""
+        found = leftovers.find(self._api, not_of=self.run_id)
+        if found:
+            self._say(f"removing what an earlier run left: {found}")
+            leftovers.remove(self._api, found, self._say)
+
+    def keep(self, every: float) -> None:
+        """Renew until `ended` is set or the Lease is lost."""
+        while not self.ended.wait(every) and not self.lost:
+            with contextlib.suppress(HarnessError):  # the server is away: it may come back before the Lease ends
+                self._renew()
+
+    def give_back(self) -> None:
+        """Remove what this run made, and the Lease with its namespace, if that is of ours. Says what could not be done.
+
+        The Lease goes last, and with its namespace: whoever waits for it finds a cluster without leftovers.
+        """
+        if self.lost:
+            return
+        try:
+            leftovers.remove(self._api, leftovers.find(self._api, run=self.run_id), self._say)
+            if self._owns_namespace():
+                leftovers.delete_namespace(self._api, NAMESPACE)
+                leftovers.wait_until_gone(self._api, [NAMESPACE], self._say)
+            else:
+                version = self._claim.version if self._claim else ""
+                self._api.request("DELETE", _LEASE_PATH, {"preconditions": {"resourceVersion": version}})
+        except (HarnessError, RefusedError) as error:
+            why = trouble.of(error)
+            self._say(f"the cluster is not cleaned up: {why}; when that is mended, run `trafficdist cleanup`")
+
+    def _try_to_take(self, *, force: bool) -> bool:
+        """False: look again."""
+        claim = read_claim(self._api, self._clock)
+        if not (self._make() if claim is None else self._take_over(claim, force=force)):
+            return False
+        if RUN_LABEL in self._namespace_labels():  # it is a run's, not a person's: of this run from now on
+            self._api.patch("namespaces", "", NAMESPACE, {"metadata": {"labels": run_labels(self.run_id)}})
+        return True
+
+    def _make(self) -> bool:
+        metadata = {"name": NAMESPACE, "labels": run_labels(self.run_id)}
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+        answer = self._clock.saw(self._api.request("POST", path_of("namespaces"), namespace))
+        if answer.code != 409:
+            _accepted(answer, f"create namespace {NAMESPACE}")
+        return self._write("POST", self._new_claim())
+
+    def _take_over(self, claim: Claim, *, force: bool) -> bool:
+        if claim.run != self.run_id:
+            if not force and not is_over(claim, self._clock):
+                raise DistrustError(in_use(claim, self._clock))
+            if not self._told:
+                self._told = True
+                self._say(f"{claim.described(self._clock.now())}, did not give the cluster back; taking it over")
+        return self._write("PUT", replace(self._new_claim(), version=claim.version))
+
+    def _new_claim(self) -> Claim:
+        now = self._clock.now()
+        return Claim(self.run_id, process.identity(), now, now, process=process.name())
+
+    def _renew(self) -> None:
+        if self._claim is None or self._write("PUT", replace(self._claim, renewed=self._clock.now())):
+            return
+        found = read_claim(self._api, self._clock)
+        if found is not None and found.process == self._claim.process and found.run == self.run_id:
+            self._claim = replace(self._claim, version=found.version)  # somebody labelled it
+            self._write("PUT", replace(self._claim, renewed=self._clock.now()))
+        elif found is not None:
+            self.lost = f"the cluster was taken by {found.described(self._clock.now())}, while this run was under way"
+        else:
+            self.lost = "the Lease of this run was removed while it was under way: somebody cleaned the cluster up"
+
+    def _write(self, method: str, claim: Claim) -> bool:
+        """Whether it was written: False when somebody else was faster, or the namespace is on its way out."""
+        path = _LEASE_PATH if method == "PUT" else path_of("leases", NAMESPACE)
+        answer = self._clock.saw(self._api.request(method, path, claim.lease()))
+        if answer.code in {404, 409} or _is_terminating(answer):
+            return False
+        self._claim = replace(claim, version=claim_of(_accepted(answer, "write the Lease").body).version)
+        return True
+
+    def _owns_namespace(self) -> bool:
+        return self._namespace_labels().get(RUN_LABEL) == self.run_id
+
+    def _namespace_labels(self) -> dict[str, str]:
+        return dict(self._api.request("GET", _NAMESPACE_PATH).body.get("metadata", {}).get("labels") or {})
+
+
+def in_use(claim: Claim, clock: ServerClock) -> str:
+    """One line: who has the cluster, and what to do."""
+    return (
+        f"the cluster is in use by {claim.described(clock.now())}; wait until that run ends, "
+        f"or if it was killed until {claim.expires:%H:%M:%S} UTC, when its Lease ends"
+    )
+
+
+def _is_terminating(answer: Response) -> bool:
+    causes = {cause.get("reason") for cause in answer.causes}
+    return answer.code == 403 and (
+        "NamespaceTerminating" in causes or "being terminated" in str(answer.body.get("message"))
+    )
+
+
+def _accepted(answer: Response, what: str) -> Response:
+    if answer.code >= 400:
+        raise DistrustError(trouble.of_answer(answer, doing=what))
+    return answer

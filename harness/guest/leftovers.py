@@ -1,0 +1,142 @@
+"""What runs left on a cluster: found by their marks, and removed so that the cluster is what it was.
+
+It works on what a run that was killed left, and on what is still there when a run ends by itself.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from harness.api import Api, Object, RefusedError
+from harness.errors import DistrustError
+from harness.eventually import time_scale
+from harness.guest.marks import NAMESPACE, RUN_LABEL
+from harness.guest.nodes import restore_node, run_of_node
+
+Say = Callable[[str], None]
+
+_GONE_SECONDS = 180.0
+_FORCE_SECONDS = 20.0  # after these, pods whose node does not end them are removed from the API
+_PROGRESS_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Leftovers:
+    """Names: of namespaces, of nodes that exist in the API only, and of nodes that are not as they were."""
+
+    namespaces: tuple[str, ...] = ()
+    made_nodes: tuple[str, ...] = ()
+    changed_nodes: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.namespaces or self.made_nodes or self.changed_nodes)
+
+    def __str__(self) -> str:
+        counts = (
+            (len(self.namespaces), "namespace"),
+            (len(self.made_nodes), "node of the API only"),
+            (len(self.changed_nodes), "changed node"),
+        )
+        return ", ".join(f"{count} {what}{'' if count == 1 else 's'}" for count, what in counts if count) or "nothing"
+
+
+def find(api: Api, *, run: str = "", not_of: str = "") -> Leftovers:
+    """What is there of a run, or of all, or of all but `not_of`. The namespace of the Lease does not count.
+
+    Raises `RefusedError`.
+    """
+
+    def counts(by: str) -> bool:
+        return bool(by) and by != not_of and run in {"", by}
+
+    namespaces = api.list("namespaces", label_selector=f"{RUN_LABEL}={run}" if run else RUN_LABEL)
+    nodes = api.list("nodes")
+    return Leftovers(
+        tuple(_name(each) for each in namespaces if counts(_run_of(each)) and _name(each) != NAMESPACE),
+        tuple(_name(each) for each in nodes if counts(_run_of(each))),
+        tuple(_name(each) for each in nodes if counts(run_of_node(each))),
+    )
+
+
+def remove(api: Api, found: Leftovers, say: Say) -> list[str]:
+    """Remove it, wait until it is gone, and say what was done, a line each. What is gone already is fine.
+
+    Raises `RefusedError`, and `DistrustError` for a namespace that does not go.
+    """
+    done = [f"node {name} is as it was" for name in found.changed_nodes if restore_node(api, name)]
+    for name in found.made_nodes:
+        api.delete("nodes", "", name)
+        done.append(f"node {name} is removed")
+    for name in found.namespaces:
+        delete_namespace(api, name)
+    wait_until_gone(api, found.namespaces, say)
+    return done + [f"namespace {name} is removed" for name in found.namespaces]
+
+
+def delete_namespace(api: Api, name: str) -> None:
+    """Begin to delete a namespace that a run made; one that goes already is fine. Raises `RefusedError`."""
+    try:
+        api.delete("namespaces", "", name)
+    except RefusedError as error:
+        if error.response.code != 409:  # it is being deleted
+            raise
+
+
+def wait_until_gone(api: Api, names: Sequence[str], say: Say) -> None:
+    """Wait for namespaces to go, with a word now and then. Pods whose node does not answer are removed by force.
+
+    Raises `DistrustError` with what holds a namespace up.
+    """
+    begin = told = time.monotonic()
+    forced = False
+    while left := _still_there(api, names):
+        waited = time.monotonic() - begin
+        if waited > _GONE_SECONDS * time_scale():
+            raise DistrustError(_stuck(left))
+        if time.monotonic() - told > _PROGRESS_SECONDS:
+            told = time.monotonic()
+            say(f"waiting for {len(left)} namespaces to go ({waited:.0f} s): {_some(left)}")
+        if waited > _FORCE_SECONDS and not forced:
+            forced = True
+            for each in left:
+                _end_pods(api, _name(each))
+        time.sleep(min(0.5, 0.01 + waited / 4))  # first looks come soon: an API server in memory is done at once
+
+
+def _still_there(api: Api, names: Sequence[str]) -> list[Object]:
+    if not names:
+        return []
+    wanted = set(names)
+    return [each for each in api.list("namespaces") if _name(each) in wanted]
+
+
+def _end_pods(api: Api, namespace: str) -> None:
+    """What is terminating in a namespace of ours and does not end: its node is away."""
+    for pod in api.list("pods", namespace):
+        if pod["metadata"].get("deletionTimestamp"):
+            api.delete("pods", namespace, _name(pod), grace_seconds=0)
+
+
+def _stuck(left: Sequence[Object]) -> str:
+    conditions = (left[0].get("status") or {}).get("conditions") or ()
+    why = next((str(each.get("message")) for each in conditions if each.get("status") == "True"), "nothing says why")
+    return (
+        f"namespace {_name(left[0])} does not go within {_GONE_SECONDS:.0f} s: {why}; "
+        "see `kubectl get namespace -o yaml`, then run `trafficdist cleanup` again"
+    )
+
+
+def _some(namespaces: Sequence[Object]) -> str:
+    names = [_name(each) for each in namespaces]
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def _run_of(obj: Object) -> str:
+    """The run that made this object."""
+    return str((obj["metadata"].get("labels") or {}).get(RUN_LABEL, ""))
+
+
+def _name(obj: Object) -> str:
+    return str(obj["metadata"]["name"])

@@ -1,0 +1,41 @@
+"""How the suite's objects on somebody's cluster are told from everybody else's.
+
+Nothing without one of these marks is ever changed or removed.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import string
+
+from harness.errors import UsageError
+
+RUN_LABEL = "trafficdist.dev/run"
+"""Label of every object that a run makes; its value is the run's id."""
+
+BEFORE_ANNOTATION = "trafficdist.dev/before"
+"""Annotation of a node that a run changed: what it was before (`harness.guest.nodes`)."""
+
+NAMESPACE = "trafficdist"
+LEASE = "run"
+
+_LENGTH = 8
+_ID = re.compile(rf"[a-z0-9]{{{_LENGTH}}}")
+
+
+def new_run_id() -> str:
+    """Eight lower-case letters and digits, which no other run has."""
+    return "".join(secrets.choice(string.ascii_lowercase + string.digits) for _ in range(_LENGTH))
+
+
+def checked_run_id(text: str) -> str:
+    """The same text. Raises `UsageError` when it cannot be the id of a run."""
+    if not _ID.fullmatch(text):
+        raise UsageError(f"run id {text!r}: want {_LENGTH} lower-case letters and digits")
+    return text
+
+
+def run_labels(run_id: str) -> dict[str, str]:
+    """The labels of an object that this run makes."""
+    return {RUN_LABEL: run_id}

@@ -1,0 +1,124 @@
+"""Nodes of somebody's cluster that a run changes: what they were stands on them until they are that again.
+
+So a cleanup finds it after the run was killed. What a run did not change is not looked at: labels and taints that
+others set in the meantime stay.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from harness.api import Api, Object, RefusedError
+from harness.guest.marks import BEFORE_ANNOTATION
+
+_TRIES = 10
+
+Taint = Mapping[str, Any]
+
+
+def change_node(
+    api: Api,
+    name: str,
+    run_id: str,
+    *,
+    labels: Mapping[str, str | None] | None = None,
+    taints: Sequence[Taint] | None = None,
+    unschedulable: bool | None = None,
+) -> None:
+    """Change a node of the cluster, and leave word on it how it was. `labels`: None removes one. `taints`: all of them.
+
+    Raises `RefusedError`. Only for runs that may disturb the cluster.
+    """
+    _over(api, name, lambda node: changed(node, run_id, labels=labels, taints=taints, unschedulable=unschedulable))
+
+
+def restore_node(api: Api, name: str) -> bool:
+    """Make a node what it was before a run changed it; whether there was anything to do. It may be gone."""
+    return _over(api, name, restored)
+
+
+def run_of_node(node: Object) -> str:
+    """The run that changed this node, "" for none."""
+    return str(_word(node).get("run", ""))
+
+
+def changed(
+    node: Object,
+    run_id: str,
+    *,
+    labels: Mapping[str, str | None] | None = None,
+    taints: Sequence[Taint] | None = None,
+    unschedulable: bool | None = None,
+) -> Object:
+    """The merge patch for `change_node`."""
+    word = _word(node) or {"run": run_id, "labels": {}, "taints": {}}
+    spec: Object = {}
+    own = node["metadata"].get("labels") or {}
+    for key in labels or {}:
+        word["labels"].setdefault(key, own.get(key))
+    if taints is not None:
+        before = _by_key(node["spec"].get("taints") or ())
+        after = _by_key(taints)
+        for key in before.keys() | after.keys():
+            if before.get(key) != after.get(key):
+                word["taints"].setdefault(key, before.get(key))
+        spec["taints"] = list(after.values()) or None
+    if unschedulable is not None:
+        word.setdefault("unschedulable", bool(node["spec"].get("unschedulable")))
+        spec["unschedulable"] = unschedulable or None
+    return _patch(node, dict(labels or {}), spec, json.dumps(word, sort_keys=True))
+
+
+def restored(node: Object) -> Object | None:
+    """The merge patch for `restore_node`; None where nothing is to be done."""
+    word = _word(node)
+    if not word:
+        return None
+    taints = _by_key(node["spec"].get("taints") or ()) | dict(word.get("taints") or {})
+    spec: Object = {"taints": [each for each in taints.values() if each] or None}
+    if "unschedulable" in word:
+        spec["unschedulable"] = word["unschedulable"] or None
+    return _patch(node, dict(word.get("labels") or {}), spec, None)
+
+
+def _word(node: Object) -> dict[str, Any]:
+    """What a run left on a node; a word that cannot be read is of nobody."""
+    text = (node["metadata"].get("annotations") or {}).get(BEFORE_ANNOTATION)
+    try:
+        word = json.loads(text or "{}")
+    except ValueError:
+        return {}
+    return word if isinstance(word, dict) else {}
+
+
+def _patch(node: Object, labels: Mapping[str, str | None], spec: Object, word: str | None) -> Object:
+    metadata = {
+        "resourceVersion": node["metadata"].get("resourceVersion"),  # so that nobody's taint is lost
+        "labels": dict(labels),
+        "annotations": {BEFORE_ANNOTATION: word},
+    }
+    return {"metadata": metadata, **({"spec": spec} if spec else {})}
+
+
+def _by_key(taints: Sequence[Taint]) -> dict[str, Taint]:
+    """A key and an effect name a taint."""
+    return {f"{each['key']}:{each.get('effect', '')}": each for each in taints}
+
+
+def _over(api: Api, name: str, patch_for: Callable[[Object], Object | None]) -> bool:
+    """Read, patch what was read, and begin again where somebody else was faster."""
+    for left in reversed(range(_TRIES)):
+        try:
+            patch = patch_for(api.get("nodes", "", name))
+            if patch is not None:
+                api.patch("nodes", "", name, patch)
+        except RefusedError as error:
+            if error.response.code == 409 and left:
+                continue
+            if error.response.code == 404 and patch_for is restored:
+                return False
+            raise
+        return patch is not None
+    raise AssertionError("the last try returns or raises")

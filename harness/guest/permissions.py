@@ -1,0 +1,131 @@
+"""What a run may have to do on somebody's cluster: the list that `deploy/rbac.yaml` grants, and that is asked about.
+
+Asked rule by rule of the API server itself (SelfSubjectAccessReview), since what roles add up to is its business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.api import Api
+from harness.errors import DistrustError
+from harness.guest import trouble
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Verbs on resources of an API group, in all namespaces; `paths` instead are not of any resource.
+
+    `why` ends "is needed to". `without` says what is lost where it is not granted; "" where nothing can run.
+    """
+
+    verbs: tuple[str, ...]
+    group: str = ""
+    resources: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+    why: str = ""
+    without: str = ""
+
+    def as_rbac(self) -> dict[str, Any]:
+        """The rule of a ClusterRole."""
+        if self.paths:
+            return {"nonResourceURLs": list(self.paths), "verbs": list(self.verbs)}
+        return {"apiGroups": [self.group], "resources": list(self.resources), "verbs": list(self.verbs)}
+
+    def questions(self) -> Iterator[dict[str, Any]]:
+        """The specs of the reviews that ask for it, one for each verb and resource."""
+        for verb in self.verbs:
+            for path in self.paths:
+                yield {"nonResourceAttributes": {"path": path, "verb": verb}}
+            for resource in self.resources:
+                plural, _, subresource = resource.partition("/")
+                asked = {"group": self.group, "resource": plural, "subresource": subresource, "verb": verb}
+                yield {"resourceAttributes": {key: value for key, value in asked.items() if value}}
+
+
+_WRITE = ("create", "delete", "get", "list", "patch", "update", "watch")
+
+RULES: tuple[Rule, ...] = (
+    Rule(_WRITE, "", ("namespaces",), why="keep to namespaces of its own"),
+    Rule(("create", "delete", "get", "update"), "coordination.k8s.io", ("leases",), why="keep a second run away"),
+    Rule(_WRITE, "", ("pods", "services"), why="run servers and clients"),
+    Rule(("get", "patch", "update"), "", ("pods/status", "services/status"), why="report readiness and addresses"),
+    Rule(_WRITE, "discovery.k8s.io", ("endpointslices",), why="read hints, and write slices of its own"),
+    Rule(("get", "list", "watch"), "", ("nodes", "endpoints"), why="know zones and addresses"),
+    Rule(
+        ("create", "get"),
+        "",
+        ("pods/proxy", "pods/portforward"),
+        why="have client pods make connections",
+    ),
+    Rule(("get", "list"), "", ("events", "pods/log"), why="say why a pod does not start"),
+    Rule(
+        ("get", "list"),
+        "apps",
+        ("daemonsets",),
+        why="say which proxy is installed",
+        without="the report does not name the proxy that is installed",
+    ),
+    Rule(
+        ("get",),
+        paths=("/metrics",),
+        why="read feature gates and what the API server counts",
+        without="feature gates are not known, and must be said with --feature-gates",
+    ),
+)
+"""What every run needs, or makes good use of."""
+
+DISRUPTIVE: tuple[Rule, ...] = (
+    Rule(("create", "delete", "patch", "update"), "", ("nodes",), why="move nodes, and make some in the API only"),
+    Rule(("get", "patch", "update"), "", ("nodes/status",), why="have nodes report less CPU, or not ready"),
+)
+"""What only a run with --allow-disruptive needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Denied:
+    """A rule that is not granted in whole, and what of it is not."""
+
+    rule: Rule
+    what: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"may not {', '.join(self.what)} (to {self.rule.why})"
+
+
+def denied(api: Api, rules: Iterable[Rule] = RULES) -> list[Denied]:
+    """The rules that this user does not have. Raises `DistrustError` when that cannot be asked."""
+    found = []
+    for rule in rules:
+        missing = [_named(question) for question in rule.questions() if not _is_allowed(api, question)]
+        if missing:
+            found.append(Denied(rule, tuple(missing)))
+    return found
+
+
+def cluster_role(name: str, rules: Sequence[Rule]) -> dict[str, Any]:
+    """The ClusterRole that grants these."""
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": name},
+        "rules": [each.as_rbac() for each in rules],
+    }
+
+
+def _is_allowed(api: Api, question: dict[str, Any]) -> bool:
+    review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": question}
+    answer = api.request("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review)
+    if answer.code >= 400:
+        raise DistrustError(trouble.of_answer(answer, doing="ask for its permissions"))
+    return bool((answer.body.get("status") or {}).get("allowed"))
+
+
+def _named(question: dict[str, Any]) -> str:
+    if path := question.get("nonResourceAttributes"):
+        return f"{path['verb']} {path['path']}"
+    asked = question["resourceAttributes"]
+    resource = "/".join(filter(None, (asked["resource"], asked.get("subresource"))))
+    return f"{asked['verb']} {resource}{'.' + asked['group'] if asked.get('group') else ''}"

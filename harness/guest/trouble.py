@@ -1,0 +1,221 @@
+"""What an API server, a connection to it, a pod or a node says that keeps a run from going on: in one line, with the
+remedy.
+
+Why a table of sentences: each of these happens to somebody in the first hour, and a stack of nested errors of three
+libraries tells them nothing. All functions here are pure.
+"""
+
+from __future__ import annotations
+
+import re
+import ssl
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import urllib3.exceptions as http
+
+from harness.api import Object, RefusedError, Response
+
+MANIFEST = "deploy/rbac.yaml"
+
+_GRANT = f"let a cluster administrator apply {MANIFEST}, or use another context (--context)"
+_LOG_IN = "log in again, or name a kubeconfig with valid credentials (--kubeconfig, --context)"
+_NAMESPACES = "namespaces with label trafficdist.dev/run"
+_IS_UP = "is the cluster up, and is this the right context (--context)?"
+
+
+def of(error: BaseException, *, server: str = "") -> str:
+    """What an error of the harness or of its clients says, as one line. `server`: the URL, where it is known."""
+    if isinstance(error, RefusedError):
+        return of_answer(error.response, doing=str(error).partition(": ")[0])
+    if isinstance(error.__cause__, http.HTTPError):
+        return of_connection(error.__cause__, server=server)
+    if isinstance(error, http.HTTPError):
+        return of_connection(error, server=server)
+    return _line(str(error))
+
+
+def of_answer(answer: Response, *, doing: str = "") -> str:
+    """Why the API server refused; `doing` says what was asked of it, as in "create pods"."""
+    said = _line(str(answer.body.get("message") or "no reason given"))
+    trying = f" to {doing}" if doing else ""
+    if answer.code == 401:
+        return f"the API server does not accept the credentials (401 {said}): {_LOG_IN}"
+    if answer.code == 403:
+        return _forbidden(said, trying)
+    if answer.code == 429:
+        return f"the API server is overloaded, or limits this user (429 {said}): use fewer --workers, or try later"
+    if answer.code >= 500:
+        return _server_error(answer.code, said, trying)
+    if "admission webhook" in said:
+        return f"an admission webhook of the cluster refuses{trying}: {said}; exempt {_NAMESPACES} from it"
+    return f"the API server refuses{trying}: {answer.code} {said}"
+
+
+def _forbidden(said: str, trying: str) -> str:
+    if found := re.search(r"exceeded quota: ([^,]+), requested: (.*)", said):
+        return f"resource quota {found[1]} is used up (requested {found[2]}): raise it, or end something else"
+    if "system:anonymous" in said:
+        return f"the kubeconfig has no credentials that count (403 {said}): {_LOG_IN}"
+    return _not_admitted(said, trying) or f"no permission{trying} (403 {said}): {_GRANT}"
+
+
+def _not_admitted(said: str, trying: str) -> str:
+    """Admission says 403 too, where the user may do it but nobody may do it so."""
+    if "must specify limits" in said or "must specify requests" in said or "failed quota" in said:
+        return f"a resource quota wants what the suite's pods do not say: {said}; exempt {_NAMESPACES} from it"
+    if "violates PodSecurity" in said:
+        enforce = "pod-security.kubernetes.io/enforce"
+        return f"pod security admission refuses a pod: {said}; let {_NAMESPACES} set {enforce} themselves"
+    if "admission webhook" in said or "ValidatingAdmissionPolicy" in said:
+        return f"an admission policy of the cluster refuses{trying}: {said}; exempt {_NAMESPACES} from it"
+    if "being terminated" in said:
+        return f"the namespace is being removed while it is used ({said}): is somebody cleaning up? Start again"
+    return ""
+
+
+def _server_error(code: int, said: str, trying: str) -> str:
+    if "failed calling webhook" in said:
+        return f"an admission webhook of the cluster does not answer ({said}): mend or remove it"
+    if code in {502, 503, 504}:
+        return f"the API server, or something in front of it, is not available ({code} {said}): {_IS_UP}"
+    return f"the API server failed{trying}: {code} {said}; its log says more"
+
+
+def of_connection(error: http.HTTPError, *, server: str = "") -> str:
+    """Why there was no answer at all. `server` is its URL, for the reader."""
+    reason = _innermost(error)
+    where = server or _address(error) or "the API server"
+    return f"{where}: {_why_no_answer(reason)}"
+
+
+def _why_no_answer(reason: BaseException) -> str:  # noqa: PLR0911  a line for each thing that happens
+    said = _line(str(reason))
+    if isinstance(reason, ssl.SSLCertVerificationError):
+        return _untrusted(reason)
+    if isinstance(reason, ssl.SSLError):
+        if "ALERT" in said.upper() and ("CERTIFICATE" in said.upper() or "EXPIRED" in said.upper()):
+            return f"it does not accept the client certificate ({said}): {_LOG_IN}"
+        return f"it does not speak TLS as expected ({said}): is this the address of an API server? See `server:`"
+    if isinstance(reason, http.NameResolutionError) or "Name or service not known" in said:
+        return f"its name cannot be resolved: {_IS_UP}"
+    if isinstance(reason, http.ConnectTimeoutError | http.ReadTimeoutError | TimeoutError):
+        return f"nothing answers, packets may be dropped (VPN, firewall): {_IS_UP}"
+    if isinstance(reason, http.ProxyError):
+        return f"the HTTP proxy does not let it through ({said}): see HTTPS_PROXY and NO_PROXY"
+    if isinstance(reason, ConnectionRefusedError) or "refused" in said:
+        return f"nothing listens there (connection refused): {_IS_UP}"
+    if "No route to host" in said or "unreachable" in said:
+        return f"there is no route to it ({said}): {_IS_UP}"
+    return f"the connection ended ({said}): {_IS_UP}"
+
+
+def _untrusted(reason: ssl.SSLCertVerificationError) -> str:
+    said = reason.verify_message or _line(str(reason))
+    if "expired" in said or "not yet valid" in said:
+        return f"its certificate is not valid now ({said}): renew it, or set this machine's clock"
+    if "match" in said.lower():
+        return f"its certificate is for another name ({said}): set tls-server-name, or use a name that it has"
+    return (
+        f"its certificate is of an authority that the kubeconfig does not name ({said}): another cluster may have "
+        "this address now; get a new kubeconfig, or mend certificate-authority"
+    )
+
+
+def of_pod(pod: Object) -> str:
+    """What keeps a pod from becoming ready, "" when nothing is known to."""
+    status = pod.get("status") or {}
+    name = f"pod {pod['metadata'].get('namespace', '')}/{pod['metadata'].get('name', '')}"
+    node = (pod.get("spec") or {}).get("nodeName")
+    place = f"{name} on node {node}" if node else name
+    for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+        waiting = (container.get("state") or {}).get("waiting") or {}
+        if why := _waiting(str(waiting.get("reason", "")), str(waiting.get("message", "")), container):
+            return f"{place}: {why}"
+    if status.get("phase") == "Failed":
+        said = _line(f"{status.get('reason', '')} {status.get('message', '')}")
+        return f"{place} ended ({said or 'no reason given'}): see `kubectl describe`, and the log of its kubelet"
+    return _unscheduled(name, status.get("conditions") or ())
+
+
+def _waiting(reason: str, said: str, container: Mapping[str, Any]) -> str:
+    image = container.get("image", "?")
+    said = _line(said)
+    mirror = "name a registry that the nodes reach (--image-registry)"
+    by_reason = {
+        "ErrImagePull": f"image {image} cannot be pulled ({said}): {mirror}",
+        "ImagePullBackOff": f"image {image} cannot be pulled ({said}): {mirror}",
+        "InvalidImageName": f"image {image} is no name of an image ({said}): see --image-registry",
+        "ErrImageNeverPull": f"image {image} is not on the node, and may not be pulled: load it there",
+        "CrashLoopBackOff": f"its container ends again and again ({said}): see `kubectl logs --previous`",
+        "CreateContainerConfigError": f"its container cannot be made ({said})",
+        "CreateContainerError": f"its container cannot be made ({said})",
+        "RunContainerError": f"its container does not start ({said}): see the log of its kubelet",
+    }
+    return by_reason.get(reason, "")
+
+
+def _unscheduled(name: str, conditions: Sequence[Mapping[str, Any]]) -> str:
+    for each in conditions:
+        if each.get("type") == "PodScheduled" and each.get("status") == "False":
+            said = _line(str(each.get("message", "")))
+            return f"{name} finds no place ({said}): make room, or take the node's taint away"
+    return ""
+
+
+def of_events(events: Sequence[Object]) -> str:
+    """What the newest of these Events says that keeps pods from being made, "" if none does."""
+    ordered = sorted(events, key=lambda each: str(each.get("lastTimestamp") or each.get("eventTime") or ""))
+    for event in reversed(ordered):
+        reason, said = str(event.get("reason", "")), _line(str(event.get("message", "")))
+        if reason == "FailedCreate" and "forbidden" in said:
+            return _forbidden(said, " to create a pod")
+        if reason in {"FailedCreatePodSandBox", "NetworkNotReady", "FailedMount"}:
+            name = (event.get("involvedObject") or {}).get("name", "?")
+            return f"pod {name} does not start ({reason}: {said}): see the node's network plugin and kubelet"
+    return ""
+
+
+def of_node(name: str, node: Object | None) -> str:
+    """What is wrong with a node that pods are to run on, "" when nothing is."""
+    if node is None:
+        return f"node {name} is gone from the cluster: start again when the cluster's nodes do not change"
+    conditions = {each.get("type"): each for each in (node.get("status") or {}).get("conditions") or ()}
+    ready = conditions.get("Ready") or {}
+    if ready.get("status") != "True":
+        said = _line(str(ready.get("message") or "it reports no condition Ready"))
+        return f"node {name} is not ready ({said}): mend it, or leave it out (--topology), and start again"
+    if node["metadata"].get("deletionTimestamp"):
+        return f"node {name} is being removed from the cluster: start again when the cluster's nodes do not change"
+    return ""
+
+
+def _innermost(error: BaseException) -> BaseException:
+    """What happened below the layers of a client."""
+    seen: set[int] = set()
+    while id(error) not in seen:
+        seen.add(id(error))
+        if isinstance(error, http.NameResolutionError | http.ProxyError):
+            break
+        for argument in (getattr(error, "reason", None), getattr(error, "original_error", None), *error.args):
+            if isinstance(argument, BaseException):
+                error = argument
+                break
+        else:
+            if isinstance(error.__cause__, OSError):
+                error = error.__cause__
+    return error
+
+
+def _address(error: BaseException) -> str:
+    """Host and port, where the error knows them."""
+    for each in (error, getattr(error, "reason", None)):
+        connection = getattr(each, "conn", None)
+        host, port = getattr(connection, "host", None), getattr(connection, "port", None)
+        if host:
+            return f"https://{f'[{host}]' if ':' in host else host}:{port}"
+    return ""
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,136 @@
+"""After a run that was killed and a cleanup, the cluster is what it was; nothing of anybody else is touched."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from harness import manifests
+from harness.api import Api
+from harness.cli import main
+from harness.errors import DistrustError
+from harness.eventually import eventually
+from harness.guest import process
+from harness.guest.claim import Claim
+from harness.guest.cleanup import cleanup
+from harness.guest.lease import hold
+from harness.guest.marks import BEFORE_ANNOTATION, NAMESPACE, run_labels
+from harness.guest.nodes import change_node
+from harness.guest.snapshot import comparable, differences, snapshot
+from harness.topology import Node
+from reference.apiserver.server import HttpServer
+
+TAINT = {"key": "example.com/own", "effect": "NoSchedule"}
+
+
+@pytest.fixture
+def cluster(api: Api) -> Api:
+    """Somebody's cluster: a node, and a Service in a namespace of theirs."""
+    node = manifests.node(Node("a1", "a"), ["10.0.0.1"], ["10.244.1.0/24"])
+    node["spec"]["taints"] = [TAINT]
+    api.create("nodes", "", node)
+    api.create("namespaces", "", {"metadata": {"name": "shop"}})
+    api.create("services", "shop", manifests.service("web"))
+    return api
+
+
+def leave_behind(api: Api, run: str, *, seconds_ago: float = 31.0, process: str = "elsewhere/1 1 1") -> None:
+    """All that a run can leave: Lease, namespaces with something in them, a node of its own, a changed node."""
+    when = datetime.now(UTC) - timedelta(seconds=seconds_ago)
+    api.create("namespaces", "", {"metadata": {"name": NAMESPACE, "labels": run_labels(run)}})
+    api.create("leases", NAMESPACE, Claim(run, "alice@laptop pid 1", when, when, process=process).lease())
+    api.create("namespaces", "", {"metadata": {"name": f"td-{run}-main-1", "labels": run_labels(run)}})
+    api.create("services", f"td-{run}-main-1", manifests.service("web"))
+    api.create("nodes", "", {"metadata": {"name": f"api-only-{run}", "labels": run_labels(run)}})
+    change_node(api, "a1", run, labels={"topology.kubernetes.io/zone": "z", "new": "x"}, taints=[], unschedulable=True)
+    change_node(api, "a1", run, labels={"topology.kubernetes.io/zone": None})
+
+
+def test_cluster_is_equal_before_and_after(cluster: Api) -> None:
+    before = snapshot(cluster)
+    leave_behind(cluster, "dead0000")
+    assert differences(before, snapshot(cluster))
+    done = cleanup(cluster)
+    assert differences(before, snapshot(cluster)) == []
+    assert "namespace td-dead0000-main-1 is removed" in done
+    assert {"node a1 is as it was", "node api-only-dead0000 is removed"} < set(done)
+
+
+def test_what_others_did_to_a_node_in_the_meantime_stays(cluster: Api) -> None:
+    leave_behind(cluster, "dead0000")
+    theirs = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}
+    patch = {"metadata": {"labels": {"theirs": "1"}}, "spec": {"taints": [theirs]}}
+    cluster.patch("nodes", "", "a1", patch)
+    cleanup(cluster)
+    node = cluster.get("nodes", "", "a1")
+    assert node["metadata"]["labels"]["theirs"] == "1"
+    assert node["spec"]["taints"] == [theirs, TAINT]
+    assert BEFORE_ANNOTATION not in node["metadata"].get("annotations", {})
+
+
+def test_a_cluster_without_leftovers_is_not_written_to(cluster: Api, server: HttpServer) -> None:
+    seen = len(server.requests())
+    assert cleanup(cluster) == []
+    assert {each.method for each in server.requests()[seen:]} == {"GET"}
+
+
+def test_what_one_run_left_can_be_removed_while_another_runs(cluster: Api) -> None:
+    cluster.create("namespaces", "", {"metadata": {"name": "td-old", "labels": run_labels("dead0000")}})
+    with hold(cluster, "aaaaaaaa", sweep=False) as held:
+        assert cleanup(cluster, run="dead0000") == ["namespace td-old is removed"]
+        held.check()
+        cluster.get("namespaces", "", NAMESPACE)
+
+
+def test_a_run_under_way_is_not_disturbed_unless_forced(cluster: Api) -> None:
+    before = snapshot(cluster)
+    with hold(cluster, "aaaaaaaa", every=0.02) as held:
+        with pytest.raises(DistrustError, match=r"in use by run aaaaaaaa.*--force"):
+            cleanup(cluster)
+        cleanup(cluster, force=True)
+        eventually(lambda: held.lost, within=5, describe="the run to notice")
+    assert differences(before, snapshot(cluster)) == []
+
+
+def test_a_lease_of_elsewhere_that_nobody_renews_is_waited_for(cluster: Api) -> None:
+    leave_behind(cluster, "dead0000", seconds_ago=29.0)
+    said: list[str] = []
+    assert "the Lease of run dead0000 is removed" in cleanup(cluster, say=said.append)
+    assert "its Lease ends at" in said[0]
+
+
+def test_the_command_says_what_it_removed(cluster: Api, server: HttpServer, tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(yaml.safe_dump(server.kubeconfig()))
+    leave_behind(cluster, "dead0000", process=f"{process.name().partition(' ')[0]} 4194305 1")
+    for expected in ("namespace td-dead0000-main-1 is removed", "nothing was left"):
+        result = CliRunner().invoke(main, ["cleanup", "--kubeconfig", str(kubeconfig)])
+        assert (result.exit_code, expected in result.output) == (0, True), result.output
+
+
+def test_the_command_refuses_what_can_be_no_run_id() -> None:
+    result = CliRunner().invoke(main, ["cleanup", "--run", "all"])
+    assert (result.exit_code, "8 lower-case letters and digits" in result.output) == (4, True)
+
+
+def test_what_changes_by_itself_is_no_difference() -> None:
+    def node(beat: str) -> dict[str, object]:
+        conditions = [{"type": "Ready", "status": "True", "lastHeartbeatTime": beat}]
+        metadata = {"name": "a1", "resourceVersion": beat}
+        return {"metadata": metadata, "status": {"conditions": conditions, "images": [beat]}}
+
+    assert comparable("nodes", node("1")) == comparable("nodes", node("2"))
+
+
+def test_differences_name_object_and_field() -> None:
+    before = {"nodes a1": {"spec": {"x": 1}}, "pods shop/web": {}}
+    after = {"nodes a1": {"spec": {"x": 2}}, "pods shop/new": {}}
+    assert differences(before, after) == [
+        "new: pods shop/new",
+        "gone: pods shop/web",
+        "changed: nodes a1: spec.x was 1, is 2",
+    ]

@@ -1,0 +1,119 @@
+"""One run at a time, and what a run that was killed left does not stand in the way of the next."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from harness.api import Api, path_of
+from harness.errors import DistrustError
+from harness.eventually import eventually
+from harness.guest import process
+from harness.guest.claim import Claim, claim_of
+from harness.guest.lease import hold
+from harness.guest.marks import LEASE, NAMESPACE, RUN_LABEL, checked_run_id, new_run_id, run_labels
+
+ELSEWHERE = "0000-boot/1 4711 12"
+
+
+def claimed(api: Api, run: str, *, seconds_ago: float = 0.0, process: str = ELSEWHERE) -> None:
+    """A Lease of another run, with its namespace."""
+    when = datetime.now(UTC) - timedelta(seconds=seconds_ago)
+    api.create("namespaces", "", {"metadata": {"name": NAMESPACE, "labels": run_labels(run)}})
+    api.create("leases", NAMESPACE, Claim(run, "alice@laptop pid 4711", when, when, process=process).lease())
+
+
+def namespaces(api: Api) -> set[str]:
+    return {each["metadata"]["name"] for each in api.list("namespaces")}
+
+
+def test_nothing_is_left_of_a_run_that_has_ended(api: Api) -> None:
+    before = namespaces(api)
+    with hold(api, "aaaaaaaa"):
+        assert claim_of(api.get("leases", NAMESPACE, LEASE)).run == "aaaaaaaa"
+        api.create("namespaces", "", {"metadata": {"name": "td-1", "labels": run_labels("aaaaaaaa")}})
+    assert namespaces(api) == before
+
+
+def test_nothing_is_left_of_a_run_that_was_interrupted(api: Api) -> None:
+    def interrupted() -> None:
+        with hold(api, "aaaaaaaa"):
+            api.create("namespaces", "", {"metadata": {"name": "td-1", "labels": run_labels("aaaaaaaa")}})
+            raise KeyboardInterrupt
+
+    before = namespaces(api)
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert namespaces(api) == before
+
+
+def test_a_second_run_is_told_in_one_line_who_is_there(api: Api) -> None:
+    with (
+        hold(api, "aaaaaaaa"),
+        pytest.raises(DistrustError, match=rf"run aaaaaaaa of {process.identity()}, since 20.*wait") as refused,
+        hold(api, "bbbbbbbb"),
+    ):
+        pytest.fail("both hold it")
+    assert "\n" not in str(refused.value)
+
+
+def test_an_expired_lease_is_taken_over_and_what_was_left_is_removed(api: Api) -> None:
+    claimed(api, "dead0000", seconds_ago=31)
+    api.create("namespaces", "", {"metadata": {"name": "td-dead0000-main-1", "labels": run_labels("dead0000")}})
+    said: list[str] = []
+    with hold(api, "bbbbbbbb", say=said.append):
+        assert "td-dead0000-main-1" not in namespaces(api)
+        assert api.get("namespaces", "", NAMESPACE)["metadata"]["labels"][RUN_LABEL] == "bbbbbbbb"
+    assert "alice@laptop pid 4711" in said[0]
+    assert said[1] == "removing what an earlier run left: 1 namespace"
+    assert NAMESPACE not in namespaces(api)
+
+
+def test_a_run_killed_on_this_machine_is_known_to_be_dead_at_once(api: Api) -> None:
+    script = "from harness.guest import process; print(process.name())"
+    dead = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, check=True)
+    claimed(api, "dead0000", process=dead.stdout.strip())
+    with hold(api, "bbbbbbbb"):
+        assert claim_of(api.get("leases", NAMESPACE, LEASE)).run == "bbbbbbbb"
+
+
+def test_a_live_process_of_this_machine_is_not_dead() -> None:
+    assert not process.has_ended(process.name())
+    assert not process.has_ended(ELSEWHERE)
+
+
+def test_a_lease_is_renewed(api: Api) -> None:
+    with hold(api, "aaaaaaaa", every=0.02):
+        first = claim_of(api.get("leases", NAMESPACE, LEASE)).renewed
+        eventually(
+            lambda: claim_of(api.get("leases", NAMESPACE, LEASE)).renewed > first, within=5, describe="a renewal"
+        )
+
+
+def test_a_run_notices_that_its_lease_was_taken(api: Api) -> None:
+    with hold(api, "aaaaaaaa", every=0.02) as first, hold(api, "bbbbbbbb", force=True):
+        eventually(lambda: first.lost, within=5, describe="the first run to notice")
+        with pytest.raises(DistrustError, match="taken by run bbbbbbbb"):
+            first.check()
+    assert NAMESPACE not in namespaces(api)
+
+
+def test_a_namespace_that_a_person_made_stays(api: Api) -> None:
+    api.create("namespaces", "", {"metadata": {"name": NAMESPACE}})
+    with hold(api, "aaaaaaaa"):
+        pass
+    assert NAMESPACE in namespaces(api)
+    assert api.request("GET", path_of("leases", NAMESPACE, LEASE)).code == 404
+
+
+def test_run_ids_are_eight_letters_and_digits() -> None:
+    assert checked_run_id(new_run_id()) != new_run_id()
+
+
+def test_lease_round_trip() -> None:
+    now = datetime(2026, 11, 21, 11, 0, 0, 123456, tzinfo=UTC)
+    claim = Claim("aaaaaaaa", "alice@laptop pid 1", now, now + timedelta(seconds=5), process=ELSEWHERE, version="7")
+    assert claim_of(claim.lease()) == claim

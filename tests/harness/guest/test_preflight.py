@@ -1,0 +1,150 @@
+"""What keeps a run from beginning is said in one line, with the remedy, in time."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+import yaml
+
+from harness.errors import UnavailableError
+from harness.guest import preflight as module
+from harness.guest.preflight import preflight
+from reference.apiserver.server import HttpServer
+
+Refusal = Callable[..., str]
+
+
+@pytest.fixture
+def refusal(server: HttpServer, tmp_path: Path) -> Refusal:
+    """The one line with which a kubeconfig that differs in these fields of cluster and user is refused."""
+
+    def ask(*, user: Any = None, context: str = "", within: float = 5.0, **cluster: str) -> str:
+        kubeconfig = server.kubeconfig()
+        kubeconfig["clusters"][0]["cluster"] |= cluster
+        kubeconfig["users"][0]["user"] = user or kubeconfig["users"][0]["user"]
+        path = tmp_path / "kubeconfig"
+        path.write_text(yaml.safe_dump(kubeconfig))
+        with pytest.raises(UnavailableError) as refused:
+            preflight(str(path), context, within=within)
+        assert "\n" not in str(refused.value)
+        return str(refused.value)
+
+    return ask
+
+
+@contextlib.contextmanager
+def listening(*, backlog: int = 5) -> Iterator[socket.socket]:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        sock.listen(backlog)
+        yield sock
+
+
+def url_of(sock: socket.socket) -> str:
+    return f"https://127.0.0.1:{sock.getsockname()[1]}"
+
+
+def test_a_cluster_that_serves_is_reached(server: HttpServer, tmp_path: Path) -> None:
+    (tmp_path / "kubeconfig").write_text(yaml.safe_dump(server.kubeconfig()))
+    found = preflight(str(tmp_path / "kubeconfig"))
+    assert (found.server, found.user, found.denied) == (server.url, "user admin", ())
+    assert found.version["gitVersion"].startswith("v1.")
+    assert abs(found.clock.ahead.total_seconds()) < 3
+
+
+def test_nobody_listens(refusal: Refusal) -> None:
+    with listening() as sock:
+        url = url_of(sock)
+    said = refusal(server=url)
+    assert said.startswith(f"{url}: nothing listens there (connection refused): is the cluster up")
+
+
+@pytest.mark.parametrize("backlog", [5, 0])
+def test_packets_that_are_dropped_without_a_word(
+    refusal: Refusal, monkeypatch: pytest.MonkeyPatch, backlog: int
+) -> None:
+    """With a backlog the TLS handshake is never answered; without one, and with its place taken, not even SYN is."""
+    monkeypatch.setattr(module, "_REQUEST_SECONDS", 0.3)
+    begin = time.monotonic()
+    with listening(backlog=backlog) as sock, socket.socket() as taken:
+        if not backlog:
+            taken.connect(sock.getsockname())
+        assert "nothing answers, packets may be dropped" in refusal(server=url_of(sock))
+    assert time.monotonic() - begin < 3
+
+
+def test_what_has_no_end_of_its_own_is_left_alone(refusal: Refusal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a lookup of a name, or a program that fetches credentials."""
+    ended = threading.Event()
+    monkeypatch.setattr(module, "Kubeconfig", lambda *_, **__: ended.wait(20))
+    assert "no answer within 0.1 s" in refusal(within=0.1)
+    ended.set()
+
+
+def test_authority_of_another_cluster(refusal: Refusal) -> None:
+    other = base64.b64encode(trustme.CA().cert_pem.bytes()).decode()
+    assert "is of an authority that the kubeconfig does not name" in refusal(**{"certificate-authority-data": other})
+
+
+def test_certificate_for_another_name(refusal: Refusal) -> None:
+    assert "its certificate is for another name" in refusal(**{"tls-server-name": "other.example.com"})
+
+
+def test_credentials_that_are_not_accepted(refusal: Refusal) -> None:
+    said = refusal(user={"token": "expired"})
+    assert "does not accept the credentials (401 Unauthorized): log in again" in said
+
+
+def test_context_that_does_not_exist(refusal: Refusal) -> None:
+    assert "there is no context 'prod'; there are trafficdist" in refusal(context="prod")
+
+
+def test_something_that_speaks_no_tls(refusal: Refusal) -> None:
+    with listening() as sock:
+
+        def answer() -> None:
+            with contextlib.closing(sock.accept()[0]) as connection:
+                connection.recv(1000)
+                connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        assert "does not speak TLS as expected" in refusal(server=url_of(sock))
+        thread.join()
+
+
+def test_something_that_is_no_api_server(refusal: Refusal, monkeypatch: pytest.MonkeyPatch) -> None:
+    with listening() as sock:
+
+        def answer() -> None:
+            with contextlib.closing(sock.accept()[0]) as connection:
+                connection.recv(1000)
+                connection.sendall(b"HTTP/1.1 404 Not Found\r\nContent-Length: 5\r\nConnection: close\r\n\r\nHello")
+
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        said = refusal(server=url_of(sock).replace("https", "http"))
+        assert "something answers GET /version with 404, but no Kubernetes API server" in said
+        thread.join()
+
+
+def test_a_user_who_may_not(refusal: Refusal, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def may(_: object, question: dict[str, Any]) -> bool:
+        asked.append(question.get("resourceAttributes", {}).get("resource", ""))
+        return asked[-1] != "pods"
+
+    monkeypatch.setattr(module.permissions, "_is_allowed", may)
+    said = refusal()
+    assert "user admin may not create pods, delete pods" in said
+    assert "deploy/rbac.yaml" in said

@@ -1,0 +1,114 @@
+"""What an API server, a pod or a node says, as one line with the remedy."""
+
+from __future__ import annotations
+
+import ssl
+from typing import Any
+
+import pytest
+import urllib3
+
+from harness.api import RefusedError, Response
+from harness.errors import InconclusiveError
+from harness.guest import trouble
+
+POD_SECURITY = 'pods "c" is forbidden: violates PodSecurity "restricted:latest": host namespaces (hostNetwork=true)'
+NO_RIGHT = 'pods is forbidden: User "bob" cannot create resource "pods" in API group "" in the namespace "shop"'
+QUOTA = 'pods "w" is forbidden: exceeded quota: team, requested: pods=1, used: pods=10, limited: pods=10'
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "said"),
+    [
+        (401, "Unauthorized", "does not accept the credentials"),
+        (403, NO_RIGHT, "apply deploy/rbac.yaml"),
+        (403, 'User "system:anonymous" cannot get path "/version"', "no credentials that count"),
+        (403, QUOTA, "resource quota team is used up (requested pods=1, used: pods=10, limited: pods=10): raise it"),
+        (403, "failed quota: q: must specify limits.cpu for: c", "a resource quota wants what"),
+        (403, POD_SECURITY, "set pod-security.kubernetes.io/enforce themselves"),
+        (403, 'admission webhook "x.example.com" denied the request: no', "an admission policy of the cluster"),
+        (400, 'admission webhook "x.example.com" denied the request: no', "an admission webhook of the cluster"),
+        (429, "too many requests", "fewer --workers"),
+        (500, 'failed calling webhook "x.example.com": timeout', "does not answer"),
+        (503, "service unavailable", "is the cluster up"),
+        (500, "etcdserver: mvcc: database space exceeded", "its log says more"),
+        (422, "spec.x is invalid", "refuses to create pods: 422 spec.x is invalid"),
+    ],
+)
+def test_refusals(code: int, message: str, said: str) -> None:
+    line = trouble.of_answer(Response(code, {"message": message}), doing="create pods")
+    assert said in line
+    assert "\n" not in line
+
+
+def test_a_refused_request_is_named() -> None:
+    error = RefusedError("GET", "/api/v1/nodes", Response(403, {"message": "nodes is forbidden"}))
+    assert "no permission to GET /api/v1/nodes (403 nodes is forbidden)" in trouble.of(error)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (urllib3.exceptions.NameResolutionError("api.invalid", None, OSError("x")), "name cannot be resolved"),  # type: ignore[arg-type]
+        (urllib3.exceptions.ProtocolError("Connection aborted.", ConnectionResetError(104, "reset")), "ended"),
+        (urllib3.exceptions.ProxyError("Unable to connect to proxy", OSError("407")), "the HTTP proxy"),
+        (urllib3.exceptions.SSLError(ssl.SSLError("tlsv13 alert certificate required")), "the client certificate"),
+    ],
+)
+def test_connections_that_fail(error: urllib3.exceptions.HTTPError, said: str) -> None:
+    outer = InconclusiveError("the API server did not answer")
+    outer.__cause__ = error
+    assert said in trouble.of(outer)
+
+
+def pod(**status: Any) -> dict[str, Any]:
+    return {"metadata": {"namespace": "td", "name": "w"}, "spec": {"nodeName": "a1"}, "status": status}
+
+
+def waiting(reason: str, message: str = "why\nso") -> dict[str, Any]:
+    state = {"waiting": {"reason": reason, "message": message}}
+    return pod(phase="Pending", containerStatuses=[{"image": "agnhost@sha256:0", "state": state}])
+
+
+@pytest.mark.parametrize("reason", ["ErrImagePull", "ImagePullBackOff"])
+def test_an_image_that_cannot_be_pulled(reason: str) -> None:
+    expected = "pod td/w on node a1: image agnhost@sha256:0 cannot be pulled (why so): name a registry"
+    assert trouble.of_pod(waiting(reason)).startswith(expected)
+
+
+@pytest.mark.parametrize("reason", ["InvalidImageName", "ErrImageNeverPull", "CrashLoopBackOff", "RunContainerError"])
+def test_containers_that_do_not_start(reason: str) -> None:
+    assert trouble.of_pod(waiting(reason)).startswith("pod td/w on node a1: ")
+
+
+def test_a_pod_that_finds_no_place() -> None:
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}
+    assert "finds no place (0/3 nodes)" in trouble.of_pod(pod(phase="Pending", conditions=[condition]))
+
+
+def test_a_pod_that_its_node_refused() -> None:
+    assert "ended (OutOfpods too many)" in trouble.of_pod(pod(phase="Failed", reason="OutOfpods", message="too many"))
+
+
+def test_nothing_is_wrong_with_a_pod_that_is_being_started() -> None:
+    assert trouble.of_pod(waiting("ContainerCreating")) == ""
+    assert trouble.of_pod(pod(phase="Running")) == ""
+
+
+def test_events_name_the_quota() -> None:
+    events = [{"reason": "FailedCreate", "message": f"Error creating: {QUOTA}", "lastTimestamp": "2026-01-01"}]
+    assert "resource quota team is used up" in trouble.of_events(events)
+    assert trouble.of_events([{"reason": "Pulled", "message": "x"}]) == ""
+
+
+@pytest.mark.parametrize(
+    ("status", "said"), [("True", ""), ("False", "is not ready (kubelet stopped)"), ("Unknown", "is not ready")]
+)
+def test_nodes(status: str, said: str) -> None:
+    conditions = [{"type": "Ready", "status": status, "message": "kubelet stopped"}]
+    line = trouble.of_node("a1", {"metadata": {}, "status": {"conditions": conditions}})
+    assert (said in line, bool(said)) == (True, bool(line))
+
+
+def test_a_node_that_went_away() -> None:
+    assert "node a1 is gone" in trouble.of_node("a1", None)
