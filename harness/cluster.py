@@ -345,6 +345,10 @@ class Cluster:
             | self._measured,
         }
 
+    def needs(self) -> dict[str, list[str]]:
+        """What the scenario has needed of the cluster so far."""
+        return self.backend.needs.to_json()
+
     def check_instruments(self) -> None:
         """Raise `DistrustError` if a component has ended that nobody stopped: what was seen then means nothing."""
         self.backend.check_instruments()

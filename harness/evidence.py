@@ -5,6 +5,7 @@ Any fixture value may have these methods; none of them has to be there, and none
     evidence() -> mapping of file name to text         after a failure: rules, slices, nodes, requests, logs
     judgement() -> {"check": …, "observed": …}         after every test: how it was judged, who reached whom
     environment() -> mapping                           once: versions, nodes, feature gates
+    needs() -> mapping                                 after every test: what it needed of the cluster
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ class Gathered:
     check: dict[str, Any] = field(default_factory=dict)
     observed: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, Any] = field(default_factory=dict)
+    needs: dict[str, Any] = field(default_factory=dict)
 
 
 def gather(fixtures: Mapping[str, Any], *, evidence: bool, environment: bool = False) -> Gathered:
@@ -35,6 +37,7 @@ def gather(fixtures: Mapping[str, Any], *, evidence: bool, environment: bool = F
         judgement = _ask(value, "judgement", name, gathered)
         gathered.check |= judgement.get("check", {})
         gathered.observed |= judgement.get("observed", {})
+        gathered.needs |= _ask(value, "needs", name, gathered)
         if environment:
             gathered.environment |= _ask(value, "environment", name, gathered)
     return gathered

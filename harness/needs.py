@@ -72,7 +72,10 @@ def read(place: Path) -> dict[str, Needs]:
         raise UsageError(f"{file}: is no table of needs: {' '.join(str(error).split())}") from None
 
 
-def write(place: Path, needs: Mapping[str, Needs]) -> None:
-    """Write the table, sorted by requirement."""
+def as_yaml(needs: Mapping[str, Needs]) -> str:
+    """The table as a file, sorted by requirement, one line each."""
     table = {name: needs[name].to_json() for name in sorted(needs)}
-    (place / FILE).write_text(yaml.safe_dump(table, default_flow_style=None, width=120), encoding="utf-8")
+    return "".join(
+        yaml.safe_dump({name: values}, default_flow_style=None, width=10_000, sort_keys=True)
+        for name, values in table.items()
+    )

@@ -131,7 +131,7 @@ class Recorder:
             evidence=_is_kept(result, self._run.settings.keep),
             environment=not self._run.environment,
         )
-        result.check, result.observed = gathered.check, gathered.observed
+        result.check, result.observed, result.needs = gathered.check, gathered.observed, gathered.needs
         if gathered.environment:
             self._run.leave_environment(gathered.environment)
         if result.explanation and self._run.settings.keep != "never":

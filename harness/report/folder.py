@@ -23,7 +23,7 @@ from harness.errors import DistrustError
 DEFAULT_PARENT = "trafficdist-results"
 MARK = ".trafficdist"  # says that the folder is one of ours, and that a new run may replace what is in it
 
-_OURS = ("report.yaml", "junit.xml", "run.jsonl", "allure-results", "evidence", ".parts")
+_OURS = ("report.yaml", "junit.xml", "run.jsonl", "needs.yaml", "allure-results", "evidence", ".parts")
 
 
 def default_path() -> Path:

@@ -54,6 +54,7 @@ class CaseResult:
     check: dict[str, Any] = field(default_factory=dict)
     observed: dict[str, Any] = field(default_factory=dict)
     evidence: list[str] = field(default_factory=list)
+    needs: dict[str, Any] = field(default_factory=dict)
 
     def worsen(self, other: CaseResult) -> None:
         """Take in a later phase, or a repetition, of the same case: the worse verdict stays, the first of equals."""
@@ -63,6 +64,7 @@ class CaseResult:
         self.duration += other.duration
         self.check = other.check or self.check
         self.observed = other.observed or self.observed
+        self.needs = other.needs or self.needs
         self.evidence = sorted({*self.evidence, *other.evidence})
 
 

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import reduce
+from operator import or_
 
+from harness import needs
 from harness.errors import DistrustError, UsageError
 from harness.history import merge
+from harness.needs import Needs
 from harness.report import allure, conformance, environment, junit
 from harness.report.results import Result
 from harness.run import Run
+from harness.verdict import Verdict
 
 
 def write_reports(run: Run, results: Sequence[Result]) -> None:
@@ -20,8 +25,18 @@ def write_reports(run: Run, results: Sequence[Result]) -> None:
     if run.folder.allure.is_dir():
         place = environment.environment(run.settings, run.known_environment())
         allure.complete(run.folder, results, run.settings, place)
+    if any(case.needs for result in results for case in result.cases):
+        run.folder.write(needs.FILE, needs.as_yaml(_needs(results)))
     report = conformance.build(run, results, artifacts=run.folder.artifacts(), duration=duration)
     run.folder.write("report.yaml", conformance.as_yaml(report))
+
+
+def _needs(results: Sequence[Result]) -> dict[str, Needs]:
+    """What each requirement that was met has needed of the cluster, over all its cases."""
+    met = [each for each in results if each.verdict is Verdict.PASSED]
+    return {
+        each.requirement.id: reduce(or_, (Needs.from_json(case.needs) for case in each.cases), Needs()) for each in met
+    }
 
 
 def _merge_history(run: Run) -> None:
