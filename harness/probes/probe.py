@@ -129,7 +129,7 @@ def connected_socket(probe: Probe) -> socket.socket | Observation:
         if tcp:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
         if not tcp:
-            _bind_unused(sock, probe.source)
+            bind_unused(sock, probe.source)
         elif probe.source:
             sock.bind((probe.source, 0))
         failure = sock.connect_ex((probe.address, probe.port))
@@ -144,7 +144,7 @@ def connected_socket(probe: Probe) -> socket.socket | Observation:
     return sock
 
 
-def _bind_unused(sock: socket.socket, source: str) -> None:
+def bind_unused(sock: socket.socket, source: str = "") -> None:
     """Bind a UDP socket to a port that no probe has used for the last 50,000.
 
     The kernel picks ports at random, and would now and then pick one whose conntrack entry (30 to 120 s) still leads to

@@ -29,6 +29,7 @@ T = TypeVar("T")
 LATE = 0.05
 """Seconds after which a timer counts as held up by the loop itself, and all timers are moved by the delay."""
 
+_EDGES = select.EPOLLIN | select.EPOLLOUT | select.EPOLLET
 _STARVED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
@@ -167,10 +168,13 @@ class Reactor:
             self._waiters.remove(waiter)
             waiter.finish()
 
-    def watch(self, fd: int, owner: Watched) -> None:
-        """Call `owner.ready` whenever `fd` is readable or in error. Closing the descriptor ends this in the kernel."""
+    def watch(self, fd: int, owner: Watched, *, edges: bool = False) -> None:
+        """Call `owner.ready` whenever `fd` is readable or in error. Closing the descriptor ends this in the kernel.
+
+        With `edges` it is called when `fd` becomes readable or writable, once each time: the owner takes all there is.
+        """
         self._watched[fd] = owner
-        self._epoll.register(fd, select.EPOLLIN)
+        self._epoll.register(fd, _EDGES if edges else select.EPOLLIN)
 
     def forget(self, fd: int) -> None:
         """Forget the owner of a descriptor that is about to be closed."""

@@ -1,0 +1,101 @@
+"""The command line of a container: which of agnhost's commands it is, and with which flags.
+
+Pure. What the real one refuses is refused with its words; what is right there and not available here is named.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+ENTRYPOINTS = ("/agnhost", "agnhost")
+PAUSE_ENTRYPOINTS = ("/pause",)
+
+_INTEGER = re.compile(r"[+-]?\d+")
+_INTEGERS = {"http-port": 8080, "udp-port": 8081, "sctp-port": -1, "delay-shutdown": 0}
+_NOT_HERE = ("tls-cert-file", "tls-private-key-file", "http-override", "udp-listen-addresses")
+
+
+class CommandError(ValueError):
+    """The container ends as soon as it is started: the text is what it would log."""
+
+
+class NoCommandError(ValueError):
+    """There is no such program in the image: the container cannot be started."""
+
+
+@dataclass(frozen=True, slots=True)
+class Netexec:
+    """`agnhost netexec`: its ports (a UDP port of -1: none), and how long (s) it goes on after SIGTERM."""
+
+    http_port: int = 8080
+    udp_port: int = 8081
+    delay_shutdown: int = 0
+    exit_code: int = field(default=0, init=False)
+    """With which it ends on SIGTERM."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """`agnhost pause` (ends with 2), or the image of that name (ends with 0); neither opens a socket."""
+
+    exit_code: int = 2
+    delay_shutdown: int = field(default=0, init=False)
+
+
+Command = Netexec | Pause
+
+
+def parse(image: str, command: Sequence[str], arguments: Sequence[str]) -> Command:
+    """What a container of this image with these `command` and `args` runs.
+
+    Raises `NoCommandError` when there is no such program, `CommandError` when it refuses its command line.
+    """
+    if image == "pause":
+        if command and command[0] not in PAUSE_ENTRYPOINTS:
+            raise NoCommandError(_no_program(command[0]))
+        return Pause(exit_code=0)
+    entrypoint, *given = [*(command or ENTRYPOINTS[:1]), *(arguments or ([] if command else ["pause"]))]
+    if entrypoint not in ENTRYPOINTS:
+        raise NoCommandError(_no_program(entrypoint))
+    if not given:
+        raise CommandError("no command of agnhost given")
+    name, *flags = given
+    if name == "pause":
+        return Pause()
+    if name != "netexec":
+        raise CommandError(f'unknown command "{name}" for "app": an embedded cluster has netexec and pause')
+    return _netexec(flags)
+
+
+def _no_program(name: str) -> str:
+    return f'exec: "{name}": executable file not found in $PATH: an embedded cluster has agnhost netexec and pause'
+
+
+def _netexec(flags: Sequence[str]) -> Netexec:
+    values, left = dict(_INTEGERS), list(flags)
+    while left:
+        flag = left.pop(0)
+        if not flag.startswith("--"):
+            raise CommandError(f'unknown command "{flag}" for "app netexec"')
+        name, sign, value = flag[2:].partition("=")
+        if name in _NOT_HERE:
+            raise CommandError(f"--{name} is not available in an embedded cluster")
+        if name not in values:
+            raise CommandError(f"unknown flag: --{name}")
+        if not sign:
+            if not left:
+                raise CommandError(f"flag needs an argument: --{name}")
+            value = left.pop(0)
+        values[name] = _integer(name, value)
+    if values["sctp-port"] != -1:
+        raise CommandError("--sctp-port is not available in an embedded cluster")
+    return Netexec(values["http-port"], values["udp-port"], values["delay-shutdown"])
+
+
+def _integer(name: str, text: str) -> int:
+    if not _INTEGER.fullmatch(text):
+        why = f'strconv.ParseInt: parsing "{text}": invalid syntax'
+        raise CommandError(f'invalid argument "{text}" for "--{name}" flag: {why}')
+    return int(text)

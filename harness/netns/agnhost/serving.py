@@ -1,0 +1,233 @@
+"""The sockets of `agnhost netexec`: an HTTP server and a UDP server for each family, inside a pod's netns.
+
+All on the reactor's thread. As with a process that ends, what is open is closed at once when a container ends.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Callable, Sequence
+
+from harness.netns.addresses import Family
+from harness.netns.agnhost.arguments import Netexec
+from harness.netns.agnhost.dialing import Dialing
+from harness.netns.agnhost.messages import (
+    Answer,
+    MalformedError,
+    Request,
+    read_request,
+    write_answer,
+    write_malformed,
+)
+from harness.netns.agnhost.netexec import Dial, Self, respond, respond_udp
+from harness.netns.agnhost.wording import joined
+from harness.probes.probe import SocketSource
+from harness.probes.reactor import Reactor, starved
+
+_CHUNK = 1 << 16
+_AT_ONCE = 64
+"""Connections or datagrams that one socket takes before the others have their turn."""
+
+_FLAGS = socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
+_GONE = {errno.ECONNABORTED, errno.EPROTO, errno.ENETDOWN, errno.EHOSTUNREACH, errno.ENETUNREACH}
+
+
+class NetexecServer:
+    """All that one container of netexec has open. `me` may be replaced while it runs."""
+
+    def __init__(self, command: Netexec, hostname: str, source: SocketSource, reactor: Reactor) -> None:
+        self.me = Self(hostname, command.http_port, command.udp_port)
+        self.source = source
+        self.reactor = reactor
+        self.parts: set[_Part] = set()
+        self.dialings: set[Dialing] = set()
+
+    def open(self, families: Sequence[Family]) -> None:
+        """Open all ports, or none. Raises `OSError`."""
+        try:
+            for family in families:
+                _Listener(self, _bound(self.source, socket.SOCK_STREAM, family, self.me.http_port))
+                if self.me.udp_port != -1:
+                    _Datagrams(self, _bound(self.source, socket.SOCK_DGRAM, family, self.me.udp_port))
+        except BaseException:
+            self.shut()
+            raise
+
+    def shut(self) -> None:
+        """Close everything. Idempotent."""
+        for dialing in list(self.dialings):
+            dialing.drop()
+        self.dialings.clear()
+        for part in list(self.parts):
+            part.drop()
+
+
+def _bound(source: SocketSource, kind: int, family: Family, port: int) -> socket.socket:
+    """A socket on that port of all addresses, listening if it is of TCP. Raises `OSError`."""
+    sock = source.socket(socket.AF_INET6 if family == "IPv6" else socket.AF_INET, kind | _FLAGS)
+    try:
+        if family == "IPv6":
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        if kind == socket.SOCK_STREAM:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if not 0 <= port <= 65535:
+            raise OSError(errno.EINVAL, f"address {port}: invalid port")
+        sock.bind(("", port))
+        if kind == socket.SOCK_STREAM:
+            sock.listen(4096)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+class _Part:
+    """One descriptor of a server."""
+
+    __slots__ = ("_fd", "_server", "_socket")
+
+    def __init__(self, server: NetexecServer, sock: socket.socket, *, edges: bool = False) -> None:
+        self._server = server
+        self._socket = sock
+        self._fd = sock.fileno()
+        server.parts.add(self)
+        server.reactor.watch(self._fd, self, edges=edges)
+
+    def ready(self) -> None:
+        raise NotImplementedError
+
+    def give_up(self, why: str) -> None:
+        """A server goes on."""
+
+    def drop(self) -> None:
+        if self in self._server.parts:
+            self._server.parts.remove(self)
+            self._server.reactor.forget(self._fd)
+            self._socket.close()
+
+
+class _Listener(_Part):
+    """A listening TCP socket."""
+
+    __slots__ = ()
+
+    def ready(self) -> None:
+        for _ in range(_AT_ONCE):
+            try:
+                sock, peer = self._socket.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if starved(error):
+                    self._server.reactor.give_up(f"{self._server.me.hostname} cannot accept: {error.strerror}")
+                    return
+                if error.errno in _GONE:  # the client left before it was accepted, or an error of its network
+                    continue
+                raise
+            _Connection(self._server, sock, joined(*peer[:2]))
+
+
+class _Connection(_Part):
+    """One HTTP connection: requests are answered in their order, while a dial is under way none is begun.
+
+    The socket itself is blocking (that saves a system call for each connection); every call on it is not.
+    """
+
+    __slots__ = ("_busy", "_client", "_ended", "_input", "_output", "_stays")
+
+    def __init__(self, server: NetexecServer, sock: socket.socket, client: str) -> None:
+        self._client = client
+        self._input = b""
+        self._output = b""
+        self._busy = False
+        self._ended = False  # the client sends nothing more
+        self._stays = True
+        super().__init__(server, sock, edges=True)
+
+    def ready(self) -> None:
+        try:
+            if self._output:
+                self._flush()
+            while not self._ended:
+                data = self._socket.recv(_CHUNK, socket.MSG_DONTWAIT)
+                self._ended = not data
+                self._input += data
+        except BlockingIOError:
+            pass
+        except OSError:  # reset by the client
+            self.drop()
+            return
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Answer what was asked, and end the connection when all is said."""
+        try:
+            while self._input and not self._busy and self._stays and (found := read_request(self._input)):
+                request, length = found
+                self._input = self._input[length:]
+                self._stays = request.stays
+                self._serve(request)
+        except MalformedError as error:
+            self._stays = False
+            self._say(write_malformed(error))
+        if not self._busy and not self._output and (self._ended or not self._stays):
+            self.drop()
+
+    def _serve(self, request: Request) -> None:
+        answer = respond(request, self._server.me, self._client)
+        if isinstance(answer, Answer):
+            self._say(write_answer(answer, request))
+            return
+        self._busy = True
+        self._dial(answer, lambda answered: self._dialed(answered, request))
+
+    def _dial(self, dial: Dial, done: Callable[[Answer], None]) -> None:
+        server = self._server
+
+        def ended(answer: Answer) -> None:
+            server.dialings.discard(dialing)
+            done(answer)
+
+        dialing = Dialing(dial, server.source, server.reactor, ended)
+        server.dialings.add(dialing)
+        dialing.begin()
+
+    def _dialed(self, answer: Answer, request: Request) -> None:
+        self._busy = False
+        if self in self._server.parts:
+            self._say(write_answer(answer, request))
+            self._go_on()
+
+    def _say(self, data: bytes) -> None:
+        self._output += data
+        try:
+            self._flush()
+        except BlockingIOError:
+            pass
+        except OSError:  # the client is gone
+            self._output, self._ended = b"", True
+
+    def _flush(self) -> None:
+        """Send what is left. Raises `BlockingIOError` when the client must read first; `OSError` when it is gone."""
+        while self._output:
+            sent = self._socket.send(self._output, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+            self._output = self._output[sent:]
+
+
+class _Datagrams(_Part):
+    """A UDP socket; as with the real one, the kernel chooses the address that an answer leaves from."""
+
+    __slots__ = ()
+
+    def ready(self) -> None:
+        for _ in range(_AT_ONCE):
+            try:
+                data, peer = self._socket.recvfrom(2048)
+                answer = respond_udp(data, self._server.me, joined(*peer[:2]))
+                if answer is not None:
+                    self._socket.sendto(answer, peer)
+            except BlockingIOError:
+                return
+            except OSError:  # an ICMP error for an earlier answer, or no way back to this client: it sees silence
+                continue

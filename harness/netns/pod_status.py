@@ -1,0 +1,138 @@
+"""What a kubelet reports of a pod, as a function of the pod and of its containers' states.
+
+Pure. The conditions and reasons are those of a kubelet of Kubernetes 1.37 (pkg/kubelet/status), as far as clients
+look at them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerState:
+    """A container as its status tells it. `state` has one key: "waiting", "running" or "terminated"."""
+
+    name: str
+    image: str
+    state: Mapping[str, Any]
+    ready: bool = False
+    restarts: int = 0
+    last: Mapping[str, Any] = field(default_factory=dict)
+    container_id: str = ""
+
+    @property
+    def runs(self) -> bool:
+        """Whether it runs."""
+        return "running" in self.state
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code of one that has ended for good."""
+        ended = self.state.get("terminated")
+        return None if ended is None else int(ended["exitCode"])
+
+    def manifest(self) -> Object:
+        """The entry of containerStatuses."""
+        return {
+            "name": self.name,
+            "image": self.image,
+            "imageID": self.image if self.container_id else "",
+            "containerID": self.container_id,
+            "ready": self.ready,
+            "started": self.runs,
+            "restartCount": self.restarts,
+            "state": dict(self.state),
+            "lastState": dict(self.last),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The addresses of a pod and of its node, by family, the primary one first; and when the pod was begun."""
+
+    pod: Mapping[str, str]
+    node: Mapping[str, str]
+    since: str
+
+
+def status_of(pod: Object, place: Place, containers: Sequence[ContainerState], *, before: Object, now: str) -> Object:
+    """The status to report. `before` is what was reported last ({} at first): times of conditions that stay, stay."""
+    phase = phase_of(containers)
+    ips = [{"ip": ip} for ip in place.pod.values()]
+    host_ips = [{"ip": ip} for ip in place.node.values()]
+    return {
+        "phase": phase,
+        "conditions": _timed(_conditions(pod, phase, containers), before.get("conditions") or [], now),
+        "hostIP": next(iter(place.node.values())),
+        "hostIPs": host_ips,
+        **({"podIP": ips[0]["ip"], "podIPs": ips} if ips else {}),
+        "startTime": place.since,
+        "containerStatuses": [each.manifest() for each in containers],
+    }
+
+
+def phase_of(containers: Sequence[ContainerState]) -> str:
+    """The pod's phase."""
+    codes = [each.exit_code for each in containers]
+    if all(code is not None for code in codes):
+        return "Failed" if any(codes) else "Succeeded"
+    if any(not each.runs and not each.container_id for each in containers):
+        return "Pending"
+    return "Running"
+
+
+def _conditions(pod: Object, phase: str, containers: Sequence[ContainerState]) -> list[Object]:
+    all_ready, ready = _containers_ready(phase, containers), _ready(pod, phase, containers)
+    return [
+        {"type": "PodReadyToStartContainers", "status": "False" if phase in ("Succeeded", "Failed") else "True"},
+        {"type": "Initialized", "status": "True"},
+        {"type": "Ready", **ready},
+        {"type": "ContainersReady", **all_ready},
+        {"type": "PodScheduled", "status": "True"},
+    ]
+
+
+def _containers_ready(phase: str, containers: Sequence[ContainerState]) -> Object:
+    if phase == "Succeeded":
+        return {"status": "False", "reason": "PodCompleted"}
+    if phase == "Failed":
+        return {"status": "False", "reason": "PodFailed"}
+    unready = [each.name for each in containers if not each.ready]
+    if unready:
+        said = f"containers with unready status: [{' '.join(unready)}]"
+        return {"status": "False", "reason": "ContainersNotReady", "message": said}
+    return {"status": "True"}
+
+
+def _ready(pod: Object, phase: str, containers: Sequence[ContainerState]) -> Object:
+    """Containers are ready, and each readiness gate has a condition of somebody else that is True."""
+    all_ready = _containers_ready(phase, containers)
+    if all_ready["status"] == "False":
+        return all_ready
+    have = {each["type"]: each["status"] for each in (pod.get("status") or {}).get("conditions") or ()}
+    for gate in (each["conditionType"] for each in pod["spec"].get("readinessGates") or ()):
+        if have.get(gate) != "True":
+            said = (
+                f'the status of pod readiness gate "{gate}" is not "True", but {have[gate]}'
+                if gate in have
+                else f'corresponding condition of pod readiness gate "{gate}" does not exist.'
+            )
+            return {"status": "False", "reason": "ReadinessGatesNotReady", "message": said}
+    return {"status": "True"}
+
+
+def _timed(conditions: Sequence[Object], before: Sequence[Object], now: str) -> list[Object]:
+    """Conditions with the time since when each is as it is, and without what an earlier one said."""
+    known = {each["type"]: each for each in before}
+    timed = []
+    for each in conditions:
+        last = known.get(each["type"])
+        same = last is not None and last["status"] == each["status"]
+        since = last["lastTransitionTime"] if last is not None and same else now
+        timed.append({"reason": None, "message": None, **each, "lastTransitionTime": since})
+    return timed

@@ -1,0 +1,223 @@
+"""Pods that a client creates through the API run, are reported, and end as a kubelet has them end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+from harness.api import Api
+from harness.backends.netns import NetnsBackend
+from harness.components import Release
+from harness.eventually import eventually
+from harness.netns import http
+from harness.netns.fabric import Host
+from harness.netns.kubelet import Kubelet
+from harness.topology import grid
+
+Object = dict[str, Any]
+Create = Callable[..., Object]
+
+NETEXEC = ("netexec", "--http-port=8080", "--udp-port=8080")
+
+
+@pytest.fixture(scope="module")
+def backend() -> Iterator[NetnsBackend]:
+    """Two zones with a node each, whose pods are run by a kubelet."""
+    with NetnsBackend(grid("two", {"a": 1, "b": 1})) as booted:
+        yield booted
+
+
+@pytest.fixture
+def hosts() -> dict[tuple[str, str], Host]:
+    """The pods that have a netns, kept up to date by the kubelet."""
+    return {}
+
+
+@pytest.fixture
+def api(backend: NetnsBackend, hosts: dict[tuple[str, str], Host]) -> Iterator[Api]:
+    """The API of a cluster with a kubelet; no pod outlives a test."""
+
+    def changed(now: dict[tuple[str, str], Host]) -> None:
+        hosts.clear()
+        hosts.update(now)
+
+    with Kubelet(backend.kubeconfig(), backend.network, changed=changed):
+        yield backend.api
+        for pod in backend.api.list("pods", "default"):
+            backend.api.delete("pods", "default", pod["metadata"]["name"], grace_seconds=0)
+        eventually(lambda: not hosts, within=5, describe="all pods to be gone")
+
+
+def server(name: str, node: str = "a1", *arguments: str, **spec: Any) -> Object:
+    """A pod with one container that serves, and is ready as soon as it does."""
+    container = {
+        "name": "server",
+        "image": "registry.k8s.io/e2e-test-images/agnhost:2.53",
+        "args": [*NETEXEC, *arguments],
+        "readinessProbe": {"httpGet": {"path": "/healthz", "port": 8080}},
+    }
+    return {"metadata": {"name": name}, "spec": {"nodeName": node, "containers": [container], **spec}}
+
+
+def condition(pod: Object, kind: str) -> str:
+    found = [each["status"] for each in (pod["status"].get("conditions") or ()) if each["type"] == kind]
+    return found[0] if found else ""
+
+
+def has_ready(wanted: str, pod: Object) -> bool:
+    return condition(pod, "Ready") == wanted
+
+
+def becomes(api: Api, name: str, check: Callable[[Object], Any]) -> Object:
+    """The pod, once the check is true of it."""
+
+    def look() -> Object | None:
+        pod = api.get("pods", "default", name)
+        return pod if check(pod) else None
+
+    return eventually(look, within=5, describe=f"pod {name} to become so")
+
+
+def run(api: Api, pod: Object) -> Object:
+    """Create a pod, and wait until it is ready."""
+    api.create("pods", "default", pod)
+    return becomes(api, pod["metadata"]["name"], lambda seen: condition(seen, "Ready") == "True")
+
+
+def ask(backend: NetnsBackend, address: str, path: str = "/hostname", *, of: str = "b1") -> str:
+    return http.get(backend.network.nodes[of].namespace, address, 8080, path).text
+
+
+def is_gone(api: Api, name: str) -> bool:
+    return api.request("GET", f"/api/v1/namespaces/default/pods/{name}").code == 404
+
+
+def state(pod: Object) -> Object:
+    found: Object = pod["status"]["containerStatuses"][0]["state"]
+    return found
+
+
+def test_a_created_pod_runs_and_answers_by_its_name(backend: NetnsBackend, api: Api) -> None:
+    status = run(api, server("web"))["status"]
+    addresses = [each["ip"] for each in status["podIPs"]]
+    assert (status["phase"], status["podIP"], status["hostIP"]) == ("Running", addresses[0], "10.0.0.2")
+    assert [ask(backend, address) for address in addresses] == ["web", "web"]
+
+
+def test_host_name_of_the_spec_wins(backend: NetnsBackend, api: Api) -> None:
+    pod = run(api, server("web", hostname="web--default"))
+    assert ask(backend, pod["status"]["podIP"]) == "web--default"
+
+
+def test_a_host_network_pod_serves_on_its_node(backend: NetnsBackend, api: Api) -> None:
+    pod = run(api, server("web", "b1", hostNetwork=True))
+    assert pod["status"]["podIPs"] == pod["status"]["hostIPs"]
+    assert ask(backend, pod["status"]["podIP"], of="a1") == "b1"
+
+
+def test_a_service_reaches_pods_that_were_created_through_the_api(backend: NetnsBackend, api: Api) -> None:
+    pod = server("web")
+    pod["metadata"]["labels"] = {"app": "web"}
+    run(api, pod)
+    client = run(api, server("client", "b1"))
+    ports = [{"name": "u", "port": 80, "targetPort": 8080, "protocol": "UDP"}]
+    service = {"metadata": {"name": "web"}, "spec": {"selector": {"app": "web"}, "ports": ports}}
+    address = api.create("services", "default", service)["spec"]["clusterIP"]
+    backend.settle()
+    asked = f"/dial?host={address}&port=80&protocol=udp&request=hostname&tries=3"
+    assert ask(backend, client["status"]["podIP"], asked) == '{"responses":["web","web","web"]}'
+
+
+def test_twenty_pods_are_ready_in_a_second(api: Api) -> None:
+    for number in range(20):
+        api.create("pods", "default", server(f"web-{number}", "a1" if number % 2 else "b1"))
+    eventually(
+        lambda: all(condition(pod, "Ready") == "True" for pod in api.list("pods", "default")),
+        within=1,
+        describe="20 pods to be ready",
+    )
+
+
+def test_readiness_gates_are_set_by_others(api: Api) -> None:
+    api.create("pods", "default", server("web", readinessGates=[{"conditionType": "trafficdist.dev/ready"}]))
+    becomes(api, "web", lambda pod: condition(pod, "ContainersReady") == "True" and condition(pod, "Ready") == "False")
+    for wanted in ("True", "False"):
+        gate = {"type": "trafficdist.dev/ready", "status": wanted}
+        body = {"status": {"conditions": [gate]}}
+        path = "/api/v1/namespaces/default/pods/web/status"
+        assert api.request("PATCH", path, body, content_type="application/strategic-merge-patch+json").code == 200
+        becomes(api, "web", partial(has_ready, wanted))
+
+
+def test_a_pod_whose_probe_fails_runs_unready(api: Api) -> None:
+    pod = server("web", "a1")
+    pod["spec"]["containers"][0]["readinessProbe"]["httpGet"]["port"] = 9
+    api.create("pods", "default", pod)
+    seen = becomes(api, "web", lambda pod: condition(pod, "Ready"))
+    assert (seen["status"]["phase"], condition(seen, "Ready")) == ("Running", "False")
+
+
+def test_a_pod_ends_when_its_containers_have(api: Api, hosts: dict[tuple[str, str], Host]) -> None:
+    run(api, server("web"))
+    api.delete("pods", "default", "web")
+    eventually(lambda: is_gone(api, "web") and not hosts, within=2, describe="the pod to be gone")
+
+
+def test_a_terminating_pod_serves_and_stays_ready(backend: NetnsBackend, api: Api) -> None:
+    address = run(api, server("web", "a1", "--delay-shutdown=1"))["status"]["podIP"]
+    api.delete("pods", "default", "web")
+    pod = api.get("pods", "default", "web")
+    assert ask(backend, address) == "web"
+    assert (bool(pod["metadata"]["deletionTimestamp"]), condition(pod, "Ready")) == (True, "True")
+    eventually(lambda: is_gone(api, "web"), within=5, describe="the pod to be gone")
+
+
+def test_the_grace_period_ends_what_would_go_on(api: Api) -> None:
+    run(api, server("web", "a1", "--delay-shutdown=60", terminationGracePeriodSeconds=1))
+    api.delete("pods", "default", "web")
+    eventually(lambda: is_gone(api, "web"), within=5, describe="the pod to be gone")
+
+
+def test_deletion_by_force_ends_a_pod_at_once(
+    backend: NetnsBackend, api: Api, hosts: dict[tuple[str, str], Host]
+) -> None:
+    run(api, server("web", "a1", "--delay-shutdown=60"))
+    api.delete("pods", "default", "web", grace_seconds=0)
+    eventually(lambda: not hosts, within=1, describe="its netns to be gone")
+
+
+@pytest.mark.parametrize(
+    ("container", "reason"),
+    [
+        ({"image": "nginx:1.29"}, "ErrImagePull"),
+        ({"command": ["sleep", "1"]}, "RunContainerError"),
+        ({"args": ["netexec", "--no-such-flag"]}, "CrashLoopBackOff"),
+    ],
+)
+def test_what_cannot_run_says_why(api: Api, container: Object, reason: str) -> None:
+    pod = server("web")
+    pod["spec"]["containers"][0] |= container
+    api.create("pods", "default", pod)
+    seen = becomes(api, "web", lambda pod: pod["status"].get("containerStatuses"))
+    assert (state(seen)["waiting"]["reason"], condition(seen, "Ready")) == (reason, "False")
+
+
+def test_a_pod_with_an_old_name_is_another_one(api: Api) -> None:
+    before = run(api, server("web"))
+    api.delete("pods", "default", "web", grace_seconds=0)
+    after = run(api, server("web"))
+    assert before["status"]["podIP"] != after["status"]["podIP"]
+
+
+def test_pods_outlive_an_api_server_that_comes_back(backend: NetnsBackend, api: Api) -> None:
+    before = run(api, server("web"))
+    run(api, server("gone"))
+    backend.control_plane.stop_api_server()
+    backend.control_plane.start_api_server(Release())
+    assert ask(backend, before["status"]["podIP"]) == "web"
+    run(api, server("new"))
+    api.delete("pods", "default", "gone")
+    eventually(lambda: is_gone(api, "gone"), within=5, describe="the pod to be gone")
