@@ -1,0 +1,103 @@
+"""`python -m harness.sonobuoy RUN-OPTIONS`: runs `trafficdist run` the way Sonobuoy's worker wants a plugin to run.
+
+The worker waits for a file `done` that holds the path of the results, and reads it once. It is therefore written last
+and whole, whatever happens before: also when the run fails, is interrupted, or is killed. Results are one folder with
+`junit.xml` in it, which the worker packs.
+
+Sonobuoy's environment: SONOBUOY_RESULTS_DIR, SONOBUOY_CONFIG_DIR (an options file there is used), and
+SONOBUOY_PROGRESS_PORT.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from xml.etree import ElementTree
+
+from harness.exit_codes import MEANINGS, ExitCode
+from harness.report.folder import write_whole
+
+PATIENCE = 20.0
+"""Seconds that an interrupted run has to clean up and write its reports; a pod has 30 until it is killed."""
+
+_RUN = (sys.executable, "-c", "from harness.cli import main; main()", "run")
+
+
+class Interruptible:
+    """A child process that is interrupted when this process is told to end, and killed if it does not heed that."""
+
+    def __init__(self, patience: float = PATIENCE) -> None:
+        self._patience = patience
+        self._process: subprocess.Popen[bytes] | None = None
+        self._told = False
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self._interrupt())
+        signal.signal(signal.SIGALRM, lambda *_: self._kill())
+
+    def run(self, command: Sequence[str]) -> int:
+        """Run the command to its end; its exit code, as a shell counts signals."""
+        self._process = subprocess.Popen(command, start_new_session=True)  # noqa: S603  ours, with the user's options
+        if self._told:  # before there was anybody to tell
+            self._interrupt()
+        code = self._process.wait()
+        self._kill()  # workers that a killed run left
+        return code if code >= 0 else 128 - code
+
+    def _interrupt(self) -> None:
+        self._told = True
+        if self._process is not None:
+            self._process.send_signal(signal.SIGINT)
+            signal.setitimer(signal.ITIMER_REAL, self._patience)
+
+    def _kill(self) -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+
+def main(arguments: Sequence[str], environment: Mapping[str, str], *, patience: float = PATIENCE) -> int:
+    """Run, see to it that there is a JUnit file, and write `done`; the exit code of the run."""
+    results = Path(environment.get("SONOBUOY_RESULTS_DIR") or "/tmp/results").absolute()  # noqa: S108  Sonobuoy's own
+    folder = results / "trafficdist"
+    child, code = Interruptible(patience), int(ExitCode.INTERNAL_ERROR)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for old in (results / "done", folder / "junit.xml"):
+            old.unlink(missing_ok=True)
+        code = child.run(_command(arguments, environment, folder))
+    finally:
+        if not (folder / "junit.xml").exists():
+            write_whole(folder / "junit.xml", junit_of_no_run(code))
+        write_whole(results / "done", str(folder))  # no newline: the worker takes it as it is
+    return code
+
+
+def _command(arguments: Sequence[str], environment: Mapping[str, str], folder: Path) -> list[str]:
+    command = [*_RUN, f"--output-dir={folder}"]
+    options = Path(environment.get("SONOBUOY_CONFIG_DIR") or "/tmp/sonobuoy/config") / "trafficdist.yaml"  # noqa: S108
+    command += [f"--options-file={options}"] if options.exists() else []
+    command += arguments
+    if environment.get("SONOBUOY_PROGRESS_PORT"):
+        command += [*([] if "--" in arguments else ["--"]), "-p", "harness.sonobuoy.progress"]
+    return command
+
+
+def junit_of_no_run(code: int) -> bytes:
+    """What Sonobuoy shows when a run ended before it could write results: one test, with an error."""
+    said = {int(each): text for each, text in MEANINGS.items()}.get(code, "see the log of the plugin")
+    suites = ElementTree.Element("testsuites", name="trafficdist")
+    suite = ElementTree.SubElement(suites, "testsuite", name="trafficdist", tests="1", errors="1", failures="0")
+    case = ElementTree.SubElement(suite, "testcase", classname="trafficdist", name="run", time="0")
+    ElementTree.SubElement(case, "error", message=f"trafficdist run ended with {code}: {said}")
+    text: bytes = ElementTree.tostring(suites, encoding="utf-8", xml_declaration=True)
+    return text
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], os.environ))

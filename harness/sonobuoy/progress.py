@@ -1,0 +1,85 @@
+"""A pytest plugin that tells Sonobuoy's worker how far a run is, for `sonobuoy status`.
+
+Nothing depends on it: who does not answer is not asked for long, and no error of it reaches the run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import urllib.request
+from typing import Any
+
+import pytest
+
+from harness.recorder import PROPERTY
+from harness.run import Run, run_of
+from harness.verdict import Verdict, combine
+
+TIMEOUT = 1.0
+INTERVAL = 1.0
+"""Seconds that one update may take, and between two of them."""
+
+MOST_ERRORS = 3
+"""After so many in a row it is given up."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Watch the run; only where the results come together."""
+    run, port = run_of(config), os.environ.get("SONOBUOY_PROGRESS_PORT", "")
+    if run is not None and port and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Progress(run, port), "trafficdist_sonobuoy")
+
+
+class Progress:
+    """Counts what has ended. As Sonobuoy's own tests do, `completed` leaves out what failed."""
+
+    def __init__(self, run: Run, port: str) -> None:
+        self._run = run
+        self._url = f"http://localhost:{port}/progress"
+        self._open = urllib.request.build_opener(urllib.request.ProxyHandler({})).open  # never through a proxy
+        self._verdicts: dict[str, Verdict] = {}
+        self._said = -INTERVAL
+        self._errors = 0
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Take note of the verdict on one case, and say so."""
+        payload: Any = dict(report.user_properties).get(PROPERTY)
+        if payload is None:
+            return
+        before = self._verdicts.get(report.nodeid, Verdict.SKIPPED)  # set-up, test and tear-down say one each
+        self._verdicts[report.nodeid] = combine((before, Verdict(payload["verdict"])))
+        if time.monotonic() - self._said >= INTERVAL:
+            self._say(f"{payload['requirement']}: {payload['verdict']}")
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self) -> None:
+        """The last word, with all that was counted."""
+        self._say("reports are written")
+
+    def update(self, message: str) -> dict[str, Any]:
+        """What the worker is told."""
+        plan = self._run.known_plan()
+        wanted = {case.nodeid: case.requirement for case in plan.cases if case.to_run} if plan else {}
+        ended = {nodeid: verdict for nodeid, verdict in self._verdicts.items() if nodeid in wanted}
+        failed = {verdict: [wanted[nodeid] for nodeid, each in ended.items() if each == verdict] for verdict in Verdict}
+        return {
+            "msg": message,
+            "total": len(wanted),
+            "completed": sum(each in (Verdict.PASSED, Verdict.SKIPPED) for each in ended.values()),
+            "failures": failed[Verdict.FAILED],
+            "errors": failed[Verdict.INCONCLUSIVE],
+        }
+
+    def _say(self, message: str) -> None:
+        if self._errors >= MOST_ERRORS:
+            return
+        body = json.dumps(self.update(message)).encode()
+        request = urllib.request.Request(self._url, body, {"Content-Type": "application/json"})  # noqa: S310  loopback
+        try:
+            self._open(request, timeout=TIMEOUT).close()
+            self._errors = 0
+        except OSError:
+            self._errors += 1
+        self._said = time.monotonic()

@@ -1,0 +1,134 @@
+"""What Sonobuoy's worker sees of a run: a fake worker takes progress, and reads `done` when the plugin has ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from harness.eventually import eventually
+from harness.exit_codes import ExitCode
+
+pytest_plugins = ["pytester"]
+
+BLOCKED = """
+@must("KEP-1/blocks")
+def test_blocks():
+    pathlib.Path("blocked").touch()
+    signal.pause()
+"""
+
+DEAF = BLOCKED.replace("    signal.pause()", "    while True: signal.sigwait({signal.SIGINT})").replace(
+    "    pathlib", "    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}); pathlib"
+)
+
+PLUGIN = "import os, sys; from harness.sonobuoy.__main__ import main; sys.exit(main(sys.argv[1:], os.environ, {}))"
+
+
+class Worker(BaseHTTPRequestHandler):
+    """Takes updates at /progress, as the worker does."""
+
+    updates: list[dict[str, Any]]
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.updates.append({"path": self.path, **json.loads(body)})
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def worker() -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """The port of a worker, and the updates that it got."""
+    updates: list[dict[str, Any]] = []
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Mine", (Worker,), {"updates": updates}))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield str(server.server_port), updates
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def results(pytester: pytest.Pytester) -> Path:
+    """The folder that plugin and worker share."""
+    return pytester.mkdir("results")
+
+
+def start(results: Path, *options: str, patience: Sequence[float] = (), **variables: str) -> subprocess.Popen[bytes]:
+    """The plugin, as its container starts it, over the suite in `pack`."""
+    program = ["-m", "harness.sonobuoy"]
+    if patience:
+        program = ["-c", PLUGIN.replace(", {}", f", patience={patience[0]}")]
+    environment = os.environ | {"SONOBUOY_RESULTS_DIR": str(results)} | variables
+    command = [sys.executable, *program, "--backend=netns", "--suite=pack", *options]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def handed_over(results: Path) -> ElementTree.Element:
+    """The JUnit suite in the folder that `done` names, as the worker finds it; `done` is whole."""
+    folder = (results / "done").read_text(encoding="utf-8")
+    assert folder == str(results / "trafficdist")
+    suite = ElementTree.parse(f"{folder}/junit.xml").getroot().find("testsuite")
+    assert suite is not None
+    return suite
+
+
+def pack(pytester: pytest.Pytester, text: str) -> None:
+    (pytester.mkdir("pack") / "test_sample.py").write_text(text)
+
+
+def test_failing_run_is_handed_over_with_its_progress(
+    pytester: pytest.Pytester, sample_suite: Any, results: Path, worker: Any
+) -> None:
+    port, updates = worker
+    pack(pytester, sample_suite("passes", "fails", "inconclusive", "breaks"))
+    (pytester.mkdir("config") / "trafficdist.yaml").write_text("skip-tests: [KEP-1/breaks]\n")
+    plugin = start(results, SONOBUOY_PROGRESS_PORT=port, SONOBUOY_CONFIG_DIR="config")
+    assert plugin.wait(60) == ExitCode.FAILED
+    suite = handed_over(results)
+    assert [suite.get(each) for each in ("tests", "failures", "errors", "skipped")] == ["4", "1", "1", "1"]
+    assert {key: value for key, value in updates[-1].items() if key != "msg"} == {
+        "path": "/progress", "total": 3, "completed": 1, "failures": ["KEP-1/fails"], "errors": ["KEP-1/inconclusive"],
+    }  # fmt: skip
+
+
+def test_run_that_does_not_begin_is_handed_over_as_an_error(pytester: pytest.Pytester, results: Path) -> None:
+    (results / "done").write_text("of an earlier run")
+    assert start(results, "--run-test=KEP-9/none", SONOBUOY_PROGRESS_PORT="1").wait(60) == ExitCode.USAGE
+    error = handed_over(results).find("testcase/error")
+    assert error is not None
+    assert error.get("message") == "trafficdist run ended with 4: wrong options"
+
+
+def end(pytester: pytest.Pytester, text: str, results: Path, **options: Any) -> tuple[int, list[str | None]]:
+    """Tell the plugin to end while a scenario runs: its exit code, and the names of the cases that it handed over."""
+    pack(pytester, text)
+    plugin = start(results, **options)
+    eventually(Path("blocked").exists, within=60, describe="the scenario that is interrupted")
+    plugin.send_signal(signal.SIGTERM)
+    return plugin.wait(60), [case.get("name") for case in handed_over(results).findall("testcase")]
+
+
+def test_run_that_is_told_to_end_is_handed_over(pytester: pytest.Pytester, sample_suite: Any, results: Path) -> None:
+    ended = end(pytester, sample_suite("passes", extra=BLOCKED), results)
+    assert ended == (ExitCode.INTERRUPTED, ["blocks", "passes"])
+
+
+def test_run_that_does_not_heed_is_killed_and_handed_over(
+    pytester: pytest.Pytester, sample_suite: Any, results: Path
+) -> None:
+    ended = end(pytester, sample_suite("passes", extra=DEAF), results, patience=(0.2,))
+    assert ended == (128 + signal.SIGKILL, ["run"])
