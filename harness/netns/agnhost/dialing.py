@@ -191,9 +191,13 @@ class HttpTry(Try):
 
 
 def _target_of(request: str) -> str:
-    """The path and query of a URL whose path begins with `request`; its fragment is not sent."""
-    plain = request.partition("#")[0]
-    return "/" + plain.replace(" ", "%20") if plain.isascii() and plain.isprintable() else "/"
+    """The path and query of a URL whose path begins with `request`; its fragment is not sent.
+
+    As Go does it: a space is escaped in the path, and stays in the query, which the server then does not understand.
+    """
+    path, mark, query = request.partition("#")[0].partition("?")
+    plain = f"/{path.replace(' ', '%20')}{mark}{query}"
+    return plain if plain.isascii() and plain.isprintable() else "/"
 
 
 class TcpTry(HttpTry):

@@ -1,0 +1,257 @@
+"""The embedded cluster's agnhost answers as the real one does.
+
+Where the environment variable AGNHOST names a real agnhost (`go build k8s.io/kubernetes/test/images/agnhost`, or any
+program with its `netexec`), both are asked the same questions.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import socket
+import subprocess
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from harness.eventually import eventually
+from harness.netns import http
+from harness.netns.agnhost.arguments import CommandError, Netexec, NoCommandError, Pause, parse
+from harness.netns.agnhost.engine import Engine
+from harness.netns.agnhost.messages import MalformedError, read_answer
+from harness.netns.fabric import Host, Network
+from harness.netns.http import HttpAnswer
+
+Ask = Callable[..., HttpAnswer]
+
+CLOSED = 81
+
+
+@pytest.fixture
+def engine() -> Iterator[Engine]:
+    with Engine() as running:
+        yield running
+
+
+@pytest.fixture
+def target(network: Network, engine: Engine) -> Host:
+    """A pod on b1 that serves HTTP and UDP on port 8080."""
+    pod = network.add_pod("b1")
+    engine.run(Netexec(8080, 8080), pod.namespace, families=network.families, hostname="target")
+    return pod
+
+
+@pytest.fixture
+def client(network: Network, engine: Engine) -> Host:
+    """A pod on a1 with what netexec has without flags."""
+    pod = network.add_pod("a1")
+    engine.run(Netexec(), pod.namespace, families=network.families, hostname=socket.gethostname())
+    return pod
+
+
+def get(pod: Host, path: str, port: int = 8080) -> HttpAnswer:
+    """Ask a pod from inside itself."""
+    return http.get(pod.namespace, "127.0.0.1", port, path)
+
+
+def dial(pod: Host, address: str, port: int = 8080, *, request: str = "hostname", **more: object) -> dict[str, Any]:
+    """What came of connections that a pod was asked to make."""
+    rest = "".join(f"&{name}={value}" for name, value in more.items())
+    answer = get(pod, f"/dial?host={address}&port={port}&request={request}{rest}")
+    assert answer.code == 200, answer.text
+    found: dict[str, Any] = json.loads(answer.text)
+    return found
+
+
+@pytest.mark.parametrize("protocol", ["http", "udp"])
+@pytest.mark.parametrize("family", ["IPv4", "IPv6"])
+def test_dial_says_who_answered_each_try(client: Host, target: Host, protocol: str, family: Any) -> None:
+    found = dial(client, target.addresses[family], tries=3, protocol=protocol)
+    assert found == {"responses": ["target"] * 3}
+
+
+def test_clients_see_their_own_address(client: Host, target: Host) -> None:
+    (seen,) = dial(client, target.addresses["IPv6"], request="clientip")["responses"]
+    assert re.fullmatch(r"\[fd00:10:244:1::2\]:\d+", seen)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "said"),
+    [
+        ("http", r'Get "http://10\.244\.2\.2:81/hostname": dial tcp 10\.244\.2\.2:81: connect: connection refused'),
+        ("udp", r"reading .* failed\. err:'read udp 10\.244\.1\.2:\d+->10\.244\.2\.2:81: read: connection refused'"),
+    ],
+)
+def test_a_refusal_is_told_in_the_words_of_go(client: Host, target: Host, protocol: str, said: str) -> None:
+    found = dial(client, target.addresses["IPv4"], CLOSED, protocol=protocol, tries=2)
+    assert [bool(re.fullmatch(said, each)) for each in found["errors"]] == [True, True]
+    assert "responses" not in found
+
+
+def test_a_thousand_refusals_do_not_nest(client: Host, target: Host) -> None:
+    assert len(dial(client, target.addresses["IPv4"], CLOSED, tries=1000)["errors"]) == 1000
+
+
+def test_health_depends_on_the_udp_server(network: Network, engine: Engine) -> None:
+    pod = network.add_pod("a1")
+    engine.run(Netexec(8080, -1), pod.namespace, families=network.families, hostname="h")
+    assert get(pod, "/healthz").code == 412
+
+
+def test_two_containers_of_a_pod_have_a_port_each(network: Network, engine: Engine) -> None:
+    pod = network.add_pod("a1")
+    for port in (8080, 9090):
+        engine.run(Netexec(port, port), pod.namespace, families=network.families, hostname=f"at-{port}")
+    assert (get(pod, "/hostname").text, get(pod, "/hostname", 9090).text) == ("at-8080", "at-9090")
+
+
+def test_a_taken_port_is_refused_and_nothing_stays_open(network: Network, engine: Engine, client: Host) -> None:
+    with pytest.raises(OSError, match="in use"):
+        engine.run(Netexec(9999, 8081), client.namespace, families=network.families, hostname="h")
+    with pytest.raises(ConnectionRefusedError):
+        get(client, "/", 9999)
+
+
+def test_requests_follow_each_other_on_one_connection(client: Host, target: Host) -> None:
+    dialing = f"/dial?host={target.addresses['IPv4']}&port=8080&request=hostname"
+    with client.namespace.socket() as sock:
+        sock.settimeout(5)
+        sock.connect(("127.0.0.1", 8080))
+        for path, more in ((dialing, ""), ("/echo?msg=two", ""), ("/echo?msg=three", "Connection: close\r\n")):
+            sock.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n{more}\r\n".encode())
+        received = b"".join(iter(lambda: sock.recv(1000), b""))
+    assert [received.index(text) for text in (b"target", b"two", b"three")] == sorted(
+        received.index(text) for text in (b"target", b"two", b"three")
+    )
+
+
+def test_sigterm_ends_a_container_after_its_delay(network: Network, engine: Engine) -> None:
+    pod, codes = network.add_pod("a1"), list[int]()
+    command = Netexec(8080, 8080, delay_shutdown=1)
+    container = engine.run(command, pod.namespace, families=network.families, hostname="h", ended=codes.append)
+    container.terminate()
+    assert (get(pod, "/readyz").code, get(pod, "/healthz").code, codes) == (503, 200, [])
+    eventually(lambda: codes == [0], within=3, describe="the container to end")
+    with pytest.raises(ConnectionRefusedError):
+        get(pod, "/hostname")
+
+
+@pytest.mark.parametrize(
+    ("image", "command", "arguments", "parsed"),
+    [
+        ("agnhost", (), ("netexec", "--http-port=80", "--udp-port", "-1"), Netexec(80, -1)),
+        ("agnhost", ("/agnhost", "netexec"), ("--delay-shutdown=5",), Netexec(8080, 8081, 5)),
+        ("agnhost", (), (), Pause(2)),
+        ("pause", (), (), Pause(0)),
+    ],
+)
+def test_command_lines(image: str, command: tuple[str, ...], arguments: tuple[str, ...], parsed: object) -> None:
+    assert parse(image, command, arguments) == parsed
+
+
+@pytest.mark.parametrize("line", ["netexec --nothing=1", "netexec --http-port=x", "netexec here", "webhook"])
+def test_what_agnhost_refuses_is_refused(line: str) -> None:
+    with pytest.raises(CommandError):
+        parse("agnhost", (), shlex.split(line))
+
+
+def test_other_programs_are_not_there() -> None:
+    with pytest.raises(NoCommandError, match="sleep"):
+        parse("agnhost", ("sleep",), ("1",))
+
+
+@pytest.mark.parametrize(
+    ("data", "ended", "said"),
+    [
+        (b"a1 10.0.0.1\n", False, 'malformed HTTP response "a1 10.0.0.1"'),
+        (b"", True, "EOF"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab", True, "unexpected EOF"),
+    ],
+)
+def test_an_answer_that_is_none_is_named(data: bytes, ended: bool, said: str) -> None:
+    with pytest.raises(MalformedError, match=re.escape(said)):
+        read_answer(data, ended=ended)
+
+
+def test_answers_in_chunks_are_put_together() -> None:
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    assert read_answer(head + b"2\r\nab\r\n1\r\n", ended=False) is None
+    assert read_answer(head + b"2\r\nab\r\n1\r\nc\r\n0\r\n\r\n", ended=False) == (200, b"abc")
+
+
+@pytest.fixture
+def real(network: Network) -> Iterator[Host]:
+    """A pod on a1 in which the real agnhost runs."""
+    program = os.environ.get("AGNHOST", "")
+    if not program:
+        pytest.skip("AGNHOST names no real agnhost")
+    pod = network.add_pod("a1")
+    with pod.namespace.entered():
+        process = subprocess.Popen([program, "netexec"], stderr=subprocess.DEVNULL)
+    with process:
+
+        def serves() -> bool:
+            try:
+                return get(pod, "/healthz").code == 200
+            except ConnectionRefusedError:
+                return False
+
+        eventually(serves, within=10, describe="agnhost to serve")
+        yield pod
+        process.kill()
+
+
+_DIALS = (
+    "host={target}&port=8080&request=hostname&tries=2",
+    "host={target6}&port=8080&request=clientip&protocol=HTTP",
+    "host=[{target6}]&port=8080&request=clientip",
+    "host={target}&port=8080&request=hostname&protocol=udp",
+    "host={target6}&port=8080&request=clientip&protocol=udp",
+    "host={target}&port=8080&request=echo+ABC&protocol=udp",
+    "host={target}&port=81&request=hostname&protocol=udp",
+    "host={target6}&port=81&request=hostname",
+    "host={target}&port=8080&tries=x&request=hostname",
+    "host={target}&port=8080",
+    "host={target}&port=8080&request=a&protocol=quic",
+    "host={target}&port=99999&request=a",
+    "host={target}&port=abc&request=a",
+    "host={target}&port=&request=a",
+    "host=&port=8080&request=clientip",
+    "host={target}&port=8080&request=healthz",
+    "host={target}&port=8080&request=hostname&tries=-1",
+    "host={target}&port=8080&request=echo%3Fmsg%3Da%26b",
+    "host={target}&port=8080&request=echo%3Fmsg%3Da%20b%2526%3C",
+)
+_PATHS = ("/hostname", "/hostName", "/clientip", "/healthz", "/readyz", "/echo?msg=hi&code=404", "/echo?msg=hi&code=x",
+          "/echo?msg=%3Chtml%3E", "/serverport", "/header?key=Accept-Encoding", "/header", "//hostname")  # fmt: skip
+
+
+def without_numbers(answer: HttpAnswer, pod: Host) -> tuple[int, str, str | None]:
+    """What is the same of two pods: not their addresses, nor the ports that the kernel chose."""
+    text = answer.text
+    for address in pod.addresses.values():
+        text = text.replace(address, "SELF")
+    return answer.code, re.sub(r"\b\d{5}\b", "PORT", text), answer.headers.get("content-type")
+
+
+@pytest.mark.parametrize("path", [*(f"/dial?{each}" for each in _DIALS), *_PATHS])
+def test_the_real_one_answers_the_same(client: Host, target: Host, real: Host, path: str) -> None:
+    asked = path.format(target=target.addresses["IPv4"], target6=target.addresses["IPv6"])
+    assert without_numbers(get(client, asked), client) == without_numbers(get(real, asked), real)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", ["http", "udp"])
+def test_the_real_one_gives_up_in_the_same_words(client: Host, real: Host, protocol: str) -> None:
+    asked = f"/dial?host=fd00:10:96::5&port=80&request=hostname&protocol={protocol}"
+    first, second = (_slowly(pod, asked) for pod in (client, real))
+    assert without_numbers(first, client) == without_numbers(second, real)
+
+
+def _slowly(pod: Host, path: str) -> HttpAnswer:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(http, "TIMEOUT", 10.0)
+        return get(pod, path)
