@@ -1,0 +1,142 @@
+"""Whether this machine can make a kind cluster: the command, the engine, and room. Asked before anything is begun.
+
+What would surely fail raises, with the remedy. What may still work is a note, said at the beginning and again if the
+cluster does not come up: limits that are too low show as nodes that never get ready, and nothing names them.
+"""
+
+from __future__ import annotations
+
+import platform
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.backends.kind.config import CONTROL_PLANE, Wanted, version_of_image
+from harness.backends.kind.engine import Engine, Facts, find_engine
+from harness.binaries.component import KIND, version_of
+from harness.binaries.finding import find
+from harness.binaries.versions import Version
+from harness.errors import UnavailableError
+
+OLDEST_KIND = Version(0, 23, 0)  # the first that knows mode nftables
+OLDEST_ENGINES = {"docker": (20, 10), "podman": (4, 0)}
+_NFTABLES_KERNEL = (5, 13)
+_NEEDS_CGROUP_2 = Version(1, 35, 0)  # from here on a kubelet refuses to start on cgroup v1
+_OLD = Version(1, 0, 0)
+_DISK = 4_000_000_000  # bytes: a node image unpacked takes 1 GB, and each node some 300 MB
+_MEMORY_PER_NODE = 500_000_000
+_INSTANCES_PER_NODE = 40  # of inotify, that systemd, containerd, kubelet and kube-proxy of a node take
+_INOTIFY = "fs/inotify/max_user_instances"
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What makes the cluster, and what a person should know if it does not come up."""
+
+    kind: Path
+    kind_version: Version
+    engine: Engine
+    facts: Facts
+    notes: tuple[str, ...] = ()
+
+
+def require(wanted: Wanted, *, proc_sys: Path = Path("/proc/sys")) -> Tools:
+    """What makes the cluster that is wanted. Raises `UnavailableError` with the remedy."""
+    kind, version = find_kind()
+    engine = find_engine()
+    facts = engine.facts()
+    check_engine(engine.name, facts, wanted)
+    if wanted.mode == "ipvs" and _numbers(facts.kernel) == _numbers(platform.release()) and not has_ip_vs():
+        raise UnavailableError(
+            "mode ipvs of kube-proxy needs the kernel module ip_vs, which this machine lacks; load it (`sudo modprobe "
+            "ip_vs`), or take mode nftables"
+        )
+    nodes = len(wanted.topology.nodes) + 1
+    return Tools(kind, version, engine, facts, tuple(notes(facts, nodes, proc_sys=proc_sys)))
+
+
+def find_kind() -> tuple[Path, Version]:
+    """The command on the PATH, else in the cache of components, and its version. Raises `UnavailableError`."""
+    on_path = shutil.which("kind")
+    try:
+        path = Path(on_path) if on_path else find("kind")
+    except UnavailableError:
+        raise UnavailableError(
+            "there is no `kind` on the PATH; get it with `trafficdist components fetch kind` (or with --from source), "
+            "or from https://kind.sigs.k8s.io"
+        ) from None
+    version = version_of(KIND, path)
+    if version < OLDEST_KIND:
+        raise UnavailableError(
+            f"{path} is kind {version}, and {OLDEST_KIND} is the oldest that will do; get a newer one with "
+            "`trafficdist components fetch kind`, and take the old one off the PATH"
+        )
+    return path, version
+
+
+def check_engine(name: str, facts: Facts, wanted: Wanted) -> None:
+    """Raise `UnavailableError` where the engine, its kernel or its disk cannot do it."""
+    oldest = OLDEST_ENGINES[name]
+    if _numbers(facts.version) < oldest:
+        raise UnavailableError(
+            f"{name} {facts.version} is too old: kind needs {'.'.join(map(str, oldest))} or newer; update it"
+        )
+    if wanted.mode == "nftables" and _numbers(facts.kernel) < _NFTABLES_KERNEL:
+        raise UnavailableError(
+            f"mode nftables of kube-proxy needs Linux 5.13 or newer, and {name} runs on {facts.kernel}; take mode "
+            "iptables, or a newer kernel"
+        )
+    image = wanted.images.get(CONTROL_PLANE, "")  # none is kind's default, which is a new one
+    if facts.cgroup == "1" and (not image or (version_of_image(image) or _OLD) >= _NEEDS_CGROUP_2):
+        raise UnavailableError(
+            f"kubelets of Kubernetes {_NEEDS_CGROUP_2.series} and newer do not start on cgroup v1, which this machine "
+            "has; boot it with systemd.unified_cgroup_hierarchy=1, or name an older node image (--kind-image)"
+        )
+    root = Path(facts.root)
+    if facts.root and root.exists() and shutil.disk_usage(root).free < _DISK:
+        free = shutil.disk_usage(root).free
+        raise UnavailableError(
+            f"{free / 1e9:.1f} GB are free in {root}, where {name} keeps images and containers, and a cluster needs "
+            f"{_DISK / 1e9:.0f} GB; make room (`{name} system df` says what takes it)"
+        )
+
+
+def notes(facts: Facts, nodes: int, *, proc_sys: Path = Path("/proc/sys")) -> list[str]:
+    """What is scarce on this machine for so many nodes, each with the remedy."""
+    found = []
+    if 0 < facts.memory < nodes * _MEMORY_PER_NODE:
+        found.append(
+            f"{nodes} nodes want some {nodes * _MEMORY_PER_NODE / 1e9:.1f} GB of memory, and there are "
+            f"{facts.memory / 1e9:.1f} GB: give the engine more, or take fewer nodes (--topology a=1,b=1,c=1)"
+        )
+    instances = _number_in(proc_sys / _INOTIFY)
+    if 0 < instances < nodes * _INSTANCES_PER_NODE:
+        found.append(
+            f"{nodes} nodes want some {nodes * _INSTANCES_PER_NODE} inotify instances, and there are {instances}: "
+            f"`sudo sysctl {_INOTIFY.replace('/', '.')}=512`"
+        )
+    return found
+
+
+def has_ip_vs() -> bool:
+    """Whether this kernel has IPVS, built in, loaded or to be loaded; a container cannot load what the host lacks."""
+    if Path("/sys/module/ip_vs").exists() or Path("/proc/net/ip_vs").exists():
+        return True
+    modprobe = shutil.which("modprobe", path="/usr/sbin:/sbin:/usr/bin:/bin")
+    if modprobe is None:
+        return False
+    return subprocess.run([modprobe, "-n", "-q", "ip_vs"], check=False, timeout=10).returncode == 0  # noqa: S603
+
+
+def _number_in(path: Path) -> int:
+    try:
+        return int(path.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return 0
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    found = re.match(r"(\d+)\.(\d+)", version)
+    return (int(found[1]), int(found[2])) if found else (0, 0)

@@ -1,0 +1,252 @@
+"""One kind cluster: made, waited for, and deleted again, whatever happens in between.
+
+The person's own ~/.kube/config is not touched: the kubeconfig lies with what else is kept of the cluster. kind ends
+with this process, also after `kill -9`; what it made until then is found by `remove_leftovers`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Self
+
+import yaml
+
+from harness import process
+from harness.api import Api, Object, RefusedError
+from harness.backends.kind.checks import Tools, require
+from harness.backends.kind.components import KindComponents
+from harness.backends.kind.config import (
+    CONTROL_PLANE,
+    WORKER,
+    Wanted,
+    control_plane_name,
+    manifest,
+    node_names,
+)
+from harness.backends.kind.engine import Engine
+from harness.backends.kind.leftovers import Say, remove, silent
+from harness.backends.kind.state import PREFIX, State
+from harness.components import Release
+from harness.errors import HarnessError, InconclusiveError, UnavailableError
+from harness.eventually import eventually
+from harness.guest.marks import checked_run_id, new_run_id
+from harness.kubeconfig import Kubeconfig
+from harness.topology import THREE_ZONES, Topology
+
+CREATE_SECONDS = 1200.0  # before the time scale; most of it is the node image on its way over a slow line
+READY_SECONDS = 300.0
+_LOOK = 0.5
+_TAIL = 12  # lines of kind's that stand in an error
+_NOISE = re.compile(r"[^\x20-\x7e]+")  # kind adds small pictures
+_NO_IMAGE = re.compile(r'failed to pull image "([^"]+)"')
+
+
+class KindCluster:
+    """A cluster of one topology. Not started twice; `close` deletes it unless it is to be kept.
+
+    `node_names` says what kind calls a node of the topology: `{"a1": "trafficdist-…-worker", …}`.
+    """
+
+    def __init__(
+        self,
+        topology: Topology = THREE_ZONES,
+        *,
+        families: Sequence[str] = ("IPv4",),
+        mode: str = "iptables",
+        image: str | Mapping[str, str] = "",
+        feature_gates: Mapping[str, bool] | None = None,
+        run_id: str = "",
+        keep: bool = False,
+        say: Say = silent,
+    ) -> None:
+        """`image` is the node image of all nodes, or by role; kind's default unless given.
+
+        `say` hears how far it is, a line at a time. Raises `UsageError`.
+        """
+        images = {CONTROL_PLANE: image, WORKER: image} if isinstance(image, str) and image else image or {}
+        self.wanted = Wanted(topology, tuple(families), mode, dict(feature_gates or {}), dict(images))
+        self.name = f"{PREFIX}{checked_run_id(run_id) if run_id else new_run_id()}"
+        self.node_names = node_names(topology, self.name)
+        self.control_plane = control_plane_name(self.name)
+        self._keep = keep
+        self._say = say
+        self._state = State(self.name)
+        self._begun = contextlib.ExitStack()
+        self.tools: Tools | None = None
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The file with which clients reach the API server."""
+        return self._state.kubeconfig
+
+    def start(self) -> Self:
+        """Make the cluster, and return when every node is ready. Raises `UnavailableError` with the remedy.
+
+        What was begun is deleted again when it does not come up, unless the cluster is to be kept.
+        """
+        self.tools = require(self.wanted)
+        if not self._state.take():
+            raise UnavailableError(f"kind cluster {self.name} belongs to another process that runs")
+        with contextlib.ExitStack() as begun:
+            begun.callback(self._delete)
+            self._create(self.tools)
+            self._wait_until_ready()
+            self._begun = begun.pop_all()
+        return self
+
+    def close(self) -> None:
+        """Delete the cluster, or say how to use the one that is kept. Idempotent."""
+        self._begun.close()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def components(
+        self, api: Api, booted: Release | None = None, *, patches: Mapping[str, str] | None = None
+    ) -> KindComponents:
+        """What changes its components; `booted` is the release that its node images are of."""
+        return KindComponents(
+            self._engine,
+            api,
+            control_plane=self.control_plane,
+            node_names=self.node_names,
+            booted=booted or Release(gates=self.wanted.gates, follows="released"),
+            patches=patches,
+        )
+
+    def stop_node(self, node: str) -> None:
+        """Switch a node of the topology off, as a power failure would: its container is killed."""
+        self._engine.ask("kill", self.node_names[node])
+
+    def start_node(self, node: str) -> None:
+        """Switch it on again, and return when the API server calls it ready. Raises `UnavailableError`."""
+        self._engine.ask("start", self.node_names[node])
+        with contextlib.closing(Api(Kubeconfig(str(self.kubeconfig)))) as api:
+            eventually(
+                lambda: self.node_names[node] in ready_nodes(_list_nodes(api)),
+                within=READY_SECONDS,
+                every=_LOOK,
+                describe=f"node {node} to be ready again",
+                error=UnavailableError,
+            )
+
+    @property
+    def _engine(self) -> Engine:
+        if self.tools is None:
+            raise UnavailableError(f"kind cluster {self.name} is not there yet")
+        return self.tools.engine
+
+    def _create(self, tools: Tools) -> None:
+        self._say(f"kind {tools.kind_version} makes cluster {self.name} with {tools.engine.name}")
+        for note in tools.notes:
+            self._say(f"note: {note}")
+        text = yaml.safe_dump(manifest(self.wanted, name=self.name), sort_keys=False)
+        self._state.manifest.write_text(text, encoding="utf-8")
+        if not tools.engine.has_network():
+            self._state.mark("network")
+        environment = tools.engine.environment()
+        running = process.start("kind", self._command(tools.kind), log=self._state.log, environment=environment)
+        try:
+            eventually(
+                lambda: self._has_ended(running),
+                within=CREATE_SECONDS,
+                every=_LOOK,
+                describe="kind to make the cluster",
+                error=UnavailableError,
+            )
+        finally:
+            running.stop()
+        if not self.kubeconfig.exists():  # which kind writes last
+            raise explain(running.said(), tools.notes)
+
+    def _command(self, kind: Path) -> list[str | Path]:
+        files: list[str | Path] = ["--config", self._state.manifest, "--kubeconfig", self.kubeconfig]
+        return [kind, "create", "cluster", "--name", self.name, *files, *(["--retain"] if self._keep else [])]
+
+    def _has_ended(self, running: process.Process) -> bool:
+        alive = running.alive  # asked first: what it says as it ends is heard too
+        for line in running.news().splitlines():
+            if said := spoken(line):
+                self._say(said)
+        return not alive
+
+    def _wait_until_ready(self) -> None:
+        self.kubeconfig.chmod(0o600)
+        wanted = {self.control_plane, *self.node_names.values()}
+        told = -1
+        with contextlib.closing(Api(Kubeconfig(str(self.kubeconfig)))) as api:
+
+            def all_ready() -> bool:
+                nonlocal told
+                ready = ready_nodes(_list_nodes(api)) & wanted
+                if len(ready) != told:
+                    told = len(ready)
+                    self._say(f"{told} of {len(wanted)} nodes are ready")
+                if ready != wanted:
+                    raise AssertionError(f"not ready: {', '.join(sorted(wanted - ready))}")
+                return True
+
+            eventually(
+                all_ready,
+                within=READY_SECONDS,
+                every=_LOOK,
+                describe=f"the nodes of {self.name}",
+                error=lambda text: explain(text, self.tools.notes if self.tools else ()),
+            )
+
+    def _delete(self) -> None:
+        if self._keep and self._engine.containers(self.name):
+            self._state.mark("kept")
+            self._state.let_go()
+            self._say(f"kind cluster {self.name} stays: KUBECONFIG={self.kubeconfig}")
+            self._say(f"`kind delete cluster --name {self.name}` deletes it")
+            return
+        remove(self._engine, self.name, self._state)
+
+
+def _list_nodes(api: Api) -> list[Object]:
+    with contextlib.suppress(InconclusiveError, RefusedError):  # it has only just begun to serve
+        return api.list("nodes")
+    return []
+
+
+def ready_nodes(nodes: Sequence[Object]) -> set[str]:
+    """The names of those whose kubelets say that they are ready."""
+    return {
+        node["metadata"]["name"]
+        for node in nodes
+        if any(
+            condition["type"] == "Ready" and condition["status"] == "True"
+            for condition in node.get("status", {}).get("conditions") or ()
+        )
+    }
+
+
+def spoken(line: str) -> str:
+    """What a line of kind's says of how far it is; "" for one that says nothing of it."""
+    text = " ".join(_NOISE.sub(" ", line).split())
+    begins = line.lstrip()[:1]
+    if begins in ("✓", "✗"):
+        return ""  # the step was told of when it began
+    return text.removesuffix(" ...") if begins == "•" else ""
+
+
+def explain(words: str, notes: Sequence[str] = ()) -> HarnessError:
+    """What kind wrote as it failed, as the error that says what to do."""
+    lines = [line for line in words.splitlines() if line.strip()]
+    errors = [number for number, line in enumerate(lines) if line.startswith("ERROR:")]
+    tail = "\n".join(lines[errors[-1] if errors else 0 :][-_TAIL:]) or "it said nothing"
+    image = _NO_IMAGE.search(words)
+    if image:
+        return UnavailableError(
+            f"node image {image[1]} cannot be had; check the network and the name (--kind-image), or bring the image "
+            f"here: `docker pull` or `docker load`, as the engine is called\n{lines[-1]}"
+        )
+    hints = "".join(f"\nIt may be this: {note}" for note in notes)
+    return UnavailableError(f"the kind cluster did not come up; --keep leaves it there to be looked at\n{tail}{hints}")

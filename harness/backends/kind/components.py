@@ -1,0 +1,252 @@
+"""Starts, stops and changes the components of a kind cluster: what the downgrade procedures of the KEPs do by hand.
+
+API server and controller manager are static pods of the control plane node; kube-proxies are pods of DaemonSets. An
+image is fetched before anything is changed, so that a version that cannot be had leaves the cluster as it is.
+
+A release of version "" is of the version that was booted; "1.30" is its newest patch, unless `patches` names another.
+Where the EndpointSlice controller is stopped, the other controllers of the controller manager go on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import yaml
+
+from harness.abilities import Ability
+from harness.api import Api, Object
+from harness.backends.kind import static_pods
+from harness.backends.kind.config import gates_for_mode
+from harness.backends.kind.kube_proxies import mode_of
+from harness.backends.kind.proxy_pods import ProxyPods, Running
+from harness.binaries.component import component_named
+from harness.binaries.release import Releases
+from harness.binaries.versions import Version, Wanted, parse_version, parse_wanted
+from harness.components import Component, Release
+from harness.errors import InconclusiveError, UnavailableError
+from harness.eventually import eventually
+
+if TYPE_CHECKING:
+    from harness.backends.kind.engine import Engine
+
+ABILITIES = frozenset(
+    {Ability.RESTART_API_SERVER, Ability.RESTART_CONTROLLER, Ability.RESTART_PROXY, Ability.CHANGE_RELEASE}
+)
+START_SECONDS = 180.0  # before the time scale; a static pod takes 5 to 30 s
+PULL_SECONDS = 600.0
+_LOOK = 0.5
+_MANIFESTS, _AWAY = "/etc/kubernetes/manifests", "/etc/kubernetes"  # one file system, so that a rename is at once
+_PKI = "/etc/kubernetes/pki"
+_STATIC = {Component.API_SERVER: "kube-apiserver", Component.CONTROLLER: "kube-controller-manager"}
+_PORTS = {Component.API_SERVER: 6443, Component.CONTROLLER: 10257}
+_HEALTH = {Component.API_SERVER: "/readyz", Component.CONTROLLER: "/healthz"}
+
+
+def newest_patch(wanted: Wanted) -> Version:
+    """The newest patch of a minor version, as https://dl.k8s.io says. Raises `UnavailableError`, `UsageError`."""
+    try:
+        return Releases().resolve(component_named("kube-proxy"), wanted)
+    except UnavailableError as error:
+        raise UnavailableError(
+            f"which patch of Kubernetes {wanted} is the newest cannot be told; say which to take (--kind-patch "
+            f"{wanted}.N)\n{error}"
+        ) from None
+
+
+class KindComponents:
+    """The components of one kind cluster (see `harness.backends.components.Components`)."""
+
+    abilities = ABILITIES
+
+    def __init__(
+        self,
+        engine: Engine,
+        api: Api,
+        *,
+        control_plane: str,
+        node_names: Mapping[str, str],
+        booted: Release,
+        patches: Mapping[str, str] | None = None,
+        newest: Callable[[Wanted], Version] = newest_patch,
+    ) -> None:
+        """`booted` is what all components are of; `patches` says which patch a minor version stands for."""
+        self._engine = engine
+        self._control_plane = control_plane
+        self._node_names = dict(node_names)
+        self._booted = booted
+        self._patches = dict(patches or {})
+        self._newest = newest
+        self._texts: dict[Component, str] = {}  # manifests of what was changed, as they were
+        self._starts = 0
+        self._proxies = ProxyPods(engine, api)
+
+    def start(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
+        """See `Components`."""
+        if component is Component.PROXY:
+            self._start_proxies(release, nodes)
+        else:
+            self._start_static(component, release)
+
+    def stop(self, component: Component, nodes: Sequence[str]) -> None:
+        """See `Components`."""
+        match component:
+            case Component.API_SERVER:
+                self._original(component)
+                name = _STATIC[component]
+                self._on_control_plane("mv", "-f", f"{_MANIFESTS}/{name}.yaml", f"{_AWAY}/{name}.stopped.yaml")
+                self._wait(lambda: not self._pods_of(component), f"{name} to be gone")
+            case Component.CONTROLLER:
+                self._run(component, static_pods.alone(static_pods.without_slices(self._original(component))))
+            case Component.PROXY:
+                self._proxies.stop([self._node_names[node] for node in nodes])
+
+    def close(self) -> None:
+        """Bring everything back to what kubeadm wrote. For a cluster that is kept; another one is deleted."""
+        for component, text in self._texts.items():
+            self._write(component, text)
+            self._wait(lambda c=component: self._is_up(c, 0), f"{_STATIC[component]} to be as it was")  # type: ignore[misc]
+        self._texts.clear()
+        self._proxies.close()
+
+    def metrics(self, component: Component, node: str) -> str:
+        """What a component exposes as Prometheus text. Raises `InconclusiveError`."""
+        try:
+            if component is Component.PROXY:
+                return self._proxies.metrics(self._node_names[node])
+            return self._get(component, "/metrics")
+        except UnavailableError as error:
+            raise InconclusiveError(f"the metrics of {component} cannot be read: {error}") from error
+
+    # API server and controller manager
+
+    def _start_static(self, component: Component, release: Release) -> None:
+        pod = self._original(component)
+        if release != self._booted:
+            pod = static_pods.of_release(pod, self._tag(release, static_pods.tag_of(pod)), release.gates)
+        if component is Component.CONTROLLER:
+            pod = static_pods.alone(pod)
+        self._pull([self._control_plane], static_pods.image_of(pod))
+        self._run(component, pod)
+        said, tag = self._said_version(component), static_pods.tag_of(pod)
+        if said != tag:
+            raise UnavailableError(f"{_STATIC[component]} should be {tag} by now, and says that it is {said}")
+
+    def _run(self, component: Component, pod: Object) -> None:
+        self._starts += 1
+        start = self._starts
+        self._write(component, yaml.safe_dump(static_pods.marked(pod, start), sort_keys=False))
+        name = _STATIC[component]
+        with self._explaining(component):
+            self._wait(lambda: self._is_up(component, start), f"{name} {static_pods.tag_of(pod)} to be ready")
+
+    def _original(self, component: Component) -> Object:
+        if component not in self._texts:
+            self._texts[component] = self._on_control_plane("cat", f"{_MANIFESTS}/{_STATIC[component]}.yaml")
+        pod: Object = yaml.safe_load(self._texts[component])
+        return pod
+
+    def _write(self, component: Component, text: str) -> None:
+        """Put a manifest in place, whole: a kubelet reads what it sees."""
+        name = _STATIC[component]
+        self._on_control_plane("cp", "/dev/stdin", f"{_AWAY}/{name}.next.yaml", text=text)
+        self._on_control_plane("mv", "-f", f"{_AWAY}/{name}.next.yaml", f"{_MANIFESTS}/{name}.yaml")
+
+    def _is_up(self, component: Component, start: int) -> bool:
+        """Whether the pod of this start, and no other, runs and says that it is well."""
+        starts = self._pods_of(component)
+        if starts != [start]:
+            raise AssertionError(f"pods of starts {starts} run, and that of start {start} is awaited")
+        answer = self._get(component, _HEALTH[component])
+        if answer != "ok":
+            raise AssertionError(f"{_HEALTH[component]} says {answer[-200:]!r}")
+        return True
+
+    def _pods_of(self, component: Component) -> list[int]:
+        """The numbers of the starts whose pods run; 0 for kubeadm's own."""
+        listed = self._on_control_plane(
+            "crictl", "pods", "--state", "ready", "--label", f"component={_STATIC[component]}", "-o", "json"
+        )
+        return [int(each["labels"].get(static_pods.START_LABEL, 0)) for each in json.loads(listed)["items"]]
+
+    def _said_version(self, component: Component) -> str:
+        if component is Component.API_SERVER:
+            return str(json.loads(self._get(component, "/version"))["gitVersion"])
+        text = self._get(component, "/metrics")
+        about = next((line for line in text.splitlines() if line.startswith("kubernetes_build_info{")), "")
+        return about.partition('git_version="')[2].partition('"')[0]
+
+    def _get(self, component: Component, path: str) -> str:
+        """Ask a component from its own node, as the API server's client of kubelets, who may read everything."""
+        certificate = [
+            "--cert",
+            f"{_PKI}/apiserver-kubelet-client.crt",
+            "--key",
+            f"{_PKI}/apiserver-kubelet-client.key",
+        ]
+        url = f"https://localhost:{_PORTS[component]}{path}"
+        return self._on_control_plane("curl", "-sS", "--insecure", "--max-time", "5", *certificate, url)
+
+    @contextlib.contextmanager
+    def _explaining(self, component: Component) -> Iterator[None]:
+        try:
+            yield
+        except UnavailableError as error:
+            raise UnavailableError(f"{error}\n{self._last_words(_STATIC[component])}".rstrip()) from None
+
+    def _last_words(self, name: str) -> str:
+        with contextlib.suppress(UnavailableError):
+            container = self._on_control_plane("crictl", "ps", "--all", "--latest", "--name", name, "-q").strip()
+            if container:
+                return self._on_control_plane("sh", "-c", f"crictl logs --tail 5 {container} 2>&1")
+        return ""
+
+    # Proxies
+
+    def _start_proxies(self, release: Release, nodes: Sequence[str]) -> None:
+        real = [self._node_names[node] for node in nodes]
+        running = None
+        if release != self._booted:
+            tag = self._tag(release, self._proxies.tag)
+            version = parse_version(tag)
+            needed = gates_for_mode(mode_of(self._proxies.config_map), version) if version else {}
+            running = Running(tag, tuple(sorted({**needed, **release.gates}.items())))
+            self._pull(real, static_pods.image_at(self._proxies.image, tag))
+        self._proxies.start(real, running)
+
+    # Both
+
+    def _tag(self, release: Release, booted: str) -> str:
+        """The tag of the images of a release; `booted` is that of the images that kubeadm chose."""
+        wanted = parse_wanted(self._patches.get(release.version, release.version))
+        version = parse_version(booted)
+        if not release.version or (version is not None and wanted.allows(version)):
+            return booted
+        return (wanted.exact or self._newest(wanted)).tag
+
+    def _pull(self, nodes: Sequence[str], image: str) -> None:
+        """Bring an image to nodes that do not have it. Raises `UnavailableError` with the remedy."""
+        for node in nodes:
+            if self._engine.execute(node, "sh", "-c", f"crictl inspecti -q {image} 2>/dev/null || true").strip():
+                continue
+            try:
+                self._engine.execute(node, "crictl", "pull", image, seconds=PULL_SECONDS)
+            except UnavailableError as error:
+                raise UnavailableError(
+                    f"image {image} cannot be had on node {node}; check the network, or bring it there with "
+                    f"`kind load docker-image {image}`\n{error}"
+                ) from None
+
+    def _on_control_plane(self, *command: str, text: str | None = None) -> str:
+        return self._engine.execute(self._control_plane, *command, text=text)
+
+    def _wait(self, check: Callable[[], bool], what: str) -> None:
+        def look() -> bool:
+            try:
+                return check()
+            except UnavailableError as error:  # curl and crictl, while everything is on its way
+                raise AssertionError(str(error)) from None
+
+        eventually(look, within=START_SECONDS, every=_LOOK, describe=what, error=UnavailableError)

@@ -1,0 +1,114 @@
+"""The manifest from which kind makes a cluster of a topology, as a value.
+
+One control plane node, which has no zone and takes no pods of scenarios, and a worker for each node of the topology. A
+worker has its zone as its label, and its own name in label `trafficdist.dev/node`: kind names nodes by role and order,
+so that nobody else could tell a1 from b2.
+
+Pure: the files of `kind-configs/` and the clusters of a run come out of the same function.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.binaries.versions import Version, parse_version
+from harness.errors import UsageError
+from harness.topology import ZONE_LABEL, Topology
+
+NODE_LABEL = "trafficdist.dev/node"
+CONTROL_PLANE, WORKER = "control-plane", "worker"
+MODES = ("iptables", "nftables", "ipvs")
+
+_FAMILIES = {("IPv4",): "ipv4", ("IPv6",): "ipv6", ("IPv4", "IPv6"): "dual"}
+_TAG = re.compile(r":(v?\d[^:@/]*)(@|$)")
+_NFTABLES_WITHOUT_GATE = Version(1, 31, 0)  # beta, so on; before that kube-proxy refuses the mode
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a kind cluster shall be like.
+
+    `images` are node images by role, "control-plane" and "worker"; kind's own default where there is none. `gates` are
+    set in all components. Raises `UsageError`.
+    """
+
+    topology: Topology
+    families: Sequence[str] = ("IPv4",)
+    mode: str = "iptables"
+    gates: Mapping[str, bool] = field(default_factory=dict)
+    images: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.mode not in MODES:
+            raise UsageError(f"kind has no kube-proxy mode {self.mode!r}: want {', '.join(MODES)}")
+        if tuple(sorted(self.families)) not in _FAMILIES:
+            raise UsageError(f"IP families {', '.join(self.families)}: want IPv4, IPv6 or both")
+        if unknown := set(self.images) - {CONTROL_PLANE, WORKER}:
+            raise UsageError(f"kind has no node role {', '.join(sorted(unknown))}: want {CONTROL_PLANE} or {WORKER}")
+
+
+def manifest(wanted: Wanted, *, name: str = "") -> dict[str, Any]:
+    """The manifest, of kind `Cluster` in `kind.x-k8s.io/v1alpha4`; without a name kind calls the cluster "kind"."""
+    gates = {**required_gates(wanted.mode, wanted.images), **wanted.gates}
+    return {
+        "kind": "Cluster",
+        "apiVersion": "kind.x-k8s.io/v1alpha4",
+        **({"name": name} if name else {}),
+        "networking": {"ipFamily": _FAMILIES[tuple(sorted(wanted.families))], "kubeProxyMode": wanted.mode},
+        **({"featureGates": dict(sorted(gates.items()))} if gates else {}),
+        "nodes": [
+            _node(CONTROL_PLANE, wanted.images, {}),
+            *(
+                _node(WORKER, wanted.images, {NODE_LABEL: node.name, **({ZONE_LABEL: node.zone} if node.zone else {})})
+                for node in wanted.topology.nodes
+            ),
+        ],
+    }
+
+
+def _node(role: str, images: Mapping[str, str], labels: Mapping[str, str]) -> dict[str, Any]:
+    image = {"image": images[role]} if role in images else {}
+    return {"role": role, **image, **({"labels": dict(labels)} if labels else {})}
+
+
+def required_gates(mode: str, images: Mapping[str, str]) -> dict[str, bool]:
+    """The gates without which kube-proxy does not start in this mode."""
+    versions = [version for image in images.values() if (version := version_of_image(image))]
+    return gates_for_mode(mode, min(versions)) if versions else {}
+
+
+def gates_for_mode(mode: str, version: Version) -> dict[str, bool]:
+    """The same for a version."""
+    return {"NFTablesProxyMode": True} if mode == "nftables" and version < _NFTABLES_WITHOUT_GATE else {}
+
+
+def version_of_image(image: str) -> Version | None:
+    """The version that an image's tag says: "kindest/node:v1.30.13@sha256:…" is 1.30.13; None where it says none."""
+    tag = _TAG.search(image)
+    return parse_version(tag[1]) if tag else None
+
+
+def parse_images(texts: Sequence[str]) -> dict[str, str]:
+    """Read "IMAGE" for all nodes, or "ROLE=IMAGE" for those of a role; the last word counts. Raises `UsageError`."""
+    images: dict[str, str] = {}
+    for text in texts:
+        role, sign, image = text.partition("=")
+        if not text or (sign and not image):
+            raise UsageError(f"node image {text!r}: want IMAGE, {CONTROL_PLANE}=IMAGE or {WORKER}=IMAGE")
+        images |= {role: image} if sign else {CONTROL_PLANE: text, WORKER: text}
+    return images
+
+
+def node_names(topology: Topology, cluster: str) -> dict[str, str]:
+    """What kind calls the nodes: `{"a1": "CLUSTER-worker", "a2": "CLUSTER-worker2", …}`."""
+    return {
+        node.name: f"{cluster}-{WORKER}{number if number > 1 else ''}" for number, node in enumerate(topology.nodes, 1)
+    }
+
+
+def control_plane_name(cluster: str) -> str:
+    """What kind calls the node of the control plane."""
+    return f"{cluster}-{CONTROL_PLANE}"

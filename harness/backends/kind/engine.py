@@ -1,0 +1,140 @@
+"""The container engine under kind: docker or podman, asked through its command as kind does.
+
+kind finds an engine by itself; here the same one is found, and kind is told. Errors say what a person can do.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from harness.errors import UnavailableError
+
+PROVIDER = "KIND_EXPERIMENTAL_PROVIDER"  # environment: which engine kind shall use
+CLUSTER_LABEL = "io.x-k8s.kind.cluster"  # that kind gives its containers; the value is the cluster's name
+NETWORK = "kind"
+
+_ENGINES = ("docker", "podman")
+_SECONDS = 60.0
+_TAIL = 600  # characters of a complaint that are shown
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What an engine says of itself and of its machine. `root` is where it keeps images; bytes of memory."""
+
+    version: str
+    root: str
+    memory: int
+    kernel: str
+    cgroup: str  # "1" or "2"
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """An installed engine."""
+
+    name: str
+    path: str
+
+    def environment(self) -> dict[str, str]:
+        """What kind needs in its environment to use this one."""
+        return {PROVIDER: self.name}
+
+    def ask(self, *arguments: str, text: str | None = None, seconds: float = _SECONDS) -> str:
+        """What a command of the engine prints; `text` is its input. Raises `UnavailableError`."""
+        done = self._run(arguments, text, seconds)
+        if done.returncode != 0:
+            raise self._explain(done.stderr or done.stdout, arguments)
+        return done.stdout
+
+    def execute(self, container: str, *command: str, text: str | None = None, seconds: float = _SECONDS) -> str:
+        """What a command prints inside a container. Raises `UnavailableError` when it fails."""
+        given = ["-i"] if text is not None else []
+        return self.ask("exec", *given, container, *command, text=text, seconds=seconds)
+
+    def clusters(self) -> list[str]:
+        """The names of all clusters that kind made with this engine, running or not."""
+        found = self.ask(
+            "ps", "--all", "--filter", f"label={CLUSTER_LABEL}", "--format", f'{{{{.Label "{CLUSTER_LABEL}"}}}}'
+        )
+        return sorted(set(found.split()))
+
+    def containers(self, cluster: str) -> list[str]:
+        """The names of the containers of a cluster, running or not."""
+        found = self.ask("ps", "--all", "--filter", f"label={CLUSTER_LABEL}={cluster}", "--format", "{{.Names}}")
+        return sorted(found.split())
+
+    def remove_cluster(self, cluster: str) -> None:
+        """Delete a cluster as kind does: its containers and their volumes. One that is gone already is fine."""
+        names = self.containers(cluster)
+        if names:
+            self.ask("rm", "--force", "--volumes", *names)
+
+    def has_network(self, name: str = NETWORK) -> bool:
+        """Whether there is a network of that name."""
+        return name in self.ask("network", "ls", "--format", "{{.Name}}").split()
+
+    def remove_network(self, name: str = NETWORK) -> bool:
+        """Remove a network, unless containers use it or it is gone; whether it did."""
+        return self._run(("network", "rm", name), None, _SECONDS).returncode == 0
+
+    def facts(self) -> Facts:
+        """Ask the engine about itself. Raises `UnavailableError` where it does not run, with the remedy."""
+        said: dict[str, Any] = json.loads(self.ask("info", "--format", "{{json .}}"))
+        if self.name == "podman":
+            host, store = said["host"], said["store"]
+            cgroup = str(host.get("cgroupVersion", "")).removeprefix("v")
+            return Facts(said["version"]["Version"], store["graphRoot"], host["memTotal"], host["kernel"], cgroup)
+        return Facts(
+            said.get("ServerVersion", ""),
+            said.get("DockerRootDir", ""),
+            said.get("MemTotal", 0),
+            said.get("KernelVersion", ""),
+            said.get("CgroupVersion", ""),
+        )
+
+    def _run(self, arguments: tuple[str, ...], text: str | None, seconds: float) -> subprocess.CompletedProcess[str]:
+        try:
+            return subprocess.run(  # noqa: S603  the engine that the person installed
+                [self.path, *arguments], input=text, capture_output=True, text=True, timeout=seconds, check=False
+            )
+        except OSError as error:
+            raise UnavailableError(f"{self.path} cannot be run: {error.strerror}") from None
+        except subprocess.TimeoutExpired:
+            raise UnavailableError(f"`{self.name} {arguments[0]}` did not end within {seconds:.0f} s") from None
+
+    def _explain(self, words: str, arguments: tuple[str, ...]) -> UnavailableError:
+        said = words.strip()[-_TAIL:]
+        if "permission denied" in said and "sock" in said:
+            return UnavailableError(
+                f"{self.name} runs, and you may not use it; join its group (`sudo usermod -aG {self.name} $USER`, then "
+                f"log in again)\n{said}"
+            )
+        if any(words in said for words in ("Cannot connect to", "error during connect", "failed to connect to")):
+            return UnavailableError(
+                f"{self.name} does not answer; start it (`sudo systemctl start {self.name}`), or say where it is "
+                f"(DOCKER_HOST)\n{said}"
+            )
+        return UnavailableError(f"`{self.name} {' '.join(arguments[:2])}` failed: {said or 'it said nothing'}")
+
+
+def find_engine(environment: Mapping[str, str] = os.environ) -> Engine:
+    """The engine that kind is told to use, else docker or podman, in this order. Raises `UnavailableError`."""
+    chosen = environment.get(PROVIDER, "")
+    if chosen and chosen not in _ENGINES:
+        raise UnavailableError(f"{PROVIDER}={chosen}: this suite can use {' and '.join(_ENGINES)}")
+    for name in [chosen] if chosen else _ENGINES:
+        path = shutil.which(name, path=environment.get("PATH"))
+        if path is not None:
+            return Engine(name, path)
+    wanted = chosen or " nor ".join(_ENGINES)
+    raise UnavailableError(
+        f"there is no {wanted} on the PATH, and kind makes its nodes with one; install a container engine "
+        "(on Debian and Ubuntu: apt-get install docker.io)"
+    )

@@ -1,0 +1,104 @@
+"""kube-proxies of different releases on different nodes, as DaemonSets.
+
+kubeadm runs kube-proxy as one DaemonSet, and a DaemonSet has one template. So each release that nodes are to have for a
+while gets a DaemonSet and a ConfigMap of its own, and kubeadm's leaves those nodes out. Nodes are named in the
+affinity, by field `metadata.name`, and not chosen by a label: proxies and controllers watch labels of nodes, and would
+be disturbed by what is to be judged. A node that no DaemonSet names has no proxy.
+
+kubeadm's DaemonSet replaces pods only when they are deleted (`OnDelete`) while nodes are left out: else a change of its
+affinity would restart the proxies of all others.
+
+Pure: from objects to objects.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from harness.api import Object
+from harness.backends.kind.static_pods import image_at
+
+NAME, NAMESPACE = "kube-proxy", "kube-system"
+RELEASE_LABEL = "trafficdist.dev/kube-proxy"
+CONFIGURATION = "config.conf"  # kubeadm's key in the ConfigMap
+
+
+def variant_name(tag: str, gates: Mapping[str, bool]) -> str:
+    """What DaemonSet and ConfigMap of a release are called: the same for the same release."""
+    digest = hashlib.sha256(repr((tag, sorted(gates.items()))).encode()).hexdigest()
+    return f"{NAME}-{tag.replace('.', '-')}-{digest[:6]}"
+
+
+def left_out(daemon_set: Object, nodes: Sequence[str]) -> Object:
+    """A JSON merge patch for kubeadm's DaemonSet, after which it runs on all nodes but these."""
+    terms = [{"matchFields": [_field("NotIn", node) for node in sorted(nodes)]}]
+    before = daemon_set["spec"]["template"]["spec"].get("affinity")
+    affinity: Any = _affinity(terms) if nodes else before
+    return {"spec": {"updateStrategy": ON_DELETE, "template": {"spec": {"affinity": affinity}}}}
+
+
+def given_back(daemon_set: Object) -> Object:
+    """A JSON merge patch, after which it is as it was."""
+    strategy: Object = daemon_set["spec"].get("updateStrategy") or {"type": "RollingUpdate"}
+    affinity = daemon_set["spec"]["template"]["spec"].get("affinity")
+    return {"spec": {"updateStrategy": strategy, "template": {"spec": {"affinity": affinity}}}}
+
+
+ON_DELETE: Mapping[str, Any] = {"type": "OnDelete", "rollingUpdate": None}
+
+
+def variant(daemon_set: Object, tag: str, gates: Mapping[str, bool], nodes: Sequence[str]) -> Object:
+    """kubeadm's DaemonSet with the image of tag `tag` and a configuration of its own, on these nodes only."""
+    name = variant_name(tag, gates)
+    labels = {RELEASE_LABEL: name}
+    template = copy.deepcopy(daemon_set["spec"]["template"])
+    template["metadata"] = {"labels": labels}
+    spec = template["spec"]
+    spec["containers"][0]["image"] = image_at(spec["containers"][0]["image"], tag)
+    for volume in spec["volumes"]:
+        if volume.get("configMap", {}).get("name") == NAME:
+            volume["configMap"]["name"] = name
+    spec["affinity"] = _affinity([{"matchFields": [_field("In", node)]} for node in sorted(nodes)])
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": name, "namespace": NAMESPACE, "labels": labels},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "updateStrategy": {"type": "OnDelete"},
+            "template": template,
+        },
+    }
+
+
+def variant_configuration(config_map: Object, tag: str, gates: Mapping[str, bool]) -> Object:
+    """kubeadm's ConfigMap with these feature gates and no others, under the name of the release's DaemonSet."""
+    name = variant_name(tag, gates)
+    data = dict(config_map["data"])
+    configuration = yaml.safe_load(data[CONFIGURATION])
+    configuration["featureGates"] = dict(gates)
+    data[CONFIGURATION] = yaml.safe_dump(configuration, sort_keys=False)
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": NAMESPACE, "labels": {RELEASE_LABEL: name}},
+        "data": data,
+    }
+
+
+def mode_of(config_map: Object) -> str:
+    """The mode that the ConfigMap asks for, "iptables" unless it says one."""
+    return str(yaml.safe_load(config_map["data"][CONFIGURATION]).get("mode") or "iptables")
+
+
+def _field(operator: str, node: str) -> Object:
+    return {"key": "metadata.name", "operator": operator, "values": [node]}  # exactly one value is allowed here
+
+
+def _affinity(terms: Sequence[Object]) -> Object:
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}}

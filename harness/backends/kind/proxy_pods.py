@@ -1,0 +1,162 @@
+"""Which kube-proxy runs on which node of a kind cluster, brought about through the API.
+
+A proxy is replaced in two steps, gone and there: two at once would both write rules, and the older one might be last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from harness.api import MERGE_PATCH, Api, Object, RefusedError
+from harness.backends.kind import kube_proxies as sets
+from harness.backends.kind.engine import Engine
+from harness.backends.kind.static_pods import tag_of
+from harness.errors import UnavailableError
+from harness.eventually import eventually
+
+POD_SECONDS = 120.0
+_LOOK = 0.25
+_DAEMON_SETS = f"/apis/apps/v1/namespaces/{sets.NAMESPACE}/daemonsets"
+_HEALTH, _METRICS = "http://localhost:10256/healthz", "http://localhost:10249/metrics"
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """What a node's proxy is of: the tag of its image, and its feature gates."""
+
+    tag: str
+    gates: tuple[tuple[str, bool], ...] = ()
+
+
+class ProxyPods:
+    """The proxies of one cluster. Nodes are named as the API server names them."""
+
+    def __init__(self, engine: Engine, api: Api) -> None:
+        self._engine = engine
+        self._api = api
+        self._elsewhere: dict[str, Running | None] = {}  # nodes that do not run kubeadm's; None for no proxy
+
+    @cached_property
+    def daemon_set(self) -> Object:
+        """kubeadm's DaemonSet, as it was before anything was changed."""
+        return self._ask("GET", f"{_DAEMON_SETS}/{sets.NAME}")
+
+    @cached_property
+    def config_map(self) -> Object:
+        """kubeadm's ConfigMap."""
+        return self._api.get("configmaps", sets.NAMESPACE, sets.NAME)
+
+    @property
+    def image(self) -> str:
+        """The image of kubeadm's DaemonSet."""
+        return str(self.daemon_set["spec"]["template"]["spec"]["containers"][0]["image"])
+
+    @property
+    def tag(self) -> str:
+        """The tag of that image."""
+        return tag_of({"metadata": {"name": sets.NAME}, "spec": self.daemon_set["spec"]["template"]["spec"]})
+
+    def start(self, nodes: Sequence[str], running: Running | None) -> None:
+        """Run a proxy on these nodes, kubeadm's for None, in place of those that run there."""
+        self.stop(nodes)
+        for node in nodes:
+            if running is None:
+                del self._elsewhere[node]
+            else:
+                self._elsewhere[node] = running
+        self._apply()
+        eventually(
+            lambda: self._are_up(nodes),
+            within=POD_SECONDS,
+            every=_LOOK,
+            describe=f"kube-proxy {running.tag if running else self.tag} on {', '.join(nodes)}",
+            error=UnavailableError,
+        )
+
+    def stop(self, nodes: Sequence[str]) -> None:
+        """Run no proxy on these nodes; rules in the kernel stay."""
+        self._elsewhere |= dict.fromkeys(nodes)
+        self._apply()
+
+        def gone() -> bool:
+            left = {pod["spec"].get("nodeName") for pod in self._pods()} & set(nodes)
+            if left:
+                raise AssertionError(f"still on {', '.join(sorted(left))}")
+            return True
+
+        eventually(gone, within=POD_SECONDS, every=_LOOK, describe="kube-proxy to be gone", error=UnavailableError)
+
+    def close(self) -> None:
+        """Give every node kubeadm's proxy again, and leave nothing else behind."""
+        if self._elsewhere:
+            self.start(sorted(self._elsewhere), None)
+        if "daemon_set" in self.__dict__:
+            self._ask("PATCH", f"{_DAEMON_SETS}/{sets.NAME}", sets.given_back(self.daemon_set))
+
+    def metrics(self, node: str) -> str:
+        """What the proxy of a node exposes as Prometheus text. Raises `UnavailableError`."""
+        return self._engine.execute(node, "curl", "-sS", "--fail", "--max-time", "5", _METRICS)
+
+    def _apply(self) -> None:
+        """Make the DaemonSets what `_elsewhere` says."""
+        self._ask("PATCH", f"{_DAEMON_SETS}/{sets.NAME}", sets.left_out(self.daemon_set, list(self._elsewhere)))
+        wanted: dict[Running, list[str]] = {}
+        for node, running in self._elsewhere.items():
+            if running is not None:
+                wanted.setdefault(running, []).append(node)
+        names = {sets.variant_name(each.tag, dict(each.gates)) for each in wanted}
+        listed = self._ask("GET", _DAEMON_SETS, query={"labelSelector": sets.RELEASE_LABEL}).get("items") or ()
+        there = {each["metadata"]["name"] for each in listed}
+        for name in there - names:
+            self._ask("DELETE", f"{_DAEMON_SETS}/{name}")
+            self._api.delete("configmaps", sets.NAMESPACE, name)
+        for running, nodes in wanted.items():
+            self._place(running, nodes, there)
+
+    def _place(self, running: Running, nodes: Sequence[str], there: set[str]) -> None:
+        gates = dict(running.gates)
+        made = sets.variant(self.daemon_set, running.tag, gates, nodes)
+        name = made["metadata"]["name"]
+        if name in there:
+            affinity = made["spec"]["template"]["spec"]["affinity"]
+            patch = {"spec": {"template": {"spec": {"affinity": affinity}}}}
+            self._ask("PATCH", f"{_DAEMON_SETS}/{name}", patch)
+            return
+        configuration = sets.variant_configuration(self.config_map, running.tag, gates)
+        self._api.delete("configmaps", sets.NAMESPACE, name)
+        self._api.create("configmaps", sets.NAMESPACE, configuration)
+        self._ask("POST", _DAEMON_SETS, made)
+
+    def _are_up(self, nodes: Sequence[str]) -> bool:
+        running = {pod["spec"].get("nodeName") for pod in self._pods() if is_ready(pod)}
+        missing = sorted(set(nodes) - running)
+        if missing:
+            raise AssertionError(f"not running on {', '.join(missing)}")
+        for node in nodes:
+            try:
+                self._engine.execute(node, "curl", "-sS", "--fail", "--max-time", "5", _HEALTH)
+            except UnavailableError as error:
+                raise AssertionError(f"on {node}: {error}") from None
+        return True
+
+    def _pods(self) -> list[Object]:
+        own = self._api.list("pods", sets.NAMESPACE, label_selector=f"k8s-app={sets.NAME}")
+        return own + self._api.list("pods", sets.NAMESPACE, label_selector=sets.RELEASE_LABEL)
+
+    def _ask(
+        self, method: str, path: str, body: Object | None = None, query: Mapping[str, str] | None = None
+    ) -> Object:
+        content = MERGE_PATCH if method == "PATCH" else "application/json"
+        answer = self._api.request(method, path, body, query=query, content_type=content)
+        if answer.code >= 400 and not (method == "DELETE" and answer.code == 404):
+            raise RefusedError(method, path, answer)
+        return answer.body
+
+
+def is_ready(pod: Object) -> bool:
+    """Whether a pod runs, is ready and is not on its way out."""
+    conditions = pod.get("status", {}).get("conditions") or ()
+    ready = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+    return ready and "deletionTimestamp" not in pod["metadata"]

@@ -1,0 +1,83 @@
+"""What is kept of a kind cluster on this machine: a folder that only its owner can enter, and a lock.
+
+    $XDG_STATE_HOME/trafficdist/kind/CLUSTER/   (else ~/.local/state/…)
+        lock  cluster.yaml  kubeconfig  kind.log  kept  network
+
+The process that made a cluster holds the lock. The kernel lets go of it when that process ends, however it ends: a
+cluster whose lock is free and that nobody asked to keep is a leftover. `network` stands for a network that kind made
+for this cluster.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from harness.errors import UnavailableError
+
+PREFIX = "trafficdist-"
+
+
+def root(environment: Mapping[str, str] = os.environ) -> Path:
+    """The folder of all clusters of this user."""
+    base = environment.get("XDG_STATE_HOME") or ""
+    place = Path(base) if base.startswith("/") else Path(environment.get("HOME") or Path.home()) / ".local" / "state"
+    return place / "trafficdist" / "kind"
+
+
+class State:
+    """The folder of one cluster."""
+
+    def __init__(self, cluster: str) -> None:
+        self.folder = root() / cluster
+        self.manifest = self.folder / "cluster.yaml"
+        self.kubeconfig = self.folder / "kubeconfig"
+        self.log = self.folder / "kind.log"
+        self._descriptor: int | None = None
+
+    def take(self) -> bool:
+        """Make the folder if need be, and take the lock; False if another process has it. Raises `UnavailableError`."""
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise UnavailableError(
+                f"cannot keep what belongs to a cluster in {self.folder}: {error.strerror}"
+            ) from None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return False
+        self._descriptor = descriptor
+        return True
+
+    def let_go(self) -> None:
+        """Give the lock back. Idempotent."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def remove(self) -> None:
+        """Remove the folder, and give the lock back."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.let_go()
+
+    def mark(self, word: str) -> None:
+        """Note "kept" or "network"."""
+        (self.folder / word).touch()
+
+    def has(self, word: str) -> bool:
+        """Whether that is noted."""
+        return (self.folder / word).exists()
+
+
+def known() -> list[str]:
+    """The clusters of which there is a folder."""
+    with contextlib.suppress(OSError):
+        return sorted(each.name for each in root().iterdir() if each.is_dir())
+    return []

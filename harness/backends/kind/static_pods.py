@@ -1,0 +1,100 @@
+"""Changes to the static pods in which kubeadm runs the control plane: image, feature gates, which controllers.
+
+A kubelet runs what stands in /etc/kubernetes/manifests, and takes a changed file for another pod. So a label with the
+number of the start is enough for a restart, and tells the new pod from the one before.
+
+Pure: from one manifest to another.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+
+from harness.api import Object
+from harness.errors import UnavailableError
+
+START_LABEL = "trafficdist.dev/start"
+_GATES, _CONTROLLERS, _ELECT = "--feature-gates", "--controllers", "--leader-elect"
+_EVERYTHING = "*"
+_SLICES = "endpointslice"  # the name up to 1.27, an alias since
+
+
+def marked(pod: Object, start: int) -> Object:
+    """The same pod, as start number `start`."""
+    changed = copy.deepcopy(pod)
+    changed["metadata"].setdefault("labels", {})[START_LABEL] = str(start)
+    return changed
+
+
+def of_release(pod: Object, tag: str, gates: Mapping[str, bool]) -> Object:
+    """The pod with the image of tag `tag`, and these feature gates and no others. Raises `UnavailableError`."""
+    changed = copy.deepcopy(pod)
+    container = _container(changed)
+    container["image"] = image_at(container["image"], tag)
+    text = ",".join(f"{name}={str(on).lower()}" for name, on in sorted(gates.items()))
+    _set(container["command"], _GATES, text or None)
+    return changed
+
+
+def alone(pod: Object) -> Object:
+    """The controller manager without leader election.
+
+    There is one; elections would make its successor wait until the lease of the one before has run out, and would end
+    it whenever the API server is away for ten seconds.
+    """
+    changed = copy.deepcopy(pod)
+    _set(_container(changed)["command"], _ELECT, "false")
+    return changed
+
+
+def without_slices(pod: Object) -> Object:
+    """The controller manager without its EndpointSlice controller.
+
+    The other controllers go on: with all of them away, no pod of a DaemonSet would be replaced and no namespace end.
+    """
+    changed = copy.deepcopy(pod)
+    command = _container(changed)["command"]
+    chosen = _value(command, _CONTROLLERS) or _EVERYTHING
+    _set(command, _CONTROLLERS, f"{chosen},-{_SLICES}")
+    return changed
+
+
+def tag_of(pod: Object) -> str:
+    """The tag of its image, like "v1.34.0". Raises `UnavailableError`."""
+    image = str(_container(pod)["image"])
+    return _split(image)[1]
+
+
+def image_of(pod: Object) -> str:
+    """Its image."""
+    return str(_container(pod)["image"])
+
+
+def image_at(image: str, tag: str) -> str:
+    """The same image at another tag. Raises `UnavailableError`."""
+    return f"{_split(image)[0]}:{tag}"
+
+
+def _split(image: str) -> tuple[str, str]:
+    repository, sign, tag = image.partition("@")[0].rpartition(":")
+    if not sign or "/" in tag:
+        raise UnavailableError(f"image {image} has no tag, so another version of it has no name")
+    return repository, tag
+
+
+def _container(pod: Object) -> Object:
+    containers: list[Object] = pod["spec"]["containers"]
+    if len(containers) != 1:
+        raise UnavailableError(f"static pod {pod['metadata']['name']} has {len(containers)} containers, kubeadm's one")
+    return containers[0]
+
+
+def _value(command: list[str], flag: str) -> str | None:
+    return next((each.partition("=")[2] for each in command if each.startswith(f"{flag}=")), None)
+
+
+def _set(command: list[str], flag: str, value: str | None) -> None:
+    """Set a flag where it stood, or at the end; None takes it away."""
+    at = next((number for number, each in enumerate(command) if each.startswith(f"{flag}=")), len(command))
+    command[at : at + 1] = [] if value is None else [f"{flag}={value}"]

@@ -1,0 +1,59 @@
+"""The real kind and the real engine where they are there, and a folder for what is kept of clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness.backends.kind.checks import find_kind
+from harness.backends.kind.engine import Engine, find_engine
+from harness.errors import UnavailableError
+
+Install = Callable[[str, str], Path]
+
+
+@pytest.fixture(autouse=True)
+def state_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where clusters of a test are known, and no others."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def kind() -> Path:
+    """The command; skips where it is not there."""
+    try:
+        return find_kind()[0]
+    except UnavailableError as error:
+        pytest.skip(f"unavailable: {error}")
+
+
+@pytest.fixture
+def engine() -> Engine:
+    """A container engine that runs; skips where there is none."""
+    try:
+        found = find_engine()
+        found.facts()
+    except UnavailableError as error:
+        pytest.skip(f"unavailable: {error}")
+    return found
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Puts a program of a few lines of shell on the PATH, on which there is nothing else but /bin and /usr/bin."""
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    monkeypatch.setenv("TRAFFICDIST_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("KIND_EXPERIMENTAL_PROVIDER", raising=False)
+
+    def put(name: str, script: str) -> Path:
+        path = folder / name
+        path.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+        path.chmod(0o755)
+        return path
+
+    return put

@@ -1,0 +1,111 @@
+"""The manifests of kind, and the files of `kind-configs/`."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from harness.backends.kind.config import (
+    Wanted,
+    manifest,
+    node_names,
+    parse_images,
+    version_of_image,
+)
+from harness.backends.kind.named import NAMED, text_of
+from harness.binaries.versions import Version
+from harness.errors import UsageError
+from harness.topology import ONE_ZONE, THREE_ZONES
+from tests.harness.backends.kind.conftest import Install
+
+FILES = Path(__file__).parents[4] / "kind-configs"
+UP_TO_THE_NETWORK = """case "$1" in
+  -v) echo "Docker version 99";;
+  info) echo '{"CgroupVersion": "2"}';;
+  network) echo "the network is asked for" >&2; exit 1;;
+esac"""
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_file_is_what_its_named_topology_makes_it(name: str) -> None:
+    again = "write it again with `python -m harness.backends.kind.named kind-configs`"
+    assert (FILES / f"{name}.yaml").read_text(encoding="utf-8") == text_of(name), again
+
+
+def test_there_are_no_other_files_and_the_readme_names_them_all() -> None:
+    assert {path.stem for path in FILES.glob("*.yaml")} == set(NAMED)
+    readme = (FILES / "README.md").read_text(encoding="utf-8")
+    assert [name for name in NAMED if f"`{name}.yaml`" not in readme] == []
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_kind_itself_takes_the_file(name: str, kind: Path, install: Install) -> None:
+    install("docker", UP_TO_THE_NETWORK)  # that every node image is there; kind has checked the manifest by then
+    made = subprocess.run(
+        [kind, "create", "cluster", "--config", FILES / f"{name}.yaml", "--kubeconfig", "/dev/null"],
+        capture_output=True, text=True, check=False, timeout=30,
+    )  # fmt: skip
+    assert "the network is asked for" in made.stderr
+
+
+def test_kind_itself_refuses_a_field_that_it_does_not_know(kind: Path, install: Install, tmp_path: Path) -> None:
+    install("docker", UP_TO_THE_NETWORK)
+    (tmp_path / "wrong.yaml").write_text(yaml.safe_dump({**manifest(Wanted(ONE_ZONE)), "zones": 3}), encoding="utf-8")
+    command = [kind, "create", "cluster", "--config", tmp_path / "wrong.yaml", "--kubeconfig", "/dev/null"]
+    made = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    assert "zones not found" in made.stderr
+
+
+def test_workers_have_their_zone_and_their_name_and_the_control_plane_has_neither() -> None:
+    nodes = manifest(Wanted(ONE_ZONE))["nodes"]
+    assert nodes == [
+        {"role": "control-plane"},
+        {"role": "worker", "labels": {"trafficdist.dev/node": "a1", "topology.kubernetes.io/zone": "a"}},
+        {"role": "worker", "labels": {"trafficdist.dev/node": "a2", "topology.kubernetes.io/zone": "a"}},
+    ]
+
+
+def test_nodes_have_the_names_that_kind_gives_by_order() -> None:
+    names = node_names(THREE_ZONES, "td")
+    assert names == {"a1": "td-worker", "a2": "td-worker2", "b1": "td-worker3", "b2": "td-worker4", "c1": "td-worker5"}
+
+
+@pytest.mark.parametrize(("tag", "gates"), [("v1.30.13", {"NFTablesProxyMode": True}), ("v1.31.0", None)])
+def test_mode_nftables_has_its_gate_where_it_needs_one(tag: str, gates: dict[str, bool] | None) -> None:
+    images = parse_images([f"kindest/node:{tag}@sha256:00"])
+    assert manifest(Wanted(ONE_ZONE, mode="nftables", images=images)).get("featureGates") == gates
+
+
+def test_each_role_can_have_a_node_image_of_its_own() -> None:
+    images = parse_images(["kindest/node:v1.34.0", "worker=kindest/node:v1.33.7"])
+    nodes = manifest(Wanted(ONE_ZONE, images=images))["nodes"]
+    assert [node["image"] for node in nodes] == ["kindest/node:v1.34.0"] + ["kindest/node:v1.33.7"] * 2
+
+
+@pytest.mark.parametrize(
+    ("image", "version"),
+    [
+        ("kindest/node:v1.30.13@sha256:3972", Version(1, 30, 13)),
+        ("registry.example:5000/node:v1.34.0", Version(1, 34, 0)),
+        ("registry.example:5000/node", None),
+        ("kindest/node:latest", None),
+    ],
+)
+def test_the_version_of_a_node_image_is_in_its_tag(image: str, version: Version | None) -> None:
+    assert version_of_image(image) == version
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"mode": "ebpf"}, "no kube-proxy mode 'ebpf'"),
+        ({"families": ("IPv5",)}, "want IPv4, IPv6 or both"),
+        ({"images": {"master": "x"}}, "no node role master"),
+    ],
+)
+def test_what_kind_cannot_make_is_refused(given: dict[str, object], says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        Wanted(ONE_ZONE, **given)  # type: ignore[arg-type]
