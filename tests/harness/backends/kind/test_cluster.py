@@ -1,0 +1,100 @@
+"""Making a kind cluster: what is said on the way, and what is left when it does not come up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.backends.kind.cluster import KindCluster, explain, ready_nodes, spoken
+from harness.backends.kind.engine import Engine
+from harness.backends.kind.state import root
+from harness.errors import UnavailableError, UsageError
+from harness.topology import ONE_ZONE
+from tests.harness.backends.kind.conftest import Install
+
+NO_SUCH_IMAGE = "localhost:1/no-such-node:v1.34.0"
+ENGINE = """echo "$*" >> "$0.asked"
+case "$1" in
+  info) echo '{"ServerVersion": "28.0.0", "CgroupVersion": "2", "KernelVersion": "6.8.0"}';;
+  network) echo kind;;
+esac"""
+KIND_THAT_FAILS = """case "$1" in
+  --version) echo kind version 0.33.0; exit 0;;
+esac
+echo ' • Preparing nodes 📦 📦  ...'
+echo ' ✗ Preparing nodes 📦 📦'
+echo 'ERROR: failed to create cluster: no luck' >&2
+exit 1"""
+KIND_THAT_HANGS = """case "$1" in
+  --version) echo kind version 0.33.0; exit 0;;
+esac
+echo $$ > "$0.pid"
+echo ' • Waiting ...'
+exec sleep 60"""
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (" • Ensuring node image (kindest/node:v1.37.0) 🖼️  ...", "Ensuring node image (kindest/node:v1.37.0)"),
+        (" ✓ Ensuring node image (kindest/node:v1.37.0) 🖼️", ""),
+        ("Have a nice day! 👋", ""),
+    ],
+)
+def test_what_kind_does_is_passed_on_without_its_pictures(line: str, said: str) -> None:
+    assert spoken(line) == said
+
+
+def test_what_kind_failed_with_is_shown_with_what_is_scarce() -> None:
+    error = explain("Creating cluster ...\nERROR: failed to init node\nCommand Output: no", ["12 MB of memory"])
+    assert "ERROR: failed to init node\nCommand Output: no\nIt may be this: 12 MB of memory" in str(error)
+    assert "Creating" not in str(error)
+
+
+def test_a_node_is_ready_when_its_kubelet_says_so() -> None:
+    ready, other = ({"metadata": {"name": n}, "status": {"conditions": [{"type": "Ready", "status": s}]}}
+                    for n, s in (("w1", "True"), ("w2", "False")))  # fmt: skip
+    assert ready_nodes([ready, other, {"metadata": {"name": "w3"}}]) == {"w1"}
+
+
+def test_a_cluster_that_does_not_come_up_leaves_nothing(install: Install) -> None:
+    install("kind", KIND_THAT_FAILS)
+    docker = install("docker", ENGINE)
+    said: list[str] = []
+    cluster = KindCluster(ONE_ZONE, run_id="abcdefgh", say=said.append)
+    with pytest.raises(UnavailableError, match="ERROR: failed to create cluster: no luck"):
+        cluster.start()
+    assert said == ["kind 0.33.0 makes cluster trafficdist-abcdefgh with docker", "Preparing nodes"]
+    assert "label=io.x-k8s.kind.cluster=trafficdist-abcdefgh" in Path(f"{docker}.asked").read_text(encoding="utf-8")
+    assert not (root() / cluster.name).exists()
+
+
+def test_kind_is_ended_when_the_run_is_interrupted(install: Install) -> None:
+    kind = install("kind", KIND_THAT_HANGS)
+    install("docker", ENGINE)
+
+    def interrupt(text: str) -> None:
+        if text == "Waiting":
+            raise KeyboardInterrupt
+
+    cluster = KindCluster(ONE_ZONE, run_id="abcdefgh", say=interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        cluster.start()
+    assert not Path("/proc", Path(f"{kind}.pid").read_text(encoding="ascii").strip()).exists()
+    assert not (root() / cluster.name).exists()
+
+
+def test_run_ids_are_checked() -> None:
+    with pytest.raises(UsageError, match="run id 'x'"):
+        KindCluster(run_id="x")
+
+
+@pytest.mark.slow
+def test_a_node_image_that_cannot_be_had_is_named_and_nothing_is_left(kind: Path, engine: Engine) -> None:
+    before = engine.ask("network", "ls", "--format", "{{.Name}}"), engine.clusters()
+    cluster = KindCluster(ONE_ZONE, image=NO_SUCH_IMAGE)
+    with pytest.raises(UnavailableError, match=f"node image {NO_SUCH_IMAGE} cannot be had; check the network"):
+        cluster.start()
+    assert (engine.ask("network", "ls", "--format", "{{.Name}}"), engine.clusters()) == before
+    assert not (root() / cluster.name).exists()

@@ -1,0 +1,82 @@
+"""Clusters that nobody holds any more are found and deleted; those of others are not."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.backends.kind.engine import CLUSTER_LABEL, Engine
+from harness.backends.kind.leftovers import remove_leftovers
+from harness.backends.kind.state import State, root
+
+HOLD = """
+import sys
+from harness.backends.kind.state import State
+print(State(sys.argv[1]).take(), flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def run_id(engine: Engine, tmp_path: Path) -> Iterator[str]:
+    """The id of a run of which a container is left: one that never ran, of an image without a file."""
+    run = uuid.uuid4().hex[:8]
+    name, image = f"trafficdist-{run}", f"trafficdist-empty:{run}"
+    (tmp_path / "empty.tar").write_bytes(bytes(10240))
+    engine.ask("import", str(tmp_path / "empty.tar"), image)
+    engine.ask("create", "--name", f"{name}-worker", "--label", f"{CLUSTER_LABEL}={name}", "--network=none", image, "x")
+    yield run
+    engine.remove_cluster(name)
+    engine.ask("rmi", image)
+
+
+def test_a_cluster_of_a_process_that_was_killed_is_deleted(run_id: str, engine: Engine) -> None:
+    name = f"trafficdist-{run_id}"
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "True\n"
+        said: list[str] = []
+        assert remove_leftovers(say=said.append) == []
+        assert said == [f"kind cluster {name} is in use by a process that runs; it stays"]
+        process.send_signal(signal.SIGKILL)
+    assert remove_leftovers() == [name]
+    assert engine.containers(name) == []
+    assert not (root() / name).exists()
+
+
+def test_a_cluster_that_is_kept_goes_only_by_name(run_id: str, engine: Engine) -> None:
+    state = State(f"trafficdist-{run_id}")
+    assert state.take()
+    state.mark("kept")
+    state.let_go()
+    assert remove_leftovers() == []
+    assert remove_leftovers(run_id) == [f"trafficdist-{run_id}"]
+    assert engine.clusters().count(f"trafficdist-{run_id}") == 0
+
+
+def test_a_cluster_that_another_user_made_goes_only_by_name(run_id: str, engine: Engine) -> None:
+    assert remove_leftovers() == []
+    assert engine.containers(f"trafficdist-{run_id}") == [f"trafficdist-{run_id}-worker"]
+    assert remove_leftovers(run_id) == [f"trafficdist-{run_id}"]
+
+
+def test_without_an_engine_there_is_nothing_to_delete(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert remove_leftovers() == []
+
+
+def test_a_folder_of_a_cluster_is_for_its_owner_alone() -> None:
+    state = State("trafficdist-abcdefgh")
+    assert state.take()
+    assert not State("trafficdist-abcdefgh").take()
+    assert state.folder.stat().st_mode & 0o077 == 0
+    state.remove()
+    assert not state.folder.exists()
