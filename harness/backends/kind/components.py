@@ -30,7 +30,7 @@ from harness.errors import InconclusiveError, UnavailableError
 from harness.eventually import eventually
 
 if TYPE_CHECKING:
-    from harness.backends.kind.engine import Engine
+    from harness.backends.kind.engine import Shell
 
 ABILITIES = frozenset(
     {Ability.RESTART_API_SERVER, Ability.RESTART_CONTROLLER, Ability.RESTART_PROXY, Ability.CHANGE_RELEASE}
@@ -63,7 +63,7 @@ class KindComponents:
 
     def __init__(
         self,
-        engine: Engine,
+        shell: Shell,
         api: Api,
         *,
         control_plane: str,
@@ -73,7 +73,7 @@ class KindComponents:
         newest: Callable[[Wanted], Version] = newest_patch,
     ) -> None:
         """`booted` is what all components are of; `patches` says which patch a minor version stands for."""
-        self._engine = engine
+        self._shell = shell
         self._control_plane = control_plane
         self._node_names = dict(node_names)
         self._booted = booted
@@ -81,7 +81,7 @@ class KindComponents:
         self._newest = newest
         self._texts: dict[Component, str] = {}  # manifests of what was changed, as they were
         self._starts = 0
-        self._proxies = ProxyPods(engine, api)
+        self._proxies = ProxyPods(shell, api)
 
     def start(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
         """See `Components`."""
@@ -229,10 +229,10 @@ class KindComponents:
     def _pull(self, nodes: Sequence[str], image: str) -> None:
         """Bring an image to nodes that do not have it. Raises `UnavailableError` with the remedy."""
         for node in nodes:
-            if self._engine.execute(node, "sh", "-c", f"crictl inspecti -q {image} 2>/dev/null || true").strip():
+            if self._shell.execute(node, "sh", "-c", f"crictl inspecti -q {image} 2>/dev/null || true").strip():
                 continue
             try:
-                self._engine.execute(node, "crictl", "pull", image, seconds=PULL_SECONDS)
+                self._shell.execute(node, "crictl", "pull", image, seconds=PULL_SECONDS)
             except UnavailableError as error:
                 raise UnavailableError(
                     f"image {image} cannot be had on node {node}; check the network, or bring it there with "
@@ -240,7 +240,7 @@ class KindComponents:
                 ) from None
 
     def _on_control_plane(self, *command: str, text: str | None = None) -> str:
-        return self._engine.execute(self._control_plane, *command, text=text)
+        return self._shell.execute(self._control_plane, *command, text=text)
 
     def _wait(self, check: Callable[[], bool], what: str) -> None:
         def look() -> bool:

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from harness.errors import UnavailableError
 
@@ -22,6 +22,13 @@ NETWORK = "kind"
 _ENGINES = ("docker", "podman")
 _SECONDS = 60.0
 _TAIL = 600  # characters of a complaint that are shown
+
+
+class Shell(Protocol):
+    """Runs commands on nodes."""
+
+    def execute(self, container: str, *command: str, text: str | None = None, seconds: float = _SECONDS) -> str:
+        """What a command prints inside a container. Raises `UnavailableError` when it fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +61,7 @@ class Engine:
         return done.stdout
 
     def execute(self, container: str, *command: str, text: str | None = None, seconds: float = _SECONDS) -> str:
-        """What a command prints inside a container. Raises `UnavailableError` when it fails."""
+        """See `Shell`."""
         given = ["-i"] if text is not None else []
         return self.ask("exec", *given, container, *command, text=text, seconds=seconds)
 

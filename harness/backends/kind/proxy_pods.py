@@ -11,7 +11,7 @@ from functools import cached_property
 
 from harness.api import MERGE_PATCH, Api, Object, RefusedError
 from harness.backends.kind import kube_proxies as sets
-from harness.backends.kind.engine import Engine
+from harness.backends.kind.engine import Shell
 from harness.backends.kind.static_pods import tag_of
 from harness.errors import UnavailableError
 from harness.eventually import eventually
@@ -33,8 +33,8 @@ class Running:
 class ProxyPods:
     """The proxies of one cluster. Nodes are named as the API server names them."""
 
-    def __init__(self, engine: Engine, api: Api) -> None:
-        self._engine = engine
+    def __init__(self, shell: Shell, api: Api) -> None:
+        self._shell = shell
         self._api = api
         self._elsewhere: dict[str, Running | None] = {}  # nodes that do not run kubeadm's; None for no proxy
 
@@ -97,7 +97,7 @@ class ProxyPods:
 
     def metrics(self, node: str) -> str:
         """What the proxy of a node exposes as Prometheus text. Raises `UnavailableError`."""
-        return self._engine.execute(node, "curl", "-sS", "--fail", "--max-time", "5", _METRICS)
+        return self._shell.execute(node, "curl", "-sS", "--fail", "--max-time", "5", _METRICS)
 
     def _apply(self) -> None:
         """Make the DaemonSets what `_elsewhere` says."""
@@ -136,7 +136,7 @@ class ProxyPods:
             raise AssertionError(f"not running on {', '.join(missing)}")
         for node in nodes:
             try:
-                self._engine.execute(node, "curl", "-sS", "--fail", "--max-time", "5", _HEALTH)
+                self._shell.execute(node, "curl", "-sS", "--fail", "--max-time", "5", _HEALTH)
             except UnavailableError as error:
                 raise AssertionError(f"on {node}: {error}") from None
         return True

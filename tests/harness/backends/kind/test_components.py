@@ -1,0 +1,148 @@
+"""Changes to the components of a kind cluster: in which order, and what stays when something cannot be had.
+
+The node here is a stand-in that answers as a kind node's shell does, with the files in which kubeadm wrote its pods;
+it runs a manifest as soon as it is in place. Whether kubelets do is for a real cluster to say.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from harness.api import Api
+from harness.backends.kind.components import KindComponents
+from harness.backends.kind.static_pods import tag_of
+from harness.binaries.versions import Version
+from harness.components import API_SERVER, CONTROLLER, release
+from harness.errors import UnavailableError
+
+WRITTEN = Path(__file__).parent / "kubeadm"
+MANIFESTS = "/etc/kubernetes/manifests"
+BOOTED = release("1.34", PreferSameTrafficDistribution=True)
+
+
+class Node:
+    """The control plane's container."""
+
+    def __init__(self) -> None:
+        names = ("kube-apiserver", "kube-controller-manager")
+        texts = {name: (WRITTEN / f"{name}.yaml").read_text(encoding="utf-8") for name in names}
+        self.files = {f"{MANIFESTS}/{name}.yaml": text for name, text in texts.items()}
+        self.asked: list[str] = []
+        self.missing: set[str] = set()
+
+    def execute(self, container: str, *command: str, text: str | None = None, seconds: float = 0) -> str:
+        self.asked.append(" ".join(command))
+        match command:
+            case ["cat", path]:
+                return self.files[path]
+            case ["cp", "/dev/stdin", path]:
+                self.files[path] = text or ""
+            case ["mv", "-f", path, target]:
+                self.files[target] = self.files.pop(path)
+            case ["crictl", "pods", *_]:
+                return json.dumps({"items": [{"labels": each} for each in self._labels(command)]})
+            case ["crictl", "pull", image] if image in self.missing:
+                raise UnavailableError(f"no {image}")
+            case ["curl", *_]:
+                return self._answer(command[-1])
+        return ""
+
+    def _labels(self, command: Sequence[str]) -> list[Mapping[str, str]]:
+        name = command[command.index("--label") + 1].partition("=")[2]
+        text = self.files.get(f"{MANIFESTS}/{name}.yaml")
+        return [yaml.safe_load(text)["metadata"]["labels"]] if text else []
+
+    def _answer(self, url: str) -> str:
+        tag = tag_of(self.pod("kube-apiserver" if ":6443" in url else "kube-controller-manager"))
+        answers = {
+            "version": f'{{"gitVersion": "{tag}"}}',
+            "metrics": f'kubernetes_build_info{{git_version="{tag}"}} 1',
+        }
+        return answers.get(url.rpartition("/")[2], "ok")
+
+    def pod(self, name: str) -> Any:
+        return yaml.safe_load(self.files[f"{MANIFESTS}/{name}.yaml"])
+
+    def command(self, name: str) -> list[str]:
+        return list(self.pod(name)["spec"]["containers"][0]["command"])
+
+
+@pytest.fixture
+def node() -> Node:
+    return Node()
+
+
+@pytest.fixture
+def components(node: Node) -> Iterator[KindComponents]:
+    here = [{"name": "x", "cluster": {"server": "https://127.0.0.1:1"}}]
+    context = [{"name": "x", "context": {"cluster": "x", "user": "x"}}]
+    user = [{"name": "x", "user": {}}]
+    api = Api({"clusters": here, "contexts": context, "users": user, "current-context": "x"})
+    yield KindComponents(
+        node, api, control_plane="td-control-plane", node_names={}, booted=BOOTED,
+        patches={"1.33": "1.33.7"}, newest=lambda wanted: Version(1, 30, 14),
+    )  # fmt: skip
+    api.close()
+
+
+def test_a_downgraded_api_server_says_that_it_is_one(node: Node, components: KindComponents) -> None:
+    components.start(API_SERVER, release("1.33"), [])
+    assert node.pod("kube-apiserver")["spec"]["containers"][0]["image"] == "registry.k8s.io/kube-apiserver:v1.33.7"
+    assert not any("--feature-gates" in each for each in node.command("kube-apiserver"))
+
+
+def test_a_minor_version_without_a_chosen_patch_is_its_newest(node: Node, components: KindComponents) -> None:
+    components.start(CONTROLLER, release("1.30", ServiceTrafficDistribution=True), [])
+    assert tag_of(node.pod("kube-controller-manager")) == "v1.30.14"
+    assert "--feature-gates=ServiceTrafficDistribution=true" in node.command("kube-controller-manager")
+
+
+def test_other_gates_do_not_change_the_version(node: Node, components: KindComponents) -> None:
+    components.start(API_SERVER, release("1.34", Other=True), [])
+    assert tag_of(node.pod("kube-apiserver")) == "v1.34.0"
+
+
+def test_a_version_that_cannot_be_had_changes_nothing(node: Node, components: KindComponents) -> None:
+    before = dict(node.files)
+    node.missing.add("registry.k8s.io/kube-apiserver:v1.33.7")
+    with pytest.raises(UnavailableError, match=r"image registry.*v1.33.7 cannot be had .*kind load docker-image"):
+        components.start(API_SERVER, release("1.33"), [])
+    assert node.files == before
+
+
+def test_a_manifest_is_put_in_place_by_a_rename(node: Node, components: KindComponents) -> None:
+    components.start(API_SERVER, BOOTED, [])
+    written = [each for each in node.asked if each.startswith(("cp", "mv"))]
+    assert written == [
+        "cp /dev/stdin /etc/kubernetes/kube-apiserver.next.yaml",
+        "mv -f /etc/kubernetes/kube-apiserver.next.yaml /etc/kubernetes/manifests/kube-apiserver.yaml",
+    ]
+
+
+def test_a_stopped_api_server_is_started_again_as_it_was_booted(node: Node, components: KindComponents) -> None:
+    before = node.command("kube-apiserver")
+    components.stop(API_SERVER, [])
+    assert f"{MANIFESTS}/kube-apiserver.yaml" not in node.files
+    components.start(API_SERVER, BOOTED, [])
+    assert node.command("kube-apiserver") == before
+
+
+def test_a_stopped_controller_leaves_the_others_running(node: Node, components: KindComponents) -> None:
+    components.stop(CONTROLLER, [])
+    assert "--controllers=*,bootstrapsigner,tokencleaner,-endpointslice" in node.command("kube-controller-manager")
+    components.start(CONTROLLER, BOOTED, [])
+    assert "--controllers=*,bootstrapsigner,tokencleaner" in node.command("kube-controller-manager")
+
+
+def test_in_the_end_all_is_as_kubeadm_wrote_it(node: Node, components: KindComponents) -> None:
+    before = dict(node.files)
+    components.start(API_SERVER, release("1.33"), [])
+    components.stop(CONTROLLER, [])
+    components.close()
+    assert {name: text for name, text in node.files.items() if name.startswith(MANIFESTS)} == before
