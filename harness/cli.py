@@ -17,7 +17,7 @@ from harness.binaries.cli import components
 from harness.errors import DistrustError, HarnessError, UnavailableError, UsageError
 from harness.exit_codes import MEANINGS, ExitCode
 from harness.guest.cli import cleanup
-from harness.options import OPTIONS, Option
+from harness.options import BY_NAME, OPTIONS, Option
 
 _CODES = "\b\nExit codes:\n" + "\n".join(f"  {int(code):>2}  {meaning}" for code, meaning in MEANINGS.items())
 
@@ -203,15 +203,27 @@ def cluster() -> None:
 _NAME = click.option("--name", default="default", show_default=True, metavar="NAME", help="Which cluster.")
 
 
+_MADE_OF = ("topology", "families", "proxy", "mode", "control-plane", "controller", "kubernetes-version",
+            "feature-gates")  # fmt: skip
+
+
+def _with_what_it_is_made_of(command: Callable[..., Any]) -> Callable[..., Any]:
+    for name in reversed(_MADE_OF):
+        command = _click_option(BY_NAME[name])(command)
+    return command
+
+
 @cluster.command()
 @_NAME
-@click.option("--topology", default="three_zones", show_default=True, help="A name, or like a=2,b=2,c=1.")
-@click.option("--families", default="IPv4,IPv6", show_default=True, help="IP families, the primary one first.")
-def up(name: str, topology: str, families: str) -> None:
-    """Boot a cluster in the background, and say how to look at it."""
+@_with_what_it_is_made_of
+def up(name: str, **options: Any) -> None:
+    """Boot a cluster in the background, and say how to look at it.
+
+    What it is made of is said as for `run`; pods that are created through its API run.
+    """
     from harness import cluster_commands
 
-    click.echo(cluster_commands.up(name, topology, families))
+    click.echo(cluster_commands.up(name, **options))
 
 
 @cluster.command(name="list")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import dataclasses
 import fcntl
+import json
 import os
 import select
 import shlex
@@ -15,12 +17,15 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
-from harness import cluster_state
+from harness import cluster_state, manifests
+from harness.claims import is_file
 from harness.cluster_state import READY, ClusterState
 from harness.errors import HarnessError, UnavailableError, UsageError
-from harness.options import BY_NAME
-from harness.topology import parse_topology
+from harness.implementations import of_settings
+from harness.options import resolve
+from harness.settings import Settings
 
 _BOOT_SECONDS = 60.0
 _END_SECONDS = 10.0
@@ -28,11 +33,14 @@ _CLONE_NEWUSER = 0x10000000
 _CLONE_NEWNET = 0x40000000
 
 
-def up(name: str, topology: str, families: str) -> str:
-    """Boot a cluster in the background; how to look at it. Raises `UsageError`, `UnavailableError`."""
-    parse_topology(topology)
-    for family in families.split(","):
-        BY_NAME["families"].check(family)
+def up(name: str, topology: str = "", families: str = "", **options: Any) -> str:
+    """Boot a cluster in the background; how to look at it. Raises `UsageError`, `UnavailableError`.
+
+    `options` are those of a run that say what a cluster is made of, by key: proxy, mode, control_plane and so on.
+    """
+    given = {"topology": topology, "families": families, **options}
+    settings = resolve({key.replace("_", "-"): value for key, value in given.items()})
+    of_settings(settings)  # says what is missing before anything is begun
     began = time.monotonic()
     folder = cluster_state.folder_of(name)
     with _locked(name):
@@ -44,19 +52,29 @@ def up(name: str, topology: str, families: str) -> str:
             )
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(mode=0o700)
-        _start(name, folder, topology, families)
+        _start(name, folder, _from_anywhere(settings))
     state = cluster_state.load(name)
     if state is None:
         raise UnavailableError(f"cluster {name!r} ended as soon as it was up")
     return _introduction(state, folder, time.monotonic() - began)
 
 
-def _start(name: str, folder: Path, topology: str, families: str) -> None:
+def _from_anywhere(settings: Settings) -> Settings:
+    """The same, for a process in another folder."""
+    return (
+        dataclasses.replace(settings, proxy=str(Path(settings.proxy).absolute()))
+        if is_file(settings.proxy)
+        else settings
+    )
+
+
+def _start(name: str, folder: Path, settings: Settings) -> None:
     """Start the process and wait until it has said something. Raises `UnavailableError` with its words."""
     reading, writing = os.pipe()
     log = folder / "log"
     with log.open("wb") as output, os.fdopen(reading, "rb") as pipe:
-        command = [sys.executable, "-m", "harness.cluster_daemon", name, str(folder), topology, families, str(writing)]
+        told = json.dumps(settings.to_json())
+        command = [sys.executable, "-m", "harness.cluster_daemon", name, str(folder), told, str(writing)]
         process = subprocess.Popen(  # noqa: S603  this interpreter, with arguments that were checked
             command,
             stdin=subprocess.DEVNULL,
@@ -160,19 +178,27 @@ def _introduction(state: ClusterState, folder: Path, seconds: float) -> str:
     first = next(iter(state.zones))
     named = "" if state.name == "default" else f" --name {state.name}"
     nodes = " ".join(f"{node} ({zone})" for node, zone in state.zones.items())
-    ask = f"read answer < /dev/tcp/{state.service['clusterIP']}/{state.service['port']} && echo $answer"
+    kubectl = f"kubectl --kubeconfig {shlex.quote(str(folder / 'kubeconfig'))}"
+    service, host = state.service, state.service["clusterIP"]
+    url = f"http://{f'[{host}]' if ':' in host else host}:{service['port']}/hostname"
     user = f"--user={state.user_namespace} --preserve-credentials " if state.user_namespace else ""
+    on_first = shlex.quote(json.dumps({"spec": {"nodeName": first}}))
     return f"""Cluster {state.name} is up, in {seconds:.1f} s. Nodes and their zones: {nodes}
 
 Look at it:
-  kubectl --kubeconfig {shlex.quote(str(folder / "kubeconfig"))} get nodes,pods,services,endpointslices -o wide
+  {kubectl} get nodes,pods,services,endpointslices -o wide
 
 Enter a node ({first}), a pod (web-{first}) or the client outside (external):
   trafficdist cluster exec{named} {first} -- ip address
   nsenter {user}--net={state.places[first]} ip address
 
-Ask Service {state.service["name"]}, which prefers endpoints in the client's zone; the pod that answers says its name:
-  trafficdist cluster exec{named} web-{first} -- bash -c {shlex.quote(ask)}
+Ask Service {service["name"]}, which prefers endpoints in the client's zone; the pod that answers says its name:
+  trafficdist cluster exec{named} web-{first} -- curl -s {shlex.quote(url)}
+
+Run a pod of your own; it names its node, as there is no scheduler, and runs netexec or pause of agnhost:
+  {kubectl} run mine --image={manifests.IMAGE} --overrides={on_first} -- netexec
+  {kubectl} get --raw /api/v1/namespaces/default/pods/mine:8080/proxy/hostname
+  {kubectl} delete pod mine
 
 End it:
   trafficdist cluster down{named}"""

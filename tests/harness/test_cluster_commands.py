@@ -8,12 +8,18 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from harness import cluster_commands, cluster_state
+from harness.api import Api
 from harness.errors import UnavailableError, UsageError
+from harness.eventually import eventually
+from harness.manifests import pod
+
+ASK = r"exec 3<>/dev/tcp/{clusterIP}/{port} && printf 'GET /hostname HTTP/1.0\r\n\r\n' >&3 && cat <&3"
 
 
 @pytest.fixture(autouse=True)
@@ -51,12 +57,39 @@ def test_up_list_enter_down(runtime: Path) -> None:
     assert "a1 (a) b1 (b)" in said
     assert "default" in cluster_commands.listing()
     (service,) = [state.service for state in cluster_state.running()]
-    ask = f"read answer < /dev/tcp/{service['clusterIP']}/{service['port']} && echo $answer"
-    answered = enter("web-b1", "bash", "-c", ask)
+    answered = enter("web-b1", "bash", "-c", ASK.format(**service))
     assert "web-b1" in answered.stdout, answered.stderr
     assert cluster_commands.down("default") == "Cluster default is down."
     assert cluster_commands.listing().startswith("No cluster is up.")
     assert [path for path in runtime.iterdir() if path.is_dir()] == []
+
+
+def test_pods_that_are_created_run_and_can_be_entered(runtime: Path) -> None:
+    cluster_commands.up("default", "a=1", "IPv4")
+    api = Api(yaml.safe_load((runtime / "default" / "kubeconfig").read_text()))
+    api.create("namespaces", "", {"metadata": {"name": "other"}})
+    api.create("pods", "other", pod("mine", "a1"))
+    eventually(lambda: "other/mine" in cluster_state.running()[0].places, within=10, describe="the pod to run")
+    assert enter("other/mine", "true").returncode == 0
+    path = "/api/v1/namespaces/other/pods/mine:8080/proxy/hostname"
+    eventually(lambda: api.request("GET", path).body == {"message": "mine"}, within=5, describe="the pod's name")
+    api.close()
+
+
+def test_a_cluster_is_made_of_what_was_asked_for(runtime: Path) -> None:
+    cluster_commands.up(
+        "default", "a=1", "IPv4", kubernetes_version="1.30", feature_gates=("TopologyAwareHints=false",)
+    )
+    api = Api(yaml.safe_load((runtime / "default" / "kubeconfig").read_text()))
+    assert api.request("GET", "/version").body["minor"] == "30"
+    api.close()
+
+
+@pytest.mark.parametrize("option", [{"proxy": "what"}, {"feature_gates": ("Odd",)}, {"control_plane": "binaries"}])
+def test_what_no_cluster_can_be_made_of_is_refused_beforehand(runtime: Path, option: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        cluster_commands.up("default", "a=1", "IPv4", **option)
+    assert not (runtime / "default").exists()
 
 
 def test_a_command_ends_with_its_own_status() -> None:

@@ -145,6 +145,7 @@ def get_request(target: str, host: str) -> bytes:
     ).encode()
 
 
+@lru_cache(maxsize=512)
 def read_answer(data: bytes, *, ended: bool) -> tuple[int, bytes] | None:
     """Status code and body of an answer, None while it is not whole; `ended`: nothing more comes.
 

@@ -27,7 +27,7 @@ from harness.probes.reactor import Reactor, starved
 
 _CHUNK = 1 << 16
 _AT_ONCE = 64
-"""Connections or datagrams that one socket takes before the others have their turn."""
+"""Datagrams that one socket takes before the others have their turn."""
 
 _FLAGS = socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
 _GONE = {errno.ECONNABORTED, errno.EPROTO, errno.ENETDOWN, errno.EHOSTUNREACH, errno.ENETUNREACH}
@@ -108,24 +108,22 @@ class _Part:
 
 
 class _Listener(_Part):
-    """A listening TCP socket."""
+    """A listening TCP socket. It accepts one connection at a time: mostly there is one, and another look costs more."""
 
     __slots__ = ()
 
     def ready(self) -> None:
-        for _ in range(_AT_ONCE):
-            try:
-                sock, peer = self._socket.accept()
-            except BlockingIOError:
-                return
-            except OSError as error:
-                if starved(error):
-                    self._server.reactor.give_up(f"{self._server.me.hostname} cannot accept: {error.strerror}")
-                    return
-                if error.errno in _GONE:  # the client left before it was accepted, or an error of its network
-                    continue
+        try:
+            sock, peer = self._socket.accept()
+        except BlockingIOError:
+            return
+        except OSError as error:
+            if starved(error):
+                self._server.reactor.give_up(f"{self._server.me.hostname} cannot accept: {error.strerror}")
+            elif error.errno not in _GONE:  # the client left before it was accepted, or an error of its network
                 raise
-            _Connection(self._server, sock, joined(*peer[:2]))
+            return
+        _Connection(self._server, sock, joined(*peer[:2]))
 
 
 class _Connection(_Part):
