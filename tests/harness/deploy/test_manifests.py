@@ -1,0 +1,88 @@
+"""What stands in deploy/ and action.yml fits together, and names no option that does not exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from harness.guest.marks import NAMESPACE
+from harness.options import BY_NAME
+
+ROOT = Path(__file__).resolve().parents[3]
+ENVIRONMENT = {option.environment for option in BY_NAME.values()}
+
+
+def documents(name: str) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all((ROOT / name).read_text(encoding="utf-8")))
+
+
+def by_kind(name: str) -> dict[str, dict[str, Any]]:
+    return {each["kind"]: each for each in documents(name)}
+
+
+def container_of_job() -> dict[str, Any]:
+    [container] = by_kind("deploy/job.yaml")["Job"]["spec"]["template"]["spec"]["containers"]
+    return dict(container)
+
+
+def options_of(arguments: list[str]) -> set[str]:
+    return {each.removeprefix("--").partition("=")[0] for each in arguments if each.startswith("--")}
+
+
+def test_job_has_the_rights_of_the_published_role() -> None:
+    job, roles = by_kind("deploy/job.yaml"), documents("deploy/rbac.yaml")
+    binding = job["ClusterRoleBinding"]
+    assert binding["roleRef"]["name"] in {each["metadata"]["name"] for each in roles if each["kind"] == "ClusterRole"}
+    subject = {**job["ServiceAccount"]["metadata"], "kind": "ServiceAccount"}
+    assert binding["subjects"] == [subject]
+    assert job["Job"]["spec"]["template"]["spec"]["serviceAccountName"] == subject["name"]
+
+
+def test_job_is_outside_of_the_namespace_that_a_run_removes() -> None:
+    job = by_kind("deploy/job.yaml")
+    spaces = {each["metadata"].get("namespace") for each in job.values()} - {None}
+    assert spaces == {job["Namespace"]["metadata"]["name"]}
+    assert NAMESPACE not in spaces
+
+
+def test_job_meets_the_restricted_pod_security_standard() -> None:
+    pod = by_kind("deploy/job.yaml")["Job"]["spec"]["template"]["spec"]
+    context = container_of_job()["securityContext"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert (context["allowPrivilegeEscalation"], context["capabilities"]) == (False, {"drop": ["ALL"]})
+    assert {key for volume in pod["volumes"] for key in volume} <= {"name", "emptyDir", "persistentVolumeClaim"}
+
+
+def test_job_keeps_its_results_on_a_volume_that_outlives_it() -> None:
+    job, container = by_kind("deploy/job.yaml"), container_of_job()
+    [folder] = [each.partition("=")[2] for each in container["args"] if each.startswith("--output-dir=")]
+    [mount] = [each["name"] for each in container["volumeMounts"] if folder.startswith(each["mountPath"] + "/")]
+    volumes = {each["name"]: each for each in job["Job"]["spec"]["template"]["spec"]["volumes"]}
+    assert volumes[mount]["persistentVolumeClaim"]["claimName"] == job["PersistentVolumeClaim"]["metadata"]["name"]
+
+
+@pytest.mark.parametrize("name", ["deploy/job.yaml", "deploy/sonobuoy-plugin.yaml", "action.yml"])
+def test_every_option_exists(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    assert options_of(re.findall(r"^\s*- (--[^\s]+)", text, flags=re.MULTILINE)) <= set(BY_NAME)
+    assert set(re.findall(r"TRAFFICDIST_[A-Z_]+", text)) <= ENVIRONMENT
+
+
+def test_every_input_of_the_action_is_used_and_every_output_set() -> None:
+    [action] = documents("action.yml")
+    text = yaml.safe_dump(action["runs"])
+    assert set(re.findall(r"inputs\.([a-z-]+)", text)) == set(action["inputs"])
+    [run] = [step["run"] for step in action["runs"]["steps"] if step.get("id") == "run"]
+    assert set(re.findall(r'echo "([a-z-]+)=', run)) == set(action["outputs"])
+
+
+def test_image_is_pinned_and_runs_as_somebody_who_is_not_root() -> None:
+    text = (ROOT / "deploy/Containerfile").read_text(encoding="utf-8")
+    assert re.search(r"^ARG BASE=\S+:\d+\.\d+\.\d+-\S+@sha256:[0-9a-f]{64}$", text, flags=re.MULTILINE)
+    assert re.findall(r"^FROM (\S+)", text, flags=re.MULTILINE) == ["${BASE}", "${BASE}"]
+    assert re.findall(r"^USER (\d+)", text, flags=re.MULTILINE) == ["65532"]
