@@ -6,6 +6,7 @@ Only verdicts count. A requirement that is new and met is no change, one that is
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -15,6 +16,9 @@ Report = Mapping[str, Any]
 
 MOST_ISSUES = 10
 """When more requirements than that changed, something broke as a whole, and one issue says so."""
+
+MOST_ROWS = 150
+"""So many rows a table has; GitHub takes 65,536 characters for an issue."""
 
 _MANY = "Verdicts changed: many requirements"
 
@@ -73,10 +77,9 @@ def as_markdown(found: Sequence[Change]) -> str:
     """One table of all changes."""
     if not found:
         return "No verdict changed."
-    return "\n".join(
-        ["| requirement | where | before | now | |", "|---|---|---|---|---|"]
-        + [f"| `{each.requirement}` {_row(each)}" for each in found]
-    )
+    rows = [f"| `{each.requirement}` {_row(each)}" for each in found[:MOST_ROWS]]
+    more = [f"\n… and {len(found) - MOST_ROWS} more."] if len(found) > MOST_ROWS else []
+    return "\n".join(["| requirement | where | before | now | |", "|---|---|---|---|---|", *rows, *more])
 
 
 def issues(found: Sequence[Change]) -> list[Issue]:
@@ -92,5 +95,6 @@ def _body(group: Sequence[Change]) -> str:
 
 
 def _row(change: Change) -> str:
-    said = " ".join(" · ".join(filter(None, [change.message, change.versions])).split()).replace("|", "\\|")
+    message = textwrap.shorten(change.message, 120, placeholder=" …")
+    said = " · ".join(filter(None, [message, change.versions])).replace("|", "\\|")
     return f"| {change.where} | {change.before} | {change.after} | {said} |"

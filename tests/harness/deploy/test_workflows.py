@@ -1,0 +1,99 @@
+"""Workflows and the action: held against actionlint where it is there, and their scripts run with what is at hand."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from harness.options import BY_NAME
+
+pytest_plugins = ["pytester"]
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_workflows_are_right_by_actionlint() -> None:
+    actionlint = shutil.which("actionlint")
+    if actionlint is None:
+        pytest.skip("actionlint is not here: go install github.com/rhysd/actionlint/cmd/actionlint@v1.7.12")
+    run = subprocess.run([actionlint, "-oneline"], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+    assert (run.returncode, run.stdout) == (0, "")
+
+
+def test_nightly_runs_name_options_that_exist() -> None:
+    [step] = [each for each in steps("nightly-kind.yml", "kind") if each.get("name") == "Run"]
+    used = {word.removeprefix("--") for word in step["run"].split() if word.startswith("--")}
+    assert used <= set(BY_NAME)
+
+
+def test_nightly_runs_only_what_opens_issues_may_write() -> None:
+    workflow = yaml.safe_load((ROOT / ".github/workflows/nightly-kind.yml").read_text(encoding="utf-8"))
+    assert workflow["permissions"] == {}
+    granted = {name: job["permissions"] for name, job in workflow["jobs"].items()}
+    assert granted == {"kind": {"contents": "read"}, "changes": {"contents": "read", "issues": "write"}}
+
+
+def steps(workflow: str, job: str) -> list[dict[str, Any]]:
+    loaded = yaml.safe_load((ROOT / ".github/workflows" / workflow).read_text(encoding="utf-8"))
+    return list(loaded["jobs"][job]["steps"])
+
+
+def program(folder: Path, name: str, text: str) -> None:
+    """An executable file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(text, encoding="utf-8")
+    (folder / name).chmod(stat.S_IRWXU)
+
+
+GH = f"""#!{sys.executable}
+import json, sys
+text = "" if "--body-file=-" not in sys.argv else sys.stdin.read()
+with open("said.jsonl", "a") as file:
+    print(json.dumps([*sys.argv[1:], text]), file=file)
+if sys.argv[1:3] == ["issue", "list"]:
+    print(json.dumps([{{"number": 7, "title": "Verdict changed: K/known"}}]))
+"""
+
+
+def test_known_change_gets_a_comment_and_a_new_one_an_issue(tmp_path: Path) -> None:
+    program(tmp_path / "bin", "gh", GH)
+    for name in ("known", "new"):
+        (tmp_path / f"{name}.md").write_text(f"Verdict changed: K/{name}\n\n| {name} |\n", encoding="utf-8")
+    environment = os.environ | {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}", "RUN_URL": "https://run"}
+    command = [sys.executable, str(ROOT / ".ci/open_issues.py"), str(tmp_path)]
+    subprocess.run(command, cwd=tmp_path, env=environment, check=True, timeout=60)
+    said = [json.loads(line) for line in (tmp_path / "said.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert said[2] == ["issue", "comment", "7", "--body-file=-", "| known |\n\nhttps://run\n"]
+    assert said[3][:3] == ["issue", "create", "--title=Verdict changed: K/new"]
+
+
+def test_action_says_how_the_run_ended(pytester: pytest.Pytester, sample_suite: Any) -> None:
+    (pytester.mkdir("pack") / "test_sample.py").write_text(sample_suite("passes", "fails"))
+    [step] = [each for each in action_steps() if each.get("id") == "run"]
+    program(Path("tools/trafficdist/bin"), "trafficdist", f'#!/bin/sh\nexec {sys.executable} -c "{COMMAND}" "$@"\n')
+    given = {"BACKEND": "netns", "PROXY": "reference", "WORKERS": "0", "OUTPUT_DIR": "out"}
+    given |= dict.fromkeys(("CONTEXT", "MODE", "PROFILE"), "")  # not given
+    assert {name for name in step["env"] if name.startswith("TRAFFICDIST_")} == {f"TRAFFICDIST_{n}" for n in given}
+    environment = os.environ | {f"TRAFFICDIST_{name}": value for name, value in given.items()}
+    files = {"GITHUB_OUTPUT": "output", "GITHUB_STEP_SUMMARY": "summary", "RUNNER_TEMP": "tools"}
+    environment |= {**files, "OPTIONS": "--suite=pack\n\n--skip-tests=KEP-1/passes\n"}
+    run = subprocess.run(["bash", "-eo", "pipefail", "-c", step["run"]], env=environment, check=False, timeout=100)
+    assert run.returncode == 1
+    assert Path("output").read_text(encoding="utf-8") == "exit-code=1\nreport=out/report.yaml\n"
+    assert "| `KEP-1/fails` | ✗ |" in Path("summary").read_text(encoding="utf-8")
+
+
+COMMAND = "from harness.cli import main; main()"
+
+
+def action_steps() -> list[dict[str, Any]]:
+    return list(yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))["runs"]["steps"])
