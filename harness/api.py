@@ -70,12 +70,19 @@ def path_of(resource: str, namespace: str = "", name: str = "", subresource: str
 class Api:
     """One connection pool to one API server, from kubeconfig files or from what one of them would contain."""
 
-    def __init__(self, kubeconfig: Kubeconfig | Mapping[str, Any], *, timeout: float = 30.0) -> None:
-        """Requests may take `timeout` seconds. Raises `UsageError` when files cannot be used."""
+    def __init__(
+        self, kubeconfig: Kubeconfig | Mapping[str, Any], *, timeout: float = 30.0, connections: int = 10
+    ) -> None:
+        """Requests may take `timeout` seconds; so many `connections` are kept for threads that ask at once.
+
+        Raises `UsageError` when files cannot be used.
+        """
         self._client: Any = kubeconfig.client() if isinstance(kubeconfig, Kubeconfig) else _client(kubeconfig)
         self._pool: urllib3.PoolManager = self._client.rest_client.pool_manager
+        self._pool.connection_pool_kw["maxsize"] = connections
         self._configuration = self._client.configuration
         self._timeout = timeout
+        self.writes = 0  # requests so far that may have changed something
 
     @property
     def server(self) -> str:
@@ -96,6 +103,7 @@ class Api:
         query: Mapping[str, str] | None = None,
         content_type: str = "application/json",
         authenticate: bool = True,
+        timeout: float = 0.0,
     ) -> Response:
         """Send one request and return whatever was answered. Raises `InconclusiveError` when nothing was."""
         headers = {"Accept": "application/json", "User-Agent": "trafficdist"}
@@ -103,6 +111,7 @@ class Api:
             headers |= {each["key"]: each["value"] for each in self._configuration.auth_settings().values()}
         if body is not None:
             headers["Content-Type"] = content_type
+        self.writes += method != "GET"
         url = self._configuration.host + path + ("?" + urlencode(query) if query else "")
         try:
             answer = self._pool.request(
@@ -110,7 +119,7 @@ class Api:
                 url,
                 body=None if body is None else orjson.dumps(body),
                 headers=headers,
-                timeout=self._timeout,
+                timeout=timeout or self._timeout,
                 retries=False,
             )
         except urllib3.exceptions.HTTPError as error:

@@ -15,6 +15,9 @@ from harness.errors import UnavailableError, UsageError
 
 REFERENCE, KUBE_PROXY, INSTALLED = "reference", "kube-proxy", "installed"
 
+REAL_CLUSTERS = ("kubeconfig", "kind")
+"""Backends whose clusters have components of their own."""
+
 MODES: Mapping[str, tuple[str, ...]] = {REFERENCE: ("nftables",), KUBE_PROXY: ("nftables", "iptables", "ipvs")}
 """The kernel mechanisms that proxies program, the usual one first; Gateway API reports have the same field."""
 
@@ -72,11 +75,10 @@ def claims_of(values: Mapping[str, Any]) -> Claims:
     kind, version = kind_of(values["proxy"])
     if kind != REFERENCE and values["mutant"]:
         raise UsageError(f"--mutant is a fault in the reference: it does not go with --proxy {values['proxy']}")
+    if (values["backend"] in REAL_CLUSTERS) is not (kind == INSTALLED):
+        _refuse_mismatch(values)
     if kind == INSTALLED:
-        raise UsageError(
-            "--proxy installed judges the proxy that a real cluster runs; the nodes of --backend netns run none of "
-            f"their own: take --proxy {REFERENCE}, {KUBE_PROXY} or a file"
-        )
+        return Claims(mode=values["mode"] or "default", follow="released", profile=("service-proxy",))
     if kind == "file":
         from harness.proxies.recipe import read_recipe  # noqa: PLC0415  only for those who have one
 
@@ -94,6 +96,19 @@ def claims_of(values: Mapping[str, Any]) -> Claims:
     if kind == REFERENCE:
         return Claims(mode=mode)
     return _of_kube_proxy(version or values["kubernetes_version"] or "", mode, parse_gates(values["feature_gates"]))
+
+
+def _refuse_mismatch(values: Mapping[str, Any]) -> None:
+    """Raise `UsageError`: who brings the proxy is settled by the backend."""
+    if values["backend"] in REAL_CLUSTERS:
+        raise UsageError(
+            f"--proxy {values['proxy']}: a cluster of --backend {values['backend']} has its own proxy, which is "
+            f"judged: take --proxy {INSTALLED}, or nothing"
+        )
+    raise UsageError(
+        "--proxy installed judges the proxy that a real cluster runs; the nodes of --backend netns run none of "
+        f"their own: take --proxy {REFERENCE}, {KUBE_PROXY} or a file"
+    )
 
 
 def _mode(values: Mapping[str, Any], allowed: tuple[str, ...], who: str) -> str:

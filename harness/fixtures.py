@@ -18,32 +18,28 @@ import pytest
 from harness.components import Release
 from harness.history import History
 from harness.implementations import of_settings
-from harness.run import run_of
+from harness.run import Run, run_of
 from harness.topology import THREE_ZONES, Topology
 
 if TYPE_CHECKING:
-    from harness.backends.netns import NetnsBackend
+    from harness.backends.backend import Backend
     from harness.cluster import Cluster
 
-    BootedBackends = Callable[[Topology], NetnsBackend]
+    BootedBackends = Callable[[Topology], Backend]
 
 
 @pytest.fixture(scope="session")
 def backends(request: pytest.FixtureRequest) -> Iterator[BootedBackends]:
     """The booted backend of a topology; booted when it is first asked for, and closed with the session."""
-    from harness.backends.netns import NetnsBackend  # noqa: PLC0415
     from harness.first_question import hints_change_something  # noqa: PLC0415
 
-    booted: dict[str, NetnsBackend] = {}
+    booted: dict[str, Backend] = {}
     run = run_of(request.config)
-    families = run.settings.families if run is not None else ("IPv4", "IPv6")
-    implementation = of_settings(run.settings) if run is not None else None
-    release = run.settings.release if run is not None else Release()
 
-    def backend(topology: Topology) -> NetnsBackend:
+    def backend(topology: Topology) -> Backend:
         if topology.name not in booted:
-            made = NetnsBackend(topology, families=families, implementation=implementation, release=release)
-            booted[topology.name] = made.start()
+            made = _boot(run, topology)
+            booted[topology.name] = made
             if len(booted) == 1:
                 made.hints_matter = hints_change_something(made)
             gc.freeze()  # what a cluster consists of stays: it need not be looked through after every scenario
@@ -52,6 +48,23 @@ def backends(request: pytest.FixtureRequest) -> Iterator[BootedBackends]:
     yield backend
     for each in booted.values():
         each.close()
+
+
+def _boot(run: Run | None, topology: Topology) -> Backend:
+    """A cluster of this topology, or this worker's share of the real one."""
+    if run is not None and run.target:
+        from harness.backends.any_cluster.session import boot  # noqa: PLC0415
+
+        return boot(run.target, run.settings, run.worker or "main")
+    from harness.backends.netns import NetnsBackend  # noqa: PLC0415
+
+    if run is None:
+        return NetnsBackend(topology, families=("IPv4", "IPv6"), release=Release()).start()
+    settings = run.settings
+    implementation = of_settings(settings)
+    return NetnsBackend(
+        topology, families=settings.families, implementation=implementation, release=settings.release
+    ).start()
 
 
 @pytest.fixture(scope="session")
@@ -83,10 +96,13 @@ def new_cluster(
         if topology is None:
             nodes = " ".join(node.name for node in wanted.nodes)
             pytest.skip(f"ineligible: the topology asked for does not have {nodes} in their zones")
+        if topology.name != wanted.name and run is not None and run.target:
+            pytest.skip(f"ineligible: the cluster is not of topology {wanted.name}")
         worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
         marker = request.node.get_closest_marker("requirement")
         test = marker.args[0].id if marker is not None else request.node.nodeid
-        namespace = f"td-{worker}-{next(_numbers)}"
+        run_id = f"{run.target['run_id']}-" if run is not None and run.target else ""
+        namespace = f"td-{run_id}{worker}-{next(_numbers)}"
         made.append(Cluster(backends(topology), namespace, history=history, test=test))
         return made[-1]
 

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.claims import claims_of, kind_of
+from harness.claims import INSTALLED, REAL_CLUSTERS, REFERENCE, claims_of, kind_of
 from harness.components import parse_gates
 from harness.control_planes import choice
 from harness.errors import UsageError
@@ -29,8 +29,6 @@ FEW = 8
 
 _OF_COMMANDS = ("OPTIONS_FILE", "CACHE", "MIRROR")
 """Variables of commands that are no options of a run."""
-
-_LATER = "is not available in this version"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +53,10 @@ class Option:
         return ENVIRONMENT_PREFIX + self.key.upper()
 
 
-def _one_of(*allowed: str, later: Sequence[str] = ()) -> Callable[[str], str]:
+def _one_of(*allowed: str) -> Callable[[str], str]:
     def check(text: str) -> str:
         if text in allowed:
             return text
-        if text in later:
-            raise UsageError(f"{text!r} {_LATER}; available: {', '.join(allowed)}")
         raise UsageError(f"unknown value {text!r}; allowed: {', '.join(allowed)}")
 
     return check
@@ -127,13 +123,25 @@ def _workers(text: str) -> str:
 
 
 OPTIONS: tuple[Option, ...] = (
-    Option("backend", "Where to run: netns is a cluster of network namespaces on this machine.", metavar="NAME",
-           check=_one_of("netns", later=("kind", "kubeconfig"))),
+    Option("backend", "Where to run: netns is a cluster of network namespaces on this machine, kubeconfig any "
+           "cluster, kind one that is made with kind and thrown away.", metavar="NAME",
+           check=_one_of("netns", "kubeconfig", "kind")),
+    Option("kubeconfig", "The cluster of --backend kubeconfig; several files like $KUBECONFIG. [$KUBECONFIG, "
+           "~/.kube/config, or in a pod its service account]", metavar="FILE"),
+    Option("context", "Which context of it. [the current one]", metavar="NAME"),
+    Option("image-registry", "Where nodes pull the test image from, if not from registry.k8s.io/e2e-test-images.",
+           metavar="REGISTRY"),
+    Option("allow-disruptive", "Change more of a real cluster than the run's own objects: labels and taints of "
+           "nodes, which are given back.", kind="flag", default=False),
+    Option("kind-image", "Node image of --backend kind, like kindest/node:v1.34.0. [kind's own]", metavar="IMAGE"),
+    Option("keep-cluster", "Leave the cluster of --backend kind in place at the end.", kind="flag", default=False),
     Option("proxy", "The service proxy to judge: reference, kube-proxy[:VERSION], or a YAML file that says how to run "
-           "one; installed: whatever a real cluster runs.", metavar="NAME", default="reference", check=_proxy),
+           "one; installed: whatever a real cluster runs. [reference; on a real cluster installed]", metavar="NAME",
+           check=_proxy),
     Option("mode", "What the proxy programs: nftables, iptables or ipvs. [the usual one of the proxy]", metavar="MODE"),
     Option("control-plane", "What serves the API: embedded is the reference; binaries:VERSION is etcd, kube-apiserver "
-           "and kube-controller-manager of the cache. [embedded]", metavar="NAME", check=_control_plane),
+           "and kube-controller-manager of the cache; containers:VERSION, of their official images. [embedded]",
+           metavar="NAME", check=_control_plane),
     Option("controller", "What writes EndpointSlices: reference, or kube-controller-manager[:VERSION]. [the one of the "
            "control plane]", metavar="NAME", check=_controller),
     Option("mutant", "Judge the reference with one fault, to see what the suite says of it; never certifiable.",
@@ -233,8 +241,9 @@ def resolve(
                 break
         else:
             values[option.key] = option.default
-    _claim(values)
     values["backend"] = values["backend"] or ""
+    values["proxy"] = values["proxy"] or (INSTALLED if values["backend"] in REAL_CLUSTERS else REFERENCE)
+    _claim(values)
     values["seed"] = int.from_bytes(os.urandom(4)) if values["seed"] is None else values["seed"]
     return Settings.from_json({key: "" if value is None else value for key, value in values.items()})
 

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from harness.errors import UsageError
+from harness.needs import Needs, Offer
 from harness.options import unknown_name
 from harness.report.results import Case, requirement_from_json, requirement_to_json
 from harness.requirements import Feature, Requirement
@@ -78,6 +79,16 @@ def reason_to_skip(requirement: Requirement, settings: Settings) -> tuple[str, s
         return SkipReason.UNSUPPORTED, f"ruled out by {requirement.unless}, which is declared"
     reading = _other_reading(requirement, settings.follow)
     return (SkipReason.UNSUPPORTED, reading) if reading else ("", "")
+
+
+def what_is_lacking(needed: Needs, offer: Offer) -> tuple[str, str]:
+    """The reason for which a cluster cannot run a requirement that needs this, as `reason_to_skip` gives it."""
+    lacks = offer.lacks(needed)
+    if lacks.abilities:
+        return SkipReason.UNAVAILABLE, f"the cluster has no {', '.join(sorted(lacks.abilities))} for us"
+    if lacks.nodes:
+        return SkipReason.INELIGIBLE, f"the cluster has no node that could be {', '.join(sorted(lacks.nodes))}"
+    return "", ""
 
 
 def _other_reading(requirement: Requirement, follow: str) -> str:

@@ -60,7 +60,7 @@ def _take_charge(config: pytest.Config) -> None:
         return
     settings = resolve(given, options_file=options_file or "", ini=ini)
     if not settings.backend:
-        raise UsageError("--td-backend: say where to run; available: netns")
+        raise UsageError("--td-backend: say where to run; available: netns, kubeconfig, kind")
     if settings.kubernetes_version or settings.feature_gates:
         from harness.control_planes.embedded import features_of
 
@@ -125,7 +125,7 @@ def pytest_configure(config: pytest.Config) -> None:
     set_time_scale(run.settings.time_scale)
     if not run.worker:
         run.distributed = getattr(config.option, "dist", "no") != "no"
-        _set_up(run)
+        _set_up(config, run)
         _register_controller(config, run)
     if not run.distributed:
         config.pluginmanager.register(Recorder(run), "trafficdist_recorder")
@@ -133,7 +133,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.import_plugin("harness.fixtures")
 
 
-def _set_up(run: Run) -> None:
+def _set_up(config: pytest.Config, run: Run) -> None:
     """What can be wrong with this machine is found out before anything runs."""
     from harness.implementations import of_settings
 
@@ -143,10 +143,24 @@ def _set_up(run: Run) -> None:
             from harness.netns import sandbox
 
             sandbox.enter()
-        of_settings(run.settings)
+            of_settings(run.settings)
+        else:
+            _take_cluster(config, run)
     except (DistrustError, UnavailableError) as error:
         run.folder.abandon()
         pytest.exit(str(error), returncode=12)
+
+
+def _take_cluster(config: pytest.Config, run: Run) -> None:
+    """Hold the real cluster until everything has ended. Raises `UnavailableError` and `DistrustError`."""
+    from harness.backends.any_cluster.session import Session
+
+    session = Session(run.settings, lambda text: print(text, file=sys.stderr, flush=True))  # noqa: T201
+    session.start()
+    config.add_cleanup(session.close)
+    run.target = session.target.to_json()
+    if run.distributed:
+        config.option.dist, config.option.loadscopereorder = "loadgroup", False
 
 
 def _register_controller(config: pytest.Config, run: Run) -> None:

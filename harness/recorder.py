@@ -9,14 +9,16 @@ from __future__ import annotations
 import dataclasses
 import json
 import random
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harness import judging, plan
+from harness import judging, needs, plan
 from harness.errors import DistrustError, UsageError
 from harness.evidence import gather
+from harness.needs import Needs
 from harness.plan import Plan
 from harness.report import allure
 from harness.report.results import Case, CaseResult
@@ -33,6 +35,7 @@ class Recorder:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._plan = Plan()
+        self._tables: dict[Path, Mapping[str, Needs]] = {}
         self._deselected: list[pytest.Item] = []
 
     @pytest.hookimpl(trylast=True)
@@ -72,8 +75,20 @@ class Recorder:
         self._plan = Plan({requirement.id: requirement for requirement, _ in owned})
         plan.check_names(self._run.settings, self._plan.requirements.values())
 
+    def _needs(self, item: pytest.Item) -> Mapping[str, Needs]:
+        """The table of needs of the suite that this test is part of."""
+        if not self._run.target:
+            return {}
+        place = next((each for each in item.path.parents if (each / needs.FILE).exists()), item.path.parent)
+        if place not in self._tables:
+            self._tables[place] = needs.read(place)
+        return self._tables[place]
+
     def _prepare(self, config: pytest.Config, item: pytest.Item, requirement: Requirement) -> None:
         reason, thing = plan.reason_to_skip(requirement, self._run.settings)
+        needed = self._needs(item).get(requirement.id, Needs())
+        if not reason and self._run.target:
+            reason, thing = plan.what_is_lacking(needed, self._run.offer)
         self._plan.cases.append(Case(item.nodeid, requirement.id, parameters_of(item), reason, thing))
         if reason:
             item.add_marker(pytest.mark.skip(reason=f"{reason}: {thing}"), append=False)

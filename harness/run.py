@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from harness.needs import Offer
 from harness.plan import Plan
 from harness.report.folder import OutputFolder
 from harness.settings import Settings
@@ -39,6 +40,7 @@ class Run:
     retries: int = 0
     interrupted: bool = False
     usage_error: str = ""
+    target: dict[str, Any] = field(default_factory=dict)  # the real cluster of the run, if it has one
 
     @property
     def history_path(self) -> Path:
@@ -71,6 +73,13 @@ class Run:
             self.environment = values
         return self.environment
 
+    @property
+    def offer(self) -> Offer:
+        """What the real cluster has of what requirements need."""
+        return Offer(
+            frozenset(self.target["abilities"]), frozenset(node["name"] for node in self.target["topology"]["nodes"])
+        )
+
     def to_json(self) -> dict[str, Any]:
         """What a worker needs to know."""
         return {
@@ -78,6 +87,7 @@ class Run:
             "folder": str(self.folder.path),
             "arguments": list(self.arguments),
             "whole_suite": self.whole_suite,
+            "target": self.target,
         }
 
     @classmethod
@@ -89,6 +99,7 @@ class Run:
             tuple(values["arguments"]),
             worker=worker,
             whole_suite=values["whole_suite"],
+            target=dict(values["target"]),
         )
 
     def narrowed(self, **changes: Any) -> None:

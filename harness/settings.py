@@ -16,6 +16,12 @@ class Settings:
     """The options of `harness.options`, each with its value. Text that was not given is empty."""
 
     backend: str
+    kubeconfig: str
+    context: str
+    image_registry: str
+    allow_disruptive: bool
+    kind_image: str
+    keep_cluster: bool
     proxy: str
     mode: str
     control_plane: str

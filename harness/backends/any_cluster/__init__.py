@@ -1,0 +1,1 @@
+"""Scenarios on a cluster that is reached by its API alone."""

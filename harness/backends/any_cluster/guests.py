@@ -1,0 +1,155 @@
+"""Runs the pods of a run on a cluster, and waits for what its kubelets make of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from harness.api import STRATEGIC_MERGE_PATCH, Api, Object, RefusedError, path_of
+from harness.backends.any_cluster import pods
+from harness.backends.backend import WantedPod
+from harness.errors import InconclusiveError, UnavailableError
+from harness.eventually import NotYetError, eventually
+from harness.guest import trouble
+
+READY_SECONDS = 120.0  # for a pod to run, before the time scale: a node may have to pull the image first
+TROUBLED_SECONDS = 20.0  # for what keeps a pod from running to pass by itself
+ADMITTED_SECONDS = 10.0  # for a new namespace to have its service account
+END_GRACE = 1  # seconds that a pod gets that is to end at once; 0 would leave it running without an object
+
+_THREADS = 16
+
+
+class Guests:
+    """Pods with the labels of a run. Methods may be called from any thread."""
+
+    def __init__(self, api: Api, labels: Mapping[str, str], registry: str) -> None:
+        self._api = api
+        self._labels = dict(labels)
+        self._registry = registry
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="guests")
+        self._awaited: dict[tuple[str, str], bool] = {}
+
+    def close(self) -> None:
+        """End the threads."""
+        self._pool.shutdown(cancel_futures=True)
+
+    def create_namespace(self, name: str, *, privileged: bool = False) -> None:
+        """Make a namespace whose pods are held to a pod security standard. Raises `RefusedError`."""
+        standard = "privileged" if privileged else "restricted"
+        labels = {**self._labels, "pod-security.kubernetes.io/enforce": standard}
+        self._api.create("namespaces", "", {"metadata": {"name": name, "labels": labels}})
+
+    def delete_namespace(self, name: str) -> None:
+        """Begin to delete a namespace, its pods without delay."""
+        self._awaited = {key: ready for key, ready in self._awaited.items() if key[0] != name}
+        self._api.request("DELETE", path_of("pods", name), query={"gracePeriodSeconds": str(END_GRACE)})
+        self._api.delete("namespaces", "", name)
+
+    def run_servers(self, namespace: str, wanted: Sequence[WantedPod]) -> list[Object]:
+        """Make all pods at once, and wait until each is as it is wanted. Raises as `wait` does."""
+        self._create(namespace, [pods.server(each, namespace, self._labels, self._registry) for each in wanted])
+        list(self._pool.map(lambda each: self.open_gate(namespace, each.name, each.ready), wanted))
+        return self.wait(namespace, {each.name: each.ready for each in wanted})
+
+    def run_clients(self, namespace: str, wanted: Mapping[str, str], *, port: int, host_network: bool) -> list[Object]:
+        """Make a client pod of each name on its node, and wait until all run. Raises as `wait` does."""
+        made = [
+            pods.client(name, node, self._labels, self._registry, port=port, host_network=host_network)
+            for name, node in wanted.items()
+        ]
+        self._create(namespace, made)
+        return self.wait(namespace, dict.fromkeys(wanted, True))
+
+    def create(self, namespace: str, wanted: WantedPod) -> None:
+        """Make a pod; `settle` waits for it."""
+        self._create(namespace, [pods.server(wanted, namespace, self._labels, self._registry)])
+        self.open_gate(namespace, wanted.name, wanted.ready)
+
+    def open_gate(self, namespace: str, name: str, ready: bool) -> None:
+        """Have its kubelet report a pod as ready, or not; `settle` waits for it."""
+        path = path_of("pods", namespace, name, "status")
+        answer = self._api.request("PATCH", path, pods.gate(ready), content_type=STRATEGIC_MERGE_PATCH)
+        if answer.code >= 400:
+            raise RefusedError("PATCH", path, answer)
+        self._awaited[namespace, name] = ready
+
+    def settle(self) -> None:
+        """Wait until each pod is as it was last asked to be."""
+        by_namespace: dict[str, dict[str, bool]] = {}
+        for (namespace, name), ready in self._awaited.items():
+            by_namespace.setdefault(namespace, {})[name] = ready
+        for namespace, wanted in by_namespace.items():
+            self.wait(namespace, wanted)
+
+    def wait(self, namespace: str, wanted: Mapping[str, bool]) -> list[Object]:
+        """The pods of these names, when each runs and is ready or not, as wanted.
+
+        Raises `InconclusiveError` with what keeps one of them from it.
+        """
+        troubled: dict[str, float] = {}
+
+        def look() -> list[Object]:
+            found = {str(each["metadata"]["name"]): each for each in self._api.list("pods", namespace)}
+            late = [name for name, ready in wanted.items() if not _as_wanted(found.get(name), ready)]
+            for name in late:
+                self._give_up_on(found.get(name), troubled)
+            if late:
+                raise NotYetError(f"{len(late)} of {len(wanted)} not yet: {', '.join(late[:4])}")
+            return [found[name] for name in wanted]
+
+        found = eventually(
+            look,
+            within=READY_SECONDS,
+            every=0.02,
+            describe=f"{len(wanted)} pods in namespace {namespace}",
+            error=InconclusiveError,
+        )
+        for name in wanted:
+            self._awaited.pop((namespace, name), None)
+        return found
+
+    def _give_up_on(self, pod: Object | None, troubled: dict[str, float]) -> None:
+        """Raise when what keeps a pod from running does not pass."""
+        why = trouble.of_pod(pod) if pod is not None else ""
+        if not why:
+            return
+        since = troubled.setdefault(why, time.monotonic())
+        if time.monotonic() - since > TROUBLED_SECONDS:
+            raise InconclusiveError(why)
+
+    def delete(self, namespace: str, name: str) -> None:
+        """End a pod at once, and wait until it is gone."""
+        self._awaited.pop((namespace, name), None)
+        self._api.delete("pods", namespace, name, grace_seconds=END_GRACE)
+        eventually(
+            lambda: self._api.request("GET", path_of("pods", namespace, name)).code == 404,
+            within=READY_SECONDS,
+            every=0.02,
+            describe=f"pod {namespace}/{name} to end",
+            error=InconclusiveError,
+        )
+
+    def _create(self, namespace: str, wanted: Sequence[Object]) -> None:
+        list(self._pool.map(lambda pod: self._create_one(namespace, pod), wanted))
+
+    def _create_one(self, namespace: str, pod: Object) -> None:
+        """Make one pod, as soon as its namespace lets it. Raises `UnavailableError` with the remedy."""
+        path = path_of("pods", namespace)
+
+        def create() -> bool:
+            answer = self._api.request("POST", path, pod)
+            said = str(answer.body.get("message", ""))
+            if answer.code in (403, 404) and "serviceaccount" in said.lower().replace(" ", ""):
+                raise NotYetError(said)
+            if answer.code >= 400:
+                raise UnavailableError(trouble.of_answer(answer, doing=f"create pod {pod['metadata']['name']}"))
+            return True
+
+        what = f"pod {pod['metadata']['name']} to be admitted"
+        eventually(create, within=ADMITTED_SECONDS, every=0.05, describe=what, error=InconclusiveError)
+
+
+def _as_wanted(pod: Object | None, ready: bool) -> bool:
+    return pod is not None and pods.runs(pod) and pods.is_ready(pod) is ready

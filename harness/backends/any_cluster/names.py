@@ -1,0 +1,79 @@
+"""Scenarios know nodes a1, a2, b1 … in zones a, b, c; a cluster has nodes and zones of its own names.
+
+Both ways are pure functions of objects: what is sent gets the cluster's names, what comes back those of the topology. A
+scenario is the same text on every cluster.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.topology import HOSTNAME_LABEL, ZONE_LABEL
+
+_NODE_PATH = re.compile(r"(/api/v1/nodes/)([^/?]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The cluster's name of each node and each zone of the topology."""
+
+    nodes: Mapping[str, str] = field(default_factory=dict)
+    zones: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def trivial(self) -> bool:
+        """Whether they are the same."""
+        return all(ours == theirs for each in (self.nodes, self.zones) for ours, theirs in each.items())
+
+    def outgoing(self, value: Any) -> Any:
+        """An object, or part of one, with the cluster's names."""
+        return _translated(value, self.nodes, self.zones)
+
+    def incoming(self, value: Any) -> Any:
+        """An object, or part of one, with the names of the topology."""
+        return _translated(value, _inverse(self.nodes), _inverse(self.zones))
+
+    def path(self, path: str) -> str:
+        """A request's path with the cluster's names."""
+        return _NODE_PATH.sub(lambda found: found[1] + self.nodes.get(found[2], found[2]), path)
+
+
+def _inverse(names: Mapping[str, str]) -> dict[str, str]:
+    return {theirs: ours for ours, theirs in names.items()}
+
+
+def _translated(value: Any, nodes: Mapping[str, str], zones: Mapping[str, str]) -> Any:
+    if isinstance(value, list):
+        return [_translated(each, nodes, zones) for each in value]
+    if not isinstance(value, dict):
+        return value
+    made = {key: _field(key, each, nodes, zones) for key, each in value.items()}
+    if _is_node(value) and isinstance(made.get("metadata"), dict):
+        name = made["metadata"].get("name")
+        made["metadata"]["name"] = nodes.get(name, name)
+    return made
+
+
+def _field(key: str, value: Any, nodes: Mapping[str, str], zones: Mapping[str, str]) -> Any:
+    if isinstance(value, str):
+        if key in ("nodeName", HOSTNAME_LABEL):
+            return nodes.get(value, value)
+        return zones.get(value, value) if key in ("zone", ZONE_LABEL) else value
+    if key in ("forZones", "forNodes") and isinstance(value, list):
+        names = zones if key == "forZones" else nodes
+        return [
+            {**each, "name": names.get(each["name"], each["name"])}
+            if isinstance(each, dict) and isinstance(each.get("name"), str)
+            else each
+            for each in value
+        ]
+    return _translated(value, nodes, zones)
+
+
+def _is_node(value: Mapping[str, Any]) -> bool:
+    """Also in a list, whose items do not say their kind: nothing else reports a kubelet's version."""
+    status = value.get("status")
+    return value.get("kind") == "Node" or (isinstance(status, dict) and "nodeInfo" in status)

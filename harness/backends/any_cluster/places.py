@@ -1,0 +1,50 @@
+"""Which node of a cluster plays which node of the topology."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from harness.api import Object
+from harness.backends.any_cluster.names import Names
+from harness.topology import ZONE_LABEL, Topology
+
+
+def cast(topology: Topology, nodes: Sequence[Object]) -> Names:
+    """Give each node of the topology one that is ready and takes pods, in zones of its own.
+
+    Same names go together where there are any; otherwise the zones with most nodes come first. Nodes of the topology
+    for which there is none are left out.
+    """
+    by_zone: dict[str, list[str]] = {}
+    for node in nodes:
+        zone = (node["metadata"].get("labels") or {}).get(ZONE_LABEL, "")
+        if zone and takes_pods(node):
+            by_zone.setdefault(zone, []).append(str(node["metadata"]["name"]))
+    wanted = {zone: [node.name for node in topology.nodes if node.zone == zone] for zone in topology.zones}
+    zones = _pairs(list(wanted), sorted(by_zone, key=lambda zone: (-len(by_zone[zone]), _natural(zone))))
+    found: dict[str, str] = {}
+    for ours, theirs in zones.items():
+        found |= _pairs(wanted[ours], sorted(by_zone[theirs], key=_natural))
+    return Names(found, zones)
+
+
+def takes_pods(node: Object) -> bool:
+    """Whether a node is ready, and pods without tolerations can be put on it."""
+    spec, status = node.get("spec") or {}, node.get("status") or {}
+    tainted = any(taint.get("effect") in ("NoSchedule", "NoExecute") for taint in spec.get("taints") or ())
+    ready = any(each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions") or ())
+    return ready and not tainted and not spec.get("unschedulable")
+
+
+def _pairs(ours: Sequence[str], theirs: Sequence[str]) -> dict[str, str]:
+    """One of theirs for each of ours, as far as they go: the same name if there is, or else in their order."""
+    same = [name for name in ours if name in theirs]
+    rest = iter([name for name in theirs if name not in same])
+    pairs = {name: name if name in same else next(rest, "") for name in ours}
+    return {name: other for name, other in pairs.items() if other}
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Sorts worker2 before worker10, and worker before both."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name) if part]

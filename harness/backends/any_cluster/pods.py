@@ -1,0 +1,113 @@
+"""The pods of a run: agnhost, which answers and asks. They satisfy the restricted pod security standard.
+
+Those on the host's network cannot, and are in a namespace of their own that says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from harness.backends.any_cluster.dialing import hostname
+from harness.backends.backend import WantedPod
+from harness.manifests import CONTAINER, TARGET_PORT, Object
+
+AGNHOST = "agnhost:2.53@sha256:99c6b4bb4a1e1df3f0b3752168c89358794d02258ebebc26bf21c29399011a85"
+REGISTRY = "registry.k8s.io/e2e-test-images"
+
+READY_GATE = "trafficdist.dev/ready"
+"""A condition that the suite sets: a kubelet reports a pod as ready only when it is True."""
+
+GRACE = 30  # seconds that a pod may go on serving after a graceful deletion; who ends it at once says so
+
+
+def image(registry: str = "") -> str:
+    """The standard test image, by its digest; from a mirror that has it under the same name."""
+    return f"{(registry or REGISTRY).rstrip('/')}/{AGNHOST}"
+
+
+def server(wanted: WantedPod, namespace: str, labels: Mapping[str, str], registry: str) -> Object:
+    """A pod that answers TCP and UDP on the target port, and on each of its container ports."""
+    ports: dict[int, list[Object]] = {TARGET_PORT: []}
+    for name, number, protocol in wanted.container_ports:
+        ports.setdefault(number, []).append({"name": name, "containerPort": number, "protocol": protocol})
+    containers = [
+        _container(CONTAINER if number == TARGET_PORT else f"{CONTAINER}-{number}", number, number, declared, registry)
+        for number, declared in ports.items()
+    ]
+    spec = _spec(containers, wanted.node) | {
+        "hostname": hostname(namespace, wanted.name),
+        "readinessGates": [{"conditionType": READY_GATE}],
+        "terminationGracePeriodSeconds": GRACE,
+    }
+    return _pod(wanted.name, {**(wanted.labels or {}), **labels}, spec)
+
+
+def client(name: str, node: str, labels: Mapping[str, str], registry: str, *, port: int, host_network: bool) -> Object:
+    """A pod that asks; its own server listens on `port`, and on the next one for UDP."""
+    spec = _spec([_container("client", port, port + 1, (), registry)], node) | {"terminationGracePeriodSeconds": 1}
+    if host_network:
+        spec |= {"hostNetwork": True}
+    else:
+        spec |= {"hostname": name}
+    return _pod(name, labels, spec)
+
+
+def gate(ready: bool) -> Object:
+    """The status patch that opens or closes the readiness gate."""
+    condition = {"type": READY_GATE, "status": "True" if ready else "False", "reason": "Scenario"}
+    return {"status": {"conditions": [condition]}}
+
+
+def is_ready(pod: Object) -> bool:
+    """Whether its kubelet reports it as ready."""
+    return _condition(pod, "Ready")
+
+
+def runs(pod: Object) -> bool:
+    """Whether all its containers run and it has its addresses, ready or not."""
+    status = pod.get("status") or {}
+    return bool(status.get("podIPs")) and _condition(pod, "ContainersReady")
+
+
+def _condition(pod: Object, kind: str) -> bool:
+    found = (pod.get("status") or {}).get("conditions") or ()
+    return any(each["type"] == kind and each["status"] == "True" for each in found)
+
+
+def addresses(pod: Object) -> dict[str, str]:
+    """Its addresses by family."""
+    ips = [each["ip"] for each in (pod.get("status") or {}).get("podIPs") or ()]
+    return {"IPv6" if ":" in ip else "IPv4": ip for ip in ips}
+
+
+def _pod(name: str, labels: Mapping[str, str], spec: Object) -> Object:
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": dict(labels)}, "spec": spec}
+
+
+def _spec(containers: Sequence[Object], node: str) -> Object:
+    return {
+        "nodeName": node,
+        "containers": list(containers),
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "restartPolicy": "Always",
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": 65532,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+    }
+
+
+def _container(name: str, http: int, udp: int, declared: Sequence[Object], registry: str) -> Object:
+    probe: dict[str, Any] = {"httpGet": {"path": "/healthz", "port": http}, "periodSeconds": 1}
+    return {
+        "name": name,
+        "image": image(registry),
+        "args": ["netexec", f"--http-port={http}", f"--udp-port={udp}", f"--delay-shutdown={GRACE}"],
+        "ports": list(declared),
+        "readinessProbe": probe,
+        "resources": {"requests": {"cpu": "5m", "memory": "16Mi"}},
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+    }

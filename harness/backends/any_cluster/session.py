@@ -1,0 +1,149 @@
+"""A run on a real cluster, from the process that is in charge: what is there, whose it is for now, and its end.
+
+Workers get what was found out as plain values, and work beside each other in namespaces of their own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import Any, Self
+
+from harness.abilities import Ability
+from harness.api import Api, Object, RefusedError
+from harness.backends.any_cluster.names import Names
+from harness.backends.any_cluster.places import cast, takes_pods
+from harness.backends.components import Components
+from harness.backends.kubeconfig import ALWAYS, DISRUPTIVE, KubeconfigBackend, Target
+from harness.errors import InconclusiveError, UnavailableError
+from harness.guest import trouble
+from harness.guest.lease import hold
+from harness.guest.marks import new_run_id
+from harness.guest.preflight import preflight
+from harness.kubeconfig import find
+from harness.settings import Settings
+from harness.topology import THREE_ZONES, Topology, parse_topology
+
+Say = Callable[[str], None]
+
+
+class Session:
+    """One run's hold on one cluster. `close` gives it back as it was; idempotent."""
+
+    def __init__(self, settings: Settings, say: Say) -> None:
+        self._settings = settings
+        self._say = say
+        self._begun = contextlib.ExitStack()
+        self.run_id = new_run_id()
+
+    def start(self) -> Self:
+        """Find the cluster, or make it, and take it. Raises `UnavailableError` and `DistrustError` with the remedy."""
+        with contextlib.ExitStack() as begun:
+            kubeconfig = self._settings.kubeconfig
+            if self._settings.backend == "kind":
+                kubeconfig = self._make_kind_cluster(begun)
+            reached = preflight(kubeconfig, self._settings.context)
+            self._say(
+                f"cluster {reached.server}, Kubernetes {reached.version.get('gitVersion', '?')}, run {self.run_id}"
+            )
+            api = Api(find(kubeconfig, context=self._settings.context))
+            begun.callback(api.close)
+            begun.enter_context(hold(api, self.run_id, say=self._say))
+            self.target = self._look(api, kubeconfig)
+            self._begun = begun.pop_all()
+        return self
+
+    def close(self) -> None:
+        """Remove all that the run made, and give the Lease back."""
+        self._begun.close()
+
+    def _make_kind_cluster(self, begun: contextlib.ExitStack) -> str:
+        made = begun.enter_context(kind_cluster(self._settings, self.run_id, self._say))
+        return str(made.kubeconfig)
+
+    def _look(self, api: Api, kubeconfig: str) -> Target:
+        try:
+            nodes = api.list("nodes")
+        except (RefusedError, InconclusiveError) as error:
+            raise UnavailableError(trouble.of(error)) from error
+        topology = parse_topology(self._settings.topology)
+        names = cast(topology, nodes)
+        found = Topology(topology.name, tuple(node for node in topology.nodes if node.name in names.nodes))
+        if len(found.nodes) < 2:
+            raise UnavailableError(
+                f"of {len(nodes)} nodes, {len(found.nodes)} are ready, take pods and have a zone (label "
+                "topology.kubernetes.io/zone): scenarios need two at least; `trafficdist doctor` says more"
+            )
+        kind = self._settings.backend == "kind"
+        disruptive = DISRUPTIVE if self._settings.allow_disruptive or kind else frozenset()
+        equal = {Ability.EQUAL_NODES} if _are_equal(topology, names, nodes) else set()
+        return Target(
+            kubeconfig=kubeconfig,
+            context=self._settings.context,
+            run_id=self.run_id,
+            names=names,
+            topology=found,
+            abilities=ALWAYS | disruptive | equal | (kind_abilities() if kind else frozenset()),
+            registry=self._settings.image_registry,
+            backend=self._settings.backend,
+        )
+
+
+def _are_equal(topology: Topology, names: Names, nodes: list[Object]) -> bool:
+    """Whether the nodes that take pods are those of the topology, and have the CPU that it says."""
+    working = {str(each["metadata"]["name"]): each for each in nodes if takes_pods(each)}
+    if topology != THREE_ZONES or working.keys() != {names.nodes.get(node.name) for node in topology.nodes}:
+        return False
+    return all(
+        _milli(working[names.nodes[node.name]]["status"]["allocatable"].get("cpu", "")) == node.cpu_milli
+        for node in topology.nodes
+    )
+
+
+def _milli(cpu: str) -> int:
+    if cpu.endswith("m"):
+        return int(cpu[:-1])
+    return int(cpu) * 1000 if cpu.isdecimal() else 0
+
+
+def kind_cluster(settings: Settings, run_id: str, say: Say = print) -> Any:
+    """The kind cluster of a run, not started. Raises `UsageError`."""
+    from harness.backends.kind.cluster import KindCluster  # noqa: PLC0415  only who asks for it needs it
+
+    topology = parse_topology(settings.topology)
+    return KindCluster(
+        topology,
+        families=settings.families,
+        mode=settings.mode or "iptables",
+        image=settings.kind_image,
+        feature_gates=settings.release.gates,
+        run_id=run_id,
+        keep=settings.keep_cluster,
+        say=say,
+    )
+
+
+def kind_abilities() -> frozenset[Ability]:
+    """What can be done to the components of a kind cluster."""
+    from harness.backends.kind.components import KindComponents  # noqa: PLC0415
+
+    return KindComponents.abilities
+
+
+def boot(values: Mapping[str, Any], settings: Settings, worker: str) -> KubeconfigBackend:
+    """The backend of one worker. Raises `UnavailableError` with the remedy."""
+    target = Target.from_json(values)
+    backend = KubeconfigBackend(target, worker=worker, release=settings.release)
+    backend.start()
+    if target.backend == "kind":
+        backend.components = _components_of_kind(settings, target, backend)
+    return backend
+
+
+def _components_of_kind(settings: Settings, target: Target, backend: KubeconfigBackend) -> Components:
+    from harness.backends.kind.checks import require  # noqa: PLC0415
+
+    cluster = kind_cluster(settings, target.run_id)
+    cluster.tools = require(cluster.wanted)
+    made: Components = cluster.components(backend.api, settings.release)
+    return made

@@ -1,0 +1,53 @@
+"""Steady traffic by client pods: each asks in small batches, one after the other, until it is stopped."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+
+from harness.backends.any_cluster.dialing import Dialer
+from harness.outcomes import TIMED_OUT
+from harness.probes.loop import Probe, Sample
+
+TRIES = 10  # in one request: the shorter, the better is known when an answer came
+
+
+class Steady:
+    """Probes in the background, a thread for each."""
+
+    def __init__(self, dialer: Dialer, interval: float, probes: Sequence[Probe]) -> None:
+        self._dialer = dialer
+        self._interval = interval
+        self._samples: list[Sample] = []
+        self._ended = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._ask, args=(number, probe), name=f"steady-{number}", daemon=True)
+            for number, probe in enumerate(probes)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def asked(self) -> int:
+        """How many probes have been answered, or not, so far."""
+        return len(self._samples)
+
+    def stop(self) -> list[Sample]:
+        """Ask no more, wait for the last answers, and give all samples by the time at which they left."""
+        self._ended.set()
+        for thread in self._threads:
+            thread.join()
+        return sorted(self._samples, key=lambda sample: sample.at)
+
+    def _ask(self, number: int, probe: Probe) -> None:
+        while not self._ended.is_set():
+            begin = time.monotonic()
+            dialed = self._dialer.dial(probe, TRIES)
+            step = (time.monotonic() - begin) / TRIES
+            # agnhost says what came of tries, but not of which: one without answer counts as the first of them.
+            ordered = sorted(dialed.outcomes, key=lambda outcome: outcome != TIMED_OUT)
+            self._samples += [
+                Sample(begin + index * step, outcome, number, step) for index, outcome in enumerate(ordered)
+            ]
+            self._ended.wait(begin + TRIES * self._interval - time.monotonic())

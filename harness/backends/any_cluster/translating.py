@@ -1,0 +1,25 @@
+"""The API as scenarios see it, where the cluster's nodes and zones have other names than those of the topology."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from harness.api import Api, Response
+from harness.backends.any_cluster.names import Names
+from harness.kubeconfig import Kubeconfig
+
+
+class TranslatingApi(Api):
+    """Sends and gives back objects in the words of the topology."""
+
+    def __init__(self, kubeconfig: Kubeconfig | Mapping[str, Any], names: Names, *, connections: int = 10) -> None:
+        super().__init__(kubeconfig, connections=connections)
+        self._names = names
+
+    def request(self, method: str, path: str, body: object = None, **options: Any) -> Response:
+        """As `Api.request`."""
+        if self._names.trivial:
+            return super().request(method, path, body, **options)
+        answer = super().request(method, self._names.path(path), self._names.outgoing(body), **options)
+        return Response(answer.code, self._names.incoming(answer.body), answer.warnings, answer.date)

@@ -1,0 +1,338 @@
+"""Any cluster that a kubeconfig leads to: the same scenarios, with pods and packets of that cluster.
+
+Servers and clients are pods of the standard test image, pinned to nodes; a server says its pod's name. Everything goes
+through the API, probes included: no command is started, nothing is installed, no port of a node is opened.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NoReturn
+
+from harness.abilities import Ability
+from harness.api import Api
+from harness.backends.any_cluster import pods
+from harness.backends.any_cluster.barrier import Barrier
+from harness.backends.any_cluster.dialing import ClientPod, Dialer, address_seen
+from harness.backends.any_cluster.guests import Guests
+from harness.backends.any_cluster.names import Names
+from harness.backends.any_cluster.steady import Steady
+from harness.backends.any_cluster.translating import TranslatingApi
+from harness.backends.backend import WantedPod
+from harness.backends.components import Components, Untouchable
+from harness.components import Component, Release
+from harness.errors import DistrustError, InconclusiveError, UnavailableError
+from harness.guest import trouble
+from harness.guest.marks import run_labels
+from harness.kubeconfig import find
+from harness.manifests import TARGET_PORT
+from harness.needs import Offer
+from harness.netns.http import HttpAnswer
+from harness.netns.namespace import Namespace
+from harness.outcomes import Observation
+from harness.probes.loop import Probe
+from harness.topology import Node, Topology
+from harness.workloads import Client, Pod, node_client, pod_client
+
+SETTLED = 10.0  # seconds, before the time scale, in which proxies work on what was written
+METRICS_PORT = 10249
+NODE_CLIENT_PORTS = 20_480  # the first of two for each worker, on the network of the nodes
+
+ALWAYS = frozenset({Ability.PROXY_METRICS, Ability.EXTERNAL_CLIENT})
+"""What a client pod on the host's network can do: it is outside for the node ports of any other node."""
+
+DISRUPTIVE = frozenset({Ability.CHANGE_NODES})
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What is known of a cluster before anything is made on it. `topology` has the nodes that were found."""
+
+    kubeconfig: str
+    context: str
+    run_id: str
+    names: Names
+    topology: Topology
+    abilities: frozenset[Ability]
+    registry: str = ""
+    backend: str = "kubeconfig"
+
+    @property
+    def offer(self) -> Offer:
+        """What it has of what requirements need."""
+        return Offer(frozenset(map(str, self.abilities)), frozenset(node.name for node in self.topology.nodes))
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, to hand over to a worker."""
+        return {**asdict(self), "abilities": sorted(self.abilities)}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Target:
+        """The inverse of `to_json`."""
+        topology = values["topology"]
+        made = {
+            "names": Names(**values["names"]),
+            "topology": Topology(topology["name"], tuple(Node(**each) for each in topology["nodes"])),
+            "abilities": frozenset(map(Ability, values["abilities"])),
+        }
+        return cls(**{**values, **made})
+
+
+class KubeconfigBackend:
+    """One worker's share of somebody's cluster."""
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        worker: str = "main",
+        release: Release | None = None,
+        components: Components | None = None,
+    ) -> None:
+        self._target = target
+        self.name = target.backend
+        self.components: Components = components or Untouchable()
+        self.topology = target.topology
+        self.release = release or Release()
+        self.abilities = target.abilities
+        self.hints_matter: bool | None = None
+        self._labels = run_labels(target.run_id)
+        self._prefix = f"td-{target.run_id}-{worker}"
+        number = int(worker.removeprefix("gw")) + 1 if worker.startswith("gw") else 0
+        self._node_client_port = NODE_CLIENT_PORTS + 2 * number
+        self._begun = contextlib.ExitStack()
+        self._clients: dict[Client, ClientPod] = {}
+        self._client_addresses: dict[Client, dict[str, str]] = {}
+        self.families: Sequence[str] = ()
+
+    def start(self) -> KubeconfigBackend:
+        """Make the client pods, and see the canary go round. Raises `UnavailableError` with the remedy."""
+        with contextlib.ExitStack() as begun:
+            loaded = find(self._target.kubeconfig, context=self._target.context)
+            self.api: Api = TranslatingApi(loaded, self._target.names, connections=80)
+            begun.callback(self.api.close)
+            self._guests = Guests(self.api, self._labels, self._target.registry)
+            begun.callback(self._guests.close)
+            self._dialer = Dialer(self.api)
+            begun.callback(self._dialer.close)
+            begun.callback(self._delete_own_namespaces)
+            self._make_clients([pod_client(node.name) for node in self.topology.nodes])
+            self._barrier = Barrier(self.api, self._dialer, self._clients_namespace, self._labels)
+            self._barrier.create()
+            self._make_canaries()
+            self.families = self._barrier.families
+            self._nodes = {str(each["metadata"]["name"]): each for each in self.api.list("nodes")}
+            self._version = self.api.request("GET", "/version").body
+            self.settle()
+            self._begun = begun.pop_all()
+        return self
+
+    def close(self) -> None:
+        """Take away all namespaces of this worker. Idempotent."""
+        self._begun.close()
+
+    # Namespaces and pods
+
+    def create_namespace(self, namespace: str) -> None:
+        """Make the Kubernetes namespace of a scenario."""
+        self._guests.create_namespace(namespace)
+
+    def delete_namespace(self, namespace: str) -> None:
+        """Begin to take it away; nothing waits for that."""
+        self._guests.delete_namespace(namespace)
+
+    def run_pods(self, namespace: str, wanted: Sequence[WantedPod]) -> list[Pod]:
+        """Run these pods, all at once; they are ready in the time of the slowest."""
+        made = self._guests.run_servers(namespace, wanted)
+        return [
+            Pod(each.name, namespace, each.node, self.topology.node(each.node).zone, pods.addresses(obj))
+            for each, obj in zip(wanted, made, strict=True)
+        ]
+
+    def delete_pod(self, namespace: str, name: str) -> None:
+        """End a pod at once, and wait until it is gone."""
+        self._guests.delete(namespace, name)
+
+    def create_pod(self, namespace: str, wanted: WantedPod, *, phase: str = "Running") -> None:
+        """Have a pod; unlike on the embedded cluster it runs, since a kubelet reports it."""
+        if phase != "Running":
+            self._lacks(Ability.REPORT_PODS, "pods are what their kubelets report")
+        self._guests.create(namespace, wanted)
+
+    def set_ready(self, namespace: str, name: str, ready: bool) -> None:
+        """Open or close the pod's readiness gate."""
+        self._guests.open_gate(namespace, name, ready)
+
+    def forget_connections(self) -> None:
+        """Nothing: connection tracking belongs to the nodes, and pods of scenarios have addresses of their own."""
+
+    # Clients and probes
+
+    def place_of(self, client: Client | Pod) -> ClientPod:
+        """The pod that asks."""
+        if isinstance(client, Pod):
+            return ClientPod(client.namespace, client.name, TARGET_PORT)
+        if client.kind == "external":
+            return self.place_of(node_client(self._other_node(client.node)))
+        if client not in self._clients:
+            self._make_clients([Client(client.kind, node.name) for node in self.topology.nodes])
+        return self._clients[client]
+
+    def client_address(self, client: Client | Pod, family: str) -> str:
+        """The client's own address. Raises `UnavailableError` where it has none of this family."""
+        self.place_of(client)
+        if isinstance(client, Client) and client.kind == "external":
+            client = node_client(self._other_node(client.node))
+        known = client.addresses if isinstance(client, Pod) else self._client_addresses[client]
+        if family not in known:
+            raise UnavailableError(f"client {client} has no {family} address")
+        return known[family]
+
+    def probe(self, probes: Sequence[Probe], *, in_flight: int = 32) -> list[Observation]:  # noqa: ARG002  agnhost's own
+        """What came of each probe; outcomes of equal probes come in any order."""
+        return self._dialer.probe(probes)
+
+    def addresses_seen(self, probes: Sequence[Probe]) -> list[Observation]:
+        """The same, and each answer says from which address the question came."""
+        return self._dialer.probe(probes, read=address_seen)
+
+    def record(self, interval: float, probes: Sequence[Probe]) -> Steady:
+        """Probes in the background, by each client as fast as it can, but not faster than every `interval` seconds."""
+        return Steady(self._dialer, interval, probes)
+
+    def connect(self, probe: Probe) -> NoReturn:
+        """Raises `UnavailableError`: agnhost's connections end with the answer."""
+        self._lacks(Ability.OPEN_CONNECTIONS, f"no connection to {probe.address} can be kept open in a pod")
+
+    def namespace_of(self, client: Client | Pod) -> Namespace:
+        """Raises `UnavailableError`."""
+        self._lacks(Ability.SOURCE_PORTS, f"client {client} is on another machine")
+
+    def http_get(self, client: Client | Pod, address: str, port: int, path: str) -> HttpAnswer:  # noqa: ARG002
+        """Raises `UnavailableError`: agnhost does not tell the status of an answer."""
+        self._lacks(Ability.HTTP, f"client {client} cannot tell the status of an answer")
+
+    def metrics(self, component: Component, node: str) -> str:
+        """What a proxy exposes on its node's loopback, asked by a pod on the host's network."""
+        if component is not Component.PROXY:
+            self._lacks(Ability.CONTROLLER_METRICS, f"metrics of the {component} are not reached from nodes")
+        client = self.place_of(node_client(node))
+        try:
+            return self._dialer.get(client, "127.0.0.1", METRICS_PORT, "metrics")
+        except OSError as error:
+            raise InconclusiveError(f"the metrics of {component} on {node} cannot be read: {error}") from error
+
+    def dns(self) -> dict[str, str]:
+        """Raises `UnavailableError`."""
+        self._lacks(Ability.DNS, "the topology-aware DNS server is not part of a cluster")
+
+    # Addresses
+
+    def virtual_addresses(self, kind: str, node: str, number: int) -> dict[str, str]:  # noqa: ARG002
+        """Raises `UnavailableError`: nobody routes them to a node of choice."""
+        self._lacks(Ability(kind.replace("external-ip", "external-ips")), f"no {kind} address is routed to {node}")
+
+    def free_addresses(self) -> dict[str, str]:
+        """Addresses that no pod has: of the ranges for documentation."""
+        both = {"IPv4": "192.0.2.77", "IPv6": "2001:db8::77"}
+        return {family: both[family] for family in self.families}
+
+    def node_addresses(self, node: str) -> dict[str, str]:
+        """The internal addresses of a node, by family."""
+        reported = (self._nodes[node].get("status") or {}).get("addresses") or ()
+        ips = [str(each["address"]) for each in reported if each.get("type") == "InternalIP"]
+        return {"IPv6" if ":" in ip else "IPv4": ip for ip in ips}
+
+    # Components
+
+    def start_component(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
+        """Have one started as this release. Raises `UnavailableError` where nothing may."""
+        self.components.start(component, release, nodes)
+
+    def stop_component(self, component: Component, nodes: Sequence[str]) -> None:
+        """Have one stopped. Raises `UnavailableError` where nothing may."""
+        self.components.stop(component, nodes)
+
+    def settle(self) -> None:
+        """Wait until pods are as they were asked to be, and proxies have seen the canary go round."""
+        self._guests.settle()
+        clients = [self._clients[pod_client(node.name)] for node in self.topology.nodes]
+        self._barrier.pass_(clients, self._canaries, within=SETTLED)
+
+    def check_instruments(self) -> None:
+        """Raise `DistrustError` when a node has gone: what was seen since then says nothing about its proxy."""
+        listed = {str(each["metadata"]["name"]): each for each in self.api.list("nodes")}
+        for node in self.topology.nodes:
+            if why := trouble.of_node(node.name, listed.get(node.name)):
+                raise DistrustError(why)
+
+    # What the report says
+
+    def environment(self) -> dict[str, Any]:
+        """Where the run took place."""
+        names = self._target.names.nodes
+        return {
+            "backend": self.name,
+            "servers": {"apiserver": str(self._version.get("gitVersion", "?"))},
+            "nodes": [self._node(node.name, names.get(node.name, node.name)) for node in self.topology.nodes],
+            "ipFamilies": list(self.families),
+            **({} if self.hints_matter is None else {"hintsChangeSomething": self.hints_matter}),
+        }
+
+    def _node(self, name: str, real: str) -> dict[str, str]:
+        info = (self._nodes[name].get("status") or {}).get("nodeInfo") or {}
+        told = {
+            "kernel": info.get("kernelVersion"),
+            "os": info.get("osImage") or info.get("operatingSystem"),
+            "kubelet": info.get("kubeletVersion"),
+            "kubeProxy": info.get("kubeProxyVersion"),
+            "nodeName": real if real != name else None,
+        }
+        zone = self.topology.node(name).zone
+        return {"name": name, "zone": zone, **{key: str(value) for key, value in told.items() if value}}
+
+    def explain(self, namespace: str, service: str, nodes: Sequence[str]) -> str:  # noqa: ARG002
+        """Where to ask further."""
+        return f"Ask why: trafficdist explain {namespace}/{service} (while the scenario lasts)"
+
+    def evidence(self) -> dict[str, str]:
+        """Which node of the cluster plays which of the topology."""
+        names = self._target.names
+        return {"nodes.txt": "\n".join(f"{ours} is {theirs}" for ours, theirs in names.nodes.items())}
+
+    # Inside
+
+    @property
+    def _clients_namespace(self) -> str:
+        return f"{self._prefix}-clients"
+
+    def _make_clients(self, clients: Sequence[Client]) -> None:
+        """Run a client pod of this kind on each node."""
+        on_host = clients[0].kind == "node"
+        namespace = f"{self._prefix}-node-clients" if on_host else self._clients_namespace
+        port = self._node_client_port if on_host else TARGET_PORT
+        self._guests.create_namespace(namespace, privileged=on_host)
+        wanted = {f"client-{client.node}": client.node for client in clients}
+        made = self._guests.run_clients(namespace, wanted, port=port, host_network=on_host)
+        for client, obj in zip(clients, made, strict=True):
+            self._clients[client] = ClientPod(namespace, f"client-{client.node}", port)
+            self._client_addresses[client] = self.node_addresses(client.node) if on_host else pods.addresses(obj)
+
+    def _make_canaries(self) -> None:
+        """The two pods between which the canary goes: no clients, since a pod that reaches itself is a case apart."""
+        wanted = {f"canary-{number}": node.name for number, node in enumerate(self.topology.nodes[:2], 1)}
+        made = self._guests.run_clients(self._clients_namespace, wanted, port=TARGET_PORT, host_network=False)
+        self._canaries = [(name, pods.addresses(obj)) for name, obj in zip(wanted, made, strict=True)]
+
+    def _delete_own_namespaces(self) -> None:
+        for namespace in {each.namespace for each in self._clients.values()} | {self._clients_namespace}:
+            self._guests.delete_namespace(namespace)
+
+    def _other_node(self, node: str) -> str:
+        """A node from which packets come to this node as they do from outside."""
+        return next(each.name for each in self.topology.nodes if each.name != node)
+
+    def _lacks(self, ability: Ability, why: str) -> NoReturn:
+        raise UnavailableError(f"{ability}: {why}")
