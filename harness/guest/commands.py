@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import cast
 
 from harness.api import Api, RefusedError
-from harness.errors import DistrustError, InconclusiveError
+from harness.backends.kind.leftovers import remove_leftovers
+from harness.backends.kind.state import known
+from harness.errors import DistrustError, InconclusiveError, UnavailableError
 from harness.guest import trouble
 from harness.guest.cleanup import cleanup
 from harness.guest.leftovers import Say
 from harness.guest.marks import checked_run_id
 from harness.guest.preflight import reach
-from harness.kubeconfig import Kubeconfig
+from harness.kubeconfig import find
 
-_KIND = "harness.backends.kind"
 _NOTHING = "nothing was left"
 
 
@@ -25,11 +22,11 @@ def clean_up(kubeconfig: str, context: str, *, run: str, force: bool, say: Say) 
     """What was removed, a line each. Raises `UsageError`, `UnavailableError`, `DistrustError`."""
     if run:
         checked_run_id(run)
-    done = [] if run else _kind_clusters()
-    if done and not Path(kubeconfig.split(":", maxsplit=1)[0]).expanduser().exists():
+    done = _kind_clusters(run, say)
+    if done and not Path(kubeconfig.partition(":")[0]).expanduser().exists():
         return done  # the cluster was one of these
     found = reach(kubeconfig, context, rules=())
-    api = Api(Kubeconfig(kubeconfig, context=context))
+    api = Api(find(kubeconfig, context=context))
     try:
         done += cleanup(api, run=run, force=force, say=say)
     except (RefusedError, InconclusiveError) as error:
@@ -39,9 +36,11 @@ def clean_up(kubeconfig: str, context: str, *, run: str, force: bool, say: Say) 
     return done or [_NOTHING]
 
 
-def _kind_clusters() -> list[str]:
-    """Removes kind clusters that runs left on this machine."""
-    if importlib.util.find_spec(_KIND) is None:
+def _kind_clusters(run: str, say: Say) -> list[str]:
+    """Removes kind clusters that runs left on this machine. An engine that does not answer is only told of."""
+    try:
+        return [f"kind cluster {name} is deleted" for name in remove_leftovers(run, say=say)]
+    except UnavailableError as error:
+        if known():
+            say(f"kind clusters are not looked for: {str(error).partition(chr(10))[0]}")
         return []
-    remove = getattr(importlib.import_module(_KIND), "remove_leftovers", None)
-    return list(cast("Callable[[], Sequence[str]]", remove)()) if remove is not None else []

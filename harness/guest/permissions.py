@@ -45,22 +45,18 @@ class Rule:
                 yield {"resourceAttributes": {key: value for key, value in asked.items() if value}}
 
 
-_WRITE = ("create", "delete", "get", "list", "patch", "update", "watch")
+_WRITE = ("create", "delete", "get", "list", "patch", "update")
 
 RULES: tuple[Rule, ...] = (
-    Rule(_WRITE, "", ("namespaces",), why="keep to namespaces of its own"),
+    Rule(("create", "delete", "get", "list", "patch"), "", ("namespaces",), why="keep to namespaces of its own"),
     Rule(("create", "delete", "get", "update"), "coordination.k8s.io", ("leases",), why="keep a second run away"),
-    Rule(_WRITE, "", ("pods", "services"), why="run servers and clients"),
+    Rule((*_WRITE, "deletecollection"), "", ("pods",), why="run servers and clients"),
+    Rule(_WRITE, "", ("services",), why="ask Services"),
     Rule(("get", "patch", "update"), "", ("pods/status", "services/status"), why="report readiness and addresses"),
     Rule(_WRITE, "discovery.k8s.io", ("endpointslices",), why="read hints, and write slices of its own"),
-    Rule(("get", "list", "watch"), "", ("nodes", "endpoints"), why="know zones and addresses"),
-    Rule(
-        ("create", "get"),
-        "",
-        ("pods/proxy", "pods/portforward"),
-        why="have client pods make connections",
-    ),
-    Rule(("get", "list"), "", ("events", "pods/log"), why="say why a pod does not start"),
+    Rule(("get", "list"), "", ("nodes",), why="know zones and addresses"),
+    Rule(("get",), "", ("pods/proxy",), why="have client pods make connections"),
+    Rule(("get", "list"), "", ("events", "pods/log"), why="say why something does not start"),
     Rule(
         ("get", "list"),
         "apps",

@@ -16,7 +16,7 @@ from harness.errors import DistrustError, InconclusiveError, UnavailableError, U
 from harness.guest import permissions, trouble
 from harness.guest.permissions import RULES, Rule
 from harness.guest.server_clock import ServerClock
-from harness.kubeconfig import Kubeconfig
+from harness.kubeconfig import find
 
 DEADLINE = 25.0
 """Seconds in which all has been asked, or the cluster is said not to answer. Not scaled: a person waits for it."""
@@ -61,7 +61,7 @@ def reach(kubeconfig: str, context: str = "", *, rules: Sequence[Rule] = RULES, 
     asked = {"server": f"kubeconfig {kubeconfig}"}
 
     def ask() -> Reached:
-        api = Api(Kubeconfig(kubeconfig, context=context), timeout=_REQUEST_SECONDS)
+        api = Api(find(kubeconfig, context=context), timeout=_REQUEST_SECONDS)
         try:
             asked["server"] = api.server
             return _ask(api, rules)

@@ -33,8 +33,12 @@ def test_a_question_is_asked_for_each_verb_and_resource() -> None:
     ]
 
 
-def test_the_api_server_is_asked_and_what_it_denies_is_named(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert denied(api, (*RULES, *DISRUPTIVE)) == []
+@pytest.mark.parametrize("allowed", [True, False])
+def test_the_api_server_is_asked_and_what_it_denies_is_named(
+    api: Api, monkeypatch: pytest.MonkeyPatch, allowed: bool
+) -> None:
     rule = Rule(("get", "list"), "apps", ("daemonsets",), why="look")
-    monkeypatch.setattr(permissions, "_is_allowed", lambda _, question: "get" in str(question))
-    assert [str(each) for each in denied(api, (rule,))] == ["may not list daemonsets.apps (to look)"]
+    if not allowed:
+        monkeypatch.setattr(permissions, "_is_allowed", lambda _, question: "get" in str(question))
+    expected = [] if allowed else ["may not list daemonsets.apps (to look)"]
+    assert [str(each) for each in denied(api, (rule,))] == expected

@@ -85,7 +85,7 @@ def test_packets_that_are_dropped_without_a_word(
 def test_what_has_no_end_of_its_own_is_left_alone(refusal: Refusal, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a lookup of a name, or a program that fetches credentials."""
     ended = threading.Event()
-    monkeypatch.setattr(module, "Kubeconfig", lambda *_, **__: ended.wait(20))
+    monkeypatch.setattr(module, "find", lambda *_, **__: ended.wait(20))
     assert "no answer within 0.1 s" in refusal(within=0.1)
     ended.set()
 
