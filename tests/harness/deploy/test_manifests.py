@@ -49,9 +49,11 @@ def test_job_is_outside_of_the_namespace_that_a_run_removes() -> None:
     assert NAMESPACE not in spaces
 
 
-def test_job_meets_the_restricted_pod_security_standard() -> None:
-    pod = by_kind("deploy/job.yaml")["Job"]["spec"]["template"]["spec"]
-    context = container_of_job()["securityContext"]
+@pytest.mark.parametrize("name", ["deploy/job.yaml", "deploy/results.yaml"])
+def test_pods_meet_the_restricted_pod_security_standard(name: str) -> None:
+    found = by_kind(name)
+    pod = found["Pod"]["spec"] if "Pod" in found else found["Job"]["spec"]["template"]["spec"]
+    [context] = [container["securityContext"] for container in pod["containers"]]
     assert pod["securityContext"]["runAsNonRoot"] is True
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     assert (context["allowPrivilegeEscalation"], context["capabilities"]) == (False, {"drop": ["ALL"]})
@@ -64,6 +66,12 @@ def test_job_keeps_its_results_on_a_volume_that_outlives_it() -> None:
     [mount] = [each["name"] for each in container["volumeMounts"] if folder.startswith(each["mountPath"] + "/")]
     volumes = {each["name"]: each for each in job["Job"]["spec"]["template"]["spec"]["volumes"]}
     assert volumes[mount]["persistentVolumeClaim"]["claimName"] == job["PersistentVolumeClaim"]["metadata"]["name"]
+
+
+def test_all_manifests_run_the_same_image() -> None:
+    names = ("job.yaml", "results.yaml", "sonobuoy-plugin.yaml")
+    texts = [(ROOT / "deploy" / name).read_text(encoding="utf-8") for name in names]
+    assert len({image for text in texts for image in re.findall(r"image: (\S+)", text)}) == 1
 
 
 @pytest.mark.parametrize("name", ["deploy/job.yaml", "deploy/sonobuoy-plugin.yaml", "action.yml"])
