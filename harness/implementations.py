@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from harness.claims import KUBE_PROXY, kind_of
 from harness.control_planes.choice import CONTAINERS, EMBEDDED, MANAGER, choose
-from harness.errors import UnavailableError
 from harness.settings import Settings
 
 if TYPE_CHECKING:
@@ -59,21 +58,23 @@ def _control_plane_of(settings: Settings) -> MakeControlPlane:
     chosen = choose(settings.control_plane, settings.controller)
     if not chosen.real:
         return reference().control_plane
+    controller = (MANAGER, chosen.controller_version or chosen.version or settings.kubernetes_version)
+    needed = [controller, *(() if chosen.plane == EMBEDDED else (("etcd", ""), ("kube-apiserver", chosen.version)))]
+    if chosen.plane == CONTAINERS:
+        from harness.control_planes import containers
+
+        containers.check(needed)
+        return lambda release: containers.ContainersControlPlane(release, controller=chosen.controller_version)
     from harness.binaries import find
 
-    find(MANAGER, chosen.controller_version or chosen.version or settings.kubernetes_version)
+    for component, version in needed:
+        find(component, version)
     if chosen.plane == EMBEDDED:
         from harness.control_planes.managed import ManagedControlPlane
 
         return lambda release: ManagedControlPlane(release, version=chosen.controller_version)
-    if chosen.plane == CONTAINERS:
-        raise UnavailableError(
-            f"--control-plane {settings.control_plane}: this version has no control planes in containers"
-        )
     from harness.control_planes.binaries import BinariesControlPlane
 
-    find("etcd")
-    find("kube-apiserver", chosen.version)
     return lambda release: BinariesControlPlane(release, controller=chosen.controller_version)
 
 

@@ -337,6 +337,7 @@ class NetnsBackend:
         """What the report says about where the run took place."""
         return {
             "backend": self.name,
+            "controlPlane": self.control_plane.name,
             "servers": {
                 "apiserver": self.control_plane.version,
                 "controller": self.control_plane.controller,

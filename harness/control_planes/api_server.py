@@ -17,7 +17,6 @@ from typing import Any
 import trustme
 
 from harness.api import Api
-from harness.binaries import find_entry
 from harness.components import Release
 from harness.control_planes.processes import Processes, wait_until_ready
 from harness.errors import InconclusiveError
@@ -56,7 +55,7 @@ class LocalApiServer:
         """
         self._processes = processes
         self._egress = egress
-        self._etcd_binary = find_entry("etcd", etcd_version).path
+        self._etcd = processes.find("etcd", etcd_version)
         self._server: Process | None = None
         self._token = secrets.token_urlsafe(24)
         self._ca = trustme.CA()
@@ -78,15 +77,15 @@ class LocalApiServer:
 
     def start_server(self, release: Release) -> None:
         """Serve what is stored as this release does, in place of what runs. Raises `UnavailableError`."""
-        entry = find_entry("kube-apiserver", release.version)
+        program = self._processes.find("kube-apiserver", release.version)
         self.stop_server()
 
         def arguments(ports: Sequence[int]) -> list[str | Path]:
             self.port = ports[0] if not self.version else self.port  # once it has one, clients know it
-            return [entry.path, *self._arguments(), *gate_arguments(release.gates)]
+            return [program.place, *self._arguments(), *gate_arguments(release.gates)]
 
         self._server = self._processes.start_on_ports("kube-apiserver", 1, arguments, self._wait)
-        self.version, self.gates = f"v{entry.version}", dict(release.gates)
+        self.version, self.gates = program.version, dict(release.gates)
 
     def stop_server(self) -> None:
         """End the API server, as a crash does; etcd keeps what is stored."""
@@ -117,7 +116,7 @@ class LocalApiServer:
         self._clients = ports[0]
         clients_url, peers_url = (f"http://127.0.0.1:{port}" for port in ports)
         return [
-            self._etcd_binary,
+            self._etcd.place,
             f"--data-dir={self._file('etcd')}",
             "--unsafe-no-fsync",
             "--log-level=warn",

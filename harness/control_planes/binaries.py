@@ -31,7 +31,7 @@ class BinariesControlPlane:
         """
         self.release = release or Release()
         self._controller_version = controller
-        self._processes = Processes()
+        self._processes = self._make_processes()
         self._egress = Egress(self._processes.folder)
         try:
             self._server = LocalApiServer(self._processes, egress=self._egress.configuration)
@@ -40,6 +40,10 @@ class BinariesControlPlane:
             raise
         self._manager = LocalControllerManager(self._processes, self._port)
         self._relay = Relay(self._port)
+
+    @staticmethod
+    def _make_processes() -> Processes:
+        return Processes()
 
     @property
     def version(self) -> str:

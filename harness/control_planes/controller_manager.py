@@ -17,7 +17,6 @@ import trustme
 import urllib3
 import yaml
 
-from harness.binaries import find_entry
 from harness.components import Release
 from harness.control_planes.api_server import gate_arguments
 from harness.control_planes.barrier import GATHERING, Barrier
@@ -66,7 +65,7 @@ class LocalControllerManager:
         """
         if release.node_level:
             raise UnavailableError(f"{_NAME} has no node-level topology ({release.node_level})")
-        entry = find_entry(_NAME, release.version)
+        program = self._processes.find(_NAME, release.version)
         self.stop()
         text = yaml.safe_dump(self._through_relay(kubeconfig))
         (self._processes.folder / "kubeconfig").write_text(text, encoding="utf-8")
@@ -76,10 +75,10 @@ class LocalControllerManager:
 
         def arguments(ports: Sequence[int]) -> list[str | Path]:
             self._port = ports[0]
-            return [entry.path, *self._arguments(), *gate_arguments(release.gates)]
+            return [program.place, *self._arguments(), *gate_arguments(release.gates)]
 
         self._process = self._processes.start_on_ports(_NAME, 1, arguments, self._wait)
-        self.version = f"v{entry.version}"
+        self.version = program.version
         self._release, self._kubeconfig = release, kubeconfig
         self._barrier = Barrier(kubeconfig, self._scrape, self._process.news)
 

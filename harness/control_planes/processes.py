@@ -15,9 +15,11 @@ import socket
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from harness import process
+from harness.binaries import find_entry
 from harness.errors import DistrustError, UnavailableError
 from harness.eventually import time_scale
 from harness.process import Process
@@ -28,6 +30,14 @@ _PORTS = range(20000, 32000)  # below those that the kernel gives to clients, so
 _PREFIX, _ALIVE = "trafficdist-processes-", "alive"
 _TRIES = 4  # ports
 _EVERY = 0.02  # seconds between two looks whether a process is ready
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A component that can be started: its version, like "v1.37.1", and where it is, the first of its arguments."""
+
+    version: str
+    place: str
 
 
 class Processes:
@@ -42,6 +52,11 @@ class Processes:
         fcntl.flock(self._alive, fcntl.LOCK_EX)  # for as long as this process lives
         scratch.rename(self.folder / _ALIVE)
         self._running: list[Process] = []
+
+    def find(self, component: str, version: str = "") -> Program:
+        """What can be started as a component of that version. Raises `UnavailableError` with the remedy."""
+        entry = find_entry(component, version)
+        return Program(entry.version.tag, str(entry.path))
 
     def start(self, name: str, arguments: Sequence[str | Path]) -> Process:
         """Start a program by its path and arguments. Raises `UnavailableError` when it cannot be started."""
@@ -138,8 +153,19 @@ def _roomy() -> Path:
 
 
 def _sweep(place: Path) -> None:
-    """Remove folders whose harness was killed: nobody holds their lock any more."""
-    for each in place.glob(f"{_PREFIX}*/{_ALIVE}"):
-        with contextlib.suppress(OSError), each.open("r+") as file:  # somebody else's, or alive
+    """Remove folders whose harness was killed."""
+    for each in place.glob(f"{_PREFIX}*"):
+        if (each / _ALIVE).exists() and not in_use(each):
+            shutil.rmtree(each, ignore_errors=True)
+
+
+def in_use(folder: Path) -> bool:
+    """Whether the harness whose folder this is still lives, as far as this user may know: then it holds its lock."""
+    try:
+        with (folder / _ALIVE).open("r+") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(each.parent, ignore_errors=True)
+    except FileNotFoundError:
+        return False
+    except OSError:  # somebody else's, or alive
+        return True
+    return False

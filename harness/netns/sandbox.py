@@ -68,6 +68,11 @@ def able() -> bool:
     return False
 
 
+def left() -> bool:
+    """Whether this process has left the machine's netns, as that of an ordinary user does."""
+    return _left
+
+
 def outside_socket() -> socket.socket:
     """An unbound IPv4 TCP socket in the netns in which this process was before `enter`, for the machine's programs.
 

@@ -12,11 +12,12 @@ import pytest
 
 from harness import manifests
 from harness.api import Api, Object
-from harness.binaries import find
 from harness.components import Release, release
 from harness.control_planes.binaries import BinariesControlPlane
+from harness.control_planes.containers import ContainersControlPlane
 from harness.control_planes.control_plane import ControlPlane
 from harness.control_planes.managed import ManagedControlPlane
+from harness.control_planes.processes import Processes
 from harness.errors import InconclusiveError, UnavailableError
 from harness.eventually import eventually
 from harness.metrics import Metrics
@@ -25,23 +26,26 @@ NEWEST, OLD = "1.37", "1.30"
 WEB = {"app": "web"}
 
 
-def _need(*versions: str, components: tuple[str, ...] = ("kube-controller-manager",)) -> None:
-    for version in versions:
-        for component in components:
-            try:
-                find(component, version)
-            except UnavailableError as error:
-                pytest.skip(f"unavailable: {error}")
+def _need(processes: Processes, component: str, version: str) -> None:
+    try:
+        processes.find(component, version)
+    except UnavailableError as error:
+        pytest.skip(f"unavailable: {error}")
 
 
-@pytest.fixture(scope="module")
-def plane() -> Iterator[BinariesControlPlane]:
-    _need(NEWEST, components=("kube-apiserver", "kube-controller-manager"))
-    _need("", components=("etcd",))
-    started = BinariesControlPlane(Release(NEWEST))
-    started.start()
-    yield started
-    started.stop()
+@pytest.fixture(scope="module", params=["binaries", pytest.param("containers", marks=pytest.mark.slow)])
+def plane(request: pytest.FixtureRequest) -> Iterator[BinariesControlPlane]:
+    kind = {"binaries": BinariesControlPlane, "containers": ContainersControlPlane}[request.param]
+    try:
+        made = kind(Release(NEWEST))
+    except UnavailableError as error:
+        pytest.skip(f"unavailable: {error}")
+    with closing(made._processes) as processes:
+        _need(processes, "kube-apiserver", NEWEST)
+        _need(processes, "kube-controller-manager", NEWEST)
+        made.start()
+        yield made
+        made.stop()
 
 
 @pytest.fixture
@@ -86,7 +90,7 @@ def test_canary_is_not_seen_in_metrics(plane: BinariesControlPlane, api: Api) ->
 
 
 def test_api_server_goes_back_and_forth_on_the_same_data(plane: BinariesControlPlane, api: Api) -> None:
-    _need(OLD, components=("kube-apiserver",))
+    _need(plane._processes, "kube-apiserver", OLD)
     _run_service(api, "rolled", trafficDistribution="PreferClose")
     before = api.get("services", "rolled", "web")
     plane.start_api_server(release(OLD, ServiceTrafficDistribution=True))
@@ -127,7 +131,7 @@ def test_controller_that_is_stopped_has_no_metrics_and_writes_nothing(plane: Bin
     [
         (release(NEWEST, ServiceTopology=True), "unrecognized feature gate: ServiceTopology"),
         (release(NEWEST, node_level="automatic"), "has no node-level topology"),
-        (release("1.2"), "components fetch kube-controller-manager 1.2"),
+        (release("0.7"), r"kube-controller-manager (of )?0\.7"),
     ],
 )
 def test_release_that_cannot_be_run_is_unavailable(plane: BinariesControlPlane, wrong: Release, words: str) -> None:
@@ -142,8 +146,8 @@ def test_each_process_leaves_its_log(plane: BinariesControlPlane) -> None:
 
 @pytest.mark.parametrize("version", [OLD, "1.34", NEWEST])
 def test_controller_of_any_release_works_for_the_embedded_api_server(version: str) -> None:
-    _need(version)
     plane = ManagedControlPlane(version=version)
+    _need(plane._processes, "kube-controller-manager", version)
     plane.start()
     with closing(Api(plane.kubeconfig())) as api:
         _run_service(api, "embedded")

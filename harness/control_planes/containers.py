@@ -1,0 +1,196 @@
+"""etcd, kube-apiserver and kube-controller-manager in containers, from their official images: nothing is compiled.
+
+All is as with local processes, but how one is started. Containers are in the network of the machine, as each wants a
+port of loopback and no more, and see the folder of the control plane under its own path, so that arguments, secrets and
+data are the same. What they write is copied to their logs there.
+
+A container does not end with the harness, as a process does. Each carries the folder as a label, which a harness that
+lives holds locked: a process that waits for the harness' end removes what is left, and so does the next start.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from docker.errors import DockerException, NotFound
+from docker.types import LogConfig
+from testcontainers.core.config import testcontainers_config
+from testcontainers.core.container import DockerContainer
+
+from harness.control_planes.binaries import BinariesControlPlane
+from harness.control_planes.images import connect, find_image, short
+from harness.control_planes.processes import Processes, Program, in_use
+from harness.errors import DistrustError, UnavailableError
+from harness.netns import sandbox
+from harness.process import Process
+
+if TYPE_CHECKING:
+    from testcontainers.core.docker_client import DockerClient
+
+RUN_LABEL = "trafficdist.dev/run"
+_FOLDER_LABEL = "trafficdist.dev/folder"
+_END_SECONDS = 10.0  # from a container's end to the end of what it said
+_REAPER = """
+import sys
+sys.stdin.read()  # until the harness is gone
+from harness.control_planes.containers import remove_leftovers
+remove_leftovers()
+"""
+
+
+class ContainersControlPlane(BinariesControlPlane):
+    """Three containers on loopback of this machine. Needs a Docker engine, and root."""
+
+    name = "containers"
+
+    @staticmethod
+    def _make_processes() -> Processes:
+        return Containers()
+
+
+class Containers(Processes):
+    """All containers of one control plane, and the folder that they share with the harness."""
+
+    def __init__(self) -> None:
+        """Raises `UnavailableError` with the remedy where there is no engine, or none that serves."""
+        self._engine = _engine()
+        super().__init__()
+        self.run = self.folder.name.rpartition("-")[2]
+        testcontainers_config.ryuk_disabled = True  # an image more, and a network; `_REAPER` does what it would
+        remove_leftovers()
+        self._reaper = subprocess.Popen(  # noqa: S603  ourselves
+            [sys.executable, "-c", _REAPER],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C is for the harness
+        )
+
+    def find(self, component: str, version: str = "") -> Program:
+        """See `Processes`."""
+        image = find_image(self._engine, component, version)
+        return Program(image.version.tag, image.reference)
+
+    def start(self, name: str, arguments: Sequence[str | Path]) -> Process:
+        """Start the program of that name in an image. Raises `UnavailableError` when it cannot be started."""
+        image, *flags = map(str, arguments)
+        log = self.folder / f"{name}.log"
+        log.touch()
+        begin = log.stat().st_size
+        container = (
+            DockerContainer(image, name=f"trafficdist-{self.run}-{name}")
+            .with_command(flags)
+            .with_kwargs(
+                network="host",
+                entrypoint=[name],
+                user=f"{os.getuid()}:{os.getgid()}",
+                working_dir=str(self.folder),
+                labels={RUN_LABEL: self.run, _FOLDER_LABEL: str(self.folder)},
+                log_config=LogConfig(type=LogConfig.types.JSON),  # whatever the engine's own would be
+            )
+        )
+        container.with_volume_mapping(self.folder, str(self.folder), "rw")
+        try:
+            container.start()
+        except (DockerException, OSError) as error:
+            with contextlib.suppress(DockerException, OSError):
+                container.stop()
+            raise UnavailableError(f"{name} cannot be started in a container of {image}: {short(error)}") from error
+        started = Process(name, _Container(container, log), log, begin=begin)
+        self._running.append(started)
+        return started
+
+    def close(self) -> None:
+        """Remove all of them, those too of which nobody was told, and the folder. Idempotent."""
+        super().close()
+        if self._reaper.poll() is None:
+            _remove(self._engine, f"{RUN_LABEL}={self.run}")
+            self._engine.client.close()
+            self._reaper.kill()
+        self._reaper.communicate()
+
+
+class _Container:
+    """A container that runs; a thread copies what it writes."""
+
+    def __init__(self, container: DockerContainer, log: Path) -> None:
+        self._container = container
+        self._code: int | None = None
+        self._follower = threading.Thread(target=self._follow, args=(log,), name="container log", daemon=True)
+        self._follower.start()
+
+    def _follow(self, log: Path) -> None:
+        wrapped = self._container.get_wrapped_container()
+        code = 128 + signal.SIGKILL  # what it ends with when it is removed
+        try:
+            with log.open("ab", buffering=0) as file:
+                for chunk in wrapped.logs(stream=True, follow=True):
+                    file.write(chunk)
+            code = int(wrapped.wait(timeout=_END_SECONDS)["StatusCode"])
+        except (DockerException, OSError):
+            pass
+        finally:
+            self._code = 128 - code if code > 128 else code
+
+    def poll(self) -> int | None:
+        """See `harness.process.Handle`: known when all that it said is in its log."""
+        return self._code
+
+    def stop(self, grace: float) -> None:  # noqa: ARG002  a crash is what the harness plays with these
+        """See `harness.process.Handle`. Raises `DistrustError` when the engine does not remove it."""
+        try:
+            self._container.stop()
+        except NotFound:
+            pass
+        except (DockerException, OSError) as error:
+            raise DistrustError(f"the Docker engine did not remove a container: {short(error)}") from error
+        self._follower.join(_END_SECONDS)
+
+
+def check(components: Sequence[tuple[str, str]]) -> None:
+    """See that components, as (name, version), can be run here; pulls their images. Raises `UnavailableError`."""
+    engine = _engine()
+    try:
+        for component, version in components:
+            find_image(engine, component, version)
+    finally:
+        engine.client.close()
+
+
+def remove_leftovers() -> list[str]:
+    """Remove the containers of harnesses that were killed; their names. None where no engine answers."""
+    try:
+        engine = connect()
+    except UnavailableError:
+        return []
+    try:
+        return _remove(engine, _FOLDER_LABEL, only_left=True)
+    finally:
+        engine.client.close()
+
+
+def _remove(engine: DockerClient, label: str, *, only_left: bool = False) -> list[str]:
+    removed = []
+    for each in engine.client.containers.list(all=True, filters={"label": label}, ignore_removed=True):
+        if not (only_left and in_use(Path(each.labels[_FOLDER_LABEL]))):
+            with contextlib.suppress(NotFound):
+                each.remove(force=True, v=True)
+                removed.append(each.name)
+    return removed
+
+
+def _engine() -> DockerClient:
+    if sandbox.left():
+        raise UnavailableError(
+            "control planes in containers are reached by loopback of the machine, and an ordinary user's run is in a "
+            "netns of its own: run as root (`sudo -E`), or take --control-plane binaries:VERSION"
+        )
+    return connect()

@@ -1,0 +1,130 @@
+"""The official images of a control plane's components: which one answers a wish.
+
+What the Docker engine has already is taken, so that nothing is asked of the network where it is not needed. Kubernetes'
+images have no tag for the newest patch of a minor version: whoever publishes the releases is asked for it.
+"""
+
+from __future__ import annotations
+
+import functools
+import socket
+from dataclasses import dataclass
+
+from docker.errors import APIError, DockerException
+from testcontainers.core.config import testcontainers_config
+from testcontainers.core.docker_client import DockerClient, get_docker_host
+
+from harness.binaries.component import COMPONENTS, ETCD
+from harness.binaries.download import Fetcher
+from harness.binaries.release import Releases
+from harness.binaries.versions import Version, parse_version, parse_wanted
+from harness.errors import HarnessError, UnavailableError
+
+_REGISTRY = "registry.k8s.io"
+_ETCD = Version(3, 6, 8)  # gotten where the engine has none: kubeadm's of 1.36, and right for all that are older
+_SOCKET = "unix:///var/run/docker.sock"
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An image that the engine has; `reference` is what it is called there, without a prefix for mirrors."""
+
+    reference: str
+    version: Version
+
+
+def connect() -> DockerClient:
+    """The Docker engine of this machine. Raises `UnavailableError` with the remedy."""
+    place = get_docker_host() or _SOCKET
+    try:
+        _knock(place)
+        engine = DockerClient()
+        told = engine.client.info()
+    except (DockerException, OSError) as error:
+        raise UnavailableError(
+            f"control planes in containers need a Docker engine, and none answers at {place} ({short(error)}): start "
+            "one, or name it in DOCKER_HOST; --control-plane binaries:VERSION needs none"
+        ) from error
+    apart = "is of another machine" if told["Name"] != socket.gethostname() else ""
+    if any("rootless" in each for each in told.get("SecurityOptions") or ()):
+        apart = "runs without root, in a network of its own"
+    if apart:
+        engine.client.close()
+        raise UnavailableError(
+            f"the Docker engine at {place} {apart}: loopback of its containers is not this process's; name one of this "
+            "machine in DOCKER_HOST, or take --control-plane binaries:VERSION"
+        )
+    return engine
+
+
+def _knock(place: str) -> None:
+    """Raise `OSError` in plain words where nobody listens on a Unix socket; Docker's client would say it in others."""
+    scheme, _, path = place.partition("://")
+    if scheme.endswith("unix"):
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.connect(path)
+
+
+def find_image(engine: DockerClient, component: str, version: str = "") -> Image:
+    """The image of a component; `version` as in `harness.binaries.find`. It is pulled if it has to be.
+
+    Raises `UsageError` for a version that cannot be one, and `UnavailableError` with the remedy.
+    """
+    wanted = parse_wanted(version)
+    there = _there(engine, component)
+    for chosen in wanted.choose(there):
+        return there[chosen]
+    newest = _newest(component, version)
+    if isinstance(newest, str):
+        has = f"; it has {', '.join(map(str, sorted(there)))}" if there else ""
+        raise UnavailableError(
+            f"the Docker engine has no image {_REGISTRY}/{component} of {wanted}{has}, and which to get cannot be told "
+            f"({newest}): `docker pull` or `docker load` one of that version"
+        )
+    return _pull(engine, Image(f"{_REGISTRY}/{component}:{_tag(component, newest)}", newest))
+
+
+def _there(engine: DockerClient, component: str) -> dict[Version, Image]:
+    name = f"{testcontainers_config.hub_image_name_prefix}{_REGISTRY}/{component}"
+    found = {}
+    for tagged in (each for image in engine.client.images.list(name=name) for each in image.tags):
+        tag = tagged.removeprefix(f"{name}:")
+        version = parse_version(tag.removesuffix("-0"))
+        if version is not None:
+            found[version] = Image(f"{_REGISTRY}/{component}:{tag}", version)
+    return found
+
+
+@functools.cache
+def _newest(component: str, version: str) -> Version | str:
+    """The version to get, or why it cannot be told. Asked once: without a network an answer takes its time."""
+    known = COMPONENTS[component]
+    wanted = parse_wanted(version)
+    if known is ETCD and wanted.allows(_ETCD):
+        return _ETCD
+    try:
+        return Releases(fetcher=Fetcher(timeout=10.0, attempts=1)).resolve(known, wanted)
+    except HarnessError as error:
+        return str(error).splitlines()[0]
+
+
+def _tag(component: str, version: Version) -> str:
+    return f"{version}-0" if component == ETCD.name else version.tag
+
+
+def _pull(engine: DockerClient, image: Image) -> Image:
+    reference = testcontainers_config.hub_image_name_prefix + image.reference
+    try:
+        engine.client.images.pull(reference)
+    except (DockerException, OSError) as error:
+        raise UnavailableError(
+            f"the Docker engine has no image {reference} and cannot pull it ({short(error)}): `docker load` it, or "
+            "name a mirror's prefix in TESTCONTAINERS_HUB_IMAGE_NAME_PREFIX"
+        ) from error
+    return image
+
+
+def short(error: Exception) -> str:
+    """What the engine said, or why it said nothing, in so many words that an error can hold."""
+    text = error.explanation if isinstance(error, APIError) else getattr(error, "strerror", None)
+    return str(text or error)[:300]
