@@ -64,24 +64,16 @@ def test_up_list_enter_down(runtime: Path) -> None:
     assert [path for path in runtime.iterdir() if path.is_dir()] == []
 
 
-def test_pods_that_are_created_run_and_can_be_entered(runtime: Path) -> None:
-    cluster_commands.up("default", "a=1", "IPv4")
-    api = Api(yaml.safe_load((runtime / "default" / "kubeconfig").read_text()))
-    api.create("namespaces", "", {"metadata": {"name": "other"}})
-    api.create("pods", "other", pod("mine", "a1"))
-    eventually(lambda: "other/mine" in cluster_state.running()[0].places, within=10, describe="the pod to run")
-    assert enter("other/mine", "true").returncode == 0
-    path = "/api/v1/namespaces/other/pods/mine:8080/proxy/hostname"
-    eventually(lambda: api.request("GET", path).body == {"message": "mine"}, within=5, describe="the pod's name")
-    api.close()
-
-
-def test_a_cluster_is_made_of_what_was_asked_for(runtime: Path) -> None:
+def test_it_is_made_of_what_was_asked_for_and_runs_what_is_created(runtime: Path) -> None:
     cluster_commands.up(
         "default", "a=1", "IPv4", kubernetes_version="1.30", feature_gates=("TopologyAwareHints=false",)
     )
     api = Api(yaml.safe_load((runtime / "default" / "kubeconfig").read_text()))
     assert api.request("GET", "/version").body["minor"] == "30"
+    api.create("namespaces", "", {"metadata": {"name": "other"}})
+    api.create("pods", "other", pod("mine", "a1"))
+    eventually(lambda: "other/mine" in cluster_state.running()[0].places, within=10, describe="the pod to run")
+    assert "mine" in enter("other/mine", "bash", "-c", ASK.format(clusterIP="127.0.0.1", port=8080)).stdout
     api.close()
 
 
