@@ -14,13 +14,15 @@ from typing import Any
 
 import orjson
 
-from reference.apiserver import handlers, media, pods_reached, status
+from reference.apiserver import handlers, media, pods_reached, status, tokens
+from reference.apiserver.authorization import Attributes, Authorizer, attributes_of
 from reference.apiserver.discovery import Discovery
 from reference.apiserver.handlers import Request, Response
 from reference.apiserver.registry import Registry
-from reference.apiserver.reviews import review
+from reference.apiserver.reviews import Reviews
 from reference.apiserver.routes import Routes
-from reference.client import ApiError
+from reference.apiserver.users import ADMIN, User, Users, service_account
+from reference.client import ApiError, Object
 
 HEALTH = frozenset({"/healthz", "/livez", "/readyz"})
 
@@ -60,15 +62,18 @@ class RequestRecord:
 
 
 class Answers:
-    """Answers requests from a registry, for who has the token."""
+    """Answers requests from a registry: all for who has the token, those that they may send for other users."""
 
-    def __init__(self, registry: Registry, token: str, log: deque[RequestRecord]) -> None:
+    def __init__(self, registry: Registry, token: str, log: deque[RequestRecord], users: Users) -> None:
         """`log` gets a record of each request."""
         self._log = log
         self._registry = registry
         self._authorization = f"Bearer {token}".encode()
         self._routes = Routes(registry)
         self._discovery = Discovery(registry)
+        self._users = users
+        self._authorizer = Authorizer(registry)
+        self._reviews = Reviews(self._authorizer, users, token)
 
     def answer(self, asked: Incoming) -> Response | None:
         """The answer, errors included; None for what is not answered at once, which is not on record then."""
@@ -76,8 +81,7 @@ class Answers:
             return None
         self.record(asked)
         try:
-            self.authenticate(asked)
-            return self._answer(asked)
+            return self._answer(asked, self.authenticate(asked))
         except Exception as error:  # noqa: BLE001 - whatever it is, the client is told and the server goes on
             return failure(error, asked)
 
@@ -86,16 +90,29 @@ class Answers:
         agent = asked.headers.get("user-agent", "")
         self._log.append(RequestRecord(asked.method, asked.path, asked.raw_query, asked.accept, agent))
 
-    def authenticate(self, asked: Incoming) -> None:
-        """Raises `ApiError` (401) for who has no token and wants more than to know whether the server lives."""
+    def authenticate(self, asked: Incoming) -> User:
+        """Who asks. Raises `ApiError` (401) for who has no token and wants more than to know whether it lives."""
         if asked.path in HEALTH:
-            return
-        if not hmac.compare_digest(asked.headers.get("authorization", "").encode(), self._authorization):
+            return ADMIN
+        given = asked.headers.get("authorization", "")
+        if hmac.compare_digest(given.encode(), self._authorization):
+            return ADMIN
+        kind, _, token = given.partition(" ")
+        user = self._users.find(token) if kind == "Bearer" else None
+        if user is None or not self._exists(user):
             raise status.unauthorized()
+        return user
 
-    def resource_request(self, asked: Incoming) -> Request:
-        """What the handlers need of a request for a resource. Raises `ApiError`: 404, 406."""
+    def authorize(self, user: User, wanted: Attributes) -> None:
+        """Raises `ApiError` (403) for who may not do this."""
+        if user is not ADMIN:
+            self._authorizer.check(user, wanted)
+
+    def resource_request(self, asked: Incoming, user: User) -> Request:
+        """What the handlers need of a request for a resource. Raises `ApiError`: 403, 404, 406."""
         route = self._routes.find(asked.path)
+        if user is not ADMIN:
+            self._authorizer.check(user, attributes_of(asked.method, route, watch=asked.streams))
         answer = media.negotiate(asked.accept)
         if answer is None:
             raise status.not_acceptable(media.READABLE)
@@ -109,14 +126,35 @@ class Answers:
             body=asked.body,
         )
 
-    def _answer(self, asked: Incoming) -> Response:
+    def _answer(self, asked: Incoming, user: User) -> Response:
         if asked.path in HEALTH:
             return Response(200, b"ok", content_type="text/plain; charset=utf-8")
         if asked.method == "GET" and (found := self._discovery.find(asked.path, asked.accept)):
             return Response(200, orjson.dumps(found.value), content_type=found.content_type)
-        if asked.method == "POST" and (answer := review(asked.path, asked.body)):
+        if asked.method == "POST" and (answer := self._reviews.review(asked.path, asked.body, user)):
             return _json(201, answer)
-        return handlers.handle(self._registry, self.resource_request(asked))
+        request = self.resource_request(asked, user)
+        if asked.method == "POST" and request.route.subresource == "token":
+            return _json(201, self._issue(request))
+        return handlers.handle(self._registry, request)
+
+    def _issue(self, request: Request) -> Object:
+        """A token for a ServiceAccount, as `kubectl create token` asks for it."""
+        route = request.route
+        if route.resource != "serviceaccounts":
+            raise status.no_such_path()
+        account = self._registry.get(route.resource, route.namespace, route.name).object["metadata"]
+        spec, user = tokens.asked(request.body), service_account(route.namespace, route.name, account["uid"])
+        token = self._users.add(user, seconds=spec["expirationSeconds"])
+        return tokens.request(account, spec, token)
+
+    def _exists(self, user: User) -> bool:
+        """A ServiceAccount that is deleted, or made anew, is nobody to whom a token was given."""
+        if user.service_account is None:
+            return True
+        namespace, name, uid = user.service_account
+        stored = self._registry.store.get("serviceaccounts", (namespace, name))
+        return stored is not None and stored.object["metadata"]["uid"] == uid
 
 
 def failure(error: Exception, asked: Incoming) -> Response:

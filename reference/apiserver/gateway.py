@@ -22,6 +22,7 @@ from reference.apiserver.connection import Connection
 from reference.apiserver.handlers import Request, Response
 from reference.apiserver.pod_proxy import PodProxy
 from reference.apiserver.pods_reached import OpenSocket
+from reference.apiserver.users import User, Users
 from reference.apiserver.watch import Hub, Watcher, WatchQuery
 from reference.client import ApiError
 
@@ -42,13 +43,14 @@ class Gateway:
         *,
         log: deque[RequestRecord],
         bookmark_seconds: float,
+        users: Users,
         open_socket: OpenSocket | None = None,
     ) -> None:
         self.hub = Hub(api.registry.store, loop)
         self._registry = api.registry
         self._loop = loop
         self._bookmark_seconds = bookmark_seconds
-        self.answers = Answers(api.registry, token, log)
+        self.answers = Answers(api.registry, token, log, users)
         self.pods = PodProxy(api.registry, open_socket)
         self._plain: set[asyncio.Transport] = set()
         self._server = web.Server(
@@ -81,14 +83,15 @@ class Gateway:
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         asked = Incoming(request.method, request.path, request.query_string, request.query, request.headers)
         try:
-            self.answers.authenticate(asked)
+            user = self.answers.authenticate(asked)
             if wanted := pods_reached.wanted(asked.path):
                 self.answers.record(asked)
+                self.answers.authorize(user, wanted.attributes(request.method))
                 return await self.pods.pass_on(request, wanted)
             asked = replace(asked, body=await request.read())
             if (answer := self.answers.answer(asked)) is None:
                 self.answers.record(asked)
-                return await self._answer_later(request, asked)
+                return await self._answer_later(request, asked, user)
         except web.HTTPRequestEntityTooLarge:
             answer = failure(status.failure(413, "RequestEntityTooLarge", "the request is too large"), asked)
         except ConnectionError:
@@ -97,11 +100,11 @@ class Gateway:
             answer = failure(error, asked)
         return _response(answer)
 
-    async def _answer_later(self, request: web.BaseRequest, asked: Incoming) -> web.StreamResponse:
+    async def _answer_later(self, request: web.BaseRequest, asked: Incoming, user: User) -> web.StreamResponse:
         if asked.path.startswith("/openapi/"):
             document = await asyncio.to_thread(openapi.document, self._registry, asked.path, asked.accept)
             return web.Response(body=document.body, headers={"Content-Type": document.content_type})
-        return await self._watch(request, self.answers.resource_request(asked))
+        return await self._watch(request, self.answers.resource_request(asked, user))
 
     async def _watch(self, request: web.BaseRequest, asked: Request) -> web.StreamResponse:
         seconds = handlers.integer(asked.query, "timeoutSeconds") or 0

@@ -12,6 +12,7 @@ from typing import Any
 
 from reference.apiserver import apply, deletion, media, patches, patching, reads, status, writes
 from reference.apiserver.deletion import DeleteOptions
+from reference.apiserver.kinds import shapes
 from reference.apiserver.media import Answer
 from reference.apiserver.registry import Call, Registry
 from reference.apiserver.render import Renderer
@@ -20,6 +21,14 @@ from reference.apiserver.selectors import Selection, select
 from reference.apiserver.store import Stored
 from reference.client import Object
 
+_DELETE_OPTIONS: shapes.Shape = {
+    "apiVersion": shapes.STRING,
+    "kind": shapes.STRING,
+    "gracePeriodSeconds": shapes.INTEGER,
+    "preconditions": {"uid": shapes.STRING, "resourceVersion": shapes.STRING},
+    "dryRun": [shapes.STRING],
+    shapes.OTHERS: shapes.ANY,
+}
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _RETURN_DELETED = frozenset({"pods", "services", "serviceaccounts"})  # the other kinds answer with a Status
 
@@ -72,6 +81,8 @@ def handle(registry: Registry, request: Request) -> Response:
         raise status.method_not_allowed(request.method)
     if request.route.subresource not in {"", "status"}:
         raise status.no_such_path()
+    if request.answer.form == "table":
+        _ = request.renderer  # one that cannot be made is refused before anything is stored
     response = verb(registry, request)
     return replace(response, content_type=media.YAML) if request.answer.yaml else response
 
@@ -181,10 +192,14 @@ def _delete_options(request: Request) -> tuple[DeleteOptions, Call]:
     body = request.decoded() if request.body else {}
     if not isinstance(body, dict):
         raise status.bad_request("the body of a delete must be a DeleteOptions object")
+    try:
+        shapes.conform(body, _DELETE_OPTIONS)
+    except ValueError as error:
+        raise status.bad_request(str(error)) from None
     preconditions = body.get("preconditions") or {}
     grace = body.get("gracePeriodSeconds")
     options = DeleteOptions(
-        grace=integer(request.query, "gracePeriodSeconds") if grace is None else int(grace),
+        grace=integer(request.query, "gracePeriodSeconds") if grace is None else grace,
         uid=preconditions.get("uid") or "",
         resource_version=preconditions.get("resourceVersion") or "",
     )

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from reference.apiserver import status
+from reference.apiserver.authorization import Attributes
 from reference.apiserver.registry import Registry
 from reference.client import ApiError, Object
 
@@ -20,6 +21,7 @@ OpenSocket = Callable[[int, int], socket.socket]
 """Makes a socket of a family and a type inside the cluster's network."""
 
 _PATH = re.compile(r"/api/v1/namespaces/([^/]+)/pods/([^/]+)/(proxy|portforward)(/.*)?", re.DOTALL)
+_VERBS = {"HEAD": "get", "POST": "create", "PUT": "update"}  # the others are called as the method is
 _SCHEMES = frozenset({"", "http", "https"})
 
 
@@ -32,10 +34,10 @@ class Wanted:
     subresource: str
     path: str
 
-    @property
-    def name(self) -> str:
-        """The pod's name."""
-        return self.split()[1]
+    def attributes(self, method: str) -> Attributes:
+        """What it takes to be allowed this."""
+        verb = _VERBS.get(method, method.lower())
+        return Attributes(verb, "", "pods", self.subresource, self.namespace, self.identifier)
 
     def split(self) -> tuple[str, str, str]:
         """Scheme, name and port. Raises `ApiError` (400)."""

@@ -1,54 +1,105 @@
-"""Reviews of who may do what: whoever has the token may do everything.
+"""Reviews: who am I, may I do this, what may I do at all.
 
-Clients ask before they act (`kubectl auth can-i`, operators at their start), so the answer has to be there.
+Clients ask before they act (`kubectl auth can-i`, operators at their start), and kubectl does so in protobuf, so a
+review is read in both forms.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import orjson
 
+from reference.apiserver import status
+from reference.apiserver.authorization import Attributes, Authorizer
+from reference.apiserver.protobuf import Fields, read_object
+from reference.apiserver.users import ADMIN, User, Users
 from reference.client import Object
 
-USER = {"username": "admin", "groups": ["system:masters", "system:authenticated"]}
-_EVERYTHING = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
+AUTHORIZATION, AUTHENTICATION = "authorization.k8s.io", "authentication.k8s.io"
 
-_ALLOWED: Object = {"allowed": True, "reason": "the bearer of the token may do everything"}
-_RULES: Object = {
-    "resourceRules": [_EVERYTHING],
-    "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
-    "incomplete": False,
-}
-_STATUS_OF: dict[str, dict[str, tuple[str, Object]]] = {
-    "authorization.k8s.io/v1": {
-        "selfsubjectaccessreviews": ("SelfSubjectAccessReview", _ALLOWED),
-        "subjectaccessreviews": ("SubjectAccessReview", _ALLOWED),
-        "localsubjectaccessreviews": ("LocalSubjectAccessReview", _ALLOWED),
-        "selfsubjectrulesreviews": ("SelfSubjectRulesReview", _RULES),
-    },
-    "authentication.k8s.io/v1": {
-        "tokenreviews": ("TokenReview", {"authenticated": True, "user": USER}),
-        "selfsubjectreviews": ("SelfSubjectReview", {"userInfo": USER}),
-    },
+_RESOURCE: Fields = {
+    1: "namespace", 2: "verb", 3: "group", 4: "version", 5: "resource", 6: "subresource", 7: "name",
+}  # fmt: skip
+_ACCESS: Fields = {1: ("resourceAttributes", _RESOURCE), 2: ("nonResourceAttributes", {1: "path", 2: "verb"})}
+_SUBJECT: Fields = {**_ACCESS, 3: "user", 4: ("groups",)}
+_SPECS: Mapping[str, Fields] = {
+    "selfsubjectaccessreviews": _ACCESS,
+    "subjectaccessreviews": _SUBJECT,
+    "localsubjectaccessreviews": _SUBJECT,
+    "selfsubjectrulesreviews": {1: "namespace"},
+    "tokenreviews": {1: "token"},
+    "selfsubjectreviews": {},
 }
 
 
-def review(path: str, body: bytes) -> Object | None:
-    """The answer to a POST of a review, None when the path is not one."""
-    parts = path.strip("/").split("/")
-    if parts[0] != "apis" or len(parts) < 4:
-        return None
-    served = _STATUS_OF.get("/".join(parts[1:3]), {}).get(parts[-1])
-    if served is None:
-        return None
-    kind, answer = served
-    return {"kind": kind, "apiVersion": "/".join(parts[1:3]), "metadata": {}, "spec": _spec(body), "status": answer}
+class Reviews:
+    """Answers reviews by what users may do."""
+
+    def __init__(self, authorizer: Authorizer, users: Users, admin_token: str) -> None:
+        self._authorizer = authorizer
+        self._users = users
+        self._admin_token = admin_token
+        self._served: dict[tuple[str, str], tuple[str, Callable[[User, Object], Object]]] = {
+            (AUTHORIZATION, "selfsubjectaccessreviews"): ("SelfSubjectAccessReview", self._access),
+            (AUTHORIZATION, "subjectaccessreviews"): ("SubjectAccessReview", self._access_of_subject),
+            (AUTHORIZATION, "localsubjectaccessreviews"): ("LocalSubjectAccessReview", self._access_of_subject),
+            (AUTHORIZATION, "selfsubjectrulesreviews"): ("SelfSubjectRulesReview", self._rules),
+            (AUTHENTICATION, "tokenreviews"): ("TokenReview", self._token),
+            (AUTHENTICATION, "selfsubjectreviews"): ("SelfSubjectReview", lambda user, _: {"userInfo": user.info}),
+        }
+
+    def review(self, path: str, body: bytes, user: User) -> Object | None:
+        """The answer to a POST of a review, None when the path is not one. Raises `ApiError`: 400, 403."""
+        parts = path.strip("/").split("/")
+        if len(parts) < 4 or parts[0] != "apis" or parts[2] != "v1":
+            return None
+        served = self._served.get((parts[1], parts[-1]))
+        if served is None:
+            return None
+        namespace = parts[4] if parts[3] == "namespaces" else ""
+        self._authorizer.check(user, Attributes("create", parts[1], parts[-1], namespace=namespace))
+        kind, answer = served
+        spec = _spec(body, _SPECS[parts[-1]])
+        head = {"kind": kind, "apiVersion": f"{parts[1]}/v1", "metadata": {}, "spec": spec}
+        return {**head, "status": answer(user, spec)}
+
+    def _access(self, user: User, spec: Object) -> Object:
+        allowed = self._authorizer.allows(user, _attributes(spec))
+        reason = "the bearer of the token may do everything" if user == ADMIN else ""
+        return {"allowed": allowed, **({"reason": reason} if reason else {})}
+
+    def _access_of_subject(self, _: User, spec: Object) -> Object:
+        return self._access(User(str(spec.get("user") or ""), tuple(spec.get("groups") or ())), spec)
+
+    def _rules(self, user: User, spec: Object) -> Object:
+        every = list(self._authorizer.rules(user, str(spec.get("namespace") or "")))
+        of_paths = [each for each in every if each.get("nonResourceURLs")]
+        of_resources = [each for each in every if not each.get("nonResourceURLs")]
+        return {"resourceRules": of_resources, "nonResourceRules": of_paths, "incomplete": False}
+
+    def _token(self, _: User, spec: Object) -> Object:
+        token = str(spec.get("token") or "")
+        user = ADMIN if token == self._admin_token else self._users.find(token)
+        return {"authenticated": True, "user": user.info} if user else {"authenticated": False}
 
 
-def _spec(body: bytes) -> Any:
-    """What was asked, when it is readable: kubectl asks in protobuf, and the answer does not depend on it."""
+def _attributes(spec: Object) -> Attributes:
+    asked = spec.get("resourceAttributes")
+    if not isinstance(asked, dict):
+        asked = spec.get("nonResourceAttributes")
+        if not isinstance(asked, dict):
+            said = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+            raise status.bad_request(f"spec.resourceAttributes: Invalid value: null: {said}")
+        return Attributes(str(asked.get("verb", "")), path=str(asked.get("path", "")))
+    names = ("verb", "group", "resource", "subresource", "namespace", "name")
+    return Attributes(**{name: str(asked.get(name) or "") for name in names})
+
+
+def _spec(body: bytes, fields: Fields) -> Any:
     try:
-        return orjson.loads(body).get("spec") or {}
-    except (orjson.JSONDecodeError, AttributeError):
-        return {}
+        obj = read_object(body, {2: ("spec", fields)}) if body.startswith(b"k8s\0") else orjson.loads(body)
+        return obj.get("spec") or {}
+    except (ValueError, AttributeError):
+        raise status.bad_request("the body of the request is no review") from None

@@ -23,6 +23,8 @@ from reference.apiserver.api import ApiServer
 from reference.apiserver.gateway import Gateway
 from reference.apiserver.pods_reached import OpenSocket
 from reference.apiserver.port import LOOPBACK, Port, free_loopback
+from reference.apiserver.users import AUTHENTICATED, User, Users
+from reference.client import Object
 
 _LOGGED_REQUESTS = 10_000
 _NAMES = ("localhost", LOOPBACK, "::1", "kubernetes.default.svc")
@@ -45,6 +47,7 @@ class HttpServer:
         self._bookmark_seconds = bookmark_seconds
         self._log: deque[RequestRecord] = deque(maxlen=_LOGGED_REQUESTS)
         self._open_socket: OpenSocket | None = None
+        self._users = Users()
         self._gateway: Gateway | None = self._new_gateway(api)
         self._ports: list[Port] = []
 
@@ -68,6 +71,19 @@ class HttpServer:
         self._open_socket = open_socket
         if (gateway := self._gateway) is not None:
             gateway.pods.open_socket = open_socket
+
+    def add_user(
+        self, name: str, rules: Sequence[Object] = (), *, groups: Sequence[str] = (), seconds: float = float("inf")
+    ) -> str:
+        """A token for one who may do what `rules` say, in the whole cluster, and what roles allow that are bound to it.
+
+        `rules` are RBAC's PolicyRules, as in a ClusterRole. The token is valid for so many seconds, or until `revoke`.
+        """
+        return self._users.add(User(name, (*groups, AUTHENTICATED), tuple(rules)), seconds=seconds)
+
+    def revoke(self, token: str) -> None:
+        """Answer 401 to who has this token of `add_user`."""
+        self._users.revoke(token)
 
     def replace(self, api: ApiServer | None) -> None:
         """Serve `api` from now on, at the same ports, with the same certificate and token; or be away (None).
@@ -99,8 +115,11 @@ class HttpServer:
         if (gateway := self._gateway) is not None:
             self._loop.call_soon_threadsafe(gateway.hub.end_all)
 
-    def kubeconfig(self, *, url: str = "") -> dict[str, Any]:
-        """A kubeconfig for this server; `url` when the client reaches it at one of the other sockets."""
+    def kubeconfig(self, *, url: str = "", token: str = "") -> dict[str, Any]:
+        """A kubeconfig for this server; `url` when the client reaches it at one of the other sockets.
+
+        It is that of who may do everything, or of whose `token` it is.
+        """
         cluster: dict[str, Any] = {
             "server": url or self.url,
             "certificate-authority-data": base64.b64encode(self.ca_pem.encode()).decode(),
@@ -111,7 +130,7 @@ class HttpServer:
             "apiVersion": "v1",
             "kind": "Config",
             "clusters": [{"name": "trafficdist", "cluster": cluster}],
-            "users": [{"name": "admin", "user": {"token": self.token}}],
+            "users": [{"name": "admin", "user": {"token": token or self.token}}],
             "contexts": [{"name": "trafficdist", "context": {"cluster": "trafficdist", "user": "admin"}}],
             "current-context": "trafficdist",
         }
@@ -132,6 +151,7 @@ class HttpServer:
             self._loop,
             log=self._log,
             bookmark_seconds=self._bookmark_seconds,
+            users=self._users,
             open_socket=self._open_socket,
         )
 

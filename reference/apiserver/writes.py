@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from reference.apiserver import deletion, managed_fields, status
+from reference.apiserver import deletion, managed_fields, quota, status
 from reference.apiserver.kinds import Allocations, FieldError, Strategy
 from reference.apiserver.kinds.shapes import same
 from reference.apiserver.pools import ExhaustedError, Ledger, RefusedError
@@ -23,6 +23,7 @@ from reference.apiserver.store import Stored, key_of
 from reference.client import Object
 from reference.timestamps import timestamp
 
+SERVICE_ACCOUNTS = "serviceaccounts"
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # no vowels, nothing that reads like another (apimachinery's rand)
 _MAX_PREFIX = 58  # a generated name is at most 63 characters
 _ATTEMPTS = 8
@@ -50,11 +51,22 @@ def create(registry: Registry, resource: str, namespace: str, obj: Object, call:
         call.warnings += strategy.warnings(obj, registry.features)
         if registry.store.get(resource, key_of(obj)) is not None:
             raise status.already_exists(strategy.resource, meta["name"])
+        quota.admit(registry, strategy, obj)
         ledger = _allocate(registry, strategy, obj, None)
         if call.dry_run:
             _undo(ledger)
             return Stored(obj, 0)
-        return _store(registry, resource, obj, ledger)
+        stored = _store(registry, resource, obj, ledger)
+        quota.recount(registry, namespace)
+        if resource == NAMESPACES:
+            _populate(registry, meta["name"])
+        return stored
+
+
+def _populate(registry: Registry, namespace: str) -> None:
+    """What a controller makes in each new namespace."""
+    if SERVICE_ACCOUNTS in registry.strategies:
+        create(registry, SERVICE_ACCOUNTS, namespace, {"metadata": {"name": "default"}}, Call())
 
 
 def update(registry: Registry, resource: str, namespace: str, obj: Object, call: Call, *, name: str = "") -> Stored:
@@ -216,7 +228,9 @@ def _replace(registry: Registry, strategy: Strategy, new: Object, old: Stored, c
         _undo(ledger)
         return deletion.remove(registry, strategy, new)
     _share(new, old.object)
-    return _store(registry, strategy.resource.plural, new, ledger)
+    stored = _store(registry, strategy.resource.plural, new, ledger)
+    quota.recount(registry, new["metadata"].get("namespace") or "")
+    return stored
 
 
 def _share(new: Object, old: Object) -> None:

@@ -13,6 +13,8 @@ from reference.apiserver.kinds.namespaces import Namespaces
 from reference.apiserver.kinds.nodes import Nodes
 from reference.apiserver.kinds.pod_locators import PodLocators
 from reference.apiserver.kinds.pods import Pods
+from reference.apiserver.kinds.rbac import ClusterRoleBindings, ClusterRoles, RoleBindings, Roles
+from reference.apiserver.kinds.resource_quotas import ResourceQuotas
 from reference.apiserver.kinds.service_accounts import ServiceAccounts
 from reference.apiserver.kinds.service_cidrs import ServiceCIDRs
 from reference.apiserver.kinds.services import Services
@@ -35,6 +37,11 @@ def strategies(*, service_families: Sequence[str] = ("IPv4", "IPv6")) -> tuple[S
         IPAddresses(),
         ConfigMaps(),
         ServiceAccounts(),
+        ResourceQuotas(),
+        Roles(),
+        RoleBindings(),
+        ClusterRoles(),
+        ClusterRoleBindings(),
         PodLocators(),
     )
 

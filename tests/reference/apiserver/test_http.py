@@ -257,3 +257,20 @@ def test_field_with_a_line_break_in_its_name_does_not_break_the_answer(http: Any
     odd = {"metadata": {"name": "odd"}, "a\r\nInjected: yes": 1}
     with http.open("POST", "/api/v1/namespaces/default/configmaps", odd) as response:
         assert (response.status, response.headers["Injected"], response.headers["Warning"]) == (201, None, None)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"gracePeriodSeconds": "soon"}, {"gracePeriodSeconds": 1.5}, {"preconditions": []}, {"dryRun": "All"}, []],
+)
+def test_deletion_with_options_of_a_wrong_type_is_a_bad_request(http: Http, api: ApiServer, options: Any) -> None:
+    api.create("services", "default", service())
+    code, status = http("DELETE", f"{SERVICES}/web", options)
+    assert (code, status["reason"]) == (400, "BadRequest")
+    assert api.get("services", "default", "web")
+
+
+def test_table_that_cannot_be_made_is_refused_before_anything_is_stored(http: Http, api: ApiServer) -> None:
+    code, status = http("POST", f"{SERVICES}?includeObject=All", service(), Accept=TABLE)
+    assert (code, status["message"]) == (400, "unrecognized includeObject value: 'All'")
+    assert api.list("services") == []

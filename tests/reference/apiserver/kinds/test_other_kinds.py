@@ -1,4 +1,4 @@
-"""Namespaces, events, leases, ranges and addresses, configuration and accounts."""
+"""Namespaces, events, leases, ranges and addresses, configuration, accounts and roles."""
 
 from __future__ import annotations
 
@@ -27,6 +27,11 @@ def test_kinds_are_found_under_the_names_that_clients_use():
         "ipaddresses": ("networking.k8s.io/v1", ("ip",)),
         "configmaps": ("v1", ("cm",)),
         "serviceaccounts": ("v1", ("sa",)),
+        "resourcequotas": ("v1", ("quota",)),
+        "roles": ("rbac.authorization.k8s.io/v1", ()),
+        "rolebindings": ("rbac.authorization.k8s.io/v1", ()),
+        "clusterroles": ("rbac.authorization.k8s.io/v1", ()),
+        "clusterrolebindings": ("rbac.authorization.k8s.io/v1", ()),
         "podlocators": ("trafficdist.dev/v1alpha1", ("ploc",)),
     }
 
@@ -131,3 +136,22 @@ def test_range_may_gain_a_family_and_lose_none(rules):
     more = {**old, "spec": {"cidrs": ["10.96.0.0/16", "fd00:10:96::/112"]}}
     assert rules.update_refusals("servicecidrs", old, more) == []
     assert rules.update_refusals("servicecidrs", more, old)
+
+
+def test_role_needs_verbs_and_resources(rules):
+    found = rules.refusals("roles", named(rules=[{"verbs": ["get"]}, {"nonResourceURLs": ["/x"], "verbs": []}]))
+    assert [each.split(":")[0] for each in found] == [
+        "rules[0].apiGroups",
+        "rules[0].resources",
+        "rules[1].verbs",
+        "rules[1].nonResourceURLs",
+    ]
+
+
+def test_binding_names_a_role_that_does_not_change(rules):
+    bound = {"roleRef": {"kind": "Role", "name": "r"}, "subjects": [{"kind": "User", "name": "u"}]}
+    created = rules.create("rolebindings", named("system:x", **bound))
+    assert created["subjects"][0]["apiGroup"] == created["roleRef"]["apiGroup"] == "rbac.authorization.k8s.io"
+    changed = {**created, "roleRef": {**created["roleRef"], "name": "s"}}
+    assert any("cannot change roleRef" in each for each in rules.update_refusals("rolebindings", created, changed))
+    assert any("roleRef.kind" in each for each in rules.refusals("clusterrolebindings", named(namespace="", **bound)))

@@ -21,6 +21,11 @@ MODELS = {
     "ipaddresses": "V1IPAddress",
     "configmaps": "V1ConfigMap",
     "serviceaccounts": "V1ServiceAccount",
+    "resourcequotas": "V1ResourceQuota",
+    "roles": "V1Role",
+    "rolebindings": "V1RoleBinding",
+    "clusterroles": "V1ClusterRole",
+    "clusterrolebindings": "V1ClusterRoleBinding",
 }
 
 

@@ -1,0 +1,165 @@
+"""Who may do what: role-based access control, by the roles that are stored and by rules that a user came with.
+
+As Kubernetes' RBAC authorizer: rules only add up, nothing is forbidden by one. Not checked: whether who writes a role
+may do itself what the role allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from reference.apiserver import status
+from reference.apiserver.registry import Registry
+from reference.apiserver.routes import Route
+from reference.apiserver.users import User
+from reference.client import ApiError, Object
+
+_VERBS = {
+    ("GET", True): "get",
+    ("HEAD", True): "get",
+    ("GET", False): "list",
+    ("POST", True): "create",
+    ("POST", False): "create",
+    ("PUT", True): "update",
+    ("PATCH", True): "patch",
+    ("DELETE", True): "delete",
+    ("DELETE", False): "deletecollection",
+}
+_OPEN_TO_ALL = (
+    {"verbs": ["create"], "apiGroups": ["authorization.k8s.io"],
+     "resources": ["selfsubjectaccessreviews", "selfsubjectrulesreviews"]},
+    {"verbs": ["create"], "apiGroups": ["authentication.k8s.io"], "resources": ["selfsubjectreviews"]},
+    {"verbs": ["get"], "nonResourceURLs": ["/api", "/api/*", "/apis", "/apis/*", "/healthz", "/livez", "/openapi",
+                                           "/openapi/*", "/readyz", "/version", "/version/"]},
+)  # fmt: skip
+"""What everybody who is known may: the roles system:basic-user and system:discovery."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attributes:
+    """What somebody wants to do: with a resource, or (`path`) with what is none."""
+
+    verb: str
+    group: str = ""
+    resource: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+    path: str = ""
+
+    @property
+    def full_resource(self) -> str:
+        """Resource and subresource, as rules name them."""
+        return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
+
+
+def attributes_of(method: str, route: Route, *, watch: bool) -> Attributes:
+    """What a request for a resource wants."""
+    verb = "watch" if watch else _VERBS.get((method, bool(route.name)), method.lower())
+    resource = route.strategy.resource
+    namespace = route.name if resource.plural == "namespaces" else route.namespace
+    group = route.view.group if route.view else resource.group
+    return Attributes(verb, group, resource.plural, route.subresource, namespace, route.name)
+
+
+class Authorizer:
+    """Allows what the stored roles and a user's own rules allow."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    def check(self, user: User, wanted: Attributes) -> None:
+        """Raises `ApiError` (403)."""
+        if not self.allows(user, wanted):
+            raise forbidden(user, wanted)
+
+    def allows(self, user: User, wanted: Attributes) -> bool:
+        """Whether somebody may do this."""
+        return user.may_do_everything or any(_covers(each, wanted) for each in self.rules(user, wanted.namespace))
+
+    def rules(self, user: User, namespace: str) -> Iterator[Object]:
+        """All rules that hold for a user in a namespace, those of the whole cluster included."""
+        if user.may_do_everything:
+            yield {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
+            yield {"verbs": ["*"], "nonResourceURLs": ["*"]}
+        yield from user.rules
+        yield from _OPEN_TO_ALL
+        for binding in self._stored("clusterrolebindings"):
+            if _is_for(user, binding, ""):
+                yield from self._role(binding, "")
+        for binding in self._stored("rolebindings") if namespace else ():
+            if binding["metadata"]["namespace"] == namespace and _is_for(user, binding, namespace):
+                yield from self._role(binding, namespace)
+
+    def _stored(self, resource: str) -> list[Object]:
+        return [each.object for each in self._registry.store.items(resource)]
+
+    def _role(self, binding: Object, namespace: str) -> Sequence[Object]:
+        reference = binding.get("roleRef") or {}
+        of_cluster = reference.get("kind") == "ClusterRole"
+        key = ("" if of_cluster else namespace, reference.get("name", ""))
+        stored = self._registry.store.get("clusterroles" if of_cluster else "roles", key)
+        return (stored.object.get("rules") or ()) if stored else ()
+
+
+def forbidden(user: User, wanted: Attributes) -> ApiError:
+    """403, in the words of Kubernetes."""
+    if wanted.path:
+        return status.failure(
+            403, "Forbidden", f'forbidden: User "{user.name}" cannot {wanted.verb} path "{wanted.path}"'
+        )
+    where = f'in the namespace "{wanted.namespace}"' if wanted.namespace else "at the cluster scope"
+    what = f'{wanted.verb} resource "{wanted.full_resource}" in API group "{wanted.group}"'
+    qualified = f"{wanted.resource}.{wanted.group}" if wanted.group else wanted.resource
+    named = f'{qualified} "{wanted.name}"' if wanted.name else qualified
+    details = {"name": wanted.name, "group": wanted.group, "kind": wanted.resource}
+    return status.failure(
+        403,
+        "Forbidden",
+        f'{named} is forbidden: User "{user.name}" cannot {what} {where}',
+        {name: value for name, value in details.items() if value},
+    )
+
+
+def _is_for(user: User, binding: Object, namespace: str) -> bool:
+    return any(_is(user, each, namespace) for each in binding.get("subjects") or ())
+
+
+def _is(user: User, subject: Object, namespace: str) -> bool:
+    name = subject.get("name", "")
+    match subject.get("kind"):
+        case "User":
+            return bool(name == user.name)
+        case "Group":
+            return name in user.groups
+        case "ServiceAccount":
+            return user.name == f"system:serviceaccount:{subject.get('namespace') or namespace}:{name}"
+    return False
+
+
+def _covers(rule: Object, wanted: Attributes) -> bool:
+    if not _has(rule.get("verbs"), wanted.verb):
+        return False
+    if wanted.path:
+        return any(_path_covers(each, wanted.path) for each in rule.get("nonResourceURLs") or ())
+    names = rule.get("resourceNames")
+    return (
+        _has(rule.get("apiGroups"), wanted.group)
+        and _has_resource(rule.get("resources") or (), wanted)
+        and (not names or wanted.name in names)
+    )
+
+
+def _has(listed: Sequence[str] | None, wanted: str) -> bool:
+    return listed is not None and ("*" in listed or wanted in listed)
+
+
+def _has_resource(listed: Sequence[str], wanted: Attributes) -> bool:
+    if _has(listed, wanted.full_resource):
+        return True
+    return bool(wanted.subresource) and f"*/{wanted.subresource}" in listed
+
+
+def _path_covers(pattern: str, path: str) -> bool:
+    return pattern in {"*", path} or (pattern.endswith("*") and path.startswith(pattern[:-1]))

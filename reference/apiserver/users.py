@@ -1,0 +1,79 @@
+"""Who asks: users by their bearer tokens.
+
+The server has one token for which everything is allowed. Further users exist so that refusals can be seen: one that may
+do what its rules say, a ServiceAccount that asked for a token, a token that is not valid any more.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from reference.client import Object
+
+AUTHENTICATED = "system:authenticated"
+MASTERS = "system:masters"
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """A name and groups, and rules (RBAC's PolicyRules) that hold in the whole cluster beside those that are stored."""
+
+    name: str
+    groups: tuple[str, ...] = (AUTHENTICATED,)
+    rules: tuple[Object, ...] = field(default=(), compare=False, hash=False)
+    service_account: tuple[str, str, str] | None = None
+    """Namespace, name and uid, of one that is."""
+
+    @property
+    def may_do_everything(self) -> bool:
+        """Whether nobody asks what it may."""
+        return MASTERS in self.groups
+
+    @property
+    def info(self) -> Object:
+        """As reviews show it."""
+        return {"username": self.name, "groups": list(self.groups)}
+
+
+ADMIN = User("admin", (MASTERS, AUTHENTICATED))
+
+
+@dataclass(frozen=True, slots=True)
+class _Issued:
+    user: User
+    until: float
+
+
+class Users:
+    """All users but the one who may do everything; thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._issued: dict[str, _Issued] = {}
+
+    def add(self, user: User, *, seconds: float = float("inf")) -> str:
+        """A new token for a user, valid for so long."""
+        token = secrets.token_urlsafe(32)
+        with self._lock:
+            self._issued[token] = _Issued(user, time.monotonic() + seconds)
+        return token
+
+    def revoke(self, token: str) -> None:
+        """Let a token be valid no more."""
+        with self._lock:
+            self._issued.pop(token, None)
+
+    def find(self, token: str) -> User | None:
+        """Whose token this is, None when it is nobody's or too old."""
+        issued = self._issued.get(token)
+        return issued.user if issued and issued.until > time.monotonic() else None
+
+
+def service_account(namespace: str, name: str, uid: str) -> User:
+    """The user that a ServiceAccount is."""
+    groups: Sequence[str] = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", AUTHENTICATED)
+    return User(f"system:serviceaccount:{namespace}:{name}", tuple(groups), service_account=(namespace, name, uid))

@@ -1,0 +1,167 @@
+"""Users that may not do everything: what they are told, by the rules that they came with and by stored roles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from reference.apiserver import ApiServer
+from reference.apiserver.server import HttpServer
+
+Http = Callable[..., tuple[int, Any]]
+PODS = "/api/v1/namespaces/shop/pods"
+RBAC = "rbac.authorization.k8s.io"
+READ_PODS = {"verbs": ["get", "list", "watch"], "apiGroups": [""], "resources": ["pods"]}
+AS = "/apis/authorization.k8s.io/v1/"
+
+
+def ask(http: Http, token: str, method: str, path: str, body: Any = None) -> tuple[int, str]:
+    code, answer = http(method, path, body, Authorization=f"Bearer {token}")
+    return code, answer.get("message", "")
+
+
+@pytest.fixture(autouse=True)
+def shop(api: ApiServer) -> None:
+    api.create("namespaces", "", {"metadata": {"name": "shop"}})
+    api.create("roles", "shop", {"metadata": {"name": "reader"}, "rules": [READ_PODS]})
+
+
+def bind(api: ApiServer, subject: dict[str, Any], kind: str = "Role") -> None:
+    reference = {"kind": kind, "name": "reader", "apiGroup": RBAC}
+    api.create("rolebindings", "shop", {"metadata": {"name": "r"}, "subjects": [subject], "roleRef": reference})
+
+
+@pytest.mark.parametrize(
+    ("request_line", "named", "said"),
+    [
+        (f"POST {PODS}", "pods", 'create resource "pods" in API group "" in the namespace "shop"'),
+        (f"GET {PODS}/p", 'pods "p"', 'get resource "pods" in API group "" in the namespace "shop"'),
+        ("GET /api/v1/nodes", "nodes", 'list resource "nodes" in API group "" at the cluster scope'),
+        ("GET /api/v1/nodes?watch=1", "nodes", 'watch resource "nodes" in API group "" at the cluster scope'),
+        (f"PATCH {PODS}/p/status", 'pods "p"', 'patch resource "pods/status" in API group "" in the namespace "shop"'),
+        (f"GET {PODS}/p:1/proxy/", 'pods "p:1"', 'get resource "pods/proxy" in API group "" in the namespace "shop"'),
+        ("DELETE /apis/coordination.k8s.io/v1/namespaces/shop/leases", "leases.coordination.k8s.io",
+         'deletecollection resource "leases" in API group "coordination.k8s.io" in the namespace "shop"'),
+        ("DELETE /api/v1/namespaces/shop", 'namespaces "shop"',
+         'delete resource "namespaces" in API group "" in the namespace "shop"'),
+    ],
+)  # fmt: skip
+def test_who_may_not_is_told_what(http: Http, server: HttpServer, request_line: str, named: str, said: str) -> None:
+    token = server.add_user("guest")
+    answer = ask(http, token, *request_line.split(" "))
+    assert answer == (403, f'{named} is forbidden: User "guest" cannot {said}')
+
+
+def test_rules_of_a_user_hold_everywhere(http: Http, server: HttpServer) -> None:
+    token = server.add_user("guest", [READ_PODS])
+    assert ask(http, token, "GET", PODS)[0] == ask(http, token, "GET", "/api/v1/pods")[0] == 200
+    assert ask(http, token, "DELETE", f"{PODS}/p")[0] == 403
+
+
+@pytest.mark.parametrize(
+    ("rule", "allowed"),
+    [
+        ({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}, True),
+        ({"verbs": ["get"], "apiGroups": [""], "resources": ["pods/proxy"]}, True),
+        ({"verbs": ["get"], "apiGroups": [""], "resources": ["*/proxy"]}, True),
+        ({"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}, False),
+        ({"verbs": ["get"], "apiGroups": ["apps"], "resources": ["pods/proxy"]}, False),
+        ({"verbs": ["get"], "apiGroups": [""], "resources": ["pods/proxy"], "resourceNames": ["q"]}, False),
+    ],
+)
+def test_rule_covers_subresources_that_it_names(
+    http: Http, server: HttpServer, rule: dict[str, Any], allowed: bool
+) -> None:
+    token = server.add_user("guest", [rule])
+    assert (ask(http, token, "GET", f"{PODS}/p:80/proxy/")[0] != 403) is allowed
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [
+        {"kind": "User", "name": "guest", "apiGroup": RBAC},
+        {"kind": "Group", "name": "testers", "apiGroup": RBAC},
+        {"kind": "Group", "name": "system:authenticated", "apiGroup": RBAC},
+    ],
+)
+def test_bound_role_holds_in_its_namespace(
+    http: Http, api: ApiServer, server: HttpServer, subject: dict[str, Any]
+) -> None:
+    token = server.add_user("guest", groups=["testers"])
+    bind(api, subject)
+    assert ask(http, token, "GET", PODS)[0] == 200
+    assert ask(http, token, "GET", "/api/v1/namespaces/default/pods")[0] == 403
+
+
+def test_cluster_role_holds_where_it_is_bound(http: Http, api: ApiServer, server: HttpServer) -> None:
+    token = server.add_user("guest")
+    api.create("clusterroles", "", {"metadata": {"name": "reader"}, "rules": [READ_PODS]})
+    bind(api, {"kind": "User", "name": "guest"}, "ClusterRole")
+    assert [ask(http, token, "GET", path)[0] for path in (PODS, "/api/v1/pods")] == [200, 403]
+    everywhere: dict[str, Any] = {"metadata": {"name": "r"}, "subjects": [{"kind": "User", "name": "guest"}]}
+    api.create("clusterrolebindings", "", {**everywhere, "roleRef": {"kind": "ClusterRole", "name": "reader"}})
+    assert ask(http, token, "GET", "/api/v1/pods")[0] == 200
+
+
+def test_service_account_gets_a_token_and_is_nobody_once_deleted(http: Http, api: ApiServer) -> None:
+    bind(api, {"kind": "ServiceAccount", "name": "default", "namespace": "shop"})
+    code, request = http("POST", "/api/v1/namespaces/shop/serviceaccounts/default/token", {"spec": {}})
+    assert (code, request["kind"]) == (201, "TokenRequest")
+    token = request["status"]["token"]
+    assert ask(http, token, "GET", PODS)[0] == 200
+    assert 'User "system:serviceaccount:shop:default" cannot' in ask(http, token, "POST", PODS)[1]
+    api.delete("serviceaccounts", "shop", "default")
+    assert ask(http, token, "GET", PODS)[0] == 401
+
+
+def test_token_ends(http: Http, server: HttpServer) -> None:
+    revoked, old = server.add_user("guest", [READ_PODS]), server.add_user("guest", [READ_PODS], seconds=0)
+    server.revoke(revoked)
+    assert ask(http, revoked, "GET", PODS) == ask(http, old, "GET", PODS) == (401, "Unauthorized")
+
+
+def test_users_stay_when_the_server_is_replaced(http: Http, api: ApiServer, server: HttpServer) -> None:
+    token = server.add_user("guest", [READ_PODS])
+    server.replace(ApiServer(predecessor=api))
+    assert ask(http, token, "GET", PODS)[0] == 200
+
+
+@pytest.mark.parametrize(("verb", "allowed"), [("list", True), ("create", False)])
+def test_review_says_what_a_user_may(http: Http, server: HttpServer, verb: str, allowed: bool) -> None:
+    token = server.add_user("guest", [READ_PODS])
+    spec: dict[str, Any] = {"resourceAttributes": {"verb": verb, "resource": "pods", "namespace": "shop"}}
+    _, review = http("POST", f"{AS}selfsubjectaccessreviews", {"spec": spec}, Authorization=f"Bearer {token}")
+    assert review["status"]["allowed"] is allowed
+    spec |= {"user": "system:serviceaccount:shop:x"}
+    assert http("POST", f"{AS}subjectaccessreviews", {"spec": spec})[1]["status"]["allowed"] is False
+
+
+def test_review_in_protobuf_is_read(http: Http, server: HttpServer) -> None:
+    """As kubectl sends it: namespace, verb and resource in fields 1, 2 and 5."""
+    spec = b"\x0a\x04shop\x12\x06create\x2a\x04pods"
+    review = b"\x12" + bytes([len(spec) + 2]) + b"\x0a" + bytes([len(spec)]) + spec
+    body = b"k8s\x00\x12" + bytes([len(review)]) + review
+    token = server.add_user("guest")
+    headers = {"Authorization": f"Bearer {token}", "Content_Type": "application/vnd.kubernetes.protobuf"}
+    code, answer = http("POST", f"{AS}selfsubjectaccessreviews", body, **headers)
+    assert (code, answer["status"]["allowed"]) == (201, False)
+    assert answer["spec"]["resourceAttributes"] == {"namespace": "shop", "verb": "create", "resource": "pods"}
+
+
+def test_rules_review_lists_what_a_user_may(http: Http, server: HttpServer) -> None:
+    token = server.add_user("guest", [READ_PODS])
+    body = {"spec": {"namespace": "shop"}}
+    review = http("POST", f"{AS}selfsubjectrulesreviews", body, Authorization=f"Bearer {token}")[1]
+    assert READ_PODS in review["status"]["resourceRules"]
+    assert {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]} not in review["status"]["resourceRules"]
+
+
+def test_everybody_may_look_around_and_ask_who_he_is(http: Http, server: HttpServer) -> None:
+    token = server.add_user("guest")
+    assert ask(http, token, "GET", "/version")[0] == ask(http, token, "GET", "/api/v1")[0] == 200
+    path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+    review = http("POST", path, {}, Authorization=f"Bearer {token}")[1]
+    assert review["status"]["userInfo"] == {"username": "guest", "groups": ["system:authenticated"]}
+    assert ask(http, token, "POST", "/apis/authentication.k8s.io/v1/tokenreviews", {})[0] == 403
