@@ -14,6 +14,7 @@ from typing import Any, Literal
 import click
 
 from harness.binaries.cli import components
+from harness.doctor.cli import doctor
 from harness.errors import DistrustError, HarnessError, UnavailableError, UsageError
 from harness.exit_codes import MEANINGS, ExitCode
 from harness.guest.cli import cleanup
@@ -193,6 +194,7 @@ def changes(old: str, new: str, issues: str | None) -> int:
 
 main.add_command(cleanup)
 main.add_command(components)
+main.add_command(doctor)
 
 
 @main.group()

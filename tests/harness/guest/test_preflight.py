@@ -17,6 +17,7 @@ import yaml
 
 from harness.errors import UnavailableError
 from harness.guest import preflight as module
+from harness.guest.permissions import RULES
 from harness.guest.preflight import preflight
 from reference.apiserver.server import HttpServer
 
@@ -137,14 +138,12 @@ def test_something_that_is_no_api_server(refusal: Refusal, monkeypatch: pytest.M
         thread.join()
 
 
-def test_a_user_who_may_not(refusal: Refusal, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-
-    def may(_: object, question: dict[str, Any]) -> bool:
-        asked.append(question.get("resourceAttributes", {}).get("resource", ""))
-        return asked[-1] != "pods"
-
-    monkeypatch.setattr(module.permissions, "_is_allowed", may)
-    said = refusal()
-    assert "user admin may not create pods, delete pods" in said
+def test_a_user_who_may_not(refusal: Refusal, server: HttpServer) -> None:
+    rules = [rule.as_rbac() for rule in RULES if rule.resources != ("pods",)]
+    said = refusal(user={"token": server.add_user("bob", rules)})
+    assert "user bob may not create pods, delete pods" in said
     assert "deploy/rbac.yaml" in said
+
+
+def test_credentials_that_have_expired(refusal: Refusal, server: HttpServer) -> None:
+    assert "does not accept the credentials (401" in refusal(user={"token": server.add_user("bob", seconds=0)})

@@ -1,0 +1,62 @@
+"""What a cluster of somebody else's cannot do for scenarios, in groups that have a remedy in common. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from harness.abilities import EVERYTHING, Ability
+from harness.doctor.check import Check, State, ok
+from harness.needs import Needs
+
+_KIND = "--backend kind or netns does"
+_NETNS = "--backend netns has it"
+
+_GROUPS: tuple[tuple[str, str, frozenset[Ability]], ...] = (
+    (
+        "nothing may restart or change its components",
+        _KIND,
+        frozenset(
+            {
+                Ability.RESTART_API_SERVER,
+                Ability.RESTART_CONTROLLER,
+                Ability.RESTART_PROXY,
+                Ability.CHANGE_RELEASE,
+            }
+        ),
+    ),
+    (
+        "labels and taints of its nodes stay as they are",
+        "--allow-disruptive, with role trafficdist-disruptive, changes them and puts them back",
+        frozenset({Ability.CHANGE_NODES}),
+    ),
+    (
+        "nodes and pods are what their kubelets report",
+        _NETNS,
+        frozenset({Ability.REPORT_NODES, Ability.CREATE_NODES, Ability.EQUAL_NODES, Ability.REPORT_PODS}),
+    ),
+    (
+        "no address of choice is routed to a node",
+        _NETNS,
+        frozenset({Ability.LOAD_BALANCER, Ability.EXTERNAL_IPS}),
+    ),
+    (
+        "client pods only ask, they keep no connection and no socket",
+        _NETNS,
+        frozenset({Ability.OPEN_CONNECTIONS, Ability.SOURCE_PORTS, Ability.HTTP, Ability.PROXY_HEALTH}),
+    ),
+)
+
+
+def checks(offered: Collection[Ability]) -> list[Check]:
+    """A check for each group that is lacking in part, and one for all else that is lacking."""
+    lacks = EVERYTHING - frozenset(offered)
+    if not lacks:
+        return [ok("abilities", "all that scenarios use")]
+    found = [_check(why, remedy, lacks & group) for why, remedy, group in _GROUPS if lacks & group]
+    rest = lacks - frozenset[Ability]().union(*(group for _, _, group in _GROUPS))
+    return found + ([_check("it is not part of a cluster, or not reached there", _NETNS, rest)] if rest else [])
+
+
+def _check(why: str, remedy: str, lacks: frozenset[Ability]) -> Check:
+    names = ", ".join(sorted(lacks))
+    return Check("abilities", State.LACKS, f"no {names}: {why}", remedy, Needs(frozenset(map(str, lacks))))

@@ -1,0 +1,58 @@
+"""One thing that was looked at: how it is, and what a lack of it takes away from a run."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from harness.exit_codes import ExitCode
+from harness.needs import Needs
+
+
+class State(enum.StrEnum):
+    """How it is. `UNKNOWN` is no lack: it could not be seen, or was not tried."""
+
+    OK = "ok"
+    UNKNOWN = "unknown"
+    LACKS = "lacks"
+    UNUSABLE = "cannot"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What was found, as a sentence without a full stop; the remedy where something is wrong.
+
+    `lacks` are abilities and nodes (names of the topology) that are not there, `features` those of requirements that
+    cannot be judged.
+    """
+
+    name: str
+    state: State
+    found: str
+    remedy: str = ""
+    lacks: Needs = field(default_factory=Needs)
+    features: frozenset[str] = frozenset()
+
+
+def ok(name: str, found: str) -> Check:
+    """Nothing is wrong."""
+    return Check(name, State.OK, found)
+
+
+def unknown(name: str, found: str, remedy: str = "") -> Check:
+    """It could not be seen."""
+    return Check(name, State.UNKNOWN, found, remedy)
+
+
+def unusable(name: str, found: str, remedy: str = "") -> Check:
+    """No run is possible."""
+    return Check(name, State.UNUSABLE, found, remedy)
+
+
+def exit_code(checks: Iterable[Check]) -> ExitCode:
+    """0 when all is well, 11 when something lacks, 12 when no run is possible."""
+    states = {check.state for check in checks}
+    if State.UNUSABLE in states:
+        return ExitCode.DISTRUST
+    return ExitCode.PARTIAL if State.LACKS in states else ExitCode.PASSED

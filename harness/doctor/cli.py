@@ -1,0 +1,63 @@
+"""The command `trafficdist doctor`. Imports little: `trafficdist --help` must not wait for it."""
+# ruff: noqa: PLC0415
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+_PROFILES = ("service-proxy", "endpointslice-controller", "api-server", "cluster", "dns")
+
+
+@click.command()
+@click.option(
+    "--backend",
+    type=click.Choice(["kubeconfig", "netns", "kind"]),
+    default="kubeconfig",
+    show_default=True,
+    help="For which kind of run.",
+)
+@click.option("--kubeconfig", metavar="FILE", default="~/.kube/config", envvar="KUBECONFIG", show_default=True)
+@click.option("--context", metavar="NAME", default="", help="Which context of it. [the current one]")
+@click.option("--topology", default="three_zones", show_default=True, help="A name, or like a=2,b=2,c=1.")
+@click.option("--allow-disruptive", is_flag=True, help="For a run that may change nodes, and puts them back.")
+@click.option("--image-registry", metavar="REGISTRY", default="", help="Where the nodes get the test image from.")
+@click.option("--try", "try_pods", is_flag=True, help="Run a pod on each node, and remove it: is the image there?")
+@click.option("--profile", "profiles", multiple=True, type=click.Choice(_PROFILES), help="Whose requirements count.")
+@click.option("--suite", default="conformance", hidden=True, help="A package or folder of requirements.")
+@click.option("-v", "--verbose", is_flag=True, help="Name every requirement that is not judged.")
+def doctor(
+    *,
+    backend: str,
+    kubeconfig: str,
+    context: str,
+    topology: str,
+    allow_disruptive: bool,
+    image_registry: str,
+    try_pods: bool,
+    profiles: Sequence[str],
+    suite: str,
+    verbose: bool,
+) -> int:
+    """Say before a run what a cluster, or this machine, lacks for it, what that costs, and the remedy.
+
+    Ends with 0 when all is well, 11 when something lacks, 12 when no run is possible. Nothing is written to the
+    cluster, unless --try is given.
+    """
+    from rich.console import Console
+
+    from harness.doctor.cluster import Asked
+    from harness.doctor.commands import diagnose
+    from harness.topology import parse_topology
+
+    asked = Asked(kubeconfig, context, parse_topology(topology), allow_disruptive, image_registry, try_pods)
+    return diagnose(
+        backend,
+        asked,
+        profiles=profiles,
+        suite=suite,
+        verbose=verbose,
+        console=Console(highlight=False),
+        say=lambda text: click.echo(text, err=True),
+    )

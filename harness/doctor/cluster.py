@@ -1,0 +1,93 @@
+"""Looks at a cluster through its API, as `--backend kubeconfig` would use it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from urllib3.exceptions import HTTPError
+
+from harness.api import Api, RefusedError
+from harness.backends.any_cluster.places import cast
+from harness.backends.kubeconfig import ALWAYS, DISRUPTIVE
+from harness.doctor import abilities, gates, images, looks
+from harness.doctor.check import Check, unknown, unusable
+from harness.errors import DistrustError, InconclusiveError, UnavailableError
+from harness.guest import permissions, trouble
+from harness.guest.leftovers import Say
+from harness.guest.preflight import Reached, reach
+from harness.kubeconfig import find
+from harness.topology import Topology
+
+_REQUEST_SECONDS = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Which cluster, and for what kind of run."""
+
+    kubeconfig: str
+    context: str
+    topology: Topology
+    disruptive: bool = False
+    registry: str = ""
+    try_pods: bool = False
+
+
+def examine(asked: Asked, say: Say) -> list[Check]:
+    """All checks. A cluster that cannot be reached has one."""
+    rules = (*permissions.RULES, *(permissions.DISRUPTIVE if asked.disruptive else ()))
+    try:
+        reached = reach(asked.kubeconfig, asked.context, rules=rules)
+    except UnavailableError as error:
+        return [unusable("API server", str(error))]
+    api = Api(find(asked.kubeconfig, context=asked.context), timeout=_REQUEST_SECONDS)
+    try:
+        return list(_looked_at(api, asked, reached, say))
+    finally:
+        api.close()
+
+
+def _looked_at(api: Api, asked: Asked, reached: Reached, say: Say) -> Iterator[Check]:
+    yield looks.server(reached)
+    yield from looks.permitted(reached)
+    yield from _safely("other runs", lambda: [looks.other_runs(api, reached.clock)])
+    yield from _safely("feature gates", lambda: [_gates(asked, reached)])
+    yield from _safely("zones and nodes", lambda: _of_nodes(api, asked, reached, say))
+    yield from _safely("proxy", lambda: [looks.proxy(api)])
+    yield from _safely("admission", lambda: [looks.admission(api)])
+    yield from abilities.checks(ALWAYS | (DISRUPTIVE if asked.disruptive else frozenset()))
+
+
+def _gates(asked: Asked, reached: Reached) -> Check:
+    client = find(asked.kubeconfig, context=asked.context).client()
+    try:
+        seen = gates.parse(_metrics(client))
+    finally:
+        client.close()
+    return gates.check(looks.version_of(reached.version), seen or None)
+
+
+def _metrics(client: object) -> str:
+    """The API server's metrics, "" where they may not be read."""
+    headers = {each["key"]: each["value"] for each in client.configuration.auth_settings().values()}  # type: ignore[attr-defined]
+    url = f"{client.configuration.host}/metrics"  # type: ignore[attr-defined]
+    pool = client.rest_client.pool_manager  # type: ignore[attr-defined]
+    answer = pool.request("GET", url, headers=headers, timeout=_REQUEST_SECONDS, retries=False)
+    return str(answer.data.decode(errors="replace")) if answer.status == 200 else ""
+
+
+def _of_nodes(api: Api, asked: Asked, reached: Reached, say: Say) -> list[Check]:
+    nodes = api.list("nodes")
+    names = cast(asked.topology, nodes)
+    found = [looks.zones(asked.topology, nodes, names), looks.families(api, nodes)]
+    found += looks.clocks(api, reached.clock, list(names.nodes.values()))
+    return [*found, images.check(api, names, asked.registry, try_pods=asked.try_pods, say=say)]
+
+
+def _safely(name: str, look: Callable[[], Iterable[Check]]) -> Iterable[Check]:
+    """What cannot be looked at is unknown; why is said."""
+    try:
+        return look()
+    except (RefusedError, InconclusiveError, DistrustError, HTTPError) as error:
+        return [unknown(name, f"not seen: {trouble.of(error)}")]

@@ -1,0 +1,65 @@
+"""Feature gates as a component's metrics show them, and which of them requirements depend on. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from harness.doctor.check import Check, State, ok
+
+Version = tuple[int, int]
+
+_LINE = re.compile(r'^kubernetes_feature_enabled\{[^}]*?name="(?P<name>[^"]+)"[^}]*\} (?P<value>[01])', re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """A gate that requirements depend on: from which version it exists, and from which it is on; their features."""
+
+    name: str
+    exists: Version
+    on: Version
+    features: frozenset[str]
+
+
+GATES = (
+    Gate("ServiceTrafficDistribution", (1, 30), (1, 31), frozenset({"PreferClose", "ZoneHints"})),
+    Gate(
+        "PreferSameTrafficDistribution",
+        (1, 33),
+        (1, 34),
+        frozenset({"PreferSameZone", "PreferSameNode", "NodeHints"}),
+    ),
+)
+
+
+def parse(metrics: str) -> dict[str, bool]:
+    """The gates in a text of Prometheus metrics."""
+    return {found["name"]: found["value"] == "1" for found in _LINE.finditer(metrics)}
+
+
+def check(version: Version, seen: Mapping[str, bool] | None) -> Check:
+    """What the API server's gates allow; `seen` is None where they could not be read, so that defaults are assumed.
+
+    A gate that became permanent is no longer among those that are seen.
+    """
+    off = [gate for gate in GATES if not is_on(gate, version, seen or {})]
+    how = (
+        "as its metrics say" if seen else f"as {version[0]}.{version[1]} has them by default: /metrics is not readable"
+    )
+    if not off:
+        return ok("feature gates", f"those that matter are on, {how}")
+    names = ", ".join(gate.name for gate in off)
+    features = frozenset[str]().union(*(gate.features for gate in off))
+    remedy = "turn them on in API server, controller manager and kube-proxy" + (
+        "" if all(version >= gate.exists for gate in off) else ", at a version that has them"
+    )
+    if not seen:
+        remedy += "; where they are on, say so with --feature-gates"
+    return Check("feature gates", State.LACKS, f"off or not there: {names}, {how}", remedy, features=features)
+
+
+def is_on(gate: Gate, version: Version, seen: Mapping[str, bool]) -> bool:
+    """Whether a gate is on in a component of that version."""
+    return version >= gate.exists and seen.get(gate.name, version >= gate.on)

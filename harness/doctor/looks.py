@@ -1,0 +1,180 @@
+"""What is looked at on a cluster, each thing by itself; only the API is asked, and nothing is written.
+
+Where only trying would tell, the API server is asked for a dry run: it does all of admission and allocation, and stores
+nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from harness import manifests
+from harness.api import Api, Object, Response, path_of
+from harness.backends.any_cluster.names import Names
+from harness.backends.any_cluster.places import takes_pods
+from harness.components import Release
+from harness.control_planes.embedded import features_of
+from harness.doctor import gates, installed
+from harness.doctor.check import Check, State, ok, unknown, unusable
+from harness.errors import UsageError
+from harness.guest import leftovers, trouble
+from harness.guest.lease import in_use, is_over, read_claim
+from harness.guest.marks import new_run_id, run_labels
+from harness.guest.preflight import Reached
+from harness.guest.server_clock import ServerClock
+from harness.needs import Needs
+from harness.topology import ZONE_LABEL, Topology
+
+_DRY_RUN = {"dryRun": "All"}
+_SKEW_SECONDS = 5
+_HEARTBEAT_SECONDS = 40  # a kubelet renews its Lease every 10 s, and is given up after 40 s
+_NODE_LEASES = "kube-node-lease"
+
+
+def server(reached: Reached) -> Check:
+    """Is it a version that requirements know?"""
+    said = f"{reached.version.get('gitVersion')} at {reached.server}, as {reached.user}"
+    try:
+        features_of(Release("{}.{}".format(*version_of(reached.version))))
+    except UsageError as error:
+        return unknown("API server", f"{said}; {error}", "the nearest version that is known is assumed")
+    return ok("API server", said)
+
+
+def version_of(told: Object) -> gates.Version:
+    """Major and minor of what /version says; (0, 0) when it says something else."""
+    found = re.match(r"v?(\d+)\.(\d+)", str(told.get("gitVersion", "")))
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def permitted(reached: Reached) -> list[Check]:
+    """A line for each rule that is not granted."""
+    if not reached.denied:
+        return [ok("permissions", f"all that a run needs, as {trouble.MANIFEST} grants them")]
+    remedy = f"let a cluster administrator apply {trouble.MANIFEST}"
+    return [
+        Check("permissions", State.LACKS, f"{each}: {each.rule.without}", remedy)
+        if each.rule.without
+        else unusable("permissions", str(each), remedy)
+        for each in reached.denied
+    ]
+
+
+def zones(topology: Topology, nodes: Sequence[Object], names: Names) -> Check:
+    """Is there a node for each of the topology? `names` says which stands for which."""
+    usable = [each for each in nodes if takes_pods(each)]
+    counts = Counter(_zone(each) or "(none)" for each in usable)
+    by_zone = ", ".join(f"{zone} {count}" for zone, count in sorted(counts.items()))
+    parts = [f"{len(usable)} of {len(nodes)} nodes take pods, by zone: {by_zone or 'none'}"]
+    parts += [f"{each['metadata']['name']} {why_not(each)}" for each in nodes if not takes_pods(each)]
+    if not names.nodes:
+        remedy = f"have nodes that take pods, with a zone each (label {ZONE_LABEL})"
+        return unusable("zones and nodes", "; ".join(parts), remedy)
+    missing = [node.name for node in topology.nodes if node.name not in names.nodes]
+    if not missing:
+        parts += [] if names.trivial else [", ".join(f"{ours} is {theirs}" for ours, theirs in names.nodes.items())]
+        return ok("zones and nodes", "; ".join(parts))
+    parts.append(f"nothing stands for {', '.join(missing)}")
+    wanted = " and ".join(str(len([node for node in topology.nodes if node.zone == zone])) for zone in topology.zones)
+    remedy = f"{len(topology.zones)} zones (label {ZONE_LABEL}) with {wanted} nodes have all"
+    return Check("zones and nodes", State.LACKS, "; ".join(parts), remedy, Needs(nodes=frozenset(missing)))
+
+
+def why_not(node: Object) -> str:
+    """Why a node takes no pods."""
+    spec = node.get("spec") or {}
+    taints = [
+        str(each["key"]) for each in spec.get("taints") or () if each.get("effect") in ("NoSchedule", "NoExecute")
+    ]
+    if trouble.of_node(str(node["metadata"]["name"]), node):
+        return "is not ready"
+    return "is cordoned" if spec.get("unschedulable") else f"has taint {', '.join(taints)}"
+
+
+def families(api: Api, nodes: Sequence[Object]) -> Check:
+    """Which IP families do Services get, and which do pods?"""
+    wanted = manifests.service("trafficdist-doctor", ipFamilyPolicy="PreferDualStack")
+    answer = api.request("POST", path_of("services", "default"), wanted, query=_DRY_RUN)
+    if answer.code >= 400:
+        return unknown("IP families", trouble.of_answer(answer, doing="try what a Service would get"))
+    of_services = sorted((answer.body.get("spec") or {}).get("ipFamilies") or ())
+    cidrs = {cidr for each in nodes for cidr in (each.get("spec") or {}).get("podCIDRs") or ()}
+    of_pods = sorted({"IPv6" if ":" in cidr else "IPv4" for cidr in cidrs})
+    said = f"Services get {' and '.join(of_services)}"
+    said += f", pods {' and '.join(of_pods)}" if of_pods else "; nodes do not say what pods get"
+    if len(of_services) == 2 and len(of_pods) in {0, 2}:
+        return ok("IP families", said)
+    dual = frozenset({"IPv6", "DualStack"})
+    return Check("IP families", State.LACKS, said, "a dual-stack cluster has both", features=dual)
+
+
+def proxy(api: Api) -> Check:
+    """Who serves Services on the nodes?"""
+    answer = api.request("GET", "/apis/apps/v1/daemonsets")
+    if answer.code >= 400:
+        why = "it has no DaemonSets" if answer.code == 404 else trouble.of_answer(answer, doing="list DaemonSets")
+        return unknown("proxy", f"not seen: {why}", "name it with --project and --version")
+    return installed.check(answer.body.get("items") or ())
+
+
+def clocks(api: Api, clock: ServerClock, nodes: Sequence[str]) -> list[Check]:
+    """Do this machine and these nodes agree with the API server about the time?"""
+    found = []
+    ahead = clock.ahead.total_seconds()
+    if abs(ahead) > _SKEW_SECONDS:
+        said = f"this machine's clock is {abs(ahead):.0f} s {'behind' if ahead > 0 else 'ahead of'} the API server's"
+        found.append(Check("clocks", State.LACKS, said, "set it (NTP), or logs cannot be put side by side"))
+    late = {node: seconds for node in sorted(nodes) if (seconds := _lateness(api, clock, node)) is not None}
+    for node, seconds in late.items():
+        if not -_SKEW_SECONDS < seconds < _HEARTBEAT_SECONDS:
+            said = f"node {node} renewed its Lease {abs(seconds):.0f} s {'ago' if seconds > 0 else 'in the future'}"
+            found.append(Check("clocks", State.LACKS, said, "set its clock (NTP), or see why its kubelet is late"))
+    if found:
+        return found
+    nodes_too = f"and {len(late)} nodes" if late else "nodes do not tell theirs"
+    return [ok("clocks", f"within {_SKEW_SECONDS} s of the API server's: this machine, {nodes_too}")]
+
+
+def _lateness(api: Api, clock: ServerClock, node: str) -> float | None:
+    """So many seconds ago by its own clock a node renewed its Lease; None where it has none."""
+    answer = clock.saw(api.request("GET", path_of("leases", _NODE_LEASES, node)))
+    renewed = (answer.body.get("spec") or {}).get("renewTime") if answer.code == 200 else None
+    return (clock.now() - datetime.fromisoformat(renewed).astimezone(UTC)).total_seconds() if renewed else None
+
+
+def admission(api: Api) -> Check:
+    """Would namespaces like the suite's be admitted, with the pod security standards that they ask for?"""
+    labels = run_labels(new_run_id())
+    restricted = _try_namespace(api, {**labels, "pod-security.kubernetes.io/enforce": "restricted"})
+    if restricted.code >= 400:
+        return unusable("admission", trouble.of_answer(restricted, doing="create a namespace"))
+    privileged = _try_namespace(api, {**labels, "pod-security.kubernetes.io/enforce": "privileged"})
+    if privileged.code >= 400:
+        why = trouble.of_answer(privileged, doing="create a namespace for pods with host network")
+        return Check("admission", State.LACKS, f"no clients on nodes themselves, and none from outside: {why}")
+    return ok("admission", "namespaces may be made, also such as allow pods with host network (clients on nodes)")
+
+
+def other_runs(api: Api, clock: ServerClock) -> Check:
+    """Is another run under way, or did one leave something?"""
+    claim = read_claim(api, clock)
+    if claim is not None and not is_over(claim, clock):
+        return unusable("other runs", in_use(claim, clock))
+    found = leftovers.find(api)
+    if claim is None and not found:
+        return ok("other runs", "none, and nothing is left of any")
+    who = claim.described(clock.now()) if claim is not None else "an earlier run"
+    return unknown("other runs", f"{who}, left {found}; the next run removes it", "`trafficdist cleanup` does it now")
+
+
+def _try_namespace(api: Api, labels: dict[str, str]) -> Response:
+    metadata = {"name": f"td-{new_run_id()}", "labels": labels}
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+    return api.request("POST", path_of("namespaces"), body, query=_DRY_RUN)
+
+
+def _zone(node: Object) -> str:
+    return str((node["metadata"].get("labels") or {}).get(ZONE_LABEL, ""))

@@ -1,0 +1,70 @@
+"""What was found, as a table for people: how each thing is, what its lack costs, and the remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+from rich.text import Text
+
+from harness.doctor.check import Check, State, exit_code
+from harness.doctor.cost import costs
+from harness.exit_codes import ExitCode
+from harness.needs import Needs
+from harness.requirements import Profile, Requirement
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_STYLES = {State.OK: "green", State.UNKNOWN: "yellow", State.LACKS: "bold yellow", State.UNUSABLE: "bold red"}
+_ENDS = {
+    ExitCode.PASSED: "All is well.",
+    ExitCode.PARTIAL: "A run is possible. What is lacking leaves requirements unjudged, by name (exit code 11).",
+    ExitCode.DISTRUST: "No run is possible as it is (exit code 12).",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """What costs are counted in: requirements, what each needs, and the profiles that somebody cares about."""
+
+    requirements: Sequence[Requirement] = ()
+    needs: Mapping[str, Needs] | None = None
+    profiles: Sequence[Profile] = ()
+    verbose: bool = False
+
+
+def show(checks: Sequence[Check], suite: Suite, console: Console) -> None:
+    """Print the table, and what all lacks cost together."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for check in checks:
+        table.add_row(Text(check.state, _STYLES[check.state]), check.name, _text(check, suite))
+    console.print(table)
+    console.print()
+    lacks = [check for check in checks if check.state is State.LACKS]
+    together = list(_costs(lacks, suite))
+    if len(lacks) > 1 and together:
+        console.print(Text("Together: " + "; ".join(together)))
+    console.print(Text(_ENDS[exit_code(checks)]))
+
+
+def _text(check: Check, suite: Suite) -> Text:
+    text = Text(check.found)
+    if check.state is State.LACKS:
+        for cost in _costs([check], suite, named=None if suite.verbose else 3):
+            text.append(f"\ncosts: {cost}", "yellow")
+    if check.remedy and check.state is not State.OK:
+        text.append(f"\nremedy: {check.remedy}", "dim")
+    return text
+
+
+def _costs(checks: Sequence[Check], suite: Suite, *, named: int | None = 0) -> Iterator[str]:
+    if not suite.requirements:
+        return
+    found = costs(checks, suite.needs or {}, suite.requirements, suite.profiles)
+    yield from (each.sentence(named=named) for each in found)
+    of_needs = any(check.lacks != Needs() for check in checks)
+    if of_needs and not suite.needs:
+        yield "not known: the suite has no table of what its requirements need"

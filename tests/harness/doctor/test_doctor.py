@@ -1,0 +1,176 @@
+"""`trafficdist doctor` on a real API server, and on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from harness import manifests
+from harness.api import Api
+from harness.cli import main
+from harness.doctor import cluster, looks, machine
+from harness.doctor.check import Check, State
+from harness.doctor.cluster import Asked
+from harness.guest.lease import hold
+from harness.guest.permissions import RULES
+from harness.netns import kernel
+from harness.topology import THREE_ZONES, Node
+from reference.apiserver.api import ApiServer
+from reference.apiserver.server import HttpServer
+from reference.features import Features
+
+Examine = Callable[..., dict[str, list[Check]]]
+
+SUITE = """
+from harness.requirements import *
+
+CORE = Feature("Routing", Profile.SERVICE_PROXY, True, "Routes.")
+
+@requirement("KEP-1/restarts", "It restarts.", level=MUST, features={CORE}, source="KEP-1")
+def test_restarts(): ...
+
+@requirement("KEP-1/routes", "It routes.", level=MUST, features={CORE}, source="KEP-1")
+def test_routes(): ...
+"""
+
+
+@pytest.fixture
+def server(request: pytest.FixtureRequest) -> Iterator[HttpServer]:
+    http = HttpServer(ApiServer(getattr(request, "param", None)))
+    http.start()
+    yield http
+    http.stop()
+
+
+@pytest.fixture
+def api(server: HttpServer) -> Iterator[Api]:
+    """The API of a cluster with a node for each of the topology."""
+    api = Api(server.kubeconfig(), timeout=5)
+    for number, node in enumerate(THREE_ZONES.nodes, start=1):
+        cidrs = [f"10.244.{number}.0/24", f"fd00:10:244:{number}::/64"]
+        api.create("nodes", "", manifests.node(Node(f"n-{number}", node.zone), [f"10.0.0.{number}"], cidrs))
+    yield api
+    api.close()
+
+
+@pytest.fixture
+def kubeconfig(server: HttpServer, api: Api, tmp_path: Path) -> Path:
+    path = tmp_path / "kubeconfig"
+    path.write_text(yaml.safe_dump(server.kubeconfig()))
+    return path
+
+
+@pytest.fixture
+def examine(kubeconfig: Path) -> Examine:
+    """The checks of the cluster, by name."""
+
+    def run(**options: Any) -> dict[str, list[Check]]:
+        found: dict[str, list[Check]] = {}
+        for check in cluster.examine(Asked(str(kubeconfig), "", THREE_ZONES, **options), lambda _: None):
+            found.setdefault(check.name, []).append(check)
+        return found
+
+    return run
+
+
+def test_a_cluster_with_all_nodes_lacks_abilities_only(examine: Examine) -> None:
+    found = examine()
+    lacking = {name for name, checks in found.items() if any(each.state is State.LACKS for each in checks)}
+    assert lacking == {"abilities"}
+    assert "a1 is n-1" in found["zones and nodes"][0].found
+    assert found["IP families"][0].found == "Services get IPv4 and IPv6, pods IPv4 and IPv6"
+    assert "not tried" in found["images"][0].found
+
+
+def test_nothing_is_written(examine: Examine, server: HttpServer) -> None:
+    seen = len(server.requests())
+    examine()
+    writes = {each.path for each in server.requests()[seen:] if each.method != "GET" and "dryRun=All" not in each.query}
+    assert {path.rpartition("/")[2] for path in writes} == {"selfsubjectaccessreviews", "selfsubjectreviews"}
+
+
+def test_nodes_that_are_missing_are_named_by_the_topology(examine: Examine, api: Api) -> None:
+    api.delete("nodes", "", "n-5")
+    api.patch("nodes", "", "n-4", {"spec": {"unschedulable": True}})
+    (found,) = examine()["zones and nodes"]
+    assert (found.state, found.lacks.nodes) == (State.LACKS, {"b2", "c1"})
+    assert "n-4 is cordoned" in found.found
+
+
+def test_a_cluster_without_zones_cannot_be_used(examine: Examine, api: Api) -> None:
+    for number in range(1, 6):
+        api.patch("nodes", "", f"n-{number}", {"metadata": {"labels": {"topology.kubernetes.io/zone": None}}})
+    assert examine()["zones and nodes"][0].state is State.UNUSABLE
+
+
+@pytest.mark.parametrize("server", [Features((1, 33))], indirect=True)
+def test_gates_that_are_off_cost_their_features(examine: Examine) -> None:
+    (found,) = examine()["feature gates"]
+    assert (found.state, found.features) == (State.LACKS, {"PreferSameZone", "PreferSameNode", "NodeHints"})
+
+
+def test_permissions_that_are_missing_are_named(examine: Examine, server: HttpServer, kubeconfig: Path) -> None:
+    granted = [rule.as_rbac() for rule in RULES if rule.resources not in (("pods",), ("daemonsets",))]
+    limited = server.kubeconfig()
+    limited["users"][0]["user"] = {"token": server.add_user("bob", granted)}
+    kubeconfig.write_text(yaml.safe_dump(limited))
+    states = {each.found.split(" (")[0]: each.state for each in examine()["permissions"]}
+    assert states["may not get daemonsets.apps, list daemonsets.apps"] is State.LACKS
+    assert State.UNUSABLE in states.values()
+
+
+def test_another_run_is_named(examine: Examine, api: Api) -> None:
+    with hold(api, "aaaaaaaa"):
+        (found,) = examine()["other runs"]
+    assert (found.state, "in use by run aaaaaaaa" in found.found) == (State.UNUSABLE, True)
+
+
+def test_clock_of_a_node_that_is_ahead_is_named(examine: Examine, api: Api) -> None:
+    api.create("namespaces", "", {"metadata": {"name": "kube-node-lease"}})
+    lease = {"metadata": {"name": "n-1"}, "spec": {"renewTime": "2199-01-01T00:00:00.000000Z"}}
+    api.create("leases", "kube-node-lease", lease)
+    (found,) = examine()["clocks"]
+    assert "node n-1 renewed its Lease" in found.found
+    assert "in the future" in found.found
+
+
+@pytest.mark.parametrize(
+    ("told", "version"), [("v1.34.2+k3s1", (1, 34)), ("v1.33.5-gke.100", (1, 33)), ("what", (0, 0))]
+)
+def test_versions_of_distributions_are_understood(told: str, version: tuple[int, int]) -> None:
+    assert looks.version_of({"gitVersion": told}) == version
+
+
+def doctor(*arguments: object) -> tuple[int, str]:
+    result = CliRunner().invoke(main, ["doctor", *map(str, arguments)], env={"COLUMNS": "200"})
+    return result.exit_code, result.output
+
+
+def test_the_command_counts_what_lacks_cost(kubeconfig: Path, tmp_path: Path) -> None:
+    suite = tmp_path / "suite"
+    suite.mkdir()
+    (suite / "test_small.py").write_text(SUITE)
+    (suite / "needs.yaml").write_text("KEP-1/restarts: {abilities: [restart-proxy]}\n")
+    code, said = doctor("--kubeconfig", kubeconfig, "--suite", suite)
+    assert (code, "1 of 2 requirements of service-proxy is not judged: KEP-1/restarts" in said) == (11, True), said
+
+
+def test_a_cluster_that_cannot_be_reached_ends_with_12(tmp_path: Path) -> None:
+    code, said = doctor("--kubeconfig", tmp_path / "none")
+    assert (code, "no such file; name one with --kubeconfig" in said) == (12, True)
+
+
+def test_this_machine_can_be_an_embedded_cluster() -> None:
+    assert {check.state for check in machine.examine_netns()} == {State.OK}
+
+
+def test_a_kernel_without_ipv6_costs_its_requirements(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel, "missing", lambda: [kernel.IPV6, kernel.VETH])
+    _, six, veth = machine.examine_netns()
+    assert (six.state, six.features) == (State.LACKS, {"IPv6", "DualStack"})
+    assert (veth.state, "modprobe veth" in veth.found) == (State.UNUSABLE, True)
