@@ -33,7 +33,8 @@ RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 _FLAGS = socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
 _ANSWER = re.compile(r"([A-Za-z0-9][A-Za-z0-9._/-]*) ([0-9A-Fa-f.:]+(?:%\w+)?)")
 _nonces = itertools.count(secrets.randbits(48))
-_ports = itertools.cycle([*range(10_000, 30_000), *range(33_000, 65_536)])  # between them are the node ports
+_ports = itertools.cycle([*range(11_000, 30_000), *range(33_000, 65_536)])
+"""Beside those that components of a node listen on, up to 10,259, and beside the node ports."""
 _PORTS_TRIED = 20
 
 
@@ -128,10 +129,7 @@ def connected_socket(probe: Probe) -> socket.socket | Observation:
     try:
         if tcp:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
-        if not tcp:
-            bind_unused(sock, probe.source)
-        elif probe.source:
-            sock.bind((probe.source, 0))
+        bind_unused(sock, probe.source)
         failure = sock.connect_ex((probe.address, probe.port))
         if failure == errno.EINPROGRESS:
             failure = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
@@ -145,10 +143,12 @@ def connected_socket(probe: Probe) -> socket.socket | Observation:
 
 
 def bind_unused(sock: socket.socket, source: str = "") -> None:
-    """Bind a UDP socket to a port that no probe has used for the last 50,000.
+    """Bind to a port that no probe has used for the last 50,000.
 
-    The kernel picks ports at random, and would now and then pick one whose conntrack entry (30 to 120 s) still leads to
-    where an earlier probe was sent: right for that flow, but it would be counted as a wrong answer. Raises `OSError`.
+    The kernel's own choice comes back after some 3,000 connections, and may meet the conntrack entry of an earlier one.
+    With UDP (30 to 120 s) that leads to where the earlier question was sent. With TCP (120 s) it may be that of a SYN
+    that came while a proxy was programming the Service, and leads nowhere. Both are right for that flow, and would be
+    counted as wrong. Raises `OSError`.
     """
     for left in reversed(range(_PORTS_TRIED)):
         try:

@@ -8,6 +8,7 @@ import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from pyroute2 import IPRoute
@@ -189,15 +190,49 @@ def test_no_udp_probe_comes_from_a_port_that_may_still_have_a_conntrack_entry(wi
     assert len(set(ports)) == 1000
 
 
-def test_a_udp_port_that_is_taken_is_passed_over(wire: Wire) -> None:
+def test_no_tcp_probe_comes_from_a_port_that_may_still_have_a_conntrack_entry(wire: Wire) -> None:
+    ports: list[int] = []
+    with few_ports(wire.client), wire.server.socket(socket.AF_INET, socket.SOCK_STREAM) as server:
+        server.bind((SERVER, 99))
+        server.listen(64)
+        server.settimeout(10)
+
+        def answer() -> None:
+            for _ in range(200):
+                connection, client = server.accept()
+                ports.append(client[1])
+                with connection:
+                    connection.sendall(b"a1 10.9.0.1\n")
+
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        assert set(wire.loop.probe([wire.ask(port=99)] * 200)) == {Reached("a1", CLIENT)}
+        thread.join()
+    assert len(set(ports)) == 200
+
+
+@PROTOCOLS
+def test_a_port_that_is_taken_is_passed_over(wire: Wire, protocol: str) -> None:
     wire.serve("a1")
     with contextlib.ExitStack() as held:
         for port in range(10_000, 65_536, 8):  # every eighth one
-            held.enter_context(taken(wire.client, port))
-        assert set(wire.loop.probe([wire.ask("UDP")] * 50)) == {Reached("a1", CLIENT)}
+            held.enter_context(taken(wire.client, port, socket.SOCK_DGRAM if protocol == "UDP" else socket.SOCK_STREAM))
+        assert set(wire.loop.probe([wire.ask(protocol)] * 50)) == {Reached("a1", CLIENT)}
 
 
-def taken(namespace: Namespace, port: int) -> socket.socket:
-    sock = namespace.socket(socket.AF_INET, socket.SOCK_DGRAM)
+def taken(namespace: Namespace, port: int, kind: socket.SocketKind) -> socket.socket:
+    sock = namespace.socket(socket.AF_INET, kind)
     sock.bind(("", port))
     return sock
+
+
+@contextmanager
+def few_ports(namespace: Namespace) -> Iterator[None]:
+    """The kernel has a hundred ports to choose from."""
+    path = Path("/proc/sys/net/ipv4/ip_local_port_range")
+    with namespace.entered():
+        before = path.read_text()
+        path.write_text("50000 50099")
+    yield
+    with namespace.entered():
+        path.write_text(before)
