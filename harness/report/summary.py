@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from harness.control_planes.choice import choose
 from harness.exit_codes import MEANINGS, ExitCode
 from harness.report.results import NOT_RUN, Result, count
 from harness.settings import Settings
@@ -56,7 +57,7 @@ def header(settings: Settings, *, version: str, reasons: Sequence[str], folder: 
         features += f", but not {', '.join(settings.exempt_features)}"
     rows = [
         ("cluster", f"{settings.backend}, {settings.topology} ({nodes}), {' and '.join(settings.families)}"),
-        ("judged", f"{f'mutant {settings.mutant}' if settings.mutant else settings.proxy}, mode {settings.mode}"),
+        ("judged", _judged(settings)),
         ("profiles", ", ".join(settings.profile) or "all"),
         ("features", features),
         ("seed", str(settings.seed)),
@@ -66,6 +67,16 @@ def header(settings: Settings, *, version: str, reasons: Sequence[str], folder: 
     if settings.time_scale != 1.0:
         rows.insert(5, ("time limits", f"x {settings.time_scale:g}"))
     return [Line(f"trafficdist {version}", "bold"), *(Line(f"  {name:<12} {text}") for name, text in rows), Line("")]
+
+
+def _judged(settings: Settings) -> str:
+    """Every component that is under test; of the reference one word stands for all."""
+    proxy = f"{f'mutant {settings.mutant}' if settings.mutant else settings.proxy}, mode {settings.mode}"
+    chosen = choose(settings.control_plane, settings.controller)
+    if not chosen.real:
+        return proxy
+    controller = settings.controller or chosen.controller
+    return f"control plane {settings.control_plane or chosen.plane}, controller {controller}, proxy {proxy}"
 
 
 def summary(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from harness.exit_codes import ExitCode, Situation, exit_code
+from harness.options import resolve
 from harness.report.results import CaseResult, Result
-from harness.report.summary import summary
+from harness.report.summary import header, summary
 from harness.requirements import SHOULD, Feature, Profile, Requirement
 
 FEATURE = Feature("PreferSameNode", Profile.SERVICE_PROXY, False, "")
@@ -72,3 +75,23 @@ def test_precedence_of_exit_codes() -> None:
     assert exit_code(Situation(not_run=True)) == 11
     assert exit_code(Situation(selected=False)) == 5
     assert exit_code(Situation()) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "judged"),
+    [
+        ({}, "reference, mode nftables"),
+        ({"mutant": "node-as-zone"}, "mutant node-as-zone, mode nftables"),
+        (
+            {"controller": "kube-controller-manager:1.34"},
+            "control plane embedded, controller kube-controller-manager:1.34, proxy reference, mode nftables",
+        ),
+        (
+            {"control-plane": "containers:1.34", "proxy": "kube-proxy", "mode": "iptables"},
+            "control plane containers:1.34, controller kube-controller-manager, proxy kube-proxy, mode iptables",
+        ),
+    ],
+)
+def test_head_names_every_component_that_is_judged(options: dict[str, str], judged: str) -> None:
+    lines = header(resolve(options, environment={}), version="0", reasons=[], folder="out")
+    assert f"  judged       {judged}" in [line.text for line in lines]
