@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness.components import parse_gates
 from harness.errors import UnavailableError, UsageError
+
+if TYPE_CHECKING:  # every pytest run on the machine loads this module
+    from harness.binaries.versions import Version
 
 REFERENCE, KUBE_PROXY, INSTALLED = "reference", "kube-proxy", "installed"
 
@@ -77,6 +80,8 @@ def claims_of(values: Mapping[str, Any]) -> Claims:
         raise UsageError(f"--mutant is a fault in the reference: it does not go with --proxy {values['proxy']}")
     if (values["backend"] in REAL_CLUSTERS) is not (kind == INSTALLED):
         _refuse_mismatch(values)
+    if values["backend"] == "kind":
+        return _of_kind(values)
     if kind == INSTALLED:
         return Claims(mode=values["mode"] or "default", follow="released", profile=("service-proxy",))
     if kind == "file":
@@ -125,6 +130,18 @@ def _of_kube_proxy(version: str, mode: str, gates: Mapping[str, bool]) -> Claims
         found = find_entry(KUBE_PROXY, version).version
     except UnavailableError:  # said when it is to run
         found = None
+    return _kube_proxy(found, mode, gates)
+
+
+def _of_kind(values: Mapping[str, Any]) -> Claims:
+    """A kind cluster runs the kube-proxy of its node image, whose tag says the version."""
+    from harness.backends.kind.config import version_of_image  # noqa: PLC0415  only where there is an image
+
+    version = version_of_image(values["kind_image"] or "")
+    return _kube_proxy(version, values["mode"] or "default", parse_gates(values["feature_gates"]))
+
+
+def _kube_proxy(found: Version | None, mode: str, gates: Mapping[str, bool]) -> Claims:
     return Claims(
         mode=mode,
         follow="released",

@@ -39,6 +39,23 @@ def test_kube_proxy_follows_released_kubernetes_and_is_judged_as_a_proxy() -> No
     assert "SessionAffinity" in settings.supported_features
 
 
+@pytest.mark.parametrize(
+    ("image", "version", "exempt"),
+    [
+        ("kindest/node:v1.33.12@sha256:" + "0" * 64, "v1.33.12", ("NodeHints",)),
+        ("mirror.example:5000/node:v1.34.0", "v1.34.0", ()),
+        ("node@sha256:" + "0" * 64, "", ()),
+    ],
+)
+def test_kind_cluster_claims_what_the_kube_proxy_of_its_image_has(
+    image: str, version: str, exempt: tuple[str, ...]
+) -> None:
+    settings = resolve({"backend": "kind", "kind-image": image, "mode": "ipvs"}, environment={})
+    assert (settings.project, settings.version, settings.exempt_features) == ("kube-proxy", version, exempt)
+    assert (settings.mode, settings.profile, settings.follow) == ("ipvs", ("service-proxy",), "released")
+    assert "SessionAffinity" in settings.supported_features
+
+
 def test_what_an_option_says_wins() -> None:
     given = {"proxy": "kube-proxy", "follow": "kep", "profile": "cluster", "project": "mine", "mode": "iptables"}
     settings = resolve(given, environment={})
