@@ -19,12 +19,11 @@ from harness.api import Api, Object, RefusedError
 from harness.backends.kind.checks import Tools, require
 from harness.backends.kind.components import KindComponents
 from harness.backends.kind.config import (
-    CONTROL_PLANE,
-    WORKER,
     Wanted,
     control_plane_name,
     manifest,
     node_names,
+    parse_images,
 )
 from harness.backends.kind.engine import Engine
 from harness.backends.kind.leftovers import Say, remove, silent
@@ -62,12 +61,12 @@ class KindCluster:
         keep: bool = False,
         say: Say = silent,
     ) -> None:
-        """`image` is the node image of all nodes, or by role; kind's default unless given.
+        """`image` is the node image of all nodes, or by role (see `parse_images`); kind's default unless given.
 
         `say` hears how far it is, a line at a time. Raises `UsageError`.
         """
-        images = {CONTROL_PLANE: image, WORKER: image} if isinstance(image, str) and image else image or {}
-        self.wanted = Wanted(topology, tuple(families), mode, dict(feature_gates or {}), dict(images))
+        images = parse_images(image) if isinstance(image, str) else dict(image)
+        self.wanted = Wanted(topology, tuple(families), mode, dict(feature_gates or {}), images)
         self.name = f"{PREFIX}{checked_run_id(run_id) if run_id else new_run_id()}"
         self.node_names = node_names(topology, self.name)
         self.control_plane = control_plane_name(self.name)
@@ -249,4 +248,6 @@ def explain(words: str, notes: Sequence[str] = ()) -> HarnessError:
             f"here: `docker pull` or `docker load`, as the engine is called\n{lines[-1]}"
         )
     hints = "".join(f"\nIt may be this: {note}" for note in notes)
-    return UnavailableError(f"the kind cluster did not come up; --keep leaves it there to be looked at\n{tail}{hints}")
+    return UnavailableError(
+        f"the kind cluster did not come up; --keep-cluster leaves it there to be looked at\n{tail}{hints}"
+    )

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ from harness.backends.kind.config import gates_for_mode
 from harness.backends.kind.kube_proxies import mode_of
 from harness.backends.kind.proxy_pods import ProxyPods, Running
 from harness.binaries.component import component_named
-from harness.binaries.release import Releases
+from harness.binaries.release import KUBERNETES_MIRROR, Releases
 from harness.binaries.versions import Version, Wanted, parse_version, parse_wanted
 from harness.components import Component, Release
 from harness.errors import InconclusiveError, UnavailableError
@@ -51,8 +52,8 @@ def newest_patch(wanted: Wanted) -> Version:
         return Releases().resolve(component_named("kube-proxy"), wanted)
     except UnavailableError as error:
         raise UnavailableError(
-            f"which patch of Kubernetes {wanted} is the newest cannot be told; say which to take (--kind-patch "
-            f"{wanted}.N)\n{error}"
+            f"which patch of Kubernetes {wanted} is the newest cannot be told without {KUBERNETES_MIRROR}; let this "
+            f"machine reach it\n{error}"
         ) from None
 
 
@@ -80,7 +81,6 @@ class KindComponents:
         self._patches = dict(patches or {})
         self._newest = newest
         self._texts: dict[Component, str] = {}  # manifests of what was changed, as they were
-        self._starts = 0
         self._proxies = ProxyPods(shell, api)
 
     def start(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
@@ -135,8 +135,7 @@ class KindComponents:
             raise UnavailableError(f"{_STATIC[component]} should be {tag} by now, and says that it is {said}")
 
     def _run(self, component: Component, pod: Object) -> None:
-        self._starts += 1
-        start = self._starts
+        start = time.time_ns() // 1000  # never twice, whichever worker of a run starts it
         self._write(component, yaml.safe_dump(static_pods.marked(pod, start), sort_keys=False))
         name = _STATIC[component]
         with self._explaining(component):

@@ -91,14 +91,17 @@ def version_of_image(image: str) -> Version | None:
     return parse_version(tag[1]) if tag else None
 
 
-def parse_images(texts: Sequence[str]) -> dict[str, str]:
-    """Read "IMAGE" for all nodes, or "ROLE=IMAGE" for those of a role; the last word counts. Raises `UsageError`."""
+def parse_images(text: str) -> dict[str, str]:
+    """Read "IMAGE" for all nodes, or "ROLE=IMAGE" for those of a role; several with commas, of which the last counts.
+
+    "" is none. Raises `UsageError`.
+    """
     images: dict[str, str] = {}
-    for text in texts:
-        role, sign, image = text.partition("=")
-        if not text or (sign and not image):
-            raise UsageError(f"node image {text!r}: want IMAGE, {CONTROL_PLANE}=IMAGE or {WORKER}=IMAGE")
-        images |= {role: image} if sign else {CONTROL_PLANE: text, WORKER: text}
+    for word in filter(None, text.split(",")):
+        role, sign, image = word.partition("=")
+        if sign and not image:
+            raise UsageError(f"node image {word!r}: want IMAGE, {CONTROL_PLANE}=IMAGE or {WORKER}=IMAGE")
+        images |= {role: image} if sign else {CONTROL_PLANE: word, WORKER: word}
     return images
 
 

@@ -75,12 +75,12 @@ def test_nodes_have_the_names_that_kind_gives_by_order() -> None:
 
 @pytest.mark.parametrize(("tag", "gates"), [("v1.30.13", {"NFTablesProxyMode": True}), ("v1.31.0", None)])
 def test_mode_nftables_has_its_gate_where_it_needs_one(tag: str, gates: dict[str, bool] | None) -> None:
-    images = parse_images([f"kindest/node:{tag}@sha256:00"])
+    images = parse_images(f"kindest/node:{tag}@sha256:00")
     assert manifest(Wanted(ONE_ZONE, mode="nftables", images=images)).get("featureGates") == gates
 
 
 def test_each_role_can_have_a_node_image_of_its_own() -> None:
-    images = parse_images(["kindest/node:v1.34.0", "worker=kindest/node:v1.33.7"])
+    images = parse_images("kindest/node:v1.34.0,worker=kindest/node:v1.33.7")
     nodes = manifest(Wanted(ONE_ZONE, images=images))["nodes"]
     assert [node["image"] for node in nodes] == ["kindest/node:v1.34.0"] + ["kindest/node:v1.33.7"] * 2
 
