@@ -114,7 +114,7 @@ def kind_cluster(settings: Settings, run_id: str, say: Say = print) -> Any:
     return KindCluster(
         topology,
         families=settings.families,
-        mode=settings.mode or "iptables",
+        mode="iptables" if settings.mode in ("", "default") else settings.mode,
         image=settings.kind_image,
         feature_gates=settings.release.gates,
         run_id=run_id,
