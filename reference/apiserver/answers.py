@@ -131,12 +131,15 @@ class Answers:
             return Response(200, b"ok", content_type="text/plain; charset=utf-8")
         if asked.method == "GET" and (found := self._discovery.find(asked.path, asked.accept)):
             return Response(200, orjson.dumps(found.value), content_type=found.content_type)
-        if asked.method == "POST" and (answer := self._reviews.review(asked.path, asked.body, user)):
+        if asked.method == "POST" and (answer := self._review(asked, user)):
             return _json(201, answer)
         request = self.resource_request(asked, user)
         if asked.method == "POST" and request.route.subresource == "token":
             return _json(201, self._issue(request))
         return handlers.handle(self._registry, request)
+
+    def _review(self, asked: Incoming, user: User) -> Object | None:
+        return self._reviews.review(asked.path, asked.body, asked.headers.get("content-type", ""), user)
 
     def _issue(self, request: Request) -> Object:
         """A token for a ServiceAccount, as `kubectl create token` asks for it."""
@@ -144,7 +147,8 @@ class Answers:
         if route.resource != "serviceaccounts":
             raise status.no_such_path()
         account = self._registry.get(route.resource, route.namespace, route.name).object["metadata"]
-        spec, user = tokens.asked(request.body), service_account(route.namespace, route.name, account["uid"])
+        user = service_account(route.namespace, route.name, account["uid"])
+        spec = tokens.asked(request.decoded() if request.body else {})
         token = self._users.add(user, seconds=spec["expirationSeconds"])
         return tokens.request(account, spec, token)
 

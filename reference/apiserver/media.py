@@ -1,7 +1,8 @@
 """Media types: what a client accepts, and what it sent.
 
 Reads are answered in JSON or YAML, as objects, as Tables (what kubectl prints) or as metadata only. A client that
-prefers protobuf also says what else it takes (`application/vnd.kubernetes.protobuf, */*`), and then gets JSON.
+prefers protobuf also says what else it takes (`application/vnd.kubernetes.protobuf, */*`), and then gets JSON; what it
+sends in protobuf is read.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from typing import Any, Literal
 import orjson
 import yaml
 
-from reference.apiserver import status
+from reference.apiserver import protobuf, status
 
-JSON, YAML = "application/json", "application/yaml"
+JSON, YAML, PROTOBUF = "application/json", "application/yaml", "application/vnd.kubernetes.protobuf"
 READABLE = (JSON, YAML)
 _YAML_NAMES = frozenset({YAML, "application/x-yaml", "text/yaml"})
 
@@ -68,6 +69,10 @@ def decode(body: bytes, content_type: str) -> Any:
             return orjson.loads(body)
         if media in _YAML_NAMES or media.endswith("+yaml"):
             return orjson.loads(orjson.dumps(yaml.safe_load(body)))
+        if media == PROTOBUF:
+            return protobuf.read_object(body)
+    except protobuf.UnknownKindError:
+        raise status.unsupported_media(media, READABLE) from None
     except (ValueError, TypeError, yaml.YAMLError) as error:
         raise status.bad_request(f"couldn't decode the body of the request: {error}") from None
     raise status.unsupported_media(media, READABLE)

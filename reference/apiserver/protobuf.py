@@ -1,63 +1,144 @@
-"""Reads the few objects that clients send as protobuf although they were told that this server takes JSON.
+"""Reads objects that clients send as protobuf: those in Go prefer it since Kubernetes 1.32, kubectl's included.
 
-Kubernetes' envelope is four bytes and a message `Unknown`, whose field 2 is the object. Only texts and nested messages
-are read, by the numbers that the caller names; everything else is passed over.
+Only this direction: whoever sends protobuf reads JSON as well. Kubernetes' envelope is four bytes and a message
+`Unknown`, whose field 1 names the kind and whose field 2 is the object. What its fields are is in `wire.json` (see
+`wire_table`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TypeAlias, Union
+import base64
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from importlib.resources import files
+from typing import Any
+
+import orjson
 
 from reference.client import Object
 
-Field: TypeAlias = Union[str, tuple[str], tuple[str, "Fields"]]  # noqa: UP007  a forward reference
-Fields: TypeAlias = Mapping[int, Field]
-"""By number: the name of a text, of a list of texts (alone in a tuple), or of a message (with its fields)."""
-
-_MAGIC = b"k8s\0"
+MAGIC = b"k8s\0"
 _VARINT, _FIXED_64, _BYTES, _FIXED_32 = 0, 1, 2, 5
 
 
-def read_object(data: bytes, fields: Fields) -> Object:
-    """An object in Kubernetes' envelope. Raises `ValueError`."""
-    if not data.startswith(_MAGIC):
+class UnknownKindError(ValueError):
+    """A kind that is not in the table."""
+
+
+def read_object(data: bytes) -> Object:
+    """An object in Kubernetes' envelope, as JSON has it. Raises `ValueError`."""
+    if not data.startswith(MAGIC):
         raise ValueError("this is no object of Kubernetes in protobuf")
-    for number, value in _parts(data[len(_MAGIC) :]):
-        if number == 2:
-            return _message(value, fields)
-    raise ValueError("the envelope is empty")
+    envelope = dict(_parts(data[len(MAGIC) :]))
+    meta = {number: _bytes(value).decode() for number, value in _parts(_bytes(envelope.get(1, b"")))}
+    version, kind = meta.get(1, ""), meta.get(2, "")
+    kinds = _table()["kinds"]
+    name = kinds.get(f"{version} {kind}") or kinds.get(f"meta.k8s.io/v1 {kind}")  # every group has DeleteOptions
+    if name is None:
+        raise UnknownKindError(f"{kind or 'no kind'} in version {version!r}")
+    return {"apiVersion": version, "kind": kind, **_message(_bytes(envelope.get(2, b"")), name)}
 
 
-def _message(data: bytes, fields: Fields) -> Object:
+@functools.cache
+def _table() -> Any:
+    return orjson.loads(files("reference.apiserver").joinpath("wire.json").read_bytes())
+
+
+def _message(data: bytes, name: str) -> Object:
+    fields = _table()["messages"][name]
     found: Object = {}
     for number, value in _parts(data):
-        match fields.get(number):
-            case str(name):
-                found[name] = value.decode()
-            case (str(name),):
-                found.setdefault(name, []).append(value.decode())
-            case (str(name), inner):
-                found[name] = _message(value, inner)
+        if str(number) in fields:
+            _add(found, value, *fields[str(number)])
     return found
 
 
-def _parts(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Field numbers and values of the length-delimited fields."""
+def _add(found: Object, value: int | bytes, name: str, kind: str, how: str) -> None:
+    if how == "map":
+        key, entry = _entry(_bytes(value), kind)
+        found.setdefault(name, {})[key] = entry
+        return
+    read = _value(value, kind)
+    if how == "list":
+        found.setdefault(name, []).append(read)
+    elif not name:
+        found.update(read)  # its fields stand in this object
+    elif not (how == "omitted" and read in (0, "", None, {})) and read is not None:
+        found[name] = read
+
+
+def _entry(data: bytes, kind: str) -> tuple[str, Any]:
+    parts = dict(_parts(data))
+    return _bytes(parts.get(1, b"")).decode(), _value(parts.get(2, b""), kind)
+
+
+def _value(value: int | bytes, kind: str) -> Any:
+    leaf = _LEAVES.get(kind)
+    return leaf(value) if leaf else _message(_bytes(value), kind)
+
+
+def _int(value: int | bytes) -> int:
+    if not isinstance(value, int):
+        raise ValueError("a number was expected")
+    return value - (1 << 64) if value >> 63 else value
+
+
+def _bytes(value: int | bytes) -> bytes:
+    if not isinstance(value, bytes):
+        raise ValueError("bytes were expected")
+    return value
+
+
+def _time(value: int | bytes, *, micro: bool = False) -> str | None:
+    parts = dict(_parts(_bytes(value)))
+    if not parts:
+        return None
+    seconds, nanoseconds = _int(parts.get(1, 0)), _int(parts.get(2, 0))
+    text = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    return f"{text}.{nanoseconds // 1000:06d}Z" if micro else f"{text}Z"
+
+
+def _int_or_string(value: int | bytes) -> int | str:
+    parts = dict(_parts(_bytes(value)))
+    return _bytes(parts.get(3, b"")).decode() if parts.get(1) else _int(parts.get(2, 0))
+
+
+def _first(value: int | bytes) -> bytes:
+    """The only field of a message: a quantity's text, or raw JSON."""
+    return _bytes(dict(_parts(_bytes(value))).get(1, b""))
+
+
+_LEAVES: Mapping[str, Callable[[int | bytes], Any]] = {
+    "string": lambda value: _bytes(value).decode(),
+    "bool": lambda value: bool(_int(value)),
+    "int": _int,
+    "bytes": lambda value: base64.b64encode(_bytes(value)).decode(),
+    "time": _time,
+    "microtime": functools.partial(_time, micro=True),
+    "quantity": lambda value: _first(value).decode(),
+    "int or string": _int_or_string,
+    "json": lambda value: orjson.loads(_first(value) or b"{}"),
+}
+
+
+def _parts(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Numbers and values of the fields of a message."""
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)
-        kind = tag & 7
+        number, kind = tag >> 3, tag & 7
         if kind == _VARINT:
-            _, at = _varint(data, at)
-        elif kind in {_FIXED_64, _FIXED_32}:
-            at += 8 if kind == _FIXED_64 else 4
+            value, at = _varint(data, at)
+            yield number, value
         elif kind == _BYTES:
             length, at = _varint(data, at)
             if at + length > len(data):
                 raise ValueError("a field is cut off")
-            yield tag >> 3, data[at : at + length]
+            yield number, data[at : at + length]
             at += length
+        elif kind in {_FIXED_64, _FIXED_32}:  # floating point, which no kind here has
+            at += 8 if kind == _FIXED_64 else 4
         else:
             raise ValueError(f"wire type {kind} is not known")
 

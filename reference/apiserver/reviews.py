@@ -1,37 +1,18 @@
 """Reviews: who am I, may I do this, what may I do at all.
 
-Clients ask before they act (`kubectl auth can-i`, operators at their start), and kubectl does so in protobuf, so a
-review is read in both forms.
+Clients ask before they act (`kubectl auth can-i`, operators at their start), so the answer has to be there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
-import orjson
-
-from reference.apiserver import status
+from reference.apiserver import media, status
 from reference.apiserver.authorization import Attributes, Authorizer
-from reference.apiserver.protobuf import Fields, read_object
 from reference.apiserver.users import ADMIN, User, Users
 from reference.client import Object
 
 AUTHORIZATION, AUTHENTICATION = "authorization.k8s.io", "authentication.k8s.io"
-
-_RESOURCE: Fields = {
-    1: "namespace", 2: "verb", 3: "group", 4: "version", 5: "resource", 6: "subresource", 7: "name",
-}  # fmt: skip
-_ACCESS: Fields = {1: ("resourceAttributes", _RESOURCE), 2: ("nonResourceAttributes", {1: "path", 2: "verb"})}
-_SUBJECT: Fields = {**_ACCESS, 3: "user", 4: ("groups",)}
-_SPECS: Mapping[str, Fields] = {
-    "selfsubjectaccessreviews": _ACCESS,
-    "subjectaccessreviews": _SUBJECT,
-    "localsubjectaccessreviews": _SUBJECT,
-    "selfsubjectrulesreviews": {1: "namespace"},
-    "tokenreviews": {1: "token"},
-    "selfsubjectreviews": {},
-}
 
 
 class Reviews:
@@ -50,7 +31,7 @@ class Reviews:
             (AUTHENTICATION, "selfsubjectreviews"): ("SelfSubjectReview", lambda user, _: {"userInfo": user.info}),
         }
 
-    def review(self, path: str, body: bytes, user: User) -> Object | None:
+    def review(self, path: str, body: bytes, content_type: str, user: User) -> Object | None:
         """The answer to a POST of a review, None when the path is not one. Raises `ApiError`: 400, 403."""
         parts = path.strip("/").split("/")
         if len(parts) < 4 or parts[0] != "apis" or parts[2] != "v1":
@@ -61,7 +42,7 @@ class Reviews:
         namespace = parts[4] if parts[3] == "namespaces" else ""
         self._authorizer.check(user, Attributes("create", parts[1], parts[-1], namespace=namespace))
         kind, answer = served
-        spec = _spec(body, _SPECS[parts[-1]])
+        spec = _spec(body, content_type)
         head = {"kind": kind, "apiVersion": f"{parts[1]}/v1", "metadata": {}, "spec": spec}
         return {**head, "status": answer(user, spec)}
 
@@ -97,9 +78,7 @@ def _attributes(spec: Object) -> Attributes:
     return Attributes(**{name: str(asked.get(name) or "") for name in names})
 
 
-def _spec(body: bytes, fields: Fields) -> Any:
-    try:
-        obj = read_object(body, {2: ("spec", fields)}) if body.startswith(b"k8s\0") else orjson.loads(body)
-        return obj.get("spec") or {}
-    except (ValueError, AttributeError):
-        raise status.bad_request("the body of the request is no review") from None
+def _spec(body: bytes, content_type: str) -> Object:
+    obj = media.decode(body, content_type)
+    spec = obj.get("spec") if isinstance(obj, dict) else None
+    return spec if isinstance(spec, dict) else {}

@@ -7,11 +7,14 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from reference.apiserver import ApiServer
+from reference.apiserver.server import HttpServer
 
 KUBECTL = shutil.which(os.environ.get("KUBECTL", "kubectl"))
 
@@ -224,3 +227,33 @@ def test_get_watches(kubectl: Kubectl, api: ApiServer, watched: Any) -> None:
     assert watched.readline().split()[4] == "80/TCP"
     api.patch("services", "default", "web", {"spec": {"ports": [{"port": 81}]}})
     assert watched.readline().split()[4] == "81/TCP"
+
+
+def test_commands_that_write_protobuf_are_understood(kubectl: Kubectl, api: ApiServer) -> None:
+    """kubectl's own commands do so from 1.32 on."""
+    kubectl("create", "namespace", "shop")
+    kubectl("create", "serviceaccount", "guest", "-n", "shop")
+    kubectl("create", "role", "reader", "--verb=get,list", "--resource=pods,pods/log", "-n", "shop")
+    kubectl("create", "rolebinding", "guest", "--role=reader", "--serviceaccount=shop:guest", "-n", "shop")
+    kubectl("create", "quota", "few", "--hard=pods=1,requests.cpu=500m", "-n", "shop")
+    kubectl("create", "service", "nodeport", "web", "--tcp=80:http", "--node-port=30080", "-n", "shop")
+    assert api.get("roles", "shop", "reader")["rules"] == [
+        {"verbs": ["get", "list"], "apiGroups": [""], "resources": ["pods", "pods/log"]}
+    ]
+    assert api.get("resourcequotas", "shop", "few")["spec"]["hard"] == {"pods": "1", "requests.cpu": "500m"}
+    (port,) = api.get("services", "shop", "web")["spec"]["ports"]
+    assert port == {"name": "80-http", "protocol": "TCP", "port": 80, "targetPort": "http", "nodePort": 30080}
+
+
+def test_limited_user_is_told_what_is_missing(
+    kubectl: Kubectl, server: HttpServer, environment: dict[str, str], tmp_path: Path
+) -> None:
+    token = server.add_user("guest", [{"verbs": ["list"], "apiGroups": [""], "resources": ["pods"]}])
+    guest = tmp_path / "guest"
+    guest.write_text(yaml.safe_dump(server.kubeconfig(token=token)))
+    environment["KUBECONFIG"] = str(guest)
+    assert kubectl("auth", "can-i", "list", "pods").strip() == "yes"
+    with pytest.raises(AssertionError, match='pods is forbidden: User "guest" cannot create resource "pods"'):
+        kubectl("run", "p", "--image=i")
+    with pytest.raises(AssertionError, match="no"):
+        kubectl("auth", "can-i", "create", "pods/proxy")

@@ -17,6 +17,11 @@ READ_PODS = {"verbs": ["get", "list", "watch"], "apiGroups": [""], "resources": 
 AS = "/apis/authorization.k8s.io/v1/"
 
 
+def field(number: int, value: bytes) -> bytes:
+    """A length-delimited field of protobuf."""
+    return bytes([number << 3 | 2, len(value)]) + value
+
+
 def ask(http: Http, token: str, method: str, path: str, body: Any = None) -> tuple[int, str]:
     code, answer = http(method, path, body, Authorization=f"Bearer {token}")
     return code, answer.get("message", "")
@@ -140,9 +145,9 @@ def test_review_says_what_a_user_may(http: Http, server: HttpServer, verb: str, 
 
 def test_review_in_protobuf_is_read(http: Http, server: HttpServer) -> None:
     """As kubectl sends it: namespace, verb and resource in fields 1, 2 and 5."""
-    spec = b"\x0a\x04shop\x12\x06create\x2a\x04pods"
-    review = b"\x12" + bytes([len(spec) + 2]) + b"\x0a" + bytes([len(spec)]) + spec
-    body = b"k8s\x00\x12" + bytes([len(review)]) + review
+    attributes = field(1, b"shop") + field(2, b"create") + field(5, b"pods")
+    kind = field(1, b"authorization.k8s.io/v1") + field(2, b"SelfSubjectAccessReview")
+    body = b"k8s\0" + field(1, kind) + field(2, field(2, field(1, attributes)))
     token = server.add_user("guest")
     headers = {"Authorization": f"Bearer {token}", "Content_Type": "application/vnd.kubernetes.protobuf"}
     code, answer = http("POST", f"{AS}selfsubjectaccessreviews", body, **headers)
