@@ -45,8 +45,9 @@ def comparable(resource: str, obj: Object) -> Object:
     metadata = kept.get("metadata") or {}
     for field in [*_OF_METADATA, *(each for each in ("labels", "annotations") if not metadata.get(each))]:
         metadata.pop(field, None)
-    if resource == "leases":
+    if resource == "leases":  # whoever holds one writes it all the time
         kept.pop("spec", None)
+        metadata.pop("annotations", None)
     if resource == "nodes":
         status = kept.get("status") or {}
         for field in _OF_NODE_STATUS:
