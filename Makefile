@@ -5,9 +5,10 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 ARGS ?=
 WORKERS ?= 2
+FROM ?= source
 
 .DEFAULT_GOAL := help
-.PHONY: help certify components test nightly lint format benchmarks clean
+.PHONY: help certify components history skew test nightly lint format benchmarks clean
 
 help:  ## show this text
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  make \1\t/' | expand -t 22
@@ -20,6 +21,34 @@ components: $(VENV)/.run  ## judge the newest kube-proxy in both modes; compiles
 	for mode in nftables iptables; do \
 	  $(BIN)/trafficdist run --proxy kube-proxy --mode $$mode -n $(WORKERS) $(ARGS) || exit 1; \
 	done
+
+HISTORY ?= 1.29 1.30 1.31 1.33 1.34 1.35 1.37
+
+history: $(VENV)/.run  ## judge kube-proxy at version after version, in both modes; FROM=release downloads, else it compiles
+	for version in $(HISTORY); do \
+	  $(BIN)/trafficdist components path kube-proxy $$version || \
+	  $(BIN)/trafficdist components fetch kube-proxy $$version --from $(FROM) || exit 1; \
+	  for mode in nftables iptables; do \
+	    $(BIN)/trafficdist run --proxy kube-proxy:$$version --mode $$mode -n $(WORKERS) \
+	      --output-dir trafficdist-results/history/$$version-$$mode $(ARGS) || test $$? -eq 1 || exit 1; \
+	  done; \
+	done
+	$(BIN)/trafficdist compare trafficdist-results/history/*
+
+SKEW ?= 1.29 1.30 1.31 1.32 1.33 1.34
+
+skew: $(VENV)/.run  ## upgrade and downgrade real components under traffic as two KEPs do; FROM=release downloads
+	$(BIN)/trafficdist components path etcd || $(BIN)/trafficdist components fetch etcd --from $(FROM)
+	for component in kube-apiserver kube-controller-manager kube-proxy; do \
+	  for version in $(SKEW) ''; do \
+	    $(BIN)/trafficdist components path $$component $$version || \
+	    $(BIN)/trafficdist components fetch $$component $$version --from $(FROM) || exit 1; \
+	  done; \
+	done
+	for kep in kep-4444 kep-3015; do for mode in iptables nftables; do \
+	  $(BIN)/trafficdist run --options-file reports/skew/$$kep.yaml --mode $$mode -n $(WORKERS) \
+	    --output-dir trafficdist-results/skew/$$kep-$$mode $(ARGS) || test $$? -eq 1 || exit 1; \
+	done; done
 
 test: $(VENV)/.dev  ## run the tests of this project
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow" $(ARGS)
