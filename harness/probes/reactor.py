@@ -176,6 +176,10 @@ class Reactor:
         self._watched[fd] = owner
         self._epoll.register(fd, _EDGES if edges else select.EPOLLIN)
 
+    def watch_edges(self, fd: int) -> None:
+        """From now on call the owner of `fd` as with `edges`; it is called once more in any case."""
+        self._epoll.modify(fd, _EDGES)
+
     def forget(self, fd: int) -> None:
         """Forget the owner of a descriptor that is about to be closed."""
         self._watched.pop(fd, None)

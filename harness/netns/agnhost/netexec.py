@@ -16,7 +16,10 @@ from harness.netns.agnhost.messages import Answer, Request, error_answer
 from harness.netns.agnhost.wording import joined
 
 _INTEGER = re.compile(r"[+-]?\d+")
-_NOT_HERE = ("/shell", "/upload", "/exit", "/shutdown", "/envvar")
+NETSTAT = "cat /proc/net/netstat"
+"""The one command of /shell that is known here: the counters of the pod's network namespace."""
+
+_NOT_HERE = ("/upload", "/exit", "/shutdown", "/envvar")
 _SERVICES = {"http": 80, "https": 443, "domain": 53}  # of /etc/services, those that somebody could mean
 
 
@@ -28,6 +31,7 @@ class Self:
     http_port: int
     udp_port: int
     ending: bool = False
+    netstat: Callable[[], str] = str
 
     @property
     def healthy(self) -> bool:
@@ -120,6 +124,13 @@ def _header(request: Request, _me: Self, _client: str) -> Answer:
     return Answer(200, to_json(shown))
 
 
+def _shell(request: Request, me: Self, _client: str) -> Answer:
+    command = request.query.get("shellCommand", "") or request.query.get("cmd", "")
+    if command != NETSTAT:
+        return error_answer(501, f"/shell knows {NETSTAT!r} in an embedded cluster, and no other command")
+    return Answer(200, to_json({"output": me.netstat()}))
+
+
 _ROUTES: dict[str, Callable[[Request, Self, str], Answer]] = {
     "/hostname": _hostname,
     "/hostName": _hostname,
@@ -129,6 +140,7 @@ _ROUTES: dict[str, Callable[[Request, Self, str], Answer]] = {
     "/readyz": _readyz,
     "/echo": _echo,
     "/header": _header,
+    "/shell": _shell,
 }
 
 

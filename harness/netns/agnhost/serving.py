@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import socket
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from harness.netns.addresses import Family
 from harness.netns.agnhost.arguments import Netexec
@@ -22,6 +23,7 @@ from harness.netns.agnhost.messages import (
 )
 from harness.netns.agnhost.netexec import Dial, Self, respond, respond_udp
 from harness.netns.agnhost.wording import joined
+from harness.netns.namespace import Namespace
 from harness.probes.probe import SocketSource
 from harness.probes.reactor import Reactor, starved
 
@@ -33,11 +35,19 @@ _FLAGS = socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
 _GONE = {errno.ECONNABORTED, errno.EPROTO, errno.ENETDOWN, errno.EHOSTUNREACH, errno.ENETUNREACH}
 
 
+def _netstat(source: SocketSource) -> str:
+    """The counters of the network namespace in which a server is; nothing where it is in none."""
+    if not isinstance(source, Namespace):
+        return ""
+    with source.entered():
+        return Path("/proc/thread-self/net/netstat").read_text(encoding="ascii")
+
+
 class NetexecServer:
     """All that one container of netexec has open. `me` may be replaced while it runs."""
 
     def __init__(self, command: Netexec, hostname: str, source: SocketSource, reactor: Reactor) -> None:
-        self.me = Self(hostname, command.http_port, command.udp_port)
+        self.me = Self(hostname, command.http_port, command.udp_port, netstat=lambda: _netstat(source))
         self.source = source
         self.reactor = reactor
         self.parts: set[_Part] = set()
@@ -47,9 +57,9 @@ class NetexecServer:
         """Open all ports, or none. Raises `OSError`."""
         try:
             for family in families:
-                _Listener(self, _bound(self.source, socket.SOCK_STREAM, family, self.me.http_port))
+                _Listener(self, _bound(self.source, socket.SOCK_STREAM, family, self.me.http_port)).watch()
                 if self.me.udp_port != -1:
-                    _Datagrams(self, _bound(self.source, socket.SOCK_DGRAM, family, self.me.udp_port))
+                    _Datagrams(self, _bound(self.source, socket.SOCK_DGRAM, family, self.me.udp_port)).watch()
         except BaseException:
             self.shut()
             raise
@@ -87,12 +97,16 @@ class _Part:
 
     __slots__ = ("_fd", "_server", "_socket")
 
-    def __init__(self, server: NetexecServer, sock: socket.socket, *, edges: bool = False) -> None:
+    def __init__(self, server: NetexecServer, sock: socket.socket) -> None:
         self._server = server
         self._socket = sock
         self._fd = sock.fileno()
         server.parts.add(self)
-        server.reactor.watch(self._fd, self, edges=edges)
+
+    def watch(self) -> None:
+        """Be told when there is something to read, unless it is closed already."""
+        if self in self._server.parts:
+            self._server.reactor.watch(self._fd, self)
 
     def ready(self) -> None:
         raise NotImplementedError
@@ -123,40 +137,53 @@ class _Listener(_Part):
             elif error.errno not in _GONE:  # the client left before it was accepted, or an error of its network
                 raise
             return
-        _Connection(self._server, sock, joined(*peer[:2]))
+        connection = _Connection(self._server, sock, joined(*peer[:2]))
+        connection.ready()  # mostly the request is there already
+        connection.watch()
 
 
 class _Connection(_Part):
     """One HTTP connection: requests are answered in their order, while a dial is under way none is begun.
 
-    The socket itself is blocking (that saves a system call for each connection); every call on it is not.
+    The socket itself is blocking (that saves a system call for each connection); every call on it is not. It is watched
+    for edges only once an answer did not fit into its buffer, or the client has said all and waits.
     """
 
-    __slots__ = ("_busy", "_client", "_ended", "_input", "_output", "_stays")
+    __slots__ = ("_busy", "_client", "_edges", "_ended", "_input", "_output", "_stays", "_watched")
 
     def __init__(self, server: NetexecServer, sock: socket.socket, client: str) -> None:
+        super().__init__(server, sock)
         self._client = client
         self._input = b""
         self._output = b""
         self._busy = False
+        self._edges = False
         self._ended = False  # the client sends nothing more
         self._stays = True
-        super().__init__(server, sock, edges=True)
+        self._watched = False
 
     def ready(self) -> None:
         try:
             if self._output:
                 self._flush()
-            while not self._ended:
-                data = self._socket.recv(_CHUNK, socket.MSG_DONTWAIT)
-                self._ended = not data
-                self._input += data
+            self._read()
         except BlockingIOError:
             pass
         except OSError:  # reset by the client
             self.drop()
             return
         self._go_on()
+
+    def _read(self) -> None:
+        """Take what there is: with `edges` all of it. Raises `OSError`."""
+        while not self._ended:
+            data = self._socket.recv(_CHUNK, socket.MSG_DONTWAIT)
+            self._ended = not data
+            self._input += data
+            if self._ended:
+                self._watch_edges()  # else it would be called for this over and over while a dial is under way
+            if not self._edges:
+                return
 
     def _go_on(self) -> None:
         """Answer what was asked, and end the connection when all is said."""
@@ -202,9 +229,20 @@ class _Connection(_Part):
         try:
             self._flush()
         except BlockingIOError:
-            pass
+            self._watch_edges()
         except OSError:  # the client is gone
             self._output, self._ended = b"", True
+
+    def watch(self) -> None:
+        self._watched = True
+        if self in self._server.parts:
+            self._server.reactor.watch(self._fd, self, edges=self._edges)
+
+    def _watch_edges(self) -> None:
+        if not self._edges:
+            self._edges = True
+            if self._watched:
+                self._server.reactor.watch_edges(self._fd)
 
     def _flush(self) -> None:
         """Send what is left. Raises `BlockingIOError` when the client must read first; `OSError` when it is gone."""

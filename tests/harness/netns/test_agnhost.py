@@ -128,6 +128,27 @@ def test_requests_follow_each_other_on_one_connection(client: Host, target: Host
     )
 
 
+def test_an_answer_larger_than_a_buffer_arrives_whole(client: Host) -> None:
+    long = "a" * 900_000
+    with client.namespace.socket() as sock:
+        sock.settimeout(5)
+        sock.connect(("127.0.0.1", 8080))
+        sock.sendall(f"GET /echo?msg={long} HTTP/1.0\r\n\r\n".encode())
+        received = b"".join(iter(lambda: sock.recv(1 << 20), b""))
+    assert received.endswith(b"\r\n\r\n" + long.encode())
+
+
+def test_a_client_that_has_said_all_gets_its_answer(client: Host, target: Host) -> None:
+    dialing = f"/dial?host={target.addresses['IPv4']}&port=8080&request=hostname&tries=50"
+    with client.namespace.socket() as sock:
+        sock.settimeout(5)
+        sock.connect(("127.0.0.1", 8080))
+        sock.sendall(f"GET {dialing} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        sock.shutdown(socket.SHUT_WR)
+        received = b"".join(iter(lambda: sock.recv(1000), b""))
+    assert received.count(b"target") == 50
+
+
 def test_sigterm_ends_a_container_after_its_delay(network: Network, engine: Engine) -> None:
     pod, codes = network.add_pod("a1"), list[int]()
     command = Netexec(8080, 8080, delay_shutdown=1)
