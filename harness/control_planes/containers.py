@@ -11,6 +11,7 @@ lives holds locked: a process that waits for the harness' end removes what is le
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import signal
 import subprocess
@@ -63,6 +64,7 @@ class Containers(Processes):
         """Raises `UnavailableError` with the remedy where there is no engine, or none that serves."""
         self._engine = _engine()
         super().__init__()
+        self._numbers = itertools.count(1)
         self.run = self.folder.name.rpartition("-")[2]
         testcontainers_config.ryuk_disabled = True  # an image more, and a network; `_REAPER` does what it would
         remove_leftovers()
@@ -86,7 +88,7 @@ class Containers(Processes):
         log.touch()
         begin = log.stat().st_size
         container = (
-            DockerContainer(image, name=f"trafficdist-{self.run}-{name}")
+            DockerContainer(image, name=self._name(name))
             .with_command(flags)
             .with_kwargs(
                 network="host",
@@ -100,13 +102,19 @@ class Containers(Processes):
         container.with_volume_mapping(self.folder, str(self.folder), "rw")
         try:
             container.start()
-        except (DockerException, OSError) as error:
+        except BaseException as error:  # Ctrl-C too
             with contextlib.suppress(DockerException, OSError):
                 container.stop()
+            if not isinstance(error, (DockerException, OSError)):
+                raise
             raise UnavailableError(f"{name} cannot be started in a container of {image}: {short(error)}") from error
         started = Process(name, _Container(container, log), log, begin=begin)
         self._running.append(started)
         return started
+
+    def _name(self, component: str) -> str:
+        """No name comes twice: one whose start was interrupted may still be there."""
+        return f"trafficdist-{self.run}-{component}-{next(self._numbers)}"
 
     def close(self) -> None:
         """Remove all of them, those too of which nobody was told, and the folder. Idempotent."""
@@ -165,14 +173,17 @@ def check(components: Sequence[tuple[str, str]]) -> None:
         engine.client.close()
 
 
-def remove_leftovers() -> list[str]:
-    """Remove the containers of harnesses that were killed; their names. None where no engine answers."""
+def remove_leftovers(run: str = "") -> list[str]:
+    """Remove the containers of harnesses that were killed, of one run if it is named; their names.
+
+    None where no engine answers.
+    """
     try:
         engine = connect()
     except UnavailableError:
         return []
     try:
-        return _remove(engine, _FOLDER_LABEL, only_left=True)
+        return _remove(engine, f"{RUN_LABEL}={run}" if run else RUN_LABEL, only_left=True)
     finally:
         engine.client.close()
 

@@ -82,9 +82,10 @@ class Processes:
             started = self.start(name, arguments(free_ports(count)))
             try:
                 wait(started)
-            except Exception:
+            except BaseException as error:  # Ctrl-C too: nobody else knows of it yet
                 self.kill(started)
-                if not tries_left or "address already in use" not in started.said():
+                taken = isinstance(error, Exception) and "address already in use" in started.said()
+                if not (taken and tries_left):
                     raise
             else:
                 return started

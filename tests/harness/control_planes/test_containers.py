@@ -115,11 +115,11 @@ def test_containers_of_a_harness_that_is_killed_are_removed(
     with subprocess.Popen([sys.executable, "-c", _HARNESS], stdout=subprocess.PIPE, text=True) as harness:
         assert harness.stdout is not None
         run, reaper = harness.stdout.readline().split()
-        assert _names(run) == [f"trafficdist-{run}-etcd"]
+        assert _names(run) == [f"trafficdist-{run}-etcd-1"]
         if not with_reaper:
             os.kill(int(reaper), signal.SIGKILL)
         os.kill(harness.pid, signal.SIGKILL)
     if not with_reaper:
-        assert containers.remove_leftovers() == [f"trafficdist-{run}-etcd"]
+        assert containers.remove_leftovers() == [f"trafficdist-{run}-etcd-1"]
     eventually(lambda: not _names(run), within=30, describe="the containers to be gone")
-    assert _names(made.run) == [f"trafficdist-{made.run}-etcd"]  # of a harness that lives
+    assert _names(made.run) == [f"trafficdist-{made.run}-etcd-1"]  # of a harness that lives

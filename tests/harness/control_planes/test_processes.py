@@ -100,6 +100,18 @@ def test_process_that_fails_for_another_reason_is_not_tried_again(processes: Pro
     assert len(tries) == 1
 
 
+def test_process_whose_start_is_interrupted_is_ended(processes: Processes, script: Script) -> None:
+    begun: list[Process] = []
+
+    def wait(process: Process) -> None:
+        begun.append(process)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        processes.start_on_ports("etcd", 1, lambda _: [script("sleep 60")], wait)
+    assert not begun[0].alive
+
+
 def test_free_ports_are_bound_by_nobody() -> None:
     ports = free_ports(3)
     assert len(set(ports)) == 3
