@@ -21,7 +21,8 @@ from reference.apiserver.api import ApiServer
 from reference.apiserver.connection import Connection
 from reference.apiserver.handlers import Request, Response
 from reference.apiserver.pod_proxy import PodProxy
-from reference.apiserver.pods_reached import OpenSocket
+from reference.apiserver.pods_reached import OpenSocket, Wanted
+from reference.apiserver.port_forward import PortForward
 from reference.apiserver.users import User, Users
 from reference.apiserver.watch import Hub, Watcher, WatchQuery
 from reference.client import ApiError
@@ -52,6 +53,7 @@ class Gateway:
         self._bookmark_seconds = bookmark_seconds
         self.answers = Answers(api.registry, token, log, users)
         self.pods = PodProxy(api.registry, open_socket)
+        self._ports = PortForward(api.registry)
         self._plain: set[asyncio.Transport] = set()
         self._server = web.Server(
             self._handle,
@@ -87,7 +89,7 @@ class Gateway:
             if wanted := pods_reached.wanted(asked.path):
                 self.answers.record(asked)
                 self.answers.authorize(user, wanted.attributes(request.method))
-                return await self.pods.pass_on(request, wanted)
+                return await self._to_pod(request, wanted)
             asked = replace(asked, body=await request.read())
             if (answer := self.answers.answer(asked)) is None:
                 self.answers.record(asked)
@@ -99,6 +101,11 @@ class Gateway:
         except Exception as error:  # noqa: BLE001 - as in `Answers.answer`
             answer = failure(error, asked)
         return _response(answer)
+
+    async def _to_pod(self, request: web.BaseRequest, wanted: Wanted) -> web.StreamResponse:
+        if wanted.subresource == "portforward":
+            return await self._ports.forward(request, wanted, self.pods.open_socket)
+        return await self.pods.pass_on(request, wanted)
 
     async def _answer_later(self, request: web.BaseRequest, asked: Incoming, user: User) -> web.StreamResponse:
         if asked.path.startswith("/openapi/"):

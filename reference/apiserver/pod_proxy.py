@@ -19,11 +19,10 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from reference.apiserver import pods_reached, status
-from reference.apiserver.pods_reached import NO_WAY, Location, OpenSocket, Wanted, unreached
+from reference.apiserver.pods_reached import DIAL_SECONDS, NO_WAY, Location, OpenSocket, Wanted, unreached
 from reference.apiserver.registry import Registry
 from reference.client import ApiError
 
-DIAL_SECONDS = 30.0  # as kube-apiserver
 METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
 _OF_ONE_HOP = frozenset(
     {

@@ -89,6 +89,7 @@ def unreached(why: str) -> ApiError:
     return status.failure(503, "ServiceUnavailable", f"error trying to reach service: {why}")
 
 
+DIAL_SECONDS = 30.0  # as kube-apiserver
 NO_WAY = "this API server was given no way into the network of pods"
 
 
