@@ -120,7 +120,7 @@ class Containers(Processes):
         """Remove all of them, those too of which nobody was told, and the folder. Idempotent."""
         super().close()
         if self._reaper.poll() is None:
-            _remove(self._engine, f"{RUN_LABEL}={self.run}")
+            _remove(self._engine, self.run)
             self._engine.client.close()
             self._reaper.kill()
         self._reaper.communicate()
@@ -183,14 +183,15 @@ def remove_leftovers(run: str = "") -> list[str]:
     except UnavailableError:
         return []
     try:
-        return _remove(engine, f"{RUN_LABEL}={run}" if run else RUN_LABEL, only_left=True)
+        return _remove(engine, run, only_left=True)
     finally:
         engine.client.close()
 
 
-def _remove(engine: DockerClient, label: str, *, only_left: bool = False) -> list[str]:
+def _remove(engine: DockerClient, run: str, *, only_left: bool = False) -> list[str]:
+    labels = [_FOLDER_LABEL, f"{RUN_LABEL}={run}" if run else RUN_LABEL]
     removed = []
-    for each in engine.client.containers.list(all=True, filters={"label": label}, ignore_removed=True):
+    for each in engine.client.containers.list(all=True, filters={"label": labels}, ignore_removed=True):
         if not (only_left and in_use(Path(each.labels[_FOLDER_LABEL]))):
             with contextlib.suppress(NotFound):
                 each.remove(force=True, v=True)

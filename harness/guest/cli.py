@@ -12,7 +12,7 @@ import click
 @click.option("--run", metavar="ID", default="", help="Only what this run left. [all runs]")
 @click.option("--force", is_flag=True, help="Even if a run is under way; it will notice, and end.")
 def cleanup(kubeconfig: str, context: str, run: str, force: bool) -> None:
-    """Remove what runs left on a cluster, and kind clusters that they left on this machine.
+    """Remove what runs left on a cluster, and kind clusters and containers that they left on this machine.
 
     Namespaces with label trafficdist.dev/run are removed, nodes with annotation trafficdist.dev/before become what they
     were, and the Lease goes. Nothing else is touched.

@@ -7,6 +7,7 @@ from pathlib import Path
 from harness.api import Api, RefusedError
 from harness.backends.kind.leftovers import remove_leftovers
 from harness.backends.kind.state import known
+from harness.control_planes import containers
 from harness.errors import DistrustError, InconclusiveError, UnavailableError
 from harness.guest import trouble
 from harness.guest.cleanup import cleanup
@@ -22,7 +23,7 @@ def clean_up(kubeconfig: str, context: str, *, run: str, force: bool, say: Say) 
     """What was removed, a line each. Raises `UsageError`, `UnavailableError`, `DistrustError`."""
     if run:
         checked_run_id(run)
-    done = _kind_clusters(run, say)
+    done = [*_kind_clusters(run, say), *(f"container {each} is removed" for each in containers.remove_leftovers(run))]
     if done and not Path(kubeconfig.partition(":")[0]).expanduser().exists():
         return done  # the cluster was one of these
     found = reach(kubeconfig, context, rules=())
