@@ -13,7 +13,7 @@ from rich.table import Table
 
 from harness.api import Api, RefusedError
 from harness.errors import InconclusiveError, UsageError
-from harness.kubeconfig import Kubeconfig
+from harness.kubeconfig import find
 from reference.explanation import Explanation, Tier, explain
 from reference.features import NEWEST, OLDEST, Features, Reading
 
@@ -26,7 +26,7 @@ SAME = 6  # so many node names a line names, and counts the rest
 def explain_service(name: str, *, kubeconfig: str, context: str, follow: Reading, console: Console) -> None:
     """Print the explanation of Service `name` ("web", or "shop/web"). Raises `UsageError`."""
     namespace, _, short = name.rpartition("/")
-    loaded = Kubeconfig(kubeconfig, context=context)
+    loaded = find(kubeconfig, context=context)
     api = Api(loaded, timeout=15)
     try:
         for part in _explained(api, namespace or loaded.namespace, short, follow):
