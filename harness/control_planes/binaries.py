@@ -38,7 +38,8 @@ class BinariesControlPlane:
         except Exception:
             self._processes.close()
             raise
-        self._manager = LocalControllerManager(self._processes, self._port)
+        namespaces = ("namespace-controller",)  # without it no namespace that is deleted ever goes
+        self._manager = LocalControllerManager(self._processes, self._port, controllers=namespaces)
         self._relay = Relay(self._port)
 
     @staticmethod

@@ -35,9 +35,13 @@ _NAME = "kube-controller-manager"
 class LocalControllerManager:
     """At most one process, against whatever API server a kubeconfig leads to."""
 
-    def __init__(self, processes: Processes, port: Callable[[], int]) -> None:
-        """`processes` are the others of the same control plane; `port` is the API server's, 0 while it is away."""
+    def __init__(self, processes: Processes, port: Callable[[], int], *, controllers: Sequence[str] = ()) -> None:
+        """`processes` are the others of the same control plane; `port` is the API server's, 0 while it is away.
+
+        `controllers` run beside the one of EndpointSlices, by the names that kube-controller-manager has for them.
+        """
         self._processes = processes
+        self._controllers = ("endpointslice-controller", *controllers)
         self._relay = Relay(port, patient=True)
         self._url = ""
         self._process: Process | None = None
@@ -152,7 +156,7 @@ class LocalControllerManager:
         key = self._processes.folder / "manager.pem"
         return [
             f"--kubeconfig={self._processes.folder / 'kubeconfig'}",
-            "--controllers=endpointslice-controller",
+            f"--controllers={','.join(self._controllers)}",
             "--leader-elect=false",
             "--bind-address=127.0.0.1",
             f"--secure-port={self._port}",

@@ -177,3 +177,18 @@ def test_kube_apiserver_reaches_pods(plane: BinariesControlPlane, api: Api) -> N
             pod.sendall(b"HTTP/1.1 418 Odd\r\nContent-Length: 0\r\n\r\n")
             assert asked.result(20).code == 418
     assert len(made) == 1
+
+
+@pytest.mark.slow
+def test_deleted_namespace_goes_with_what_is_in_it(plane: BinariesControlPlane, api: Api) -> None:
+    """Five seconds later, as everywhere; pods first, when their kubelet has ended them."""
+    _run_service(api, "gone")
+    api.delete("namespaces", "", "gone")
+    pod = "/api/v1/namespaces/gone/pods/p1"
+
+    def is_ending() -> bool:
+        return "deletionTimestamp" in api.request("GET", pod).body["metadata"]
+
+    eventually(is_ending, within=20, describe="the pod to be deleted")
+    api.delete("pods", "gone", "p1", grace_seconds=0)
+    eventually(lambda: api.request("GET", "/api/v1/namespaces/gone").code == 404, within=20, describe="it to go")
