@@ -28,6 +28,8 @@ _GROUPS = (
     "admissionregistration.k8s.io/v1",
     "apiextensions.k8s.io/v1",
     "apiregistration.k8s.io/v1",
+    "authentication.k8s.io/v1",
+    "authorization.k8s.io/v1",
     "coordination.k8s.io/v1",
     "discovery.k8s.io/v1",
     "events.k8s.io/v1",
