@@ -30,9 +30,8 @@ def test_workflows_are_right_by_actionlint() -> None:
 
 
 def test_nightly_runs_name_options_that_exist() -> None:
-    [step] = [each for each in steps("nightly-kind.yml", "kind") if each.get("name") == "Run"]
-    used = {word.removeprefix("--") for word in step["run"].split() if word.startswith("--")}
-    assert used <= set(BY_NAME)
+    words = script("kind", "Run").split()
+    assert {word.removeprefix("--") for word in words if word.startswith("--")} <= set(BY_NAME)
 
 
 def test_nightly_runs_only_what_opens_issues_may_write() -> None:
@@ -42,9 +41,17 @@ def test_nightly_runs_only_what_opens_issues_may_write() -> None:
     assert granted == {"kind": {"contents": "read"}, "changes": {"contents": "read", "issues": "write"}}
 
 
-def steps(workflow: str, job: str) -> list[dict[str, Any]]:
-    loaded = yaml.safe_load((ROOT / ".github/workflows" / workflow).read_text(encoding="utf-8"))
-    return list(loaded["jobs"][job]["steps"])
+def script(job: str, name: str) -> str:
+    """The script of a step of the nightly workflow."""
+    loaded = yaml.safe_load((ROOT / ".github/workflows/nightly-kind.yml").read_text(encoding="utf-8"))
+    return str(next(each["run"] for each in loaded["jobs"][job]["steps"] if each.get("name") == name))
+
+
+def run(text: str, folder: Path, **variables: str) -> int:
+    """Run a script in a folder as a runner does, with the programs in its `bin`; the exit code."""
+    environment = os.environ | {"PATH": f"{folder}/bin:{os.environ['PATH']}", "GITHUB_STEP_SUMMARY": "summary.md"}
+    command = ["bash", "-e", "-c", text]
+    return subprocess.run(command, cwd=folder, env=environment | variables, check=False, timeout=100).returncode
 
 
 def program(folder: Path, name: str, text: str) -> None:
@@ -53,6 +60,10 @@ def program(folder: Path, name: str, text: str) -> None:
     (folder / name).write_text(text, encoding="utf-8")
     (folder / name).chmod(stat.S_IRWXU)
 
+
+COMMAND = "from harness.cli import main; main()"
+
+TRAFFICDIST = f'#!/bin/sh\nexec {sys.executable} -c "{COMMAND}" "$@"\n'
 
 GH = f"""#!{sys.executable}
 import json, sys
@@ -79,7 +90,7 @@ def test_known_change_gets_a_comment_and_a_new_one_an_issue(tmp_path: Path) -> N
 def test_action_says_how_the_run_ended(pytester: pytest.Pytester, sample_suite: Any) -> None:
     (pytester.mkdir("pack") / "test_sample.py").write_text(sample_suite("passes", "fails"))
     [step] = [each for each in action_steps() if each.get("id") == "run"]
-    program(Path("tools/trafficdist/bin"), "trafficdist", f'#!/bin/sh\nexec {sys.executable} -c "{COMMAND}" "$@"\n')
+    program(Path("tools/trafficdist/bin"), "trafficdist", TRAFFICDIST)
     given = {"BACKEND": "netns", "PROXY": "reference", "WORKERS": "0", "OUTPUT_DIR": "out"}
     given |= dict.fromkeys(("CONTEXT", "MODE", "PROFILE"), "")  # not given
     assert {name for name in step["env"] if name.startswith("TRAFFICDIST_")} == {f"TRAFFICDIST_{n}" for n in given}
@@ -92,7 +103,35 @@ def test_action_says_how_the_run_ended(pytester: pytest.Pytester, sample_suite: 
     assert "| `KEP-1/fails` | ✗ |" in Path("summary").read_text(encoding="utf-8")
 
 
-COMMAND = "from harness.cli import main; main()"
+@pytest.mark.parametrize(("code", "said"), [(0, 0), (1, 0), (10, 0), (11, 0), (4, 4), (12, 12)])
+def test_night_is_red_only_when_it_cannot_be_relied_on(tmp_path: Path, code: int, said: int) -> None:
+    program(tmp_path / "bin", "trafficdist", f"#!/bin/sh\nexit {code}\n")
+    assert run(script("kind", "Run"), tmp_path, IMAGE="kindest/node", MODE="ipvs") == said
+
+
+def night(folder: Path, report: Path, *, verdict: str) -> str:
+    """Compare as after a night that left this report, with another verdict on KEP-1/passes; the summary."""
+    shutil.rmtree(folder / "tonight", ignore_errors=True)
+    (folder / "summary.md").unlink(missing_ok=True)
+    changed = yaml.safe_load(report.read_text(encoding="utf-8"))
+    next(test for test in changed["tests"] if test["id"] == "KEP-1/passes")["verdict"] = verdict
+    place = folder / "artifacts/night-1.37-ipvs/results"
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "report.yaml").write_text(yaml.safe_dump(changed), encoding="utf-8")
+    for name in ("Sort the reports by place", "Compare", "Keep the reports for the next night"):
+        assert run(script("changes", name), folder, RUNS="success") == 0
+    return (folder / "summary.md").read_text(encoding="utf-8")
+
+
+def test_nights_are_compared_place_by_place(certify: Any, tmp_path: Path) -> None:
+    program(tmp_path / "bin", "trafficdist", TRAFFICDIST)
+    report = certify("passes").folder / "report.yaml"
+    assert "This is the first night." in night(tmp_path, report, verdict="passed")
+    assert "No verdict changed." in night(tmp_path, report, verdict="passed")
+    assert not (tmp_path / "issues").exists()
+    assert "| `KEP-1/passes` | 1.37-ipvs | passed | failed |" in night(tmp_path, report, verdict="failed")
+    [issue] = (tmp_path / "issues").iterdir()
+    assert issue.read_text(encoding="utf-8").startswith("Verdict changed: KEP-1/passes\n")
 
 
 def action_steps() -> list[dict[str, Any]]:
