@@ -111,7 +111,7 @@ class KubeconfigBackend:
         """Make the client pods, and see the canary go round. Raises `UnavailableError` with the remedy."""
         with contextlib.ExitStack() as begun:
             loaded = find(self._target.kubeconfig, context=self._target.context)
-            self.api: Api = TranslatingApi(loaded, self._target.names, connections=80)
+            self.api: Api = TranslatingApi(loaded, self._target.names, connections=256)
             begun.callback(self.api.close)
             self._guests = Guests(self.api, self._labels, self._target.registry)
             begun.callback(self._guests.close)

@@ -1,36 +1,35 @@
 """Probes made by client pods: `GET /dial` of agnhost, many tries a request, by way of the API server's pod proxy.
 
 agnhost gives a connection five seconds, in which the kernel repeats a lost SYN after one second: by itself it would
-call a proxy sound that drops half of all first packets. So the time that a request takes is evidence too. Among tries
-of some milliseconds each second more stands for a packet that was lost, and counts as one try without answer; a try
-alone has the probe's own time limit.
+call a proxy sound that drops half of all first packets. So whenever a request took a second or more, the client pod is
+asked how many SYNs its kernel has repeated. Each one that no known time-out explains counts as an answer that did not
+come in time. What was asked for alone, in a request of its own, has the probe's own time limit.
 """
 
 from __future__ import annotations
 
 import re
 import socket
-import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
 from harness.api import Api, Response
+from harness.backends.any_cluster.repeated_syns import FULL_WAIT, NETSTAT, RepeatedSyns
 from harness.errors import InconclusiveError, UnavailableError
 from harness.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Unknown
 from harness.probes.loop import Probe
 
 TRIES = 20  # in one request: an answer takes a millisecond, a request by way of the API server ten
-THREADS = 64
+THREADS = 256  # silence is asked for all at once: each try waits
 OVERHEAD = 1.0  # seconds that a request may take by way of the API server, on top of what is asked for
 REPEATED_SYN = 1.0  # seconds after which the kernel sends a SYN again
-FULL_WAIT = 5.0  # seconds that agnhost waits for an answer
 SEPARATOR = "--"  # between the name of a pod and its namespace, in its hostname
 
 _ADDRESS = re.compile(r"\[?([0-9A-Fa-f.:]+?)\]?:\d+")
 _REFUSED = ("connection refused", "connection reset by peer")
+_NOT_PERMITTED = "operation not permitted"
 _TIMED_OUT = ("i/o timeout", "context deadline exceeded", "Client.Timeout", "connection timed out")
 
 
@@ -94,99 +93,113 @@ class Dialer:
     def __init__(self, api: Api) -> None:
         self._api = api
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="dial")
+        self._syns: RepeatedSyns[ClientPod] = RepeatedSyns(self._netstat)
 
     def close(self) -> None:
         """Wait for what is under way, and end the threads."""
         self._pool.shutdown(cancel_futures=True)
 
     def probe(self, probes: Sequence[Probe], read: Reader = identity) -> list[Observation]:
-        """What came of each probe; outcomes of equal probes come in any order."""
+        """What came of each probe; outcomes of equal probes come in any order. Raises `UnavailableError`."""
         places: dict[Probe, list[int]] = {}
         for index, probe in enumerate(probes):
             places.setdefault(probe, []).append(index)
-        first = dict(zip(places, self._pool.map(lambda each: self._one(each, read), places), strict=True))
+        for client in {_client(probe) for probe in places}:
+            self._syns.begin(client)
+        first = dict(zip(places, self._pool.map(lambda each: self._dial(each, 1, read), places), strict=True))
         work = []
         for probe, indices in places.items():
             rest = len(indices) - 1
-            size = TRIES if isinstance(first[probe], Reached) else 1
+            size = TRIES if isinstance(first[probe].outcomes[0], Reached) else 1
             work += [(probe, min(size, rest - done)) for done in range(0, rest, size)]
-        done = self._pool.map(lambda each: (each[0], self._dial(each[0], each[1], read)), work)
-        seen: dict[Probe, list[Dialed]] = {probe: [] for probe in places}
-        for probe, dialed in done:
+        seen = {probe: [dialed] for probe, dialed in first.items()}
+        for probe, dialed in self._pool.map(lambda each: (each[0], self._dial(each[0], each[1], read)), work):
             seen[probe].append(dialed)
         outcomes: list[Observation] = [Unknown("not asked")] * len(probes)
         for probe, indices in places.items():
-            found = [first[probe], *_counted(seen[probe])]
-            for index, outcome in zip(indices, found, strict=True):
+            for index, outcome in zip(indices, self._counted(probe, seen[probe]), strict=True):
                 outcomes[index] = outcome
         return outcomes
 
     def dial(self, probe: Probe, tries: int) -> Dialed:
         """Ask so often, one after the other, and count what was lost."""
         dialed = self._dial(probe, tries, identity)
-        return Dialed(_counted([dialed]), dialed.seconds)
+        return Dialed(self._counted(probe, [dialed]), dialed.seconds)
 
     def get(self, client: ClientPod, address: str, port: int, path: str) -> str:
         """The body of the answer to GET `path`, whatever its status. Raises `OSError` when there is none."""
-        response = self._ask(client, _query("http", address, port, path.lstrip("/"), 1), FULL_WAIT + OVERHEAD)
-        said = _said(response)
-        if said.get("responses"):
-            return str(said["responses"][0])
-        raise OSError(str((said.get("errors") or [response.body.get("message", "")])[0]))
-
-    def _one(self, probe: Probe, read: Reader) -> Observation:
-        return self._dial(probe, 1, read).outcomes[0]
+        query = _query("http", address, port, path.lstrip("/"), 1)
+        response = self._ask(client, "dial", query, FULL_WAIT + OVERHEAD)
+        if response.body.get("responses"):
+            return str(response.body["responses"][0])
+        raise OSError(str((response.body.get("errors") or [response.body.get("message", "")])[0]))
 
     def _dial(self, probe: Probe, tries: int, read: Reader) -> Dialed:
         """One request. A try that does not come back in time has timed out; of several, one has for certain."""
-        assert isinstance(probe.namespace, ClientPod)
+        client = _client(probe)
         request = "clientip" if read is address_seen else "hostname"
         protocol = "udp" if probe.protocol == "UDP" else "http"
         limit = tries * probe.timeout + OVERHEAD
         begin = time.monotonic()
         try:
-            response = self._ask(probe.namespace, _query(protocol, probe.address, probe.port, request, tries), limit)
+            query = _query(protocol, probe.address, probe.port, request, tries)
+            response = self._ask(client, "dial", query, limit)
         except InconclusiveError as error:
-            if time.monotonic() - begin < limit:
-                return Dialed([Unknown(str(error))] * tries, 0.0)
+            seconds = time.monotonic() - begin
+            if seconds < limit:
+                return Dialed([Unknown(str(error))] * tries, seconds)
             unknown = Unknown(f"a request of {tries} tries did not end within {limit:g} s")
-            return Dialed([TIMED_OUT, *[unknown] * (tries - 1)], 0.0)
-        said = _said(response)
-        answers, errors = said.get("responses") or (), said.get("errors") or ()
-        outcomes = [*map(read, answers), *map(from_text, errors)]
-        if len(outcomes) != tries:
-            why = response.body.get("message") or f"{len(outcomes)} outcomes of {tries} tries"
-            outcomes = [Unknown(f"pod {probe.namespace.name} could not ask: {response.code} {why}"[:300])] * tries
-        return Dialed(outcomes, time.monotonic() - begin)
+            return Dialed([TIMED_OUT, *[unknown] * (tries - 1)], seconds)
+        return Dialed(_outcomes(response, tries, read, client), time.monotonic() - begin)
 
-    def _ask(self, client: ClientPod, query: Mapping[str, str], limit: float) -> Response:
-        path = f"/api/v1/namespaces/{client.namespace}/pods/{client.name}:{client.port}/proxy/dial"
-        return self._api.request("GET", path, query=query, timeout=limit)
+    def _ask(self, client: ClientPod, path: str, query: Mapping[str, str], limit: float) -> Response:
+        place = f"/api/v1/namespaces/{client.namespace}/pods/{client.name}:{client.port}/proxy/{path}"
+        return self._api.request("GET", place, query=query, timeout=limit)
+
+    def _counted(self, probe: Probe, seen: Sequence[Dialed]) -> list[Observation]:
+        """All outcomes, where an answer that only a repeated SYN brought counts as one that did not come in time."""
+        outcomes = [outcome for each in seen for outcome in each.outcomes]
+        self._syns.in_vain(_client(probe), outcomes.count(TIMED_OUT))
+        slow = max((each.seconds for each in seen), default=0.0) >= REPEATED_SYN
+        if not slow or probe.protocol != "TCP" or not any(isinstance(each, Reached) for each in outcomes):
+            return outcomes
+        lost = self._syns.lost(_client(probe))
+        made: list[Observation] = []
+        for outcome in outcomes:
+            late = lost > 0 and isinstance(outcome, Reached)
+            lost -= late
+            made.append(TIMED_OUT if late else outcome)
+        return made
+
+    def _netstat(self, client: ClientPod) -> str:
+        response = self._ask(client, "shell", {"cmd": NETSTAT}, FULL_WAIT + OVERHEAD)
+        return str(response.body.get("output", ""))
+
+
+def _client(probe: Probe) -> ClientPod:
+    assert isinstance(probe.namespace, ClientPod)
+    return probe.namespace
 
 
 def _query(protocol: str, address: str, port: int, request: str, tries: int) -> dict[str, str]:
     return {"host": address, "port": str(port), "protocol": protocol, "request": request, "tries": str(tries)}
 
 
-def _said(response: Response) -> Mapping[str, Any]:
-    """agnhost's answer; it is 417 when the last try failed."""
-    return response.body if response.code in (200, 417) else {}
+def _outcomes(response: Response, tries: int, read: Reader, client: ClientPod) -> list[Observation]:
+    """An outcome for each try. When the last one failed, agnhost keeps the answers to the others to itself.
 
-
-def _counted(seen: Sequence[Dialed]) -> list[Observation]:
-    """All outcomes; for each second that a request took longer than others, one answer counts as none."""
-    usual = statistics.median([each.seconds for each in seen]) if len(seen) > 2 else 0.0
-    found: list[Observation] = []
-    for each in seen:
-        known = FULL_WAIT * sum(outcome == TIMED_OUT for outcome in each.outcomes)
-        lost = int((each.seconds - known - min(usual, REPEATED_SYN / 2)) / REPEATED_SYN)
-        for outcome in each.outcomes:
-            if lost > 0 and isinstance(outcome, Reached):
-                lost -= 1
-                found.append(TIMED_OUT)
-            else:
-                found.append(outcome)
-    return found
-
-
-__all__ = ["ClientPod", "Dialed", "Dialer", "address_seen", "hostname", "identity"]
+    Raises `UnavailableError` for the one thing that it cannot tell apart.
+    """
+    answers = list(response.body.get("responses") or ())
+    errors = list(response.body.get("errors") or ())
+    if any(_NOT_PERMITTED in each for each in errors):
+        raise UnavailableError(
+            f"rules of the node of {client.name} stop its datagrams on their way out, and agnhost does not tell "
+            "whether they are dropped or rejected"
+        )
+    silent = tries - len(answers) - len(errors)
+    untold = [Unknown("agnhost does not say who answered before the try that failed")] * silent
+    if response.code != 200 or silent < 0 or (silent and not errors):
+        why = response.body.get("message") or f"{len(answers) + len(errors)} outcomes of {tries} tries"
+        return [Unknown(f"pod {client.name} could not ask: {response.code} {why}"[:300])] * tries
+    return [*map(read, answers), *map(from_text, errors), *untold]
