@@ -21,7 +21,7 @@ from reference.apiserver.handlers import Request, Response
 from reference.apiserver.registry import Registry
 from reference.apiserver.reviews import Reviews
 from reference.apiserver.routes import Routes
-from reference.apiserver.users import ADMIN, User, Users, service_account
+from reference.apiserver.users import ADMIN, User, Users, named, service_account
 from reference.client import ApiError, Object
 
 HEALTH = frozenset({"/healthz", "/livez", "/readyz"})
@@ -96,12 +96,12 @@ class Answers:
             return ADMIN
         given = asked.headers.get("authorization", "")
         if hmac.compare_digest(given.encode(), self._authorization):
-            return ADMIN
+            return self._impersonated(ADMIN, asked) if "impersonate-user" in asked.headers else ADMIN
         kind, _, token = given.partition(" ")
         user = self._users.find(token) if kind == "Bearer" else None
         if user is None or not self._exists(user):
             raise status.unauthorized()
-        return user
+        return self._impersonated(user, asked) if "impersonate-user" in asked.headers else user
 
     def authorize(self, user: User, wanted: Attributes) -> None:
         """Raises `ApiError` (403) for who may not do this."""
@@ -137,6 +137,14 @@ class Answers:
         if asked.method == "POST" and request.route.subresource == "token":
             return _json(201, self._issue(request))
         return handlers.handle(self._registry, request)
+
+    def _impersonated(self, user: User, asked: Incoming) -> User:
+        """Whom a user acts as (`kubectl --as`). Raises `ApiError` (403)."""
+        name = asked.headers["impersonate-user"]
+        self._authorizer.check(user, Attributes("impersonate", "", "users", name=name))
+        every = getattr(asked.headers, "getall", None)
+        groups = every("impersonate-group", []) if every else [asked.headers.get("impersonate-group", "")]
+        return named(name, [each for each in groups if each])
 
     def _review(self, asked: Incoming, user: User) -> Object | None:
         return self._reviews.review(asked.path, asked.body, asked.headers.get("content-type", ""), user)

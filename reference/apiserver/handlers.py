@@ -75,12 +75,12 @@ class Response:
 
 def handle(registry: Registry, request: Request) -> Response:
     """Answer any request but a watch. Raises `ApiError`."""
+    if request.route.subresource not in {"", "status"}:
+        raise status.no_such_path()
     by_method = _ON_OBJECT if request.route.name else _ON_COLLECTION
     verb = by_method.get(request.method)
     if verb is None:
         raise status.method_not_allowed(request.method)
-    if request.route.subresource not in {"", "status"}:
-        raise status.no_such_path()
     if request.answer.form == "table":
         _ = request.renderer  # one that cannot be made is refused before anything is stored
     response = verb(registry, request)

@@ -44,13 +44,15 @@ class PortForward:
         self, request: web.BaseRequest, asked: Wanted, open_socket: OpenSocket | None
     ) -> web.StreamResponse:
         """Serve one WebSocket to its end. Raises `ApiError`: 400, 404, 503."""
+        websocket = web.WebSocketResponse(protocols=(PROTOCOL,), max_msg_size=0)
+        asked_for = request.headers.get("Sec-WebSocket-Protocol", PROTOCOL)
+        if not websocket.can_prepare(request) or PROTOCOL not in asked_for:
+            said = f"this server forwards ports over WebSockets of protocol {PROTOCOL} only, not over SPDY"
+            raise status.bad_request(f"{said}; a pod's HTTP server is reached by the subresource proxy, too")
         ports = _ports(request.query.getall("ports", []))
         address = pods_reached.locate(self._registry, asked).address
         if open_socket is None:
             raise pods_reached.unreached(NO_WAY)
-        websocket = web.WebSocketResponse(protocols=(PROTOCOL,), max_msg_size=0)
-        if not websocket.can_prepare(request):
-            raise status.bad_request(f"Upgrade request required: to a WebSocket of protocol {PROTOCOL}")
         await websocket.prepare(request)
         every = [_Forwarded(Location("tcp", address, port), 2 * index) for index, port in enumerate(ports)]
         await _serve(websocket, every, open_socket)

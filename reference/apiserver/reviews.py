@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from reference.apiserver import media, status
 from reference.apiserver.authorization import Attributes, Authorizer
-from reference.apiserver.users import ADMIN, User, Users
+from reference.apiserver.users import ADMIN, User, Users, named
 from reference.client import Object
 
 AUTHORIZATION, AUTHENTICATION = "authorization.k8s.io", "authentication.k8s.io"
@@ -52,7 +52,7 @@ class Reviews:
         return {"allowed": allowed, **({"reason": reason} if reason else {})}
 
     def _access_of_subject(self, _: User, spec: Object) -> Object:
-        return self._access(User(str(spec.get("user") or ""), tuple(spec.get("groups") or ())), spec)
+        return self._access(named(str(spec.get("user") or ""), spec.get("groups") or ()), spec)
 
     def _rules(self, user: User, spec: Object) -> Object:
         every = list(self._authorizer.rules(user, str(spec.get("namespace") or "")))

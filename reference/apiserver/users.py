@@ -75,5 +75,13 @@ class Users:
 
 def service_account(namespace: str, name: str, uid: str) -> User:
     """The user that a ServiceAccount is."""
-    groups: Sequence[str] = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", AUTHENTICATED)
-    return User(f"system:serviceaccount:{namespace}:{name}", tuple(groups), service_account=(namespace, name, uid))
+    groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", AUTHENTICATED)
+    return User(f"system:serviceaccount:{namespace}:{name}", groups, service_account=(namespace, name, uid))
+
+
+def named(name: str, groups: Sequence[str] = ()) -> User:
+    """A user by name, with the groups that one of this name has besides."""
+    parts = name.split(":")
+    if not groups and parts[:2] == ["system", "serviceaccount"] and len(parts) == 4:
+        return User(name, service_account(parts[2], parts[3], "").groups)
+    return User(name, (*groups, AUTHENTICATED))

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from http.client import HTTPSConnection
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from kubernetes import client, config, stream
 
 from reference.apiserver import ApiServer
+from reference.apiserver.port_forward import PROTOCOL
 from reference.apiserver.server import HttpServer
 
 IN_THE_CLUSTER = "10.244.1.2"
@@ -120,16 +125,27 @@ def test_connections_end_with_the_server(
 
 
 @pytest.mark.parametrize(
-    ("query", "code", "said"),
+    ("query", "protocol", "said"),
     [
-        ("", 400, 'query parameter "ports" is required'),
-        ("ports=many", 400, 'unable to parse "many" as a port'),
-        ("ports=80", 400, "Upgrade request required"),
+        ("", PROTOCOL, 'query parameter "ports" is required'),
+        ("ports=many", PROTOCOL, 'unable to parse "many" as a port'),
+        ("ports=80", "SPDY/3.1+portforward.k8s.io", "this server forwards ports over WebSockets of protocol v4"),
     ],
 )
-def test_what_cannot_be_forwarded_is_refused(http: Any, query: str, code: int, said: str) -> None:
-    found, status = http("GET", f"/api/v1/namespaces/default/pods/p/portforward?{query}")
-    assert (found, status["message"][: len(said)]) == (code, said)
+def test_what_cannot_be_forwarded_is_refused(server: HttpServer, query: str, protocol: str, said: str) -> None:
+    headers = {"Authorization": f"Bearer {server.token}", "Connection": "Upgrade", "Upgrade": "websocket"}
+    headers |= {"Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA=="}
+    path = f"/api/v1/namespaces/default/pods/p/portforward?{query}"
+    tls = ssl.create_default_context(cadata=server.ca_pem)
+    with closing(HTTPSConnection(urlsplit(server.url).netloc, context=tls, timeout=20)) as connection:
+        connection.request("GET", path, headers={**headers, "Sec-WebSocket-Protocol": protocol})
+        answer = connection.getresponse()
+        assert (answer.status, json.loads(answer.read())["message"][: len(said)]) == (400, said)
+
+
+def test_without_an_upgrade_nothing_is_forwarded(http: Any) -> None:
+    code, status = http("GET", "/api/v1/namespaces/default/pods/p/portforward?ports=80")
+    assert (code, "over WebSockets" in status["message"]) == (400, True)
 
 
 def test_who_may_not_is_told_so(http: Any, server: HttpServer) -> None:

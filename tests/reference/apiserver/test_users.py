@@ -170,3 +170,23 @@ def test_everybody_may_look_around_and_ask_who_he_is(http: Http, server: HttpSer
     review = http("POST", path, {}, Authorization=f"Bearer {token}")[1]
     assert review["status"]["userInfo"] == {"username": "guest", "groups": ["system:authenticated"]}
     assert ask(http, token, "POST", "/apis/authentication.k8s.io/v1/tokenreviews", {})[0] == 403
+
+
+@pytest.mark.parametrize(
+    ("headers", "said"),
+    [
+        ({"Impersonate_User": "guest"}, 'User "guest" cannot list resource "pods"'),
+        ({"Impersonate_User": "guest", "Impersonate_Group": "system:masters"}, ""),
+        ({"Impersonate_User": "system:serviceaccount:shop:default"}, ""),
+    ],
+)
+def test_admin_may_act_as_somebody(http: Http, api: ApiServer, headers: dict[str, str], said: str) -> None:
+    bind(api, {"kind": "Group", "name": "system:serviceaccounts:shop"})
+    code, answer = http("GET", PODS, **headers)
+    assert (code, said in answer.get("message", "")) == (403 if said else 200, True)
+
+
+def test_others_may_not(http: Http, server: HttpServer) -> None:
+    token = server.add_user("guest")
+    code, answer = http("GET", PODS, Authorization=f"Bearer {token}", Impersonate_User="admin")
+    assert (code, 'cannot impersonate resource "users"' in answer["message"]) == (403, True)
