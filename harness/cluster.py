@@ -87,7 +87,7 @@ class Cluster:
         self.topology: Topology = backend.topology
         self.api: Api = backend.api
         self.answered: set[str] = set()  # services that have answered a probe: silence counts only after speech
-        self.nodes = Nodes(self.api, history, need=self.backend.need)
+        self.nodes = Nodes(self.backend, history)
         self._measured: dict[str, Mapping[str, float]] = {}
         self._numbers = itertools.count(1)
         self._pods: dict[str, Pod] = {}

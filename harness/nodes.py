@@ -7,12 +7,13 @@ had and reported before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from harness import manifests
 from harness.abilities import Ability
 from harness.api import Api, Object
+from harness.backends.view import View
 from harness.errors import UsageError
 from harness.history import History
 from harness.topology import HOSTNAME_LABEL, ZONE_LABEL, Node
@@ -23,12 +24,14 @@ _REPORTED = ("allocatable", "capacity", "conditions")
 class Nodes:
     """The nodes of one scenario's cluster."""
 
-    def __init__(self, api: Api, history: History, *, need: Callable[[Ability], None]) -> None:
-        """What is done to them goes to the history. `need` raises `UnavailableError` for what the cluster lacks."""
-        self._api = api
-        self._need = need
+    def __init__(self, backend: View, history: History) -> None:
+        """What is done to them goes to the history. Raises `UnavailableError` for what the cluster lacks."""
+        self._backend = backend
+        self._api: Api = backend.api
+        self._need = backend.need
         self._history = history
         self._made: set[str] = set()
+        self._reported: set[str] = set()
         self._before: dict[str, Object] = {}
 
     def create(
@@ -64,6 +67,7 @@ class Nodes:
         self._need(Ability.REPORT_NODES)
         self._history.change("report of node", node=name, cpu_milli=cpu_milli, ready=ready)
         self._remember(name)
+        self._reported.add(name)
         self._report(name, _status(cpu_milli, ready))
 
     def label(self, name: str, labels: Mapping[str, str | None]) -> None:
@@ -71,7 +75,7 @@ class Nodes:
         self._need(Ability.CHANGE_NODES)
         self._history.change("label node", node=name, labels=dict(labels))
         self._remember(name)
-        self._api.patch("nodes", "", name, {"metadata": {"labels": dict(labels)}})
+        self._backend.change_node(name, labels=labels)
 
     def move(self, name: str, zone: str | None) -> None:
         """Give a node another zone label, or none."""
@@ -83,14 +87,17 @@ class Nodes:
         self._history.change("taint node", node=name, keys=list(keys))
         before = self._remember(name)["spec"].get("taints") or []
         taints = [*before, *({"key": key, "effect": "NoSchedule"} for key in keys)]
-        self._api.patch("nodes", "", name, {"spec": {"taints": taints or None}})
+        self._backend.change_node(name, taints=taints)
 
     def restore(self) -> None:
         """Leave the nodes as they were before the scenario."""
         for name, before in self._before.items():
             if name not in self._made:
-                self._give_back(name, before)
+                self._backend.restore_node(name, before)
+            if name in self._reported and name not in self._made:
+                self._report(name, {key: before["status"].get(key) for key in _REPORTED})
         self._before.clear()
+        self._reported.clear()
         for name in sorted(self._made):
             self._api.delete("nodes", "", name)
         self._made.clear()
@@ -100,13 +107,6 @@ class Nodes:
         if name not in self._before:
             self._before[name] = self._api.get("nodes", "", name)
         return self._before[name]
-
-    def _give_back(self, name: str, before: Object) -> None:
-        labels = before["metadata"].get("labels") or {}
-        gone = dict.fromkeys((self._api.get("nodes", "", name)["metadata"].get("labels") or {}).keys() - labels.keys())
-        patch = {"metadata": {"labels": {**labels, **gone}}, "spec": {"taints": before["spec"].get("taints")}}
-        self._api.patch("nodes", "", name, patch)
-        self._report(name, {key: before["status"].get(key) for key in _REPORTED})
 
     def _report(self, name: str, status: Mapping[str, Any]) -> None:
         self._api.patch("nodes", "", name, {"status": dict(status)}, subresource="status")

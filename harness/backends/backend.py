@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from harness.abilities import Ability
-from harness.api import Api
+from harness.api import Api, Object
 from harness.components import Component, Release
 from harness.netns.http import HttpAnswer
 from harness.netns.namespace import Namespace
@@ -148,6 +148,14 @@ class Backend(Protocol):
 
     def dns(self) -> dict[str, str]:
         """The addresses of the cluster's topology-aware DNS server, by family."""
+
+    def change_node(
+        self, name: str, *, labels: Mapping[str, str | None] | None = None, taints: Sequence[Object] | None = None
+    ) -> None:
+        """Change labels of a node (`None` removes one), or give it these taints and no others."""
+
+    def restore_node(self, name: str, before: Object) -> None:
+        """Give a node back the labels and taints that it had before it was changed."""
 
     def settle(self) -> None:
         """Wait until components have worked on everything written so far, as far as that can be known."""

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, NoReturn
 
 from harness.abilities import Ability
-from harness.api import Api
+from harness.api import Api, Object
 from harness.backends.any_cluster import pods
 from harness.backends.any_cluster.barrier import Barrier
 from harness.backends.any_cluster.dialing import ClientPod, Dialer, address_seen
@@ -26,6 +26,7 @@ from harness.components import Component, Release
 from harness.errors import DistrustError, InconclusiveError, UnavailableError
 from harness.guest import trouble
 from harness.guest.marks import run_labels
+from harness.guest.nodes import change_node, restore_node
 from harness.kubeconfig import find
 from harness.manifests import TARGET_PORT
 from harness.needs import Offer
@@ -254,6 +255,24 @@ class KubeconfigBackend:
     def stop_component(self, component: Component, nodes: Sequence[str]) -> None:
         """Have one stopped. Raises `UnavailableError` where nothing may."""
         self.components.stop(component, nodes)
+
+    def change_node(
+        self, name: str, *, labels: Mapping[str, str | None] | None = None, taints: Sequence[Object] | None = None
+    ) -> None:
+        """Change a node, and leave word on it how it was: `trafficdist cleanup` finds that too."""
+        names = self._target.names
+        with contextlib.closing(self._plain_api()) as api:
+            change_node(
+                api, names.nodes[name], self._target.run_id, labels=names.outgoing(dict(labels or {})), taints=taints
+            )
+
+    def restore_node(self, name: str, before: Object) -> None:  # noqa: ARG002  the node itself tells it
+        """Give a node back the labels and taints that it had."""
+        with contextlib.closing(self._plain_api()) as api:
+            restore_node(api, self._target.names.nodes[name])
+
+    def _plain_api(self) -> Api:
+        return Api(find(self._target.kubeconfig, context=self._target.context))
 
     def settle(self) -> None:
         """Wait until pods are as they were asked to be, and proxies have seen the canary go round."""

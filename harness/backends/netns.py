@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from harness import manifests
 from harness.abilities import EVERYTHING, Ability
-from harness.api import Api
+from harness.api import Api, Object
 from harness.backends.backend import WantedPod
 from harness.components import Component, Release
 from harness.dns.dns import ClusterDns
@@ -239,6 +239,23 @@ class NetnsBackend:
         reported = manifests.pod_status({}, "", ready=ready)
         status = {key: reported[key] for key in ("conditions", "containerStatuses")}
         self.api.patch("pods", namespace, name, {"status": status}, subresource="status")
+
+    def change_node(
+        self, name: str, *, labels: Mapping[str, str | None] | None = None, taints: Sequence[Object] | None = None
+    ) -> None:
+        """Change labels of a node (`None` removes one), or give it these taints and no others."""
+        spec = {} if taints is None else {"taints": list(taints) or None}
+        self.api.patch("nodes", "", name, {"metadata": {"labels": dict(labels or {})}, "spec": spec})
+
+    def restore_node(self, name: str, before: Object) -> None:
+        """Give a node back the labels and taints that it had."""
+        had = before["metadata"].get("labels") or {}
+        new = (self.api.get("nodes", "", name)["metadata"].get("labels") or {}).keys() - had.keys()
+        patch = {
+            "metadata": {"labels": {**had, **dict.fromkeys(new)}},
+            "spec": {"taints": before["spec"].get("taints")},
+        }
+        self.api.patch("nodes", "", name, patch)
 
     def forget_connections(self) -> None:
         """Forget what the nodes' connection tracking knows: nothing of one scenario is left for the next."""
