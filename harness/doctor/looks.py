@@ -70,7 +70,7 @@ def zones(topology: Topology, nodes: Sequence[Object], names: Names) -> Check:
     by_zone = ", ".join(f"{zone} {count}" for zone, count in sorted(counts.items()))
     parts = [f"{len(usable)} of {len(nodes)} nodes take pods, by zone: {by_zone or 'none'}"]
     parts += [f"{each['metadata']['name']} {why_not(each)}" for each in nodes if not takes_pods(each)]
-    if not names.nodes:
+    if len(names.nodes) < 2:  # nothing would be near or far
         remedy = f"have nodes that take pods, with a zone each (label {ZONE_LABEL})"
         return unusable("zones and nodes", "; ".join(parts), remedy)
     missing = [node.name for node in topology.nodes if node.name not in names.nodes]

@@ -112,16 +112,15 @@ class Hold:
     def give_back(self) -> None:
         """Remove what this run made, and the Lease with its namespace, if that is of ours. Says what could not be done.
 
-        The Lease goes last, and with its namespace: whoever waits for it finds a cluster without leftovers.
+        While the namespace is going nobody can make a Lease in it; whoever then does removes what may be left.
         """
         if self.lost:
             return
         try:
-            leftovers.remove(self._api, leftovers.find(self._api, run=self.run_id), self._say)
-            if self._owns_namespace():
-                leftovers.delete_namespace(self._api, NAMESPACE)
-                leftovers.wait_until_gone(self._api, [NAMESPACE], self._say)
-            else:
+            found = leftovers.find(self._api, run=self.run_id)
+            owned = self._owns_namespace()
+            leftovers.remove(self._api, found.with_lease() if owned else found, self._say)
+            if not owned:
                 version = self._claim.version if self._claim else ""
                 self._api.request("DELETE", _LEASE_PATH, {"preconditions": {"resourceVersion": version}})
         except (HarnessError, RefusedError) as error:

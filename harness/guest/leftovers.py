@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.api import Api, Object, RefusedError
 from harness.errors import DistrustError
@@ -32,6 +32,10 @@ class Leftovers:
 
     def __bool__(self) -> bool:
         return bool(self.namespaces or self.made_nodes or self.changed_nodes)
+
+    def with_lease(self) -> Leftovers:
+        """These, and last the namespace of the Lease."""
+        return replace(self, namespaces=(*self.namespaces, NAMESPACE))
 
     def __str__(self) -> str:
         counts = (
@@ -97,7 +101,8 @@ def wait_until_gone(api: Api, names: Sequence[str], say: Say) -> None:
             raise DistrustError(_stuck(left))
         if time.monotonic() - told > _PROGRESS_SECONDS:
             told = time.monotonic()
-            say(f"waiting for {len(left)} namespaces to go ({waited:.0f} s): {_some(left)}")
+            namespaces = "a namespace" if len(left) == 1 else f"{len(left)} namespaces"
+            say(f"waiting for {namespaces} to go ({waited:.0f} s): {_some(left)}")
         if waited > _FORCE_SECONDS and not forced:
             forced = True
             for each in left:
