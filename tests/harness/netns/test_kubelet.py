@@ -11,10 +11,13 @@ import pytest
 from harness.api import Api
 from harness.backends.netns import NetnsBackend
 from harness.components import Release
+from harness.errors import UnavailableError
 from harness.eventually import eventually
+from harness.implementations import of_settings
 from harness.netns import http
 from harness.netns.fabric import Host
 from harness.netns.kubelet import Kubelet
+from harness.options import resolve
 from harness.topology import grid
 
 Object = dict[str, Any]
@@ -221,3 +224,19 @@ def test_pods_outlive_an_api_server_that_comes_back(backend: NetnsBackend, api: 
     run(api, server("new"))
     api.delete("pods", "default", "gone")
     eventually(lambda: is_gone(api, "gone"), within=5, describe="the pod to be gone")
+
+
+@pytest.mark.slow
+def test_pods_of_a_real_api_server_run_and_end() -> None:
+    settings = resolve({"control-plane": "binaries:1.37"}, environment={})
+    try:
+        implementation = of_settings(settings)
+    except UnavailableError as error:
+        pytest.skip(str(error))
+    with (
+        NetnsBackend(grid("one", {"a": 1}), implementation=implementation, release=settings.release) as backend,
+        Kubelet(backend.kubeconfig(), backend.network),
+    ):
+        assert ask(backend, run(backend.api, server("web"))["status"]["podIP"], of="a1") == "web"
+        backend.api.delete("pods", "default", "web")
+        eventually(lambda: is_gone(backend.api, "web"), within=5, describe="the pod to be gone")
