@@ -18,7 +18,9 @@ from harness.control_planes.images import connect
 from harness.control_planes.processes import Program, wait_until_ready
 from harness.errors import DistrustError, UnavailableError
 from harness.eventually import eventually
+from harness.implementations import of_settings
 from harness.netns import sandbox
+from harness.options import resolve
 
 
 @pytest.fixture
@@ -29,7 +31,7 @@ def no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_an_engine_they_are_unavailable_and_the_remedy_is_said(no_engine: None) -> None:
     with pytest.raises(UnavailableError, match=r"none answers at unix:///no/such/docker.sock .*--control-plane binar"):
-        check([("etcd", "")])
+        of_settings(resolve({"control-plane": "containers:1.34"}, environment={}))
 
 
 def test_without_an_engine_nothing_is_left(no_engine: None) -> None:
