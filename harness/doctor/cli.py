@@ -7,8 +7,6 @@ from collections.abc import Sequence
 
 import click
 
-_PROFILES = ("service-proxy", "endpointslice-controller", "api-server", "cluster", "dns")
-
 
 @click.command()
 @click.option(
@@ -24,7 +22,8 @@ _PROFILES = ("service-proxy", "endpointslice-controller", "api-server", "cluster
 @click.option("--allow-disruptive", is_flag=True, help="For a run that may change nodes, and puts them back.")
 @click.option("--image-registry", metavar="REGISTRY", default="", help="Where the nodes get the test image from.")
 @click.option("--try", "try_pods", is_flag=True, help="Run a pod on each node, and remove it: is the image there?")
-@click.option("--profile", "profiles", multiple=True, type=click.Choice(_PROFILES), help="Whose requirements count.")
+@click.option("--profile", metavar="PROFILE", multiple=True, help="Whose requirements count. [as in a run]")
+@click.option("--supported-features", metavar="FEATURES", multiple=True, help="Extended features that count too.")
 @click.option("--suite", default="conformance", hidden=True, help="A package or folder of requirements.")
 @click.option("-v", "--verbose", is_flag=True, help="Name every requirement that is not judged.")
 def doctor(
@@ -36,14 +35,15 @@ def doctor(
     allow_disruptive: bool,
     image_registry: str,
     try_pods: bool,
-    profiles: Sequence[str],
+    profile: Sequence[str],
+    supported_features: Sequence[str],
     suite: str,
     verbose: bool,
 ) -> int:
     """Say before a run what a cluster, or this machine, lacks for it, what that costs, and the remedy.
 
     Ends with 0 when all is well, 11 when something lacks, 12 when no run is possible. Nothing is written to the
-    cluster, unless --try is given.
+    cluster, unless --try is given. Costs are counted in the requirements that `trafficdist run` would judge.
     """
     from rich.console import Console
 
@@ -52,10 +52,10 @@ def doctor(
     from harness.topology import parse_topology
 
     asked = Asked(kubeconfig, context, parse_topology(topology), allow_disruptive, image_registry, try_pods)
+    options = {"backend": backend, "profile": profile, "supported-features": supported_features}
     return diagnose(
-        backend,
         asked,
-        profiles=profiles,
+        options,
         suite=suite,
         verbose=verbose,
         console=Console(highlight=False),

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 from urllib3.exceptions import HTTPError
 
+from harness.abilities import Ability
 from harness.api import Api, RefusedError
 from harness.backends.any_cluster.places import cast
+from harness.backends.any_cluster.session import are_equal
 from harness.backends.kubeconfig import ALWAYS, DISRUPTIVE
 from harness.doctor import abilities, gates, images, looks
 from harness.doctor.check import Check, unknown, unusable
@@ -56,7 +58,6 @@ def _looked_at(api: Api, asked: Asked, reached: Reached, say: Say) -> Iterator[C
     yield from _safely("zones and nodes", lambda: _of_nodes(api, asked, reached, say))
     yield from _safely("proxy", lambda: [looks.proxy(api)])
     yield from _safely("admission", lambda: [looks.admission(api)])
-    yield from abilities.checks(ALWAYS | (DISRUPTIVE if asked.disruptive else frozenset()))
 
 
 def _gates(asked: Asked, reached: Reached) -> Check:
@@ -82,7 +83,9 @@ def _of_nodes(api: Api, asked: Asked, reached: Reached, say: Say) -> list[Check]
     names = cast(asked.topology, nodes)
     found = [looks.zones(asked.topology, nodes, names), looks.families(api, nodes)]
     found += looks.clocks(api, reached.clock, list(names.nodes.values()))
-    return [*found, images.check(api, names, asked.registry, try_pods=asked.try_pods, say=say)]
+    found.append(images.check(api, names, asked.registry, try_pods=asked.try_pods, say=say))
+    equal = {Ability.EQUAL_NODES} if are_equal(asked.topology, names, nodes) else set()
+    return found + abilities.checks(ALWAYS | equal | (DISRUPTIVE if asked.disruptive else frozenset()))
 
 
 def _safely(name: str, look: Callable[[], Iterable[Check]]) -> Iterable[Check]:

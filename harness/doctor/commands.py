@@ -2,42 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from harness import needs
 from harness.doctor import cluster, machine
 from harness.doctor.check import Check, State, exit_code
 from harness.doctor.cluster import Asked
+from harness.doctor.cost import costs
 from harness.doctor.report import Suite, show
-from harness.requirements import Profile
+from harness.options import resolve
+from harness.plan import reason_to_skip
+from harness.settings import Settings
 from harness.suite import catalogue, place_of
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-_PROFILES = (Profile.SERVICE_PROXY, Profile.ENDPOINTSLICE_CONTROLLER, Profile.API_SERVER)
-
 Say = Callable[[str], None]
 
 
-def diagnose(
-    backend: str, asked: Asked, *, profiles: Collection[str], suite: str, verbose: bool, console: Console, say: Say
-) -> int:
-    """Look, print what was found, and give the exit code. Raises `UsageError`."""
+def diagnose(asked: Asked, options: Mapping[str, Any], *, suite: str, verbose: bool, console: Console, say: Say) -> int:
+    """Look, print what was found, and give the exit code. `options` are those of the run. Raises `UsageError`."""
+    settings = resolve(options)
     looks: Mapping[str, Callable[[], list[Check]]] = {
-        "netns": machine.examine_netns,
+        "netns": lambda: machine.examine_netns(settings.families),
         "kind": lambda: machine.examine_kind(asked.topology),
         "kubeconfig": lambda: cluster.examine(asked, say),
     }
-    checks = looks[backend]()
-    show(checks, _suite(checks, profiles, suite, verbose=verbose), console)
+    checks = looks[settings.backend]()
+    counted = Suite()
+    if any(check.state is State.LACKS for check in checks):
+        counted = _suite(settings, suite, verbose=verbose)
+        checks = [check for check in checks if _costs_something(check, counted)]
+    show(checks, counted, console)
     return int(exit_code(checks))
 
 
-def _suite(checks: Collection[Check], profiles: Collection[str], suite: str, *, verbose: bool) -> Suite:
-    """The requirements: only where something lacks, since collecting them takes seconds."""
-    if not any(check.state is State.LACKS for check in checks):
-        return Suite()
-    chosen = tuple(Profile(each) for each in profiles) or _PROFILES
-    return Suite(catalogue(suite), needs.read(place_of(suite)), chosen, verbose)
+def _suite(settings: Settings, suite: str, *, verbose: bool) -> Suite:
+    """The requirements that such a run would judge. Collecting them takes seconds."""
+    judged = [each for each in catalogue(suite) if reason_to_skip(each, settings) == ("", "")]
+    return Suite(judged, needs.read(place_of(suite)), sorted({each.profile for each in judged}), verbose)
+
+
+def _costs_something(check: Check, suite: Suite) -> bool:
+    """Whether it is worth telling: an ability that no requirement of this run needs is not."""
+    only_abilities = check.lacks.abilities and not check.lacks.nodes and not check.features
+    return not (only_abilities and suite.needs) or bool(costs([check], suite.needs, suite.requirements, suite.profiles))

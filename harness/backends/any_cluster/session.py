@@ -76,7 +76,7 @@ class Session:
             )
         kind = self._settings.backend == "kind"
         disruptive = DISRUPTIVE if self._settings.allow_disruptive or kind else frozenset()
-        equal = {Ability.EQUAL_NODES} if _are_equal(topology, names, nodes) else set()
+        equal = {Ability.EQUAL_NODES} if are_equal(topology, names, nodes) else set()
         return Target(
             kubeconfig=kubeconfig,
             context=self._settings.context,
@@ -89,7 +89,7 @@ class Session:
         )
 
 
-def _are_equal(topology: Topology, names: Names, nodes: list[Object]) -> bool:
+def are_equal(topology: Topology, names: Names, nodes: list[Object]) -> bool:
     """Whether the nodes that take pods are those of the topology, and have the CPU that it says."""
     working = {str(each["metadata"]["name"]): each for each in nodes if takes_pods(each)}
     if topology != THREE_ZONES or working.keys() != {names.nodes.get(node.name) for node in topology.nodes}:
