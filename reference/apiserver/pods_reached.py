@@ -64,7 +64,7 @@ class Location:
 
 def wanted(path: str) -> Wanted | None:
     """What a path asks of a pod, None when it is not of that kind."""
-    found = _PATH.fullmatch(path) if "/pods/" in path else None
+    found = _PATH.fullmatch(path) if "/proxy" in path or "/portforward" in path else None
     if found is None:
         return None
     namespace, identifier, subresource, rest = found.groups("")

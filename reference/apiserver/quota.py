@@ -13,7 +13,7 @@ from decimal import Decimal
 from reference.apiserver import status
 from reference.apiserver.kinds import Resource, Strategy, quantities
 from reference.apiserver.registry import Registry
-from reference.client import ApiError, Object
+from reference.client import Object
 
 QUOTAS = "resourcequotas"
 _BY_NAME = frozenset({"pods", "services", "configmaps", "secrets", QUOTAS})
@@ -38,14 +38,14 @@ def admit(registry: Registry, strategy: Strategy, obj: Object) -> None:
             continue
         hard = _hard(quota)
         if lacking := _lacking(resource, obj, hard):
-            raise _refusal(resource, name, f"failed quota: {quota['metadata']['name']}: must specify {lacking}")
+            raise status.refused(resource, name, f"failed quota: {quota['metadata']['name']}: must specify {lacking}")
         wanted = {each: amount for each, amount in _charge(resource, obj).items() if each in hard and amount}
         used = _used(registry, quota) if wanted else {}
         over = sorted(each for each, amount in wanted.items() if used[each] + amount > hard[each])
         if over:
             asked, had, limited = (_listed(each, over) for each in (wanted, used, hard))
             why = f"exceeded quota: {quota['metadata']['name']}, requested: {asked}, used: {had}, limited: {limited}"
-            raise _refusal(resource, name, why)
+            raise status.refused(resource, name, why)
 
 
 def recount(registry: Registry, namespace: str) -> None:
@@ -148,8 +148,3 @@ def _in_scope(quota: Object, resource: Resource, obj: Object) -> bool:
 
 def _listed(amounts: Amounts, names: list[str]) -> str:
     return ",".join(f"{name}={quantities.shown(amounts[name], name)}" for name in names)
-
-
-def _refusal(resource: Resource, name: str, why: str) -> ApiError:
-    details = {"name": name, **({"group": resource.group} if resource.group else {}), "kind": resource.plural}
-    return status.failure(403, "Forbidden", f'{status.qualified(resource)} "{name}" is forbidden: {why}', details)

@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from reference.apiserver import deletion, managed_fields, quota, status
+from reference.apiserver import admission, deletion, managed_fields, quota, status
 from reference.apiserver.kinds import Allocations, FieldError, Strategy
 from reference.apiserver.kinds.shapes import same
 from reference.apiserver.pools import ExhaustedError, Ledger, RefusedError
@@ -51,7 +51,7 @@ def create(registry: Registry, resource: str, namespace: str, obj: Object, call:
         call.warnings += strategy.warnings(obj, registry.features)
         if registry.store.get(resource, key_of(obj)) is not None:
             raise status.already_exists(strategy.resource, meta["name"])
-        quota.admit(registry, strategy, obj)
+        admission.admit(registry, strategy, obj, call)
         ledger = _allocate(registry, strategy, obj, None)
         if call.dry_run:
             _undo(ledger)
