@@ -13,7 +13,7 @@ from harness.traffic import expect_traffic
 from harness.transitions import expect_no_loss
 from harness.workloads import Pod
 
-BEFORE, BETA = release("1.32"), release("1.34")
+BEFORE, BETA = release("1.33"), release("1.34")
 GATE_ON, GATE_OFF = (release("1.34", PreferSameTrafficDistribution=on) for on in (True, False))
 TCP, UDP = Port(name="tcp"), Port(name="udp", protocol="UDP")
 OWN = {node: Hints(zones=(node[0],), nodes=(node,)) for node in ("a1", "b1")}

@@ -1,4 +1,4 @@
-"""KEP-3015, Version Skew Strategy: 1.32 does not know the new values nor forNodes, 1.34 has them on."""
+"""KEP-3015, Version Skew Strategy: 1.33 does not have the new values nor forNodes unless its gate is set, 1.34 has."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from harness.components import PROXY, release
 from harness.requirements import MUST, requirement
 from harness.traffic import expect_traffic
 
-OLD, NEW = release("1.32"), release("1.34")
+OLD, NEW = release("1.33"), release("1.34")
 
 MATRIX = Matrix(
     skews=while_upgrading(OLD, NEW),
