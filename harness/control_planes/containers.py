@@ -65,7 +65,7 @@ class Containers(Processes):
         self._engine = _engine()
         super().__init__()
         self._numbers = itertools.count(1)
-        self.run = self.folder.name.rpartition("-")[2]
+        self.run = self.folder.name.rpartition("-")[2].replace("_", "0")  # as run ids are
         testcontainers_config.ryuk_disabled = True  # an image more, and a network; `_REAPER` does what it would
         remove_leftovers()
         self._reaper = subprocess.Popen(  # noqa: S603  ourselves
