@@ -65,6 +65,12 @@ class RunningContainer:
         return str(self._spec["name"])
 
     @property
+    def pre_stop(self) -> float:
+        """Seconds that its preStop hook sleeps before SIGTERM."""
+        hook = ((self._spec.get("lifecycle") or {}).get("preStop") or {}).get("sleep") or {}
+        return float(hook.get("seconds") or 0)
+
+    @property
     def state(self) -> ContainerState:
         """How it is."""
         ready = "running" in self._state and self._readiness is not None and self._readiness.ready

@@ -41,12 +41,12 @@ class RunningPod:
         self._reported: Object = {}
         self._begun = False
         self._gone = False
-        self._sigterm_at = self._kill_at = float("inf")
+        self._ends_since = self._kill_at = float("inf")
 
     @property
     def ending(self) -> bool:
         """Whether its deletion has begun."""
-        return self._sigterm_at != float("inf")
+        return self._ends_since != float("inf")
 
     def look(self, pod: Object) -> None:
         """Do what is next. Raises `InconclusiveError` when the API server does not answer."""
@@ -99,21 +99,20 @@ class RunningPod:
         self._containers = [RunningContainer(each, around, again=again) for each in spec["containers"]]
 
     def _end(self) -> None:
-        """SIGTERM after what the preStop hooks sleep, SIGKILL when the grace period is over."""
-        spec, moment = self._pod["spec"], time.monotonic()
+        """SIGTERM to each container after what its preStop hook sleeps, SIGKILL when the grace period is over."""
+        moment = time.monotonic()
         if not self.ending:
-            hooks = (((each.get("lifecycle") or {}).get("preStop") or {}).get("sleep") for each in spec["containers"])
-            self._sigterm_at = moment + max((float(hook["seconds"]) for hook in hooks if hook), default=0.0)
-            self._wake_at(self._sigterm_at)
-            self._began_to_end = moment
-        kill_at = self._began_to_end + float(self._pod["metadata"].get("deletionGracePeriodSeconds") or 0)
+            self._ends_since = moment
+            for container in self._containers:
+                self._wake_at(moment + container.pre_stop)
+        kill_at = self._ends_since + float(self._pod["metadata"].get("deletionGracePeriodSeconds") or 0)
         if kill_at < self._kill_at:
             self._kill_at = kill_at
             self._wake_at(kill_at)
         for container in self._containers:
             if moment >= self._kill_at:
                 container.kill()
-            elif moment >= self._sigterm_at:
+            elif moment >= self._ends_since + container.pre_stop:
                 container.terminate()
 
     def _wake_at(self, moment: float) -> None:

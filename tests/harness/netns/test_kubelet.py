@@ -178,6 +178,19 @@ def test_a_terminating_pod_serves_and_stays_ready(backend: NetnsBackend, api: Ap
     eventually(lambda: is_gone(api, "web"), within=5, describe="the pod to be gone")
 
 
+def test_each_container_ends_after_its_own_hook(backend: NetnsBackend, api: Api) -> None:
+    pod = server("web")
+    first, second = pod["spec"]["containers"][0], dict(pod["spec"]["containers"][0])
+    first["lifecycle"] = {"preStop": {"sleep": {"seconds": 1}}}
+    second |= {"name": "other", "args": ["netexec", "--http-port=9090", "--udp-port=9090"]}
+    pod["spec"]["containers"].append(second)
+    address = run(api, pod)["status"]["podIP"]
+    api.delete("pods", "default", "web")
+    becomes(api, "web", lambda seen: "terminated" in seen["status"]["containerStatuses"][1]["state"])
+    assert ask(backend, address) == "web"
+    eventually(lambda: is_gone(api, "web"), within=5, describe="the pod to be gone")
+
+
 def test_the_grace_period_ends_what_would_go_on(api: Api) -> None:
     run(api, server("web", "a1", "--delay-shutdown=60", terminationGracePeriodSeconds=1))
     api.delete("pods", "default", "web")
