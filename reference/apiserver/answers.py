@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from reference.apiserver import handlers, media, pods_reached, status, tokens
+from reference.apiserver import handlers, media, metrics, pods_reached, status, tokens
 from reference.apiserver.authorization import Attributes, Authorizer, attributes_of
 from reference.apiserver.discovery import Discovery
 from reference.apiserver.handlers import Request, Response
@@ -133,6 +133,9 @@ class Answers:
             return Response(200, orjson.dumps(found.value), content_type=found.content_type)
         if asked.method == "POST" and (answer := self._review(asked, user)):
             return _json(201, answer)
+        if asked.path == metrics.PATH:
+            self.authorize(user, Attributes(asked.method.lower(), path=asked.path))
+            return Response(200, metrics.text(self._registry.features), content_type=metrics.CONTENT_TYPE)
         request = self.resource_request(asked, user)
         if asked.method == "POST" and request.route.subresource == "token":
             return _json(201, self._issue(request))

@@ -125,3 +125,29 @@ def test_openapi_as_protobuf_is_marked_as_such(http: Any) -> None:
 def test_kubeconfig_for_another_address_names_the_certificate(server: HttpServer) -> None:
     cluster = server.kubeconfig(url="https://10.0.0.1:6443")["clusters"][0]["cluster"]
     assert (cluster["server"], cluster["tls-server-name"]) == ("https://10.0.0.1:6443", "localhost")
+
+
+@pytest.mark.parametrize(
+    ("minor", "gates", "line"),
+    [
+        (37, {}, 'kubernetes_feature_enabled{name="PreferSameTrafficDistribution",stage=""} 1'),
+        (33, {}, 'kubernetes_feature_enabled{name="PreferSameTrafficDistribution",stage="ALPHA"} 0'),
+        (34, {"PreferSameTrafficDistribution": False},
+         'kubernetes_feature_enabled{name="PreferSameTrafficDistribution",stage="BETA"} 0'),
+        (30, {}, None),
+    ],
+)  # fmt: skip
+def test_metrics_tell_feature_gates(
+    server: HttpServer, http: Any, minor: int, gates: dict[str, bool], line: str | None
+) -> None:
+    server.replace(ApiServer(Features((1, minor), gates)))
+    with http.open("GET", "/metrics") as answer:
+        lines = answer.read().decode().splitlines()
+    found = [each for each in lines if "PreferSameTrafficDistribution" in each]
+    assert found == ([line] if line else [])
+
+
+def test_metrics_are_not_for_everybody(server: HttpServer, http: Any) -> None:
+    token = server.add_user("guest")
+    code, status = http("GET", "/metrics", Authorization=f"Bearer {token}")
+    assert (code, status["message"]) == (403, 'forbidden: User "guest" cannot get path "/metrics"')

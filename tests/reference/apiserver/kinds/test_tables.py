@@ -27,6 +27,11 @@ HEADS = {
     "ipaddresses": "Name ParentRef Age",
     "configmaps": "Name Data Age",
     "serviceaccounts": "Name Secrets Age",
+    "resourcequotas": "Name Request Limit Age",
+    "roles": "Name Created_At",
+    "rolebindings": "Name Role Age | Users Groups ServiceAccounts",
+    "clusterroles": "Name Created_At",
+    "clusterrolebindings": "Name Role Age | Users Groups ServiceAccounts",
     "podlocators": "Name Node IPs Age",
 }
 
