@@ -1,4 +1,4 @@
-"""ServiceAccounts, which pods and components name; there is no authorisation here."""
+"""ServiceAccounts, which pods name and which may ask for tokens; each new namespace has one that is called default."""
 
 from __future__ import annotations
 
