@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from http.client import IncompleteRead
+from http.client import HTTPSConnection, IncompleteRead
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -204,3 +205,30 @@ def test_server_that_came_back_reaches_pods(
     server.replace(None)
     server.replace(ApiServer(predecessor=api))
     assert http("GET", f"{PODS}/{pod}:{echo}/proxy/b")[1]["path"] == "/b"
+
+
+@pytest.mark.parametrize("end", [HttpServer.stop, lambda server: server.replace(None)])
+def test_server_that_goes_away_lets_go_of_pods(
+    http: Http, server: HttpServer, pod: str, end: Callable[[HttpServer], None]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening, ThreadPoolExecutor(1) as others:
+        asked = others.submit(http, "GET", f"{PODS}/{pod}:{listening.getsockname()[1]}/proxy/")
+        with listening.accept()[0] as connection:
+            connection.settimeout(20)
+            assert connection.recv(4096)
+            end(server)
+            assert connection.recv(1) == b""
+        assert isinstance(asked.exception(20), OSError)
+
+
+def test_client_that_goes_away_ends_the_request_in_the_pod(server: HttpServer, pod: str) -> None:
+    tls = ssl.create_default_context(cadata=server.ca_pem)
+    client = HTTPSConnection(server.url.removeprefix("https://"), context=tls, timeout=20)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        path = f"{PODS}/{pod}:{listening.getsockname()[1]}/proxy/"
+        client.request("GET", path, headers={"Authorization": f"Bearer {server.token}"})
+        with listening.accept()[0] as connection:
+            connection.settimeout(20)
+            assert connection.recv(4096)
+            client.close()
+            assert connection.recv(1) == b""
