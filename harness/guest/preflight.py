@@ -18,7 +18,7 @@ from harness.guest.permissions import RULES, Rule
 from harness.guest.server_clock import ServerClock
 from harness.kubeconfig import find
 
-DEADLINE = 25.0
+DEADLINE = 20.0
 """Seconds in which all has been asked, or the cluster is said not to answer. Not scaled: a person waits for it."""
 
 _REQUEST_SECONDS = 8.0

@@ -94,6 +94,8 @@ def _why_no_answer(reason: BaseException) -> str:  # noqa: PLR0911  a line for e
     if isinstance(reason, ssl.SSLCertVerificationError):
         return _untrusted(reason)
     if isinstance(reason, ssl.SSLError):
+        if "X509" in said or "PEM" in said:
+            return f"the certificate-authority or client certificate of the kubeconfig is none ({said}): get a new one"
         if "ALERT" in said.upper() and ("CERTIFICATE" in said.upper() or "EXPIRED" in said.upper()):
             return f"it does not accept the client certificate ({said}): {_LOG_IN}"
         return f"it does not speak TLS as expected ({said}): is this the address of an API server? See `server:`"

@@ -96,6 +96,11 @@ def test_authority_of_another_cluster(refusal: Refusal) -> None:
     assert "is of an authority that the kubeconfig does not name" in refusal(**{"certificate-authority-data": other})
 
 
+def test_authority_that_is_none(refusal: Refusal) -> None:
+    nonsense = base64.b64encode(b"nonsense").decode()
+    assert "certificate-authority or client certificate" in refusal(**{"certificate-authority-data": nonsense})
+
+
 def test_certificate_for_another_name(refusal: Refusal) -> None:
     assert "its certificate is for another name" in refusal(**{"tls-server-name": "other.example.com"})
 
