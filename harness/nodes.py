@@ -7,13 +7,12 @@ had and reported before.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 from harness import manifests
 from harness.abilities import Ability
 from harness.api import Api, Object
-from harness.backends.view import View
 from harness.errors import UsageError
 from harness.history import History
 from harness.topology import HOSTNAME_LABEL, ZONE_LABEL, Node
@@ -21,10 +20,29 @@ from harness.topology import HOSTNAME_LABEL, ZONE_LABEL, Node
 _REPORTED = ("allocatable", "capacity", "conditions")
 
 
+class Changing(Protocol):
+    """What changes the nodes of a cluster: a backend, as one scenario sees it."""
+
+    @property
+    def api(self) -> Api:
+        """The API server."""
+
+    def need(self, *abilities: Ability) -> None:
+        """Raise `UnavailableError` for what the cluster lacks."""
+
+    def change_node(
+        self, name: str, *, labels: Mapping[str, str | None] | None = None, taints: Sequence[Object] | None = None
+    ) -> None:
+        """Change labels of a node (`None` removes one), or give it these taints and no others."""
+
+    def restore_node(self, name: str, before: Object) -> None:
+        """Give a node back what it had."""
+
+
 class Nodes:
     """The nodes of one scenario's cluster."""
 
-    def __init__(self, backend: View, history: History) -> None:
+    def __init__(self, backend: Changing, history: History) -> None:
         """What is done to them goes to the history. Raises `UnavailableError` for what the cluster lacks."""
         self._backend = backend
         self._api: Api = backend.api

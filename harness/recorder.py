@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from harness import judging, needs, plan
+from harness import alone, judging, needs, plan
 from harness.errors import DistrustError, UsageError
 from harness.evidence import gather
 from harness.needs import Needs
@@ -48,7 +48,7 @@ class Recorder:
             items[:] = []
             if not self._run.worker:
                 raise pytest.UsageError(str(error)) from error
-        items.sort(key=_document_of)
+        items.sort(key=lambda item: (self._disrupts(item), *_document_of(item)))
         for item in items:
             requirement = requirement_of(item)
             if requirement is not None:
@@ -75,20 +75,34 @@ class Recorder:
         self._plan = Plan({requirement.id: requirement for requirement, _ in owned})
         plan.check_names(self._run.settings, self._plan.requirements.values())
 
-    def _needs(self, item: pytest.Item) -> Mapping[str, Needs]:
-        """The table of needs of the suite that this test is part of."""
+    def _disrupts(self, item: pytest.Item) -> bool:
+        """Whether a test changes a cluster that others use at the same time."""
+        return bool(self._run.target) and alone.disrupts(self._needs(item))
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        """On a cluster that workers share, who disrupts others runs alone."""
         if not self._run.target:
-            return {}
+            return (yield)
+        with alone.turn(self._run.folder.parts / "turn.lock", alone=self._disrupts(item)):
+            return (yield)
+
+    def _needs(self, item: pytest.Item) -> Needs:
+        """What a test needs of a cluster, as the table beside its suite says."""
+        requirement = requirement_of(item)
+        if requirement is None:
+            return Needs()
         place = next((each for each in item.path.parents if (each / needs.FILE).exists()), item.path.parent)
         if place not in self._tables:
             self._tables[place] = needs.read(place)
-        return self._tables[place]
+        return self._tables[place].get(requirement.id, Needs())
 
     def _prepare(self, config: pytest.Config, item: pytest.Item, requirement: Requirement) -> None:
         reason, thing = plan.reason_to_skip(requirement, self._run.settings)
-        needed = self._needs(item).get(requirement.id, Needs())
         if not reason and self._run.target:
-            reason, thing = plan.what_is_lacking(needed, self._run.offer)
+            reason, thing = plan.what_is_lacking(self._needs(item), self._run.offer)
+        if self._disrupts(item):
+            item.add_marker(pytest.mark.xdist_group(alone.GROUP))
         self._plan.cases.append(Case(item.nodeid, requirement.id, parameters_of(item), reason, thing))
         if reason:
             item.add_marker(pytest.mark.skip(reason=f"{reason}: {thing}"), append=False)

@@ -209,12 +209,14 @@ def raise_unless_passed(judgement: Judgement, title: str, explain: Callable[[], 
 
 def _as_expected(cluster: Cluster, paths: Sequence[Path]) -> bool:
     """Whether a few probes along each path see what is expected. Raises `NotYetError` that says what one saw."""
-    for path, observations in _probe(cluster, dict.fromkeys(paths, FIRST_LOOK)).items():
-        for each in observations:
-            if isinstance(each, Unknown):
-                raise NotYetError(f"{path.label} could not tell: {each.why}")
-            if verdict.is_wrong(each, path.expected):
-                raise NotYetError(f"{path.label} saw {each.pod if isinstance(each, Reached) else type(each).__name__}")
+    probes = [(path, probe) for path in paths for probe in path.probes(FIRST_LOOK)]
+    seen = cluster.backend.glance([probe for _, probe in probes])
+    for (path, _), observation in zip(probes, seen, strict=True):
+        each = named(cluster, observation)
+        if isinstance(each, Unknown):
+            raise NotYetError(f"{path.label} could not tell: {each.why}")
+        if verdict.is_wrong(each, path.expected):
+            raise NotYetError(f"{path.label} saw {each.pod if isinstance(each, Reached) else type(each).__name__}")
     return True
 
 

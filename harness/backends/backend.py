@@ -128,6 +128,9 @@ class Backend(Protocol):
     def client_address(self, client: Client | Pod, family: str) -> str:
         """The client's own address."""
 
+    def glance(self, probes: Sequence[Probe]) -> list[Observation]:
+        """What seems to come of each probe, in their order, as soon as possible; nothing is judged by it."""
+
     def addresses_seen(self, probes: Sequence[Probe]) -> list[Observation]:
         """The same as `probe`, and each answer says from which address the question came."""
 

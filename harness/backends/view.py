@@ -5,11 +5,11 @@ What was noted becomes the suite's table of needs: `harness.needs`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from harness.abilities import Ability
-from harness.api import Api
+from harness.api import Api, Object
 from harness.backends.backend import Backend, OpenConnection, SteadyTraffic, WantedPod
 from harness.components import Component, Release
 from harness.errors import UnavailableError
@@ -80,6 +80,14 @@ class View:
     @property
     def api(self) -> Api:
         return self._backend.api
+
+    def change_node(
+        self, name: str, *, labels: Mapping[str, str | None] | None = None, taints: Sequence[Object] | None = None
+    ) -> None:
+        self._backend.change_node(name, labels=labels, taints=taints)
+
+    def restore_node(self, name: str, before: Object) -> None:
+        self._backend.restore_node(name, before)
 
     def __getattr__(self, name: str) -> Any:
         """Verbs that need nothing special."""

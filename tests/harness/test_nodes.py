@@ -8,12 +8,24 @@ from pathlib import Path
 import pytest
 
 from harness import manifests
+from harness.abilities import Ability
 from harness.api import Api
+from harness.backends.netns import NetnsBackend
 from harness.control_planes.embedded import EmbeddedControlPlane
 from harness.errors import UsageError
 from harness.history import History
 from harness.nodes import Nodes
 from harness.topology import Node
+
+
+class _Backend(NetnsBackend):
+    """All of the embedded cluster that nodes need."""
+
+    def __init__(self, api: Api) -> None:
+        self.api = api
+
+    def need(self, *abilities: Ability) -> None:
+        """It has all of them."""
 
 
 @pytest.fixture
@@ -32,7 +44,7 @@ def api() -> Iterator[Api]:
 def nodes(api: Api, tmp_path: Path) -> Iterator[Nodes]:
     """The nodes of a scenario on it."""
     with History(tmp_path / "history.jsonl") as history:
-        yield Nodes(api, history)
+        yield Nodes(_Backend(api), history)
 
 
 def test_a_node_that_is_made_reports_what_is_asked_for(api: Api, nodes: Nodes) -> None:

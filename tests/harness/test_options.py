@@ -43,7 +43,7 @@ def test_the_options_file_may_be_named_in_the_environment(tmp_path: Path) -> Non
         ("keep: {a: b}", "key keep: want one value"),
         ("feature-gates: [One=true, Two]", "key feature-gates: feature gate 'Two': want Name=true or Name=false"),
         ("follow: both", "key follow: unknown value 'both'; allowed: kep, released"),
-        ("backend: kind", "'kind' is not available in this version; available: netns"),
+        ("backend: cloud", "unknown value 'cloud'; allowed: netns, kubeconfig, kind"),
     ],
 )
 def test_what_is_wrong_in_a_file_is_named(tmp_path: Path, text: str, said: str) -> None:
