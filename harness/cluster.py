@@ -288,18 +288,19 @@ class Cluster:
         """
         booted = self.backend.release
         wanted = booted if release is None else replace(release, follows=booted.follows)
-        nodes = self._note_change(component, on)
+        nodes = self._note_change(component, on, wanted)
         self.history.change("restart", component=component, release=wanted.to_json(), nodes=nodes)
         self.backend.start_component(component, wanted, nodes)
 
     def stop(self, component: Component, *, on: Sequence[str] = ()) -> None:
         """Stop a component, as a crash or a drain would: objects, slices and rules in the kernel stay."""
-        nodes = self._note_change(component, on)
+        nodes = self._note_change(component, on, self.backend.release)
         self.history.change("stop", component=component, nodes=nodes)
         self.backend.stop_component(component, nodes)
 
-    def _note_change(self, component: Component, on: Sequence[str]) -> list[str]:
+    def _note_change(self, component: Component, on: Sequence[str], wanted: Release) -> list[str]:
         nodes = list(on) or [node.name for node in self.topology.nodes]
+        self.backend.need_component(component, wanted, nodes)
         self._changed.setdefault(component, set()).update(nodes)
         return nodes
 

@@ -95,14 +95,10 @@ class View:
 
     # What needs something
 
-    def start_component(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
+    def need_component(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
+        """Note that the scenario changes a component to this release. Raises `UnavailableError`."""
         changes = [Ability.CHANGE_RELEASE] if release != self.release else []
         self.need(_RESTART[component], *changes, nodes=nodes if component is Component.PROXY else ())
-        self._backend.start_component(component, release, nodes)
-
-    def stop_component(self, component: Component, nodes: Sequence[str]) -> None:
-        self.need(_RESTART[component], nodes=nodes if component is Component.PROXY else ())
-        self._backend.stop_component(component, nodes)
 
     def run_pods(self, namespace: str, wanted: Sequence[WantedPod]) -> list[Pod]:
         self.need(nodes=[each.node for each in wanted])

@@ -1,0 +1,66 @@
+"""An embedded cluster as anybody's: reached by its kubeconfig, its pods run by a kubelet."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+import yaml
+
+from harness.abilities import Ability
+from harness.api import Api
+from harness.backends.any_cluster.places import cast
+from harness.backends.kubeconfig import ALWAYS, KubeconfigBackend, Target
+from harness.backends.netns import NetnsBackend
+from harness.cluster import Cluster
+from harness.errors import UnavailableError
+from harness.history import History
+from harness.implementations import Implementation, reference
+from harness.netns import sandbox
+from harness.netns.kubelet import Kubelet
+from harness.topology import THREE_ZONES
+
+RUN_ID = "abcd1234"
+
+Stranger = Callable[..., Callable[[], Cluster]]
+
+
+@pytest.fixture
+def stranger(tmp_path: Path) -> Iterator[Stranger]:
+    """Boots a cluster of this implementation, and gives what makes clusters of scenarios on it by its API alone."""
+    try:
+        sandbox.enter()
+    except UnavailableError as error:
+        pytest.skip(str(error))
+    with ExitStack() as stack:
+
+        def boot(implementation: Implementation | None = None, *abilities: Ability) -> Callable[[], Cluster]:
+            booted = stack.enter_context(NetnsBackend(implementation=implementation or reference()))
+            stack.enter_context(Kubelet(booted.kubeconfig(), booted.network))
+            backend = share_of(booted.kubeconfig(), tmp_path, *abilities)
+            stack.callback(backend.close)
+            history = stack.enter_context(History(tmp_path / "history.jsonl"))
+            numbers = itertools.count(1)
+
+            def cluster() -> Cluster:
+                made = Cluster(backend, f"td-{RUN_ID}-main-{next(numbers)}", history=history, test="TEST/test")
+                stack.callback(made.close)
+                return made
+
+            return cluster
+
+        yield boot
+
+
+def share_of(kubeconfig: dict[str, object], folder: Path, *abilities: Ability) -> KubeconfigBackend:
+    """A worker's share of the cluster with this kubeconfig."""
+    file = folder / "kubeconfig"
+    file.write_text(yaml.safe_dump(kubeconfig))
+    api = Api(kubeconfig)
+    names = cast(THREE_ZONES, api.list("nodes"))
+    api.close()
+    offered = ALWAYS | frozenset(abilities)
+    return KubeconfigBackend(Target(str(file), "", RUN_ID, names, THREE_ZONES, offered)).start()

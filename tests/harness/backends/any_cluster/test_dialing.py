@@ -1,0 +1,73 @@
+"""What a client pod says of its tries becomes observations; what cannot be told is never called right or wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.api import Response
+from harness.backends.any_cluster import dialing
+from harness.backends.any_cluster.dialing import ClientPod, address_seen, identity
+from harness.backends.any_cluster.repeated_syns import RepeatedSyns, repeated_syns
+from harness.errors import InconclusiveError, UnavailableError
+from harness.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Unknown
+
+CLIENT = ClientPod("td-abcd1234-main-clients", "client-a1", 8080)
+TIMEOUT = (
+    'Get "http://10.96.0.1:80/hostname": context deadline exceeded (Client.Timeout exceeded while awaiting headers)'
+)
+
+
+def outcomes(tries: int, *responses: str, errors: tuple[str, ...] = (), code: int = 200) -> list[Observation]:
+    body = {"responses": list(responses), "errors": list(errors)}
+    return dialing._outcomes(Response(code, body), tries, identity, CLIENT)
+
+
+def netstat(syns: int) -> str:
+    return f"TcpExt: SyncookiesSent TCPSynRetrans TCPOrigDataSent\nTcpExt: 7 {syns} 9\nIpExt: InNoRoutes\nIpExt: 1\n"
+
+
+def test_answers_name_pod_and_namespace() -> None:
+    assert outcomes(2, "a1--td-x-main-1", "b1--td-x-main-1") == [Reached("td-x-main-1/a1"), Reached("td-x-main-1/b1")]
+    assert isinstance(identity("nginx"), Unknown)
+    assert isinstance(identity("a1--default"), Unknown)
+
+
+def test_errors_of_go_are_told_apart() -> None:
+    refused = "dial tcp 10.96.0.1:80: connect: connection refused"
+    assert outcomes(3, errors=(refused, TIMEOUT, "dial tcp: connect: no route to host"))[:2] == [REFUSED, TIMED_OUT]
+    assert isinstance(outcomes(1, errors=("connect: no route to host",))[0], Unknown)
+
+
+def test_answers_that_agnhost_keeps_to_itself_are_unknown() -> None:
+    assert outcomes(3, errors=(TIMEOUT,))[0] == TIMED_OUT
+    assert [type(each) for each in outcomes(3, errors=(TIMEOUT,))[1:]] == [Unknown, Unknown]
+
+
+def test_a_client_that_could_not_ask_says_nothing_about_the_proxy() -> None:
+    assert all(isinstance(each, Unknown) for each in outcomes(2, code=503))
+    assert all(isinstance(each, Unknown) for each in outcomes(2, "a1--td-x-main-1"))
+
+
+def test_a_datagram_that_the_own_node_stopped_cannot_be_judged() -> None:
+    with pytest.raises(UnavailableError, match="dropped or rejected"):
+        outcomes(1, errors=("udp connection write failed. err:write udp: write: operation not permitted",))
+
+
+def test_the_address_of_a_client_is_read_in_both_families() -> None:
+    assert address_seen("10.244.1.2:4711") == Reached("", "10.244.1.2")
+    assert address_seen("[fd00::2]:4711") == Reached("", "fd00::2")
+    assert isinstance(address_seen("hello"), Unknown)
+
+
+def test_repeated_syns_are_lost_packets_unless_tries_in_vain_explain_them() -> None:
+    said = iter([netstat(3), netstat(3), netstat(9)])
+    syns: RepeatedSyns[str] = RepeatedSyns(lambda _client: next(said))
+    assert syns.lost("a1") == 3
+    assert syns.lost("a1") == 0
+    syns.in_vain("a1", 1)
+    assert syns.lost("a1") == 2  # of six, a try that nobody answered may have made four
+
+
+def test_counters_that_cannot_be_read_are_no_proof() -> None:
+    with pytest.raises(InconclusiveError, match="netstat"):
+        repeated_syns("")

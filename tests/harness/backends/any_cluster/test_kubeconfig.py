@@ -1,0 +1,114 @@
+"""Scenarios on a cluster that is reached by its API alone: the verdicts of the embedded cluster, and nothing left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import conformance
+from harness import needs
+from harness.abilities import Ability
+from harness.backends.backend import WantedPod
+from harness.errors import UnavailableError
+from harness.eventually import eventually
+from harness.guest.marks import RUN_LABEL
+from harness.guest.snapshot import differences, snapshot
+from harness.implementations import reference
+from harness.mutants import MUTANTS
+from tests.conformance.trials import SCENARIOS
+from tests.harness.backends.any_cluster.conftest import RUN_ID, Stranger
+
+NEARBY = "KEP-4444/zone-hints-keep-traffic-in-the-zone"
+NODES = "KEP-3015/node-then-zone-then-anywhere"
+
+
+def run(stranger: Stranger, requirement: str, mutant: str = "", *abilities: Ability) -> None:
+    implementation = reference(MUTANTS[mutant]) if mutant else None
+    scenario = SCENARIOS[requirement]
+    scenario.test(stranger(implementation, *abilities)(), **scenario.cases[0])
+
+
+@pytest.mark.parametrize("requirement", [NEARBY, NODES])
+def test_the_reference_meets_it_through_its_api_too(stranger: Stranger, requirement: str) -> None:
+    run(stranger, requirement)
+
+
+@pytest.mark.parametrize("mutant", ["ignores-zone-hints", "leaks-five-percent"])
+def test_a_fault_is_found_through_the_api_too(stranger: Stranger, mutant: str) -> None:
+    with pytest.raises(AssertionError, match="not allowed"):
+        run(stranger, NEARBY, mutant)
+
+
+def test_what_the_cluster_lacks_is_named(stranger: Stranger) -> None:
+    cluster = stranger()()
+    with pytest.raises(UnavailableError, match="backend kubeconfig has no restart-proxy here"):
+        cluster.restart("service-proxy")  # type: ignore[arg-type]
+    with pytest.raises(UnavailableError, match="change-nodes"):
+        cluster.nodes.move("a1", "b")
+
+
+def test_pods_satisfy_the_restricted_standard_and_carry_the_label_of_the_run(stranger: Stranger) -> None:
+    cluster = stranger()()
+    cluster.run_servers(on=["a1"], labels={"app": "web"})
+    (pod,) = cluster.api.list("pods", cluster.namespace)
+    security = pod["spec"]["containers"][0]["securityContext"]
+    assert pod["metadata"]["labels"] == {"app": "web", RUN_LABEL: RUN_ID}
+    assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
+    assert security == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    assert "@sha256:" in pod["spec"]["containers"][0]["image"]
+
+
+def test_twenty_pods_are_made_at_once(stranger: Stranger) -> None:
+    cluster = stranger()()
+    nodes = ["a1", "a2", "b1", "b2", "c1"] * 4
+    pods = cluster.backend.run_pods(
+        cluster.namespace, [WantedPod(f"p{number}", node) for number, node in enumerate(nodes)]
+    )
+    assert [pod.node for pod in pods] == nodes
+    assert len({ip for pod in pods for ip in pod.addresses.values()}) == 40
+
+
+def test_readiness_is_what_the_kubelet_reports(stranger: Stranger) -> None:
+    cluster = stranger()()
+    cluster.run_servers(on=["a1"])
+    cluster.set_ready("a1", ready=False)
+    cluster.backend.settle()
+    (pod,) = cluster.api.list("pods", cluster.namespace)
+    assert {each["type"]: each["status"] for each in pod["status"]["conditions"]}["Ready"] == "False"
+
+
+def test_a_node_that_was_changed_is_given_back(stranger: Stranger) -> None:
+    cluster = stranger(None, Ability.CHANGE_NODES)()
+    before = snapshot(cluster.api)
+    cluster.nodes.move("a1", "c")
+    assert cluster.api.get("nodes", "", "a1")["metadata"]["annotations"]["trafficdist.dev/before"]
+    cluster.nodes.restore()
+    assert not [each for each in differences(before, snapshot(cluster.api)) if "nodes" in each]
+
+
+def test_nothing_of_a_scenario_is_left(stranger: Stranger) -> None:
+    make = stranger()
+    first = make()
+    before = snapshot(first.api)
+    cluster = make()
+    service = cluster.create_service()
+    cluster.publish(service, [])
+    cluster.run_servers(on=["a1", "b1"])
+    cluster.close()
+
+    def equal() -> bool:
+        return not _without_canary(differences(before, snapshot(first.api)))
+
+    eventually(equal, within=20, every=0.05, describe="nothing to be left")
+
+
+def _without_canary(found: list[str]) -> list[str]:
+    """The canary of the run goes round."""
+    return [each for each in found if "canary" not in each]
+
+
+def test_all_requirements_say_what_they_need() -> None:
+    table = needs.read(Path(conformance.__path__[0]))
+    assert table.keys() == SCENARIOS.keys()
+    assert table[NEARBY].nodes == {"a1", "a2", "b1", "b2"}

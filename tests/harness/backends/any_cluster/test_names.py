@@ -1,0 +1,65 @@
+"""Scenarios speak of a1 in zone a; a cluster calls them otherwise, and nobody else is renamed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from harness.backends.any_cluster.names import Names
+from harness.backends.any_cluster.places import cast
+from harness.topology import THREE_ZONES, ZONE_LABEL
+
+NAMES = Names({"a1": "kind-worker", "b1": "kind-worker2"}, {"a": "europe-1a", "b": "europe-1b"})
+
+
+def node(name: str, zone: str = "", *, ready: bool = True, **spec: Any) -> dict[str, Any]:
+    conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
+    labels = {ZONE_LABEL: zone} if zone else {}
+    return {"metadata": {"name": name, "labels": labels}, "spec": spec, "status": {"conditions": conditions}}
+
+
+def test_an_endpoint_is_sent_with_the_names_of_the_cluster_and_comes_back_with_ours() -> None:
+    ours = {
+        "nodeName": "a1",
+        "zone": "a",
+        "hints": {"forZones": [{"name": "a"}, {"name": "z"}], "forNodes": [{"name": "b1"}]},
+        "targetRef": {"kind": "Pod", "name": "a1"},
+    }
+    theirs = NAMES.outgoing({"endpoints": [ours]})
+    assert theirs["endpoints"][0]["nodeName"] == "kind-worker"
+    assert theirs["endpoints"][0]["zone"] == "europe-1a"
+    assert theirs["endpoints"][0]["hints"]["forZones"] == [{"name": "europe-1a"}, {"name": "z"}]
+    assert theirs["endpoints"][0]["targetRef"]["name"] == "a1"  # a pod of that name stays
+    assert NAMES.incoming(theirs) == {"endpoints": [ours]}
+
+
+def test_nodes_are_renamed_in_lists_and_in_paths() -> None:
+    listed = {
+        "items": [{"metadata": {"name": "kind-worker"}, "status": {"nodeInfo": {}}}, {"metadata": {"name": "b1"}}]
+    }
+    assert [each["metadata"]["name"] for each in NAMES.incoming(listed)["items"]] == ["a1", "b1"]
+    assert NAMES.path("/api/v1/nodes/a1/status") == "/api/v1/nodes/kind-worker/status"
+    assert NAMES.path("/api/v1/namespaces/a1/pods/a1") == "/api/v1/namespaces/a1/pods/a1"
+
+
+def test_what_is_malformed_is_sent_as_it_is() -> None:
+    odd = {"hints": {"forZones": [{"name": 3}, "a", None]}, "nodeName": ["a1"], "zone": None}
+    assert NAMES.outgoing(odd) == odd
+
+
+def test_the_zones_with_most_nodes_are_taken_and_workers_are_counted_in_their_order() -> None:
+    nodes = [node(f"w{number}", zone) for number, zone in ((10, "x"), (9, "x"), (3, "z"), (1, "y"), (2, "y"))]
+    names = cast(THREE_ZONES, [*nodes, node("control", "x", taints=[{"key": "c", "effect": "NoSchedule"}])])
+    assert names.nodes == {"a1": "w9", "a2": "w10", "b1": "w1", "b2": "w2", "c1": "w3"}
+    assert names.zones == {"a": "x", "b": "y", "c": "z"}
+
+
+def test_same_names_go_together_whatever_their_order() -> None:
+    nodes = [node("c1", "c"), node("b2", "b"), node("b1", "b"), node("b9", "b"), node("a1", "a")]
+    names = cast(THREE_ZONES, nodes)
+    assert names.nodes == {"a1": "a1", "b1": "b1", "b2": "b2", "c1": "c1"}
+    assert names.trivial
+
+
+def test_nodes_that_take_no_pods_play_nothing() -> None:
+    nodes = [node("w1", "x", ready=False), node("w2", "x", unschedulable=True), node("w3"), node("w4", "y")]
+    assert cast(THREE_ZONES, nodes).nodes == {"a1": "w4"}
