@@ -159,29 +159,34 @@ class Kubelet:
             pod, running = self._wanted.get(key), self._running.get(key)
         if running is not None and (pod is None or pod["metadata"]["uid"] != running.uid):
             running.remove()
-            self._placed(key, None)
             running = None
             with self._lock:
                 del self._running[key]
         if pod is None:
             return
         if running is None:
-            running = RunningPod(
-                pod, api=self._api, network=self._network, engine=self._engine, wake=lambda: self._queue.add(key)
-            )
+            running = self._running_pod(key, pod)
             with self._lock:
                 self._running[key] = running
-        try:
-            running.look(pod)
-        finally:
-            self._placed(key, running.host)
+        running.look(pod)
+
+    def _running_pod(self, key: Key, pod: Object) -> RunningPod:
+        return RunningPod(
+            pod,
+            api=self._api,
+            network=self._network,
+            engine=self._engine,
+            wake=lambda: self._queue.add(key),
+            placed=lambda host: self._placed(key, host),
+        )
 
     def _placed(self, key: Key, host: Host | None) -> None:
+        """A pod has a netns, or is about to lose it: nobody is told of one that is closed."""
         with self._lock:
-            if self._hosts.get(key) is host:
+            if self._closing.is_set() or self._hosts.get(key) is host:
                 return
             if host is None:
-                self._hosts.pop(key)
+                del self._hosts[key]
             else:
                 self._hosts[key] = host
             self._changed(dict(self._hosts))

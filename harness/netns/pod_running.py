@@ -25,16 +25,27 @@ _NOT_STARTED_AGAIN = ("Succeeded", "Failed")
 class RunningPod:
     """All methods belong to one thread at a time."""
 
-    def __init__(self, pod: Object, *, api: Api, network: Network, engine: Engine, wake: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        pod: Object,
+        *,
+        api: Api,
+        network: Network,
+        engine: Engine,
+        wake: Callable[[], None],
+        placed: Callable[[Host | None], None],
+    ) -> None:
+        """`wake` has it looked at again; `placed` is told its host when it has one, and None before it loses it."""
         meta = pod["metadata"]
         self.uid = str(meta["uid"])
-        self.host: Host | None = None
+        self._host: Host | None = None
         self._pod = pod
         self._path = path_of("pods", meta["namespace"], meta["name"])
         self._api = api
         self._network = network
         self._engine = engine
         self._wake = wake
+        self._placed = placed
         self._node = network.nodes[pod["spec"]["nodeName"]]
         self._since = now()
         self._containers: list[RunningContainer] = []
@@ -69,9 +80,11 @@ class RunningPod:
         self._gone = True
         for container in self._containers:
             container.drop()
-        host, self.host = self.host, None
-        if host is not None and not self._on_node:
-            self._network.remove_pod(host)
+        host, self._host = self._host, None
+        if host is not None:
+            self._placed(None)
+            if not self._on_node:
+                self._network.remove_pod(host)
 
     @property
     def _on_node(self) -> bool:
@@ -79,21 +92,27 @@ class RunningPod:
 
     @property
     def _addresses(self) -> Mapping[Family, str]:
-        return {} if self.host is None else self.host.addresses
+        return {} if self._host is None else self._host.addresses
 
     def _begin(self) -> None:
+        """Give it a netns and its containers, if it is to run at all. Raises `HarnessError`; then it is tried again."""
+        spec = self._pod["spec"]
+        over = (self._pod.get("status") or {}).get("phase") in _NOT_STARTED_AGAIN
+        if not over and not self._pod["metadata"].get("deletionTimestamp"):
+            try:
+                self._host = self._host or (self._node if self._on_node else self._network.add_pod(spec["nodeName"]))
+            except UsageError as error:  # the node has no address left
+                self._refuse(str(error))
+                return
+            self._make_containers(self._host)
         self._begun = True
+
+    def _make_containers(self, host: Host) -> None:
         meta, spec = self._pod["metadata"], self._pod["spec"]
-        if meta.get("deletionTimestamp") or (self._pod.get("status") or {}).get("phase") in _NOT_STARTED_AGAIN:
-            return
-        try:
-            self.host = self._node if self._on_node else self._network.add_pod(spec["nodeName"])
-        except UsageError as error:  # the node has no address left
-            self._refuse(str(error))
-            return
+        self._placed(host)
         hostname = self._node.name if self._on_node else spec.get("hostname") or meta["name"][:63].rstrip("-.")
         around = Surroundings(
-            self.uid, hostname, self.host.namespace, self._node.namespace, self.host.addresses, self._engine, self._wake
+            self.uid, hostname, host.namespace, self._node.namespace, host.addresses, self._engine, self._wake
         )
         again = spec.get("restartPolicy", "Always") == "Always"
         self._containers = [RunningContainer(each, around, again=again) for each in spec["containers"]]
