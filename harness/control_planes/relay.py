@@ -52,7 +52,8 @@ class Relay:
         self._loop.close()
 
     async def _listen(self, listening: socket.socket) -> None:
-        self._servers.append(await asyncio.start_server(self._serve, sock=listening))
+        # It listens once more, by itself with a queue of 100: a Unix socket whose queue is full refuses with EAGAIN.
+        self._servers.append(await asyncio.start_server(self._serve, sock=listening, backlog=4096))
 
     async def _end(self) -> None:
         for server in self._servers:
