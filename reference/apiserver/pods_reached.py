@@ -6,7 +6,9 @@ rules and the words of refusals are those of Kubernetes' registry of pods.
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
+import os
 import re
 import socket
 from collections.abc import Callable
@@ -90,6 +92,27 @@ def unreached(why: str) -> ApiError:
 
 
 DIAL_SECONDS = 30.0  # as kube-apiserver
+
+
+async def connect(open_socket: OpenSocket, location: Location) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection to a port of a pod. Raises `OSError`, `TimeoutError`."""
+    made = open_socket(socket.AF_INET6 if ":" in location.address else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        made.setblocking(False)
+        async with asyncio.timeout(DIAL_SECONDS):
+            await asyncio.get_running_loop().sock_connect(made, (location.address, location.port))
+        return await asyncio.open_connection(sock=made)
+    except BaseException:
+        made.close()
+        raise
+
+
+def failed(location: Location, error: OSError) -> str:
+    """Why a port could not be forwarded, for people."""
+    said = os.strerror(error.errno).lower() if error.errno else "i/o timeout"
+    return f"error forwarding port {location.port}: dial tcp {location.host}: connect: {said}"
+
+
 NO_WAY = "this API server was given no way into the network of pods"
 
 

@@ -1,24 +1,21 @@
 """Connections to ports of a pod over one WebSocket: the subresource `portforward`, where `proxy` is forbidden.
 
 Of Kubernetes' protocols it is the one of WebSocket channels, which client libraries speak (v4.channel.k8s.io): two
-channels for each port, one for data and one for errors, and a channel's number before each message. kubectl speaks
-another one, SPDY, and is told that it is not served. A connection goes to the pod's address, where kubelets go to its
-loopback.
+channels for each port, one for data and one for errors, and a channel's number before each message. That of kubectl is
+in `port_forward_spdy`. A connection goes to the pod's address, where kubelets go to its loopback.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aiohttp import WSMsgType, web
 
-from reference.apiserver import pods_reached, status
-from reference.apiserver.pods_reached import DIAL_SECONDS, NO_WAY, Location, OpenSocket, Wanted
+from reference.apiserver import pods_reached, port_forward_spdy, status
+from reference.apiserver.pods_reached import NO_WAY, Location, OpenSocket, Wanted
 from reference.apiserver.registry import Registry
 
 PROTOCOL = "v4.channel.k8s.io"
@@ -44,11 +41,13 @@ class PortForward:
         self, request: web.BaseRequest, asked: Wanted, open_socket: OpenSocket | None
     ) -> web.StreamResponse:
         """Serve one WebSocket to its end. Raises `ApiError`: 400, 404, 503."""
-        websocket = web.WebSocketResponse(protocols=(PROTOCOL,), max_msg_size=0)
-        asked_for = request.headers.get("Sec-WebSocket-Protocol", PROTOCOL)
-        if not websocket.can_prepare(request) or PROTOCOL not in asked_for:
-            said = f"this server forwards ports over WebSockets of protocol {PROTOCOL} only, not over SPDY"
+        websocket = web.WebSocketResponse(protocols=(PROTOCOL, port_forward_spdy.PROTOCOL), max_msg_size=0)
+        protocol = websocket.can_prepare(request)
+        if not protocol or not protocol.protocol:
+            said = f"ports are forwarded over WebSockets only, by {PROTOCOL} or {port_forward_spdy.PROTOCOL}"
             raise status.bad_request(f"{said}; a pod's HTTP server is reached by the subresource proxy, too")
+        if protocol.protocol == port_forward_spdy.PROTOCOL:
+            return await self._over_spdy(request, websocket, asked, open_socket)
         ports = _ports(request.query.getall("ports", []))
         address = pods_reached.locate(self._registry, asked).address
         if open_socket is None:
@@ -56,6 +55,16 @@ class PortForward:
         await websocket.prepare(request)
         every = [_Forwarded(Location("tcp", address, port), 2 * index) for index, port in enumerate(ports)]
         await _serve(websocket, every, open_socket)
+        return websocket
+
+    async def _over_spdy(
+        self, request: web.BaseRequest, websocket: web.WebSocketResponse, asked: Wanted, open_socket: OpenSocket | None
+    ) -> web.StreamResponse:
+        address = pods_reached.locate(self._registry, asked).address
+        if open_socket is None:
+            raise pods_reached.unreached(NO_WAY)
+        await websocket.prepare(request)
+        await port_forward_spdy.Session(websocket, address, open_socket).run()
         return websocket
 
 
@@ -84,14 +93,13 @@ async def _from_pod(
 ) -> None:
     """Connect, and bring what the pod says to the client, until the pod ends the connection."""
     try:
-        reader, forwarded.writer = await _connect(open_socket, forwarded.location)
+        reader, forwarded.writer = await pods_reached.connect(open_socket, forwarded.location)
         connected.set()
         while chunk := await reader.read(_CHUNK):
             await websocket.send_bytes(bytes([forwarded.channel]) + chunk)
     except (OSError, TimeoutError) as error:
         connected.set()
-        said = os.strerror(error.errno).lower() if error.errno else "i/o timeout"
-        text = f"error forwarding port {forwarded.location.port}: dial tcp {forwarded.location.host}: connect: {said}"
+        text = pods_reached.failed(forwarded.location, error)
         with contextlib.suppress(ConnectionError):  # the client has gone
             await websocket.send_bytes(bytes([forwarded.channel + 1]) + text.encode())
     finally:
@@ -114,19 +122,6 @@ async def _from_client(
             writer.write(message.data[1:])
             with contextlib.suppress(OSError):  # the pod has gone, and its channel ends
                 await writer.drain()
-
-
-async def _connect(open_socket: OpenSocket, location: Location) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    family = socket.AF_INET6 if ":" in location.address else socket.AF_INET
-    made = open_socket(family, socket.SOCK_STREAM)
-    try:
-        made.setblocking(False)
-        async with asyncio.timeout(DIAL_SECONDS):
-            await asyncio.get_running_loop().sock_connect(made, (location.address, location.port))
-        return await asyncio.open_connection(sock=made)
-    except BaseException:
-        made.close()
-        raise
 
 
 def _ports(texts: Sequence[str]) -> list[int]:
