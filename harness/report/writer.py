@@ -25,8 +25,8 @@ def write_reports(run: Run, results: Sequence[Result]) -> None:
     if run.folder.allure.is_dir():
         place = environment.environment(run.settings, run.known_environment())
         allure.complete(run.folder, results, run.settings, place)
-    if any(case.needs for result in results for case in result.cases):
-        run.folder.write(needs.FILE, needs.as_yaml(_needs(results)))
+    if (table := _needs(results)) and not run.target:
+        run.folder.write(needs.FILE, needs.as_yaml(table))
     report = conformance.build(run, results, artifacts=run.folder.artifacts(), duration=duration)
     run.folder.write("report.yaml", conformance.as_yaml(report))
 

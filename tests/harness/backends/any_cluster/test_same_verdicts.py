@@ -1,0 +1,72 @@
+"""What both can run, the embedded cluster and the same cluster by its API alone judge alike: whole profiles."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+import yaml
+
+from harness import cluster_state
+from harness.binaries import find
+from harness.errors import UnavailableError
+
+RUN = [sys.executable, "-m", "harness.cli"]
+NAME = f"same-verdicts-{os.getpid()}"
+PROFILES = ["--profile=service-proxy", "--profile=endpointslice-controller", "--profile=api-server"]
+
+MADE_OF = {
+    "reference": [],
+    "kube-proxy in nftables": ["--proxy=kube-proxy", "--mode=nftables"],
+    "kube-proxy in iptables": ["--proxy=kube-proxy", "--mode=iptables"],
+    "a real control plane": ["--control-plane=binaries", "--proxy=kube-proxy", "--mode=nftables"],
+}
+
+
+def trafficdist(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*RUN, *arguments], capture_output=True, text=True, timeout=1500, check=False)
+
+
+def verdicts(folder: Path) -> dict[str, str]:
+    """By requirement, of those that ran."""
+    tests = yaml.safe_load((folder / "report.yaml").read_text())["tests"]
+    return {each["id"]: each["verdict"] for each in tests if each["verdict"] != "skipped"}
+
+
+@pytest.fixture(params=MADE_OF)
+def made_of(request: pytest.FixtureRequest) -> Iterator[Sequence[str]]:
+    options = MADE_OF[request.param]
+    for name in [
+        each for option in options for each in ("kube-proxy", "kube-apiserver", "etcd") if _wants(option, each)
+    ]:
+        try:
+            find(name)
+        except UnavailableError as error:
+            pytest.skip(str(error))
+    up = trafficdist("cluster", "up", "--name", NAME, *options)
+    assert up.returncode == 0, up.stderr
+    yield options
+    trafficdist("cluster", "down", "--name", NAME)
+
+
+def _wants(option: str, component: str) -> bool:
+    return component in option or (option == "--control-plane=binaries" and component != "kube-proxy")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_verdicts_are_the_same(made_of: Sequence[str], tmp_path: Path) -> None:
+    profiles = PROFILES if "--proxy=kube-proxy" not in made_of else PROFILES[:1]
+    claims = ["--all-features", "--follow=released", *profiles]
+    kubeconfig = cluster_state.folder_of(NAME) / "kubeconfig"
+    trafficdist("run", "-n2", *made_of, *claims, f"--output-dir={tmp_path / 'netns'}")
+    there = ["--backend=kubeconfig", f"--kubeconfig={kubeconfig}", "--allow-disruptive"]
+    run = trafficdist("run", "-n4", *there, *claims, f"--output-dir={tmp_path / 'api'}")
+    here, by_api = verdicts(tmp_path / "netns"), verdicts(tmp_path / "api")
+    assert len(by_api) > 50, run.stdout[-3000:]
+    differing = {name: (here.get(name), verdict) for name, verdict in by_api.items() if here.get(name) != verdict}
+    assert not differing, run.stdout[-5000:]
