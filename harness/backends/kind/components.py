@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -40,8 +41,13 @@ START_SECONDS = 180.0  # before the time scale; a static pod takes 5 to 30 s
 PULL_SECONDS = 600.0
 _LOOK = 0.5
 _MANIFESTS, _AWAY = "/etc/kubernetes/manifests", "/etc/kubernetes"  # one file system, so that a rename is at once
-_PKI = "/etc/kubernetes/pki"
+_CLIENT = "/run/trafficdist-client"
+_WRITE_CERTIFICATE = "umask 077; " + "; ".join(
+    f"sed -n 's/^ *client-{word}-data: //p' /etc/kubernetes/admin.conf | base64 -d > {_CLIENT}.{suffix}"
+    for word, suffix in (("certificate", "crt"), ("key", "key"))
+)
 _STATIC = {Component.API_SERVER: "kube-apiserver", Component.CONTROLLER: "kube-controller-manager"}
+_BUILD = re.compile(r'(?s).*^kubernetes_build_info\{[^}]*git_version="([^"]*)".*', re.MULTILINE)
 _PORTS = {Component.API_SERVER: 6443, Component.CONTROLLER: 10257}
 _HEALTH = {Component.API_SERVER: "/readyz", Component.CONTROLLER: "/healthz"}
 
@@ -80,6 +86,7 @@ class KindComponents:
         self._booted = booted
         self._patches = dict(patches or {})
         self._newest = newest
+        self._may_ask = False
         self._texts: dict[Component, str] = {}  # manifests of what was changed, as they were
         self._proxies = ProxyPods(shell, api)
 
@@ -130,9 +137,8 @@ class KindComponents:
             pod = static_pods.alone(pod)
         self._pull([self._control_plane], static_pods.image_of(pod))
         self._run(component, pod)
-        said, tag = self._said_version(component), static_pods.tag_of(pod)
-        if said != tag:
-            raise UnavailableError(f"{_STATIC[component]} should be {tag} by now, and says that it is {said}")
+        with self._explaining(component):
+            self._wait(lambda: self._says(component, static_pods.tag_of(pod)), f"{_STATIC[component]} to be changed")
 
     def _run(self, component: Component, pod: Object) -> None:
         start = time.time_ns() // 1000  # never twice, whichever worker of a run starts it
@@ -170,23 +176,24 @@ class KindComponents:
         )
         return [int(each["labels"].get(static_pods.START_LABEL, 0)) for each in json.loads(listed)["items"]]
 
-    def _said_version(self, component: Component) -> str:
+    def _says(self, component: Component, tag: str) -> bool:
+        """Whether a component says that it is of this version."""
         if component is Component.API_SERVER:
-            return str(json.loads(self._get(component, "/version"))["gitVersion"])
-        text = self._get(component, "/metrics")
-        about = next((line for line in text.splitlines() if line.startswith("kubernetes_build_info{")), "")
-        return about.partition('git_version="')[2].partition('"')[0]
+            said = json.loads(self._get(component, "/version"))["gitVersion"]
+        else:
+            said = _BUILD.sub(r"\1", self._get(component, "/metrics"))
+        if said != tag:
+            raise AssertionError(f"it should be {tag}, and says {said[:200]!r}")
+        return True
 
     def _get(self, component: Component, path: str) -> str:
-        """Ask a component from its own node, as the API server's client of kubelets, who may read everything."""
-        certificate = [
-            "--cert",
-            f"{_PKI}/apiserver-kubelet-client.crt",
-            "--key",
-            f"{_PKI}/apiserver-kubelet-client.key",
-        ]
+        """Ask a component from its own node, as kubeadm's administrator."""
+        if not self._may_ask:
+            self._on_control_plane("sh", "-c", _WRITE_CERTIFICATE)
+            self._may_ask = True
         url = f"https://localhost:{_PORTS[component]}{path}"
-        return self._on_control_plane("curl", "-sS", "--insecure", "--max-time", "5", *certificate, url)
+        client = ("--cert", f"{_CLIENT}.crt", "--key", f"{_CLIENT}.key")
+        return self._on_control_plane("curl", "-sS", "--insecure", "--max-time", "5", *client, url)
 
     @contextlib.contextmanager
     def _explaining(self, component: Component) -> Iterator[None]:

@@ -16,13 +16,18 @@ from harness.errors import UnavailableError
 
 START_LABEL = "trafficdist.dev/start"
 _GATES, _CONTROLLERS, _ELECT = "--feature-gates", "--controllers", "--leader-elect"
+_GRACE = 3  # seconds
 _EVERYTHING = "*"
 _SLICES = "endpointslice"  # the name up to 1.27, an alias since
 
 
 def marked(pod: Object, start: int) -> Object:
-    """The same pod, as start number `start`."""
+    """The same pod, as start number `start`, that ends soon after it is asked to.
+
+    An API server waits for all watches to end, and so for its whole grace period, 30 s, whenever it is replaced.
+    """
     changed = copy.deepcopy(pod)
+    changed["spec"]["terminationGracePeriodSeconds"] = _GRACE
     changed["metadata"].setdefault("labels", {})[START_LABEL] = str(start)
     return changed
 
