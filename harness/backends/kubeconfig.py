@@ -32,7 +32,7 @@ from harness.manifests import TARGET_PORT
 from harness.needs import Offer
 from harness.netns.http import HttpAnswer
 from harness.netns.namespace import Namespace
-from harness.outcomes import Observation
+from harness.outcomes import Observation, Unknown
 from harness.probes.loop import Probe
 from harness.topology import Node, Topology
 from harness.workloads import Client, Pod, node_client, pod_client
@@ -137,7 +137,8 @@ class KubeconfigBackend:
     # Namespaces and pods
 
     def create_namespace(self, namespace: str) -> None:
-        """Make the Kubernetes namespace of a scenario."""
+        """Make the Kubernetes namespace of a scenario. Raises `InconclusiveError` when a node has gone."""
+        self._require_nodes()
         self._guests.create_namespace(namespace)
 
     def delete_namespace(self, namespace: str) -> None:
@@ -192,8 +193,14 @@ class KubeconfigBackend:
         return known[family]
 
     def probe(self, probes: Sequence[Probe], *, in_flight: int = 32) -> list[Observation]:  # noqa: ARG002  agnhost's own
-        """What came of each probe; outcomes of equal probes come in any order."""
-        return self._dialer.probe(probes)
+        """What came of each probe; outcomes of equal probes come in any order.
+
+        Raises `InconclusiveError` when somebody could not ask, and a node has gone.
+        """
+        seen = self._dialer.probe(probes)
+        if any(isinstance(each, Unknown) for each in seen):
+            self._require_nodes()
+        return seen
 
     def glance(self, probes: Sequence[Probe]) -> list[Observation]:
         """The same, at a glance: agnhost would wait for five seconds where nobody answers."""
@@ -282,7 +289,11 @@ class KubeconfigBackend:
         """Wait until pods are as they were asked to be, and proxies have seen the canary go round."""
         self._guests.settle()
         clients = [self._clients[pod_client(node.name)] for node in self.topology.nodes]
-        self._barrier.pass_(clients, self._canaries, within=SETTLED)
+        self._barrier.pass_(clients, self._canaries, within=SETTLED, when_unable=self._require_nodes)
+
+    def _require_nodes(self) -> None:
+        if why := liveness.not_ready(self.api, self._target.names.nodes):
+            raise InconclusiveError(why)
 
     def check_instruments(self) -> None:
         """Raise `DistrustError` when a node has gone: what was seen since then says nothing about its proxy."""

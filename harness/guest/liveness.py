@@ -7,7 +7,7 @@ a Lease every 10 s, so whoever waits for the next renewal knows sooner.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from harness.api import Api, path_of
 from harness.guest import trouble
@@ -21,10 +21,8 @@ def doubt(api: Api, nodes: Mapping[str, str], *, within: float = RENEWED_SECONDS
 
     `nodes` are the cluster's own names by those under which `api` shows them. A node without a Lease is believed.
     """
-    listed = {str(each["metadata"]["name"]): each for each in api.list("nodes")}
-    for name in nodes:
-        if why := trouble.of_node(name, listed.get(name)):
-            return why
+    if why := not_ready(api, nodes):
+        return why
     begin = time.monotonic()
     first = {name: _renewed(api, real) for name, real in nodes.items()}
     silent = {name for name, renewed in first.items() if renewed}
@@ -38,6 +36,12 @@ def doubt(api: Api, nodes: Mapping[str, str], *, within: float = RENEWED_SECONDS
         f"node {name} gives no sign of life (its kubelet last renewed its Lease at {first[name]}): see whether it is "
         "up and reaches the API server, and start again"
     )
+
+
+def not_ready(api: Api, nodes: Iterable[str]) -> str:
+    """Which of these nodes is gone or not ready, as far as the control plane knows; "" when none is."""
+    listed = {str(each["metadata"]["name"]): each for each in api.list("nodes")}
+    return next(filter(None, (trouble.of_node(name, listed.get(name)) for name in nodes)), "")
 
 
 def _renewed(api: Api, node: str) -> str:

@@ -8,7 +8,7 @@ new endpoint, its proxy has been told of everything before. Nothing is written w
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from harness import manifests
 from harness.api import Api
@@ -55,11 +55,16 @@ class Barrier:
         return FIRST_PORT + self._round % PORTS
 
     def pass_(
-        self, clients: Sequence[ClientPod], endpoints: Sequence[tuple[str, Mapping[str, str]]], *, within: float
+        self,
+        clients: Sequence[ClientPod],
+        endpoints: Sequence[tuple[str, Mapping[str, str]]],
+        *,
+        within: float,
+        when_unable: Callable[[], None],
     ) -> None:
         """Return when all clients have seen the canary go round once more. `endpoints`: hostname, addresses by family.
 
-        Raises `InconclusiveError`.
+        Raises `InconclusiveError`, and what `when_unable` raises, which is called when a client could not ask.
         """
         if self._api.writes == self._written:
             return
@@ -74,6 +79,8 @@ class Barrier:
             probes = sorted(waiting, key=str)
             seen = dict(zip(probes, self._dialer.probe(probes, read=_word), strict=True))
             waiting.difference_update(probe for probe, outcome in seen.items() if outcome == Reached(name))
+            if any(isinstance(outcome, Unknown) for outcome in seen.values()):
+                when_unable()
             return not waiting
 
         eventually(

@@ -110,11 +110,14 @@ class Dialer:
             self._syns.begin(client)
         first = dict(zip(places, self._pool.map(lambda each: self._dial(each, 1, read), places), strict=True))
         work = []
+        seen = {probe: [dialed] for probe, dialed in first.items()}
         for probe, indices in places.items():
             rest = len(indices) - 1
+            if isinstance(first[probe].outcomes[0], Unknown):  # who cannot ask once is not made to try for minutes
+                seen[probe].append(Dialed([first[probe].outcomes[0]] * rest, 0.0))
+                continue
             size = TRIES if isinstance(first[probe].outcomes[0], Reached) else 1
             work += [(probe, min(size, rest - done)) for done in range(0, rest, size)]
-        seen = {probe: [dialed] for probe, dialed in first.items()}
         for probe, dialed in self._pool.map(lambda each: (each[0], self._dial(each[0], each[1], read)), work):
             seen[probe].append(dialed)
         outcomes: list[Observation] = [Unknown("not asked")] * len(probes)
