@@ -1,0 +1,48 @@
+"""Whether nodes can run the suite's pods is tried on nodes with kubelets, and nothing is left of that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from harness.api import Api
+from harness.backends.any_cluster import pods
+from harness.backends.any_cluster.names import Names
+from harness.backends.netns import NetnsBackend
+from harness.doctor import images
+from harness.doctor.check import State
+from harness.errors import UnavailableError
+from harness.guest.snapshot import differences, snapshot
+from harness.netns import sandbox
+from harness.netns.kubelet import Kubelet
+from harness.topology import THREE_ZONES
+
+NAMES = Names({node.name: node.name for node in THREE_ZONES.nodes})
+
+
+@pytest.fixture(scope="module")
+def api() -> Iterator[Api]:
+    try:
+        sandbox.enter()
+    except UnavailableError as error:
+        pytest.skip(str(error))
+    with NetnsBackend() as backend, Kubelet(backend.kubeconfig(), backend.network):
+        yield backend.api
+
+
+@pytest.mark.parametrize(
+    ("image", "state", "said"),
+    [
+        (pods.AGNHOST, State.OK, "runs on all 5 nodes"),
+        ("nobody-has-this:1", State.UNUSABLE, "nobody-has-this:1 cannot be pulled"),
+    ],
+)
+def test_images_are_tried_on_each_node(
+    api: Api, monkeypatch: pytest.MonkeyPatch, image: str, state: State, said: str
+) -> None:
+    monkeypatch.setattr(pods, "AGNHOST", image)
+    before = snapshot(api)
+    found = images.check(api, NAMES, "", try_pods=True, say=lambda _: None)
+    assert (found.state, said in found.found) == (state, True), found.found
+    assert differences(before, snapshot(api)) == []
