@@ -15,7 +15,7 @@ from typing import Self
 import yaml
 
 from harness import process
-from harness.api import Api, Object, RefusedError
+from harness.api import Api
 from harness.backends.kind.checks import Tools, require
 from harness.backends.kind.components import KindComponents
 from harness.backends.kind.config import (
@@ -27,9 +27,10 @@ from harness.backends.kind.config import (
 )
 from harness.backends.kind.engine import Engine
 from harness.backends.kind.leftovers import Say, remove, silent
+from harness.backends.kind.readiness import list_nodes, ready_nodes
 from harness.backends.kind.state import PREFIX, State
 from harness.components import Release
-from harness.errors import HarnessError, InconclusiveError, UnavailableError
+from harness.errors import HarnessError, UnavailableError
 from harness.eventually import eventually
 from harness.guest.marks import checked_run_id, new_run_id
 from harness.kubeconfig import Kubeconfig
@@ -128,7 +129,7 @@ class KindCluster:
         self._engine.ask("start", self.node_names[node])
         with contextlib.closing(Api(Kubeconfig(str(self.kubeconfig)))) as api:
             eventually(
-                lambda: self.node_names[node] in ready_nodes(_list_nodes(api)),
+                lambda: self.node_names[node] in ready_nodes(list_nodes(api)),
                 within=READY_SECONDS,
                 every=_LOOK,
                 describe=f"node {node} to be ready again",
@@ -183,7 +184,7 @@ class KindCluster:
 
             def all_ready() -> bool:
                 nonlocal told
-                ready = ready_nodes(_list_nodes(api)) & wanted
+                ready = ready_nodes(list_nodes(api)) & wanted
                 if len(ready) != told:
                     told = len(ready)
                     self._say(f"{told} of {len(wanted)} nodes are ready")
@@ -207,24 +208,6 @@ class KindCluster:
             self._say(f"`kind delete cluster --name {self.name}` deletes it")
             return
         remove(self._engine, self.name, self._state)
-
-
-def _list_nodes(api: Api) -> list[Object]:
-    with contextlib.suppress(InconclusiveError, RefusedError):  # it has only just begun to serve
-        return api.list("nodes")
-    return []
-
-
-def ready_nodes(nodes: Sequence[Object]) -> set[str]:
-    """The names of those whose kubelets say that they are ready."""
-    return {
-        node["metadata"]["name"]
-        for node in nodes
-        if any(
-            condition["type"] == "Ready" and condition["status"] == "True"
-            for condition in node.get("status", {}).get("conditions") or ()
-        )
-    }
 
 
 def spoken(line: str) -> str:

@@ -24,6 +24,7 @@ from harness.backends.kind import static_pods
 from harness.backends.kind.config import gates_for_mode
 from harness.backends.kind.kube_proxies import mode_of
 from harness.backends.kind.proxy_pods import ProxyPods, Running
+from harness.backends.kind.readiness import list_nodes, ready_nodes
 from harness.binaries.component import component_named
 from harness.binaries.release import KUBERNETES_MIRROR, Releases
 from harness.binaries.versions import Version, Wanted, parse_version, parse_wanted
@@ -86,12 +87,15 @@ class KindComponents:
         self._booted = booted
         self._patches = dict(patches or {})
         self._newest = newest
+        self._api = api
+        self._ready: set[str] = set()  # nodes that were, before the API server went away
         self._may_ask = False
         self._texts: dict[Component, str] = {}  # manifests of what was changed, as they were
         self._proxies = ProxyPods(shell, api)
 
     def start(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
         """See `Components`."""
+        self._ready |= ready_nodes(list_nodes(self._api)) if component is Component.API_SERVER else set()
         if component is Component.PROXY:
             self._start_proxies(release, nodes)
         else:
@@ -101,6 +105,7 @@ class KindComponents:
         """See `Components`."""
         match component:
             case Component.API_SERVER:
+                self._ready = ready_nodes(list_nodes(self._api))
                 self._original(component)
                 name = _STATIC[component]
                 self._on_control_plane("mv", "-f", f"{_MANIFESTS}/{name}.yaml", f"{_AWAY}/{name}.stopped.yaml")
@@ -139,6 +144,16 @@ class KindComponents:
         self._run(component, pod)
         with self._explaining(component):
             self._wait(lambda: self._says(component, static_pods.tag_of(pod)), f"{_STATIC[component]} to be changed")
+        if component is Component.API_SERVER:
+            self._wait(self._nodes_are_back, "the nodes to be ready again")
+
+    def _nodes_are_back(self) -> bool:
+        """Whether nodes are ready that were: one whose kubelet could not report for 40 s counts as gone."""
+        missing = self._ready - ready_nodes(list_nodes(self._api))
+        if missing:
+            raise AssertionError(f"not ready: {', '.join(sorted(missing))}")
+        self._ready = set()
+        return True
 
     def _run(self, component: Component, pod: Object) -> None:
         start = time.time_ns() // 1000  # never twice, whichever worker of a run starts it

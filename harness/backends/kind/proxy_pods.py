@@ -12,6 +12,7 @@ from functools import cached_property
 from harness.api import MERGE_PATCH, Api, Object, RefusedError
 from harness.backends.kind import kube_proxies as sets
 from harness.backends.kind.engine import Shell
+from harness.backends.kind.readiness import is_ready
 from harness.backends.kind.static_pods import tag_of
 from harness.errors import UnavailableError
 from harness.eventually import eventually
@@ -153,10 +154,3 @@ class ProxyPods:
         if answer.code >= 400 and not (method == "DELETE" and answer.code == 404):
             raise RefusedError(method, path, answer)
         return answer.body
-
-
-def is_ready(pod: Object) -> bool:
-    """Whether a pod runs, is ready and is not on its way out."""
-    conditions = pod.get("status", {}).get("conditions") or ()
-    ready = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
-    return ready and "deletionTimestamp" not in pod["metadata"]

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.backends.kind.cluster import KindCluster, explain, ready_nodes, spoken
+from harness.backends.kind.cluster import KindCluster, explain, spoken
 from harness.backends.kind.engine import Engine
+from harness.backends.kind.readiness import ready_nodes
 from harness.backends.kind.state import root
 from harness.errors import UnavailableError, UsageError
 from harness.topology import ONE_ZONE

@@ -1,0 +1,31 @@
+"""Which nodes and pods are ready, by what their kubelets say."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+
+from harness.api import Api, Object, RefusedError
+from harness.errors import InconclusiveError
+
+
+def list_nodes(api: Api) -> list[Object]:
+    """All nodes; none while the API server does not answer."""
+    with contextlib.suppress(InconclusiveError, RefusedError):
+        return api.list("nodes")
+    return []
+
+
+def ready_nodes(nodes: Sequence[Object]) -> set[str]:
+    """The names of those that are ready."""
+    return {node["metadata"]["name"] for node in nodes if _says_ready(node)}
+
+
+def is_ready(pod: Object) -> bool:
+    """Whether a pod runs, is ready and is not on its way out."""
+    return _says_ready(pod) and "deletionTimestamp" not in pod["metadata"]
+
+
+def _says_ready(obj: Object) -> bool:
+    conditions = obj.get("status", {}).get("conditions") or ()
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
