@@ -349,7 +349,7 @@ class KubeconfigBackend:
         wanted = {f"client-{client.node}": client.node for client in clients}
         made = self._guests.run_clients(namespace, wanted, port=port, host_network=on_host)
         for client, obj in zip(clients, made, strict=True):
-            self._clients[client] = ClientPod(namespace, f"client-{client.node}", port)
+            self._clients[client] = ClientPod(namespace, f"client-{client.node}", port, on_host)
             self._client_addresses[client] = self.node_addresses(client.node) if on_host else pods.addresses(obj)
 
     def _make_canaries(self) -> None:

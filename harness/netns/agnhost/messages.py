@@ -6,8 +6,10 @@ is little: the first line, the length of the body, and whether the connection st
 
 from __future__ import annotations
 
+import gzip
 import re
 import time
+import zlib
 from dataclasses import dataclass
 from functools import lru_cache
 from http import HTTPStatus
@@ -170,7 +172,17 @@ def read_answer(data: bytes, *, ended: bool) -> tuple[int, bytes] | None:
         if ended:
             raise MalformedError("unexpected EOF")
         return None
-    return code, whole
+    return code, _unpacked(whole, headers.get("content-encoding", ""))
+
+
+def _unpacked(body: bytes, encoding: str) -> bytes:
+    """What a server packed, as Go's client asked it to, and unpacks."""
+    if encoding.lower() != "gzip" or not body:
+        return body
+    try:
+        return gzip.decompress(body)
+    except (OSError, EOFError, zlib.error):
+        raise MalformedError("gzip: invalid header") from None
 
 
 def _check_beginning(data: bytes, *, ended: bool) -> None:

@@ -6,6 +6,7 @@ program with its `netexec`), both are asked the same questions.
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
@@ -195,6 +196,14 @@ def test_other_programs_are_not_there() -> None:
 def test_an_answer_that_is_none_is_named(data: bytes, ended: bool, said: str) -> None:
     with pytest.raises(MalformedError, match=re.escape(said)):
         read_answer(data, ended=ended)
+
+
+def test_a_packed_answer_is_unpacked() -> None:
+    packed = gzip.compress(b"web-1")
+    head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(packed)
+    assert read_answer(head + packed, ended=False) == (200, b"web-1")
+    with pytest.raises(MalformedError, match="gzip"):
+        read_answer(head + b"x" * len(packed), ended=False)
 
 
 def test_answers_in_chunks_are_put_together() -> None:
