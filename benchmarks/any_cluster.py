@@ -1,0 +1,115 @@
+"""What it costs to go through the API: client pods, their probes, and what a run on a real cluster would take.
+
+    python benchmarks/any_cluster.py [--quick]
+
+The embedded cluster is reached by its kubeconfig alone, as anybody's would be. Kubelet, API server and this client
+share its processors.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import yaml
+
+from harness import manifests
+from harness.api import Api, Object
+from harness.backends.any_cluster.places import cast
+from harness.backends.backend import WantedPod
+from harness.backends.kubeconfig import ALWAYS, KubeconfigBackend, Target
+from harness.backends.netns import NetnsBackend
+from harness.manifests import Endpoint
+from harness.netns import sandbox
+from harness.netns.kubelet import Kubelet
+from harness.outcomes import Reached
+from harness.probes.loop import Probe
+from harness.topology import THREE_ZONES
+from harness.workloads import pod_client
+
+RUN_ID = "benchmrk"
+NAMESPACE = f"td-{RUN_ID}-main-1"
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="fewer rounds")
+    rounds = 3 if parser.parse_args().quick else 15
+    sandbox.enter()
+    with share() as backend:
+        backend.create_namespace(NAMESPACE)
+        one = [made(backend, 1, number) for number in range(rounds)]
+        twenty = [made(backend, 20, number) for number in range(rounds)]
+        print(f"1 pod made and ready: median {statistics.median(one):.2f} s ({min(one):.2f}-{max(one):.2f} s)")
+        print(f"20 pods on 5 nodes, all at once: median {statistics.median(twenty):.2f} s", end="")
+        print(f" ({min(twenty):.2f}-{max(twenty):.2f} s)")
+        service = with_a_server(backend)
+        rates = [probes_per_second(backend, service) for _ in range(rounds)]
+        print(f"probes of one client pod to a cluster IP: median {statistics.median(rates):.0f}/s", end="")
+        print(f" ({min(rates):.0f}-{max(rates):.0f}/s)")
+        settled = [barrier(backend) for _ in range(rounds)]
+        print(f"all proxies have seen a change, by the canary: median {statistics.median(settled) * 1e3:.0f} ms")
+        backend.delete_namespace(NAMESPACE)
+
+
+@contextmanager
+def share() -> Iterator[KubeconfigBackend]:
+    """One worker's share of an embedded cluster."""
+    with ExitStack() as stack:
+        booted = stack.enter_context(NetnsBackend())
+        stack.enter_context(Kubelet(booted.kubeconfig(), booted.network))
+        file = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "kubeconfig"
+        file.write_text(yaml.safe_dump(booted.kubeconfig()), encoding="utf-8")
+        api = Api(booted.kubeconfig())
+        stack.callback(api.close)
+        names = cast(THREE_ZONES, api.list("nodes"))
+        backend = KubeconfigBackend(Target(str(file), "", RUN_ID, names, THREE_ZONES, ALWAYS)).start()
+        stack.callback(backend.close)
+        yield backend
+
+
+def made(backend: KubeconfigBackend, count: int, number: int) -> float:
+    """Seconds until so many pods are ready."""
+    nodes = [node.name for node in THREE_ZONES.nodes]
+    wanted = [WantedPod(f"p-{count}-{number}-{each}", nodes[each % len(nodes)]) for each in range(count)]
+    begin = time.perf_counter()
+    backend.run_pods(NAMESPACE, wanted)
+    return time.perf_counter() - begin
+
+
+def probes_per_second(backend: KubeconfigBackend, service: Object, count: int = 1000) -> float:
+    """Of one client, to a cluster IP."""
+    probe = Probe(backend.place_of(pod_client("a1")), "TCP", service["spec"]["clusterIP"], 80, 0.9)
+    begin = time.perf_counter()
+    seen = backend.probe([probe] * count)
+    assert all(isinstance(each, Reached) for each in seen), seen[0]
+    return count / (time.perf_counter() - begin)
+
+
+def with_a_server(backend: KubeconfigBackend) -> Object:
+    """A Service with one endpoint, which all proxies know."""
+    (pod,) = backend.run_pods(NAMESPACE, [WantedPod("server", "b1")])
+    service = backend.api.create("services", NAMESPACE, manifests.service("bench"))
+    written = manifests.endpoint_slice("bench", "bench", [Endpoint(pod.addresses)])
+    backend.api.create("endpointslices", NAMESPACE, written)
+    backend.settle()
+    return service
+
+
+def barrier(backend: KubeconfigBackend) -> float:
+    """Seconds from a change until clients on all nodes have seen that it has arrived."""
+    backend.api.delete("services", NAMESPACE, "web")
+    backend.api.create("services", NAMESPACE, manifests.service("web"))
+    begin = time.perf_counter()
+    backend.settle()
+    return time.perf_counter() - begin
+
+
+if __name__ == "__main__":
+    main()
