@@ -27,35 +27,39 @@ WITHIN = 3.0  # seconds, before the time scale, that a change has to reach the p
 PROBES = 24  # all to one of two endpoints by chance: once in 16 million
 
 
-def hints_change_something(backend: Backend) -> bool | None:
-    """Whether an endpoint of another zone is left alone once hints ask for that; None where that cannot be told."""
+def hints_change_something(backend: Backend, namespace: str = NAMESPACE) -> bool | None:
+    """Whether an endpoint of another zone is left alone once hints ask for that; None where that cannot be told.
+
+    `namespace` is made for the question, and goes with it.
+    """
     near = backend.topology.nodes[0]
     far = next((node for node in backend.topology.nodes if node.zone != near.zone), None)
     if far is None:
         return None
     try:
-        backend.create_namespace(NAMESPACE)
-        return _ask(backend, backend.run_pods(NAMESPACE, [WantedPod(node.name, node.name) for node in (near, far)]))
+        backend.create_namespace(namespace)
+        pods = backend.run_pods(namespace, [WantedPod(node.name, node.name) for node in (near, far)])
+        return _ask(backend, namespace, pods)
     except (HarnessError, RefusedError):
         return None
     finally:
-        backend.delete_namespace(NAMESPACE)
+        backend.delete_namespace(namespace)
         backend.settle()
         backend.forget_connections()
 
 
-def _ask(backend: Backend, pods: list[Pod]) -> bool | None:
+def _ask(backend: Backend, namespace: str, pods: list[Pod]) -> bool | None:
     family = backend.families[0]
-    made = backend.api.create("services", NAMESPACE, manifests.service("web"))
+    made = backend.api.create("services", namespace, manifests.service("web"))
     written = manifests.endpoint_slice("web", "web", _endpoints(pods, hinted=False), family=family)
-    backend.api.create("endpointslices", NAMESPACE, written)
+    backend.api.create("endpointslices", namespace, written)
     probe = Probe(backend.place_of(pod_client(pods[0].node)), "TCP", made["spec"]["clusterIP"], 80)
-    everybody = {f"{NAMESPACE}/{pod.name}" for pod in pods}
+    everybody = {f"{namespace}/{pod.name}" for pod in pods}
     if not _comes_to(backend, probe, everybody):
         return None  # it does not even work without hints
     hinted = manifests.endpoint_slice("web", "web", _endpoints(pods, hinted=True), family=family)
-    backend.api.replace("endpointslices", NAMESPACE, hinted)
-    return _comes_to(backend, probe, {f"{NAMESPACE}/{pods[0].name}"})
+    backend.api.replace("endpointslices", namespace, hinted)
+    return _comes_to(backend, probe, {f"{namespace}/{pods[0].name}"})
 
 
 def _endpoints(pods: list[Pod], *, hinted: bool) -> list[Endpoint]:

@@ -31,17 +31,18 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def backends(request: pytest.FixtureRequest) -> Iterator[BootedBackends]:
     """The booted backend of a topology; booted when it is first asked for, and closed with the session."""
-    from harness.first_question import hints_change_something  # noqa: PLC0415
+    from harness.first_question import NAMESPACE, hints_change_something  # noqa: PLC0415
 
     booted: dict[str, Backend] = {}
     run = run_of(request.config)
+    real = run is not None and run.target
 
     def backend(topology: Topology) -> Backend:
         if topology.name not in booted:
             made = _boot(run, topology)
             booted[topology.name] = made
             if len(booted) == 1:
-                made.hints_matter = hints_change_something(made)
+                made.hints_matter = hints_change_something(made, f"{_prefix(run)}first" if real else NAMESPACE)
             gc.freeze()  # what a cluster consists of stays: it need not be looked through after every scenario
         return booted[topology.name]
 
@@ -65,6 +66,13 @@ def _boot(run: Run | None, topology: Topology) -> Backend:
     return NetnsBackend(
         topology, families=settings.families, implementation=implementation, release=settings.release
     ).start()
+
+
+def _prefix(run: Run | None) -> str:
+    """How names of Kubernetes namespaces of this process begin."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
+    run_id = f"{run.target['run_id']}-" if run is not None and run.target else ""
+    return f"td-{run_id}{worker}-"
 
 
 @pytest.fixture(scope="session")
@@ -98,11 +106,9 @@ def new_cluster(
             pytest.skip(f"ineligible: the topology asked for does not have {nodes} in their zones")
         if topology.name != wanted.name and run is not None and run.target:
             pytest.skip(f"ineligible: the cluster is not of topology {wanted.name}")
-        worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
         marker = request.node.get_closest_marker("requirement")
         test = marker.args[0].id if marker is not None else request.node.nodeid
-        run_id = f"{run.target['run_id']}-" if run is not None and run.target else ""
-        namespace = f"td-{run_id}{worker}-{next(_numbers)}"
+        namespace = f"{_prefix(run)}{next(_numbers)}"
         made.append(Cluster(backends(topology), namespace, history=history, test=test))
         return made[-1]
 

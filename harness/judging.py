@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from harness.api import RefusedError
 from harness.errors import DistrustError, HarnessError, InconclusiveError, UnavailableError
+from harness.guest import trouble
 from harness.report.results import CaseResult
 from harness.verdict import SkipReason, Verdict
 
@@ -36,6 +38,12 @@ def told_apart(phase: str) -> Iterator[None]:
     except AssertionError as error:
         if phase != "call":
             raise InconclusiveError(f"during {phase}: {error}") from error
+        raise
+    except RefusedError as error:
+        raise InconclusiveError(trouble.of(error)) from error
+    except InconclusiveError as error:
+        if trouble.is_of_connection(error):
+            raise InconclusiveError(trouble.of(error)) from error
         raise
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from harness import alone, judging, needs, plan
-from harness.errors import DistrustError, UsageError
+from harness.errors import DistrustError, InconclusiveError, UsageError
 from harness.evidence import gather
 from harness.needs import Needs
 from harness.plan import Plan
@@ -37,6 +37,7 @@ class Recorder:
         self._plan = Plan()
         self._tables: dict[Path, Mapping[str, Needs]] = {}
         self._deselected: list[pytest.Item] = []
+        self._lost = ""
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -139,7 +140,7 @@ class Recorder:
         report = yield
         requirement = requirement_of(item)
         error = call.excinfo.value if call.excinfo else None
-        distrust = sentence_of_distrust(error)
+        distrust = sentence_of_distrust(error) or self._loss(error)
         if requirement is not None:
             result = judging.judge(report, error)
             result.requirement, result.parameters = requirement.id, parameters_of(item)
@@ -152,6 +153,14 @@ class Recorder:
         if distrust:
             item.session.shouldfail = distrust
         return report
+
+    def _loss(self, error: BaseException | None) -> str:
+        """Why the real cluster is out of reach, asked when something could not be told: no test after it could be."""
+        if self._run.target and not self._lost and isinstance(error, InconclusiveError):
+            from harness.guest.preflight import lost  # noqa: PLC0415  only runs on a real cluster need it
+
+            self._lost = lost(self._run.target["kubeconfig"], self._run.target["context"])
+        return self._lost
 
     def _witness(self, item: pytest.Item, result: CaseResult, prefix: str) -> None:
         """Write down what fixtures know, in files with this prefix: a teardown that fails replaces no evidence."""

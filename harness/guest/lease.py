@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -21,6 +22,7 @@ from harness.guest.marks import LEASE, NAMESPACE, RUN_LABEL, run_labels
 from harness.guest.server_clock import ServerClock
 
 RENEW_SECONDS = 10.0
+_BACK_SECONDS = 15.0  # in which an API server that is away at the end of a run may come back
 _TAKE_SECONDS = 90.0  # in which the namespace of a run that just ended goes away
 
 _LEASE_PATH = path_of("leases", NAMESPACE, LEASE)
@@ -114,18 +116,27 @@ class Hold:
 
         While the namespace is going nobody can make a Lease in it; whoever then does removes what may be left.
         """
-        if self.lost:
-            return
-        try:
-            found = leftovers.find(self._api, run=self.run_id)
-            owned = self._owns_namespace()
-            leftovers.remove(self._api, found.with_lease() if owned else found, self._say)
-            if not owned:
-                version = self._claim.version if self._claim else ""
-                self._api.request("DELETE", _LEASE_PATH, {"preconditions": {"resourceVersion": version}})
-        except (HarnessError, RefusedError) as error:
-            why = trouble.of(error)
-            self._say(f"the cluster is not cleaned up: {why}; when that is mended, run `trafficdist cleanup`")
+        deadline = time.monotonic() + _BACK_SECONDS
+        done = bool(self.lost)
+        while not done:
+            try:
+                self._remove()
+                done = True
+            except (HarnessError, RefusedError) as error:
+                done = not trouble.is_of_connection(error) or time.monotonic() >= deadline
+                if done:
+                    why = trouble.of(error)
+                    self._say(f"the cluster is not cleaned up: {why}; when that is mended, run `trafficdist cleanup`")
+                else:
+                    time.sleep(0.2)
+
+    def _remove(self) -> None:
+        found = leftovers.find(self._api, run=self.run_id)
+        owned = self._owns_namespace()
+        leftovers.remove(self._api, found.with_lease() if owned else found, self._say)
+        if not owned:
+            version = self._claim.version if self._claim else ""
+            self._api.request("DELETE", _LEASE_PATH, {"preconditions": {"resourceVersion": version}})
 
     def _try_to_take(self, *, force: bool) -> bool:
         """False: look again."""

@@ -7,6 +7,7 @@ that fetch credentials each have their own idea of how long to wait, and their s
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -22,6 +23,7 @@ DEADLINE = 20.0
 """Seconds in which all has been asked, or the cluster is said not to answer. Not scaled: a person waits for it."""
 
 _REQUEST_SECONDS = 8.0
+_BACK_SECONDS = 10.0  # in which an API server that goes away for a moment is back
 
 T = TypeVar("T")
 
@@ -76,6 +78,20 @@ def reach(kubeconfig: str, context: str = "", *, rules: Sequence[Rule] = RULES, 
         raise UnavailableError(trouble.of(error, server=asked["server"])) from error
     except (UsageError, DistrustError) as error:
         raise UnavailableError(str(error)) from error
+
+
+def lost(kubeconfig: str, context: str = "", *, within: float = _BACK_SECONDS) -> str:
+    """Why the cluster of a run is out of reach by now, in one line; "" when the API server answers this user."""
+    deadline = time.monotonic() + within
+    while True:
+        try:
+            reach(kubeconfig, context, rules=(), within=_REQUEST_SECONDS)
+        except UnavailableError as error:
+            if trouble.LOG_IN in str(error) or time.monotonic() >= deadline:
+                return str(error)
+            time.sleep(0.2)
+        else:
+            return ""
 
 
 def _ask(api: Api, rules: Sequence[Rule]) -> Reached:

@@ -19,7 +19,7 @@ from harness.api import Object, RefusedError, Response
 MANIFEST = "deploy/rbac.yaml"
 
 _GRANT = f"let a cluster administrator apply {MANIFEST}, or use another context (--context)"
-_LOG_IN = "log in again, or name a kubeconfig with valid credentials (--kubeconfig, --context)"
+LOG_IN = "log in again, or name a kubeconfig with valid credentials (--kubeconfig, --context)"
 _NAMESPACES = "namespaces with label trafficdist.dev/run"
 _IS_UP = "is the cluster up, and is this the right context (--context)?"
 
@@ -35,12 +35,17 @@ def of(error: BaseException, *, server: str = "") -> str:
     return _line(str(error))
 
 
+def is_of_connection(error: BaseException) -> bool:
+    """Whether an error of the harness only passes on that there was no answer."""
+    return isinstance(error.__cause__, http.HTTPError)
+
+
 def of_answer(answer: Response, *, doing: str = "") -> str:
     """Why the API server refused; `doing` says what was asked of it, as in "create pods"."""
     said = _line(str(answer.body.get("message") or "no reason given"))
     trying = f" to {doing}" if doing else ""
     if answer.code == 401:
-        return f"the API server does not accept the credentials (401 {said}): {_LOG_IN}"
+        return f"the API server does not accept the credentials (401 {said}): {LOG_IN}"
     if answer.code == 403:
         return _forbidden(said, trying)
     if answer.code == 429:
@@ -56,7 +61,7 @@ def _forbidden(said: str, trying: str) -> str:
     if found := re.search(r"exceeded quota: ([^,]+), requested: (.*)", said):
         return f"resource quota {found[1]} is used up (requested {found[2]}): raise it, or end something else"
     if "system:anonymous" in said:
-        return f"the kubeconfig has no credentials that count (403 {said}): {_LOG_IN}"
+        return f"the kubeconfig has no credentials that count (403 {said}): {LOG_IN}"
     return _not_admitted(said, trying) or f"no permission{trying} (403 {said}): {_GRANT}"
 
 
@@ -97,7 +102,7 @@ def _why_no_answer(reason: BaseException) -> str:  # noqa: PLR0911  a line for e
         if "X509" in said or "PEM" in said:
             return f"the certificate-authority or client certificate of the kubeconfig is none ({said}): get a new one"
         if "ALERT" in said.upper() and ("CERTIFICATE" in said.upper() or "EXPIRED" in said.upper()):
-            return f"it does not accept the client certificate ({said}): {_LOG_IN}"
+            return f"it does not accept the client certificate ({said}): {LOG_IN}"
         return f"it does not speak TLS as expected ({said}): is this the address of an API server? See `server:`"
     if isinstance(reason, http.NameResolutionError) or "Name or service not known" in said:
         return f"its name cannot be resolved: {_IS_UP}"
@@ -138,6 +143,15 @@ def of_pod(pod: Object) -> str:
         said = _line(f"{status.get('reason', '')} {status.get('message', '')}")
         return f"{place} ended ({said or 'no reason given'}): see `kubectl describe`, and the log of its kubelet"
     return _unscheduled(name, status.get("conditions") or ())
+
+
+def of_kubelet(pod: Object) -> str:
+    """That no kubelet has begun with a pod, "" once one has: it is done within a second."""
+    status, node = pod.get("status") or {}, (pod.get("spec") or {}).get("nodeName")
+    if not node or status.get("startTime") or status.get("containerStatuses") or status.get("podIP"):
+        return ""
+    name = f"pod {pod['metadata'].get('namespace', '')}/{pod['metadata'].get('name', '')}"
+    return f"{name}: the kubelet of node {node} does not begin with it: see whether that node is alive, and start again"
 
 
 def _waiting(reason: str, said: str, container: Mapping[str, Any]) -> str:

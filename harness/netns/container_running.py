@@ -114,8 +114,9 @@ class RunningContainer:
             container.drop()
 
     def _start(self) -> None:
-        image = _repository(str(self._spec.get("image", "")))
-        if image not in IMAGES:
+        name = str(self._spec.get("image", ""))
+        image = _repository(name)
+        if image not in IMAGES or _is_nowhere(name):
             self._wait(
                 "ImagePullBackOff" if self._state["waiting"]["reason"] == "ErrImagePull" else "ErrImagePull",
                 _no_image(self._spec),
@@ -179,7 +180,14 @@ def _repository(image: str) -> str:
     return image.partition("@")[0].rpartition("/")[2].partition(":")[0]
 
 
+def _is_nowhere(image: str) -> bool:
+    """Whether its registry cannot exist: the name ends in .invalid (RFC 6761)."""
+    return image.partition("/")[0].partition(":")[0].endswith(".invalid")
+
+
 def _no_image(spec: Object) -> str:
+    if _is_nowhere(str(spec.get("image", ""))):
+        return f'failed to pull image "{spec["image"]}": no such host'
     return f'failed to pull image "{spec.get("image", "")}": an embedded cluster has {" and ".join(IMAGES)} only'
 
 

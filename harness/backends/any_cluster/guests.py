@@ -9,12 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 from harness.api import STRATEGIC_MERGE_PATCH, Api, Object, RefusedError, path_of
 from harness.backends.any_cluster import pods
 from harness.backends.backend import WantedPod
-from harness.errors import InconclusiveError, UnavailableError
+from harness.errors import InconclusiveError
 from harness.eventually import NotYetError, eventually
 from harness.guest import trouble
 
 READY_SECONDS = 120.0  # for a pod to run, before the time scale: a node may have to pull the image first
-TROUBLED_SECONDS = 20.0  # for what keeps a pod from running to pass by itself
+TROUBLED_SECONDS = 15.0  # for what keeps a pod from running to pass by itself
 ADMITTED_SECONDS = 10.0  # for a new namespace to have its service account
 END_GRACE = 1  # seconds that a pod gets that is to end at once; 0 would leave it running without an object
 
@@ -112,7 +112,7 @@ class Guests:
 
     def _give_up_on(self, pod: Object | None, troubled: dict[str, float]) -> None:
         """Raise when what keeps a pod from running does not pass."""
-        why = trouble.of_pod(pod) if pod is not None else ""
+        why = trouble.of_pod(pod) or trouble.of_kubelet(pod) if pod is not None else ""
         if not why:
             return
         since = troubled.setdefault(why, time.monotonic())
@@ -135,7 +135,7 @@ class Guests:
         list(self._pool.map(lambda pod: self._create_one(namespace, pod), wanted))
 
     def _create_one(self, namespace: str, pod: Object) -> None:
-        """Make one pod, as soon as its namespace lets it. Raises `UnavailableError` with the remedy."""
+        """Make one pod, as soon as its namespace lets it. Raises `InconclusiveError` with the remedy."""
         path = path_of("pods", namespace)
 
         def create() -> bool:
@@ -144,7 +144,7 @@ class Guests:
             if answer.code in (403, 404) and "serviceaccount" in said.lower().replace(" ", ""):
                 raise NotYetError(said)
             if answer.code >= 400:
-                raise UnavailableError(trouble.of_answer(answer, doing=f"create pod {pod['metadata']['name']}"))
+                raise InconclusiveError(trouble.of_answer(answer, doing=f"create pod {pod['metadata']['name']}"))
             return True
 
         what = f"pod {pod['metadata']['name']} to be admitted"

@@ -9,12 +9,14 @@ from harness.api import Api, Response
 from harness.backends.any_cluster.names import Names
 from harness.kubeconfig import Kubeconfig
 
+TIMEOUT = 15.0  # seconds: who waits for a cluster that has gone is told so within 30
+
 
 class TranslatingApi(Api):
     """Sends and gives back objects in the words of the topology."""
 
     def __init__(self, kubeconfig: Kubeconfig | Mapping[str, Any], names: Names, *, connections: int = 10) -> None:
-        super().__init__(kubeconfig, connections=connections)
+        super().__init__(kubeconfig, timeout=TIMEOUT, connections=connections)
         self._names = names
 
     def request(self, method: str, path: str, body: object = None, **options: Any) -> Response:
