@@ -6,7 +6,9 @@ import contextlib
 import importlib.util
 import io
 import os
-from collections.abc import Sequence
+import signal
+import threading
+from collections.abc import Iterator, Sequence
 from importlib import resources
 from pathlib import Path
 
@@ -41,7 +43,26 @@ def run_pytest(arguments: Sequence[str], *, suite: str = SUITE, plugins: Sequenc
         ours = ["-c", str(file), f"--rootdir={root}", f"--confcutdir={place if place.is_dir() else root}"]
         if os.environ.get("PYTEST_DISABLE_PLUGIN_AUTOLOAD"):
             ours += [part for name in _PLUGINS for part in ("-p", name)]
-        return int(pytest.main([*ours, str(place), *arguments], plugins=list(plugins)))
+        with _terminated_as_interrupted():
+            return int(pytest.main([*ours, str(place), *arguments], plugins=list(plugins)))
+
+
+@contextlib.contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """SIGTERM ends a run as Ctrl-C does, so that what it made is removed; a second one does not end the removing."""
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield
+        return
+
+    def interrupt(*_: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def catalogue(suite: str = SUITE) -> list[Requirement]:
