@@ -17,13 +17,18 @@ def list_nodes(api: Api) -> list[Object]:
 
 
 def ready_nodes(nodes: Sequence[Object]) -> set[str]:
-    """The names of those that are ready."""
-    return {node["metadata"]["name"] for node in nodes if _says_ready(node)}
+    """The names of those that are ready, and of which the node controller has taken notice: pods may go there."""
+    return {node["metadata"]["name"] for node in nodes if _says_ready(node) and not _is_held_back(node)}
 
 
 def is_ready(pod: Object) -> bool:
     """Whether a pod runs, is ready and is not on its way out."""
     return _says_ready(pod) and "deletionTimestamp" not in pod["metadata"]
+
+
+def _is_held_back(node: Object) -> bool:
+    taints = node.get("spec", {}).get("taints") or ()
+    return any(each["key"].startswith("node.kubernetes.io/") for each in taints)
 
 
 def _says_ready(obj: Object) -> bool:

@@ -56,7 +56,8 @@ def test_what_kind_failed_with_is_shown_with_what_is_scarce() -> None:
 def test_a_node_is_ready_when_its_kubelet_says_so() -> None:
     ready, other = ({"metadata": {"name": n}, "status": {"conditions": [{"type": "Ready", "status": s}]}}
                     for n, s in (("w1", "True"), ("w2", "False")))  # fmt: skip
-    assert ready_nodes([ready, other, {"metadata": {"name": "w3"}}]) == {"w1"}
+    held = {**ready, "metadata": {"name": "w4"}, "spec": {"taints": [{"key": "node.kubernetes.io/not-ready"}]}}
+    assert ready_nodes([ready, other, {"metadata": {"name": "w3"}}, held]) == {"w1"}
 
 
 def test_a_cluster_that_does_not_come_up_leaves_nothing(install: Install) -> None:
