@@ -80,7 +80,7 @@ def test_without_an_output_folder_results_go_below_the_current_one(pack: Path) -
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["run", "--backend", "kubeconfig"], "'kubeconfig' is not available in this version; available: netns"),
+        (["run", "--backend", "cloud"], "unknown value 'cloud'; allowed: netns, kubeconfig, kind"),
         (["run", "--no-such-option"], "No such option '--no-such-option'"),
         (["run", "--options-file", "/no/such.yaml"], "options file /no/such.yaml: cannot be read: No such file"),
         (["run", "--kubernetes-version", "1.99"], "unknown Kubernetes version '1.99': known are 1.17 to 1.37"),

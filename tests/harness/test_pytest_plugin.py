@@ -125,7 +125,7 @@ def test_workers_end_with_the_same_exit_codes(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--td-backend=kind"], "'kind' is not available in this version; available: netns"),
+        (["--td-backend=cloud"], "unknown value 'cloud'; allowed: netns, kubeconfig, kind"),
         (["--td-backend=nets"], "--backend: unknown value 'nets'; allowed: netns"),
         (["--td-proxy=reference"], "--td-backend: say where to run"),
         (["--td-backend=netns", "--td-topology=four"], "--topology: unknown topology 'four'"),
