@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from harness.errors import UsageError
 
 FILE = "needs.yaml"
@@ -62,6 +60,8 @@ class Offer:
 
 def read(place: Path) -> dict[str, Needs]:
     """The table of the suite in this folder, by requirement; empty where there is none. Raises `UsageError`."""
+    import yaml  # noqa: PLC0415  the plugin loads this module in every pytest run on the machine
+
     file = place / FILE
     if not file.exists():
         return {}
@@ -74,6 +74,8 @@ def read(place: Path) -> dict[str, Needs]:
 
 def as_yaml(needs: Mapping[str, Needs]) -> str:
     """The table as a file, sorted by requirement, one line each."""
+    import yaml  # noqa: PLC0415  the same
+
     table = {name: needs[name].to_json() for name in sorted(needs)}
     return "".join(
         yaml.safe_dump({name: values}, default_flow_style=None, width=10_000, sort_keys=True)
