@@ -89,6 +89,15 @@ class Api:
         """The URL of the API server."""
         return str(self._configuration.host)
 
+    @property
+    def configuration(self) -> Any:
+        """Of the official client: TLS, proxy, credentials."""
+        return self._configuration
+
+    def authentication(self) -> dict[str, str]:
+        """The headers that say who asks."""
+        return {each["key"]: each["value"] for each in self._configuration.auth_settings().values()}
+
     def close(self) -> None:
         """Close all connections."""
         self._pool.clear()
@@ -108,7 +117,7 @@ class Api:
         """Send one request and return whatever was answered. Raises `InconclusiveError` when nothing was."""
         headers = {"Accept": "application/json", "User-Agent": "trafficdist"}
         if authenticate:
-            headers |= {each["key"]: each["value"] for each in self._configuration.auth_settings().values()}
+            headers |= self.authentication()
         if body is not None:
             headers["Content-Type"] = content_type
         self.writes += method != "GET"
@@ -133,7 +142,7 @@ class Api:
         Raises `RefusedError`, and `InconclusiveError` when nothing was answered.
         """
         path = path_of(resource)
-        headers = {each["key"]: each["value"] for each in self._configuration.auth_settings().values()}
+        headers = self.authentication()
         query = urlencode({"watch": "true", "resourceVersion": resource_version})
         try:
             answer = self._pool.request(

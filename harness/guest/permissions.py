@@ -6,7 +6,7 @@ Asked rule by rule of the API server itself (SelfSubjectAccessReview), since wha
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.api import Api
@@ -47,6 +47,15 @@ class Rule:
 
 _WRITE = ("create", "delete", "get", "list", "patch", "update")
 
+_PROXY = Rule(
+    ("get",),
+    "",
+    ("pods/proxy",),
+    why="have client pods make connections",
+    without="client pods are asked by port-forward instead",
+)
+_PORT_FORWARD = Rule(("create", "get"), "", ("pods/portforward",), why="do the same where pods/proxy is not granted")
+
 RULES: tuple[Rule, ...] = (
     Rule(("create", "delete", "get", "list", "patch"), "", ("namespaces",), why="keep to namespaces of its own"),
     Rule(("create", "delete", "get", "update"), "coordination.k8s.io", ("leases",), why="keep a second run away"),
@@ -55,7 +64,8 @@ RULES: tuple[Rule, ...] = (
     Rule(("get", "patch", "update"), "", ("pods/status", "services/status"), why="report readiness and addresses"),
     Rule(_WRITE, "discovery.k8s.io", ("endpointslices",), why="read hints, and write slices of its own"),
     Rule(("get", "list"), "", ("nodes",), why="know zones and addresses"),
-    Rule(("get",), "", ("pods/proxy",), why="have client pods make connections"),
+    _PROXY,
+    _PORT_FORWARD,
     Rule(("get", "list"), "", ("events", "pods/log"), why="say why something does not start"),
     Rule(
         ("get", "list"),
@@ -92,13 +102,29 @@ class Denied:
 
 
 def denied(api: Api, rules: Iterable[Rule] = RULES) -> list[Denied]:
-    """The rules that this user does not have. Raises `DistrustError` when that cannot be asked."""
+    """The rules that this user does not have, where no other does in their place.
+
+    Raises `DistrustError` when that cannot be asked.
+    """
     found = []
     for rule in rules:
         missing = [_named(question) for question in rule.questions() if not _is_allowed(api, question)]
         if missing:
             found.append(Denied(rule, tuple(missing)))
-    return found
+    return _without_alternatives(found)
+
+
+def asks_by_port_forward(found: Iterable[Denied]) -> bool:
+    """Whether client pods are asked by port-forward, since the pod proxy is what is not granted."""
+    return any(each.rule == _PROXY for each in found)
+
+
+def _without_alternatives(found: Sequence[Denied]) -> list[Denied]:
+    """One way to client pods is enough; where there is none, nothing can run."""
+    rules = {each.rule for each in found}
+    if not rules >= {_PROXY, _PORT_FORWARD}:
+        return [each for each in found if each.rule != _PORT_FORWARD]
+    return [replace(each, rule=replace(each.rule, without="")) for each in found if each.rule != _PORT_FORWARD]
 
 
 def cluster_role(name: str, rules: Sequence[Rule]) -> dict[str, Any]:

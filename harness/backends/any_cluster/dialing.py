@@ -1,5 +1,7 @@
 """Probes made by client pods: `GET /dial` of agnhost, many tries a request, by way of the API server's pod proxy.
 
+Where the proxy is forbidden the same requests go by port-forward.
+
 agnhost gives a connection five seconds, and what it says then is waited for: how long a request takes by way of the API
 server proves nothing. But in five seconds the kernel repeats a lost SYN several times, so by itself agnhost would call
 a proxy sound that drops half of all first packets. So whenever a request took a second or more, the client pod is asked
@@ -17,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from harness.api import Api, Response
+from harness.backends.any_cluster.port_forwarding import PortForwards
 from harness.backends.any_cluster.repeated_syns import FULL_WAIT, NETSTAT, RepeatedSyns
 from harness.errors import InconclusiveError, UnavailableError
 from harness.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Unknown
@@ -94,12 +97,15 @@ class Dialer:
 
     def __init__(self, api: Api) -> None:
         self._api = api
+        self._forwards = PortForwards(api)
+        self._proxy_is_forbidden = False
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="dial")
         self._syns: RepeatedSyns[ClientPod] = RepeatedSyns(self._netstat)
 
     def close(self) -> None:
         """Wait for what is under way, and end the threads."""
         self._pool.shutdown(cancel_futures=True)
+        self._forwards.close()
 
     def probe(self, probes: Sequence[Probe], read: Reader = identity) -> list[Observation]:
         """What came of each probe; outcomes of equal probes come in any order. Raises `UnavailableError`."""
@@ -161,8 +167,13 @@ class Dialer:
         return Dialed(_outcomes(response, tries, read, client), time.monotonic() - begin)
 
     def _ask(self, client: ClientPod, path: str, query: Mapping[str, str], limit: float) -> Response:
-        place = f"/api/v1/namespaces/{client.namespace}/pods/{client.name}:{client.port}/proxy/{path}"
-        return self._api.request("GET", place, query=query, timeout=limit)
+        if not self._proxy_is_forbidden:
+            place = f"/api/v1/namespaces/{client.namespace}/pods/{client.name}:{client.port}/proxy/{path}"
+            answer = self._api.request("GET", place, query=query, timeout=limit)
+            if answer.code != 403 or '"pods/proxy"' not in str(answer.body.get("message")):
+                return answer
+            self._proxy_is_forbidden = True
+        return self._forwards.get(client, path, query, limit)
 
     def _counted(self, probe: Probe, seen: Sequence[Dialed]) -> list[Observation]:
         """All outcomes, where an answer that only a repeated SYN brought counts as one that did not come in time."""

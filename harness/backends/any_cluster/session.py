@@ -15,10 +15,11 @@ from harness.backends.any_cluster.names import Names
 from harness.backends.any_cluster.places import cast, takes_pods
 from harness.backends.components import Components
 from harness.backends.kubeconfig import ALWAYS, DISRUPTIVE, KubeconfigBackend, Target
-from harness.errors import InconclusiveError, UnavailableError
+from harness.errors import DistrustError, InconclusiveError, UnavailableError
 from harness.guest import trouble
 from harness.guest.lease import hold
 from harness.guest.marks import new_run_id
+from harness.guest.permissions import asks_by_port_forward
 from harness.guest.preflight import preflight
 from harness.kubeconfig import find
 from harness.settings import Settings
@@ -46,6 +47,8 @@ class Session:
             self._say(
                 f"cluster {reached.server}, Kubernetes {reached.version.get('gitVersion', '?')}, run {self.run_id}"
             )
+            if asks_by_port_forward(reached.denied):
+                self._say("pods/proxy is not granted: client pods are asked by port-forward")
             api = Api(find(kubeconfig, context=self._settings.context))
             begun.callback(api.close)
             begun.enter_context(hold(api, self.run_id, say=self._say))
@@ -131,10 +134,13 @@ def kind_abilities() -> frozenset[Ability]:
 
 
 def boot(values: Mapping[str, Any], settings: Settings, worker: str) -> KubeconfigBackend:
-    """The backend of one worker. Raises `UnavailableError` with the remedy."""
+    """The backend of one worker. Raises `DistrustError` with the remedy: without it no test can be run."""
     target = Target.from_json(values)
     backend = KubeconfigBackend(target, worker=worker, release=settings.release)
-    backend.start()
+    try:
+        backend.start()
+    except (RefusedError, InconclusiveError, UnavailableError) as error:
+        raise DistrustError(trouble.of(error)) from error
     if target.backend == "kind":
         backend.components = _components_of_kind(settings, target, backend)
     return backend
