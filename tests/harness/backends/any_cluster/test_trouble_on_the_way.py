@@ -1,0 +1,166 @@
+"""What goes wrong on somebody's cluster is named in one line with the remedy, fails nothing, and leaves nothing."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.backends.any_cluster import guests
+from harness.backends.any_cluster.places import cast
+from harness.backends.any_cluster.session import Session, boot
+from harness.backends.backend import WantedPod
+from harness.backends.kubeconfig import ALWAYS, KubeconfigBackend, Target
+from harness.backends.netns import NetnsBackend
+from harness.cluster import Cluster, same_zone
+from harness.errors import DistrustError, InconclusiveError, UnavailableError
+from harness.guest.permissions import RULES
+from harness.history import History
+from harness.netns import sandbox
+from harness.netns.kubelet import Kubelet
+from harness.options import resolve
+from harness.topology import THREE_ZONES
+from harness.traffic import expect_traffic
+from tests.harness.backends.any_cluster.conftest import RUN_ID
+from tests.harness.backends.any_cluster.guest_runs import EVERYTHING, Host
+
+NO_POD_PROXY = [rule.as_rbac() for rule in RULES if rule.resources != ("pods/proxy",)]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[NetnsBackend]:
+    """Somebody's cluster."""
+    try:
+        sandbox.enter()
+    except UnavailableError as error:
+        pytest.skip(str(error))
+    with NetnsBackend() as booted, Kubelet(booted.kubeconfig(), booted.network):
+        yield booted
+
+
+@pytest.fixture
+def host(cluster: NetnsBackend, tmp_path: Path) -> Host:
+    return Host(cluster, tmp_path)
+
+
+def target(host: Host, token: str = "", registry: str = "") -> Target:
+    names = cast(THREE_ZONES, host.backend.api.list("nodes"))
+    return Target(str(host.kubeconfig(token)), "", RUN_ID, names, THREE_ZONES, ALWAYS, registry)
+
+
+@pytest.fixture
+def share(host: Host) -> Iterator[Callable[[str], KubeconfigBackend]]:
+    """A worker's share of the cluster, for who has this token."""
+    started: list[KubeconfigBackend] = []
+
+    def start(token: str = "") -> KubeconfigBackend:
+        started.append(KubeconfigBackend(target(host, token)).start())
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.close()
+
+
+def test_an_image_that_cannot_be_pulled_ends_the_run(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guests, "TROUBLED_SECONDS", 0.2)
+    with pytest.raises(DistrustError, match=r"cannot be pulled .*name a registry that the nodes reach"):
+        boot(target(host, registry="registry.invalid").to_json(), resolve({"backend": "kubeconfig"}), "main")
+    left = [each["metadata"]["name"] for each in host.backend.api.list("namespaces")]
+    assert [name for name in left if name.startswith("td-")] == []
+
+
+def test_a_quota_leaves_the_requirement_open(share: Callable[[], KubeconfigBackend], tmp_path: Path) -> None:
+    backend = share()
+    with History(tmp_path / "history.jsonl") as history:
+        scenario = Cluster(backend, f"td-{RUN_ID}-main-1", history=history, test="TEST/test")
+        quota = {"metadata": {"name": "few"}, "spec": {"hard": {"pods": "1"}}}
+        backend.api.request("POST", f"/api/v1/namespaces/{scenario.namespace}/resourcequotas", quota)
+        with pytest.raises(InconclusiveError, match=r"^resource quota few is used up .*: raise it"):
+            scenario.run_servers(on=["a1", "b1"])
+        scenario.close()
+
+
+def test_a_pod_that_no_kubelet_takes_up_is_not_waited_for(
+    share: Callable[[], KubeconfigBackend], host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = share()
+    monkeypatch.setattr(guests, "TROUBLED_SECONDS", 0.2)
+    backend.create_namespace(f"td-{RUN_ID}-main-2")
+    with pytest.raises(InconclusiveError, match="the kubelet of node nowhere does not begin with it"):
+        backend.run_pods(f"td-{RUN_ID}-main-2", [WantedPod("lost", "nowhere")])
+    backend.delete_namespace(f"td-{RUN_ID}-main-2")
+
+
+def test_who_may_not_create_pods_is_told_before_anything_is_made(host: Host) -> None:
+    token = host.server.add_user("alice", [rule.as_rbac() for rule in RULES if rule.resources != ("pods",)])
+    settings = resolve({"backend": "kubeconfig", "kubeconfig": str(host.kubeconfig(token))})
+    with pytest.raises(UnavailableError, match=r"user alice may not create pods.*apply deploy/rbac\.yaml"):
+        Session(settings, print).start()
+    assert "trafficdist" not in [each["metadata"]["name"] for each in host.backend.api.list("namespaces")]
+
+
+def test_credentials_that_expire_end_the_run(host: Host) -> None:
+    token = host.server.add_user("alice", EVERYTHING)
+    ran = host.run(token=token, meanwhile=lambda _: host.server.revoke(token))
+    assert (ran.code, ran.verdicts) == (12, ["inconclusive"]), ran.text
+    assert "the API server does not accept the credentials (401 Unauthorized): log in again" in ran.text
+    assert "when that is mended, run `trafficdist cleanup`" in ran.text
+    assert "the Lease of run" in host.clean_up()
+    assert host.changed() == []
+
+
+def test_an_api_server_that_goes_away_fails_nothing_and_the_run_cleans_up_when_it_is_back(host: Host) -> None:
+    api = host.backend.control_plane._api  # type: ignore[attr-defined]
+    back = threading.Timer(2.0, host.server.replace, [api])
+
+    def go_away(_: object) -> None:
+        host.server.replace(None)
+        back.start()
+
+    ran = host.run(meanwhile=go_away)
+    back.join()
+    assert (ran.code, ran.verdicts) == (10, ["inconclusive"]), ran.text
+    assert "nothing listens there (connection refused): is the cluster up" in ran.text
+    assert host.changed() == []
+
+
+def test_where_the_pod_proxy_is_forbidden_pods_are_asked_by_port_forward(
+    share: Callable[[str], KubeconfigBackend], host: Host, tmp_path: Path
+) -> None:
+    backend = share(host.server.add_user("alice", NO_POD_PROXY))
+    with History(tmp_path / "history.jsonl") as history:
+        scenario = Cluster(backend, f"td-{RUN_ID}-main-3", history=history, test="TEST/test")
+        service = scenario.create_service()
+        a1, b1 = scenario.run_servers(on=["a1", "b1"])
+        scenario.publish(service, [same_zone(a1), same_zone(b1)])
+        expect_traffic(scenario, service, {"a1": {a1}, "a2": {a1}, "b1": {b1}})
+        scenario.close()
+    opened = len([each for each in host.server.requests() if "/portforward" in str(each)])
+    assert 0 < opened < 100, "connections are kept"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", ["0", "2"])
+@pytest.mark.parametrize(("sign", "code"), [(signal.SIGINT, 2), (signal.SIGTERM, 2), (signal.SIGKILL, -9)])
+def test_a_run_that_is_ended_leaves_nothing(host: Host, sign: signal.Signals, code: int, workers: str) -> None:
+    def end(process: subprocess.Popen[str]) -> None:
+        process.send_signal(sign)
+
+    ran = host.run("--workers", workers, meanwhile=end)
+    assert ran.code == code, ran.text
+    if sign == signal.SIGKILL:
+        assert "the Lease of run" in host.clean_up()
+    assert host.changed() == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("expected", "code", "verdict"), [("b1", 0, "passed"), ("a1", 1, "failed")])
+def test_a_run_that_ends_leaves_nothing(host: Host, expected: str, code: int, verdict: str) -> None:
+    ran = host.run("--workers", "2", expected=expected)
+    assert (ran.code, ran.verdicts) == (code, [verdict]), ran.text
+    assert host.changed() == []
