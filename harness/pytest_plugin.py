@@ -116,6 +116,8 @@ def pytest_configure(config: pytest.Config) -> None:
     worker = getattr(config, "workerinput", {})
     if _WORKER_INPUT in worker:
         config.stash[RUN] = Run.in_worker(worker[_WORKER_INPUT], worker["workerid"])
+        if config.stash[RUN].target:
+            _end_with_controller()
     run = run_of(config)
     if run is None:
         return
@@ -131,6 +133,19 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Recorder(run), "trafficdist_recorder")
     if importlib.util.find_spec("harness.fixtures") is not None:
         config.pluginmanager.import_plugin("harness.fixtures")
+
+
+def _end_with_controller() -> None:
+    """Have this worker killed with its controller: after `kill -9` it would go on for seconds, and make more objects
+    on the real cluster while `trafficdist cleanup` removes what is there.
+    """
+    import ctypes
+    import signal
+
+    controller = os.getppid()
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    if os.getppid() != controller:
+        os._exit(1)
 
 
 def _set_up(config: pytest.Config, run: Run) -> None:
