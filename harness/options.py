@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -99,6 +100,12 @@ def _gate(text: str) -> str:
     return text
 
 
+def _patch(text: str) -> str:
+    if not re.fullmatch(r"(\d+\.\d+)=\1\.\d+", text):
+        raise UsageError(f"{text!r}: want a minor version and one of its patches, like 1.30=1.30.14")
+    return text
+
+
 def _integer(text: str) -> int:
     try:
         return int(text)
@@ -133,7 +140,10 @@ OPTIONS: tuple[Option, ...] = (
            metavar="REGISTRY"),
     Option("allow-disruptive", "Change more of a real cluster than the run's own objects: labels and taints of "
            "nodes, which are given back.", kind="flag", default=False),
-    Option("kind-image", "Node image of --backend kind, like kindest/node:v1.34.0. [kind's own]", metavar="IMAGE"),
+    Option("kind-image", "Node image of --backend kind, like kindest/node:v1.34.3; by role: "
+           "control-plane=IMAGE,worker=IMAGE. [kind's own]", metavar="IMAGE"),
+    Option("kind-patch", "Which patch a minor version stands for on --backend kind, like 1.30=1.30.14. Repeatable. "
+           "[the newest, as https://dl.k8s.io says]", kind="list", metavar="VERSIONS", default=(), check=_patch),
     Option("keep-cluster", "Leave the cluster of --backend kind in place at the end.", kind="flag", default=False),
     Option("proxy", "The service proxy to judge: reference, kube-proxy[:VERSION], or a YAML file that says how to run "
            "one; installed: whatever a real cluster runs. [reference; on a real cluster installed]", metavar="NAME",

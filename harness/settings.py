@@ -21,6 +21,7 @@ class Settings:
     image_registry: str
     allow_disruptive: bool
     kind_image: str
+    kind_patch: tuple[str, ...]
     keep_cluster: bool
     proxy: str
     mode: str

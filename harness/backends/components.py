@@ -26,6 +26,9 @@ class Components(Protocol):
     def stop(self, component: Component, nodes: Sequence[str]) -> None:
         """Stop a component; what it has stored, written or programmed stays."""
 
+    def metrics(self, component: Component, node: str) -> str:
+        """What a component exposes as Prometheus text; `node` is that of a proxy. Raises `InconclusiveError`."""
+
 
 class Untouchable:
     """The components of somebody's cluster, which are left alone."""
@@ -39,3 +42,7 @@ class Untouchable:
     def stop(self, component: Component, nodes: Sequence[str]) -> None:  # noqa: ARG002
         """Raises `UnavailableError`."""
         raise UnavailableError(f"nothing here may stop the {component} of this cluster")
+
+    def metrics(self, component: Component, node: str) -> str:  # noqa: ARG002
+        """Raises `UnavailableError`."""
+        raise UnavailableError(f"metrics of the {component} are not reached from nodes")

@@ -38,6 +38,7 @@ from harness.topology import Node, Topology
 from harness.workloads import Client, Pod, node_client, pod_client
 
 SETTLED = 10.0  # seconds, before the time scale, in which proxies work on what was written
+RESTARTED = 60.0  # the same after a component was replaced
 METRICS_PORT = 10249
 NODE_CLIENT_PORTS = 20_480  # the first of two for each worker, on the network of the nodes
 
@@ -229,7 +230,7 @@ class KubeconfigBackend:
     def metrics(self, component: Component, node: str) -> str:
         """What a proxy exposes on its node's loopback, asked by a pod on the host's network."""
         if component is not Component.PROXY:
-            self._lacks(Ability.CONTROLLER_METRICS, f"metrics of the {component} are not reached from nodes")
+            return self.components.metrics(component, node)
         client = self.place_of(node_client(node))
         try:
             return self._dialer.get(client, "127.0.0.1", METRICS_PORT, "metrics")
@@ -262,6 +263,7 @@ class KubeconfigBackend:
     def start_component(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
         """Have one started as this release. Raises `UnavailableError` where nothing may."""
         self.components.start(component, release, nodes)
+        self.settle(within=RESTARTED)
 
     def stop_component(self, component: Component, nodes: Sequence[str]) -> None:
         """Have one stopped. Raises `UnavailableError` where nothing may."""
@@ -285,11 +287,11 @@ class KubeconfigBackend:
     def _plain_api(self) -> Api:
         return Api(find(self._target.kubeconfig, context=self._target.context))
 
-    def settle(self) -> None:
+    def settle(self, within: float = SETTLED) -> None:
         """Wait until pods are as they were asked to be, and proxies have seen the canary go round."""
         self._guests.settle()
         clients = [self._clients[pod_client(node.name)] for node in self.topology.nodes]
-        self._barrier.pass_(clients, self._canaries, within=SETTLED, when_unable=self._require_nodes)
+        self._barrier.pass_(clients, self._canaries, within=within, when_unable=self._require_nodes)
 
     def _require_nodes(self) -> None:
         if why := liveness.not_ready(self.api, self._target.names.nodes):

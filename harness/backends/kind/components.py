@@ -36,7 +36,13 @@ if TYPE_CHECKING:
     from harness.backends.kind.engine import Shell
 
 ABILITIES = frozenset(
-    {Ability.RESTART_API_SERVER, Ability.RESTART_CONTROLLER, Ability.RESTART_PROXY, Ability.CHANGE_RELEASE}
+    {
+        Ability.RESTART_API_SERVER,
+        Ability.RESTART_CONTROLLER,
+        Ability.RESTART_PROXY,
+        Ability.CHANGE_RELEASE,
+        Ability.CONTROLLER_METRICS,
+    }
 )
 START_SECONDS = 180.0  # before the time scale; a static pod takes 5 to 30 s
 PULL_SECONDS = 600.0
