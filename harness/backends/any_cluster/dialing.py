@@ -45,6 +45,7 @@ class ClientPod:
     namespace: str
     name: str
     port: int
+    on_host: bool = False  # on the network of its node, where others repeat SYNs too
 
     def socket(self, family: int, kind: int, proto: int = 0, /) -> socket.socket:  # noqa: ARG002
         """Raises `UnavailableError`."""
@@ -125,12 +126,22 @@ class Dialer:
             size = TRIES if isinstance(first[probe].outcomes[0], Reached) else 1
             work += [(probe, min(size, rest - done)) for done in range(0, rest, size)]
         for probe, dialed in self._pool.map(lambda each: (each[0], self._dial(each[0], each[1], read)), work):
-            seen[probe].append(dialed)
+            seen[probe] += self._one_by_one(probe, dialed, read)
         outcomes: list[Observation] = [Unknown("not asked")] * len(probes)
         for probe, indices in places.items():
             for index, outcome in zip(indices, self._counted(probe, seen[probe]), strict=True):
                 outcomes[index] = outcome
         return outcomes
+
+    def _one_by_one(self, probe: Probe, dialed: Dialed, read: Reader) -> list[Dialed]:
+        """A request of a client on its node's network that took so long that it may hide a lost packet is made again,
+        each try by itself: nobody can say whose SYNs were repeated there. What came of tries otherwise stays.
+        """
+        if not _client(probe).on_host or probe.protocol != "TCP" or dialed.seconds < REPEATED_SYN:
+            return [dialed]
+        kept: list[Observation] = [each for each in dialed.outcomes if not isinstance(each, Reached)]
+        again = len(dialed.outcomes) - len(kept)
+        return [Dialed(kept, 0.0), *(self._dial(probe, 1, read) for _ in range(again))]
 
     def glance(self, probes: Sequence[Probe]) -> list[Observation]:
         """What seems to come of each probe: what takes long counts as silence, whoever it is that takes long."""
@@ -182,6 +193,8 @@ class Dialer:
         slow = max((each.seconds for each in seen), default=0.0) >= REPEATED_SYN
         if not slow or probe.protocol != "TCP" or not any(isinstance(each, Reached) for each in outcomes):
             return outcomes
+        if _client(probe).on_host:
+            return [outcome for each in seen for outcome in _doubted(each)]
         lost = self._syns.lost(_client(probe))
         made: list[Observation] = []
         for outcome in outcomes:
@@ -193,6 +206,14 @@ class Dialer:
     def _netstat(self, client: ClientPod) -> str:
         response = self._ask(client, "shell", {"cmd": NETSTAT}, FULL_WAIT + OVERHEAD)
         return str(response.body.get("output", ""))
+
+
+def _doubted(dialed: Dialed) -> list[Observation]:
+    """Answers that took so long that a lost packet may be behind it cannot be judged."""
+    if dialed.seconds < REPEATED_SYN:
+        return dialed.outcomes
+    why = f"an answer took {dialed.seconds:.1f} s: whether its first packet was lost cannot be told on a node's network"
+    return [Unknown(why) if isinstance(each, Reached) else each for each in dialed.outcomes]
 
 
 def _client(probe: Probe) -> ClientPod:

@@ -151,5 +151,6 @@ def _components_of_kind(settings: Settings, target: Target, backend: KubeconfigB
 
     cluster = kind_cluster(settings, target.run_id)
     cluster.tools = require(cluster.wanted)
-    made: Components = cluster.components(backend.api, settings.release)
+    patches = dict(each.split("=", 1) for each in settings.kind_patch)
+    made: Components = cluster.components(backend.api, settings.release, patches=patches)
     return made
