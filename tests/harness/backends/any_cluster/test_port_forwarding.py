@@ -1,0 +1,140 @@
+"""HTTP to a pod by port-forward: connections are kept, and what goes wrong with them is told apart."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from harness.api import Api
+from harness.backends.any_cluster.dialing import ClientPod
+from harness.backends.any_cluster.port_forwarding import PortForwards
+from harness.errors import InconclusiveError
+from reference.apiserver.api import ApiServer
+from reference.apiserver.server import HttpServer
+
+ADDRESS = "10.244.1.2"
+
+
+class Inside(socket.socket):
+    """A socket for which the address of the pod is on this machine."""
+
+    def connect(self, address: Any) -> None:
+        assert address[0] == ADDRESS
+        super().connect(("127.0.0.1", address[1]))
+
+
+class Pod(ThreadingHTTPServer):
+    """The pod's server. `ended` is set when it has ended a connection; /silence is answered when it closes."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.ended = threading.Event()
+        self.closing = threading.Event()
+        self.connections = 0
+
+    def get_request(self) -> Any:
+        self.connections += 1
+        return super().get_request()
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Pod
+    protocol_version = "HTTP/1.1"
+    timeout = 5.0
+
+    def do_GET(self) -> None:
+        if self.path.startswith("/silence"):
+            self.server.closing.wait(20)
+        if self.path.startswith("/hurry"):
+            self.connection.settimeout(0.01)
+        body = b'{"path": "%s"}' % self.path.encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def finish(self) -> None:
+        super().finish()
+        self.request.shutdown(socket.SHUT_RDWR)
+        self.server.ended.set()
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def pod() -> Iterator[Pod]:
+    with Pod() as pod:
+        thread = threading.Thread(target=pod.serve_forever, args=(0.01,))
+        thread.start()
+        yield pod
+        pod.closing.set()
+        pod.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def server() -> Iterator[HttpServer]:
+    api = ApiServer()
+    spec = {"containers": [{"name": "c", "image": "i"}], "nodeName": "a1"}
+    made = api.create("pods", "default", {"metadata": {"name": "p"}, "spec": spec})
+    api.update_status("pods", "default", {**made, "status": {"phase": "Running", "podIP": ADDRESS}})
+    http = HttpServer(api)
+    http.reach_pods(Inside)
+    http.start()
+    yield http
+    http.stop()
+
+
+def forwards(server: HttpServer, token: str = "") -> Iterator[PortForwards]:
+    api = Api(server.kubeconfig(token=token), timeout=5)
+    made = PortForwards(api)
+    yield made
+    made.close()
+    api.close()
+
+
+@pytest.fixture
+def ways(server: HttpServer) -> Iterator[PortForwards]:
+    yield from forwards(server)
+
+
+def client(pod: Pod) -> ClientPod:
+    return ClientPod("default", "p", pod.server_port)
+
+
+def test_a_connection_serves_many_requests(ways: PortForwards, pod: Pod) -> None:
+    answers = [ways.get(client(pod), "dial", {"n": str(number)}, 10.0) for number in range(3)]
+    assert [(each.code, each.body["path"]) for each in answers] == [(200, f"/dial?n={number}") for number in range(3)]
+    assert pod.connections == 1
+
+
+def test_a_connection_that_the_pod_has_ended_is_replaced(ways: PortForwards, pod: Pod) -> None:
+    assert ways.get(client(pod), "hurry", {}, 10.0).code == 200
+    assert pod.ended.wait(10)
+    assert ways.get(client(pod), "dial", {}, 10.0).code == 200
+    assert pod.connections == 2
+
+
+def test_a_pod_that_does_not_answer_is_not_waited_for(ways: PortForwards, pod: Pod) -> None:
+    with pytest.raises(InconclusiveError, match="pod p was not reached by port-forward"):
+        ways.get(client(pod), "silence", {}, 0.2)
+
+
+def test_a_pod_where_nothing_listens_says_so(ways: PortForwards, pod: Pod) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+    with pytest.raises(InconclusiveError, match="pod p was not reached by port-forward"):
+        ways.get(ClientPod("default", "p", port), "dial", {}, 10.0)
+
+
+def test_who_may_not_forward_ports_gets_the_api_servers_answer(pod: Pod, server: HttpServer) -> None:
+    for ways in forwards(server, server.add_user("alice")):
+        answer = ways.get(client(pod), "dial", {}, 10.0)
+    assert answer.code == 403
+    assert 'cannot get resource "pods/portforward"' in answer.body["message"]
