@@ -100,6 +100,7 @@ class KubeconfigBackend:
         self.release = release or Release()
         self.abilities = target.abilities
         self.hints_matter: bool | None = None
+        self._lacks_node = False
         self._labels = run_labels(target.run_id)
         self._prefix = f"td-{target.run_id}-{worker}"
         number = int(worker.removeprefix("gw")) + 1 if worker.startswith("gw") else 0
@@ -198,7 +199,11 @@ class KubeconfigBackend:
 
         Raises `InconclusiveError` when somebody could not ask, and a node has gone.
         """
-        seen = self._dialer.probe(probes)
+        try:
+            seen = self._dialer.probe(probes)
+        except InconclusiveError:
+            self._require_nodes()
+            raise
         if any(isinstance(each, Unknown) for each in seen):
             self._require_nodes()
         return seen
@@ -289,12 +294,16 @@ class KubeconfigBackend:
 
     def settle(self, within: float = SETTLED) -> None:
         """Wait until pods are as they were asked to be, and proxies have seen the canary go round."""
+        if self._lacks_node:  # the canary would be waited for on a node that is gone
+            self._require_nodes()
         self._guests.settle()
         clients = [self._clients[pod_client(node.name)] for node in self.topology.nodes]
         self._barrier.pass_(clients, self._canaries, within=within, when_unable=self._require_nodes)
 
     def _require_nodes(self) -> None:
-        if why := liveness.not_ready(self.api, self._target.names.nodes):
+        why = liveness.not_ready(self.api, self._target.names.nodes)
+        self._lacks_node = bool(why)
+        if why:
             raise InconclusiveError(why)
 
     def check_instruments(self) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from pyroute2 import IPRoute
 
 from harness.backends.any_cluster import guests
 from harness.backends.any_cluster.places import cast
@@ -127,6 +128,24 @@ def test_an_api_server_that_goes_away_fails_nothing_and_the_run_cleans_up_when_i
     assert (ran.code, ran.verdicts) == (10, ["inconclusive"]), ran.text
     assert "nothing listens there (connection refused): is the cluster up" in ran.text
     assert host.changed() == []
+
+
+@pytest.mark.slow
+def test_a_node_that_goes_away_is_named_and_fails_nothing(tmp_path: Path) -> None:
+    with NetnsBackend() as booted, Kubelet(booted.kubeconfig(), booted.network):
+        host = Host(booted, tmp_path)
+
+        def go_away(_: object) -> None:
+            booted.api.delete("nodes", "", "b1")
+            with booted.network.nodes["b1"].namespace.entered(), IPRoute() as routes:
+                for link in routes.get_links():
+                    routes.link("set", index=link["index"], state="down")
+
+        ran = host.run(meanwhile=go_away)
+        assert ran.code in {10, 12}, ran.text
+        assert ran.verdicts == ["inconclusive"]
+        assert "node b1 is gone from the cluster: start again when the cluster's nodes do not change" in ran.text
+        assert host.changed() == ["gone: nodes b1"]
 
 
 def test_where_the_pod_proxy_is_forbidden_pods_are_asked_by_port_forward(
