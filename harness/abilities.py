@@ -30,8 +30,8 @@ class Ability(enum.StrEnum):
     CONTROLLER_METRICS = "controller-metrics"
     PROXY_METRICS = "proxy-metrics"
     PROXY_HEALTH = "proxy-health"
+    UNDISTURBED = "undisturbed"  # nobody else's load, where a scenario must keep time
     DNS = "dns"  # the topology-aware DNS server, and PodLocators
-    IMPLEMENTATION = "implementation"  # what only the reference shows of itself: conditions, Events, acknowledgements
 
 
 EVERYTHING = frozenset(Ability)

@@ -1,4 +1,4 @@
-"""Who changes a cluster that workers share does it last, and alone.
+"""Who changes a cluster that workers share, or counts what happens on it, does it last, and alone.
 
 Workers are processes, so the agreement between them is a lock on a file of the run: everybody else holds it together,
 one that disrupts holds it by itself.
@@ -23,9 +23,12 @@ DISRUPTIVE = frozenset(
         Ability.CHANGE_NODES,
         Ability.REPORT_NODES,
         Ability.CREATE_NODES,
+        Ability.CONTROLLER_METRICS,
+        Ability.PROXY_METRICS,
+        Ability.UNDISTURBED,
     }
 )
-"""What the scenarios of other workers would notice."""
+"""What the scenarios of other workers would notice, and what they would blur: metrics count everybody's doings."""
 
 GROUP = "disruptive"
 """The group of pytest-xdist in which all of them go to one worker."""

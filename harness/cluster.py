@@ -308,6 +308,10 @@ class Cluster:
         """What a component exposes about itself at this moment; `node` says which proxy."""
         return Metrics(self.backend.metrics(component, node))
 
+    def keep_time(self) -> None:
+        """Say that the scenario has to do things in time, which the load of others would prevent: it runs alone."""
+        self.backend.need(Ability.UNDISTURBED)
+
     # What the run keeps of it
 
     def window(self, title: str, expectation: Expectation, rates: Rates = DEFAULT_RATES) -> Window:

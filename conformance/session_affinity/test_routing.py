@@ -209,6 +209,7 @@ def test_new_endpoint_moves_nobody(three_zones: Cluster) -> None:
     kills={"affinity-for-ever", "affinity-is-not-renewed"},
 )
 def test_affinity_ends_after_its_time(three_zones: Cluster) -> None:
+    three_zones.keep_time()
     service = _create_service(three_zones, seconds=1)
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     three_zones.publish(service, [endpoint(a1)])

@@ -42,7 +42,7 @@ RESTARTED = 60.0  # the same after a component was replaced
 METRICS_PORT = 10249
 NODE_CLIENT_PORTS = 20_480  # the first of two for each worker, on the network of the nodes
 
-ALWAYS = frozenset({Ability.PROXY_METRICS, Ability.EXTERNAL_CLIENT})
+ALWAYS = frozenset({Ability.PROXY_METRICS, Ability.EXTERNAL_CLIENT, Ability.UNDISTURBED})
 """What a client pod on the host's network can do: it is outside for the node ports of any other node."""
 
 DISRUPTIVE = frozenset({Ability.CHANGE_NODES})
