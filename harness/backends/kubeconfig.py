@@ -18,6 +18,7 @@ from harness.backends.any_cluster.barrier import Barrier
 from harness.backends.any_cluster.dialing import ClientPod, Dialer, address_seen
 from harness.backends.any_cluster.guests import Guests
 from harness.backends.any_cluster.names import Names
+from harness.backends.any_cluster.places import described
 from harness.backends.any_cluster.steady import Steady
 from harness.backends.any_cluster.translating import TranslatingApi
 from harness.backends.backend import WantedPod
@@ -319,22 +320,12 @@ class KubeconfigBackend:
         return {
             "backend": self.name,
             "servers": {"apiserver": str(self._version.get("gitVersion", "?"))},
-            "nodes": [self._node(node.name, names.get(node.name, node.name)) for node in self.topology.nodes],
+            "nodes": [
+                described(node, self._nodes[node.name], names.get(node.name, node.name)) for node in self.topology.nodes
+            ],
             "ipFamilies": list(self.families),
             **({} if self.hints_matter is None else {"hintsChangeSomething": self.hints_matter}),
         }
-
-    def _node(self, name: str, real: str) -> dict[str, str]:
-        info = (self._nodes[name].get("status") or {}).get("nodeInfo") or {}
-        told = {
-            "kernel": info.get("kernelVersion"),
-            "os": info.get("osImage") or info.get("operatingSystem"),
-            "kubelet": info.get("kubeletVersion"),
-            "kubeProxy": info.get("kubeProxyVersion"),
-            "nodeName": real if real != name else None,
-        }
-        zone = self.topology.node(name).zone
-        return {"name": name, "zone": zone, **{key: str(value) for key, value in told.items() if value}}
 
     def explain(self, namespace: str, service: str, nodes: Sequence[str]) -> str:  # noqa: ARG002
         """Where to ask further."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from harness.api import Object
 from harness.backends.any_cluster.names import Names
-from harness.topology import ZONE_LABEL, Topology
+from harness.topology import ZONE_LABEL, Node, Topology
 
 
 def cast(topology: Topology, nodes: Sequence[Object]) -> Names:
@@ -35,6 +35,19 @@ def takes_pods(node: Object) -> bool:
     tainted = any(taint.get("effect") in ("NoSchedule", "NoExecute") for taint in spec.get("taints") or ())
     ready = any(each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions") or ())
     return ready and not tainted and not spec.get("unschedulable")
+
+
+def described(node: Node, played_by: Object, real: str) -> dict[str, str]:
+    """What the report says of a node of the topology, and of `real`, the node of the cluster that plays it."""
+    info = (played_by.get("status") or {}).get("nodeInfo") or {}
+    told = {
+        "kernel": info.get("kernelVersion"),
+        "os": info.get("osImage") or info.get("operatingSystem"),
+        "kubelet": info.get("kubeletVersion"),
+        "kubeProxy": info.get("kubeProxyVersion"),
+        "nodeName": real if real != node.name else None,
+    }
+    return {"name": node.name, "zone": node.zone, **{key: str(value) for key, value in told.items() if value}}
 
 
 def _pairs(ours: Sequence[str], theirs: Sequence[str]) -> dict[str, str]:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from harness.backends.any_cluster.places import described
 from harness.errors import DistrustError
 from harness.options import resolve
 from harness.plan import Plan
@@ -17,6 +18,7 @@ from harness.report.folder import OutputFolder
 from harness.report.results import Case, CaseResult, Result
 from harness.requirements import MUST, Feature, Profile, Requirement
 from harness.run import Run
+from harness.topology import THREE_ZONES
 from harness.verdict import SkipReason, Verdict
 
 CORE = Feature("Routing", Profile.SERVICE_PROXY, True, "")
@@ -151,3 +153,13 @@ def test_the_worst_case_decides() -> None:
             CaseResult(f"t[{each}]", "KEP-1/a", verdict=each, reason=SkipReason.UNAVAILABLE) for each in order[:number]
         )
         assert Result(requirement, cases).verdict == verdict
+
+
+def test_what_a_kubelet_says_of_its_node_meets_the_schema() -> None:
+    said = {"kernelVersion": "6.1.0", "osImage": "Debian 12", "kubeletVersion": "v1.34.0", "kubeProxyVersion": ""}
+    node = described(THREE_ZONES.node("a1"), {"status": {"nodeInfo": said}}, "kind-worker")
+    made = report(*results("passed"))
+    made["environment"]["nodes"] = [node]
+    conformance.check(made)
+    versions = {"kernel": "6.1.0", "os": "Debian 12", "kubelet": "v1.34.0"}
+    assert node == {"name": "a1", "zone": "a", **versions, "nodeName": "kind-worker"}
