@@ -21,6 +21,7 @@ from harness.run import RUN, Run, run_of
 
 _SUITE = "conformance"
 _WORKER_INPUT = "trafficdist"
+_KIND_FACTOR = 4.0  # a procedure of a KEP replaces API server, controller and all proxies up to six times
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -125,6 +126,7 @@ def pytest_configure(config: pytest.Config) -> None:
     from harness.recorder import Recorder
 
     set_time_scale(run.settings.time_scale)
+    _limit_scenarios(config, run)
     if not run.worker:
         run.distributed = getattr(config.option, "dist", "no") != "no"
         _set_up(config, run)
@@ -133,6 +135,18 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Recorder(run), "trafficdist_recorder")
     if importlib.util.find_spec("harness.fixtures") is not None:
         config.pluginmanager.import_plugin("harness.fixtures")
+
+
+def _limit_scenarios(config: pytest.Config, run: Run) -> None:
+    """Let a scenario take as long as this run has to: longer where real components are replaced, minutes at a time.
+
+    What the person says on the command line or in PYTEST_TIMEOUT holds as it is.
+    """
+    said = getattr(config.option, "timeout", 0)
+    if said is not None or "PYTEST_TIMEOUT" in os.environ or not (usual := float(config.getini("timeout") or 0)):
+        return
+    factor = _KIND_FACTOR if run.settings.backend == "kind" else 1.0
+    config.option.timeout = usual * factor * max(1.0, run.settings.time_scale)
 
 
 def _end_with_controller() -> None:

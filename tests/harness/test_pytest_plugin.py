@@ -16,6 +16,12 @@ def test_both(family):
     assert family == "IPv4"
 """
 
+LIMITED = """
+@must("KEP-1/limited")
+def test_limited(pytestconfig):
+    assert pytestconfig.getoption("timeout") == {}
+"""
+
 EXTENDED = """
 @must("KEP-2/node-first", EXTENDED)
 def test_node():
@@ -279,3 +285,9 @@ def test_module_that_cannot_be_imported_is_told_as_pytest_tells_it(certify: Any,
     assert "No module named 'no_such_module'" in certified.text
     assert "INTERNALERROR" not in certified.text
     assert certified.code == 12
+
+
+@pytest.mark.parametrize(("options", "limit"), [(("--td-time-scale=2",), 200.0), (("--timeout=7",), 7.0)])
+def test_time_limits_of_scenarios_follow_the_time_scale(certify: Any, options: tuple[str, ...], limit: float) -> None:
+    extra = LIMITED.format(limit)
+    assert certify("passes", extra=extra, options=("-o", "timeout=100", *options)).code == 0
