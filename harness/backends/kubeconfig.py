@@ -7,12 +7,12 @@ through the API, probes included: no command is started, nothing is installed, n
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NoReturn
 
 from harness.abilities import Ability
-from harness.api import Api, Object
+from harness.api import Api, Object, Response
 from harness.backends.any_cluster import pods
 from harness.backends.any_cluster.barrier import Barrier
 from harness.backends.any_cluster.dialing import ClientPod, Dialer, address_seen
@@ -132,6 +132,17 @@ class KubeconfigBackend:
             self.settle()
             self._begun = begun.pop_all()
         return self
+
+    def ask_aside(self, get: Callable[[str, str, float], Response]) -> None:
+        """Have client pods asked by `get(node, url, seconds)` whenever the API server does not answer."""
+
+        def ask(pod: ClientPod, path: str, seconds: float) -> Response:
+            client = next(each for each, made in self._clients.items() if made == pod)
+            address = next(iter(self._client_addresses[client].values()))
+            host = f"[{address}]" if ":" in address else address
+            return get(client.node, f"http://{host}:{pod.port}/{path}", seconds)
+
+        self._dialer.aside = ask
 
     def close(self) -> None:
         """Take away all namespaces of this worker. Idempotent."""

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from harness.abilities import Ability
 from harness.api import Api, Object, RefusedError
 from harness.backends.any_cluster.names import Names
 from harness.backends.any_cluster.places import cast, takes_pods
-from harness.backends.components import Components
 from harness.backends.kubeconfig import ALWAYS, DISRUPTIVE, KubeconfigBackend, Target
 from harness.errors import DistrustError, InconclusiveError, UnavailableError
 from harness.guest import trouble
@@ -24,6 +23,9 @@ from harness.guest.preflight import preflight
 from harness.kubeconfig import find
 from harness.settings import Settings
 from harness.topology import THREE_ZONES, Topology, parse_topology
+
+if TYPE_CHECKING:
+    from harness.backends.kind.components import KindComponents
 
 Say = Callable[[str], None]
 
@@ -142,15 +144,17 @@ def boot(values: Mapping[str, Any], settings: Settings, worker: str) -> Kubeconf
     except (RefusedError, InconclusiveError, UnavailableError) as error:
         raise DistrustError(trouble.of(error)) from error
     if target.backend == "kind":
-        backend.components = _components_of_kind(settings, target, backend)
+        components = _components_of_kind(settings, target, backend)
+        backend.components = components
+        backend.ask_aside(components.ask_pod)
     return backend
 
 
-def _components_of_kind(settings: Settings, target: Target, backend: KubeconfigBackend) -> Components:
+def _components_of_kind(settings: Settings, target: Target, backend: KubeconfigBackend) -> KindComponents:
     from harness.backends.kind.checks import require  # noqa: PLC0415
 
     cluster = kind_cluster(settings, target.run_id)
     cluster.tools = require(cluster.wanted)
     patches = dict(each.split("=", 1) for each in settings.kind_patch)
-    made: Components = cluster.components(backend.api, settings.release, patches=patches)
+    made: KindComponents = cluster.components(backend.api, settings.release, patches=patches)
     return made

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import yaml
 
 from harness.abilities import Ability
-from harness.api import Api, Object
+from harness.api import Api, Object, Response
 from harness.backends.kind import static_pods
 from harness.backends.kind.config import gates_for_mode
 from harness.backends.kind.kube_proxies import mode_of
@@ -47,6 +47,7 @@ ABILITIES = frozenset(
 START_SECONDS = 180.0  # before the time scale; a static pod takes 5 to 30 s
 PULL_SECONDS = 600.0
 _LOOK = 0.5
+_ENTER_SECONDS = 10.0  # that an engine may take to run a command on a node
 _MANIFESTS, _AWAY = "/etc/kubernetes/manifests", "/etc/kubernetes"  # one file system, so that a rename is at once
 _CLIENT = "/run/trafficdist-client"
 _WRITE_CERTIFICATE = "umask 077; " + "; ".join(
@@ -137,6 +138,21 @@ class KindComponents:
             return self._get(component, "/metrics")
         except UnavailableError as error:
             raise InconclusiveError(f"the metrics of {component} cannot be read: {error}") from error
+
+    def ask_pod(self, node: str, url: str, seconds: float) -> Response:
+        """What a pod of this node answers to GET, asked from the node: also while the API server is away.
+
+        Raises `InconclusiveError`.
+        """
+        command = ("curl", "-sS", "--globoff", "--max-time", f"{seconds:.1f}", "--write-out", "\n%{http_code}", url)
+        try:
+            said = self._shell.execute(self._node_names[node], *command, seconds=seconds + _ENTER_SECONDS)
+        except UnavailableError as error:
+            raise InconclusiveError(f"a pod of node {node} cannot be asked: {error}") from error
+        body, _, code = said.rpartition("\n")
+        with contextlib.suppress(ValueError):
+            return Response(int(code), json.loads(body))
+        raise InconclusiveError(f"a pod of node {node} answered {said[-200:]!r}")
 
     # API server and controller manager
 

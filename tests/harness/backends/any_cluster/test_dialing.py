@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 import pytest
 
-from harness.api import Response
+from harness.api import Api, Response
 from harness.backends.any_cluster import dialing
-from harness.backends.any_cluster.dialing import ClientPod, address_seen, identity
+from harness.backends.any_cluster.dialing import ClientPod, Dialer, address_seen, identity
 from harness.backends.any_cluster.repeated_syns import RepeatedSyns, repeated_syns
 from harness.errors import InconclusiveError, UnavailableError
 from harness.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Unknown
+from harness.probes.loop import Probe
 
 CLIENT = ClientPod("td-abcd1234-main-clients", "client-a1", 8080)
 TIMEOUT = (
@@ -71,3 +75,30 @@ def test_repeated_syns_are_lost_packets_unless_tries_in_vain_explain_them() -> N
 def test_counters_that_cannot_be_read_are_no_proof() -> None:
     with pytest.raises(InconclusiveError, match="netstat"):
         repeated_syns("")
+
+
+@pytest.fixture
+def dialer() -> Iterator[Dialer]:
+    """Its API server is away."""
+    configuration = {
+        "clusters": [{"name": "x", "cluster": {"server": "https://127.0.0.1:1"}}],
+        "users": [{"name": "x", "user": {}}],
+        "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
+        "current-context": "x",
+    }
+    with contextlib.closing(Api(configuration)) as api, contextlib.closing(Dialer(api)) as made:
+        yield made
+
+
+def test_clients_go_on_asking_past_an_api_server_that_is_away(dialer: Dialer) -> None:
+    probe = Probe(CLIENT, "TCP", "10.96.0.1", 80)
+    assert isinstance(dialer.dial(probe, 1).outcomes[0], Unknown)
+    asked = []
+
+    def ask(client: ClientPod, path: str, _seconds: float) -> Response:
+        asked.append((client, path))
+        return Response(200, {"responses": ["a1--td-x-main-1"] * 2})
+
+    dialer.aside = ask
+    assert dialer.dial(probe, 2).outcomes == [Reached("td-x-main-1/a1")] * 2
+    assert asked == [(CLIENT, "dial?host=10.96.0.1&port=80&protocol=http&request=hostname&tries=2")]

@@ -19,7 +19,7 @@ from harness.backends.kind.components import KindComponents
 from harness.backends.kind.static_pods import tag_of
 from harness.binaries.versions import Version
 from harness.components import API_SERVER, CONTROLLER, release
-from harness.errors import UnavailableError
+from harness.errors import InconclusiveError, UnavailableError
 
 WRITTEN = Path(__file__).parent / "kubeadm"
 MANIFESTS = "/etc/kubernetes/manifests"
@@ -63,6 +63,7 @@ class Node:
         answers = {
             "version": f'{{"gitVersion": "{tag}"}}',
             "metrics": f'kubernetes_build_info{{git_version="{tag}"}} 1',
+            "dial": '{"responses": ["b1--td-x"]}\n200',
         }
         return answers.get(url.rpartition("/")[2], "ok")
 
@@ -85,7 +86,7 @@ def components(node: Node) -> Iterator[KindComponents]:
     user = [{"name": "x", "user": {}}]
     api = Api({"clusters": here, "contexts": context, "users": user, "current-context": "x"})
     yield KindComponents(
-        node, api, control_plane="td-control-plane", node_names={}, booted=BOOTED,
+        node, api, control_plane="td-control-plane", node_names={"a1": "td-worker"}, booted=BOOTED,
         patches={"1.33": "1.33.7"}, newest=lambda wanted: Version(1, 30, 14),
     )  # fmt: skip
     api.close()
@@ -146,3 +147,10 @@ def test_in_the_end_all_is_as_kubeadm_wrote_it(node: Node, components: KindCompo
     components.stop(CONTROLLER, [])
     components.close()
     assert {name: text for name, text in node.files.items() if name.startswith(MANIFESTS)} == before
+
+
+def test_a_pod_is_asked_from_its_node_where_the_api_server_is_away(components: KindComponents) -> None:
+    answer = components.ask_pod("a1", "http://10.244.1.2:8080/dial", 5.0)
+    assert (answer.code, answer.body) == (200, {"responses": ["b1--td-x"]})
+    with pytest.raises(InconclusiveError, match="answered 'ok'"):
+        components.ask_pod("a1", "http://10.244.1.2:8080/elsewhere", 5.0)
