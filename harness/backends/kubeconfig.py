@@ -301,6 +301,10 @@ class KubeconfigBackend:
         with contextlib.closing(self._plain_api()) as api:
             restore_node(api, self._target.names.nodes[name])
 
+    def plain_api(self) -> Api:
+        """The API in which nodes and zones have the cluster's own names; closed with this backend."""
+        return self._begun.enter_context(contextlib.closing(self._plain_api()))
+
     def _plain_api(self) -> Api:
         return Api(find(self._target.kubeconfig, context=self._target.context))
 

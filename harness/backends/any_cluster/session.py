@@ -156,5 +156,5 @@ def _components_of_kind(settings: Settings, target: Target, backend: KubeconfigB
     cluster = kind_cluster(settings, target.run_id)
     cluster.tools = require(cluster.wanted)
     patches = dict(each.split("=", 1) for each in settings.kind_patch)
-    made: KindComponents = cluster.components(backend.api, settings.release, patches=patches)
+    made: KindComponents = cluster.components(backend.plain_api(), settings.release, patches=patches)
     return made

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 from harness.backends.any_cluster.names import Names
 from harness.backends.any_cluster.places import cast
+from harness.backends.kubeconfig import ALWAYS, KubeconfigBackend, Target
 from harness.topology import THREE_ZONES, ZONE_LABEL
+from reference.apiserver import ApiServer
+from reference.apiserver.server import HttpServer
 
 NAMES = Names({"a1": "kind-worker", "b1": "kind-worker2"}, {"a": "europe-1a", "b": "europe-1b"})
 
@@ -63,3 +69,17 @@ def test_same_names_go_together_whatever_their_order() -> None:
 def test_nodes_that_take_no_pods_play_nothing() -> None:
     nodes = [node("w1", "x", ready=False), node("w2", "x", unschedulable=True), node("w3"), node("w4", "y")]
     assert cast(THREE_ZONES, nodes).nodes == {"a1": "w4"}
+
+
+def test_who_changes_components_sees_nodes_by_the_names_that_their_pods_have(tmp_path: Path) -> None:
+    file, api = tmp_path / "kubeconfig", ApiServer()
+    api.create("nodes", "", {"metadata": {"name": "kind-worker"}})
+    server = HttpServer(api)
+    server.start()
+    file.write_text(yaml.safe_dump(server.kubeconfig()))
+    backend = KubeconfigBackend(Target(str(file), "", "abcd1234", NAMES, THREE_ZONES, ALWAYS))
+    try:
+        assert [each["metadata"]["name"] for each in backend.plain_api().list("nodes")] == ["kind-worker"]
+    finally:
+        backend.close()
+        server.stop()
