@@ -219,9 +219,16 @@ def spoken(line: str) -> str:
     return text.removesuffix(" ...") if begins == "•" else ""
 
 
+def without_stacks(lines: Sequence[str]) -> list[str]:
+    """The lines without Go's call stacks, which kubeadm writes after each error: a function, then its place."""
+    places = [line.startswith("\t") and ".go:" in line for line in lines]
+    functions = [*places[1:], False]
+    return [line for line, *stack in zip(lines, places, functions, strict=True) if not any(stack)]
+
+
 def explain(words: str, notes: Sequence[str] = ()) -> HarnessError:
     """What kind wrote as it failed, as the error that says what to do."""
-    lines = [line for line in words.splitlines() if line.strip()]
+    lines = without_stacks([line for line in words.splitlines() if line.strip()])
     errors = [number for number, line in enumerate(lines) if line.startswith("ERROR:")]
     tail = "\n".join(lines[errors[-1] if errors else 0 :][-_TAIL:]) or "it said nothing"
     image = _NO_IMAGE.search(words)

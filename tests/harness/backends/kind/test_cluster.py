@@ -47,6 +47,14 @@ def test_what_kind_does_is_passed_on_without_its_pictures(line: str, said: str) 
     assert spoken(line) == said
 
 
+def test_the_cause_is_told_where_kubeadm_writes_a_call_stack_after_it() -> None:
+    stack = "\n".join(f"k8s.io/kubernetes/cmd.f{n}\n\tk8s.io/kubernetes@v1.34.0/cmd/f.go:{n}" for n in range(30))
+    error = explain(
+        f"ERROR: failed to init node\nerror: the kubelet is not healthy\n{stack}\nruntime.main\n\tproc.go:1"
+    )
+    assert str(error).endswith("\nERROR: failed to init node\nerror: the kubelet is not healthy")
+
+
 def test_what_kind_failed_with_is_shown_with_what_is_scarce() -> None:
     error = explain("Creating cluster ...\nERROR: failed to init node\nCommand Output: no", ["12 MB of memory"])
     assert "ERROR: failed to init node\nCommand Output: no\nIt may be this: 12 MB of memory" in str(error)
