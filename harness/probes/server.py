@@ -7,20 +7,18 @@ pod's netns and served by the one loop, so that a pod costs two or four descript
 from __future__ import annotations
 
 import contextlib
-import errno
 import socket
 import struct
 from dataclasses import dataclass
 
 from harness.errors import InconclusiveError, UsageError
+from harness.probes.bound import GONE, SocketOption, bound
 from harness.probes.probe import RESET_ON_CLOSE, SocketSource
 from harness.probes.reactor import Reactor, starved
 
-_FLAGS = socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
 _AT_ONCE = 64
 """Connections or datagrams that one socket takes before the others have their turn."""
 
-_GONE = {errno.ECONNABORTED, errno.EPROTO, errno.ENETDOWN, errno.EHOSTUNREACH, errno.ENETUNREACH}
 _IN_PKTINFO = struct.Struct("@i4s4s")  # interface, local address, destination in the header; ip(7)
 _IN6_PKTINFO = struct.Struct("@16sI")  # address, interface; ipv6(7)
 _IP_PKTINFO = getattr(socket, "IP_PKTINFO", 8)  # in the socket module only from 3.12 on
@@ -39,27 +37,13 @@ class ServerPort:
         """The bound socket, listening if TCP. Raises `OSError`, `UsageError`."""
         if self.protocol not in ("TCP", "UDP") or self.family not in ("IPv4", "IPv6"):
             raise UsageError(f"cannot serve {self.protocol!r} over {self.family!r}: want TCP or UDP, IPv4 or IPv6")
-        tcp, six = self.protocol == "TCP", self.family == "IPv6"
-        sock = namespace.socket(
-            socket.AF_INET6 if six else socket.AF_INET, (socket.SOCK_STREAM if tcp else socket.SOCK_DGRAM) | _FLAGS
-        )
-        try:
-            if six:
-                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            if tcp:
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)  # accepted sockets inherit it
-            elif six:
-                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RECVPKTINFO, 1)
-            else:
-                sock.setsockopt(socket.IPPROTO_IP, _IP_PKTINFO, 1)
-            sock.bind((self.address, self.port))
-            if tcp:
-                sock.listen(4096)
-        except OSError:
-            sock.close()
-            raise
-        return sock
+        if self.protocol == "TCP":
+            option: SocketOption = (socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)  # accepted sockets inherit it
+        elif self.family == "IPv6":
+            option = (socket.IPPROTO_IPV6, socket.IPV6_RECVPKTINFO, 1)
+        else:
+            option = (socket.IPPROTO_IP, _IP_PKTINFO, 1)
+        return bound(namespace, self.protocol, self.family, self.port, address=self.address, options=[option])
 
 
 class _Part:
@@ -97,7 +81,7 @@ class _Listener(_Part):
                 if starved(error):
                     self._reactor.give_up(f"an echo server cannot accept connections: {error.strerror}")
                     return
-                if error.errno in _GONE:  # the client left before it was accepted, or an error of its network
+                if error.errno in GONE:  # the client left before it was accepted, or an error of its network
                     continue
                 raise
             _Connection(sock, b"%s %s\n" % (self._identity, peer[0].encode()), self._connections, self._reactor)

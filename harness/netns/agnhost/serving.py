@@ -5,7 +5,6 @@ All on the reactor's thread. As with a process that ends, what is open is closed
 
 from __future__ import annotations
 
-import errno
 import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -24,15 +23,13 @@ from harness.netns.agnhost.messages import (
 from harness.netns.agnhost.netexec import Dial, Self, respond, respond_udp
 from harness.netns.agnhost.wording import joined
 from harness.netns.namespace import Namespace
+from harness.probes.bound import GONE, bound
 from harness.probes.probe import SocketSource
 from harness.probes.reactor import Reactor, starved
 
 _CHUNK = 1 << 16
 _AT_ONCE = 64
 """Datagrams that one socket takes before the others have their turn."""
-
-_FLAGS = socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
-_GONE = {errno.ECONNABORTED, errno.EPROTO, errno.ENETDOWN, errno.EHOSTUNREACH, errno.ENETUNREACH}
 
 
 def _netstat(source: SocketSource) -> str:
@@ -57,9 +54,9 @@ class NetexecServer:
         """Open all ports, or none. Raises `OSError`."""
         try:
             for family in families:
-                _Listener(self, _bound(self.source, socket.SOCK_STREAM, family, self.me.http_port)).watch()
+                _Listener(self, bound(self.source, "TCP", family, self.me.http_port)).watch()
                 if self.me.udp_port != -1:
-                    _Datagrams(self, _bound(self.source, socket.SOCK_DGRAM, family, self.me.udp_port)).watch()
+                    _Datagrams(self, bound(self.source, "UDP", family, self.me.udp_port)).watch()
         except BaseException:
             self.shut()
             raise
@@ -71,25 +68,6 @@ class NetexecServer:
         self.dialings.clear()
         for part in list(self.parts):
             part.drop()
-
-
-def _bound(source: SocketSource, kind: int, family: Family, port: int) -> socket.socket:
-    """A socket on that port of all addresses, listening if it is of TCP. Raises `OSError`."""
-    sock = source.socket(socket.AF_INET6 if family == "IPv6" else socket.AF_INET, kind | _FLAGS)
-    try:
-        if family == "IPv6":
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        if kind == socket.SOCK_STREAM:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if not 0 <= port <= 65535:
-            raise OSError(errno.EINVAL, f"address {port}: invalid port")
-        sock.bind(("", port))
-        if kind == socket.SOCK_STREAM:
-            sock.listen(4096)
-    except OSError:
-        sock.close()
-        raise
-    return sock
 
 
 class _Part:
@@ -134,7 +112,7 @@ class _Listener(_Part):
         except OSError as error:
             if starved(error):
                 self._server.reactor.give_up(f"{self._server.me.hostname} cannot accept: {error.strerror}")
-            elif error.errno not in _GONE:  # the client left before it was accepted, or an error of its network
+            elif error.errno not in GONE:  # the client left before it was accepted, or an error of its network
                 raise
             return
         connection = _Connection(self._server, sock, joined(*peer[:2]))
