@@ -29,7 +29,6 @@ class Ability(enum.StrEnum):
     HTTP = "http"  # GET requests from where a client is, to any address
     CONTROLLER_METRICS = "controller-metrics"
     PROXY_METRICS = "proxy-metrics"
-    PROXY_HEALTH = "proxy-health"
     UNDISTURBED = "undisturbed"  # nobody else's load, where a scenario must keep time
     DNS = "dns"  # the topology-aware DNS server, and PodLocators
 

@@ -115,26 +115,28 @@ class Api:
         timeout: float = 0.0,
     ) -> Response:
         """Send one request and return whatever was answered. Raises `InconclusiveError` when nothing was."""
-        headers = {"Accept": "application/json", "User-Agent": "trafficdist"}
-        if authenticate:
-            headers |= self.authentication()
+        headers = {"Accept": "application/json", **(self.authentication() if authenticate else {})}
         if body is not None:
             headers["Content-Type"] = content_type
         self.writes += method != "GET"
-        url = self._configuration.host + path + ("?" + urlencode(query) if query else "")
-        try:
-            answer = self._pool.request(
-                method,
-                url,
-                body=None if body is None else orjson.dumps(body),
-                headers=headers,
-                timeout=timeout or self._timeout,
-                retries=False,
-            )
-        except urllib3.exceptions.HTTPError as error:
-            raise InconclusiveError(f"the API server did not answer {method} {path}: {error}") from error
+        url = path + ("?" + urlencode(query) if query else "")
+        sent = None if body is None else orjson.dumps(body)
+        answer = self._send(method, url, headers=headers, body=sent, timeout=timeout or self._timeout)
         warnings = tuple(warning_texts(answer.headers))
         return Response(answer.status, _json(answer.data), warnings, answer.headers.get("date", ""))
+
+    def text(self, path: str) -> str:
+        """Read what is no JSON, as /metrics is; "" when it is refused. Raises `InconclusiveError`."""
+        answer = self._send("GET", path, headers=self.authentication(), timeout=self._timeout)
+        return str(answer.data.decode(errors="replace")) if answer.status == 200 else ""
+
+    def _send(self, method: str, path: str, *, headers: Mapping[str, str], **options: Any) -> urllib3.BaseHTTPResponse:
+        url, said = f"{self._configuration.host}{path}", {"User-Agent": "trafficdist", **headers}
+        try:
+            return self._pool.request(method, url, headers=said, retries=False, **options)
+        except urllib3.exceptions.HTTPError as error:
+            shown = path.partition("?")[0]
+            raise InconclusiveError(f"the API server did not answer {method} {shown}: {error}") from error
 
     def watch(self, resource: str, *, resource_version: str) -> Watch:
         """Follow what becomes of all objects of a resource after that version.
@@ -142,19 +144,10 @@ class Api:
         Raises `RefusedError`, and `InconclusiveError` when nothing was answered.
         """
         path = path_of(resource)
-        headers = self.authentication()
+        headers = {"Accept": "application/json", **self.authentication()}
         query = urlencode({"watch": "true", "resourceVersion": resource_version})
-        try:
-            answer = self._pool.request(
-                "GET",
-                f"{self._configuration.host}{path}?{query}",
-                headers={"Accept": "application/json", "User-Agent": "trafficdist", **headers},
-                timeout=urllib3.Timeout(connect=self._timeout, read=None),
-                retries=False,
-                preload_content=False,
-            )
-        except urllib3.exceptions.HTTPError as error:
-            raise InconclusiveError(f"the API server did not answer a watch of {path}: {error}") from error
+        forever = urllib3.Timeout(connect=self._timeout, read=None)
+        answer = self._send("GET", f"{path}?{query}", headers=headers, timeout=forever, preload_content=False)
         if answer.status >= 400:
             raise RefusedError("GET", path, Response(answer.status, _json(answer.data)))
         return Watch(answer)

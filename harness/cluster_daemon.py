@@ -24,6 +24,7 @@ import yaml
 from harness import manifests
 from harness.backends.netns import BOOT_SECONDS, NetnsBackend
 from harness.cluster_state import READY, ClusterState, save, start_time
+from harness.conditions import is_true
 from harness.errors import HarnessError, InconclusiveError
 from harness.eventually import eventually
 from harness.implementations import of_settings
@@ -140,18 +141,13 @@ def _run_something(backend: NetnsBackend) -> dict[str, Any]:
     )
     made = backend.api.create("services", "default", wanted)
     eventually(
-        lambda: all(_is_ready(pod) for pod in backend.api.list("pods", "default")),
+        lambda: all(is_true(pod, "Ready") for pod in backend.api.list("pods", "default")),
         within=BOOT_SECONDS,
         describe="a pod on each node to be ready",
         error=InconclusiveError,
     )
     backend.settle()
     return {"name": "web", "clusterIP": made["spec"]["clusterIP"], "port": made["spec"]["ports"][0]["port"]}
-
-
-def _is_ready(pod: Mapping[str, Any]) -> bool:
-    conditions = pod["status"].get("conditions") or ()
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
 
 if __name__ == "__main__":

@@ -6,10 +6,10 @@ holds the file beside the suite to it.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from harness.errors import UsageError
 
@@ -48,15 +48,6 @@ class Offer:
         """What is needed and not there."""
         return Needs(needs.abilities - self.abilities, needs.nodes - self.nodes)
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return {"abilities": sorted(self.abilities), "nodes": sorted(self.nodes)}
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Iterable[str]]) -> Offer:
-        """The inverse of `to_json`."""
-        return cls(frozenset(values["abilities"]), frozenset(values["nodes"]))
-
 
 def read(place: Path) -> dict[str, Needs]:
     """The table of the suite in this folder, by requirement; empty where there is none. Raises `UsageError`."""
@@ -70,6 +61,14 @@ def read(place: Path) -> dict[str, Needs]:
         return {str(name): Needs.from_json(values) for name, values in loaded.items()}
     except (OSError, yaml.YAMLError, AttributeError, TypeError) as error:
         raise UsageError(f"{file}: is no table of needs: {' '.join(str(error).split())}") from None
+
+
+@functools.cache
+def table_for(folder: Path) -> dict[str, Needs]:
+    """The table of the suite to which tests in this folder belong: the nearest one. Raises `UsageError`."""
+    if (folder / FILE).exists() or folder == folder.parent:
+        return read(folder)
+    return table_for(folder.parent)
 
 
 def as_yaml(needs: Mapping[str, Needs]) -> str:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import random
-from collections.abc import Generator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Generator, Sequence
 from typing import Any
 
 import pytest
@@ -35,7 +34,6 @@ class Recorder:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._plan = Plan()
-        self._tables: dict[Path, Mapping[str, Needs]] = {}
         self._deselected: list[pytest.Item] = []
         self._lost = ""
 
@@ -93,10 +91,7 @@ class Recorder:
         requirement = requirement_of(item)
         if requirement is None:
             return Needs()
-        place = next((each for each in item.path.parents if (each / needs.FILE).exists()), item.path.parent)
-        if place not in self._tables:
-            self._tables[place] = needs.read(place)
-        return self._tables[place].get(requirement.id, Needs())
+        return needs.table_for(item.path.parent).get(requirement.id, Needs())
 
     def _prepare(self, config: pytest.Config, item: pytest.Item, requirement: Requirement) -> None:
         reason, thing = plan.reason_to_skip(requirement, self._run.settings)

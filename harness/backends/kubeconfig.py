@@ -7,6 +7,7 @@ through the API, probes included: no command is started, nothing is installed, n
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NoReturn
@@ -30,7 +31,7 @@ from harness.guest.marks import run_labels
 from harness.guest.nodes import change_node, restore_node
 from harness.kubeconfig import find
 from harness.manifests import TARGET_PORT
-from harness.needs import Offer
+from harness.netns.addresses import by_family
 from harness.netns.http import HttpAnswer
 from harness.netns.namespace import Namespace
 from harness.outcomes import Observation, Unknown
@@ -46,7 +47,14 @@ NODE_CLIENT_PORTS = 20_480  # the first of two for each worker, on the network o
 ALWAYS = frozenset({Ability.PROXY_METRICS, Ability.EXTERNAL_CLIENT, Ability.UNDISTURBED})
 """What a client pod on the host's network can do: it is outside for the node ports of any other node."""
 
-DISRUPTIVE = frozenset({Ability.CHANGE_NODES})
+
+def abilities(*, disruptive: bool, equal_nodes: bool) -> frozenset[Ability]:
+    """What can be done on a cluster of somebody else's, whose components stay as they are."""
+    return (
+        ALWAYS
+        | (frozenset({Ability.CHANGE_NODES}) if disruptive else frozenset())
+        | (frozenset({Ability.EQUAL_NODES}) if equal_nodes else frozenset())
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +69,6 @@ class Target:
     abilities: frozenset[Ability]
     registry: str = ""
     backend: str = "kubeconfig"
-
-    @property
-    def offer(self) -> Offer:
-        """What it has of what requirements need."""
-        return Offer(frozenset(map(str, self.abilities)), frozenset(node.name for node in self.topology.nodes))
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, to hand over to a worker."""
@@ -272,8 +275,7 @@ class KubeconfigBackend:
     def node_addresses(self, node: str) -> dict[str, str]:
         """The internal addresses of a node, by family."""
         reported = (self._nodes[node].get("status") or {}).get("addresses") or ()
-        ips = [str(each["address"]) for each in reported if each.get("type") == "InternalIP"]
-        return {"IPv6" if ":" in ip else "IPv4": ip for ip in ips}
+        return by_family(str(each["address"]) for each in reported if each.get("type") == "InternalIP")
 
     # Components
 
@@ -291,22 +293,18 @@ class KubeconfigBackend:
     ) -> None:
         """Change a node, and leave word on it how it was: `trafficdist cleanup` finds that too."""
         names = self._target.names
-        with contextlib.closing(self._plain_api()) as api:
-            change_node(
-                api, names.nodes[name], self._target.run_id, labels=names.outgoing(dict(labels or {})), taints=taints
-            )
+        outgoing = names.outgoing(dict(labels or {}))
+        change_node(self.plain_api, names.nodes[name], self._target.run_id, labels=outgoing, taints=taints)
 
     def restore_node(self, name: str, before: Object) -> None:  # noqa: ARG002  the node itself tells it
         """Give a node back the labels and taints that it had."""
-        with contextlib.closing(self._plain_api()) as api:
-            restore_node(api, self._target.names.nodes[name])
+        restore_node(self.plain_api, self._target.names.nodes[name])
 
+    @functools.cached_property
     def plain_api(self) -> Api:
         """The API in which nodes and zones have the cluster's own names; closed with this backend."""
-        return self._begun.enter_context(contextlib.closing(self._plain_api()))
-
-    def _plain_api(self) -> Api:
-        return Api(find(self._target.kubeconfig, context=self._target.context))
+        api = Api(find(self._target.kubeconfig, context=self._target.context))
+        return self._begun.enter_context(contextlib.closing(api))
 
     def settle(self, within: float = SETTLED) -> None:
         """Wait until pods are as they were asked to be, and proxies have seen the canary go round."""

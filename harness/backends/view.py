@@ -10,13 +10,12 @@ from typing import Any
 
 from harness.abilities import Ability
 from harness.api import Api, Object
-from harness.backends.backend import Backend, OpenConnection, SteadyTraffic, WantedPod
+from harness.backends.backend import Backend, OpenConnection, WantedPod
 from harness.components import Component, Release
 from harness.errors import UnavailableError
 from harness.needs import Needs
 from harness.netns.http import HttpAnswer
 from harness.netns.namespace import Namespace
-from harness.outcomes import Observation
 from harness.probes.loop import Probe, SocketSource
 from harness.topology import Topology
 from harness.workloads import Client, Pod
@@ -113,9 +112,6 @@ class View:
         self.need(_VIRTUAL[kind], nodes=[node])
         return self._backend.virtual_addresses(kind, node, number)
 
-    def free_addresses(self) -> dict[str, str]:
-        return self._backend.free_addresses()
-
     def node_addresses(self, node: str) -> dict[str, str]:
         self.need(nodes=[node])
         return self._backend.node_addresses(node)
@@ -135,12 +131,6 @@ class View:
     def connect(self, probe: Probe) -> OpenConnection:
         self.need(Ability.OPEN_CONNECTIONS)
         return self._backend.connect(probe)
-
-    def record(self, interval: float, probes: Sequence[Probe]) -> SteadyTraffic:
-        return self._backend.record(interval, probes)
-
-    def probe(self, probes: Sequence[Probe], *, in_flight: int = 32) -> list[Observation]:
-        return self._backend.probe(probes, in_flight=in_flight)
 
     def http_get(self, client: Client | Pod, address: str, port: int, path: str) -> HttpAnswer:
         self._need_client(client)

@@ -30,13 +30,13 @@ from harness.control_planes.binaries import BinariesControlPlane
 from harness.control_planes.images import connect, find_image, short
 from harness.control_planes.processes import Processes, Program, in_use
 from harness.errors import DistrustError, UnavailableError
+from harness.guest.marks import RUN_LABEL
 from harness.netns import sandbox
 from harness.process import Process
 
 if TYPE_CHECKING:
     from testcontainers.core.docker_client import DockerClient
 
-RUN_LABEL = "trafficdist.dev/run"
 _FOLDER_LABEL = "trafficdist.dev/folder"
 _END_SECONDS = 10.0  # from a container's end to the end of what it said
 _REAPER = """

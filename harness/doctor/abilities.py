@@ -42,7 +42,7 @@ _GROUPS: tuple[tuple[str, str, frozenset[Ability]], ...] = (
     (
         "client pods only ask, they keep no connection and no socket",
         _NETNS,
-        frozenset({Ability.OPEN_CONNECTIONS, Ability.SOURCE_PORTS, Ability.HTTP, Ability.PROXY_HEALTH}),
+        frozenset({Ability.OPEN_CONNECTIONS, Ability.SOURCE_PORTS, Ability.HTTP}),
     ),
 )
 

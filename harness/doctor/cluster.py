@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 from urllib3.exceptions import HTTPError
 
-from harness.abilities import Ability
 from harness.api import Api, RefusedError
+from harness.backends import kubeconfig
 from harness.backends.any_cluster.places import cast
 from harness.backends.any_cluster.session import are_equal
-from harness.backends.kubeconfig import ALWAYS, DISRUPTIVE
 from harness.doctor import abilities, gates, images, looks
 from harness.doctor.check import Check, unknown, unusable
 from harness.errors import DistrustError, InconclusiveError, UnavailableError
@@ -54,28 +53,15 @@ def _looked_at(api: Api, asked: Asked, reached: Reached, say: Say) -> Iterator[C
     yield looks.server(reached)
     yield from looks.permitted(reached)
     yield from _safely("other runs", lambda: [looks.other_runs(api, reached.clock)])
-    yield from _safely("feature gates", lambda: [_gates(asked, reached)])
+    yield from _safely("feature gates", lambda: [_gates(api, reached)])
     yield from _safely("zones and nodes", lambda: _of_nodes(api, asked, reached, say))
     yield from _safely("proxy", lambda: [looks.proxy(api)])
     yield from _safely("admission", lambda: [looks.admission(api)])
 
 
-def _gates(asked: Asked, reached: Reached) -> Check:
-    client = find(asked.kubeconfig, context=asked.context).client()
-    try:
-        seen = gates.parse(_metrics(client))
-    finally:
-        client.close()
+def _gates(api: Api, reached: Reached) -> Check:
+    seen = gates.parse(api.text("/metrics"))
     return gates.check(looks.version_of(reached.version), seen or None)
-
-
-def _metrics(client: object) -> str:
-    """The API server's metrics, "" where they may not be read."""
-    headers = {each["key"]: each["value"] for each in client.configuration.auth_settings().values()}  # type: ignore[attr-defined]
-    url = f"{client.configuration.host}/metrics"  # type: ignore[attr-defined]
-    pool = client.rest_client.pool_manager  # type: ignore[attr-defined]
-    answer = pool.request("GET", url, headers=headers, timeout=_REQUEST_SECONDS, retries=False)
-    return str(answer.data.decode(errors="replace")) if answer.status == 200 else ""
 
 
 def _of_nodes(api: Api, asked: Asked, reached: Reached, say: Say) -> list[Check]:
@@ -84,8 +70,9 @@ def _of_nodes(api: Api, asked: Asked, reached: Reached, say: Say) -> list[Check]
     found = [looks.zones(asked.topology, nodes, names), looks.families(api, nodes)]
     found += looks.clocks(api, reached.clock, list(names.nodes.values()))
     found.append(images.check(api, names, asked.registry, try_pods=asked.try_pods, say=say))
-    equal = {Ability.EQUAL_NODES} if are_equal(asked.topology, names, nodes) else set()
-    return found + abilities.checks(ALWAYS | equal | (DISRUPTIVE if asked.disruptive else frozenset()))
+    equal = are_equal(asked.topology, names, nodes)
+    offered = kubeconfig.abilities(disruptive=asked.disruptive, equal_nodes=equal)
+    return found + abilities.checks(offered)
 
 
 def _safely(name: str, look: Callable[[], Iterable[Check]]) -> Iterable[Check]:

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from harness import manifests
 from harness.api import Api, Object, Response, path_of
 from harness.backends.any_cluster.names import Names
-from harness.backends.any_cluster.places import takes_pods
+from harness.backends.any_cluster.places import refusing_taints, takes_pods
 from harness.components import Release
 from harness.control_planes.embedded import features_of
 from harness.doctor import gates, installed
@@ -26,6 +26,7 @@ from harness.guest.marks import new_run_id, run_labels
 from harness.guest.preflight import Reached
 from harness.guest.server_clock import ServerClock
 from harness.needs import Needs
+from harness.netns.addresses import by_family
 from harness.topology import ZONE_LABEL, Topology
 
 _DRY_RUN = {"dryRun": "All"}
@@ -85,13 +86,10 @@ def zones(topology: Topology, nodes: Sequence[Object], names: Names) -> Check:
 
 def why_not(node: Object) -> str:
     """Why a node takes no pods."""
-    spec = node.get("spec") or {}
-    taints = [
-        str(each["key"]) for each in spec.get("taints") or () if each.get("effect") in ("NoSchedule", "NoExecute")
-    ]
     if trouble.of_node(str(node["metadata"]["name"]), node):
         return "is not ready"
-    return "is cordoned" if spec.get("unschedulable") else f"has taint {', '.join(taints)}"
+    cordoned = (node.get("spec") or {}).get("unschedulable")
+    return "is cordoned" if cordoned else f"has taint {', '.join(refusing_taints(node))}"
 
 
 def families(api: Api, nodes: Sequence[Object]) -> Check:
@@ -102,7 +100,7 @@ def families(api: Api, nodes: Sequence[Object]) -> Check:
         return unknown("IP families", trouble.of_answer(answer, doing="try what a Service would get"))
     of_services = sorted((answer.body.get("spec") or {}).get("ipFamilies") or ())
     cidrs = {cidr for each in nodes for cidr in (each.get("spec") or {}).get("podCIDRs") or ()}
-    of_pods = sorted({"IPv6" if ":" in cidr else "IPv4" for cidr in cidrs})
+    of_pods = sorted(by_family(cidrs))
     said = f"Services get {' and '.join(of_services)}"
     said += f", pods {' and '.join(of_pods)}" if of_pods else "; nodes do not say what pods get"
     if len(of_services) == 2 and len(of_pods) in {0, 2}:

@@ -7,7 +7,7 @@ read the same. All ranges are private or reserved for benchmarks and documentati
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -26,6 +26,16 @@ EVERYTHING: Mapping[Family, str] = {"IPv4": "0.0.0.0/0", "IPv6": "::/0"}
 
 # The far end of every link, as default routes name it. No device has it, and none needs to: see `rtnetlink.veth`.
 GATEWAY: Mapping[Family, str] = {"IPv4": "169.254.1.1", "IPv6": "fe80::1"}
+
+
+def family_of(address: str) -> Family:
+    """The family of an address or a CIDR."""
+    return "IPv6" if ":" in address else "IPv4"
+
+
+def by_family(addresses: Iterable[str]) -> dict[str, str]:
+    """These addresses by their family: the last of each."""
+    return {family_of(each): each for each in addresses}
 
 
 @dataclass(frozen=True, slots=True)

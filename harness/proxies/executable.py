@@ -13,7 +13,7 @@ from pathlib import Path
 from harness.components import Release
 from harness.control_planes.control_plane import ControlPlane
 from harness.errors import UnavailableError
-from harness.netns.addresses import SERVICE_CIDRS
+from harness.netns.addresses import SERVICE_CIDRS, family_of
 from harness.netns.namespace import Namespace
 from harness.proxies.checks import Place, missing
 from harness.proxies.node_processes import NodeProcesses
@@ -62,7 +62,7 @@ class ExecutableProxy:
             "netns": namespace.proc_path,
             "node_ip": self._address_of(node),
             "cluster_cidrs": ",".join(self._pod_cidrs),
-            "service_cidrs": ",".join(SERVICE_CIDRS["IPv6" if ":" in cidr else "IPv4"] for cidr in self._pod_cidrs),
+            "service_cidrs": ",".join(SERVICE_CIDRS[family_of(cidr)] for cidr in self._pod_cidrs),
             "mode": self.mode,
             "log_file": str(self._processes.log(node)),
             "folder": str(folder),

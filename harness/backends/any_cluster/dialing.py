@@ -28,9 +28,9 @@ from harness.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Unknown
 from harness.probes.loop import Probe
 
 TRIES = 20  # in one request: an answer takes a millisecond, a request by way of the API server ten
-GLANCE = 1.0  # the same for a glance
 THREADS = 600  # silence is asked for all at once: each try waits
 OVERHEAD = 15.0  # seconds that a request may take by way of the API server, on top of what agnhost takes
+GLANCE = 1.0  # the same for a glance
 REPEATED_SYN = 1.0  # seconds after which the kernel sends a SYN again
 SEPARATOR = "--"  # between the name of a pod and its namespace, in its hostname
 

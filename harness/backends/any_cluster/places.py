@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from harness.api import Object
 from harness.backends.any_cluster.names import Names
+from harness.conditions import is_true
 from harness.topology import ZONE_LABEL, Node, Topology
 
 
@@ -31,10 +32,14 @@ def cast(topology: Topology, nodes: Sequence[Object]) -> Names:
 
 def takes_pods(node: Object) -> bool:
     """Whether a node is ready, and pods without tolerations can be put on it."""
-    spec, status = node.get("spec") or {}, node.get("status") or {}
-    tainted = any(taint.get("effect") in ("NoSchedule", "NoExecute") for taint in spec.get("taints") or ())
-    ready = any(each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions") or ())
-    return ready and not tainted and not spec.get("unschedulable")
+    cordoned = (node.get("spec") or {}).get("unschedulable")
+    return is_true(node, "Ready") and not cordoned and not refusing_taints(node)
+
+
+def refusing_taints(node: Object) -> list[str]:
+    """The keys of the taints that keep pods without tolerations away."""
+    taints = (node.get("spec") or {}).get("taints") or ()
+    return [str(each["key"]) for each in taints if each.get("effect") in ("NoSchedule", "NoExecute")]
 
 
 def described(node: Node, played_by: Object, real: str) -> dict[str, str]:

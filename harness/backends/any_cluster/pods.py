@@ -10,7 +10,9 @@ from typing import Any
 
 from harness.backends.any_cluster.dialing import hostname
 from harness.backends.backend import WantedPod
+from harness.conditions import is_true
 from harness.manifests import CONTAINER, TARGET_PORT, Object
+from harness.netns.addresses import by_family
 
 AGNHOST = "agnhost:2.53@sha256:99c6b4bb4a1e1df3f0b3752168c89358794d02258ebebc26bf21c29399011a85"
 REGISTRY = "registry.k8s.io/e2e-test-images"
@@ -61,24 +63,18 @@ def gate(ready: bool) -> Object:
 
 def is_ready(pod: Object) -> bool:
     """Whether its kubelet reports it as ready."""
-    return _condition(pod, "Ready")
+    return is_true(pod, "Ready")
 
 
 def runs(pod: Object) -> bool:
     """Whether all its containers run and it has its addresses, ready or not."""
     status = pod.get("status") or {}
-    return bool(status.get("podIPs")) and _condition(pod, "ContainersReady")
-
-
-def _condition(pod: Object, kind: str) -> bool:
-    found = (pod.get("status") or {}).get("conditions") or ()
-    return any(each["type"] == kind and each["status"] == "True" for each in found)
+    return bool(status.get("podIPs")) and is_true(pod, "ContainersReady")
 
 
 def addresses(pod: Object) -> dict[str, str]:
     """Its addresses by family."""
-    ips = [each["ip"] for each in (pod.get("status") or {}).get("podIPs") or ()]
-    return {"IPv6" if ":" in ip else "IPv4": ip for ip in ips}
+    return by_family(each["ip"] for each in (pod.get("status") or {}).get("podIPs") or ())
 
 
 def _pod(name: str, labels: Mapping[str, str], spec: Object) -> Object:

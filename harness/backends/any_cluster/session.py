@@ -13,7 +13,7 @@ from harness.abilities import Ability
 from harness.api import Api, Object, RefusedError
 from harness.backends.any_cluster.names import Names
 from harness.backends.any_cluster.places import cast, takes_pods
-from harness.backends.kubeconfig import ALWAYS, DISRUPTIVE, KubeconfigBackend, Target
+from harness.backends.kubeconfig import KubeconfigBackend, Target, abilities
 from harness.errors import DistrustError, InconclusiveError, UnavailableError
 from harness.guest import trouble
 from harness.guest.lease import hold
@@ -80,15 +80,16 @@ class Session:
                 "topology.kubernetes.io/zone): scenarios need two at least; `trafficdist doctor` says more"
             )
         kind = self._settings.backend == "kind"
-        disruptive = DISRUPTIVE if self._settings.allow_disruptive or kind else frozenset()
-        equal = {Ability.EQUAL_NODES} if are_equal(topology, names, nodes) else set()
+        offered = abilities(
+            disruptive=self._settings.allow_disruptive or kind, equal_nodes=are_equal(topology, names, nodes)
+        )
         return Target(
             kubeconfig=kubeconfig,
             context=self._settings.context,
             run_id=self.run_id,
             names=names,
             topology=found,
-            abilities=ALWAYS | disruptive | equal | (kind_abilities() if kind else frozenset()),
+            abilities=offered | (kind_abilities() if kind else frozenset()),
             registry=self._settings.image_registry,
             backend=self._settings.backend,
         )
@@ -156,5 +157,5 @@ def _components_of_kind(settings: Settings, target: Target, backend: KubeconfigB
     cluster = kind_cluster(settings, target.run_id)
     cluster.tools = require(cluster.wanted)
     patches = dict(each.split("=", 1) for each in settings.kind_patch)
-    made: KindComponents = cluster.components(backend.plain_api(), settings.release, patches=patches)
+    made: KindComponents = cluster.components(backend.plain_api, settings.release, patches=patches)
     return made

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Sequence
 
 from harness.api import Api, Object, RefusedError
+from harness.conditions import is_true
 from harness.errors import InconclusiveError
 
 
@@ -18,19 +19,14 @@ def list_nodes(api: Api) -> list[Object]:
 
 def ready_nodes(nodes: Sequence[Object]) -> set[str]:
     """The names of those that are ready, and of which the node controller has taken notice: pods may go there."""
-    return {node["metadata"]["name"] for node in nodes if _says_ready(node) and not _is_held_back(node)}
+    return {node["metadata"]["name"] for node in nodes if is_true(node, "Ready") and not _is_held_back(node)}
 
 
 def is_ready(pod: Object) -> bool:
     """Whether a pod runs, is ready and is not on its way out."""
-    return _says_ready(pod) and "deletionTimestamp" not in pod["metadata"]
+    return is_true(pod, "Ready") and "deletionTimestamp" not in pod["metadata"]
 
 
 def _is_held_back(node: Object) -> bool:
     taints = node.get("spec", {}).get("taints") or ()
     return any(each["key"].startswith("node.kubernetes.io/") for each in taints)
-
-
-def _says_ready(obj: Object) -> bool:
-    conditions = obj.get("status", {}).get("conditions") or ()
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)

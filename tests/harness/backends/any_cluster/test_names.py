@@ -79,7 +79,7 @@ def test_who_changes_components_sees_nodes_by_the_names_that_their_pods_have(tmp
     file.write_text(yaml.safe_dump(server.kubeconfig()))
     backend = KubeconfigBackend(Target(str(file), "", "abcd1234", NAMES, THREE_ZONES, ALWAYS))
     try:
-        assert [each["metadata"]["name"] for each in backend.plain_api().list("nodes")] == ["kind-worker"]
+        assert [each["metadata"]["name"] for each in backend.plain_api.list("nodes")] == ["kind-worker"]
     finally:
         backend.close()
         server.stop()
