@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from urllib.parse import urlencode
@@ -120,7 +120,7 @@ class Dialer:
         for index, probe in enumerate(probes):
             places.setdefault(probe, []).append(index)
         for client in {_client(probe) for probe in places}:
-            self._syns.begin(client)
+            self._syns.begin(client, alone=not client.on_host)
         first = dict(zip(places, self._pool.map(lambda each: self._dial(each, 1, read), places), strict=True))
         work = []
         seen = {probe: [dialed] for probe, dialed in first.items()}
@@ -132,18 +132,28 @@ class Dialer:
             size = TRIES if isinstance(first[probe].outcomes[0], Reached) else 1
             work += [(probe, min(size, rest - done)) for done in range(0, rest, size)]
         for probe, dialed in self._pool.map(lambda each: (each[0], self._dial(each[0], each[1], read)), work):
-            seen[probe] += self._one_by_one(probe, dialed, read)
+            seen[probe].append(dialed)
+        doubted = self._ask_again(seen, self._doubted(seen), read)
         outcomes: list[Observation] = [Unknown("not asked")] * len(probes)
         for probe, indices in places.items():
-            for index, outcome in zip(indices, self._counted(probe, seen[probe]), strict=True):
+            for index, outcome in zip(indices, self._counted(probe, seen[probe], doubted), strict=True):
                 outcomes[index] = outcome
         return outcomes
 
+    def _doubted(self, seen: Mapping[Probe, Sequence[Dialed]]) -> set[ClientPod]:
+        """Clients on their node's network that got late answers while SYNs were repeated there: nobody knows whose."""
+        late = {_client(probe) for probe, dialed in seen.items() if _client(probe).on_host and _are_late(probe, dialed)}
+        return {client for client in late if self._syns.lost(client)}
+
+    def _ask_again(self, seen: dict[Probe, list[Dialed]], doubted: set[ClientPod], read: Reader) -> set[ClientPod]:
+        """Have each try of their late requests made by itself, and say who is to be doubted still."""
+        for probe in [each for each in seen if _client(each) in doubted]:
+            seen[probe] = [again for dialed in seen[probe] for again in self._one_by_one(probe, dialed, read)]
+        return self._doubted({probe: dialed for probe, dialed in seen.items() if _client(probe) in doubted})
+
     def _one_by_one(self, probe: Probe, dialed: Dialed, read: Reader) -> list[Dialed]:
-        """A request of a client on its node's network that took so long that it may hide a lost packet is made again,
-        each try by itself: nobody can say whose SYNs were repeated there. What came of tries otherwise stays.
-        """
-        if not _client(probe).on_host or probe.protocol != "TCP" or dialed.seconds < REPEATED_SYN:
+        """What came of a request in time, or without answer, stays; tries that a late one may hide are made again."""
+        if not _are_late(probe, [dialed]):
             return [dialed]
         kept: list[Observation] = [each for each in dialed.outcomes if not isinstance(each, Reached)]
         again = len(dialed.outcomes) - len(kept)
@@ -159,7 +169,7 @@ class Dialer:
     def dial(self, probe: Probe, tries: int) -> Dialed:
         """Ask so often, one after the other, and count what was lost."""
         dialed = self._dial(probe, tries, identity)
-        return Dialed(self._counted(probe, [dialed]), dialed.seconds)
+        return Dialed(self._counted(probe, [dialed], {_client(probe)}), dialed.seconds)
 
     def get(self, client: ClientPod, address: str, port: int, path: str) -> str:
         """The body of the answer to GET `path`, whatever its status. Raises `OSError` when there is none."""
@@ -203,15 +213,17 @@ class Dialer:
             self._proxy_is_forbidden = True
         return self._forwards.get(client, path, query, limit)
 
-    def _counted(self, probe: Probe, seen: Sequence[Dialed]) -> list[Observation]:
-        """All outcomes, where an answer that only a repeated SYN brought counts as one that did not come in time."""
+    def _counted(self, probe: Probe, seen: Sequence[Dialed], doubted: Collection[ClientPod]) -> list[Observation]:
+        """All outcomes, where an answer that only a repeated SYN brought counts as one that did not come in time.
+
+        On a node's network nobody can say whose SYN it was: who is `doubted` could not tell.
+        """
         outcomes = [outcome for each in seen for outcome in each.outcomes]
         self._syns.in_vain(_client(probe), outcomes.count(TIMED_OUT))
-        slow = max((each.seconds for each in seen), default=0.0) >= REPEATED_SYN
-        if not slow or probe.protocol != "TCP" or not any(isinstance(each, Reached) for each in outcomes):
+        if not _are_late(probe, seen):
             return outcomes
         if _client(probe).on_host:
-            return [outcome for each in seen for outcome in _doubted(each)]
+            return [outcome for each in seen for outcome in _unsure(each)] if _client(probe) in doubted else outcomes
         lost = self._syns.lost(_client(probe))
         made: list[Observation] = []
         for outcome in outcomes:
@@ -225,7 +237,13 @@ class Dialer:
         return str(response.body.get("output", ""))
 
 
-def _doubted(dialed: Dialed) -> list[Observation]:
+def _are_late(probe: Probe, seen: Sequence[Dialed]) -> bool:
+    """Whether an answer over TCP took so long that only a repeated SYN may have brought it."""
+    slow = [each for each in seen if each.seconds >= REPEATED_SYN]
+    return probe.protocol == "TCP" and any(isinstance(outcome, Reached) for each in slow for outcome in each.outcomes)
+
+
+def _unsure(dialed: Dialed) -> list[Observation]:
     """Answers that took so long that a lost packet may be behind it cannot be judged."""
     if dialed.seconds < REPEATED_SYN:
         return dialed.outcomes

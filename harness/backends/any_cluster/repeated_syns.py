@@ -38,11 +38,14 @@ class RepeatedSyns(Generic[T]):
         self._clients: dict[T, _Known] = {}
         self._lock = threading.Lock()
 
-    def begin(self, client: T) -> None:
-        """What earlier tries in vain have repeated is over, or still known, when new ones begin."""
+    def begin(self, client: T, *, alone: bool = True) -> None:
+        """What earlier tries in vain have repeated is over, or still known, when new ones begin.
+
+        A client that is not alone has a count to which others add at any time.
+        """
         with self._lock:
             known = self._clients.setdefault(client, _Known())
-            if known.in_vain:
+            if known.in_vain or not alone:
                 known.total = repeated_syns(self._read(client))
                 if time.monotonic() - known.last > FULL_WAIT:
                     known.in_vain = 0

@@ -102,3 +102,27 @@ def test_clients_go_on_asking_past_an_api_server_that_is_away(dialer: Dialer) ->
     dialer.aside = ask
     assert dialer.dial(probe, 2).outcomes == [Reached("td-x-main-1/a1")] * 2
     assert asked == [(CLIENT, "dial?host=10.96.0.1&port=80&protocol=http&request=hostname&tries=2")]
+
+
+@pytest.mark.parametrize(
+    ("repeated", "unsure", "dials"),
+    [([5, 5], 0, 2), ([5, 6, 6], 0, 6), ([5, 6, 7], 4, 6)],
+    ids=["nobody repeated a SYN", "somebody did, and not when asked again", "somebody does all the time"],
+)
+def test_late_answers_on_the_network_of_a_node_are_doubted_only_while_syns_are_repeated_there(
+    dialer: Dialer, monkeypatch: pytest.MonkeyPatch, repeated: list[int], unsure: int, dials: int
+) -> None:
+    monkeypatch.setattr(dialing, "REPEATED_SYN", 0.0)  # every answer is late
+    counts, asked = iter(repeated), []
+
+    def ask(_client: ClientPod, path: str, _seconds: float) -> Response:
+        if path.startswith("shell"):
+            return Response(200, {"output": netstat(next(counts))})
+        asked.append(path)
+        return Response(200, {"responses": ["a1--td-x-main-1"] * int(path.rpartition("=")[2])})
+
+    dialer.aside = ask
+    probe = Probe(ClientPod("td-x-node-clients", "client-a1", 20480, on_host=True), "TCP", "10.96.0.1", 80)
+    seen = dialer.probe([probe] * 4)
+    assert [isinstance(each, Unknown) for each in seen].count(True) == unsure
+    assert len(asked) == dials
