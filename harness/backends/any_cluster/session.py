@@ -96,14 +96,18 @@ class Session:
 
 
 def are_equal(topology: Topology, names: Names, nodes: list[Object]) -> bool:
-    """Whether the nodes that take pods are those of the topology, and have the CPU that it says."""
+    """Whether the nodes that take pods are those of the topology, with CPU in the proportions that it says.
+
+    Controllers share endpoints out by what part of all CPU a zone has, whatever a node's is in figures.
+    """
     working = {str(each["metadata"]["name"]): each for each in nodes if takes_pods(each)}
     if topology != THREE_ZONES or working.keys() != {names.nodes.get(node.name) for node in topology.nodes}:
         return False
-    return all(
-        _milli(working[names.nodes[node.name]]["status"]["allocatable"].get("cpu", "")) == node.cpu_milli
+    cpus = [
+        (_milli(working[names.nodes[node.name]]["status"]["allocatable"].get("cpu", "")), node.cpu_milli)
         for node in topology.nodes
-    )
+    ]
+    return all(found > 0 and found * cpus[0][1] == cpus[0][0] * said for found, said in cpus)
 
 
 def _milli(cpu: str) -> int:
