@@ -16,7 +16,7 @@ def silent(text: str) -> None:
 
 
 def remove_leftovers(run_id: str = "", *, say: Say = silent, engine: Engine | None = None) -> list[str]:
-    """Delete clusters of runs that are over; the names of what was deleted.
+    """Delete clusters of runs that are over; the names of what was deleted. `say` hears why one stays.
 
     Without `run_id`: all that this user's processes made, that no process holds any more and that nobody asked to keep.
     With it: that of this run, whoever made it and even if it was to be kept, unless its process still runs. Where there
@@ -42,7 +42,6 @@ def _remove(engine: Engine, name: str, say: Say, *, even_kept: bool) -> bool:
             say(f"kind cluster {name} was to be kept; `kind delete cluster --name {name}` deletes it")
             return False
         remove(engine, name, state)
-        say(f"kind cluster {name} is deleted")
         return True
     finally:
         state.let_go()

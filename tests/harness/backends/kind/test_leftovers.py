@@ -10,10 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from harness.backends.kind.engine import CLUSTER_LABEL, Engine
 from harness.backends.kind.leftovers import remove_leftovers
 from harness.backends.kind.state import State, root
+from harness.guest.cli import cleanup
+from tests.harness.backends.kind.conftest import Install
 
 HOLD = """
 import sys
@@ -66,6 +69,16 @@ def test_a_cluster_that_another_user_made_goes_only_by_name(run_id: str, engine:
     assert remove_leftovers() == []
     assert engine.containers(f"trafficdist-{run_id}") == [f"trafficdist-{run_id}-worker"]
     assert remove_leftovers(run_id) == [f"trafficdist-{run_id}"]
+
+
+def test_it_is_said_once_that_a_cluster_is_deleted(install: Install) -> None:
+    docker = install("docker", 'echo "$*" >> "$0.asked"')
+    state = State("trafficdist-abcdefgh")
+    assert state.take()
+    state.let_go()
+    done = CliRunner().invoke(cleanup, ["--kubeconfig", "/nowhere"])
+    assert "ps --all" in Path(f"{docker}.asked").read_text(encoding="utf-8")
+    assert done.output.splitlines() == ["kind cluster trafficdist-abcdefgh is deleted"]
 
 
 def test_without_an_engine_there_is_nothing_to_delete(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
