@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, NoReturn
 
 from harness.abilities import Ability
-from harness.api import Api, Object, Response
+from harness.api import Api, Object, RefusedError, Response
 from harness.backends.any_cluster import pods
 from harness.backends.any_cluster.barrier import Barrier
 from harness.backends.any_cluster.dialing import ClientPod, Dialer, address_seen
@@ -122,7 +122,7 @@ class KubeconfigBackend:
             begun.callback(self.api.close)
             self._guests = Guests(self.api, self._labels, self._target.registry)
             begun.callback(self._guests.close)
-            self._dialer = Dialer(self.api)
+            self._dialer = Dialer(self.api, self._vigil)
             begun.callback(self._dialer.close)
             begun.callback(self._delete_own_namespaces)
             self._make_clients([pod_client(node.name) for node in self.topology.nodes])
@@ -319,6 +319,22 @@ class KubeconfigBackend:
         self._lacks_node = bool(why)
         if why:
             raise InconclusiveError(why)
+
+    def _vigil(self) -> Callable[[], None]:
+        """To be called while answers are late; raises `InconclusiveError` once a node is to be doubted."""
+        vigil = liveness.Vigil(self.api, self._target.names.nodes)
+
+        def look() -> None:
+            nonlocal vigil
+            why = None
+            with contextlib.suppress(InconclusiveError, RefusedError):  # the API server is away: nodes may be well
+                why = vigil.look()
+            if why:
+                raise InconclusiveError(why)
+            if why == "":
+                vigil = liveness.Vigil(self.api, self._target.names.nodes)
+
+        return look
 
     def check_instruments(self) -> None:
         """Raise `DistrustError` when a node has gone: what was seen since then says nothing about its proxy."""

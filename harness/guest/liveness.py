@@ -16,26 +16,41 @@ RENEWED_SECONDS = 15.0
 _NAMESPACE = "kube-node-lease"
 
 
-def doubt(api: Api, nodes: Mapping[str, str], *, within: float = RENEWED_SECONDS) -> str:
-    """Which node is gone, not ready, or gives no sign of life `within` so many seconds from now; "" when none is.
+class Vigil:
+    """Looks at nodes again and again, until each has given a sign of life or one is to be doubted.
 
     `nodes` are the cluster's own names by those under which `api` shows them. A node without a Lease is believed.
     """
-    if why := not_ready(api, nodes):
-        return why
-    begin = time.monotonic()
-    first = {name: _renewed(api, real) for name, real in nodes.items()}
-    silent = {name for name, renewed in first.items() if renewed}
-    while silent and time.monotonic() - begin < within:
+
+    def __init__(self, api: Api, nodes: Mapping[str, str], *, within: float = RENEWED_SECONDS) -> None:
+        self._api = api
+        self._nodes = nodes
+        self._until = time.monotonic() + within
+        renewed = {name: _renewed(api, real) for name, real in nodes.items()}
+        self._silent = {name: at for name, at in renewed.items() if at}
+
+    def look(self) -> str | None:
+        """Which node is gone, not ready, or has given no sign of life in time; "" when none is; None: not known yet."""
+        if why := not_ready(self._api, self._nodes):
+            return why
+        self._silent = {name: at for name, at in self._silent.items() if _renewed(self._api, self._nodes[name]) == at}
+        if not self._silent:
+            return ""
+        if time.monotonic() < self._until:
+            return None
+        name = min(self._silent)
+        return (
+            f"node {name} gives no sign of life (its kubelet last renewed its Lease at {self._silent[name]}): see "
+            "whether it is up and reaches the API server, and start again"
+        )
+
+
+def doubt(api: Api, nodes: Mapping[str, str], *, within: float = RENEWED_SECONDS) -> str:
+    """Keep a vigil; "" when all nodes are alive."""
+    vigil = Vigil(api, nodes, within=within)
+    while (why := vigil.look()) is None:
         time.sleep(min(1.0, within / 20))
-        silent = {name for name in silent if _renewed(api, nodes[name]) == first[name]}
-    if not silent:
-        return ""
-    name = min(silent)
-    return (
-        f"node {name} gives no sign of life (its kubelet last renewed its Lease at {first[name]}): see whether it is "
-        "up and reaches the API server, and start again"
-    )
+    return why
 
 
 def not_ready(api: Api, nodes: Iterable[str]) -> str:

@@ -16,11 +16,11 @@ import re
 import socket
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from harness.api import Api, Response
+from harness.backends.any_cluster.crowd import BeginVigil, Crowd
 from harness.backends.any_cluster.port_forwarding import PortForwards
 from harness.backends.any_cluster.repeated_syns import FULL_WAIT, NETSTAT, RepeatedSyns
 from harness.errors import InconclusiveError, UnavailableError
@@ -101,17 +101,17 @@ def from_text(error: str) -> Observation:
 class Dialer:
     """Has client pods ask. One for a backend; methods may be called from any thread."""
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: Api, vigil: BeginVigil) -> None:
         self.aside: Aside | None = None
         self._api = api
         self._forwards = PortForwards(api)
         self._proxy_is_forbidden = False
-        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="dial")
+        self._crowd = Crowd(THREADS, vigil)
         self._syns: RepeatedSyns[ClientPod] = RepeatedSyns(self._netstat)
 
     def close(self) -> None:
-        """Wait for what is under way, and end the threads."""
-        self._pool.shutdown(cancel_futures=True)
+        """Ask nothing more. What is under way is not waited for."""
+        self._crowd.close()
         self._forwards.close()
 
     def probe(self, probes: Sequence[Probe], read: Reader = identity) -> list[Observation]:
@@ -121,7 +121,7 @@ class Dialer:
             places.setdefault(probe, []).append(index)
         for client in {_client(probe) for probe in places}:
             self._syns.begin(client, alone=not client.on_host)
-        first = dict(zip(places, self._pool.map(lambda each: self._dial(each, 1, read), places), strict=True))
+        first = dict(self._crowd.each(lambda each: self._dial(each, 1, read), list(places)))
         work = []
         seen = {probe: [dialed] for probe, dialed in first.items()}
         for probe, indices in places.items():
@@ -131,7 +131,7 @@ class Dialer:
                 continue
             size = TRIES if isinstance(first[probe].outcomes[0], Reached) else 1
             work += [(probe, min(size, rest - done)) for done in range(0, rest, size)]
-        for probe, dialed in self._pool.map(lambda each: (each[0], self._dial(each[0], each[1], read)), work):
+        for (probe, _), dialed in self._crowd.each(lambda each: self._dial(each[0], each[1], read), work):
             seen[probe].append(dialed)
         doubted = self._ask_again(seen, self._doubted(seen), read)
         outcomes: list[Observation] = [Unknown("not asked")] * len(probes)
@@ -161,7 +161,8 @@ class Dialer:
 
     def glance(self, probes: Sequence[Probe]) -> list[Observation]:
         """What seems to come of each probe: what takes long counts as silence, whoever it is that takes long."""
-        return [each.outcomes[0] for each in self._pool.map(self._glance, probes)]
+        seen = dict(self._crowd.each(lambda each: self._glance(probes[each]), range(len(probes))))
+        return [seen[each].outcomes[0] for each in range(len(probes))]
 
     def _glance(self, probe: Probe) -> Dialed:
         return self._dial(probe, 1, identity, limit=probe.timeout + GLANCE)

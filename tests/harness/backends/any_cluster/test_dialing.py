@@ -86,7 +86,7 @@ def dialer() -> Iterator[Dialer]:
         "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
         "current-context": "x",
     }
-    with contextlib.closing(Api(configuration)) as api, contextlib.closing(Dialer(api)) as made:
+    with contextlib.closing(Api(configuration)) as api, contextlib.closing(Dialer(api, lambda: lambda: None)) as made:
         yield made
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -19,13 +21,17 @@ from harness.backends.kubeconfig import ALWAYS, KubeconfigBackend, Target
 from harness.backends.netns import NetnsBackend
 from harness.cluster import Cluster, same_zone
 from harness.errors import DistrustError, InconclusiveError, UnavailableError
+from harness.eventually import eventually
 from harness.guest.permissions import RULES
 from harness.history import History
+from harness.manifests import TARGET_PORT
 from harness.netns import sandbox
 from harness.netns.kubelet import Kubelet
 from harness.options import resolve
+from harness.probes.loop import Probe
 from harness.topology import THREE_ZONES
 from harness.traffic import expect_traffic
+from harness.workloads import pod_client
 from tests.harness.backends.any_cluster.conftest import RUN_ID
 from tests.harness.backends.any_cluster.guest_runs import EVERYTHING, Host
 
@@ -130,22 +136,48 @@ def test_an_api_server_that_goes_away_fails_nothing_and_the_run_cleans_up_when_i
     assert host.changed() == []
 
 
+def take_away(booted: NetnsBackend, node: str, once: Callable[[], bool] = lambda: True) -> None:
+    """The node is gone, and whatever is sent to it is lost."""
+    eventually(once, within=20, describe=f"the time for {node} to go away")
+    booted.api.delete("nodes", "", node)
+    with booted.network.nodes[node].namespace.entered(), IPRoute() as routes:
+        for link in routes.get_links():
+            routes.link("set", index=link["index"], state="down")
+
+
+def dials(host: Host) -> int:
+    """How many requests client pods have got lately."""
+    return len([each for each in host.server.requests() if each.path.endswith("/dial")])
+
+
 @pytest.mark.slow
 def test_a_node_that_goes_away_is_named_and_fails_nothing(tmp_path: Path) -> None:
     with NetnsBackend() as booted, Kubelet(booted.kubeconfig(), booted.network):
         host = Host(booted, tmp_path)
 
-        def go_away(_: object) -> None:
-            booted.api.delete("nodes", "", "b1")
-            with booted.network.nodes["b1"].namespace.entered(), IPRoute() as routes:
-                for link in routes.get_links():
-                    routes.link("set", index=link["index"], state="down")
-
-        ran = host.run(meanwhile=go_away)
+        ran = host.run(meanwhile=lambda _: take_away(booted, "b1"))
         assert ran.code in {10, 12}, ran.text
         assert ran.verdicts == ["inconclusive"]
         assert "node b1 is gone from the cluster: start again when the cluster's nodes do not change" in ran.text
         assert host.changed() == ["gone: nodes b1"]
+
+
+@pytest.mark.slow
+def test_a_node_that_goes_away_while_its_pod_asks_is_named_in_half_a_minute(tmp_path: Path) -> None:
+    with NetnsBackend() as booted, Kubelet(booted.kubeconfig(), booted.network):
+        host = Host(booted, tmp_path)
+        with contextlib.closing(KubeconfigBackend(target(host)).start()) as backend:
+            namespace = f"td-{RUN_ID}-main-4"
+            backend.create_namespace(namespace)
+            [pod] = backend.run_pods(namespace, [WantedPod("web", "a1")])
+            ask = Probe(backend.place_of(pod_client("b1")), "TCP", pod.addresses["IPv4"], TARGET_PORT)
+            away = threading.Thread(target=take_away, args=(booted, "b1", lambda: dials(host) > 20))
+            away.start()
+            begin = time.monotonic()
+            with pytest.raises(InconclusiveError, match="node b1 is gone"):
+                backend.probe([ask] * 100_000)
+            assert time.monotonic() - begin < 30
+            away.join()
 
 
 def test_where_the_pod_proxy_is_forbidden_pods_are_asked_by_port_forward(

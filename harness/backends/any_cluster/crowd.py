@@ -1,0 +1,76 @@
+"""Many requests at once, each in a thread that may have to wait, and that holds up nobody.
+
+A request to a client pod takes as long as its tries do, up to two minutes where nobody answers. When the pod's node is
+gone, none of that is waited for: somebody keeps a vigil meanwhile, and what is under way is given up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+from harness.errors import InconclusiveError
+
+LATE = 8.0  # seconds without any answer after which a vigil begins
+LOOK = 1.0  # seconds between its looks
+
+BeginVigil = Callable[[], Callable[[], None]]
+"""Begins to watch what answers depend on; what it gives is called again and again, and raises when all is in vain."""
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+
+class Crowd:
+    """At most `size` requests at the same time. Methods may be called from any thread."""
+
+    def __init__(self, size: int, begin_vigil: BeginVigil) -> None:
+        self._turns = threading.BoundedSemaphore(size)
+        self._begin_vigil = begin_vigil
+        self._ended = threading.Event()
+
+    def close(self) -> None:
+        """Begin no request any more. Idempotent."""
+        self._ended.set()
+
+    def each(self, ask: Callable[[Item], Answer], items: Sequence[Item]) -> Iterator[tuple[Item, Answer]]:
+        """What `ask` says of each, as it comes. Raises what it raises, what the vigil does, and `InconclusiveError`."""
+        answers: queue.SimpleQueue[tuple[Item, Answer] | BaseException] = queue.SimpleQueue()
+        given_up = threading.Event()
+
+        def run(item: Item) -> None:
+            with self._turns:
+                if given_up.is_set():
+                    return
+                try:
+                    self._require_time()
+                    answers.put((item, ask(item)))
+                except BaseException as error:  # noqa: BLE001  raised where it is waited for
+                    answers.put(error)
+
+        for item in items:
+            threading.Thread(target=run, args=(item,), name="crowd", daemon=True).start()
+        try:
+            for _ in items:
+                answer = self._next(answers)
+                if isinstance(answer, BaseException):
+                    raise answer
+                yield answer
+        finally:
+            given_up.set()
+
+    def _require_time(self) -> None:
+        if self._ended.is_set():
+            raise InconclusiveError("nothing is asked any more: the run is over")
+
+    def _next(self, answers: queue.SimpleQueue[Answer]) -> Answer:
+        with contextlib.suppress(queue.Empty):
+            return answers.get(timeout=LATE)
+        look = self._begin_vigil()
+        while True:
+            look()
+            with contextlib.suppress(queue.Empty):
+                return answers.get(timeout=LOOK)

@@ -1,0 +1,79 @@
+"""Many at once, and nobody waits for who will never answer."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from harness.backends.any_cluster import crowd
+from harness.backends.any_cluster.crowd import Crowd
+from harness.errors import InconclusiveError
+
+
+@pytest.fixture
+def never() -> Iterator[threading.Event]:
+    """Not before the test is over."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def no_vigil() -> Callable[[], None]:
+    raise AssertionError("nothing is late")
+
+
+def test_all_are_asked_and_no_more_than_its_size_at_once() -> None:
+    lock, together, most = threading.Lock(), 0, 0
+
+    def ask(number: int) -> int:
+        nonlocal together, most
+        with lock:
+            together += 1
+            most = max(most, together)
+        with lock:
+            together -= 1
+        return -number
+
+    assert dict(Crowd(3, no_vigil).each(ask, range(100))) == {number: -number for number in range(100)}
+    assert 1 <= most <= 3
+
+
+def test_what_one_raises_is_raised() -> None:
+    with pytest.raises(ZeroDivisionError):
+        list(Crowd(3, no_vigil).each(lambda number: 1 // number, [1, 0, 2]))
+
+
+def test_who_is_late_is_given_up_when_the_vigil_says_so(
+    never: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(crowd, "LATE", 0.05)
+    monkeypatch.setattr(crowd, "LOOK", 0.01)
+    looks = iter([None, None, InconclusiveError("node b1 is gone")])
+
+    def look() -> None:
+        if (error := next(looks)) is not None:
+            raise error
+
+    seen = []
+    with pytest.raises(InconclusiveError, match="node b1 is gone"):
+        seen.extend(Crowd(1, lambda: look).each(lambda late: late and never.wait(), [False, True, True]))
+    assert next(looks, "no more") == "no more"
+
+
+def test_who_is_late_and_answers_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crowd, "LATE", 0.05)
+    monkeypatch.setattr(crowd, "LOOK", 0.01)
+    asked = threading.Event()
+    made = Crowd(1, lambda: asked.set)
+    assert list(made.each(lambda _item: asked.wait(5), ["a1"])) == [("a1", True)]
+
+
+def test_nothing_begins_after_the_end() -> None:
+    asked: list[str] = []
+    made = Crowd(1, no_vigil)
+    made.close()
+    with pytest.raises(InconclusiveError, match="the run is over"):
+        list(made.each(asked.append, ["a1"]))
+    assert asked == []
