@@ -29,6 +29,9 @@ class Components(Protocol):
     def metrics(self, component: Component, node: str) -> str:
         """What a component exposes as Prometheus text; `node` is that of a proxy. Raises `InconclusiveError`."""
 
+    def close(self) -> None:
+        """Leave the components of a cluster that stays as they were found. Idempotent."""
+
 
 class Untouchable:
     """The components of somebody's cluster, which are left alone."""
@@ -46,3 +49,6 @@ class Untouchable:
     def metrics(self, component: Component, node: str) -> str:  # noqa: ARG002
         """Raises `UnavailableError`."""
         raise UnavailableError(f"metrics of the {component} are not reached from nodes")
+
+    def close(self) -> None:
+        """Nothing was changed."""

@@ -148,8 +148,9 @@ class KubeconfigBackend:
         self._dialer.aside = ask
 
     def close(self) -> None:
-        """Take away all namespaces of this worker. Idempotent."""
-        self._begun.close()
+        """Leave components as they were found, and take away all namespaces of this worker. Idempotent."""
+        with self._begun:
+            self.components.close()
 
     # Namespaces and pods
 

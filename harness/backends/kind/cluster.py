@@ -118,6 +118,7 @@ class KindCluster:
             node_names=self.node_names,
             booted=booted or Release(gates=self.wanted.gates, follows="released"),
             patches=patches,
+            stays=self._keep,
         )
 
     def stop_node(self, node: str) -> None:

@@ -86,14 +86,19 @@ class KindComponents:
         booted: Release,
         patches: Mapping[str, str] | None = None,
         newest: Callable[[Wanted], Version] = newest_patch,
+        stays: bool = False,
     ) -> None:
-        """`booted` is what all components are of; `patches` says which patch a minor version stands for."""
+        """`booted` is what all components are of; `patches` says which patch a minor version stands for.
+
+        `stays` says that the cluster is kept when the run is over.
+        """
         self._shell = shell
         self._control_plane = control_plane
         self._node_names = dict(node_names)
         self._booted = booted
         self._patches = dict(patches or {})
         self._newest = newest
+        self._stays = stays
         self._api = api
         self._ready: set[str] = set()  # nodes that were, before the API server went away
         self._may_ask = False
@@ -123,7 +128,13 @@ class KindComponents:
                 self._proxies.stop([self._node_names[node] for node in nodes])
 
     def close(self) -> None:
-        """Bring everything back to what kubeadm wrote. For a cluster that is kept; another one is deleted."""
+        """Bring everything back to what kubeadm wrote, on a cluster that stays; another one is deleted anyway.
+
+        Scenarios give back the releases that they found, and leave marks of it: the control plane's pods end early, the
+        controller manager elects no leader, and kube-proxy's DaemonSet replaces pods only when they are deleted.
+        """
+        if not self._stays:
+            return
         for component, text in self._texts.items():
             self._write(component, text)
             self._wait(lambda c=component: self._is_up(c, 0), f"{_STATIC[component]} to be as it was")  # type: ignore[misc]

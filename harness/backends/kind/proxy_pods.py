@@ -90,11 +90,12 @@ class ProxyPods:
         eventually(gone, within=POD_SECONDS, every=_LOOK, describe="kube-proxy to be gone", error=UnavailableError)
 
     def close(self) -> None:
-        """Give every node kubeadm's proxy again, and leave nothing else behind."""
+        """Give every node kubeadm's proxy again, and leave nothing else behind. Idempotent."""
         if self._elsewhere:
             self.start(sorted(self._elsewhere), None)
         if "daemon_set" in self.__dict__:
             self._ask("PATCH", f"{_DAEMON_SETS}/{sets.NAME}", sets.given_back(self.daemon_set))
+            del self.daemon_set
 
     def metrics(self, node: str) -> str:
         """What the proxy of a node exposes as Prometheus text. Raises `UnavailableError`."""

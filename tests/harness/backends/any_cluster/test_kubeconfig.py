@@ -9,13 +9,17 @@ import pytest
 import conformance
 from harness import needs
 from harness.abilities import Ability
+from harness.backends.any_cluster.names import Names
 from harness.backends.backend import WantedPod
+from harness.backends.components import Untouchable
+from harness.backends.kubeconfig import KubeconfigBackend, Target
 from harness.errors import UnavailableError
 from harness.eventually import eventually
 from harness.guest.marks import RUN_LABEL
 from harness.guest.snapshot import differences, snapshot
 from harness.implementations import reference
 from harness.mutants import MUTANTS
+from harness.topology import THREE_ZONES
 from tests.conformance.trials import SCENARIOS
 from tests.harness.backends.any_cluster.conftest import RUN_ID, Stranger
 
@@ -38,6 +42,19 @@ def test_the_reference_meets_it_through_its_api_too(stranger: Stranger, requirem
 def test_a_fault_is_found_through_the_api_too(stranger: Stranger, mutant: str) -> None:
     with pytest.raises(AssertionError, match="not allowed"):
         run(stranger, NEARBY, mutant)
+
+
+def test_components_are_left_as_they_were_found() -> None:
+    class Closing(Untouchable):
+        closed = False
+
+        def close(self) -> None:
+            self.closed = True
+
+    components = Closing()
+    target = Target("", "", RUN_ID, Names(), THREE_ZONES, frozenset())
+    KubeconfigBackend(target, components=components).close()
+    assert components.closed
 
 
 def test_what_the_cluster_lacks_is_named(stranger: Stranger) -> None:

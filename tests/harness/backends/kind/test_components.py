@@ -80,16 +80,25 @@ def node() -> Node:
 
 
 @pytest.fixture
-def components(node: Node) -> Iterator[KindComponents]:
+def api() -> Iterator[Api]:
+    """Of an API server that is away."""
     here = [{"name": "x", "cluster": {"server": "https://127.0.0.1:1"}}]
     context = [{"name": "x", "context": {"cluster": "x", "user": "x"}}]
-    user = [{"name": "x", "user": {}}]
-    api = Api({"clusters": here, "contexts": context, "users": user, "current-context": "x"})
-    yield KindComponents(
+    made = Api({"clusters": here, "contexts": context, "users": [{"name": "x", "user": {}}], "current-context": "x"})
+    yield made
+    made.close()
+
+
+def components_of(node: Node, api: Api, *, stays: bool) -> KindComponents:
+    return KindComponents(
         node, api, control_plane="td-control-plane", node_names={"a1": "td-worker"}, booted=BOOTED,
-        patches={"1.33": "1.33.7"}, newest=lambda wanted: Version(1, 30, 14),
+        patches={"1.33": "1.33.7"}, newest=lambda wanted: Version(1, 30, 14), stays=stays,
     )  # fmt: skip
-    api.close()
+
+
+@pytest.fixture
+def components(node: Node, api: Api) -> KindComponents:
+    return components_of(node, api, stays=True)
 
 
 def test_a_downgraded_api_server_says_that_it_is_one(node: Node, components: KindComponents) -> None:
@@ -141,12 +150,23 @@ def test_a_stopped_controller_leaves_the_others_running(node: Node, components: 
     assert "--controllers=*,bootstrapsigner,tokencleaner" in node.command("kube-controller-manager")
 
 
-def test_in_the_end_all_is_as_kubeadm_wrote_it(node: Node, components: KindComponents) -> None:
+def test_on_a_cluster_that_stays_all_is_as_kubeadm_wrote_it(node: Node, components: KindComponents) -> None:
     before = dict(node.files)
     components.start(API_SERVER, release("1.33"), [])
     components.stop(CONTROLLER, [])
     components.close()
     assert {name: text for name, text in node.files.items() if name.startswith(MANIFESTS)} == before
+    asked = len(node.asked)
+    components.close()
+    assert len(node.asked) == asked
+
+
+def test_nothing_is_brought_back_on_a_cluster_that_is_deleted(node: Node, api: Api) -> None:
+    components = components_of(node, api, stays=False)
+    components.start(API_SERVER, release("1.33"), [])
+    asked = len(node.asked)
+    components.close()
+    assert len(node.asked) == asked
 
 
 def test_a_pod_is_asked_from_its_node_where_the_api_server_is_away(components: KindComponents) -> None:
