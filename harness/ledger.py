@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,6 +28,7 @@ class Ledger:
         self._other_failures = 0
         self._stopped = ""
         self.exit_code: ExitCode | None = None
+        self.report: Path | None = None  # once it is written
 
     def results(self) -> list[Result]:
         """One result a requirement, by id. What is planned and has not run is inconclusive, or deselected."""
@@ -123,7 +125,7 @@ class Ledger:
             return
         results = self.results()
         try:
-            write_reports(self._run, results)
+            self.report = write_reports(self._run, results)
         except DistrustError as error:
             self._distrust(str(error))
         finally:

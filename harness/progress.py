@@ -175,7 +175,7 @@ class Progress:
         for line in summary.summary(
             self._ledger.results(),
             code=code,
-            folder=_short(str(self._run.folder.path)),
+            report=_short(str(self._ledger.report or "")),
             reasons=certifiable_reasons(self._run, self._run.known_plan() or Plan()),
             distrust=self._run.distrust,
         ):
@@ -199,6 +199,8 @@ def _can_write(terminal: Any, text: str) -> bool:
 
 
 def _short(path: str) -> str:
-    """A path as a person would write it here."""
+    """A path as a person would write it here; "" stays."""
+    if not path:
+        return ""
     relative = os.path.relpath(path)
     return path if relative.startswith("..") else f"./{relative}"

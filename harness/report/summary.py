@@ -80,16 +80,18 @@ def _judged(settings: Settings) -> str:
 
 
 def summary(
-    results: Sequence[Result], *, code: ExitCode, folder: str, reasons: Sequence[str], distrust: Sequence[str]
+    results: Sequence[Result], *, code: ExitCode, report: str, reasons: Sequence[str], distrust: Sequence[str]
 ) -> list[Line]:
-    """The end of a run. `reasons` say why it cannot certify, `distrust` what the suite found wrong with itself."""
+    """The end of a run. `reasons` say why it cannot certify, `distrust` what the suite found wrong with itself;
+    `report` is the file, "" when it could not be written.
+    """
     return [
         *_table(results),
         *_stories("Not met", results, Verdict.FAILED),
         *_stories("Could not be told", results, Verdict.INCONCLUSIVE),
         *_not_run(results),
         *(Line(f"The suite does not trust itself: {why}", "red") for why in distrust),
-        *_conclusion(results, code, folder, reasons),
+        *_conclusion(results, code, report, reasons),
     ]
 
 
@@ -165,7 +167,7 @@ def _not_run(results: Sequence[Result]) -> Iterator[Line]:
     yield Line("")
 
 
-def _conclusion(results: Sequence[Result], code: ExitCode, folder: str, reasons: Sequence[str]) -> Iterator[Line]:
+def _conclusion(results: Sequence[Result], code: ExitCode, report: str, reasons: Sequence[str]) -> Iterator[Line]:
     numbers = count(results)
     style: Style = "green" if code == ExitCode.PASSED else "yellow" if code >= ExitCode.INCONCLUSIVE else "red"
     if code == ExitCode.PASSED:
@@ -174,4 +176,5 @@ def _conclusion(results: Sequence[Result], code: ExitCode, folder: str, reasons:
         yield Line(f"{MEANINGS[code][0].upper()}{MEANINGS[code][1:]} (exit code {int(code)}).", style)
     if reasons:
         yield Line(f"No certificate can rest on this run: {'; '.join(reasons)}.", "faint")
-    yield Line(f"Report: {folder}/report.yaml")
+    if report:
+        yield Line(f"Report: {report}")

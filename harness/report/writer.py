@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from functools import reduce
 from operator import or_
+from pathlib import Path
 
 from harness import needs
 from harness.errors import DistrustError, UsageError
@@ -17,8 +18,11 @@ from harness.run import Run
 from harness.verdict import Verdict
 
 
-def write_reports(run: Run, results: Sequence[Result]) -> None:
-    """Write history, JUnit, Allure and report. Raises `DistrustError` for the first that cannot be written."""
+def write_reports(run: Run, results: Sequence[Result]) -> Path:
+    """Write history, JUnit, Allure, and the report; where that is.
+
+    Raises `DistrustError` for the first that cannot be written.
+    """
     duration = time.monotonic() - run.started_at
     _merge_history(run)
     run.folder.write("junit.xml", junit.as_xml(results, start=run.start, duration=duration))
@@ -28,7 +32,7 @@ def write_reports(run: Run, results: Sequence[Result]) -> None:
     if (table := _needs(results)) and not run.target:
         run.folder.write(needs.FILE, needs.as_yaml(table))
     report = conformance.build(run, results, artifacts=run.folder.artifacts(), duration=duration)
-    run.folder.write("report.yaml", conformance.as_yaml(report))
+    return run.folder.write("report.yaml", conformance.as_yaml(report))
 
 
 def _needs(results: Sequence[Result]) -> dict[str, Needs]:

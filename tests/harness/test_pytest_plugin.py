@@ -218,6 +218,14 @@ def test_evidence_that_cannot_be_written_is_said_and_takes_no_verdict_away(certi
     assert "evidence/KEP-1/in-the-way/explanation.txt: Not a directory. Choose another folder" in run.text
 
 
+def test_no_report_is_named_that_could_not_be_written(certify: Any) -> None:
+    in_the_way = IN_THE_WAY.replace('evidence").write_text("")', 'report.yaml").mkdir()')
+    run = certify("passes", extra=in_the_way)
+    assert run.code == 12
+    assert "report.yaml: Is a directory. Choose another folder" in run.text
+    assert "Report:" not in run.text
+
+
 def test_an_interrupted_run_reports_what_ran(certify: Any) -> None:
     run = certify("passes", "interrupts", "fails")
     assert run.verdicts == {"passes": "passed", "interrupts": "inconclusive", "fails": "inconclusive"}

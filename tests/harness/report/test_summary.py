@@ -21,7 +21,9 @@ def result(slug: str, verdict: str, *, reason: str = "", message: str = "", expl
 
 
 def text(*results: Result, code: ExitCode) -> str:
-    return "\n".join(line.text for line in summary(results, code=code, folder="out", reasons=[], distrust=[]))
+    return "\n".join(
+        line.text for line in summary(results, code=code, report="out/report.yaml", reasons=[], distrust=[])
+    )
 
 
 def test_golden() -> None:
