@@ -61,13 +61,27 @@ def _wants(option: str, component: str) -> bool:
     return component in option or (option == "--control-plane=binaries" and component != "kube-proxy")
 
 
+def there() -> list[str]:
+    """The options of who comes with a kubeconfig."""
+    return ["--backend=kubeconfig", f"--kubeconfig={cluster_state.folder_of(NAME) / 'kubeconfig'}"]
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_verdicts_are_the_same(made_of: Sequence[str], tmp_path: Path) -> None:
     profiles = PROFILES[:1] if made_of[:1] == ["--proxy=kube-proxy"] else PROFILES
     claims = ["--all-features", f"--follow={'released' if made_of else 'kep'}", *profiles]
-    there = ["--backend=kubeconfig", f"--kubeconfig={cluster_state.folder_of(NAME) / 'kubeconfig'}"]
-    by_api = verdicts(tmp_path / "api", "-n4", *there, "--allow-disruptive", *claims)
+    by_api = verdicts(tmp_path / "api", "-n4", *there(), "--allow-disruptive", *claims)
     assert len(by_api) > 50
     here = verdicts(tmp_path / "netns", "-n2", *made_of, *claims, *[f"--run-test={each}" for each in by_api])
     assert by_api == here
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("made_of", ["reference"], indirect=True)
+def test_four_workers_on_one_cluster_judge_as_none_does(made_of: Sequence[str], tmp_path: Path) -> None:
+    claims = [*made_of, *there(), "--allow-disruptive", "--all-features", "--follow=kep", PROFILES[0]]
+    together, alone = (verdicts(tmp_path / f"n{workers}", f"-n{workers}", *claims) for workers in (4, 0))
+    assert len(alone) > 50
+    assert together == alone
