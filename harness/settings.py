@@ -57,6 +57,11 @@ class Settings:
         return self.all_features or (self.proxy == "reference" and not self.supported_features)
 
     @property
+    def cluster_ends(self) -> bool:
+        """Whether the real cluster is deleted when the run is over, so that nothing on it need be given back then."""
+        return self.backend == "kind" and not self.keep_cluster
+
+    @property
     def release(self) -> Release:
         """What the components of the reference are of."""
         return Release(self.kubernetes_version, parse_gates(self.feature_gates), self.follow)

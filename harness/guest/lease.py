@@ -35,12 +35,20 @@ def silent(text: str) -> None:
 
 @contextlib.contextmanager
 def hold(
-    api: Api, run_id: str, *, say: Say = silent, every: float = RENEW_SECONDS, force: bool = False, sweep: bool = True
+    api: Api,
+    run_id: str,
+    *,
+    say: Say = silent,
+    every: float = RENEW_SECONDS,
+    force: bool = False,
+    sweep: bool = True,
+    ends: bool = False,
 ) -> Iterator[Hold]:
     """Hold the cluster for this run; on the way out all that carries the run's label is removed, as is the Lease.
 
     It is renewed `every` so many seconds by a thread. `force` takes it from a run that still has it. `sweep` removes
-    what earlier runs left, once it is held; `say` is told.
+    what earlier runs left, once it is held; `say` is told. `ends` says that the cluster is deleted next: then nothing
+    is removed from it.
     Raises `DistrustError` when another run has it, or the API server does not let this one have it, with the remedy.
     """
     held = Hold(api, run_id, say)
@@ -54,7 +62,8 @@ def hold(
     finally:
         held.ended.set()
         thread.join()
-        held.give_back()
+        if not ends:
+            held.give_back()
 
 
 def read_claim(api: Api, clock: ServerClock) -> Claim | None:

@@ -53,7 +53,7 @@ class Session:
                 self._say("pods/proxy is not granted: client pods are asked by port-forward")
             api = Api(find(kubeconfig, context=self._settings.context))
             begun.callback(api.close)
-            begun.enter_context(hold(api, self.run_id, say=self._say))
+            begun.enter_context(hold(api, self.run_id, say=self._say, ends=self._settings.cluster_ends))
             self.target = self._look(api, kubeconfig)
             self._begun = begun.pop_all()
         return self

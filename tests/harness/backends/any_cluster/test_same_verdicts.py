@@ -28,6 +28,11 @@ MADE_OF = {
     "a real control plane": ["--control-plane=binaries", "--proxy=kube-proxy", "--mode=nftables"],
 }
 
+COMPONENTS = {
+    "--proxy=kube-proxy": ["kube-proxy"],
+    "--control-plane=binaries": ["etcd", "kube-apiserver", "kube-controller-manager"],
+}
+
 
 def trafficdist(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*RUN, *arguments], capture_output=True, text=True, timeout=1500, check=False)
@@ -43,22 +48,17 @@ def verdicts(folder: Path, *options: str) -> dict[str, str]:
 
 @pytest.fixture(params=MADE_OF)
 def made_of(request: pytest.FixtureRequest) -> Iterator[Sequence[str]]:
+    """A cluster, which is up, as options that make it."""
     options = MADE_OF[request.param]
-    for name in [
-        each for option in options for each in ("kube-proxy", "kube-apiserver", "etcd") if _wants(option, each)
-    ]:
+    for component in [each for option in options for each in COMPONENTS.get(option, ())]:
         try:
-            find(name)
+            find(component)
         except UnavailableError as error:
             pytest.skip(str(error))
     up = trafficdist("cluster", "up", "--name", NAME, *options)
     assert up.returncode == 0, up.stderr
     yield options
     trafficdist("cluster", "down", "--name", NAME)
-
-
-def _wants(option: str, component: str) -> bool:
-    return component in option or (option == "--control-plane=binaries" and component != "kube-proxy")
 
 
 def there() -> list[str]:
