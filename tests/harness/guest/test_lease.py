@@ -50,6 +50,13 @@ def test_nothing_is_left_of_a_run_that_was_interrupted(api: Api) -> None:
     assert namespaces(api) == before
 
 
+def test_nothing_is_removed_from_a_cluster_that_is_deleted_next(api: Api) -> None:
+    before = namespaces(api)
+    with hold(api, "aaaaaaaa", ends=True):
+        assert claim_of(api.get("leases", NAMESPACE, LEASE)).run == "aaaaaaaa"
+    assert namespaces(api) == before | {NAMESPACE}
+
+
 def test_a_second_run_is_told_in_one_line_who_is_there(api: Api) -> None:
     with (
         hold(api, "aaaaaaaa"),

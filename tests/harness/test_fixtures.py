@@ -1,0 +1,46 @@
+"""What a scenario changed on a real cluster is given back, unless the cluster is deleted before anybody sees it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+SCENARIO = """
+import harness.cluster
+from harness.run import run_of
+
+class Cluster:
+    def __init__(self, *_, **__): pass
+    def evidence(self): return {{}}
+    def judgement(self): return {{}}
+    def environment(self): return {{}}
+    def needs(self): return {{}}
+    def check_instruments(self): pass
+    def close(self): pathlib.Path("given-back").touch()
+
+@pytest.fixture(scope="session")
+def backends(pytestconfig):
+    run_of(pytestconfig).narrowed(backend="kind", keep_cluster={keep})
+    harness.cluster.Cluster = Cluster
+    return lambda topology: None
+
+@must("KEP-1/scenario")
+def test_scenario(three_zones):
+    {body}
+"""
+PASSES, IS_INTERRUPTED = "pass", "os.kill(os.getpid(), signal.SIGINT)"
+
+
+@pytest.mark.parametrize(
+    ("body", "keep", "given_back"),
+    [(PASSES, False, True), (IS_INTERRUPTED, False, False), (IS_INTERRUPTED, True, True)],
+)
+def test_after_an_interrupt_a_cluster_that_is_deleted_gets_nothing_back(
+    certify: Any, pytester: pytest.Pytester, body: str, keep: bool, given_back: bool
+) -> None:
+    run = certify(extra=SCENARIO.format(keep=keep, body=body), options=("-n0",))  # in a process of its own
+    assert run.code == (0 if body == PASSES else 2), run.text
+    assert (pytester.path / "given-back").exists() == given_back
