@@ -165,12 +165,18 @@ class Dialer:
         return [seen[each].outcomes[0] for each in range(len(probes))]
 
     def _glance(self, probe: Probe) -> Dialed:
-        return self._dial(probe, 1, identity, limit=probe.timeout + GLANCE)
+        dialed = self._dial(probe, 1, identity, limit=probe.timeout + GLANCE)
+        self._syns.in_vain(_client(probe), dialed.outcomes.count(TIMED_OUT))
+        return dialed
+
+    def begin(self, probe: Probe) -> None:
+        """What was lost before is nothing to `dial`."""
+        self._syns.begin(_client(probe), alone=False)
 
     def dial(self, probe: Probe, tries: int) -> Dialed:
         """Ask so often, one after the other, and count what was lost."""
         dialed = self._dial(probe, tries, identity)
-        return Dialed(self._counted(probe, [dialed], {_client(probe)}), dialed.seconds)
+        return Dialed(self._counted(probe, [dialed], self._doubted({probe: [dialed]})), dialed.seconds)
 
     def get(self, client: ClientPod, address: str, port: int, path: str) -> str:
         """The body of the answer to GET `path`, whatever its status. Raises `OSError` when there is none."""
@@ -225,7 +231,7 @@ class Dialer:
             return outcomes
         if _client(probe).on_host:
             return [outcome for each in seen for outcome in _unsure(each)] if _client(probe) in doubted else outcomes
-        lost = self._syns.lost(_client(probe))
+        lost = min(self._syns.lost(_client(probe)), sum(map(_hidden, seen)))
         made: list[Observation] = []
         for outcome in outcomes:
             late = lost > 0 and isinstance(outcome, Reached)
@@ -236,6 +242,11 @@ class Dialer:
     def _netstat(self, client: ClientPod) -> str:
         response = self._ask(client, "shell", {"cmd": NETSTAT}, FULL_WAIT + OVERHEAD)
         return str(response.body.get("output", ""))
+
+
+def _hidden(dialed: Dialed) -> int:
+    """So many lost packets may be behind a request at most: each costs a second, and one try follows the other."""
+    return int(dialed.seconds // REPEATED_SYN)
 
 
 def _are_late(probe: Probe, seen: Sequence[Dialed]) -> bool:

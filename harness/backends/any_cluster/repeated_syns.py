@@ -29,6 +29,11 @@ class _Known:
     in_vain: int = 0  # tries without answer, of the last seconds
     last: float = 0.0  # when the last of them was
 
+    def forget(self) -> None:
+        """Tries in vain that have ended repeat nothing any more; all that they did is in `total`."""
+        if time.monotonic() - self.last > FULL_WAIT:
+            self.in_vain = 0
+
 
 class RepeatedSyns(Generic[T]):
     """Counts of the clients of one backend. `read` gives what /proc/net/netstat says where a client is."""
@@ -47,8 +52,7 @@ class RepeatedSyns(Generic[T]):
             known = self._clients.setdefault(client, _Known())
             if known.in_vain or not alone:
                 known.total = repeated_syns(self._read(client))
-                if time.monotonic() - known.last > FULL_WAIT:
-                    known.in_vain = 0
+                known.forget()
 
     def in_vain(self, client: T, tries: int) -> None:
         """Note that so many tries were not answered."""
@@ -62,7 +66,9 @@ class RepeatedSyns(Generic[T]):
         with self._lock:
             known = self._clients.setdefault(client, _Known())
             before, known.total = known.total, repeated_syns(self._read(client))
-            return max(0, known.total - before - IN_VAIN * known.in_vain)
+            lost = max(0, known.total - before - IN_VAIN * known.in_vain)
+            known.forget()
+            return lost
 
 
 def repeated_syns(netstat: str) -> int:

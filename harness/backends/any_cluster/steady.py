@@ -41,6 +41,7 @@ class Steady:
         return sorted(self._samples, key=lambda sample: sample.at)
 
     def _ask(self, number: int, probe: Probe) -> None:
+        self._dialer.begin(probe)
         while not self._ended.is_set():
             begin = time.monotonic()
             dialed = self._dialer.dial(probe, TRIES)

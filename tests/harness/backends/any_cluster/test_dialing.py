@@ -126,3 +126,19 @@ def test_late_answers_on_the_network_of_a_node_are_doubted_only_while_syns_are_r
     seen = dialer.probe([probe] * 4)
     assert [isinstance(each, Unknown) for each in seen].count(True) == unsure
     assert len(asked) == dials
+
+
+def test_a_request_hides_no_more_lost_packets_than_it_took_seconds(dialer: Dialer) -> None:
+    dialer.aside = lambda _client, _path, _seconds: Response(200, {"output": netstat(5)})
+    probe = Probe(CLIENT, "TCP", "10.96.0.1", 80)
+    seen = dialer._counted(probe, [dialing.Dialed([Reached("td-x-main-1/a1")] * 10, 1.6)], set())
+    assert (seen.count(TIMED_OUT), len(seen)) == (1, 10)
+
+
+def test_what_a_glance_in_vain_repeats_is_no_loss_of_what_comes_after(dialer: Dialer) -> None:
+    said = iter([Response(200, {"errors": ["i/o timeout"]}), Response(200, {"output": netstat(4)})])
+    dialer.aside = lambda _client, _path, _seconds: next(said)
+    probe = Probe(CLIENT, "TCP", "10.96.0.1", 80)
+    assert dialer.glance([probe]) == [TIMED_OUT]
+    late = [dialing.Dialed([Reached("td-x-main-1/a1")] * 10, 9.0)]
+    assert TIMED_OUT not in dialer._counted(probe, late, set())

@@ -25,12 +25,12 @@ MADE_OF = {
     "reference": [],
     "kube-proxy in nftables": ["--proxy=kube-proxy", "--mode=nftables"],
     "kube-proxy in iptables": ["--proxy=kube-proxy", "--mode=iptables"],
-    "a real control plane": ["--control-plane=binaries", "--proxy=kube-proxy", "--mode=nftables"],
+    "a real control plane": ["--control-plane=binaries:1.37", "--proxy=kube-proxy", "--mode=nftables"],
 }
 
 COMPONENTS = {
     "--proxy=kube-proxy": ["kube-proxy"],
-    "--control-plane=binaries": ["etcd", "kube-apiserver", "kube-controller-manager"],
+    "--control-plane=binaries:1.37": ["etcd", "kube-apiserver", "kube-controller-manager"],
 }
 
 
