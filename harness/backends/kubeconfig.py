@@ -40,7 +40,7 @@ from harness.topology import Node, Topology
 from harness.workloads import Client, Pod, node_client, pod_client
 
 SETTLED = 10.0  # seconds, before the time scale, in which proxies work on what was written
-RESTARTED = 60.0  # the same after a component was replaced
+RESTARTED = 120.0  # the same after a component was replaced: clients ask an API server that was away ever less often
 METRICS_PORT = 10249
 NODE_CLIENT_PORTS = 20_480  # the first of two for each worker, on the network of the nodes
 
@@ -105,6 +105,8 @@ class KubeconfigBackend:
         self.abilities = target.abilities
         self.hints_matter: bool | None = None
         self._lacks_node = False
+        self._without_proxy: set[str] = set()
+        self._without_controller = False
         self._labels = run_labels(target.run_id)
         self._prefix = f"td-{target.run_id}-{worker}"
         number = int(worker.removeprefix("gw")) + 1 if worker.startswith("gw") else 0
@@ -283,11 +285,22 @@ class KubeconfigBackend:
     def start_component(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
         """Have one started as this release. Raises `UnavailableError` where nothing may."""
         self.components.start(component, release, nodes)
+        if component is Component.PROXY:
+            self._without_proxy.difference_update(nodes)
+        elif component is Component.CONTROLLER:
+            self._without_controller = False
+        if component is not Component.PROXY and not self._without_controller:
+            self._barrier.hear_from_controller(self._canaries[0][0], within=RESTARTED)
+        self._barrier.expect_news()
         self.settle(within=RESTARTED)
 
     def stop_component(self, component: Component, nodes: Sequence[str]) -> None:
         """Have one stopped. Raises `UnavailableError` where nothing may."""
         self.components.stop(component, nodes)
+        if component is Component.PROXY:
+            self._without_proxy.update(nodes)
+        elif component is Component.CONTROLLER:
+            self._without_controller = True
 
     def change_node(
         self, name: str, *, labels: Mapping[str, str | None] | None = None, taints: Sequence[Object] | None = None
@@ -308,11 +321,12 @@ class KubeconfigBackend:
         return self._begun.enter_context(contextlib.closing(api))
 
     def settle(self, within: float = SETTLED) -> None:
-        """Wait until pods are as they were asked to be, and proxies have seen the canary go round."""
+        """Wait until pods are as they were asked to be, and proxies that run have seen the canary go round."""
         if self._lacks_node:  # the canary would be waited for on a node that is gone
             self._require_nodes()
         self._guests.settle()
-        clients = [self._clients[pod_client(node.name)] for node in self.topology.nodes]
+        nodes = [node.name for node in self.topology.nodes if node.name not in self._without_proxy]
+        clients = [self._clients[pod_client(node)] for node in nodes]
         self._barrier.pass_(clients, self._canaries, within=within, when_unable=self._require_nodes)
 
     def _require_nodes(self) -> None:

@@ -3,7 +3,8 @@
 Somebody's proxies do not say what they have worked on. But they watch Services in one stream and EndpointSlices in
 another, so a Service and a slice of ours that are changed after all that is waited for are programmed after it too: the
 Service gets another port, and its slice another endpoint. When a client on each node is answered at the new port by the
-new endpoint, its proxy has been told of everything before. Nothing is written while nothing else was.
+new endpoint, its proxy has been told of everything before. Nothing is written while nothing else was, unless components
+were replaced: then the watches of proxies may have to begin again, which takes up to a minute.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from harness.outcomes import Observation, Reached, Unknown
 from harness.probes.loop import Probe
 
 NAME = "canary"
+SECOND = "canary-of-the-controller"
+MARK = "trafficdist.dev/canary"
 FIRST_PORT = 7000
 PORTS = 1000
 TIMEOUT = 0.9
@@ -34,8 +37,13 @@ class Barrier:
         self._namespace = namespace
         self._labels = dict(labels)
         self._round = 0
+        self._marks = 0
         self._written = -1
         self._addresses: Mapping[str, str] = {}
+
+    def expect_news(self) -> None:
+        """Have the canary go round the next time, even if nothing was written."""
+        self._written = -1
 
     @property
     def families(self) -> tuple[str, ...]:
@@ -91,6 +99,33 @@ class Barrier:
             error=InconclusiveError,
         )
         self._written = self._api.writes
+
+    def hear_from_controller(self, pod: str, *, within: float) -> None:
+        """Return when the EndpointSlice controller hears of Services and of pods again, each of which it watches apart.
+
+        A pod is marked, and a new Service is for pods so marked: a slice of it must have an endpoint.
+        Raises `InconclusiveError`.
+        """
+        self._marks += 1
+        mark, name = {MARK: str(self._marks)}, f"{SECOND}-{self._marks}"
+        self._api.patch("pods", self._namespace, pod, {"metadata": {"labels": mark}})
+        self._api.create("services", self._namespace, manifests.service(name, labels=self._labels, selector=mark))
+
+        def has_endpoint() -> bool:
+            of_this = f"kubernetes.io/service-name={name}"
+            slices = self._api.list("endpointslices", self._namespace, label_selector=of_this)
+            return any(each.get("endpoints") for each in slices)
+
+        try:
+            eventually(
+                has_endpoint,
+                within=within,
+                every=0.25,
+                describe="the EndpointSlice controller to hear of Services and pods",
+                error=InconclusiveError,
+            )
+        finally:
+            self._api.delete("services", self._namespace, name)
 
     def _write(self, addresses: Mapping[str, str]) -> None:
         ports = [Port(self._port).manifest()]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -13,9 +13,11 @@ import yaml
 from harness.abilities import Ability
 from harness.api import Api
 from harness.backends.any_cluster.places import cast
+from harness.backends.components import Untouchable
 from harness.backends.kubeconfig import ALWAYS, KubeconfigBackend, Target
 from harness.backends.netns import NetnsBackend
 from harness.cluster import Cluster
+from harness.components import Component, Release
 from harness.errors import UnavailableError
 from harness.history import History
 from harness.implementations import Implementation, reference
@@ -24,8 +26,22 @@ from harness.netns.kubelet import Kubelet
 from harness.topology import THREE_ZONES
 
 RUN_ID = "abcd1234"
+RESTARTS = (Ability.RESTART_API_SERVER, Ability.RESTART_CONTROLLER, Ability.RESTART_PROXY, Ability.CHANGE_RELEASE)
 
 Stranger = Callable[..., Callable[[], Cluster]]
+
+
+class Replaceable(Untouchable):
+    """The components of an embedded cluster, for scenarios that reach it by its API."""
+
+    def __init__(self, backend: NetnsBackend) -> None:
+        self._backend = backend
+
+    def start(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
+        self._backend.start_component(component, release, nodes)
+
+    def stop(self, component: Component, nodes: Sequence[str]) -> None:
+        self._backend.stop_component(component, nodes)
 
 
 @pytest.fixture
@@ -41,6 +57,7 @@ def stranger(tmp_path: Path) -> Iterator[Stranger]:
             booted = stack.enter_context(NetnsBackend(implementation=implementation or reference()))
             stack.enter_context(Kubelet(booted.kubeconfig(), booted.network))
             backend = share_of(booted.kubeconfig(), tmp_path, *abilities)
+            backend.components = Replaceable(booted)
             stack.callback(backend.close)
             history = stack.enter_context(History(tmp_path / "history.jsonl"))
             numbers = itertools.count(1)

@@ -21,7 +21,7 @@ from harness.implementations import reference
 from harness.mutants import MUTANTS
 from harness.topology import THREE_ZONES
 from tests.conformance.trials import SCENARIOS
-from tests.harness.backends.any_cluster.conftest import RUN_ID, Stranger
+from tests.harness.backends.any_cluster.conftest import RESTARTS, RUN_ID, Stranger
 
 NEARBY = "KEP-4444/zone-hints-keep-traffic-in-the-zone"
 NODES = "KEP-3015/node-then-zone-then-anywhere"
@@ -36,6 +36,11 @@ def run(stranger: Stranger, requirement: str, mutant: str = "", *abilities: Abil
 @pytest.mark.parametrize("requirement", [NEARBY, NODES])
 def test_the_reference_meets_it_through_its_api_too(stranger: Stranger, requirement: str) -> None:
     run(stranger, requirement)
+
+
+@pytest.mark.parametrize("slug", ["proxy-catches-up", "missed-changes-are-caught-up"])
+def test_components_that_were_away_are_waited_for(stranger: Stranger, slug: str) -> None:
+    run(stranger, f"KEP-4444/{slug}", "", *RESTARTS)
 
 
 @pytest.mark.parametrize("mutant", ["ignores-zone-hints", "leaks-five-percent"])
