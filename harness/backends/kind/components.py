@@ -3,6 +3,10 @@
 API server and controller manager are static pods of the control plane node; kube-proxies are pods of DaemonSets. An
 image is fetched before anything is changed, so that a version that cannot be had leaves the cluster as it is.
 
+While the API server is replaced, controller manager and scheduler are away: leader election ends them after ten seconds
+without it anyway, and a kubelet starts them again ever later. Left running without elections they would go on with what
+they knew, for up to a minute, and take nodes for dead whose reports they have not heard.
+
 A release of version "" is of the version that was booted; "1.30" is its newest patch, unless `patches` names another.
 Where the EndpointSlice controller is stopped, the other controllers of the controller manager go on.
 """
@@ -48,16 +52,18 @@ START_SECONDS = 180.0  # before the time scale; a static pod takes 5 to 30 s
 PULL_SECONDS = 600.0
 _LOOK = 0.5
 _ENTER_SECONDS = 10.0  # that an engine may take to run a command on a node
-_MANIFESTS, _AWAY = "/etc/kubernetes/manifests", "/etc/kubernetes"  # one file system, so that a rename is at once
+_MANIFESTS, _ASIDE = "/etc/kubernetes/manifests", "/etc/kubernetes"  # one file system, so that a rename is at once
 _CLIENT = "/run/trafficdist-client"
 _WRITE_CERTIFICATE = "umask 077; " + "; ".join(
     f"sed -n 's/^ *client-{word}-data: //p' /etc/kubernetes/admin.conf | base64 -d > {_CLIENT}.{suffix}"
     for word, suffix in (("certificate", "crt"), ("key", "key"))
 )
-_STATIC = {Component.API_SERVER: "kube-apiserver", Component.CONTROLLER: "kube-controller-manager"}
+_SERVER, _MANAGER, _SCHEDULER = "kube-apiserver", "kube-controller-manager", "kube-scheduler"
+_STATIC = {Component.API_SERVER: _SERVER, Component.CONTROLLER: _MANAGER}
+_CLIENTS = (_MANAGER, _SCHEDULER)
 _BUILD = re.compile(r'(?s).*^kubernetes_build_info\{[^}]*git_version="([^"]*)".*', re.MULTILINE)
-_PORTS = {Component.API_SERVER: 6443, Component.CONTROLLER: 10257}
-_HEALTH = {Component.API_SERVER: "/readyz", Component.CONTROLLER: "/healthz"}
+_PORTS = {_SERVER: 6443, _MANAGER: 10257, _SCHEDULER: 10259}
+_HEALTH = {_SERVER: "/readyz", _MANAGER: "/healthz", _SCHEDULER: "/healthz"}
 
 
 def newest_patch(wanted: Wanted) -> Version:
@@ -102,7 +108,9 @@ class KindComponents:
         self._api = api
         self._ready: set[str] = set()  # nodes that were, before the API server went away
         self._may_ask = False
-        self._texts: dict[Component, str] = {}  # manifests of what was changed, as they were
+        self._texts: dict[str, str] = {}  # manifests of what was changed, as they were
+        self._away: set[str] = set()  # static pods whose manifests are
+        self._manager: Object | None = None  # what was last asked for
         self._proxies = ProxyPods(shell, api)
 
     def start(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
@@ -118,12 +126,10 @@ class KindComponents:
         match component:
             case Component.API_SERVER:
                 self._ready = ready_nodes(list_nodes(self._api))
-                self._original(component)
-                name = _STATIC[component]
-                self._on_control_plane("mv", "-f", f"{_MANIFESTS}/{name}.yaml", f"{_AWAY}/{name}.stopped.yaml")
-                self._wait(lambda: not self._pods_of(component), f"{name} to be gone")
+                self._put_away(_SERVER, *_CLIENTS)
+                self._wait(lambda: not self._pods_of(_SERVER), f"{_SERVER} to be gone")
             case Component.CONTROLLER:
-                self._run(component, static_pods.alone(static_pods.without_slices(self._original(component))))
+                self._run_manager(static_pods.alone(static_pods.without_slices(self._original(_MANAGER))))
             case Component.PROXY:
                 self._proxies.stop([self._node_names[node] for node in nodes])
 
@@ -135,9 +141,9 @@ class KindComponents:
         """
         if not self._stays:
             return
-        for component, text in self._texts.items():
-            self._write(component, text)
-            self._wait(lambda c=component: self._is_up(c, 0), f"{_STATIC[component]} to be as it was")  # type: ignore[misc]
+        for name, text in self._texts.items():
+            self._write(name, text)
+            self._wait(lambda name=name: self._is_up(name, 0), f"{name} to be as it was")  # type: ignore[misc]
         self._texts.clear()
         self._proxies.close()
 
@@ -146,7 +152,7 @@ class KindComponents:
         try:
             if component is Component.PROXY:
                 return self._proxies.metrics(self._node_names[node])
-            return self._get(component, "/metrics")
+            return self._get(_STATIC[component], "/metrics")
         except UnavailableError as error:
             raise InconclusiveError(f"the metrics of {component} cannot be read: {error}") from error
 
@@ -168,17 +174,28 @@ class KindComponents:
     # API server and controller manager
 
     def _start_static(self, component: Component, release: Release) -> None:
-        pod = self._original(component)
+        name = _STATIC[component]
+        pod = self._original(name)
         if release != self._booted:
             pod = static_pods.of_release(pod, self._tag(release, static_pods.tag_of(pod)), release.gates)
-        if component is Component.CONTROLLER:
-            pod = static_pods.alone(pod)
         self._pull([self._control_plane], static_pods.image_of(pod))
-        self._run(component, pod)
-        with self._explaining(component):
-            self._wait(lambda: self._says(component, static_pods.tag_of(pod)), f"{_STATIC[component]} to be changed")
         if component is Component.API_SERVER:
+            self._put_away(*_CLIENTS)
+            self._run({_SERVER: pod})
+        else:
+            self._run_manager(static_pods.alone(pod))
+        with self._explaining(name):
+            self._wait(lambda: self._says(name, static_pods.tag_of(pod)), f"{name} to be changed")
+        if component is Component.API_SERVER:
+            scheduler, manager = (static_pods.alone(self._original(each)) for each in (_SCHEDULER, _MANAGER))
+            self._run({_SCHEDULER: scheduler, _MANAGER: self._manager or manager})
             self._wait(self._nodes_are_back, "the nodes to be ready again")
+
+    def _run_manager(self, pod: Object) -> None:
+        """Run the controller manager so; later, where the API server is away."""
+        self._manager = pod
+        if _SERVER not in self._away:
+            self._run({_MANAGER: pod})
 
     def _nodes_are_back(self) -> bool:
         """Whether nodes are ready that were: one whose kubelet could not report for 40 s counts as gone."""
@@ -188,67 +205,77 @@ class KindComponents:
         self._ready = set()
         return True
 
-    def _run(self, component: Component, pod: Object) -> None:
+    def _run(self, wanted: Mapping[str, Object]) -> None:
+        """Run these static pods in place of those of the same names."""
         start = time.time_ns() // 1000  # never twice, whichever worker of a run starts it
-        self._write(component, yaml.safe_dump(static_pods.marked(pod, start), sort_keys=False))
-        name = _STATIC[component]
-        with self._explaining(component):
-            self._wait(lambda: self._is_up(component, start), f"{name} {static_pods.tag_of(pod)} to be ready")
+        for name, pod in wanted.items():
+            self._write(name, yaml.safe_dump(static_pods.marked(pod, start), sort_keys=False))
+        for name, pod in wanted.items():
+            with self._explaining(name):
+                self._wait(lambda name=name: self._is_up(name, start), f"{name} {static_pods.tag_of(pod)} to be ready")  # type: ignore[misc]
 
-    def _original(self, component: Component) -> Object:
-        if component not in self._texts:
-            self._texts[component] = self._on_control_plane("cat", f"{_MANIFESTS}/{_STATIC[component]}.yaml")
-        pod: Object = yaml.safe_load(self._texts[component])
+    def _original(self, name: str) -> Object:
+        if name not in self._texts:
+            self._texts[name] = self._on_control_plane("cat", f"{_MANIFESTS}/{name}.yaml")
+        pod: Object = yaml.safe_load(self._texts[name])
         return pod
 
-    def _write(self, component: Component, text: str) -> None:
+    def _write(self, name: str, text: str) -> None:
         """Put a manifest in place, whole: a kubelet reads what it sees."""
-        name = _STATIC[component]
-        self._on_control_plane("cp", "/dev/stdin", f"{_AWAY}/{name}.next.yaml", text=text)
-        self._on_control_plane("mv", "-f", f"{_AWAY}/{name}.next.yaml", f"{_MANIFESTS}/{name}.yaml")
+        self._on_control_plane("cp", "/dev/stdin", f"{_ASIDE}/{name}.next.yaml", text=text)
+        self._on_control_plane("mv", "-f", f"{_ASIDE}/{name}.next.yaml", f"{_MANIFESTS}/{name}.yaml")
+        self._away.discard(name)
 
-    def _is_up(self, component: Component, start: int) -> bool:
+    def _put_away(self, *names: str) -> None:
+        """Have these static pods end, and not be started again."""
+        for name in names:
+            self._original(name)
+            if name not in self._away:
+                self._on_control_plane("mv", "-f", f"{_MANIFESTS}/{name}.yaml", f"{_ASIDE}/{name}.stopped.yaml")
+                self._away.add(name)
+
+    def _is_up(self, name: str, start: int) -> bool:
         """Whether the pod of this start, and no other, runs and says that it is well."""
-        starts = self._pods_of(component)
+        starts = self._pods_of(name)
         if starts != [start]:
             raise AssertionError(f"pods of starts {starts} run, and that of start {start} is awaited")
-        answer = self._get(component, _HEALTH[component])
+        answer = self._get(name, _HEALTH[name])
         if answer != "ok":
-            raise AssertionError(f"{_HEALTH[component]} says {answer[-200:]!r}")
+            raise AssertionError(f"{_HEALTH[name]} says {answer[-200:]!r}")
         return True
 
-    def _pods_of(self, component: Component) -> list[int]:
+    def _pods_of(self, name: str) -> list[int]:
         """The numbers of the starts whose pods run; 0 for kubeadm's own."""
         listed = self._on_control_plane(
-            "crictl", "pods", "--state", "ready", "--label", f"component={_STATIC[component]}", "-o", "json"
+            "crictl", "pods", "--state", "ready", "--label", f"component={name}", "-o", "json"
         )
         return [int(each["labels"].get(static_pods.START_LABEL, 0)) for each in json.loads(listed)["items"]]
 
-    def _says(self, component: Component, tag: str) -> bool:
+    def _says(self, name: str, tag: str) -> bool:
         """Whether a component says that it is of this version."""
-        if component is Component.API_SERVER:
-            said = json.loads(self._get(component, "/version"))["gitVersion"]
+        if name == _SERVER:
+            said = json.loads(self._get(name, "/version"))["gitVersion"]
         else:
-            said = _BUILD.sub(r"\1", self._get(component, "/metrics"))
+            said = _BUILD.sub(r"\1", self._get(name, "/metrics"))
         if said != tag:
             raise AssertionError(f"it should be {tag}, and says {said[:200]!r}")
         return True
 
-    def _get(self, component: Component, path: str) -> str:
+    def _get(self, name: str, path: str) -> str:
         """Ask a component from its own node, as kubeadm's administrator."""
         if not self._may_ask:
             self._on_control_plane("sh", "-c", _WRITE_CERTIFICATE)
             self._may_ask = True
-        url = f"https://localhost:{_PORTS[component]}{path}"
+        url = f"https://localhost:{_PORTS[name]}{path}"
         client = ("--cert", f"{_CLIENT}.crt", "--key", f"{_CLIENT}.key")
         return self._on_control_plane("curl", "-sS", "--insecure", "--max-time", "5", *client, url)
 
     @contextlib.contextmanager
-    def _explaining(self, component: Component) -> Iterator[None]:
+    def _explaining(self, name: str) -> Iterator[None]:
         try:
             yield
         except UnavailableError as error:
-            raise UnavailableError(f"{error}\n{self._last_words(_STATIC[component])}".rstrip()) from None
+            raise UnavailableError(f"{error}\n{self._last_words(name)}".rstrip()) from None
 
     def _last_words(self, name: str) -> str:
         with contextlib.suppress(UnavailableError):

@@ -23,6 +23,7 @@ from harness.errors import InconclusiveError, UnavailableError
 
 WRITTEN = Path(__file__).parent / "kubeadm"
 MANIFESTS = "/etc/kubernetes/manifests"
+PORTS = {6443: "kube-apiserver", 10257: "kube-controller-manager", 10259: "kube-scheduler"}
 BOOTED = release("1.34", PreferSameTrafficDistribution=True)
 
 
@@ -30,8 +31,7 @@ class Node:
     """The control plane's container."""
 
     def __init__(self) -> None:
-        names = ("kube-apiserver", "kube-controller-manager")
-        texts = {name: (WRITTEN / f"{name}.yaml").read_text(encoding="utf-8") for name in names}
+        texts = {name: (WRITTEN / f"{name}.yaml").read_text(encoding="utf-8") for name in PORTS.values()}
         self.files = {f"{MANIFESTS}/{name}.yaml": text for name, text in texts.items()}
         self.asked: list[str] = []
         self.missing: set[str] = set()
@@ -59,11 +59,12 @@ class Node:
         return [yaml.safe_load(text)["metadata"]["labels"]] if text else []
 
     def _answer(self, url: str) -> str:
-        tag = tag_of(self.pod("kube-apiserver" if ":6443" in url else "kube-controller-manager"))
+        if "://localhost:" not in url:
+            return '{"responses": ["b1--td-x"]}\n200' if url.endswith("/dial") else "ok"
+        tag = tag_of(self.pod(next(name for port, name in PORTS.items() if f":{port}/" in url)))
         answers = {
             "version": f'{{"gitVersion": "{tag}"}}',
             "metrics": f'kubernetes_build_info{{git_version="{tag}"}} 1',
-            "dial": '{"responses": ["b1--td-x"]}\n200',
         }
         return answers.get(url.rpartition("/")[2], "ok")
 
@@ -127,12 +128,28 @@ def test_a_version_that_cannot_be_had_changes_nothing(node: Node, components: Ki
 
 
 def test_a_manifest_is_put_in_place_by_a_rename(node: Node, components: KindComponents) -> None:
-    components.start(API_SERVER, BOOTED, [])
+    components.start(CONTROLLER, BOOTED, [])
     written = [each for each in node.asked if each.startswith(("cp", "mv"))]
     assert written == [
-        "cp /dev/stdin /etc/kubernetes/kube-apiserver.next.yaml",
-        "mv -f /etc/kubernetes/kube-apiserver.next.yaml /etc/kubernetes/manifests/kube-apiserver.yaml",
+        "cp /dev/stdin /etc/kubernetes/kube-controller-manager.next.yaml",
+        f"mv -f /etc/kubernetes/kube-controller-manager.next.yaml {MANIFESTS}/kube-controller-manager.yaml",
     ]
+
+
+def test_who_elects_leaders_is_away_while_the_api_server_is_replaced(node: Node, components: KindComponents) -> None:
+    components.start(API_SERVER, BOOTED, [])
+    moved = [each.split()[2].rpartition("/")[2].partition(".")[0] for each in node.asked if each.startswith("mv")]
+    clients = ["kube-controller-manager", "kube-scheduler"]
+    assert moved == [*clients, "kube-apiserver", *reversed(clients)]
+    assert all("--leader-elect=false" in node.command(each) for each in clients)
+
+
+def test_a_controller_is_stopped_while_the_api_server_is(node: Node, components: KindComponents) -> None:
+    components.stop(API_SERVER, [])
+    components.stop(CONTROLLER, [])
+    assert not [path for path in node.files if path.startswith(MANIFESTS)]
+    components.start(API_SERVER, BOOTED, [])
+    assert "--controllers=*,bootstrapsigner,tokencleaner,-endpointslice" in node.command("kube-controller-manager")
 
 
 def test_a_stopped_api_server_is_started_again_as_it_was_booted(node: Node, components: KindComponents) -> None:
