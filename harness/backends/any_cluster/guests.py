@@ -76,15 +76,15 @@ class Guests:
         self._awaited[namespace, name] = ready
 
     def settle(self) -> None:
-        """Wait until each pod is as it was last asked to be."""
+        """Wait until each pod is as it was last asked to be; not for one that the scenario has deleted."""
         by_namespace: dict[str, dict[str, bool]] = {}
         for (namespace, name), ready in self._awaited.items():
             by_namespace.setdefault(namespace, {})[name] = ready
         for namespace, wanted in by_namespace.items():
-            self.wait(namespace, wanted)
+            self.wait(namespace, wanted, all_exist=False)
 
-    def wait(self, namespace: str, wanted: Mapping[str, bool]) -> list[Object]:
-        """The pods of these names, when each runs and is ready or not, as wanted.
+    def wait(self, namespace: str, wanted: Mapping[str, bool], *, all_exist: bool = True) -> list[Object]:
+        """The pods of these names, when each runs and is ready or not, as wanted; those that exist, unless `all_exist`.
 
         Raises `InconclusiveError` with what keeps one of them from it.
         """
@@ -92,12 +92,13 @@ class Guests:
 
         def look() -> list[Object]:
             found = {str(each["metadata"]["name"]): each for each in self._api.list("pods", namespace)}
-            late = [name for name, ready in wanted.items() if not _as_wanted(found.get(name), ready)]
+            here = {name: ready for name, ready in wanted.items() if all_exist or name in found}
+            late = [name for name, ready in here.items() if not _as_wanted(found.get(name), ready)]
             for name in late:
                 self._give_up_on(found.get(name), troubled)
             if late:
-                raise NotYetError(f"{len(late)} of {len(wanted)} not yet: {', '.join(late[:4])}")
-            return [found[name] for name in wanted]
+                raise NotYetError(f"{len(late)} of {len(here)} not yet: {', '.join(late[:4])}")
+            return [found[name] for name in here]
 
         found = eventually(
             look,

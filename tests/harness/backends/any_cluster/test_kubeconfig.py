@@ -38,7 +38,7 @@ def test_the_reference_meets_it_through_its_api_too(stranger: Stranger, requirem
     run(stranger, requirement)
 
 
-@pytest.mark.parametrize("slug", ["proxy-catches-up", "missed-changes-are-caught-up"])
+@pytest.mark.parametrize("slug", ["proxy-catches-up", "missed-changes-are-caught-up", "controller-catches-up"])
 def test_components_that_were_away_are_waited_for(stranger: Stranger, slug: str) -> None:
     run(stranger, f"KEP-4444/{slug}", "", *RESTARTS)
 
