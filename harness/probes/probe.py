@@ -14,6 +14,7 @@ import re
 import secrets
 import socket
 import struct
+import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -30,6 +31,10 @@ LONGEST_LINE = 512
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 """SO_LINGER 0: close with RST, which leaves conntrack entries of 10 s instead of 120 s and no TIME_WAIT socket."""
 
+REPEATED_SYN = 1.0
+"""Seconds after which the kernel sends a SYN again."""
+
+_TOTAL_RETRANS = 100  # where tcpi_total_retrans stands in struct tcp_info of linux/tcp.h
 _FLAGS = socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
 _ANSWER = re.compile(r"([A-Za-z0-9][A-Za-z0-9._/-]*) ([0-9A-Fa-f.:]+(?:%\w+)?)")
 _nonces = itertools.count(secrets.randbits(48))
@@ -170,6 +175,12 @@ def send(sock: socket.socket, question: bytes) -> None:
         sock.send(question)
 
 
+def repeats(sock: socket.socket) -> int:
+    """How many segments of a TCP connection the kernel has sent again, its SYN included."""
+    info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TOTAL_RETRANS + 4)
+    return int.from_bytes(info[_TOTAL_RETRANS:], sys.byteorder)
+
+
 class Attempt(ABC):
     """A probe under way: `report` is told its index and outcome once, unless `begin` had the outcome at once."""
 
@@ -248,17 +259,21 @@ class Attempt(ABC):
 
 
 class TcpAttempt(Attempt):
-    """The server speaks first, so nothing is asked and the handshake is not waited for by itself."""
+    """The server speaks first, so nothing is asked and the handshake is not waited for by itself.
 
-    __slots__ = ()
+    An answer that only a repeated SYN brought did not come in time, even where the deadline has been moved.
+    """
+
+    __slots__ = ("_began",)
 
     def _ask(self) -> None:
-        pass
+        self._began = time.monotonic()
 
     def _understand(self, data: bytes) -> Observation | None:
         line, newline, _ = (self._buffer + data).partition(b"\n")
         if newline or len(line) > LONGEST_LINE:
-            return self._answers.read(line)
+            late = time.monotonic() - self._began >= REPEATED_SYN
+            return TIMED_OUT if late and repeats(self._socket) else self._answers.read(line)
         if not data:
             return Unknown(f"the server closed the connection without saying who it is, after {line[:60]!r}")
         self._buffer = line

@@ -6,7 +6,8 @@ and `call`.
 
 Two things are peculiar. An exception in a callback ends the loop, and reaches everybody who waits for it or asks
 later: an instrument that broke silently would look like a proxy that drops. And the loop's deadlines stand still while
-the loop itself did not run (a paused or starved machine): such time is never held against a probe.
+the loop itself did not run (a paused or starved machine), or had its hands full: such time is never held against a
+probe.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ from harness.errors import HarnessError, InconclusiveError
 T = TypeVar("T")
 
 LATE = 0.05
-"""Seconds after which a timer counts as held up by the loop itself, and all timers are moved by the delay."""
+"""Seconds after which a timer counts as held up by the loop itself, and all timers are moved by the delay; after a
+pause of the machine by as much again, for what piled up meanwhile.
+"""
 
 _EDGES = select.EPOLLIN | select.EPOLLOUT | select.EPOLLET
 _STARVED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
@@ -113,6 +116,7 @@ class Reactor:
         self._waiters: set[Waiter] = set()
         self._mutex = threading.Lock()  # guards _state and _commands against a loop that ends
         self._state = "new"
+        self._woken = 0.0  # when the loop last had something to do
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="probes", daemon=True)
         self.watch(self._wake.fd, self._wake)
@@ -203,6 +207,7 @@ class Reactor:
             self._commands.popleft()()
 
     def _run(self) -> None:
+        self._woken = time.monotonic()
         try:
             while self._state == "running":
                 self._turn()
@@ -219,12 +224,15 @@ class Reactor:
             waiter.finish()
 
     def _turn(self) -> None:
-        watched = self._watched
-        for fd, _ in self._epoll.poll(self._patience()):
-            owner = watched.get(fd)
+        busy = time.monotonic() - self._woken
+        if busy > LATE:
+            self._excuse(busy)
+        events = self._epoll.poll(self._patience())
+        self._woken = now = time.monotonic()
+        for fd, _ in events:
+            owner = self._watched.get(fd)
             if owner is not None:
                 owner.ready()
-        now = time.monotonic()
         if self._timers and now - self._timers[0][0] > LATE:
             self._excuse(now - self._timers[0][0] + LATE)
         timers = self._timers
@@ -240,7 +248,7 @@ class Reactor:
         return max(0.0, timers[0][0] - time.monotonic()) if timers else -1
 
     def _excuse(self, delay: float) -> None:
-        """Move all deadlines by the time in which the loop did not run, and a little for what piled up meanwhile."""
+        """Move all deadlines by the time in which the loop could not see what came."""
         self._timers = [(deadline + delay, order, timer) for deadline, order, timer in self._timers]
 
 

@@ -26,12 +26,12 @@ from harness.backends.any_cluster.repeated_syns import FULL_WAIT, NETSTAT, Repea
 from harness.errors import InconclusiveError, UnavailableError
 from harness.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Unknown
 from harness.probes.loop import Probe
+from harness.probes.probe import REPEATED_SYN
 
 TRIES = 20  # in one request: an answer takes a millisecond, a request by way of the API server ten
 THREADS = 600  # silence is asked for all at once: each try waits
 OVERHEAD = 15.0  # seconds that a request may take by way of the API server, on top of what agnhost takes
 GLANCE = 1.0  # the same for a glance
-REPEATED_SYN = 1.0  # seconds after which the kernel sends a SYN again
 SEPARATOR = "--"  # between the name of a pod and its namespace, in its hostname
 
 _ADDRESS = re.compile(r"\[?([0-9A-Fa-f.:]+?)\]?:\d+")

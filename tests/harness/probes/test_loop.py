@@ -10,8 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from pyroute2 import IPRoute
 
+from harness.backends.any_cluster.repeated_syns import repeated_syns
 from harness.errors import InconclusiveError, UsageError
+from harness.eventually import eventually
 from harness.netns.namespace import Namespace
 from harness.outcomes import REFUSED, TIMED_OUT, Reached, Unknown
 from harness.probes.loop import Loop, ServerPort
@@ -125,6 +128,52 @@ def test_time_in_which_the_loop_stood_still_is_not_held_against_a_probe(wire: Wi
         pool.submit(wire.loop._reactor.call, stall).result(timeout=10)
         assert set(outcomes.result(timeout=10)) == {FROM_A1}
     assert recording
+
+
+class Hog:
+    """Something else that the loop has to do in each of its turns, and that takes long: the fault itself."""
+
+    def __init__(self) -> None:
+        self.fd = os.eventfd(1)
+
+    def ready(self) -> None:
+        time.sleep(0.12)
+
+    def give_up(self, why: str) -> None:
+        pass
+
+    def drop(self) -> None:
+        pass
+
+
+def test_time_in_which_the_loop_had_its_hands_full_is_not_held_against_a_probe(wire: Wire) -> None:
+    wire.serve("a1")
+    hog, reactor = Hog(), wire.loop._reactor
+    reactor.call(lambda: reactor.watch(hog.fd, hog))
+    try:
+        assert set(wire.loop.probe([wire.ask(timeout=0.1), wire.ask("UDP", timeout=0.1)] * 20)) == {FROM_A1}
+    finally:
+        reactor.call(lambda: reactor.forget(hog.fd))
+        os.close(hog.fd)
+
+
+def test_an_answer_that_only_a_repeated_syn_brought_did_not_come_in_time(wire: Wire) -> None:
+    wire.serve("a1")
+    back = {"type": "blackhole", "dst": f"{CLIENT}/32"}
+    with wire.server.entered(), IPRoute() as ip, ThreadPoolExecutor(1) as pool:
+        ip.route("add", **back)
+        before = repeated(wire.client)
+        outcomes = pool.submit(wire.loop.probe, [wire.ask(timeout=10)])
+        eventually(lambda: repeated(wire.client) > before, within=5, describe="a SYN to be repeated")
+        ip.route("del", **back)
+        assert outcomes.result(timeout=10) == [TIMED_OUT]
+    assert wire.loop.probe([wire.ask()]) == [FROM_A1]
+
+
+def repeated(namespace: Namespace) -> int:
+    """How many SYNs were repeated in a netns."""
+    with namespace.entered():
+        return repeated_syns(Path("/proc/thread-self/net/netstat").read_text(encoding="ascii"))
 
 
 def test_running_out_of_descriptors_is_not_the_proxys_fault(wire: Wire) -> None:
