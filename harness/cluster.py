@@ -234,7 +234,7 @@ class Cluster:
     def begin_termination(self, name: str) -> None:
         """Delete a pod gracefully: it has a deletion time from now on, and goes on running."""
         self.history.change("begin termination", pod=name)
-        self.api.delete("pods", self.namespace, name, grace_seconds=30)
+        self.backend.begin_termination(self.namespace, name)
 
     def publish(
         self,

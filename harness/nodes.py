@@ -38,6 +38,9 @@ class Changing(Protocol):
     def restore_node(self, name: str, before: Object) -> None:
         """Give a node back what it had."""
 
+    def settle(self) -> None:
+        """Wait until components have worked on everything written so far."""
+
 
 class Nodes:
     """The nodes of one scenario's cluster."""
@@ -89,14 +92,18 @@ class Nodes:
         self._report(name, _status(cpu_milli, ready))
 
     def label(self, name: str, labels: Mapping[str, str | None]) -> None:
-        """Change labels of a node (`None` removes one)."""
+        """Change labels of a node (`None` removes one), and wait until components know.
+
+        They watch nodes apart from all else: of what is written next they might hear first.
+        """
         self._need(Ability.CHANGE_NODES)
         self._history.change("label node", node=name, labels=dict(labels))
         self._remember(name)
         self._backend.change_node(name, labels=labels)
+        self._backend.settle()
 
     def move(self, name: str, zone: str | None) -> None:
-        """Give a node another zone label, or none."""
+        """Give a node another zone label, or none, as `label` does."""
         self.label(name, {ZONE_LABEL: zone})
 
     def taint(self, name: str, *keys: str) -> None:

@@ -19,6 +19,8 @@ from harness.probes.loop import Probe, Sample, SocketSource
 from harness.topology import Topology
 from harness.workloads import Client, Pod
 
+TERMINATION_SECONDS = 30  # that a pod goes on serving after a graceful deletion
+
 ContainerPorts = Sequence[tuple[str, int, str]]
 """Name, number and protocol of each."""
 
@@ -103,6 +105,9 @@ class Backend(Protocol):
 
     def delete_pod(self, namespace: str, name: str) -> None:
         """End a pod at once."""
+
+    def begin_termination(self, namespace: str, name: str) -> None:
+        """Delete a pod gracefully: it runs, and goes on running for `TERMINATION_SECONDS`."""
 
     def create_pod(self, namespace: str, wanted: WantedPod, *, phase: str = "Running") -> None:
         """Have a pod that nobody sends anything to. Its node need not exist."""

@@ -22,7 +22,7 @@ from harness.backends.any_cluster.names import Names
 from harness.backends.any_cluster.places import described
 from harness.backends.any_cluster.steady import Steady
 from harness.backends.any_cluster.translating import TranslatingApi
-from harness.backends.backend import WantedPod
+from harness.backends.backend import TERMINATION_SECONDS, WantedPod
 from harness.backends.components import Components, Untouchable
 from harness.components import Component, Release
 from harness.errors import DistrustError, InconclusiveError, UnavailableError
@@ -172,6 +172,11 @@ class KubeconfigBackend:
             Pod(each.name, namespace, each.node, self.topology.node(each.node).zone, pods.addresses(obj))
             for each, obj in zip(wanted, made, strict=True)
         ]
+
+    def begin_termination(self, namespace: str, name: str) -> None:
+        """Delete a pod gracefully, once it runs: a kubelet ends at once what it has not started."""
+        self._guests.settle()
+        self.api.delete("pods", namespace, name, grace_seconds=TERMINATION_SECONDS)
 
     def delete_pod(self, namespace: str, name: str) -> None:
         """End a pod at once, and wait until it is gone."""

@@ -17,7 +17,7 @@ from typing import Any, Self
 from harness import manifests
 from harness.abilities import EVERYTHING, Ability
 from harness.api import Api, Object
-from harness.backends.backend import WantedPod
+from harness.backends.backend import TERMINATION_SECONDS, WantedPod
 from harness.components import Component, Release
 from harness.dns.dns import ClusterDns
 from harness.errors import InconclusiveError
@@ -219,6 +219,10 @@ class NetnsBackend:
         host_ip = next(iter(self.network.nodes[node].addresses.values()))
         status = manifests.pod_status(pod_addresses, host_ip, ready=ready)
         self.api.patch("pods", namespace, name, {"status": status}, subresource="status")
+
+    def begin_termination(self, namespace: str, name: str) -> None:
+        """Give a pod a deletion time; nothing ends it."""
+        self.api.delete("pods", namespace, name, grace_seconds=TERMINATION_SECONDS)
 
     def delete_pod(self, namespace: str, name: str) -> None:
         """End a pod at once: API object, server and netns."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.backends.any_cluster.dialing import hostname
-from harness.backends.backend import WantedPod
+from harness.backends.backend import TERMINATION_SECONDS, WantedPod
 from harness.conditions import is_true
 from harness.manifests import CONTAINER, TARGET_PORT, Object
 from harness.netns.addresses import by_family
@@ -19,8 +19,6 @@ REGISTRY = "registry.k8s.io/e2e-test-images"
 
 READY_GATE = "trafficdist.dev/ready"
 """A condition that the suite sets: a kubelet reports a pod as ready only when it is True."""
-
-GRACE = 30  # seconds that a pod may go on serving after a graceful deletion; who ends it at once says so
 
 
 def image(registry: str = "") -> str:
@@ -40,7 +38,7 @@ def server(wanted: WantedPod, namespace: str, labels: Mapping[str, str], registr
     spec = _spec(containers, wanted.node) | {
         "hostname": hostname(namespace, wanted.name),
         "readinessGates": [{"conditionType": READY_GATE}],
-        "terminationGracePeriodSeconds": GRACE,
+        "terminationGracePeriodSeconds": TERMINATION_SECONDS,
     }
     return _pod(wanted.name, {**(wanted.labels or {}), **labels}, spec)
 
@@ -101,7 +99,7 @@ def _container(name: str, http: int, udp: int, declared: Sequence[Object], regis
     return {
         "name": name,
         "image": image(registry),
-        "args": ["netexec", f"--http-port={http}", f"--udp-port={udp}", f"--delay-shutdown={GRACE}"],
+        "args": ["netexec", f"--http-port={http}", f"--udp-port={udp}", f"--delay-shutdown={TERMINATION_SECONDS}"],
         "ports": list(declared),
         "readinessProbe": probe,
         "resources": {"requests": {"cpu": "5m", "memory": "16Mi"}},
