@@ -410,8 +410,10 @@ class KubeconfigBackend:
         self._canaries = [(name, pods.addresses(obj)) for name, obj in zip(wanted, made, strict=True)]
 
     def _delete_own_namespaces(self) -> None:
-        for namespace in {each.namespace for each in self._clients.values()} | {self._clients_namespace}:
-            self._guests.delete_namespace(namespace)
+        """Begin to; where the API server is away, after an interrupt say, the end of the run sees to what is left."""
+        with contextlib.suppress(InconclusiveError):
+            for namespace in {each.namespace for each in self._clients.values()} | {self._clients_namespace}:
+                self._guests.delete_namespace(namespace)
 
     def _other_node(self, node: str) -> str:
         """A node from which packets come to this node as they do from outside."""

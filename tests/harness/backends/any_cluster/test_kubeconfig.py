@@ -13,15 +13,19 @@ from harness.backends.any_cluster.names import Names
 from harness.backends.backend import WantedPod
 from harness.backends.components import Untouchable
 from harness.backends.kubeconfig import KubeconfigBackend, Target
+from harness.backends.netns import NetnsBackend
+from harness.components import Component
 from harness.errors import UnavailableError
 from harness.eventually import eventually
 from harness.guest.marks import RUN_LABEL
 from harness.guest.snapshot import differences, snapshot
 from harness.implementations import reference
 from harness.mutants import MUTANTS
+from harness.netns import sandbox
+from harness.netns.kubelet import Kubelet
 from harness.topology import THREE_ZONES
 from tests.conformance.trials import SCENARIOS
-from tests.harness.backends.any_cluster.conftest import RESTARTS, RUN_ID, Stranger
+from tests.harness.backends.any_cluster.conftest import RESTARTS, RUN_ID, Stranger, share_of
 
 NEARBY = "KEP-4444/zone-hints-keep-traffic-in-the-zone"
 NODES = "KEP-3015/node-then-zone-then-anywhere"
@@ -60,6 +64,17 @@ def test_components_are_left_as_they_were_found() -> None:
     target = Target("", "", RUN_ID, Names(), THREE_ZONES, frozenset())
     KubeconfigBackend(target, components=components).close()
     assert components.closed
+
+
+def test_a_run_can_end_while_the_api_server_is_away(tmp_path: Path) -> None:
+    try:
+        sandbox.enter()
+    except UnavailableError as error:
+        pytest.skip(str(error))
+    with NetnsBackend() as booted, Kubelet(booted.kubeconfig(), booted.network):
+        backend = share_of(booted.kubeconfig(), tmp_path)
+        booted.stop_component(Component.API_SERVER, [])
+        backend.close()
 
 
 def test_what_the_cluster_lacks_is_named(stranger: Stranger) -> None:
