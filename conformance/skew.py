@@ -21,9 +21,9 @@ import pytest
 from harness.cluster import Cluster, Service
 from harness.components import API_SERVER, CONTROLLER, PROXY, Release
 from harness.errors import UsageError
-from harness.hints import expect_hints, expect_shared_out
+from harness.expect.hints import expect_hints, expect_shared_out
+from harness.expect.traffic import Traffic, expect_traffic
 from harness.manifests import Hints
-from harness.traffic import Traffic, expect_traffic
 from harness.workloads import Pod
 
 WEB = {"app": "web"}

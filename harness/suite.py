@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import DistrustError, UsageError
-from harness.recorder import requirement_of
+from harness.plugin.recorder import requirement_of
 from harness.requirements import Requirement
 
 SUITE = "conformance"

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
-from harness.grid import Cell, Mark, Row, render
+from harness.expect.grid import Cell, Mark, Row, render
 from harness.outcomes import Observation, Reached, Refused, TimedOut, Unknown
 from harness.statistics import (
     DEFAULT_RATES,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from conformance.features import DUAL_STACK_SLICES, ENDPOINT_SLICES
 from harness.cluster import Cluster
-from harness.hints import expect_conditions, expect_hints, written_endpoints
+from harness.expect.hints import expect_conditions, expect_hints, written_endpoints
 from harness.manifests import Port
 from harness.requirements import MUST, requirement
 

@@ -18,10 +18,10 @@ from conformance.features import (
     TERMINATING_ENDPOINTS,
     ZONE_HINTS,
 )
-from harness.becoming import expect_answer, proxy_metrics
 from harness.cluster import Cluster, Service, endpoint
+from harness.expect.becoming import expect_answer, proxy_metrics
+from harness.expect.traffic import expect_traffic
 from harness.requirements import MAY, MUST, SHOULD, requirement
-from harness.traffic import expect_traffic
 from harness.workloads import external_client
 
 HEALTH_PORT = 10256

@@ -16,10 +16,10 @@ from conformance.features import (
     ZONE_HINTS,
 )
 from harness.cluster import Cluster, endpoint, same_zone
+from harness.expect.traffic import NO_ANSWER, Traffic, expect_client_address, expect_traffic
 from harness.manifests import UDP, Port
 from harness.outcomes import REFUSED, TIMED_OUT
 from harness.requirements import MUST, SHOULD, requirement
-from harness.traffic import NO_ANSWER, Traffic, expect_client_address, expect_traffic
 from harness.workloads import external_client, node_client
 
 

@@ -12,7 +12,7 @@ from conformance.kep_2433_topology_aware_hints.zones import (
     unhinted,
 )
 from harness.cluster import Cluster
-from harness.hints import expect_hints, expect_shared_out
+from harness.expect.hints import expect_hints, expect_shared_out
 from harness.manifests import Port
 from harness.requirements import MUST, SHOULD, requirement
 

@@ -14,9 +14,9 @@ import pytest
 
 from conformance.features import TOPOLOGY_MODE
 from conformance.kep_2433_topology_aware_hints.zones import MODE, create_auto, create_pods, own_zones, size_zones
-from harness.becoming import expect_becomes
 from harness.cluster import Cluster, Service
-from harness.hints import expect_hints
+from harness.expect.becoming import expect_becomes
+from harness.expect.hints import expect_hints
 from harness.requirements import SHOULD, requirement
 
 Seen = Mapping[str, int]

@@ -21,7 +21,7 @@ from conformance.kep_2433_topology_aware_hints.zones import (
 )
 from harness.cluster import Cluster
 from harness.components import CONTROLLER, release
-from harness.hints import expect_enough, expect_hints, expect_shared_out
+from harness.expect.hints import expect_enough, expect_hints, expect_shared_out
 from harness.requirements import MUST, requirement
 
 TABLE = "KEP-2433, Controller Unit Tests"

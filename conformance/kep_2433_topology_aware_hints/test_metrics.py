@@ -15,9 +15,9 @@ from conformance.kep_2433_topology_aware_hints.zones import (
     size_zones,
     unhinted,
 )
-from harness.becoming import controller_metrics
 from harness.cluster import Cluster
-from harness.hints import expect_hints
+from harness.expect.becoming import controller_metrics
+from harness.expect.hints import expect_hints
 from harness.requirements import SHOULD, requirement
 
 CHANGED = "endpoint_slice_controller_endpointslices_changed_per_sync_sum"

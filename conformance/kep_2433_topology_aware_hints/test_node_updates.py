@@ -21,7 +21,7 @@ from conformance.kep_2433_topology_aware_hints.zones import (
     unhinted,
 )
 from harness.cluster import Cluster, Service
-from harness.hints import expect_hints, expect_shared_out, expect_writes
+from harness.expect.hints import expect_hints, expect_shared_out, expect_writes
 from harness.manifests import Port
 from harness.requirements import MUST, SHOULD, requirement
 

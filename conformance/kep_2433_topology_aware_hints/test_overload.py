@@ -9,10 +9,10 @@ import pytest
 
 from conformance.features import TOPOLOGY_ROUTING
 from conformance.kep_2433_topology_aware_hints.zones import AUTO, WEB
-from harness.becoming import expect_becomes
 from harness.cluster import Cluster, Service
-from harness.hints import written_endpoints
-from harness.load import expect_no_overload
+from harness.expect.becoming import expect_becomes
+from harness.expect.hints import written_endpoints
+from harness.expect.load import expect_no_overload
 from harness.requirements import SHOULD, requirement
 from harness.workloads import Pod
 

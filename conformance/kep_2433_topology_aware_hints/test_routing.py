@@ -18,11 +18,11 @@ from conformance.features import (
 from conformance.kep_2433_topology_aware_hints.zones import AUTO, AWARE_HINTS, MODE, WEB
 from harness.cluster import Cluster, endpoint, same_zone
 from harness.components import PROXY, release
-from harness.hints import expect_hints, expect_shared_out
+from harness.expect.hints import expect_hints, expect_shared_out
+from harness.expect.traffic import Traffic, expect_traffic
+from harness.expect.transitions import expect_no_loss
 from harness.manifests import Port
 from harness.requirements import MUST, requirement
-from harness.traffic import Traffic, expect_traffic
-from harness.transitions import expect_no_loss
 from harness.workloads import Pod
 
 TABLE = "KEP-2433, Kube-Proxy Unit Tests"

@@ -14,7 +14,7 @@ import pytest
 from conformance.features import TOPOLOGY_MODE
 from conformance.kep_2433_topology_aware_hints.zones import create_auto, create_pods, size_zones, unhinted
 from harness.cluster import Cluster
-from harness.hints import expect_hints, expect_shared_out
+from harness.expect.hints import expect_hints, expect_shared_out
 from harness.requirements import MUST, SHOULD, requirement
 
 EXAMPLE = {"a": 20, "b": 16, "c": 14}

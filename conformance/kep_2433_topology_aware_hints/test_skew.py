@@ -7,9 +7,9 @@ from conformance.kep_2433_topology_aware_hints.zones import AUTO, AWARE_HINTS
 from conformance.skew import CLIENTS, SERVERS, WEB, Matrix, Outcome, Skew, bring_to, expect_written, routes
 from harness.cluster import Cluster
 from harness.components import CONTROLLER, PROXY, release
+from harness.expect.traffic import expect_traffic
+from harness.expect.transitions import expect_no_loss
 from harness.requirements import MUST, requirement
-from harness.traffic import expect_traffic
-from harness.transitions import expect_no_loss
 
 NEW, GATE_OFF, BEFORE = release("1.27"), release("1.27", TopologyAwareHints=False), release("1.20")
 NO_HINTS, NOT_FOLLOWED = Outcome("none", "anywhere"), Outcome("shared out", "anywhere")

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from harness.cluster import Cluster, Service
 from harness.components import Release, release
-from harness.hints import expect_hints
+from harness.expect.hints import expect_hints
 from harness.manifests import Hints
 from harness.workloads import Pod
 

@@ -7,9 +7,9 @@ from conformance.kep_3015_node_level_topology.daemon_sets import ASKED, BEFORE, 
 from conformance.skew import CLIENTS, SERVERS, Skew, bring_to, routes
 from harness.cluster import Cluster, Service
 from harness.components import API_SERVER, CONTROLLER, PROXY
+from harness.expect.traffic import expect_traffic
+from harness.expect.transitions import expect_no_loss
 from harness.requirements import MUST, requirement
-from harness.traffic import expect_traffic
-from harness.transitions import expect_no_loss
 from harness.workloads import Pod
 
 

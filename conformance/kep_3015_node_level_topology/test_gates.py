@@ -10,11 +10,11 @@ from conformance.skew import CLIENTS, SERVERS, Skew, bring_to, expect_written, r
 from harness import manifests
 from harness.cluster import Cluster
 from harness.components import API_SERVER
-from harness.hints import expect_unchanged
+from harness.expect.hints import expect_unchanged
+from harness.expect.traffic import Traffic, expect_traffic
+from harness.expect.transitions import expect_no_loss
 from harness.manifests import Endpoint, Hints
 from harness.requirements import MUST, requirement
-from harness.traffic import Traffic, expect_traffic
-from harness.transitions import expect_no_loss
 
 NODE, ZONE, BOTH = Hints(nodes=("a1",)), Hints(zones=("a",)), Hints(zones=("a",), nodes=("a1",))
 

@@ -24,7 +24,7 @@ from conformance.kep_3015_node_level_topology.daemon_sets import (
 )
 from harness.cluster import Cluster
 from harness.components import CONTROLLER
-from harness.hints import expect_hints, expect_unchanged
+from harness.expect.hints import expect_hints, expect_unchanged
 from harness.manifests import Hints
 from harness.requirements import MUST, SHOULD, requirement
 

@@ -8,10 +8,10 @@ from conformance.features import EXTERNAL_POLICY, INTERNAL_POLICY, NODE_LEVEL_TO
 from conformance.kep_3015_node_level_topology.daemon_sets import OFF, ON
 from harness.cluster import Cluster, endpoint, same_node
 from harness.components import PROXY, release
+from harness.expect.traffic import NO_ANSWER, Traffic, expect_traffic
+from harness.expect.transitions import expect_no_loss
 from harness.manifests import Endpoint
 from harness.requirements import MUST, requirement
-from harness.traffic import NO_ANSWER, Traffic, expect_traffic
-from harness.transitions import expect_no_loss
 from harness.workloads import Pod, external_client, node_client
 
 

@@ -7,9 +7,9 @@ from conformance.kep_3015_node_level_topology.daemon_sets import ASKED, OFF, ON,
 from conformance.skew import Matrix, Outcome, Skew, bring_to
 from harness.cluster import Cluster
 from harness.components import CONTROLLER
+from harness.expect.traffic import expect_traffic
+from harness.expect.transitions import expect_no_loss
 from harness.requirements import MUST, requirement
-from harness.traffic import expect_traffic
-from harness.transitions import expect_no_loss
 
 MATRIX = Matrix(
     skews={

@@ -9,11 +9,11 @@ import pytest
 
 from conformance.features import ROUTING
 from harness.cluster import Cluster
-from harness.hints import expect_hints
+from harness.expect.hints import expect_hints
+from harness.expect.traffic import Traffic, expect_traffic
+from harness.expect.transitions import expect_no_loss
 from harness.manifests import Hints, Port
 from harness.requirements import SHOULD, requirement
-from harness.traffic import Traffic, expect_traffic
-from harness.transitions import expect_no_loss
 from harness.workloads import Pod
 
 WEB = {"app": "web"}

@@ -6,11 +6,11 @@ from conformance.features import ROLLOUT
 from conformance.skew import CLIENTS, SERVERS, WEB, Skew, bring_to, expect_written, routes
 from harness.cluster import Cluster, Service
 from harness.components import API_SERVER, CONTROLLER, PROXY, release
-from harness.hints import expect_hints
+from harness.expect.hints import expect_hints
+from harness.expect.traffic import expect_traffic
+from harness.expect.transitions import expect_no_loss
 from harness.manifests import Hints, Port
 from harness.requirements import MUST, requirement
-from harness.traffic import expect_traffic
-from harness.transitions import expect_no_loss
 from harness.workloads import Pod
 
 BEFORE, BETA = release("1.33"), release("1.34")

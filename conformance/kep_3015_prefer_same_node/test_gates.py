@@ -12,11 +12,11 @@ from harness import manifests
 from harness.api import MERGE_PATCH, path_of
 from harness.cluster import Cluster, Service, endpoint, same_node
 from harness.components import API_SERVER, CONTROLLER, PROXY, Release, release
-from harness.hints import expect_hints, expect_unchanged
+from harness.expect.hints import expect_hints, expect_unchanged
+from harness.expect.traffic import expect_traffic
+from harness.expect.transitions import expect_no_loss
 from harness.manifests import Endpoint, Hints
 from harness.requirements import MUST, SHOULD, requirement
-from harness.traffic import expect_traffic
-from harness.transitions import expect_no_loss
 
 OFF, ON = release("1.34", PreferSameTrafficDistribution=False), release("1.34")
 NEW_VALUES = ("PreferSameZone", "PreferSameNode")

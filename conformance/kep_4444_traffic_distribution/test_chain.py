@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from conformance.features import ROUTING
 from harness.cluster import Cluster
-from harness.hints import expect_hints
+from harness.expect.hints import expect_hints
+from harness.expect.traffic import expect_traffic
+from harness.expect.transitions import expect_no_loss
 from harness.manifests import Hints
 from harness.requirements import SHOULD, requirement
-from harness.traffic import expect_traffic
-from harness.transitions import expect_no_loss
 
 WEB = {"app": "web"}
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from conformance.features import ENDPOINT_SLICES, SYNC_EVENTS
-from harness.becoming import expect_becomes, warnings_about
 from harness.cluster import Cluster, Service
-from harness.hints import expect_hints
+from harness.expect.becoming import expect_becomes, warnings_about
+from harness.expect.hints import expect_hints
 from harness.requirements import SHOULD, requirement
 
 WEB, OTHER = {"app": "web"}, {"app": "other"}

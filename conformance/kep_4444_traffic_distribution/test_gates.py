@@ -10,11 +10,11 @@ from conformance.features import API_SERVER_RELEASES, CONTROLLER_RELEASES, PROXY
 from conformance.skew import CLIENTS, SERVERS, WEB, Skew, bring_to, expect_written, routes
 from harness.cluster import Cluster, Service, same_zone
 from harness.components import API_SERVER, CONTROLLER, PROXY, Release, release
-from harness.hints import expect_hints, expect_unchanged
+from harness.expect.hints import expect_hints, expect_unchanged
+from harness.expect.traffic import expect_traffic
+from harness.expect.transitions import expect_no_loss
 from harness.manifests import Hints
 from harness.requirements import MUST, requirement
-from harness.traffic import expect_traffic
-from harness.transitions import expect_no_loss
 from harness.workloads import Pod
 
 OFF, ON = release("1.31", ServiceTrafficDistribution=False), release("1.31")

@@ -21,10 +21,10 @@ from conformance.kep_4444_traffic_distribution.test_validation import (
     expect_stored,
 )
 from harness.cluster import Cluster
-from harness.hints import expect_hints
+from harness.expect.hints import expect_hints
+from harness.expect.traffic import expect_traffic
 from harness.manifests import Hints
 from harness.requirements import MAY, MUST, requirement
-from harness.traffic import expect_traffic
 
 WEB = {"app": "web"}
 FIELD = "spec.trafficDistribution"

@@ -6,7 +6,7 @@ import itertools
 
 from conformance.features import DUAL_STACK_SLICES, ENDPOINT_SLICES, PREFER_CLOSE
 from harness.cluster import Cluster, endpoint
-from harness.hints import expect_hints, expect_unchanged, written_endpoints
+from harness.expect.hints import expect_hints, expect_unchanged, written_endpoints
 from harness.manifests import Hints, Port
 from harness.requirements import MUST, SHOULD, requirement
 

@@ -19,13 +19,13 @@ from conformance.features import (
     PROXY_METRICS,
     TOPOLOGY_MODE,
 )
-from harness.becoming import controller_metrics, expect_becomes, proxy_metrics
 from harness.cluster import Cluster, endpoint, same_zone
 from harness.components import PROXY
-from harness.hints import expect_hints, expect_shared_out
+from harness.expect.becoming import controller_metrics, expect_becomes, proxy_metrics
+from harness.expect.hints import expect_hints, expect_shared_out
+from harness.expect.traffic import NO_ANSWER, expect_traffic
 from harness.manifests import Hints
 from harness.requirements import SHOULD, requirement
-from harness.traffic import NO_ANSWER, expect_traffic
 from harness.workloads import external_client
 
 WEB = {"app": "web"}

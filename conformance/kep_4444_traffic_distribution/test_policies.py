@@ -20,10 +20,10 @@ from conformance.features import (
     ZONE_HINTS,
 )
 from harness.cluster import AddressKind, Cluster, Service, endpoint
-from harness.paths import Who
+from harness.expect.paths import Who
+from harness.expect.traffic import NO_ANSWER, Expected, expect_traffic
 from harness.requirements import MUST, requirement
 from harness.statistics import Rates
-from harness.traffic import NO_ANSWER, Expected, expect_traffic
 from harness.workloads import Client, Pod, external_client, node_client, pod_client
 
 SOURCE = "KEP-4444, Intersection with internal/externalTrafficPolicy"

@@ -12,7 +12,7 @@ import pytest
 from conformance.features import PREFER_CLOSE, TOPOLOGY_MODE
 from conformance.skew import SERVERS, SHARED_OUT, WEB
 from harness.cluster import Cluster
-from harness.hints import expect_hints, expect_shared_out
+from harness.expect.hints import expect_hints, expect_shared_out
 from harness.manifests import Hints
 from harness.requirements import MUST, SHOULD, requirement
 

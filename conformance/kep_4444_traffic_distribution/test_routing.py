@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from conformance.features import CLUSTER_IP, IPV6_SERVICES, NODE_PORT, UDP_SERVICES, ZONE_HINTS
 from harness.cluster import Cluster, endpoint, same_zone
+from harness.expect.traffic import Traffic, expect_traffic
 from harness.manifests import UDP, Port
 from harness.requirements import MUST, SHOULD, requirement
-from harness.traffic import Traffic, expect_traffic
 from harness.workloads import external_client, node_client
 
 

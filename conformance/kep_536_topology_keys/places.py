@@ -17,8 +17,8 @@ from typing import Any
 
 from harness.cluster import Cluster, Service, endpoint
 from harness.components import API_SERVER, PROXY, Component
+from harness.expect.traffic import NO_ANSWER, Traffic, expect_traffic
 from harness.topology import HOSTNAME_LABEL, REGION_LABEL, ZONE_LABEL
-from harness.traffic import NO_ANSWER, Traffic, expect_traffic
 from harness.workloads import Client, Pod
 
 GATE = "ServiceTopology"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from conformance.features import CLUSTER_IP, EXTERNAL_IPS, IPV6_SERVICES, LOAD_BALANCER, NODE_PORT, UDP_SERVICES
 from harness.cluster import Cluster, endpoint
+from harness.expect.traffic import NO_ANSWER, Traffic, expect_flow_moves, expect_traffic
 from harness.manifests import TCP, UDP, Port
 from harness.requirements import MUST, requirement
-from harness.traffic import NO_ANSWER, Traffic, expect_flow_moves, expect_traffic
 from harness.workloads import external_client, node_client
 
 

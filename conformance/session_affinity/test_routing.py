@@ -24,14 +24,14 @@ from conformance.features import (
     UDP_SERVICES,
     ZONE_HINTS,
 )
-from harness.affinity import SPREAD, expect_all_seen, expect_kept, who_answers
 from harness.cluster import Cluster, Service, endpoint, same_node, same_zone
 from harness.errors import InconclusiveError
 from harness.eventually import eventually
+from harness.expect.affinity import SPREAD, expect_all_seen, expect_kept, who_answers
+from harness.expect.paths import Who
+from harness.expect.traffic import expect_traffic
 from harness.manifests import Port
-from harness.paths import Who
 from harness.requirements import MUST, SHOULD, requirement
-from harness.traffic import expect_traffic
 from harness.workloads import Pod, external_client, node_client
 
 TCP, UDP = Port(80, name="tcp"), Port(80, protocol="UDP", name="udp")

@@ -14,10 +14,10 @@ from conformance.features import (
     ZONE_HINTS,
 )
 from harness.cluster import Cluster, endpoint, same_zone
+from harness.expect.traffic import NO_ANSWER, Traffic, expect_flow_survives, expect_traffic
+from harness.expect.transitions import expect_no_loss
 from harness.manifests import Endpoint, Port
 from harness.requirements import MUST, SHOULD, requirement
-from harness.traffic import NO_ANSWER, Traffic, expect_flow_survives, expect_traffic
-from harness.transitions import expect_no_loss
 from harness.workloads import Pod, external_client
 
 

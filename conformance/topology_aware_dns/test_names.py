@@ -9,9 +9,9 @@ import pytest
 from conformance.features import SERVICE_DNS, TOPOLOGY_AWARE_DNS
 from conformance.kep_536_topology_keys.places import ANY, ZONE
 from conformance.topology_aware_dns.pods import begin, create_headless, expect_rows, kinds, publish, run
-from harness.becoming import expect_becomes
 from harness.cluster import Cluster, endpoint
 from harness.dns.told import ask, expect_answer, name_of, resolv_conf
+from harness.expect.becoming import expect_becomes
 from harness.manifests import Endpoint, Port
 from harness.netns.programs import run as run_program
 from harness.requirements import MUST, SHOULD, requirement

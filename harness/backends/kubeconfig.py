@@ -16,7 +16,8 @@ from harness.abilities import Ability
 from harness.api import Api, Object, RefusedError, Response
 from harness.backends.any_cluster import pods
 from harness.backends.any_cluster.barrier import Barrier
-from harness.backends.any_cluster.dialing import ClientPod, Dialer, address_seen
+from harness.backends.any_cluster.client_pod import ClientPod
+from harness.backends.any_cluster.dialing import Dialer, address_seen
 from harness.backends.any_cluster.guests import Guests
 from harness.backends.any_cluster.names import Names
 from harness.backends.any_cluster.places import described

@@ -20,9 +20,9 @@ import dns.rdata
 import dns.rdatatype
 
 from harness.api import RefusedError
-from harness.becoming import expect_becomes
 from harness.cluster import Cluster, Service
 from harness.dns.dns import PORT, ZONE
+from harness.expect.becoming import expect_becomes
 from harness.manifests import Object
 from harness.workloads import Client, Pod
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from harness.recorder import PROPERTY
+from harness.plugin.recorder import PROPERTY
 from harness.run import Run, run_of
 from harness.verdict import Verdict, combine
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
-from harness import affinity, becoming, hints, traffic
 from harness.errors import InconclusiveError
+from harness.expect import affinity, becoming, hints, traffic
 from harness.mutants import BENIGN, MUTANTS, Mutant
 from harness.requirements import Profile
 from tests.conformance.trials import SCENARIOS, Trial, time_scaled

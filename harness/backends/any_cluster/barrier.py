@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from harness import manifests
 from harness.api import Api
-from harness.backends.any_cluster.dialing import ClientPod, Dialer
+from harness.backends.any_cluster.client_pod import ClientPod
+from harness.backends.any_cluster.dialing import Dialer
 from harness.errors import InconclusiveError
 from harness.eventually import eventually
 from harness.manifests import Endpoint, Port

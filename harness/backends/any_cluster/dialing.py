@@ -13,13 +13,13 @@ in time.
 from __future__ import annotations
 
 import re
-import socket
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from harness.api import Api, Response
+from harness.backends.any_cluster.client_pod import ClientPod
 from harness.backends.any_cluster.crowd import BeginVigil, Crowd
 from harness.backends.any_cluster.port_forwarding import PortForwards
 from harness.backends.any_cluster.repeated_syns import FULL_WAIT, NETSTAT, RepeatedSyns
@@ -38,20 +38,6 @@ _ADDRESS = re.compile(r"\[?([0-9A-Fa-f.:]+?)\]?:\d+")
 _REFUSED = ("connection refused", "connection reset by peer")
 _NOT_PERMITTED = "operation not permitted"
 _TIMED_OUT = ("i/o timeout", "context deadline exceeded", "Client.Timeout", "connection timed out")
-
-
-@dataclass(frozen=True, slots=True)
-class ClientPod:
-    """A pod that asks: where its own server is reached. Sockets cannot be made in it."""
-
-    namespace: str
-    name: str
-    port: int
-    on_host: bool = False  # on the network of its node, where others repeat SYNs too
-
-    def socket(self, family: int, kind: int, proto: int = 0, /) -> socket.socket:  # noqa: ARG002
-        """Raises `UnavailableError`."""
-        raise UnavailableError(f"pod {self.namespace}/{self.name} is on another machine: no socket can be made in it")
 
 
 @dataclass(frozen=True, slots=True)

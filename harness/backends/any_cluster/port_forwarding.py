@@ -12,7 +12,7 @@ import io
 import threading
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 from urllib.parse import urlencode
 
 import orjson
@@ -20,10 +20,8 @@ import websocket
 from kubernetes.stream import ws_client
 
 from harness.api import Api, Object, Response, path_of
+from harness.backends.any_cluster.client_pod import ClientPod
 from harness.errors import InconclusiveError
-
-if TYPE_CHECKING:
-    from harness.backends.any_cluster.dialing import ClientPod
 
 PROTOCOL = "v4.channel.k8s.io"
 _DATA, _ERROR = 0, 1

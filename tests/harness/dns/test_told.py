@@ -35,7 +35,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture(autouse=True)
 def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.becoming.CONVERGENCE", 0.3)
+    monkeypatch.setattr("harness.expect.becoming.CONVERGENCE", 0.3)
     monkeypatch.setattr(told, "PATIENCE", 0.3)
 
 

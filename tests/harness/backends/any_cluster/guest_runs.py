@@ -23,7 +23,7 @@ _SUITE = """
 import pathlib, time
 from harness.cluster import same_zone
 from harness.requirements import *
-from harness.traffic import expect_traffic
+from harness.expect.traffic import expect_traffic
 
 FEATURE = Feature("Routing", Profile.SERVICE_PROXY, True, "Routes.")
 HERE = pathlib.Path(__file__).parent

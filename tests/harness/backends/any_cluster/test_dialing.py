@@ -9,7 +9,8 @@ import pytest
 
 from harness.api import Api, Response
 from harness.backends.any_cluster import dialing
-from harness.backends.any_cluster.dialing import ClientPod, Dialer, address_seen, identity
+from harness.backends.any_cluster.client_pod import ClientPod
+from harness.backends.any_cluster.dialing import Dialer, address_seen, identity
 from harness.backends.any_cluster.repeated_syns import RepeatedSyns, repeated_syns
 from harness.errors import InconclusiveError, UnavailableError
 from harness.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Unknown

@@ -22,6 +22,7 @@ from harness.backends.netns import NetnsBackend
 from harness.cluster import Cluster, same_zone
 from harness.errors import DistrustError, InconclusiveError, UnavailableError
 from harness.eventually import eventually
+from harness.expect.traffic import expect_traffic
 from harness.guest.permissions import RULES
 from harness.history import History
 from harness.manifests import TARGET_PORT
@@ -30,7 +31,6 @@ from harness.netns.kubelet import Kubelet
 from harness.options import resolve
 from harness.probes.loop import Probe
 from harness.topology import THREE_ZONES
-from harness.traffic import expect_traffic
 from harness.workloads import pod_client
 from tests.harness.backends.any_cluster.conftest import RUN_ID
 from tests.harness.backends.any_cluster.guest_runs import EVERYTHING, Host

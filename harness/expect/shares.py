@@ -14,9 +14,9 @@ from collections.abc import Set as AbstractSet
 from harness import verdict
 from harness.backends.backend import OpenConnection
 from harness.cluster import Cluster, Service
+from harness.expect.paths import Path, Who, names, target_of
+from harness.expect.traffic import MANY_IN_FLIGHT, measure, wait_until_as_expected
 from harness.outcomes import Reached
-from harness.paths import Path, Who, names, target_of
-from harness.traffic import MANY_IN_FLIGHT, measure, wait_until_as_expected
 from harness.verdict import AnyOf, Evenly
 from harness.workloads import Pod
 

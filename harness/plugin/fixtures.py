@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def backends(request: pytest.FixtureRequest) -> Iterator[BootedBackends]:
     """The booted backend of a topology; booted when it is first asked for, and closed with the session."""
-    from harness.first_question import NAMESPACE, hints_change_something  # noqa: PLC0415
+    from harness.plugin.first_question import NAMESPACE, hints_change_something  # noqa: PLC0415
 
     booted: dict[str, Backend] = {}
     run = run_of(request.config)

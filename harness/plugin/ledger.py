@@ -11,7 +11,7 @@ import pytest
 from harness.errors import DistrustError
 from harness.exit_codes import ExitCode, Situation, exit_code
 from harness.plan import Plan
-from harness.recorder import PROPERTY
+from harness.plugin.recorder import PROPERTY
 from harness.report.results import NOT_RUN, UNPROVEN, Case, CaseResult, Result
 from harness.report.writer import write_reports
 from harness.run import Run

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 from harness.cluster import Cluster, Service
-from harness.paths import names, target_of
+from harness.expect.paths import names, target_of
+from harness.expect.traffic import MANY_IN_FLIGHT, measure, wait_until_as_expected
 from harness.statistics import bounded_load
-from harness.traffic import MANY_IN_FLIGHT, measure, wait_until_as_expected
 from harness.verdict import AnyOf
 from harness.workloads import Pod
 

@@ -17,10 +17,10 @@ from harness.backends.backend import OpenConnection
 from harness.cluster import AddressKind, Cluster, Service
 from harness.errors import InconclusiveError, UsageError
 from harness.eventually import NotYetError, eventually, seen_last
+from harness.expect.paths import Path, Who, first_family, named, names, target_of
 from harness.history import Window
 from harness.manifests import Port
 from harness.outcomes import TIMED_OUT, Observation, Reached, Refused, TimedOut, Unknown
-from harness.paths import Path, Who, first_family, named, names, target_of
 from harness.statistics import DEFAULT_RATES, Rates
 from harness.verdict import NO_ANSWER, Judgement, NoAnswer, Verdict
 from harness.workloads import Client, Pod

@@ -14,11 +14,12 @@ from typing import Any
 
 import pytest
 
-from harness import alone, judging, needs, plan
+from harness import needs, plan
 from harness.errors import DistrustError, InconclusiveError, UsageError
-from harness.evidence import gather
 from harness.needs import Needs
 from harness.plan import Plan
+from harness.plugin import alone, judging
+from harness.plugin.evidence import gather
 from harness.report import allure
 from harness.report.results import Case, CaseResult
 from harness.requirements import Requirement

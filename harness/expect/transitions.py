@@ -28,11 +28,11 @@ from harness.backends.backend import SteadyTraffic
 from harness.cluster import AddressKind, Cluster, Service
 from harness.errors import InconclusiveError
 from harness.eventually import eventually
+from harness.expect.paths import Path, Who, named, names, target_of
+from harness.expect.traffic import raise_unless_passed, wait_until_as_expected
 from harness.manifests import Port
 from harness.outcomes import Observation, Reached
-from harness.paths import Path, Who, named, names, target_of
 from harness.probes.loop import Sample
-from harness.traffic import raise_unless_passed, wait_until_as_expected
 from harness.verdict import AnyOf
 from harness.workloads import Pod
 

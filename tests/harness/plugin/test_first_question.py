@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from harness.backends.netns import NetnsBackend
-from harness.first_question import hints_change_something
 from harness.implementations import reference
 from harness.mutants import MUTANTS
+from harness.plugin.first_question import hints_change_something
 from harness.topology import ONE_ZONE, grid
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def test_reference_follows_hints() -> None:
 
 
 def test_proxy_that_ignores_hints_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.first_question.WITHIN", 0.5)
+    monkeypatch.setattr("harness.plugin.first_question.WITHIN", 0.5)
     with NetnsBackend(TWO_ZONES, implementation=reference(MUTANTS["ignores-zone-hints"])) as backend:
         assert hints_change_something(backend) is False
         backend.hints_matter = False

@@ -72,7 +72,7 @@ def _take_charge(config: pytest.Config) -> None:
     if config.option.collectonly:
         return
 
-    from harness import progress
+    from harness.plugin import progress
     from harness.report.folder import OutputFolder, default_path
 
     folder = OutputFolder(Path(settings.output_dir).absolute() if settings.output_dir else default_path())
@@ -123,7 +123,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if run is None:
         return
     from harness.eventually import set_time_scale
-    from harness.recorder import Recorder
+    from harness.plugin.recorder import Recorder
 
     set_time_scale(run.settings.time_scale)
     _limit_scenarios(config, run)
@@ -133,8 +133,8 @@ def pytest_configure(config: pytest.Config) -> None:
         _register_controller(config, run)
     if not run.distributed:
         config.pluginmanager.register(Recorder(run), "trafficdist_recorder")
-    if importlib.util.find_spec("harness.fixtures") is not None:
-        config.pluginmanager.import_plugin("harness.fixtures")
+    if importlib.util.find_spec("harness.plugin.fixtures") is not None:
+        config.pluginmanager.import_plugin("harness.plugin.fixtures")
 
 
 def _limit_scenarios(config: pytest.Config, run: Run) -> None:
@@ -193,8 +193,8 @@ def _take_cluster(config: pytest.Config, run: Run) -> None:
 
 
 def _register_controller(config: pytest.Config, run: Run) -> None:
-    from harness.ledger import Ledger
-    from harness.progress import Progress
+    from harness.plugin.ledger import Ledger
+    from harness.plugin.progress import Progress
 
     ledger = Ledger(run)
     config.pluginmanager.register(ledger, "trafficdist_ledger")

@@ -12,10 +12,10 @@ from typing import Any
 
 from harness.cluster import Cluster, Service
 from harness.eventually import seen_last
+from harness.expect.paths import Who, named, target_of
+from harness.expect.traffic import expect_traffic
 from harness.manifests import Port
 from harness.outcomes import Reached
-from harness.paths import Who, named, target_of
-from harness.traffic import expect_traffic
 from harness.workloads import Pod
 
 CONVERGENCE = 5.0  # seconds that a change has to reach the packets, before the time scale

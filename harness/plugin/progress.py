@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from harness.ledger import Ledger
 from harness.plan import BY_PYTEST, Plan
-from harness.recorder import PROPERTY
+from harness.plugin.ledger import Ledger
+from harness.plugin.recorder import PROPERTY
 from harness.report import summary
 from harness.report.conformance import certifiable_reasons
 from harness.report.environment import suite_version
