@@ -119,12 +119,17 @@ class Dialer:
             work += [(probe, min(size, rest - done)) for done in range(0, rest, size)]
         for (probe, _), dialed in self._crowd.each(lambda each: self._dial(each[0], each[1], read), work):
             seen[probe].append(dialed)
+        self._note_in_vain(seen)
         doubted = self._ask_again(seen, self._doubted(seen), read)
         outcomes: list[Observation] = [Unknown("not asked")] * len(probes)
         for probe, indices in places.items():
             for index, outcome in zip(indices, self._counted(probe, seen[probe], doubted), strict=True):
                 outcomes[index] = outcome
         return outcomes
+
+    def _note_in_vain(self, seen: Mapping[Probe, Sequence[Dialed]]) -> None:
+        for probe, dialed in seen.items():
+            self._syns.in_vain(_client(probe), sum(each.outcomes.count(TIMED_OUT) for each in dialed))
 
     def _doubted(self, seen: Mapping[Probe, Sequence[Dialed]]) -> set[ClientPod]:
         """Clients on their node's network that got late answers while SYNs were repeated there: nobody knows whose."""
@@ -145,14 +150,14 @@ class Dialer:
         again = len(dialed.outcomes) - len(kept)
         return [Dialed(kept, 0.0), *(self._dial(probe, 1, read) for _ in range(again))]
 
-    def glance(self, probes: Sequence[Probe]) -> list[Observation]:
+    def glance(self, probes: Sequence[Probe], read: Reader = identity) -> list[Observation]:
         """What seems to come of each probe: what takes long counts as silence, whoever it is that takes long."""
-        seen = dict(self._crowd.each(lambda each: self._glance(probes[each]), range(len(probes))))
+        seen = dict(self._crowd.each(lambda each: self._glance(probes[each], read), range(len(probes))))
         return [seen[each].outcomes[0] for each in range(len(probes))]
 
-    def _glance(self, probe: Probe) -> Dialed:
-        dialed = self._dial(probe, 1, identity, limit=probe.timeout + GLANCE)
-        self._syns.in_vain(_client(probe), dialed.outcomes.count(TIMED_OUT))
+    def _glance(self, probe: Probe, read: Reader) -> Dialed:
+        dialed = self._dial(probe, 1, read, limit=probe.timeout + GLANCE)
+        self._syns.in_vain(_client(probe), dialed.outcomes.count(TIMED_OUT), seconds=dialed.seconds)
         return dialed
 
     def begin(self, probe: Probe) -> None:
@@ -162,6 +167,7 @@ class Dialer:
     def dial(self, probe: Probe, tries: int) -> Dialed:
         """Ask so often, one after the other, and count what was lost."""
         dialed = self._dial(probe, tries, identity)
+        self._note_in_vain({probe: [dialed]})
         return Dialed(self._counted(probe, [dialed], self._doubted({probe: [dialed]})), dialed.seconds)
 
     def get(self, client: ClientPod, address: str, port: int, path: str) -> str:
@@ -212,7 +218,6 @@ class Dialer:
         On a node's network nobody can say whose SYN it was: who is `doubted` could not tell.
         """
         outcomes = [outcome for each in seen for outcome in each.outcomes]
-        self._syns.in_vain(_client(probe), outcomes.count(TIMED_OUT))
         if not _are_late(probe, seen):
             return outcomes
         if _client(probe).on_host:

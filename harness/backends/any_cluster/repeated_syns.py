@@ -10,7 +10,7 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from harness.errors import InconclusiveError
@@ -26,13 +26,18 @@ T = TypeVar("T", bound=Hashable)
 @dataclass(slots=True)
 class _Known:
     total: int = 0
-    in_vain: int = 0  # tries without answer, of the last seconds
-    last: float = 0.0  # when the last of them was
+    since: float = 0.0  # when `total` was read
+    in_vain: list[float] = field(default_factory=list)  # when tries without answer end at the latest
 
-    def forget(self) -> None:
-        """Tries in vain that have ended repeat nothing any more; all that they did is in `total`."""
-        if time.monotonic() - self.last > FULL_WAIT:
-            self.in_vain = 0
+    def explained(self, now: float) -> int:
+        """How many SYNs tries in vain can have repeated since `total` was read, at most: one a second each."""
+        spans = (min(now, end) - max(self.since, end - FULL_WAIT) for end in self.in_vain)
+        return sum(min(IN_VAIN, int(span) + 1) for span in spans if span > 0)
+
+    def read(self, total: int, now: float) -> None:
+        """What earlier tries have repeated is in `total`; those that have ended repeat nothing any more."""
+        self.total, self.since = total, now
+        self.in_vain = [end for end in self.in_vain if end > now]
 
 
 class RepeatedSyns(Generic[T]):
@@ -51,23 +56,22 @@ class RepeatedSyns(Generic[T]):
         with self._lock:
             known = self._clients.setdefault(client, _Known())
             if known.in_vain or not alone:
-                known.total = repeated_syns(self._read(client))
-                known.forget()
+                known.read(repeated_syns(self._read(client)), time.monotonic())
 
-    def in_vain(self, client: T, tries: int) -> None:
-        """Note that so many tries were not answered."""
+    def in_vain(self, client: T, tries: int, *, seconds: float = FULL_WAIT) -> None:
+        """Note that so many tries were not answered, which began `seconds` ago at the latest."""
         if tries:
             with self._lock:
                 known = self._clients.setdefault(client, _Known())
-                known.in_vain, known.last = known.in_vain + tries, time.monotonic()
+                known.in_vain += [time.monotonic() - min(seconds, FULL_WAIT) + FULL_WAIT] * tries
 
     def lost(self, client: T) -> int:
         """SYNs that were repeated since this was last asked, and that no try in vain explains."""
         with self._lock:
             known = self._clients.setdefault(client, _Known())
-            before, known.total = known.total, repeated_syns(self._read(client))
-            lost = max(0, known.total - before - IN_VAIN * known.in_vain)
-            known.forget()
+            total, now = repeated_syns(self._read(client)), time.monotonic()
+            lost = max(0, total - known.total - known.explained(now))
+            known.read(total, now)
             return lost
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterator
 
 import pytest
 
 from harness.api import Api, Response
 from harness.backends.any_cluster import dialing
+from harness.backends.any_cluster import repeated_syns as repeated_syns_module
 from harness.backends.any_cluster.client_pod import ClientPod
 from harness.backends.any_cluster.dialing import Dialer, address_seen, identity
 from harness.backends.any_cluster.repeated_syns import RepeatedSyns, repeated_syns
@@ -64,13 +66,27 @@ def test_the_address_of_a_client_is_read_in_both_families() -> None:
     assert isinstance(address_seen("hello"), Unknown)
 
 
-def test_repeated_syns_are_lost_packets_unless_tries_in_vain_explain_them() -> None:
-    said = iter([netstat(3), netstat(3), netstat(9)])
+def test_repeated_syns_are_lost_packets_unless_tries_in_vain_explain_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = iter([netstat(3), netstat(3), netstat(9), netstat(12)])
     syns: RepeatedSyns[str] = RepeatedSyns(lambda _client: next(said))
+    clock = itertools.count(100.0, 6.0)
+    monkeypatch.setattr(repeated_syns_module.time, "monotonic", lambda: next(clock))
     assert syns.lost("a1") == 3
     assert syns.lost("a1") == 0
     syns.in_vain("a1", 1)
     assert syns.lost("a1") == 2  # of six, a try that nobody answered may have made four
+    assert syns.lost("a1") == 3  # it has ended
+
+
+def test_a_glance_that_is_nearly_over_explains_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = iter([netstat(0), netstat(5)])
+    syns: RepeatedSyns[str] = RepeatedSyns(lambda _client: next(said))
+    now = 100.0
+    monkeypatch.setattr(repeated_syns_module.time, "monotonic", lambda: now)
+    syns.in_vain("a1", 1, seconds=1.9)  # it goes on for another 3.1 s
+    syns.begin("a1")
+    now = 100.5
+    assert syns.lost("a1") == 4  # in half a second it may have repeated one
 
 
 def test_counters_that_cannot_be_read_are_no_proof() -> None:
@@ -137,7 +153,7 @@ def test_a_request_hides_no_more_lost_packets_than_it_took_seconds(dialer: Diale
 
 
 def test_what_a_glance_in_vain_repeats_is_no_loss_of_what_comes_after(dialer: Dialer) -> None:
-    said = iter([Response(200, {"errors": ["i/o timeout"]}), Response(200, {"output": netstat(4)})])
+    said = iter([Response(200, {"errors": ["i/o timeout"]}), Response(200, {"output": netstat(1)})])
     dialer.aside = lambda _client, _path, _seconds: next(said)
     probe = Probe(CLIENT, "TCP", "10.96.0.1", 80)
     assert dialer.glance([probe]) == [TIMED_OUT]
