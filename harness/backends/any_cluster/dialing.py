@@ -158,6 +158,8 @@ class Dialer:
     def _glance(self, probe: Probe, read: Reader) -> Dialed:
         dialed = self._dial(probe, 1, read, limit=probe.timeout + GLANCE)
         self._syns.in_vain(_client(probe), dialed.outcomes.count(TIMED_OUT), seconds=dialed.seconds)
+        if dialed.seconds >= REPEATED_SYN:
+            self._syns.may_have_repeated(_client(probe))
         return dialed
 
     def begin(self, probe: Probe) -> None:

@@ -28,6 +28,7 @@ class _Known:
     total: int = 0
     since: float = 0.0  # when `total` was read
     in_vain: list[float] = field(default_factory=list)  # when tries without answer end at the latest
+    is_old: bool = False  # others than those that are judged may have added to it
 
     def explained(self, now: float) -> int:
         """How many SYNs tries in vain can have repeated since `total` was read, at most: one a second each."""
@@ -36,7 +37,7 @@ class _Known:
 
     def read(self, total: int, now: float) -> None:
         """What earlier tries have repeated is in `total`; those that have ended repeat nothing any more."""
-        self.total, self.since = total, now
+        self.total, self.since, self.is_old = total, now, False
         self.in_vain = [end for end in self.in_vain if end > now]
 
 
@@ -49,14 +50,19 @@ class RepeatedSyns(Generic[T]):
         self._lock = threading.Lock()
 
     def begin(self, client: T, *, alone: bool = True) -> None:
-        """What earlier tries in vain have repeated is over, or still known, when new ones begin.
+        """What was repeated before is over, or still known, when tries begin that will be judged.
 
         A client that is not alone has a count to which others add at any time.
         """
         with self._lock:
             known = self._clients.setdefault(client, _Known())
-            if known.in_vain or not alone:
+            if known.in_vain or known.is_old or not alone:
                 known.read(repeated_syns(self._read(client)), time.monotonic())
+
+    def may_have_repeated(self, client: T) -> None:
+        """Note that there was a try that took long, and that is not judged."""
+        with self._lock:
+            self._clients.setdefault(client, _Known()).is_old = True
 
     def in_vain(self, client: T, tries: int, *, seconds: float = FULL_WAIT) -> None:
         """Note that so many tries were not answered, which began `seconds` ago at the latest."""

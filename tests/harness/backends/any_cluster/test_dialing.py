@@ -89,6 +89,16 @@ def test_a_glance_that_is_nearly_over_explains_little(monkeypatch: pytest.Monkey
     assert syns.lost("a1") == 4  # in half a second it may have repeated one
 
 
+def test_what_a_late_glance_repeated_is_over_when_tries_begin() -> None:
+    said = iter([netstat(0), netstat(1), netstat(1)])
+    syns: RepeatedSyns[str] = RepeatedSyns(lambda _client: next(said))
+    assert syns.lost("a1") == 0
+    syns.may_have_repeated("a1")
+    syns.begin("a1")
+    assert syns.lost("a1") == 0
+    assert next(said, None) is None
+
+
 def test_counters_that_cannot_be_read_are_no_proof() -> None:
     with pytest.raises(InconclusiveError, match="netstat"):
         repeated_syns("")
