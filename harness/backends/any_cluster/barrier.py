@@ -86,7 +86,7 @@ class Barrier:
 
         def arrived() -> bool:
             probes = sorted(waiting, key=str)
-            seen = dict(zip(probes, self._dialer.glance(probes, read=_word), strict=True))
+            seen = dict(zip(probes, self._dialer.probe(probes, read=_word), strict=True))
             waiting.difference_update(probe for probe, outcome in seen.items() if outcome == Reached(name))
             if any(isinstance(outcome, Unknown) for outcome in seen.values()):
                 when_unable()

@@ -150,14 +150,14 @@ class Dialer:
         again = len(dialed.outcomes) - len(kept)
         return [Dialed(kept, 0.0), *(self._dial(probe, 1, read) for _ in range(again))]
 
-    def glance(self, probes: Sequence[Probe], read: Reader = identity) -> list[Observation]:
+    def glance(self, probes: Sequence[Probe]) -> list[Observation]:
         """What seems to come of each probe: what takes long counts as silence, whoever it is that takes long."""
-        seen = dict(self._crowd.each(lambda each: self._glance(probes[each], read), range(len(probes))))
+        seen = dict(self._crowd.each(lambda each: self._glance(probes[each]), range(len(probes))))
         return [seen[each].outcomes[0] for each in range(len(probes))]
 
-    def _glance(self, probe: Probe, read: Reader) -> Dialed:
-        dialed = self._dial(probe, 1, read, limit=probe.timeout + GLANCE)
-        self._syns.in_vain(_client(probe), dialed.outcomes.count(TIMED_OUT), seconds=dialed.seconds)
+    def _glance(self, probe: Probe) -> Dialed:
+        dialed = self._dial(probe, 1, identity, limit=probe.timeout + GLANCE)
+        self._syns.in_vain(_client(probe), dialed.outcomes.count(TIMED_OUT), go_on=True)
         if dialed.seconds >= REPEATED_SYN:
             self._syns.may_have_repeated(_client(probe))
         return dialed

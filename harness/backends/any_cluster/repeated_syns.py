@@ -64,12 +64,12 @@ class RepeatedSyns(Generic[T]):
         with self._lock:
             self._clients.setdefault(client, _Known()).is_old = True
 
-    def in_vain(self, client: T, tries: int, *, seconds: float = FULL_WAIT) -> None:
-        """Note that so many tries were not answered, which began `seconds` ago at the latest."""
+    def in_vain(self, client: T, tries: int, *, go_on: bool = False) -> None:
+        """Note that so many tries were not answered, or not waited for: those `go_on` in the pod."""
         if tries:
             with self._lock:
                 known = self._clients.setdefault(client, _Known())
-                known.in_vain += [time.monotonic() - min(seconds, FULL_WAIT) + FULL_WAIT] * tries
+                known.in_vain += [time.monotonic() + (FULL_WAIT if go_on else 0.0)] * tries
 
     def lost(self, client: T) -> int:
         """SYNs that were repeated since this was last asked, and that no try in vain explains."""

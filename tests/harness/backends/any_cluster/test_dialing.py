@@ -78,12 +78,12 @@ def test_repeated_syns_are_lost_packets_unless_tries_in_vain_explain_them(monkey
     assert syns.lost("a1") == 3  # it has ended
 
 
-def test_a_glance_that_is_nearly_over_explains_little(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_try_that_goes_on_explains_one_syn_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     said = iter([netstat(0), netstat(5)])
     syns: RepeatedSyns[str] = RepeatedSyns(lambda _client: next(said))
     now = 100.0
     monkeypatch.setattr(repeated_syns_module.time, "monotonic", lambda: now)
-    syns.in_vain("a1", 1, seconds=1.9)  # it goes on for another 3.1 s
+    syns.in_vain("a1", 1, go_on=True)
     syns.begin("a1")
     now = 100.5
     assert syns.lost("a1") == 4  # in half a second it may have repeated one
