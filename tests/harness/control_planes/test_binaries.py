@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
@@ -33,6 +33,15 @@ def _need(processes: Processes, component: str, version: str) -> None:
         pytest.skip(f"unavailable: {error}")
 
 
+@contextmanager
+def _stopped(plane: BinariesControlPlane | ManagedControlPlane) -> Iterator[None]:
+    """Whatever becomes of it, and also where a component is lacking."""
+    try:
+        yield
+    finally:
+        plane.stop()
+
+
 @pytest.fixture(scope="module", params=["binaries", pytest.param("containers", marks=pytest.mark.slow)])
 def plane(request: pytest.FixtureRequest) -> Iterator[BinariesControlPlane]:
     kind = {"binaries": BinariesControlPlane, "containers": ContainersControlPlane}[request.param]
@@ -40,12 +49,11 @@ def plane(request: pytest.FixtureRequest) -> Iterator[BinariesControlPlane]:
         made = kind(Release(NEWEST))
     except UnavailableError as error:
         pytest.skip(f"unavailable: {error}")
-    with closing(made._processes) as processes:
-        _need(processes, "kube-apiserver", NEWEST)
-        _need(processes, "kube-controller-manager", NEWEST)
+    with _stopped(made):
+        _need(made._processes, "kube-apiserver", NEWEST)
+        _need(made._processes, "kube-controller-manager", NEWEST)
         made.start()
         yield made
-        made.stop()
 
 
 @pytest.fixture
@@ -147,15 +155,15 @@ def test_each_process_leaves_its_log(plane: BinariesControlPlane) -> None:
 @pytest.mark.parametrize("version", [OLD, "1.34", NEWEST])
 def test_controller_of_any_release_works_for_the_embedded_api_server(version: str) -> None:
     plane = ManagedControlPlane(version=version)
-    _need(plane._processes, "kube-controller-manager", version)
-    plane.start()
-    with closing(Api(plane.kubeconfig())) as api:
-        _run_service(api, "embedded")
-        _settle(plane)
-        assert [each["nodeName"] for each in _endpoints(api, "embedded")] == ["embedded-a1"]
-        assert plane.controller.startswith(f"kube-controller-manager v{version}.")
-    plane.stop()
-    plane.stop()
+    with _stopped(plane):
+        _need(plane._processes, "kube-controller-manager", version)
+        plane.start()
+        with closing(Api(plane.kubeconfig())) as api:
+            _run_service(api, "embedded")
+            _settle(plane)
+            assert [each["nodeName"] for each in _endpoints(api, "embedded")] == ["embedded-a1"]
+            assert plane.controller.startswith(f"kube-controller-manager v{version}.")
+        plane.stop()
 
 
 def test_kube_apiserver_reaches_pods(plane: BinariesControlPlane, api: Api) -> None:
