@@ -29,27 +29,28 @@ class Relay:
         """`port` gives the port of loopback, or 0 when nobody is to be reached: connections are then reset, or wait."""
         self._port = port
         self._patient = patient
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="relay", daemon=True)
+        self._running: tuple[asyncio.AbstractEventLoop, threading.Thread] | None = None  # from the first `listen` on
         self._servers: list[asyncio.Server] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
     def listen(self, listening: socket.socket) -> None:
         """Accept on one more listening socket; it is closed by `close`."""
-        if not self._thread.is_alive():
-            self._thread.start()
+        if self._running is None:
+            loop = asyncio.new_event_loop()
+            self._running = loop, threading.Thread(target=loop.run_forever, name="relay", daemon=True)
+            self._running[1].start()
         listening.setblocking(False)
-        asyncio.run_coroutine_threadsafe(self._listen(listening), self._loop).result()
+        asyncio.run_coroutine_threadsafe(self._listen(listening), self._running[0]).result()
 
     def close(self) -> None:
         """End everything. Idempotent."""
-        if self._loop.is_closed():
+        if self._running is None:
             return
-        if self._thread.is_alive():
-            asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
-        self._loop.close()
+        (loop, thread), self._running = self._running, None
+        asyncio.run_coroutine_threadsafe(self._end(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
 
     async def _listen(self, listening: socket.socket) -> None:
         # It listens once more, by itself with a queue of 100: a Unix socket whose queue is full refuses with EAGAIN.
