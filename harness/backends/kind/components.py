@@ -14,6 +14,7 @@ Where the EndpointSlice controller is stopped, the other controllers of the cont
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import re
 import time
@@ -143,7 +144,7 @@ class KindComponents:
             return
         for name, text in self._texts.items():
             self._write(name, text)
-            self._wait(lambda name=name: self._is_up(name, 0), f"{name} to be as it was")  # type: ignore[misc]
+            self._wait(functools.partial(self._is_up, name, 0), f"{name} to be as it was")
         self._texts.clear()
         self._proxies.close()
 
@@ -212,7 +213,7 @@ class KindComponents:
             self._write(name, yaml.safe_dump(static_pods.marked(pod, start), sort_keys=False))
         for name, pod in wanted.items():
             with self._explaining(name):
-                self._wait(lambda name=name: self._is_up(name, start), f"{name} {static_pods.tag_of(pod)} to be ready")  # type: ignore[misc]
+                self._wait(functools.partial(self._is_up, name, start), f"{name} {static_pods.tag_of(pod)} to be ready")
 
     def _original(self, name: str) -> Object:
         if name not in self._texts:
