@@ -18,6 +18,7 @@ from reference.client import Object
 _VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
 _STATUS_VERBS = ["get", "patch", "update"]
 _AGGREGATED = ("v2", "v2beta1")
+_EVICTION = {"group": "policy", "version": "v1", "kind": "Eviction"}  # what `kubectl drain` looks for beside pods
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +157,8 @@ def _entries(strategy: Strategy) -> Iterator[Object]:
     if resource.has_status:
         named = {"name": f"{resource.plural}/status", "singularName": "", "namespaced": resource.namespaced}
         yield {**named, "kind": resource.kind, "verbs": _STATUS_VERBS}
+    if resource.plural == "pods":
+        yield {"name": "pods/eviction", "singularName": "", "namespaced": True, **_EVICTION, "verbs": ["create"]}
 
 
 def _aggregated_entry(strategy: Strategy, group: str, version: str) -> Object:
@@ -174,4 +177,6 @@ def _aggregated_entry(strategy: Strategy, group: str, version: str) -> Object:
         entry["categories"] = list(resource.categories)
     if resource.has_status:
         entry["subresources"] = [{"subresource": "status", "responseKind": kind, "verbs": _STATUS_VERBS}]
+    if resource.plural == "pods":
+        entry["subresources"].append({"subresource": "eviction", "responseKind": _EVICTION, "verbs": ["create"]})
     return entry

@@ -75,6 +75,8 @@ class Response:
 
 def handle(registry: Registry, request: Request) -> Response:
     """Answer any request but a watch. Raises `ApiError`."""
+    if request.method == "POST" and request.route.subresource == "eviction":
+        return _evict(registry, request)
     if request.route.subresource not in {"", "status"}:
         raise status.no_such_path()
     by_method = _ON_OBJECT if request.route.name else _ON_COLLECTION
@@ -145,7 +147,7 @@ def _patch(registry: Registry, request: Request) -> Response:
 
 
 def _delete(registry: Registry, request: Request) -> Response:
-    options, call = _delete_options(request)
+    options, call = _delete_options(request, request.decoded() if request.body else {})
     deleted = deletion.delete(registry, request.route.target, options, call)
     if deleted.remains or request.route.resource in _RETURN_DELETED:
         return _object(request, 200, deleted.stored)
@@ -155,10 +157,25 @@ def _delete(registry: Registry, request: Request) -> Response:
 
 
 def _delete_collection(registry: Registry, request: Request) -> Response:
-    options, call = _delete_options(request)
+    options, call = _delete_options(request, request.decoded() if request.body else {})
     deleted = deletion.delete_collection(registry, request.route.resource, selection(request), options, call)
     page = reads.Page(deleted, registry.store.revision)
     return Response(200, media.encode(request.renderer.page(page), request.answer, pretty=request.pretty))
+
+
+def _evict(registry: Registry, request: Request) -> Response:
+    """Delete a pod as its node is drained. There are no PodDisruptionBudgets here, so nothing speaks against it."""
+    route, body = request.route, request.decoded()
+    if route.resource != "pods":
+        raise status.no_such_path()
+    if not isinstance(body, dict) or body.get("kind", "Eviction") != "Eviction":
+        raise status.bad_request("the body of the request is no Eviction")
+    if ((body.get("metadata") or {}).get("name") or route.name) != route.name:
+        raise status.bad_request("name in URL does not match name in Eviction object")
+    options, call = _delete_options(request, body.get("deleteOptions") or {})
+    deletion.delete(registry, route.target, options, call)
+    done = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+    return Response(201, media.encode(done, request.answer, pretty=request.pretty))
 
 
 _ON_OBJECT = {"GET": _get, "PUT": _update, "PATCH": _patch, "DELETE": _delete}
@@ -188,8 +205,7 @@ def _call(request: Request) -> Call:
     return Call(_dry_run(query.get("dryRun")), manager[:128], validation)  # type: ignore[arg-type]  # checked above
 
 
-def _delete_options(request: Request) -> tuple[DeleteOptions, Call]:
-    body = request.decoded() if request.body else {}
+def _delete_options(request: Request, body: Any) -> tuple[DeleteOptions, Call]:
     if not isinstance(body, dict):
         raise status.bad_request("the body of a delete must be a DeleteOptions object")
     try:

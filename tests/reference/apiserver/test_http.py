@@ -14,6 +14,7 @@ from reference.apiserver.server import HttpServer
 from reference.features import Features
 
 SERVICES = "/api/v1/namespaces/default/services"
+CONTAINER = {"name": "c", "image": "i"}
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 Http = Callable[..., tuple[int, Any]]
 
@@ -48,6 +49,36 @@ def test_object_lives_through_its_verbs(http: Http) -> None:
     assert http("GET", SERVICES)[1]["items"][0]["spec"]["ports"][0]["port"] == 81
     assert http("DELETE", f"{SERVICES}/web")[0] == 200
     assert http("GET", f"{SERVICES}/web")[0] == 404
+
+
+PODS = "/api/v1/namespaces/default/pods"
+
+
+def eviction(name: str, **options: Any) -> dict[str, Any]:
+    return {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}, "deleteOptions": options}
+
+
+def test_evicted_pod_is_deleted_gracefully(http: Http, api: ApiServer) -> None:
+    api.create("pods", "default", {"metadata": {"name": "p"}, "spec": {"nodeName": "a1", "containers": [CONTAINER]}})
+    dry = http("POST", f"{PODS}/p/eviction", eviction("p", dryRun=["All"]))
+    assert (dry[0], "deletionTimestamp" in api.get("pods", "default", "p")["metadata"]) == (201, False)
+    code, answer = http("POST", f"{PODS}/p/eviction", eviction("p", gracePeriodSeconds=7))
+    assert (code, answer["kind"], answer["status"]) == (201, "Status", "Success")
+    assert api.get("pods", "default", "p")["metadata"]["deletionGracePeriodSeconds"] == 7
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "code"),
+    [
+        (f"{PODS}/none/eviction", eviction("none"), 404),
+        (f"{SERVICES}/web/eviction", eviction("web"), 404),
+        (f"{PODS}/p/eviction", eviction("q"), 400),
+        (f"{PODS}/p/eviction", {"kind": "Pod"}, 400),
+        (f"{PODS}/p/eviction", eviction("p", gracePeriodSeconds="long"), 400),
+    ],
+)
+def test_eviction_of_something_else_is_refused(http: Http, path: str, body: Any, code: int) -> None:
+    assert http("POST", path, body)[0] == code
 
 
 @pytest.mark.parametrize(

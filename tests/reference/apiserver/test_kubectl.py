@@ -175,6 +175,13 @@ def test_delete_waits_until_things_are_gone(kubectl: Kubectl, manifest: str, api
     assert [api.list(each) for each in ("services", "endpointslices", "pods")] == [[], [], []]
 
 
+def test_drain_cordons_the_node_and_evicts_its_pods(kubectl: Kubectl, manifest: str, api: ApiServer) -> None:
+    with pytest.raises(AssertionError, match="evicting pod default/web-1"):  # which nobody ends
+        kubectl("drain", "a1", "--force", "--grace-period=20", "--timeout=1s")
+    assert api.get("nodes", "", "a1")["spec"]["unschedulable"]
+    assert api.get("pods", "default", "web-1")["metadata"]["deletionGracePeriodSeconds"] == 20
+
+
 def test_namespace_is_deleted_with_its_contents(kubectl: Kubectl, api: ApiServer) -> None:
     kubectl("apply", "-f", "-", stdin="apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}")
     kubectl("apply", "-n", "shop", "-f", "-", stdin=MANIFEST)
