@@ -165,8 +165,11 @@ def _end_with_controller() -> None:
 def _set_up(config: pytest.Config, run: Run) -> None:
     """What can be wrong with this machine is found out before anything runs."""
     from harness.implementations import of_settings
+    from harness.plugin import selection
 
     try:
+        if run.settings.backend == "kind":
+            selection.require_some(config, run.settings)
         run.folder.prepare()
         if run.settings.backend == "netns":
             from harness.netns import sandbox
@@ -175,6 +178,8 @@ def _set_up(config: pytest.Config, run: Run) -> None:
             of_settings(run.settings)
         else:
             _take_cluster(config, run)
+    except UsageError as error:
+        raise pytest.UsageError(str(error)) from error
     except (DistrustError, UnavailableError) as error:
         run.folder.abandon()
         pytest.exit(str(error), returncode=12)

@@ -129,6 +129,24 @@ def test_workers_end_with_the_same_exit_codes(
 
 
 @pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        (("--td-run-test=KEP-1/pases",), 4, "unknown requirement 'KEP-1/pases'"),
+        (("--td-skip-tests=*", "-n2"), 5, "no requirement was selected: named by --skip-tests"),
+        (("-k", "nothing"), 5, "no requirement was selected"),
+        (("-k", "passes"), 12, "there is no `kind`"),
+    ],
+)
+def test_no_cluster_is_made_for_a_run_that_selects_nothing(
+    certify: Any, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], code: int, said: str
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setenv("TRAFFICDIST_CACHE", "/nowhere")
+    run = certify("passes", "fails", options=("--td-backend=kind", "--td-supported-features=Routing", *options))
+    assert (run.code, said in run.text, run.folder.exists()) == (code, True, False), run.text
+
+
+@pytest.mark.parametrize(
     ("options", "said"),
     [
         (["--td-backend=cloud"], "unknown value 'cloud'; allowed: netns, kubeconfig, kind"),

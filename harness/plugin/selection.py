@@ -1,0 +1,64 @@
+"""What a run would select, found out by collecting before anything is made for it.
+
+A kind cluster takes a minute to make, and the plan is made once it is there: with a name that matches nothing, or with
+everything deselected, that minute is lost. Only what the options alone decide is asked here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Sequence
+
+import pytest
+
+from harness.errors import DistrustError
+from harness.exit_codes import MEANINGS, ExitCode
+from harness.plan import check_names, reason_to_skip
+from harness.plugin.recorder import requirement_of
+from harness.requirements import Requirement
+from harness.settings import Settings
+
+
+def require_some(config: pytest.Config, settings: Settings) -> None:
+    """End the run, with the exit code for it, if it would select nothing.
+
+    Raises `UsageError` for names that do not exist, and `DistrustError` when the suite cannot be collected.
+    """
+    found = _collect(config)
+    check_names(settings, found.known)
+    reasons = [reason_to_skip(each, settings) for each in found.chosen]
+    if all(reason for reason, _ in reasons):
+        things = "; ".join(sorted({thing for _, thing in reasons}))
+        why = f": {things}" if things else ""
+        pytest.exit(f"{MEANINGS[ExitCode.NOTHING_SELECTED]}{why}", returncode=ExitCode.NOTHING_SELECTED)
+
+
+def _collect(config: pytest.Config) -> _Collector:
+    """Collect as this run will. Under --collect-only the plugin takes no charge, and xdist starts no workers."""
+    collector = _Collector()
+    said = io.StringIO()
+    arguments = [*map(str, config.invocation_params.args), "--collect-only", "-q"]
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        code = pytest.main(arguments, plugins=[collector])
+    if code not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+        raise DistrustError(f"the suite cannot be collected:\n{said.getvalue()}")
+    return collector
+
+
+class _Collector:
+    def __init__(self) -> None:
+        self.chosen: list[Requirement] = []
+        self._deselected: list[Requirement] = []
+
+    @property
+    def known(self) -> list[Requirement]:
+        """All of the suite."""
+        return [*self.chosen, *self._deselected]
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: Sequence[pytest.Item]) -> None:
+        self.chosen = [found for item in items if (found := requirement_of(item)) is not None]
+
+    def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
+        self._deselected += [found for item in items if (found := requirement_of(item)) is not None]
