@@ -25,6 +25,7 @@ from harness.settings import Settings
 from harness.topology import THREE_ZONES, Topology, parse_topology
 
 if TYPE_CHECKING:
+    from harness.backends.kind.cluster import KindCluster
     from harness.backends.kind.components import KindComponents
 
 Say = Callable[[str], None]
@@ -144,22 +145,28 @@ def boot(values: Mapping[str, Any], settings: Settings, worker: str) -> Kubeconf
     """The backend of one worker. Raises `DistrustError` with the remedy: without it no test can be run."""
     target = Target.from_json(values)
     backend = KubeconfigBackend(target, worker=worker, release=settings.release)
+    kind = _known_kind_cluster(settings, target) if target.backend == "kind" else None
     try:
-        backend.start()
+        with kind.naming_scarcity() if kind else contextlib.nullcontext():
+            backend.start()
     except (RefusedError, InconclusiveError, UnavailableError) as error:
         raise DistrustError(trouble.of(error)) from error
-    if target.backend == "kind":
-        components = _components_of_kind(settings, target, backend)
+    if kind:
+        components = _components_of_kind(kind, settings, backend)
         backend.components = components
         backend.ask_aside(components.ask_pod)
     return backend
 
 
-def _components_of_kind(settings: Settings, target: Target, backend: KubeconfigBackend) -> KindComponents:
+def _known_kind_cluster(settings: Settings, target: Target) -> KindCluster:
+    """The kind cluster of this run, which runs."""
     from harness.backends.kind.checks import require  # noqa: PLC0415
 
-    cluster = kind_cluster(settings, target.run_id)
+    cluster: KindCluster = kind_cluster(settings, target.run_id)
     cluster.tools = require(cluster.wanted)
+    return cluster
+
+
+def _components_of_kind(cluster: KindCluster, settings: Settings, backend: KubeconfigBackend) -> KindComponents:
     patches = dict(each.split("=", 1) for each in settings.kind_patch)
-    made: KindComponents = cluster.components(backend.plain_api, settings.release, patches=patches)
-    return made
+    return cluster.components(backend.plain_api, settings.release, patches=patches)

@@ -29,6 +29,7 @@ _DISK = 4_000_000_000  # bytes: a node image unpacked takes 1 GB, and each node 
 _MEMORY_PER_NODE = 500_000_000
 _INSTANCES_PER_NODE = 40  # of inotify, that systemd, containerd, kubelet and kube-proxy of a node take
 _INOTIFY = "fs/inotify/max_user_instances"
+INSTANCES_REMEDY = f"`sudo sysctl {_INOTIFY.replace('/', '.')}=512`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,7 @@ def notes(facts: Facts, nodes: int, *, proc_sys: Path = Path("/proc/sys")) -> li
     if 0 < instances < nodes * _INSTANCES_PER_NODE:
         found.append(
             f"{nodes} nodes want some {nodes * _INSTANCES_PER_NODE} inotify instances, and there are {instances}: "
-            f"`sudo sysctl {_INOTIFY.replace('/', '.')}=512`"
+            f"{INSTANCES_REMEDY}"
         )
     return found
 

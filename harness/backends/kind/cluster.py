@@ -28,6 +28,7 @@ from harness.backends.kind.config import (
 from harness.backends.kind.engine import Engine
 from harness.backends.kind.leftovers import Say, remove, silent
 from harness.backends.kind.readiness import list_nodes, ready_nodes
+from harness.backends.kind.scarcity import naming_scarcity
 from harness.backends.kind.state import PREFIX, State
 from harness.components import Release
 from harness.errors import HarnessError, UnavailableError
@@ -106,6 +107,10 @@ class KindCluster:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def naming_scarcity(self) -> contextlib.AbstractContextManager[None]:
+        """Have errors of the block say what its nodes ran out of, if they did."""
+        return naming_scarcity(self._engine, {self.control_plane, *self.node_names.values()})
 
     def components(
         self, api: Api, booted: Release | None = None, *, patches: Mapping[str, str] | None = None
@@ -193,13 +198,14 @@ class KindCluster:
                     raise AssertionError(f"not ready: {', '.join(sorted(wanted - ready))}")
                 return True
 
-            eventually(
-                all_ready,
-                within=READY_SECONDS,
-                every=_LOOK,
-                describe=f"the nodes of {self.name}",
-                error=lambda text: explain(text, self.tools.notes if self.tools else ()),
-            )
+            with self.naming_scarcity():
+                eventually(
+                    all_ready,
+                    within=READY_SECONDS,
+                    every=_LOOK,
+                    describe=f"the nodes of {self.name}",
+                    error=lambda text: explain(text, self.tools.notes if self.tools else ()),
+                )
 
     def _delete(self) -> None:
         if self._keep and self._engine.containers(self.name):

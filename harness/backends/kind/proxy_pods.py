@@ -13,6 +13,7 @@ from harness.api import MERGE_PATCH, Api, Object, RefusedError
 from harness.backends.kind import kube_proxies as sets
 from harness.backends.kind.engine import Shell
 from harness.backends.kind.readiness import is_ready
+from harness.backends.kind.scarcity import naming_scarcity
 from harness.backends.kind.static_pods import tag_of
 from harness.errors import UnavailableError
 from harness.eventually import eventually
@@ -68,13 +69,14 @@ class ProxyPods:
             else:
                 self._elsewhere[node] = running
         self._apply()
-        eventually(
-            lambda: self._are_up(nodes),
-            within=POD_SECONDS,
-            every=_LOOK,
-            describe=f"kube-proxy {running.tag if running else self.tag} on {', '.join(nodes)}",
-            error=UnavailableError,
-        )
+        with naming_scarcity(self._shell, nodes):
+            eventually(
+                lambda: self._are_up(nodes),
+                within=POD_SECONDS,
+                every=_LOOK,
+                describe=f"kube-proxy {running.tag if running else self.tag} on {', '.join(nodes)}",
+                error=UnavailableError,
+            )
 
     def stop(self, nodes: Sequence[str]) -> None:
         """Run no proxy on these nodes; rules in the kernel stay."""
