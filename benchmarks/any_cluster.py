@@ -21,8 +21,9 @@ import yaml
 from harness import manifests
 from harness.api import Api, Object
 from harness.backends.any_cluster.places import cast
+from harness.backends.any_cluster.target import ALWAYS, Target
 from harness.backends.backend import WantedPod
-from harness.backends.kubeconfig import ALWAYS, KubeconfigBackend, Target
+from harness.backends.kubeconfig import KubeconfigBackend
 from harness.backends.netns import NetnsBackend
 from harness.manifests import Endpoint
 from harness.netns import sandbox

@@ -133,7 +133,7 @@ SKEW = Feature(
     "VersionSkew", _CLUSTER, False, "API server, controller and proxies of different releases work together."
 )
 ROLLOUT = Feature("Rollout", _CLUSTER, False, "Components are upgraded, downgraded and upgraded again under traffic.")
-OUTAGE = Feature("Outage", _CLUSTER, False, "API server, controller or proxy are away for a while, and come back.")
+OUTAGE = Feature("Outage", _CLUSTER, False, "API server, controller, proxies or nodes are away and come back.")
 
 # dns
 POD_LOCATORS = Feature("PodLocators", _DNS, False, "PodLocators say where pods are, and are kept beside them.")

@@ -16,8 +16,9 @@ class Ability(enum.StrEnum):
     RESTART_CONTROLLER = "restart-controller"
     RESTART_PROXY = "restart-proxy"
     CHANGE_RELEASE = "change-release"  # start a component again as one of another version, or with other feature gates
-    CHANGE_NODES = "change-nodes"  # their labels and taints
+    CHANGE_NODES = "change-nodes"  # their labels and taints, and cordon them
     REPORT_NODES = "report-nodes"  # what kubelets report of them: CPU, readiness
+    STOP_NODES = "stop-nodes"  # switch one off, as a power failure would, and on again
     CREATE_NODES = "create-nodes"  # nodes that exist in the API only
     EQUAL_NODES = "equal-nodes"  # no nodes but those of the topology, with the CPU that it says
     REPORT_PODS = "report-pods"  # pods that exist in the API only, in any phase

@@ -182,6 +182,12 @@ class Api:
         if response.code >= 400 and response.code != 404:
             raise RefusedError("DELETE", path, response)
 
+    def evict(self, namespace: str, name: str, *, grace_seconds: int) -> None:
+        """Delete a pod as a drain of its node does. Raises `RefusedError`: 404, 429 (a PodDisruptionBudget)."""
+        options = {"gracePeriodSeconds": grace_seconds}
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}, "deleteOptions": options}
+        self._expect("POST", path_of("pods", namespace, name, "eviction"), body)
+
     def _expect(self, method: str, path: str, body: Object | None = None, **options: Any) -> Object:
         response = self.request(method, path, body, **options)
         if response.code >= 400:

@@ -236,6 +236,13 @@ class Cluster:
         self.history.change("begin termination", pod=name)
         self.backend.begin_termination(self.namespace, name)
 
+    def drain(self, node: str) -> None:
+        """Cordon a node, and evict this scenario's pods from it, as `kubectl drain` does; they terminate gracefully."""
+        self.nodes.cordon(node)
+        for pod in [each for each in self._pods.values() if each.node == node]:
+            self.history.change("evict pod", pod=pod.name)
+            self.backend.evict_pod(self.namespace, pod.name)
+
     def publish(
         self,
         service: Service,

@@ -31,9 +31,20 @@ class Changing(Protocol):
         """Raise `UnavailableError` for what the cluster lacks."""
 
     def change_node(
-        self, name: str, *, labels: Mapping[str, str | None] | None = None, taints: Sequence[Object] | None = None
+        self,
+        name: str,
+        *,
+        labels: Mapping[str, str | None] | None = None,
+        taints: Sequence[Object] | None = None,
+        unschedulable: bool | None = None,
     ) -> None:
-        """Change labels of a node (`None` removes one), or give it these taints and no others."""
+        """Change labels of a node (`None` removes one), give it these taints and no others, or cordon it."""
+
+    def stop_node(self, name: str) -> None:
+        """Switch a node off, and return when the control plane knows."""
+
+    def start_node(self, name: str) -> None:
+        """Switch a node on again, and return when its pods are ready."""
 
     def restore_node(self, name: str, before: Object) -> None:
         """Give a node back what it had."""
@@ -53,6 +64,7 @@ class Nodes:
         self._history = history
         self._made: set[str] = set()
         self._reported: set[str] = set()
+        self._stopped: set[str] = set()
         self._before: dict[str, Object] = {}
 
     def create(
@@ -114,8 +126,33 @@ class Nodes:
         taints = [*before, *({"key": key, "effect": "NoSchedule"} for key in keys)]
         self._backend.change_node(name, taints=taints)
 
+    def cordon(self, name: str) -> None:
+        """Mark a node as one on which nothing new is to be scheduled, as the first step of a drain."""
+        self._need(Ability.CHANGE_NODES)
+        self._history.change("cordon node", node=name)
+        self._remember(name)
+        self._backend.change_node(name, unschedulable=True)
+
+    def stop(self, name: str) -> None:
+        """Switch a node off, as a power failure would, and wait until the control plane has noticed.
+
+        Until then its endpoints are given out although nobody answers there; from then on its pods are not ready.
+        """
+        self._need(Ability.STOP_NODES)
+        self._history.change("stop node", node=name)
+        self._stopped.add(name)
+        self._backend.stop_node(name)
+
+    def start(self, name: str) -> None:
+        """Switch a node on again that was stopped, and wait until its pods are ready; their addresses may be others."""
+        self._history.change("start node", node=name)
+        self._backend.start_node(name)
+        self._stopped.discard(name)
+
     def restore(self) -> None:
         """Leave the nodes as they were before the scenario."""
+        for name in sorted(self._stopped):
+            self.start(name)
         for name, before in self._before.items():
             if name not in self._made:
                 self._backend.restore_node(name, before)

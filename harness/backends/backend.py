@@ -109,6 +109,9 @@ class Backend(Protocol):
     def begin_termination(self, namespace: str, name: str) -> None:
         """Delete a pod gracefully: it runs, and goes on running for `TERMINATION_SECONDS`."""
 
+    def evict_pod(self, namespace: str, name: str) -> None:
+        """The same, as a drain of its node does it. Raises `RefusedError`."""
+
     def create_pod(self, namespace: str, wanted: WantedPod, *, phase: str = "Running") -> None:
         """Have a pod that nobody sends anything to. Its node need not exist."""
 
@@ -158,12 +161,26 @@ class Backend(Protocol):
         """The addresses of the cluster's topology-aware DNS server, by family."""
 
     def change_node(
-        self, name: str, *, labels: Mapping[str, str | None] | None = None, taints: Sequence[Object] | None = None
+        self,
+        name: str,
+        *,
+        labels: Mapping[str, str | None] | None = None,
+        taints: Sequence[Object] | None = None,
+        unschedulable: bool | None = None,
     ) -> None:
-        """Change labels of a node (`None` removes one), or give it these taints and no others."""
+        """Change labels of a node (`None` removes one), give it these taints and no others, or cordon it."""
 
     def restore_node(self, name: str, before: Object) -> None:
-        """Give a node back the labels and taints that it had before it was changed."""
+        """Give a node back what it had before it was changed."""
+
+    def stop_node(self, name: str) -> None:
+        """Switch a node off, as a power failure would; return when the control plane has noticed.
+
+        That is when the node is not ready, and neither is any pod on it.
+        """
+
+    def start_node(self, name: str) -> None:
+        """Switch it on again, and return when the pods on it are ready again."""
 
     def settle(self) -> None:
         """Wait until components have worked on everything written so far, as far as that can be known."""

@@ -29,6 +29,12 @@ class Components(Protocol):
     def metrics(self, component: Component, node: str) -> str:
         """What a component exposes as Prometheus text; `node` is that of a proxy. Raises `InconclusiveError`."""
 
+    def stop_node(self, node: str) -> None:
+        """Switch a node off, as a power failure would; nothing waits for what the control plane makes of it."""
+
+    def start_node(self, node: str) -> None:
+        """Switch it on again; nothing waits for its kubelet."""
+
     def close(self) -> None:
         """Leave the components of a cluster that stays as they were found. Idempotent."""
 
@@ -49,6 +55,14 @@ class Untouchable:
     def metrics(self, component: Component, node: str) -> str:  # noqa: ARG002
         """Raises `UnavailableError`."""
         raise UnavailableError(f"metrics of the {component} are not reached from nodes")
+
+    def stop_node(self, node: str) -> None:
+        """Raises `UnavailableError`."""
+        raise UnavailableError(f"nothing here may switch node {node} off")
+
+    def start_node(self, node: str) -> None:
+        """Raises `UnavailableError`."""
+        raise UnavailableError(f"nothing here may switch node {node} on")
 
     def close(self) -> None:
         """Nothing was changed."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from typing import Any, NoReturn
 
 from harness.abilities import Ability
@@ -17,74 +16,38 @@ from harness.api import Api, Object, RefusedError, Response
 from harness.backends.any_cluster import pods
 from harness.backends.any_cluster.barrier import Barrier
 from harness.backends.any_cluster.client_pod import ClientPod
+from harness.backends.any_cluster.clients import Clients
 from harness.backends.any_cluster.dialing import Dialer, address_seen
 from harness.backends.any_cluster.guests import Guests
-from harness.backends.any_cluster.names import Names
 from harness.backends.any_cluster.places import described
 from harness.backends.any_cluster.steady import Steady
+from harness.backends.any_cluster.target import Target
 from harness.backends.any_cluster.translating import TranslatingApi
 from harness.backends.backend import TERMINATION_SECONDS, WantedPod
 from harness.backends.components import Components, Untouchable
 from harness.components import Component, Release
 from harness.errors import DistrustError, InconclusiveError, UnavailableError
+from harness.eventually import eventually
 from harness.guest import liveness
 from harness.guest.marks import run_labels
 from harness.guest.nodes import change_node, restore_node
 from harness.kubeconfig import find
-from harness.manifests import TARGET_PORT
 from harness.netns.addresses import by_family
 from harness.netns.http import HttpAnswer
 from harness.netns.namespace import Namespace
 from harness.outcomes import Observation, Unknown
 from harness.probes.loop import Probe
-from harness.topology import Node, Topology
-from harness.workloads import Client, Pod, node_client, pod_client
+from harness.workloads import Client, Pod, node_client
 
 SETTLED = 10.0  # seconds, before the time scale, in which proxies work on what was written
 RESTARTED = 120.0  # the same after a component was replaced: clients ask an API server that was away ever less often
+NOTICED = 180.0  # until a node that is off counts as lost: 40 to 50 s, and what a busy control plane takes
+BOOTED = 300.0  # until one that is on again is ready
 METRICS_PORT = 10249
-NODE_CLIENT_PORTS = 20_480  # the first of two for each worker, on the network of the nodes
-
-ALWAYS = frozenset({Ability.PROXY_METRICS, Ability.EXTERNAL_CLIENT, Ability.UNDISTURBED})
-"""What a client pod on the host's network can do: it is outside for the node ports of any other node."""
 
 
-def abilities(*, disruptive: bool, equal_nodes: bool) -> frozenset[Ability]:
-    """What can be done on a cluster of somebody else's, whose components stay as they are."""
-    return (
-        ALWAYS
-        | (frozenset({Ability.CHANGE_NODES}) if disruptive else frozenset())
-        | (frozenset({Ability.EQUAL_NODES}) if equal_nodes else frozenset())
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """What is known of a cluster before anything is made on it. `topology` has the nodes that were found."""
-
-    kubeconfig: str
-    context: str
-    run_id: str
-    names: Names
-    topology: Topology
-    abilities: frozenset[Ability]
-    registry: str = ""
-    backend: str = "kubeconfig"
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values, to hand over to a worker."""
-        return {**asdict(self), "abilities": sorted(map(str, self.abilities))}
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Target:
-        """The inverse of `to_json`."""
-        topology = values["topology"]
-        made = {
-            "names": Names(**values["names"]),
-            "topology": Topology(topology["name"], tuple(Node(**each) for each in topology["nodes"])),
-            "abilities": frozenset(map(Ability, values["abilities"])),
-        }
-        return cls(**{**values, **made})
+def _key(pod: Object) -> tuple[str, str]:
+    return str(pod["metadata"]["namespace"]), str(pod["metadata"]["name"])
 
 
 class KubeconfigBackend:
@@ -107,14 +70,12 @@ class KubeconfigBackend:
         self.hints_matter: bool | None = None
         self._lacks_node = False
         self._without_proxy: set[str] = set()
+        self._off: dict[str, list[tuple[str, str]]] = {}  # nodes, and the pods on them that were ready
         self._without_controller = False
         self._labels = run_labels(target.run_id)
         self._prefix = f"td-{target.run_id}-{worker}"
-        number = int(worker.removeprefix("gw")) + 1 if worker.startswith("gw") else 0
-        self._node_client_port = NODE_CLIENT_PORTS + 2 * number
+        self._worker = int(worker.removeprefix("gw")) + 1 if worker.startswith("gw") else 0
         self._begun = contextlib.ExitStack()
-        self._clients: dict[Client, ClientPod] = {}
-        self._client_addresses: dict[Client, dict[str, str]] = {}
         self.families: Sequence[str] = ()
 
     def start(self) -> KubeconfigBackend:
@@ -127,11 +88,12 @@ class KubeconfigBackend:
             begun.callback(self._guests.close)
             self._dialer = Dialer(self.api, self._vigil)
             begun.callback(self._dialer.close)
-            begun.callback(self._delete_own_namespaces)
-            self._make_clients([pod_client(node.name) for node in self.topology.nodes])
-            self._barrier = Barrier(self.api, self._dialer, self._clients_namespace, self._labels)
+            self._clients = self._new_clients()
+            begun.callback(self._clients.delete)
+            self._clients.make()
+            self._barrier = Barrier(self.api, self._dialer, self._clients.namespace, self._labels)
             self._barrier.create()
-            self._make_canaries()
+            self._clients.make_canaries()
             self.families = self._barrier.families
             self._nodes = {str(each["metadata"]["name"]): each for each in self.api.list("nodes")}
             self._version = self.api.request("GET", "/version").body
@@ -143,10 +105,8 @@ class KubeconfigBackend:
         """Have client pods asked by `get(node, url, seconds)` whenever the API server does not answer."""
 
         def ask(pod: ClientPod, path: str, seconds: float) -> Response:
-            client = next(each for each, made in self._clients.items() if made == pod)
-            address = next(iter(self._client_addresses[client].values()))
-            host = f"[{address}]" if ":" in address else address
-            return get(client.node, f"http://{host}:{pod.port}/{path}", seconds)
+            node, url = self._clients.url_of(pod)
+            return get(node, f"{url}/{path}", seconds)
 
         self._dialer.aside = ask
 
@@ -160,6 +120,8 @@ class KubeconfigBackend:
     def create_namespace(self, namespace: str) -> None:
         """Make the Kubernetes namespace of a scenario. Raises `InconclusiveError` when a node has gone."""
         self._require_nodes()
+        if Ability.STOP_NODES in self.abilities:  # other workers may have switched nodes off and on
+            self._clients.look_up_addresses()
         self._guests.create_namespace(namespace)
 
     def delete_namespace(self, namespace: str) -> None:
@@ -178,6 +140,11 @@ class KubeconfigBackend:
         """Delete a pod gracefully, once it runs: a kubelet ends at once what it has not started."""
         self._guests.settle()
         self.api.delete("pods", namespace, name, grace_seconds=TERMINATION_SECONDS)
+
+    def evict_pod(self, namespace: str, name: str) -> None:
+        """The same, as a drain of its node does it."""
+        self._guests.settle()
+        self.api.evict(namespace, name, grace_seconds=TERMINATION_SECONDS)
 
     def delete_pod(self, namespace: str, name: str) -> None:
         """End a pod at once, and wait until it is gone."""
@@ -200,23 +167,11 @@ class KubeconfigBackend:
 
     def place_of(self, client: Client | Pod) -> ClientPod:
         """The pod that asks."""
-        if isinstance(client, Pod):
-            return ClientPod(client.namespace, client.name, TARGET_PORT)
-        if client.kind == "external":
-            return self.place_of(node_client(self._other_node(client.node)))
-        if client not in self._clients:
-            self._make_clients([Client(client.kind, node.name) for node in self.topology.nodes])
-        return self._clients[client]
+        return self._clients.place_of(client)
 
     def client_address(self, client: Client | Pod, family: str) -> str:
         """The client's own address. Raises `UnavailableError` where it has none of this family."""
-        self.place_of(client)
-        if isinstance(client, Client) and client.kind == "external":
-            client = node_client(self._other_node(client.node))
-        known = client.addresses if isinstance(client, Pod) else self._client_addresses[client]
-        if family not in known:
-            raise UnavailableError(f"client {client} has no {family} address")
-        return known[family]
+        return self._clients.address_of(client, family)
 
     def probe(self, probes: Sequence[Probe], *, in_flight: int = 32) -> list[Observation]:  # noqa: ARG002  agnhost's own
         """What came of each probe; outcomes of equal probes come in any order.
@@ -296,7 +251,7 @@ class KubeconfigBackend:
         elif component is Component.CONTROLLER:
             self._without_controller = False
         if component is not Component.PROXY and not self._without_controller:
-            self._barrier.hear_from_controller(self._canaries[0][0], within=RESTARTED)
+            self._barrier.hear_from_controller(self._clients.canaries(without=self._off)[0][0], within=RESTARTED)
         self._barrier.expect_news()
         self.settle(within=RESTARTED)
 
@@ -309,16 +264,63 @@ class KubeconfigBackend:
             self._without_controller = True
 
     def change_node(
-        self, name: str, *, labels: Mapping[str, str | None] | None = None, taints: Sequence[Object] | None = None
+        self,
+        name: str,
+        *,
+        labels: Mapping[str, str | None] | None = None,
+        taints: Sequence[Object] | None = None,
+        unschedulable: bool | None = None,
     ) -> None:
         """Change a node, and leave word on it how it was: `trafficdist cleanup` finds that too."""
         names = self._target.names
         outgoing = names.outgoing(dict(labels or {}))
-        change_node(self.plain_api, names.nodes[name], self._target.run_id, labels=outgoing, taints=taints)
+        run_id = self._target.run_id
+        change_node(
+            self.plain_api, names.nodes[name], run_id, labels=outgoing, taints=taints, unschedulable=unschedulable
+        )
 
     def restore_node(self, name: str, before: Object) -> None:  # noqa: ARG002  the node itself tells it
-        """Give a node back the labels and taints that it had."""
+        """Give a node back what it had."""
         restore_node(self.plain_api, self._target.names.nodes[name])
+
+    def stop_node(self, name: str) -> None:
+        """Have a node switched off. Raises `UnavailableError` where nothing may, `InconclusiveError`."""
+        self._off[name] = [_key(each) for each in self._pods_on(name) if pods.is_ready(each)]
+        self.components.stop_node(name)
+        eventually(
+            lambda: self._is_silent(name),
+            within=NOTICED,
+            every=0.5,
+            describe=f"the control plane to notice that node {name} is off",
+            error=InconclusiveError,
+        )
+        self.settle()
+
+    def start_node(self, name: str) -> None:
+        """Have it switched on again; its pods come back under the same names. Raises as `stop_node` does."""
+        self.components.start_node(name)
+        eventually(
+            lambda: not liveness.not_ready(self.api, [name]),
+            within=BOOTED,
+            every=0.5,
+            describe=f"node {name} to be ready again",
+            error=InconclusiveError,
+        )
+        for namespace, pod in self._off[name]:
+            self._guests.wait(namespace, {pod: True}, all_exist=False)
+        del self._off[name]
+        self._clients.look_up_addresses()
+        self._barrier.expect_news()
+        self.settle(within=RESTARTED)
+
+    def _is_silent(self, node: str) -> bool:
+        """Whether the control plane counts a node as lost, and every pod of the run on it as not ready."""
+        return bool(liveness.not_ready(self.api, [node])) and not any(map(pods.is_ready, self._pods_on(node)))
+
+    def _pods_on(self, node: str) -> list[Object]:
+        """The pods of all workers of this run on a node."""
+        mine = ",".join(f"{key}={value}" for key, value in self._labels.items())
+        return [each for each in self.api.list("pods", label_selector=mine) if each["spec"].get("nodeName") == node]
 
     @functools.cached_property
     def plain_api(self) -> Api:
@@ -331,19 +333,25 @@ class KubeconfigBackend:
         if self._lacks_node:  # the canary would be waited for on a node that is gone
             self._require_nodes()
         self._guests.settle()
-        nodes = [node.name for node in self.topology.nodes if node.name not in self._without_proxy]
-        clients = [self._clients[pod_client(node)] for node in nodes]
-        self._barrier.pass_(clients, self._canaries, within=within, when_unable=self._require_nodes)
+        silent = self._without_proxy | self._off.keys()
+        asking = self._clients.on([node.name for node in self.topology.nodes if node.name not in silent])
+        canaries = self._clients.canaries(without=self._off)
+        self._barrier.pass_(asking, canaries, within=within, when_unable=self._require_nodes)
+
+    @property
+    def _nodes_on(self) -> dict[str, str]:
+        """The nodes that have not been switched off: the cluster's own names by those of the topology."""
+        return {ours: theirs for ours, theirs in self._target.names.nodes.items() if ours not in self._off}
 
     def _require_nodes(self) -> None:
-        why = liveness.not_ready(self.api, self._target.names.nodes)
+        why = liveness.not_ready(self.api, self._nodes_on)
         self._lacks_node = bool(why)
         if why:
             raise InconclusiveError(why)
 
     def _vigil(self) -> Callable[[], None]:
         """To be called while answers are late; raises `InconclusiveError` once a node is to be doubted."""
-        vigil = liveness.Vigil(self.api, self._target.names.nodes)
+        vigil = liveness.Vigil(self.api, self._nodes_on)
 
         def look() -> None:
             nonlocal vigil
@@ -353,13 +361,13 @@ class KubeconfigBackend:
             if why:
                 raise InconclusiveError(why)
             if why == "":
-                vigil = liveness.Vigil(self.api, self._target.names.nodes)
+                vigil = liveness.Vigil(self.api, self._nodes_on)
 
         return look
 
     def check_instruments(self) -> None:
         """Raise `DistrustError` when a node has gone: what was seen since then says nothing about its proxy."""
-        if why := liveness.doubt(self.api, self._target.names.nodes):
+        if why := liveness.doubt(self.api, self._nodes_on):
             raise DistrustError(why)
 
     # What the report says
@@ -388,37 +396,15 @@ class KubeconfigBackend:
 
     # Inside
 
-    @property
-    def _clients_namespace(self) -> str:
-        return f"{self._prefix}-clients"
-
-    def _make_clients(self, clients: Sequence[Client]) -> None:
-        """Run a client pod of this kind on each node."""
-        on_host = clients[0].kind == "node"
-        namespace = f"{self._prefix}-node-clients" if on_host else self._clients_namespace
-        port = self._node_client_port if on_host else TARGET_PORT
-        self._guests.create_namespace(namespace, privileged=on_host)
-        wanted = {f"client-{client.node}": client.node for client in clients}
-        made = self._guests.run_clients(namespace, wanted, port=port, host_network=on_host)
-        for client, obj in zip(clients, made, strict=True):
-            self._clients[client] = ClientPod(namespace, f"client-{client.node}", port, on_host)
-            self._client_addresses[client] = self.node_addresses(client.node) if on_host else pods.addresses(obj)
-
-    def _make_canaries(self) -> None:
-        """The two pods between which the canary goes: no clients, since a pod that reaches itself is a case apart."""
-        wanted = {f"canary-{number}": node.name for number, node in enumerate(self.topology.nodes[:2], 1)}
-        made = self._guests.run_clients(self._clients_namespace, wanted, port=TARGET_PORT, host_network=False)
-        self._canaries = [(name, pods.addresses(obj)) for name, obj in zip(wanted, made, strict=True)]
-
-    def _delete_own_namespaces(self) -> None:
-        """Begin to; where the API server is away, after an interrupt say, the end of the run sees to what is left."""
-        with contextlib.suppress(InconclusiveError):
-            for namespace in {each.namespace for each in self._clients.values()} | {self._clients_namespace}:
-                self._guests.delete_namespace(namespace)
-
-    def _other_node(self, node: str) -> str:
-        """A node from which packets come to this node as they do from outside."""
-        return next(each.name for each in self.topology.nodes if each.name != node)
+    def _new_clients(self) -> Clients:
+        return Clients(
+            self.api,
+            self._guests,
+            self.topology,
+            prefix=self._prefix,
+            worker=self._worker,
+            node_addresses=self.node_addresses,
+        )
 
     def _lacks(self, ability: Ability, why: str) -> NoReturn:
         raise UnavailableError(f"{ability}: {why}")

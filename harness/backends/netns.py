@@ -17,6 +17,7 @@ from typing import Any, Self
 from harness import manifests
 from harness.abilities import EVERYTHING, Ability
 from harness.api import Api, Object
+from harness.backends import node_lifecycle
 from harness.backends.backend import TERMINATION_SECONDS, WantedPod
 from harness.components import Component, Release
 from harness.dns.dns import ClusterDns
@@ -66,6 +67,7 @@ class NetnsBackend:
         self._lock = threading.Lock()
         self._clients: dict[str, Host] = {}
         self._hosts: dict[tuple[str, str], tuple[Host, Server]] = {}
+        self._off: dict[str, node_lifecycle.Silenced] = {}
         self._begun = contextlib.ExitStack()
         self._dns: tuple[ClusterDns, Host] | None = None
         self.hints_matter: bool | None = None  # whether a hint changes anything at all, once somebody has asked
@@ -224,6 +226,10 @@ class NetnsBackend:
         """Give a pod a deletion time; nothing ends it."""
         self.api.delete("pods", namespace, name, grace_seconds=TERMINATION_SECONDS)
 
+    def evict_pod(self, namespace: str, name: str) -> None:
+        """The same, as a drain of its node does it."""
+        self.api.evict(namespace, name, grace_seconds=TERMINATION_SECONDS)
+
     def delete_pod(self, namespace: str, name: str) -> None:
         """End a pod at once: API object, server and netns."""
         self.api.delete("pods", namespace, name, grace_seconds=0)
@@ -250,21 +256,38 @@ class NetnsBackend:
         self.api.patch("pods", namespace, name, {"status": status}, subresource="status")
 
     def change_node(
-        self, name: str, *, labels: Mapping[str, str | None] | None = None, taints: Sequence[Object] | None = None
+        self,
+        name: str,
+        *,
+        labels: Mapping[str, str | None] | None = None,
+        taints: Sequence[Object] | None = None,
+        unschedulable: bool | None = None,
     ) -> None:
-        """Change labels of a node (`None` removes one), or give it these taints and no others."""
-        spec = {} if taints is None else {"taints": list(taints) or None}
+        """Change labels of a node (`None` removes one), give it these taints and no others, or cordon it."""
+        spec: Object = {} if taints is None else {"taints": list(taints) or None}
+        if unschedulable is not None:
+            spec["unschedulable"] = unschedulable or None
         self.api.patch("nodes", "", name, {"metadata": {"labels": dict(labels or {})}, "spec": spec})
 
     def restore_node(self, name: str, before: Object) -> None:
-        """Give a node back the labels and taints that it had."""
+        """Give a node back what it had."""
         had = before["metadata"].get("labels") or {}
         new = (self.api.get("nodes", "", name)["metadata"].get("labels") or {}).keys() - had.keys()
         patch = {
             "metadata": {"labels": {**had, **dict.fromkeys(new)}},
-            "spec": {"taints": before["spec"].get("taints")},
+            "spec": {key: before["spec"].get(key) for key in ("taints", "unschedulable")},
         }
         self.api.patch("nodes", "", name, patch)
+
+    def stop_node(self, name: str) -> None:
+        """Cut a node off, and say what a control plane says once it has missed the reports of its kubelet."""
+        self.network.cut(name)
+        self._off[name] = node_lifecycle.node_is_silent(self.api, name)
+
+    def start_node(self, name: str) -> None:
+        """Join it again, and report what its kubelet does."""
+        self.network.mend(name)
+        node_lifecycle.node_is_back(self.api, name, self._off.pop(name))
 
     def forget_connections(self) -> None:
         """Forget what the nodes' connection tracking knows: nothing of one scenario is left for the next."""

@@ -81,12 +81,23 @@ class View:
         return self._backend.api
 
     def change_node(
-        self, name: str, *, labels: Mapping[str, str | None] | None = None, taints: Sequence[Object] | None = None
+        self,
+        name: str,
+        *,
+        labels: Mapping[str, str | None] | None = None,
+        taints: Sequence[Object] | None = None,
+        unschedulable: bool | None = None,
     ) -> None:
-        self._backend.change_node(name, labels=labels, taints=taints)
+        self._backend.change_node(name, labels=labels, taints=taints, unschedulable=unschedulable)
 
     def restore_node(self, name: str, before: Object) -> None:
         self._backend.restore_node(name, before)
+
+    def stop_node(self, name: str) -> None:
+        self._backend.stop_node(name)
+
+    def start_node(self, name: str) -> None:
+        self._backend.start_node(name)
 
     def __getattr__(self, name: str) -> Any:
         """Verbs that need nothing special."""

@@ -13,7 +13,7 @@ _NETNS = "--backend netns has it"
 
 _GROUPS: tuple[tuple[str, str, frozenset[Ability]], ...] = (
     (
-        "nothing may restart or change its components",
+        "nothing may restart or change its components, or switch nodes off",
         _KIND,
         frozenset(
             {
@@ -21,6 +21,7 @@ _GROUPS: tuple[tuple[str, str, frozenset[Ability]], ...] = (
                 Ability.RESTART_CONTROLLER,
                 Ability.RESTART_PROXY,
                 Ability.CHANGE_RELEASE,
+                Ability.STOP_NODES,
             }
         ),
     ),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from urllib3.exceptions import HTTPError
 
 from harness.api import Api, RefusedError
-from harness.backends import kubeconfig
+from harness.backends.any_cluster import target
 from harness.backends.any_cluster.places import cast
 from harness.backends.any_cluster.session import are_equal
 from harness.doctor import abilities, gates, images, looks
@@ -71,7 +71,7 @@ def _of_nodes(api: Api, asked: Asked, reached: Reached, say: Say) -> list[Check]
     found += looks.clocks(api, reached.clock, list(names.nodes.values()))
     found.append(images.check(api, names, asked.registry, try_pods=asked.try_pods, say=say))
     equal = are_equal(asked.topology, names, nodes)
-    offered = kubeconfig.abilities(disruptive=asked.disruptive, equal_nodes=equal)
+    offered = target.abilities(disruptive=asked.disruptive, equal_nodes=equal)
     return found + abilities.checks(offered)
 
 

@@ -84,7 +84,10 @@ RULES: tuple[Rule, ...] = (
 """What every run needs, or makes good use of."""
 
 DISRUPTIVE: tuple[Rule, ...] = (
-    Rule(("create", "delete", "patch", "update"), "", ("nodes",), why="move nodes, and make some in the API only"),
+    Rule(
+        ("create", "delete", "patch", "update"), "", ("nodes",), why="move and cordon nodes, and make some"
+    ),
+    Rule(("create",), "", ("pods/eviction",), why="drain nodes of pods of its own"),
     Rule(("get", "patch", "update"), "", ("nodes/status",), why="have nodes report less CPU, or not ready"),
 )
 """What only a run with --allow-disruptive needs."""

@@ -8,7 +8,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from harness.mutants.mutant import WRITTEN, Mutant, kebab
+from harness.conditions import is_true
+from harness.mutants.mutant import NO_ANSWER, WRITTEN, Mutant, kebab
 from reference.apiserver import ApiServer
 from reference.client import Client, Event, Object, Subscription
 from reference.endpointslice import EndpointSliceController
@@ -427,4 +428,25 @@ _register(
     "Slices that somebody else manages are taken over, and lose their hints.",
     "",
     lambda client, **options: EndpointSliceController(_Rewriting(client, _all_are_ours), plan=_clears_hints, **options),
+)
+
+
+def _by_containers(service: Object, pods: Pods, *others: Any, **options: Any) -> Plan:
+    """As `plan_service`; a pod is ready if its containers are, also where its node has been silent for long."""
+
+    def judged(pod: Object) -> Object:
+        ready = "True" if is_true(pod, "ContainersReady") else "False"
+        conditions = [{**each, "status": ready} for each in pod.get("status", {}).get("conditions") or ()]
+        return {**pod, "status": {**pod.get("status", {}), "conditions": conditions}}
+
+    return plan_service(service, [judged(each) for each in pods], *others, **options)
+
+
+MUTANTS.append(
+    Mutant(
+        "ready-by-containers",
+        "A pod counts as ready while its containers do, whatever its node says.",
+        symptom=NO_ANSWER,
+        controller=partial(EndpointSliceController, plan=_by_containers),
+    )
 )

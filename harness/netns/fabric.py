@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import errno
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -31,6 +31,7 @@ _FIRST_NODE_LINK = 100  # index in the fabric of the link to node 0
 _EXTERNAL_LINK = 2  # index in the fabric of the link to the external client
 _FIRST_POD_LINK = 1000  # index in a node of the link to pod 0
 _FROM_EXTERNAL = 100  # the fabric's routing table, and the rule's priority, for packets from the external client
+_SILENCED = 50  # priority of the rule for a node that is cut off: before any route is looked up
 _NAME_LIMIT = 15  # IFNAMSIZ less the closing zero
 
 
@@ -126,6 +127,18 @@ class Network:
                     )
                     self._release(pod.namespace)
 
+    def cut(self, node_name: str) -> None:
+        """Let nothing that a node and its pods send leave it, as if it were off: nobody there is reached any more."""
+        self._on_link_of(node_name, rtnetlink.silence)
+
+    def mend(self, node_name: str) -> None:
+        """Undo `cut`."""
+        self._on_link_of(node_name, rtnetlink.end_silence)
+
+    def _on_link_of(self, node_name: str, request: Callable[..., Request]) -> None:
+        link = _link_of(node_name, self.plan(node_name))
+        _execute(self._fabric, [request(family, link, priority=_SILENCED) for family in self._families])
+
     def close(self) -> None:
         """Let go of every netns; the kernel destroys those in which no thread and no socket is left. Idempotent."""
         with self._lock:
@@ -176,7 +189,7 @@ class Network:
         """A node, and the fabric's routes to it, its pods and the virtual addresses that are brought to it."""
         node = Host(name, self._namespace(sysctls.of_router(self._families)), self._of_families(plan.addresses))
         link = _FIRST_NODE_LINK + plan.number
-        requests = [_pair(_link_name(name, f"node{plan.number}"), link, node.namespace)]
+        requests = [_pair(_link_of(name, plan), link, node.namespace)]
         for family, node_ip in node.addresses.items():
             requests += [
                 rtnetlink.route(node_ip, link),
@@ -212,6 +225,11 @@ def _of_end(host_addresses: Mapping[Family, str]) -> list[Request]:
         requests += rtnetlink.address(_UPLINK, host)
         requests.append(rtnetlink.route(EVERYTHING[family], _UPLINK, via=GATEWAY[family], source=host))
     return requests
+
+
+def _link_of(node_name: str, plan: NodePlan) -> str:
+    """The fabric's link to a node."""
+    return _link_name(node_name, f"node{plan.number}")
 
 
 def _link_name(name: str, otherwise: str) -> str:

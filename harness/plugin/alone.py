@@ -23,6 +23,7 @@ DISRUPTIVE = frozenset(
         Ability.CHANGE_NODES,
         Ability.REPORT_NODES,
         Ability.CREATE_NODES,
+        Ability.STOP_NODES,
         Ability.CONTROLLER_METRICS,
         Ability.PROXY_METRICS,
         Ability.UNDISTURBED,

@@ -75,6 +75,13 @@ def test_restoring_takes_made_nodes_away_and_gives_others_their_reports_back(api
     assert api.get("nodes", "", "a1")["status"] == before
 
 
+def test_restoring_ends_a_cordon(api: Api, nodes: Nodes) -> None:
+    nodes.cordon("a1")
+    assert api.get("nodes", "", "a1")["spec"]["unschedulable"]
+    nodes.restore()
+    assert "unschedulable" not in api.get("nodes", "", "a1")["spec"]
+
+
 def test_a_deleted_node_can_come_back(api: Api, nodes: Nodes) -> None:
     nodes.create("d1", "d")
     nodes.delete("d1")

@@ -40,6 +40,7 @@ class Barrier:
         self._round = 0
         self._marks = 0
         self._written = -1
+        self._endpoint = ""  # to which the slice was last written
         self._addresses: Mapping[str, str] = {}
 
     def expect_news(self) -> None:
@@ -78,7 +79,8 @@ class Barrier:
         if self._api.writes == self._written:
             return
         self._round += 1
-        name, addresses = endpoints[self._round % len(endpoints)]
+        name, addresses = next((each for each in endpoints if each[0] != self._endpoint), endpoints[0])
+        self._endpoint = name
         self._write(addresses)
         waiting = {
             Probe(client, "TCP", ip, self._port, TIMEOUT) for client in clients for ip in self._addresses.values()

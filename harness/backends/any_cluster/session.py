@@ -13,7 +13,8 @@ from harness.abilities import Ability
 from harness.api import Api, Object, RefusedError
 from harness.backends.any_cluster.names import Names
 from harness.backends.any_cluster.places import cast, takes_pods
-from harness.backends.kubeconfig import KubeconfigBackend, Target, abilities
+from harness.backends.any_cluster.target import Target, abilities
+from harness.backends.kubeconfig import KubeconfigBackend
 from harness.errors import DistrustError, InconclusiveError, UnavailableError
 from harness.guest import trouble
 from harness.guest.lease import hold

@@ -126,22 +126,6 @@ class KindCluster:
             stays=self._keep,
         )
 
-    def stop_node(self, node: str) -> None:
-        """Switch a node of the topology off, as a power failure would: its container is killed."""
-        self._engine.ask("kill", self.node_names[node])
-
-    def start_node(self, node: str) -> None:
-        """Switch it on again, and return when the API server calls it ready. Raises `UnavailableError`."""
-        self._engine.ask("start", self.node_names[node])
-        with contextlib.closing(Api(Kubeconfig(str(self.kubeconfig)))) as api:
-            eventually(
-                lambda: self.node_names[node] in ready_nodes(list_nodes(api)),
-                within=READY_SECONDS,
-                every=_LOOK,
-                describe=f"node {node} to be ready again",
-                error=UnavailableError,
-            )
-
     @property
     def _engine(self) -> Engine:
         if self.tools is None:

@@ -47,6 +47,7 @@ ABILITIES = frozenset(
         Ability.RESTART_PROXY,
         Ability.CHANGE_RELEASE,
         Ability.CONTROLLER_METRICS,
+        Ability.STOP_NODES,
     }
 )
 START_SECONDS = 180.0  # before the time scale; a static pod takes 5 to 30 s
@@ -113,6 +114,7 @@ class KindComponents:
         self._away: set[str] = set()  # static pods whose manifests are
         self._manager: Object | None = None  # what was last asked for
         self._proxies = ProxyPods(shell, api)
+        self._off: set[str] = set()  # nodes that are switched off
 
     def start(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
         """See `Components`."""
@@ -134,6 +136,16 @@ class KindComponents:
             case Component.PROXY:
                 self._proxies.stop([self._node_names[node] for node in nodes])
 
+    def stop_node(self, node: str) -> None:
+        """See `Components`: its container is killed."""
+        self._off.add(node)
+        self._shell.switch_off(self._node_names[node])
+
+    def start_node(self, node: str) -> None:
+        """See `Components`."""
+        self._shell.switch_on(self._node_names[node])
+        self._off.discard(node)
+
     def close(self) -> None:
         """Bring everything back to what kubeadm wrote, on a cluster that stays; another one is deleted anyway.
 
@@ -142,6 +154,8 @@ class KindComponents:
         """
         if not self._stays:
             return
+        for node in sorted(self._off):
+            self.start_node(node)
         for name, text in self._texts.items():
             self._write(name, text)
             self._wait(functools.partial(self._is_up, name, 0), f"{name} to be as it was")

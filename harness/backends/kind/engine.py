@@ -25,10 +25,16 @@ _TAIL = 600  # characters of a complaint that are shown
 
 
 class Shell(Protocol):
-    """Runs commands on nodes."""
+    """Runs commands on nodes, and switches nodes off and on."""
 
     def execute(self, container: str, *command: str, text: str | None = None, seconds: float = _SECONDS) -> str:
         """What a command prints inside a container. Raises `UnavailableError` when it fails."""
+
+    def switch_off(self, container: str) -> None:
+        """End all that runs in a container at once, as a power failure would. Raises `UnavailableError`."""
+
+    def switch_on(self, container: str) -> None:
+        """Start a container again. Raises `UnavailableError`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +70,14 @@ class Engine:
         """See `Shell`."""
         given = ["-i"] if text is not None else []
         return self.ask("exec", *given, container, *command, text=text, seconds=seconds)
+
+    def switch_off(self, container: str) -> None:
+        """See `Shell`."""
+        self.ask("kill", container)
+
+    def switch_on(self, container: str) -> None:
+        """See `Shell`."""
+        self.ask("start", container)
 
     def clusters(self) -> list[str]:
         """The names of all clusters that kind made with this engine, running or not."""

@@ -119,6 +119,19 @@ def test_pod_that_was_removed_is_silent(network: Network, reach: Reach, send: Se
         send(network.nodes["b1"], pod.addresses["IPv4"])
 
 
+@each_family
+@pytest.mark.parametrize("server", ["node", "pod"])
+def test_nobody_is_reached_on_a_node_that_is_cut_off(
+    network: Network, reach: Reach, send: Send, server: str, family: Family
+) -> None:
+    host = {"node": network.nodes["a1"], "pod": network.add_pod("a1")}[server]
+    network.cut("a1")
+    with pytest.raises(TimeoutError):
+        send(network.nodes["b1"], host.addresses[family])
+    network.mend("a1")
+    assert reach(network.nodes["b1"], host, family) == network.nodes["b1"].addresses[family]
+
+
 def test_address_of_a_removed_pod_rests_until_all_others_were_used() -> None:
     pods = fabric._Pods({}, last=1)
     given = []

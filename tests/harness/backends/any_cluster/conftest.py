@@ -13,8 +13,9 @@ import yaml
 from harness.abilities import Ability
 from harness.api import Api
 from harness.backends.any_cluster.places import cast
+from harness.backends.any_cluster.target import ALWAYS, Target
 from harness.backends.components import Untouchable
-from harness.backends.kubeconfig import ALWAYS, KubeconfigBackend, Target
+from harness.backends.kubeconfig import KubeconfigBackend
 from harness.backends.netns import NetnsBackend
 from harness.cluster import Cluster
 from harness.components import Component, Release
@@ -42,6 +43,12 @@ class Replaceable(Untouchable):
 
     def stop(self, component: Component, nodes: Sequence[str]) -> None:
         self._backend.stop_component(component, nodes)
+
+    def stop_node(self, node: str) -> None:
+        self._backend.stop_node(node)
+
+    def start_node(self, node: str) -> None:
+        self._backend.start_node(node)
 
 
 @pytest.fixture

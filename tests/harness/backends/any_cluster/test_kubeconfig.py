@@ -10,9 +10,10 @@ import conformance
 from harness import needs
 from harness.abilities import Ability
 from harness.backends.any_cluster.names import Names
+from harness.backends.any_cluster.target import Target
 from harness.backends.backend import WantedPod
 from harness.backends.components import Untouchable
-from harness.backends.kubeconfig import KubeconfigBackend, Target
+from harness.backends.kubeconfig import KubeconfigBackend
 from harness.backends.netns import NetnsBackend
 from harness.components import Component
 from harness.errors import UnavailableError
@@ -45,6 +46,14 @@ def test_the_reference_meets_it_through_its_api_too(stranger: Stranger, requirem
 @pytest.mark.parametrize("slug", ["proxy-catches-up", "missed-changes-are-caught-up", "controller-catches-up"])
 def test_components_that_were_away_are_waited_for(stranger: Stranger, slug: str) -> None:
     run(stranger, f"KEP-4444/{slug}", "", *RESTARTS)
+
+
+def test_a_node_is_drained_of_its_pods(stranger: Stranger) -> None:
+    run(stranger, "KEP-4444/drained-node-loses-no-connection", "", Ability.CHANGE_NODES)
+
+
+def test_a_node_that_is_off_is_waited_for_and_asked_no_more(stranger: Stranger) -> None:
+    run(stranger, "KEP-4444/zone-outlives-its-node", "", Ability.STOP_NODES)
 
 
 @pytest.mark.parametrize("mutant", ["ignores-zone-hints", "leaks-five-percent"])

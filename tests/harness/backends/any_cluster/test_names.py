@@ -9,7 +9,8 @@ import yaml
 
 from harness.backends.any_cluster.names import Names
 from harness.backends.any_cluster.places import cast
-from harness.backends.kubeconfig import ALWAYS, KubeconfigBackend, Target
+from harness.backends.any_cluster.target import ALWAYS, Target
+from harness.backends.kubeconfig import KubeconfigBackend
 from harness.topology import THREE_ZONES, ZONE_LABEL
 from reference.apiserver import ApiServer
 from reference.apiserver.server import HttpServer

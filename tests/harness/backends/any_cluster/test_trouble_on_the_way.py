@@ -16,8 +16,9 @@ from pyroute2 import IPRoute
 from harness.backends.any_cluster import guests
 from harness.backends.any_cluster.places import cast
 from harness.backends.any_cluster.session import Session, boot
+from harness.backends.any_cluster.target import ALWAYS, Target
 from harness.backends.backend import WantedPod
-from harness.backends.kubeconfig import ALWAYS, KubeconfigBackend, Target
+from harness.backends.kubeconfig import KubeconfigBackend
 from harness.backends.netns import NetnsBackend
 from harness.cluster import Cluster, same_zone
 from harness.errors import DistrustError, InconclusiveError, UnavailableError

@@ -36,6 +36,12 @@ class Node:
         self.asked: list[str] = []
         self.missing: set[str] = set()
 
+    def switch_off(self, container: str) -> None:
+        self.asked.append(f"{container} off")
+
+    def switch_on(self, container: str) -> None:
+        self.asked.append(f"{container} on")
+
     def execute(self, container: str, *command: str, text: str | None = None, seconds: float = 0) -> str:
         self.asked.append(" ".join(command))
         match command:
@@ -100,6 +106,15 @@ def components_of(node: Node, api: Api, *, stays: bool) -> KindComponents:
 @pytest.fixture
 def components(node: Node, api: Api) -> KindComponents:
     return components_of(node, api, stays=True)
+
+
+def test_a_node_that_is_off_is_switched_on_in_the_end_where_the_cluster_stays(node: Node, api: Api) -> None:
+    for stays, expected in ((True, ["td-worker off", "td-worker on"]), (False, ["td-worker off"])):
+        node.asked.clear()
+        components = components_of(node, api, stays=stays)
+        components.stop_node("a1")
+        components.close()
+        assert [each for each in node.asked if each.startswith("td-worker")] == expected
 
 
 def test_a_downgraded_api_server_says_that_it_is_one(node: Node, components: KindComponents) -> None:

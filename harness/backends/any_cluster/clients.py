@@ -1,0 +1,123 @@
+"""The pods of a worker that ask: one on each node, one on the network of each node when somebody wants it, and those
+between which the canary goes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Container, Mapping, Sequence
+
+from harness.api import Api
+from harness.backends.any_cluster import pods
+from harness.backends.any_cluster.client_pod import ClientPod
+from harness.backends.any_cluster.guests import Guests
+from harness.errors import InconclusiveError, UnavailableError
+from harness.manifests import TARGET_PORT
+from harness.topology import Topology
+from harness.workloads import Client, Pod, node_client, pod_client
+
+_NODE_CLIENT_PORTS = 20_480  # the first of two for each worker, on the network of the nodes
+_CANARIES = 3  # it goes between two of them, and one may be on a node that is off
+
+
+class Clients:
+    """The client pods of one worker, in namespaces that begin with its prefix."""
+
+    def __init__(
+        self,
+        api: Api,
+        guests: Guests,
+        topology: Topology,
+        *,
+        prefix: str,
+        worker: int,
+        node_addresses: Callable[[str], dict[str, str]],
+    ) -> None:
+        """`worker` is its number, for ports on the network of nodes; `node_addresses` gives those of a node."""
+        self._api = api
+        self._guests = guests
+        self._nodes = [node.name for node in topology.nodes]
+        self.namespace = f"{prefix}-clients"
+        self._on_nodes = f"{prefix}-node-clients"
+        self._node_client_port = _NODE_CLIENT_PORTS + 2 * worker
+        self._node_addresses = node_addresses
+        self._places: dict[Client, ClientPod] = {}
+        self._addresses: dict[Client, Mapping[str, str]] = {}
+        self._canaries: dict[str, tuple[str, Mapping[str, str]]] = {}
+
+    def make(self) -> None:
+        """Run a client in a pod on each node. Raises `InconclusiveError`."""
+        self._make([pod_client(node) for node in self._nodes])
+
+    def make_canaries(self) -> None:
+        """Run the pods between which the canary goes: no clients, since a pod that reaches itself is a case apart."""
+        wanted = {f"canary-{number}": node for number, node in enumerate(self._nodes[:_CANARIES], 1)}
+        made = self._guests.run_clients(self.namespace, wanted, port=TARGET_PORT, host_network=False)
+        for (name, node), pod in zip(wanted.items(), made, strict=True):
+            self._canaries[node] = name, pods.addresses(pod)
+
+    def delete(self) -> None:
+        """Begin to; where the API server is away, after an interrupt say, the end of the run sees to what is left."""
+        with contextlib.suppress(InconclusiveError):
+            for namespace in {each.namespace for each in self._places.values()} | {self.namespace}:
+                self._guests.delete_namespace(namespace)
+
+    def place_of(self, client: Client | Pod) -> ClientPod:
+        """The pod that asks; those on the networks of nodes are made when the first of them is wanted."""
+        if isinstance(client, Pod):
+            return ClientPod(client.namespace, client.name, TARGET_PORT)
+        inside = self._inside(client)
+        if inside not in self._places:
+            self._make([Client(inside.kind, node) for node in self._nodes])
+        return self._places[inside]
+
+    def address_of(self, client: Client | Pod, family: str) -> str:
+        """The client's own address. Raises `UnavailableError` where it has none of this family."""
+        self.place_of(client)
+        known = client.addresses if isinstance(client, Pod) else self._addresses[self._inside(client)]
+        if family not in known:
+            raise UnavailableError(f"client {client} has no {family} address")
+        return known[family]
+
+    def url_of(self, pod: ClientPod) -> tuple[str, str]:
+        """The node of a client's pod, and where its server is reached from there."""
+        client = next(each for each, made in self._places.items() if made == pod)
+        address = next(iter(self._addresses[client].values()))
+        host = f"[{address}]" if ":" in address else address
+        return client.node, f"http://{host}:{pod.port}"
+
+    def on(self, nodes: Sequence[str]) -> list[ClientPod]:
+        """The clients in pods on these nodes."""
+        return [self._places[pod_client(node)] for node in nodes]
+
+    def canaries(self, *, without: Container[str]) -> list[tuple[str, Mapping[str, str]]]:
+        """Hostname, and addresses by family; not those on some nodes."""
+        return [each for node, each in self._canaries.items() if node not in without]
+
+    def look_up_addresses(self) -> None:
+        """Find the addresses of pods anew: those of a node that was switched off and on have others."""
+        listed = {str(each["metadata"]["name"]): each for each in self._api.list("pods", self.namespace)}
+        found = {name: pods.addresses(each) for name, each in listed.items() if pods.addresses(each)}
+        for client, pod in self._places.items():
+            if not pod.on_host:
+                self._addresses[client] = found.get(pod.name, self._addresses[client])
+        for node, (name, known) in self._canaries.items():
+            self._canaries[node] = name, found.get(name, known)
+
+    def _make(self, clients: Sequence[Client]) -> None:
+        """Run a client pod of this kind on each node."""
+        on_host = clients[0].kind == "node"
+        namespace = self._on_nodes if on_host else self.namespace
+        port = self._node_client_port if on_host else TARGET_PORT
+        self._guests.create_namespace(namespace, privileged=on_host)
+        wanted = {f"client-{client.node}": client.node for client in clients}
+        made = self._guests.run_clients(namespace, wanted, port=port, host_network=on_host)
+        for client, pod in zip(clients, made, strict=True):
+            self._places[client] = ClientPod(namespace, f"client-{client.node}", port, on_host)
+            self._addresses[client] = self._node_addresses(client.node) if on_host else pods.addresses(pod)
+
+    def _inside(self, client: Client) -> Client:
+        """Outside is, for a node, the network of another one: packets come from there as they do from outside."""
+        if client.kind != "external":
+            return client
+        return node_client(next(node for node in self._nodes if node != client.node))
