@@ -100,7 +100,7 @@ class Matrix:
 def bring_to(cluster: Cluster, skew: Skew) -> None:
     """Put each component at its release, in the order of an upgrade."""
     for component, release in ((API_SERVER, skew.api_server), (CONTROLLER, skew.controller), (PROXY, skew.proxy)):
-        cluster.restart(component, release)
+        cluster.bring_to(component, release)
 
 
 def expect_written(

@@ -92,13 +92,16 @@ class Cluster:
         self._numbers = itertools.count(1)
         self._pods: dict[str, Pod] = {}
         self._windows: list[tuple[str, Expectation, Window]] = []
-        self._changed: dict[Component, set[str]] = {}  # what does not run as it was booted, and for proxies where
+        self._changed: dict[Component, dict[str, Release | None]] = {}  # as what each runs, by node; None: not known
         self.backend.create_namespace(namespace)
 
     def close(self) -> None:
         """Take away all that the scenario made, after every component runs again as it was booted."""
+        booted = self.backend.release
         for component in sorted(self._changed, key=list(Component).index):
-            self.backend.start_component(component, self.backend.release, sorted(self._changed[component]))
+            nodes = sorted(node for node, release in self._changed[component].items() if release != booted)
+            if nodes:
+                self.backend.start_component(component, booted, nodes)
         self.nodes.restore()
         self.backend.delete_namespace(self.namespace)
         self.backend.settle()
@@ -293,11 +296,20 @@ class Cluster:
         kernel stay in force until the next proxy has replaced them. `close` brings everything back. Whose behaviour it
         follows is the same for all releases of a run.
         """
-        booted = self.backend.release
-        wanted = booted if release is None else replace(release, follows=booted.follows)
+        wanted = self._as_here(release)
         nodes = self._note_change(component, on, wanted)
         self.history.change("restart", component=component, release=wanted.to_json(), nodes=nodes)
         self.backend.start_component(component, wanted, nodes)
+        self._changed[component].update(dict.fromkeys(nodes, wanted))
+
+    def bring_to(self, component: Component, release: Release) -> None:
+        """Have a component run as this release, wherever it does not yet: what runs so already is left alone."""
+        wanted, changed = self._as_here(release), self._changed.get(component, {})
+        nodes = [node.name for node in self.topology.nodes]
+        self.backend.need_component(component, wanted, nodes)
+        others = [node for node in nodes if changed.get(node, self.backend.release) != wanted]
+        if others:
+            self.restart(component, release, on=others)
 
     def stop(self, component: Component, *, on: Sequence[str] = ()) -> None:
         """Stop a component, as a crash or a drain would: objects, slices and rules in the kernel stay."""
@@ -308,8 +320,12 @@ class Cluster:
     def _note_change(self, component: Component, on: Sequence[str], wanted: Release) -> list[str]:
         nodes = list(on) or [node.name for node in self.topology.nodes]
         self.backend.need_component(component, wanted, nodes)
-        self._changed.setdefault(component, set()).update(nodes)
+        self._changed.setdefault(component, {}).update(dict.fromkeys(nodes))
         return nodes
+
+    def _as_here(self, release: Release | None) -> Release:
+        booted = self.backend.release
+        return booted if release is None else replace(release, follows=booted.follows)
 
     def metrics(self, component: Component, node: str = "") -> Metrics:
         """What a component exposes about itself at this moment; `node` says which proxy."""

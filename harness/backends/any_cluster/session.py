@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 from harness.abilities import Ability
@@ -15,6 +16,8 @@ from harness.backends.any_cluster.names import Names
 from harness.backends.any_cluster.places import cast, takes_pods
 from harness.backends.any_cluster.target import Target, abilities
 from harness.backends.kubeconfig import KubeconfigBackend
+from harness.binaries.versions import parse_version, parse_wanted
+from harness.components import Release
 from harness.errors import DistrustError, InconclusiveError, UnavailableError
 from harness.guest import trouble
 from harness.guest.lease import hold
@@ -153,6 +156,7 @@ def boot(values: Mapping[str, Any], settings: Settings, worker: str) -> Kubeconf
     except (RefusedError, InconclusiveError, UnavailableError) as error:
         raise DistrustError(trouble.of(error)) from error
     if kind:
+        backend.release = _release_of_kind(settings, backend)
         components = _components_of_kind(kind, settings, backend)
         backend.components = components
         backend.ask_aside(components.ask_pod)
@@ -168,6 +172,17 @@ def _known_kind_cluster(settings: Settings, target: Target) -> KindCluster:
     return cluster
 
 
+def _release_of_kind(settings: Settings, backend: KubeconfigBackend) -> Release:
+    """What a kind cluster was booted as, so that it is known what needs no change: its version, or "" for unknown.
+
+    A minor version that stands for another patch than the one that runs is another release.
+    """
+    patches = dict(each.split("=", 1) for each in settings.kind_patch)
+    found = parse_version(backend.environment()["servers"]["apiserver"])
+    known = found is not None and parse_wanted(patches.get(found.series, found.series)).allows(found)
+    return replace(settings.release, version=found.series if found and known else "")
+
+
 def _components_of_kind(cluster: KindCluster, settings: Settings, backend: KubeconfigBackend) -> KindComponents:
     patches = dict(each.split("=", 1) for each in settings.kind_patch)
-    return cluster.components(backend.plain_api, settings.release, patches=patches)
+    return cluster.components(backend.plain_api, backend.release, patches=patches)
