@@ -84,9 +84,7 @@ RULES: tuple[Rule, ...] = (
 """What every run needs, or makes good use of."""
 
 DISRUPTIVE: tuple[Rule, ...] = (
-    Rule(
-        ("create", "delete", "patch", "update"), "", ("nodes",), why="move and cordon nodes, and make some"
-    ),
+    Rule(("create", "delete", "patch", "update"), "", ("nodes",), why="move and cordon nodes, and make some"),
     Rule(("create",), "", ("pods/eviction",), why="drain nodes of pods of its own"),
     Rule(("get", "patch", "update"), "", ("nodes/status",), why="have nodes report less CPU, or not ready"),
 )
