@@ -1,10 +1,12 @@
 """Whether proxies have worked on everything that was written: a canary goes the same way, and arrives.
 
 Somebody's proxies do not say what they have worked on. But they watch Services in one stream and EndpointSlices in
-another, so a Service and a slice of ours that are changed after all that is waited for are programmed after it too: the
-Service gets another port, and its slice another endpoint. When a client on each node is answered at the new port by the
-new endpoint, its proxy has been told of everything before. Nothing is written while nothing else was, unless components
-were replaced: then the watches of proxies may have to begin again, which takes up to a minute.
+another, so a Service and a slice of ours that are changed after all that is waited for are programmed after it too. The
+port of the Service gets another name, and a slice has an endpoint for that name: a client is answered by it once the
+proxy of its node has been told of both, and so of everything before. Until then the endpoint of the name before
+answers, at the same address: a question that nobody answers would take agnhost five seconds, and its repeated SYNs
+could not be told from those that a fault causes. Nothing is written while nothing else was, unless components were
+replaced: then the watches of proxies may have to begin again, which takes up to a minute.
 """
 
 from __future__ import annotations
@@ -24,8 +26,7 @@ from harness.probes.loop import Probe
 NAME = "canary"
 SECOND = "canary-of-the-controller"
 MARK = "trafficdist.dev/canary"
-FIRST_PORT = 7000
-PORTS = 1000
+PORT = 7000
 TIMEOUT = 0.9
 
 
@@ -54,15 +55,13 @@ class Barrier:
 
     def create(self) -> None:
         """Make the Service. Raises `RefusedError`."""
-        wanted = manifests.service(
-            NAME, labels=self._labels, ports=(Port(self._port),), ipFamilyPolicy="PreferDualStack"
-        )
+        wanted = manifests.service(NAME, labels=self._labels, ports=(self._port,), ipFamilyPolicy="PreferDualStack")
         made = self._api.create("services", self._namespace, wanted)
         self._addresses = dict(zip(made["spec"]["ipFamilies"], made["spec"]["clusterIPs"], strict=True))
 
     @property
-    def _port(self) -> int:
-        return FIRST_PORT + self._round % PORTS
+    def _port(self) -> Port:
+        return Port(PORT, name=f"round-{self._round}")
 
     def pass_(
         self,
@@ -82,9 +81,7 @@ class Barrier:
         name, addresses = next((each for each in endpoints if each[0] != self._endpoint), endpoints[0])
         self._endpoint = name
         self._write(addresses)
-        waiting = {
-            Probe(client, "TCP", ip, self._port, TIMEOUT) for client in clients for ip in self._addresses.values()
-        }
+        waiting = {Probe(client, "TCP", ip, PORT, TIMEOUT) for client in clients for ip in self._addresses.values()}
 
         def arrived() -> bool:
             probes = sorted(waiting, key=str)
@@ -97,7 +94,7 @@ class Barrier:
         eventually(
             arrived,
             within=within,
-            every=0.02,
+            every=0.05,
             describe=lambda: f"the proxies of all nodes to have worked on all events; not yet: {_places(waiting)}",
             error=InconclusiveError,
         )
@@ -131,16 +128,21 @@ class Barrier:
             self._api.delete("services", self._namespace, name)
 
     def _write(self, addresses: Mapping[str, str]) -> None:
-        ports = [Port(self._port).manifest()]
-        self._api.patch("services", self._namespace, NAME, {"spec": {"ports": ports}})
+        """The slice first: a proxy that heard of the Service alone would find no endpoint for it."""
         for family in self._addresses:
             wanted = manifests.endpoint_slice(
-                f"{NAME}-{family.lower()}", NAME, [Endpoint(addresses)], family=family, labels=self._labels
+                f"{NAME}-{family.lower()}-{self._round % 2}",  # the other one is of the round before
+                NAME,
+                [Endpoint(addresses)],
+                family=family,
+                ports=(self._port,),
+                labels=self._labels,
             )
-            if self._round > 1:
+            if self._round > 2:
                 self._api.replace("endpointslices", self._namespace, wanted)
             else:
                 self._api.create("endpointslices", self._namespace, wanted)
+        self._api.patch("services", self._namespace, NAME, {"spec": {"ports": [self._port.manifest()]}})
 
 
 def _word(answer: str) -> Observation:
