@@ -139,12 +139,19 @@ class Nodes:
         Until then its endpoints are given out although nobody answers there; from then on its pods are not ready.
         """
         self._need(Ability.STOP_NODES)
+        if name in self._stopped:
+            raise UsageError(f"node {name} is off already")
         self._history.change("stop node", node=name)
         self._stopped.add(name)
         self._backend.stop_node(name)
 
     def start(self, name: str) -> None:
-        """Switch a node on again that was stopped, and wait until its pods are ready; their addresses may be others."""
+        """Switch a node on again, and wait until its pods are ready; their addresses may be others.
+
+        Raises `UsageError` for one that was not stopped.
+        """
+        if name not in self._stopped:
+            raise UsageError(f"node {name} is not off")
         self._history.change("start node", node=name)
         self._backend.start_node(name)
         self._stopped.discard(name)

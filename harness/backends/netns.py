@@ -67,7 +67,7 @@ class NetnsBackend:
         self._lock = threading.Lock()
         self._clients: dict[str, Host] = {}
         self._hosts: dict[tuple[str, str], tuple[Host, Server]] = {}
-        self._off: dict[str, node_lifecycle.Silenced] = {}
+        self._off: dict[str, node_lifecycle.Reports] = {}
         self._begun = contextlib.ExitStack()
         self._dns: tuple[ClusterDns, Host] | None = None
         self.hints_matter: bool | None = None  # whether a hint changes anything at all, once somebody has asked
@@ -281,13 +281,14 @@ class NetnsBackend:
 
     def stop_node(self, name: str) -> None:
         """Cut a node off, and say what a control plane says once it has missed the reports of its kubelet."""
+        self._off[name] = node_lifecycle.reports_of(self.api, name)
         self.network.cut(name)
-        self._off[name] = node_lifecycle.node_is_silent(self.api, name)
+        node_lifecycle.report_silence(self.api, name, self._off[name])
 
     def start_node(self, name: str) -> None:
         """Join it again, and report what its kubelet does."""
         self.network.mend(name)
-        node_lifecycle.node_is_back(self.api, name, self._off.pop(name))
+        node_lifecycle.report_again(self.api, name, self._off.pop(name))
 
     def forget_connections(self) -> None:
         """Forget what the nodes' connection tracking knows: nothing of one scenario is left for the next."""

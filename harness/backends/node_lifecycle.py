@@ -14,31 +14,37 @@ from harness.conditions import is_true
 
 
 @dataclass(frozen=True, slots=True)
-class Silenced:
-    """What a node and its pods said before: conditions, and (namespace, name) of the pods that were ready."""
+class Reports:
+    """What a kubelet reports: the conditions of its node, and (namespace, name) of the pods that are ready."""
 
     conditions: Sequence[Object]
     pods: Sequence[tuple[str, str]]
 
 
-def node_is_silent(api: Api, name: str) -> Silenced:
-    """Report that nothing is known of the node, and that no pod on it is ready."""
-    conditions = api.get("nodes", "", name)["status"]["conditions"]
-    of_node = [each for each in api.list("pods") if each["spec"].get("nodeName") == name and is_true(each, "Ready")]
-    pods = [(str(each["metadata"]["namespace"]), str(each["metadata"]["name"])) for each in of_node]
-    _report_node(api, name, [{**each, "status": "Unknown", "reason": "NodeStatusUnknown"} for each in conditions])
-    for namespace, pod in pods:
+def reports_of(api: Api, name: str) -> Reports:
+    """What is known of a node and its pods now."""
+    ready = [each for each in api.list("pods") if each["spec"].get("nodeName") == name and is_true(each, "Ready")]
+    return Reports(api.get("nodes", "", name)["status"]["conditions"], [_key(each) for each in ready])
+
+
+def report_silence(api: Api, name: str, known: Reports) -> None:
+    """Report that nothing is known of the node any more, and that no pod on it is ready."""
+    _report_node(api, name, [{**each, "status": "Unknown", "reason": "NodeStatusUnknown"} for each in known.conditions])
+    for namespace, pod in known.pods:
         _report_pod(api, namespace, pod, ready=False)
-    return Silenced(conditions, pods)
 
 
-def node_is_back(api: Api, name: str, before: Silenced) -> None:
-    """Report the node, and the pods that have not been deleted since, as they were."""
-    _report_node(api, name, before.conditions)
-    there = {(each["metadata"]["namespace"], each["metadata"]["name"]) for each in api.list("pods")}
-    for namespace, pod in before.pods:
+def report_again(api: Api, name: str, known: Reports) -> None:
+    """Report the node, and those of its pods that still exist, as before."""
+    _report_node(api, name, known.conditions)
+    there = {_key(each) for each in api.list("pods")}
+    for namespace, pod in known.pods:
         if (namespace, pod) in there:
             _report_pod(api, namespace, pod, ready=True)
+
+
+def _key(pod: Object) -> tuple[str, str]:
+    return str(pod["metadata"]["namespace"]), str(pod["metadata"]["name"])
 
 
 def _report_node(api: Api, name: str, conditions: Sequence[Object]) -> None:

@@ -94,6 +94,7 @@ class View:
         self._backend.restore_node(name, before)
 
     def stop_node(self, name: str) -> None:
+        self.need(nodes=[name])
         self._backend.stop_node(name)
 
     def start_node(self, name: str) -> None:

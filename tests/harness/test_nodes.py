@@ -82,6 +82,11 @@ def test_restoring_ends_a_cordon(api: Api, nodes: Nodes) -> None:
     assert "unschedulable" not in api.get("nodes", "", "a1")["spec"]
 
 
+def test_only_a_node_that_is_off_is_switched_on(nodes: Nodes) -> None:
+    with pytest.raises(UsageError, match="node a1 is not off"):
+        nodes.start("a1")
+
+
 def test_a_deleted_node_can_come_back(api: Api, nodes: Nodes) -> None:
     nodes.create("d1", "d")
     nodes.delete("d1")
