@@ -1,4 +1,4 @@
-"""Many requests at once, each in a thread that may have to wait, and that holds up nobody.
+"""Many requests at once, in threads that may have to wait, and that hold up nobody.
 
 A request to a client pod takes as long as its tries do, up to two minutes where nobody answers. When the pod's node is
 gone, none of that is waited for: somebody keeps a vigil meanwhile, and what is under way is given up.
@@ -28,7 +28,8 @@ class Crowd:
     """At most `size` requests at the same time. Methods may be called from any thread."""
 
     def __init__(self, size: int, begin_vigil: BeginVigil) -> None:
-        self._turns = threading.BoundedSemaphore(size)
+        self._size = size
+        self._turns = threading.BoundedSemaphore(size)  # of all that `each` is called for at the same time
         self._begin_vigil = begin_vigil
         self._ended = threading.Event()
 
@@ -39,6 +40,9 @@ class Crowd:
     def each(self, ask: Callable[[Item], Answer], items: Sequence[Item]) -> Iterator[tuple[Item, Answer]]:
         """What `ask` says of each, as it comes. Raises what it raises, what the vigil does, and `InconclusiveError`."""
         answers: queue.SimpleQueue[tuple[Item, Answer] | BaseException] = queue.SimpleQueue()
+        waiting: queue.SimpleQueue[Item] = queue.SimpleQueue()
+        for item in items:
+            waiting.put(item)
         given_up = threading.Event()
 
         def run(item: Item) -> None:
@@ -51,8 +55,13 @@ class Crowd:
                 except BaseException as error:  # noqa: BLE001  raised where it is waited for
                     answers.put(error)
 
-        for item in items:
-            threading.Thread(target=run, args=(item,), name="crowd", daemon=True).start()
+        def work() -> None:
+            with contextlib.suppress(queue.Empty):
+                while not given_up.is_set():
+                    run(waiting.get_nowait())
+
+        for _ in range(min(self._size, len(items))):
+            threading.Thread(target=work, name="crowd", daemon=True).start()
         try:
             for _ in items:
                 answer = self._next(answers)

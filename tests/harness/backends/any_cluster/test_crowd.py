@@ -40,6 +40,12 @@ def test_all_are_asked_and_no_more_than_its_size_at_once() -> None:
     assert 1 <= most <= 3
 
 
+def test_there_are_no_more_threads_than_its_size() -> None:
+    threads: set[threading.Thread] = set()
+    list(Crowd(3, no_vigil).each(lambda _number: threads.add(threading.current_thread()), range(100)))
+    assert 1 <= len(threads) <= 3
+
+
 def test_what_one_raises_is_raised() -> None:
     with pytest.raises(ZeroDivisionError):
         list(Crowd(3, no_vigil).each(lambda number: 1 // number, [1, 0, 2]))
