@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from urllib3.exceptions import HTTPError
-
 from harness.api import Api, RefusedError
 from harness.backends.any_cluster import target
 from harness.backends.any_cluster.places import cast
@@ -79,5 +77,5 @@ def _safely(name: str, look: Callable[[], Iterable[Check]]) -> Iterable[Check]:
     """What cannot be looked at is unknown; why is said."""
     try:
         return look()
-    except (RefusedError, InconclusiveError, DistrustError, HTTPError) as error:
+    except (RefusedError, InconclusiveError, DistrustError) as error:
         return [unknown(name, f"not seen: {trouble.of(error)}")]

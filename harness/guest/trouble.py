@@ -25,13 +25,11 @@ _IS_UP = "is the cluster up, and is this the right context (--context)?"
 
 
 def of(error: BaseException, *, server: str = "") -> str:
-    """What an error of the harness or of its clients says, as one line. `server`: the URL, where it is known."""
+    """What an error of the harness says, as one line. `server`: the URL, where it is known."""
     if isinstance(error, RefusedError):
         return of_answer(error.response, doing=str(error).partition(": ")[0])
     if isinstance(error.__cause__, http.HTTPError):
         return of_connection(error.__cause__, server=server)
-    if isinstance(error, http.HTTPError):
-        return of_connection(error, server=server)
     return _line(str(error))
 
 
