@@ -24,7 +24,7 @@ class Check:
     """What was found, as a sentence without a full stop; the remedy where something is wrong.
 
     `lacks` are abilities and nodes (names of the topology) that are not there, `features` those of requirements that
-    cannot be judged.
+    cannot be judged; `costs` says what else it takes away, or that it takes away none.
     """
 
     name: str
@@ -33,6 +33,7 @@ class Check:
     remedy: str = ""
     lacks: Needs = field(default_factory=Needs)
     features: frozenset[str] = frozenset()
+    costs: str = ""
 
 
 def ok(name: str, found: str) -> Check:

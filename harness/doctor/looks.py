@@ -33,6 +33,8 @@ _DRY_RUN = {"dryRun": "All"}
 _SKEW_SECONDS = 5
 _HEARTBEAT_SECONDS = 40  # a kubelet renews its Lease every 10 s, and is given up after 40 s
 _NODE_LEASES = "kube-node-lease"
+_LOGS = "no requirement, but logs of nodes and of the run cannot be put side by side"
+_OF_NODE_CLIENTS = "requirements with clients on nodes themselves, or from outside, end inconclusive"
 
 
 def server(reached: Reached) -> Check:
@@ -57,7 +59,7 @@ def permitted(reached: Reached) -> list[Check]:
         return [ok("permissions", f"all that a run needs, as {trouble.MANIFEST} grants them")]
     remedy = f"let a cluster administrator apply {trouble.MANIFEST}"
     return [
-        Check("permissions", State.LACKS, f"{each}: {each.rule.without}", remedy)
+        Check("permissions", State.LACKS, str(each), remedy, costs=f"no requirement, but {each.rule.without}")
         if each.rule.without
         else unusable("permissions", str(each), remedy)
         for each in reached.denied
@@ -124,12 +126,13 @@ def clocks(api: Api, clock: ServerClock, nodes: Sequence[str]) -> list[Check]:
     ahead = clock.ahead.total_seconds()
     if abs(ahead) > _SKEW_SECONDS:
         said = f"this machine's clock is {abs(ahead):.0f} s {'behind' if ahead > 0 else 'ahead of'} the API server's"
-        found.append(Check("clocks", State.LACKS, said, "set it (NTP), or logs cannot be put side by side"))
+        found.append(Check("clocks", State.LACKS, said, "set it (NTP)", costs=_LOGS))
     late = {node: seconds for node in sorted(nodes) if (seconds := _lateness(api, clock, node)) is not None}
     for node, seconds in late.items():
         if not -_SKEW_SECONDS < seconds < _HEARTBEAT_SECONDS:
             said = f"node {node} renewed its Lease {abs(seconds):.0f} s {'ago' if seconds > 0 else 'in the future'}"
-            found.append(Check("clocks", State.LACKS, said, "set its clock (NTP), or see why its kubelet is late"))
+            remedy = "set its clock (NTP), or see why its kubelet is late"
+            found.append(Check("clocks", State.LACKS, said, remedy, costs=_LOGS))
     if found:
         return found
     nodes_too = f"and {len(late)} nodes" if late else "nodes do not tell theirs"
@@ -152,7 +155,7 @@ def admission(api: Api) -> Check:
     privileged = _try_namespace(api, {**labels, "pod-security.kubernetes.io/enforce": "privileged"})
     if privileged.code >= 400:
         why = trouble.of_answer(privileged, doing="create a namespace for pods with host network")
-        return Check("admission", State.LACKS, f"no clients on nodes themselves, and none from outside: {why}")
+        return Check("admission", State.LACKS, f"no pods with host network: {why}", costs=_OF_NODE_CLIENTS)
     return ok("admission", "namespaces may be made, also such as allow pods with host network (clients on nodes)")
 
 

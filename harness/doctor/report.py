@@ -55,6 +55,8 @@ def _text(check: Check, suite: Suite) -> Text:
     if check.state is State.LACKS:
         for cost in _costs([check], suite, named=None if suite.verbose else 3):
             text.append(f"\ncosts: {cost}", "yellow")
+        if check.costs:
+            text.append(f"\ncosts: {check.costs}", "yellow")
     if check.remedy and check.state is not State.OK:
         text.append(f"\nremedy: {check.remedy}", "dim")
     return text

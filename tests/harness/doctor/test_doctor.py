@@ -114,6 +114,18 @@ def test_gates_that_are_off_cost_their_features(examine: Examine) -> None:
     assert (found.state, found.features) == (State.LACKS, {"PreferSameZone", "PreferSameNode", "NodeHints"})
 
 
+def test_every_lack_says_what_it_costs(examine: Examine, server: HttpServer, api: Api, kubeconfig: Path) -> None:
+    _renew_in_the_future(api, "n-1")
+    api.delete("nodes", "", "n-5")
+    limited = server.kubeconfig()
+    granted = [rule.as_rbac() for rule in RULES if rule.resources != ("daemonsets",)]
+    limited["users"][0]["user"] = {"token": server.add_user("bob", granted)}
+    kubeconfig.write_text(yaml.safe_dump(limited))
+    lacks = [check for checks in examine().values() for check in checks if check.state is State.LACKS]
+    assert {check.name for check in lacks} == {"abilities", "clocks", "permissions", "zones and nodes"}
+    assert [check for check in lacks if not (check.costs or check.lacks.abilities or check.lacks.nodes)] == []
+
+
 def test_permissions_that_are_missing_are_named(examine: Examine, server: HttpServer, kubeconfig: Path) -> None:
     granted = [rule.as_rbac() for rule in RULES if rule.resources not in (("pods",), ("daemonsets",))]
     limited = server.kubeconfig()
@@ -130,10 +142,14 @@ def test_another_run_is_named(examine: Examine, api: Api) -> None:
     assert (found.state, "in use by run aaaaaaaa" in found.found) == (State.UNUSABLE, True)
 
 
-def test_clock_of_a_node_that_is_ahead_is_named(examine: Examine, api: Api) -> None:
+def _renew_in_the_future(api: Api, node: str) -> None:
     api.create("namespaces", "", {"metadata": {"name": "kube-node-lease"}})
-    lease = {"metadata": {"name": "n-1"}, "spec": {"renewTime": "2199-01-01T00:00:00.000000Z"}}
+    lease = {"metadata": {"name": node}, "spec": {"renewTime": "2199-01-01T00:00:00.000000Z"}}
     api.create("leases", "kube-node-lease", lease)
+
+
+def test_clock_of_a_node_that_is_ahead_is_named(examine: Examine, api: Api) -> None:
+    _renew_in_the_future(api, "n-1")
     (found,) = examine()["clocks"]
     assert "node n-1 renewed its Lease" in found.found
     assert "in the future" in found.found
