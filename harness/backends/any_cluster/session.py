@@ -22,7 +22,7 @@ from harness.errors import DistrustError, InconclusiveError, UnavailableError
 from harness.guest import trouble
 from harness.guest.lease import hold
 from harness.guest.marks import new_run_id
-from harness.guest.permissions import asks_by_port_forward
+from harness.guest.permissions import DISRUPTIVE, RULES, asks_by_port_forward
 from harness.guest.preflight import preflight
 from harness.kubeconfig import find
 from harness.settings import Settings
@@ -50,7 +50,8 @@ class Session:
             kubeconfig = self._settings.kubeconfig
             if self._settings.backend == "kind":
                 kubeconfig = self._make_kind_cluster(begun)
-            reached = preflight(kubeconfig, self._settings.context)
+            rules = (*RULES, *(DISRUPTIVE if self._settings.allow_disruptive else ()))
+            reached = preflight(kubeconfig, self._settings.context, rules=rules)
             self._say(
                 f"cluster {reached.server}, Kubernetes {reached.version.get('gitVersion', '?')}, run {self.run_id}"
             )

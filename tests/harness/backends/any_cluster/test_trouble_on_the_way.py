@@ -112,6 +112,14 @@ def test_who_may_not_create_pods_is_told_before_anything_is_made(host: Host) -> 
     assert "trafficdist" not in [each["metadata"]["name"] for each in host.backend.api.list("namespaces")]
 
 
+def test_who_may_not_change_nodes_is_told_before_a_run_that_may_disrupt(host: Host) -> None:
+    token = host.server.add_user("alice", [rule.as_rbac() for rule in RULES])
+    given = {"backend": "kubeconfig", "kubeconfig": str(host.kubeconfig(token)), "allow-disruptive": True}
+    said = r"user alice may not .*patch nodes.*apply deploy/rbac\.yaml"
+    with contextlib.closing(Session(resolve(given), print)) as session, pytest.raises(UnavailableError, match=said):
+        session.start()
+
+
 def test_credentials_that_expire_end_the_run(host: Host) -> None:
     token = host.server.add_user("alice", EVERYTHING)
     ran = host.run(token=token, meanwhile=lambda _: host.server.revoke(token))
