@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from harness.guest.marks import NAMESPACE
-from harness.options import BY_NAME
+from harness.options import BY_NAME, resolve
 
 ROOT = Path(__file__).resolve().parents[3]
 ENVIRONMENT = {option.environment for option in BY_NAME.values()}
@@ -87,6 +87,14 @@ def test_every_input_of_the_action_is_used_and_every_output_set() -> None:
     assert set(re.findall(r"inputs\.([a-z-]+)", text)) == set(action["inputs"])
     [run] = [step["run"] for step in action["runs"]["steps"] if step.get("id") == "run"]
     assert set(re.findall(r'echo "([a-z-]+)=', run)) == set(action["outputs"])
+
+
+@pytest.mark.parametrize("backend", ["kubeconfig", "kind", "netns"])
+def test_every_backend_goes_with_the_defaults_of_the_action(backend: str) -> None:
+    [action] = documents("action.yml")
+    inputs = {f"TRAFFICDIST_{name.replace('-', '_').upper()}": each for name, each in action["inputs"].items()}
+    given = {name: each.get("default", "") for name, each in inputs.items() if name in ENVIRONMENT}
+    assert resolve({}, environment=given | {"TRAFFICDIST_BACKEND": backend}).backend == backend
 
 
 def test_image_is_pinned_and_runs_as_somebody_who_is_not_root() -> None:
