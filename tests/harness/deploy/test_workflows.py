@@ -41,10 +41,15 @@ def test_nightly_runs_only_what_opens_issues_may_write() -> None:
     assert granted == {"kind": {"contents": "read"}, "changes": {"contents": "read", "issues": "write"}}
 
 
-def script(job: str, name: str) -> str:
-    """The script of a step of the nightly workflow."""
+def step(job: str, name: str) -> dict[str, Any]:
+    """A step of the nightly workflow."""
     loaded = yaml.safe_load((ROOT / ".github/workflows/nightly-kind.yml").read_text(encoding="utf-8"))
-    return str(next(each["run"] for each in loaded["jobs"][job]["steps"] if each.get("name") == name))
+    return dict(next(each for each in loaded["jobs"][job]["steps"] if each.get("name") == name))
+
+
+def script(job: str, name: str) -> str:
+    """Its script."""
+    return str(step(job, name)["run"])
 
 
 def run(text: str, folder: Path, **variables: str) -> int:
@@ -105,8 +110,10 @@ def test_action_says_how_the_run_ended(pytester: pytest.Pytester, sample_suite: 
 
 @pytest.mark.parametrize(("code", "said"), [(0, 0), (1, 0), (10, 0), (11, 0), (4, 4), (12, 12)])
 def test_night_is_red_only_when_it_cannot_be_relied_on(tmp_path: Path, code: int, said: int) -> None:
-    program(tmp_path / "bin", "trafficdist", f"#!/bin/sh\nexit {code}\n")
+    report = tmp_path / "results/report.yaml"
+    program(tmp_path / "bin", "trafficdist", f"#!/bin/sh\nmkdir results\ntouch {report}\nexit {code}\n")
     assert run(script("kind", "Run"), tmp_path, IMAGE="kindest/node", MODE="ipvs") == said
+    assert report.exists() is (said == 0), "what cannot be relied on is compared with nothing"
 
 
 def night(folder: Path, report: Path, *, verdict: str) -> str:
