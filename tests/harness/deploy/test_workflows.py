@@ -52,6 +52,10 @@ def script(job: str, name: str) -> str:
     return str(step(job, name)["run"])
 
 
+def test_issues_are_opened_on_schedule_though_its_event_may_name_no_branch() -> None:
+    assert "(github.event_name == 'schedule' ||" in step("changes", "Open issues")["if"]
+
+
 def run(text: str, folder: Path, **variables: str) -> int:
     """Run a script in a folder as a runner does, with the programs in its `bin`; the exit code."""
     environment = os.environ | {"PATH": f"{folder}/bin:{os.environ['PATH']}", "GITHUB_STEP_SUMMARY": "summary.md"}
