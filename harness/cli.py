@@ -140,8 +140,20 @@ def list_requirements(form: str, suite: str) -> None:
 
 @main.command()
 @click.argument("service", metavar="[NAMESPACE/]SERVICE")
-@click.option("--kubeconfig", metavar="FILE", default="~/.kube/config", envvar="KUBECONFIG", show_default=True)
-@click.option("--context", metavar="NAME", default="", help="Which context of it. [the current one]")
+@click.option(
+    "--kubeconfig",
+    metavar="FILE",
+    default="~/.kube/config",
+    envvar=["TRAFFICDIST_KUBECONFIG", "KUBECONFIG"],
+    show_default=True,
+)
+@click.option(
+    "--context",
+    metavar="NAME",
+    default="",
+    envvar="TRAFFICDIST_CONTEXT",
+    help="Which context of it. [the current one]",
+)
 @click.option(
     "--follow",
     type=click.Choice(["released", "kep"]),

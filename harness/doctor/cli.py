@@ -14,13 +14,14 @@ import click
     type=click.Choice(["kubeconfig", "netns", "kind"]),
     default="kubeconfig",
     show_default=True,
+    envvar="TRAFFICDIST_BACKEND",
     help="For which kind of run.",
 )
-@click.option("--kubeconfig", metavar="FILE", default="~/.kube/config", envvar="KUBECONFIG", show_default=True)
-@click.option("--context", metavar="NAME", default="", help="Which context of it. [the current one]")
-@click.option("--topology", default="three_zones", show_default=True, help="A name, or like a=2,b=2,c=1.")
+@click.option("--kubeconfig", metavar="FILE", help="[$KUBECONFIG, ~/.kube/config, or in a pod its service account]")
+@click.option("--context", metavar="NAME", help="Which context of it. [the current one]")
+@click.option("--topology", help="A name, or like a=2,b=2,c=1. [three_zones]")
 @click.option("--allow-disruptive", is_flag=True, help="For a run that may change nodes, and puts them back.")
-@click.option("--image-registry", metavar="REGISTRY", default="", help="Where the nodes get the test image from.")
+@click.option("--image-registry", metavar="REGISTRY", help="Where the nodes get the test image from.")
 @click.option("--try", "try_pods", is_flag=True, help="Run a pod on each node, and remove it: is the image there?")
 @click.option("--profile", metavar="PROFILE", multiple=True, help="Whose requirements count. [as in a run]")
 @click.option("--supported-features", metavar="FEATURES", multiple=True, help="Extended features that count too.")
@@ -29,11 +30,11 @@ import click
 def doctor(
     *,
     backend: str,
-    kubeconfig: str,
-    context: str,
-    topology: str,
+    kubeconfig: str | None,
+    context: str | None,
+    topology: str | None,
     allow_disruptive: bool,
-    image_registry: str,
+    image_registry: str | None,
     try_pods: bool,
     profile: Sequence[str],
     supported_features: Sequence[str],
@@ -43,19 +44,26 @@ def doctor(
     """Say before a run what a cluster, or this machine, lacks for it, what that costs, and the remedy.
 
     Ends with 0 when all is well, 11 when something lacks, 12 when no run is possible. Nothing is written to the
-    cluster, unless --try is given. Costs are counted in the requirements that `trafficdist run` would judge.
+    cluster, unless --try is given. Costs are counted in the requirements that `trafficdist run` would judge, whose
+    environment variables TRAFFICDIST_<OPTION> count here too.
     """
     from rich.console import Console
 
-    from harness.doctor.cluster import Asked
     from harness.doctor.commands import diagnose
-    from harness.topology import parse_topology
 
-    asked = Asked(kubeconfig, context, parse_topology(topology), allow_disruptive, image_registry, try_pods)
-    options = {"backend": backend, "profile": profile, "supported-features": supported_features}
+    options = {
+        "backend": backend,
+        "kubeconfig": kubeconfig,
+        "context": context,
+        "topology": topology,
+        "allow-disruptive": allow_disruptive or None,
+        "image-registry": image_registry,
+        "profile": profile,
+        "supported-features": supported_features,
+    }
     return diagnose(
-        asked,
         options,
+        try_pods=try_pods,
         suite=suite,
         verbose=verbose,
         console=Console(highlight=False),

@@ -15,6 +15,7 @@ from harness.options import resolve
 from harness.plan import reason_to_skip
 from harness.settings import Settings
 from harness.suite import catalogue, place_of
+from harness.topology import parse_topology
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,9 +23,14 @@ if TYPE_CHECKING:
 Say = Callable[[str], None]
 
 
-def diagnose(asked: Asked, options: Mapping[str, Any], *, suite: str, verbose: bool, console: Console, say: Say) -> int:
-    """Look, print what was found, and give the exit code. `options` are those of the run. Raises `UsageError`."""
+def diagnose(
+    options: Mapping[str, Any], *, try_pods: bool, suite: str, verbose: bool, console: Console, say: Say
+) -> int:
+    """Look, print what was found, and give the exit code. `options` are those of the run, as are its environment
+    variables. Raises `UsageError`.
+    """
     settings = resolve(options)
+    asked = _asked(settings, try_pods=try_pods)
     looks: Mapping[str, Callable[[], list[Check]]] = {
         "netns": lambda: machine.examine_netns(settings.families),
         "kind": lambda: machine.examine_kind(asked.topology),
@@ -37,6 +43,17 @@ def diagnose(asked: Asked, options: Mapping[str, Any], *, suite: str, verbose: b
         checks = [check for check in checks if _costs_something(check, counted)]
     show(checks, counted, console)
     return int(exit_code(checks))
+
+
+def _asked(settings: Settings, *, try_pods: bool) -> Asked:
+    return Asked(
+        settings.kubeconfig,
+        settings.context,
+        parse_topology(settings.topology),
+        settings.allow_disruptive,
+        settings.image_registry,
+        try_pods,
+    )
 
 
 def _suite(settings: Settings, suite: str, *, verbose: bool) -> Suite:

@@ -7,8 +7,20 @@ import click
 
 
 @click.command()
-@click.option("--kubeconfig", metavar="FILE", default="~/.kube/config", envvar="KUBECONFIG", show_default=True)
-@click.option("--context", metavar="NAME", default="", help="Which context of it. [the current one]")
+@click.option(
+    "--kubeconfig",
+    metavar="FILE",
+    default="~/.kube/config",
+    envvar=["TRAFFICDIST_KUBECONFIG", "KUBECONFIG"],
+    show_default=True,
+)
+@click.option(
+    "--context",
+    metavar="NAME",
+    default="",
+    envvar="TRAFFICDIST_CONTEXT",
+    help="Which context of it. [the current one]",
+)
 @click.option("--run", metavar="ID", default="", help="Only what this run left. [all runs]")
 @click.option("--force", is_flag=True, help="Even if a run is under way; it will notice, and end.")
 def cleanup(kubeconfig: str, context: str, run: str, force: bool) -> None:

@@ -176,6 +176,15 @@ def test_the_command_counts_what_lacks_cost(kubeconfig: Path, tmp_path: Path) ->
     assert (code, "1 of 2 requirements of service-proxy is not judged: KEP-1/restarts" in said) == (11, True), said
 
 
+def test_the_command_takes_the_environment_of_a_run(kubeconfig: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRAFFICDIST_KUBECONFIG", str(kubeconfig))
+    monkeypatch.setenv("TRAFFICDIST_IMAGE_REGISTRY", "mirror.example")
+    monkeypatch.setenv("TRAFFICDIST_TOPOLOGY", "a=2,b=2,c=2")
+    _, said = doctor("--profile=dns")
+    assert "not tried: mirror.example/agnhost" in said
+    assert "nothing stands for c2" in said
+
+
 def test_a_cluster_that_cannot_be_reached_ends_with_12(tmp_path: Path) -> None:
     code, said = doctor("--kubeconfig", tmp_path / "none")
     assert (code, "no such file; name one with --kubeconfig" in said) == (12, True)
