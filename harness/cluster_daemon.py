@@ -22,6 +22,7 @@ from typing import Any
 import yaml
 
 from harness import manifests
+from harness.api import Api, Object, RefusedError
 from harness.backends.netns import BOOT_SECONDS, NetnsBackend
 from harness.cluster_state import READY, ClusterState, save, start_time
 from harness.conditions import is_true
@@ -46,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
         with os.fdopen(int(descriptor), "w", encoding="utf-8") as pipe:
             try:
                 _boot(name, Path(folder), Settings.from_json(json.loads(settings)), running)
-            except HarnessError as error:
+            except (HarnessError, RefusedError) as error:
                 pipe.write(str(error))
                 return 1
             pipe.write(READY)
@@ -133,13 +134,7 @@ def _run_something(backend: NetnsBackend) -> dict[str, Any]:
     """A pod on each node, and a Service that prefers the zone, so that there is something to look at."""
     for node in backend.topology.nodes:
         backend.api.create("pods", "default", manifests.pod(f"web-{node.name}", node.name, labels={"app": "web"}))
-    wanted = manifests.service(
-        "web",
-        ports=(manifests.TCP,),
-        selector={"app": "web"},
-        trafficDistribution="PreferSameZone",
-    )
-    made = backend.api.create("services", "default", wanted)
+    made = _prefer_the_zone(backend.api)
     eventually(
         lambda: all(is_true(pod, "Ready") for pod in backend.api.list("pods", "default")),
         within=BOOT_SECONDS,
@@ -148,6 +143,16 @@ def _run_something(backend: NetnsBackend) -> dict[str, Any]:
     )
     backend.settle()
     return {"name": "web", "clusterIP": made["spec"]["clusterIP"], "port": made["spec"]["ports"][0]["port"]}
+
+
+def _prefer_the_zone(api: Api) -> Object:
+    """A Service in front of them that does, by the word for it that this release knows."""
+    wanted = manifests.service("web", selector={"app": "web"}, trafficDistribution="PreferSameZone")
+    try:
+        return api.create("services", "default", wanted)
+    except RefusedError:  # before 1.34
+        wanted["spec"]["trafficDistribution"] = "PreferClose"
+        return api.create("services", "default", wanted)
 
 
 if __name__ == "__main__":

@@ -84,6 +84,14 @@ def test_what_no_cluster_can_be_made_of_is_refused_beforehand(runtime: Path, opt
     assert not (runtime / "default").exists()
 
 
+@pytest.mark.parametrize(("version", "value"), [("1.33", "PreferClose"), ("1.34", "PreferSameZone")])
+def test_its_service_prefers_the_zone_in_the_words_of_the_release(runtime: Path, version: str, value: str) -> None:
+    cluster_commands.up("default", "a=1", "IPv4", kubernetes_version=version)
+    api = Api(yaml.safe_load((runtime / "default" / "kubeconfig").read_text()))
+    assert api.get("services", "default", "web")["spec"]["trafficDistribution"] == value
+    api.close()
+
+
 def test_a_command_ends_with_its_own_status() -> None:
     cluster_commands.up("default", "a=1", "IPv4")
     assert enter("a1", "sh", "-c", "exit 7").returncode == 7
