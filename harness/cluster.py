@@ -104,7 +104,6 @@ class Cluster:
                 self.backend.start_component(component, booted, nodes)
         self.nodes.restore()
         self.backend.delete_namespace(self.namespace)
-        self.backend.settle()
         self.backend.forget_connections()
 
     # Services

@@ -72,6 +72,7 @@ class KubeconfigBackend:
         self._without_proxy: set[str] = set()
         self._off: dict[str, list[tuple[str, str]]] = {}  # nodes, and the pods on them that were ready
         self._without_controller = False
+        self._proxies_are_late = False
         self._labels = run_labels(target.run_id)
         self._prefix = f"td-{target.run_id}-{worker}"
         self._worker = int(worker.removeprefix("gw")) + 1 if worker.startswith("gw") else 0
@@ -244,7 +245,11 @@ class KubeconfigBackend:
     # Components
 
     def start_component(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
-        """Have one started as this release. Raises `UnavailableError` where nothing may."""
+        """Have one started as this release. Raises `UnavailableError` where nothing may.
+
+        Proxies hear of an API server that was away after up to a minute. They are waited for when it matters what they
+        know: before something is seen, or one of them is replaced.
+        """
         self.components.start(component, release, nodes)
         if component is Component.PROXY:
             self._without_proxy.difference_update(nodes)
@@ -253,7 +258,9 @@ class KubeconfigBackend:
         if component is not Component.PROXY and not self._without_controller:
             self._barrier.hear_from_controller(self._clients.canaries(without=self._off)[0][0], within=RESTARTED)
         self._barrier.expect_news()
-        self.settle(within=RESTARTED)
+        self._proxies_are_late = True
+        if component is Component.PROXY:
+            self.settle()
 
     def stop_component(self, component: Component, nodes: Sequence[str]) -> None:
         """Have one stopped. Raises `UnavailableError` where nothing may."""
@@ -336,7 +343,9 @@ class KubeconfigBackend:
         silent = self._without_proxy | self._off.keys()
         asking = self._clients.on([node.name for node in self.topology.nodes if node.name not in silent])
         canaries = self._clients.canaries(without=self._off)
+        within = RESTARTED if self._proxies_are_late else within
         self._barrier.pass_(asking, canaries, within=within, when_unable=self._require_nodes)
+        self._proxies_are_late = False
 
     @property
     def _nodes_on(self) -> dict[str, str]:

@@ -291,7 +291,8 @@ class NetnsBackend:
         node_lifecycle.report_again(self.api, name, self._off.pop(name))
 
     def forget_connections(self) -> None:
-        """Forget what the nodes' connection tracking knows: nothing of one scenario is left for the next."""
+        """Forget what the nodes' connection tracking knows, once the proxies know of nothing either."""
+        self.settle()
         for host in self.network.nodes.values():
             conntrack.flush(host.namespace)
 

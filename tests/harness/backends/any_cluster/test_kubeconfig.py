@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import conformance
 from harness import needs
 from harness.abilities import Ability
+from harness.backends.any_cluster.barrier import Barrier
 from harness.backends.any_cluster.names import Names
 from harness.backends.any_cluster.target import Target
 from harness.backends.backend import WantedPod
 from harness.backends.components import Untouchable
-from harness.backends.kubeconfig import KubeconfigBackend
+from harness.backends.kubeconfig import RESTARTED, SETTLED, KubeconfigBackend
 from harness.backends.netns import NetnsBackend
-from harness.components import Component
+from harness.components import API_SERVER, Component
 from harness.errors import UnavailableError
 from harness.eventually import eventually
 from harness.guest.marks import RUN_LABEL
@@ -158,3 +160,21 @@ def test_all_requirements_say_what_they_need() -> None:
     table = needs.read(Path(conformance.__path__[0]))
     assert table.keys() == SCENARIOS.keys()
     assert table[NEARBY].nodes == {"a1", "a2", "b1", "b2"}
+
+
+def test_proxies_are_waited_for_longer_once_a_component_was_replaced_and_only_then(
+    stranger: Stranger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster, pass_ = stranger(None, *RESTARTS)(), Barrier.pass_
+    limits: list[float] = []
+
+    def noted(barrier: Barrier, *arguments: Any, within: float, **rest: Any) -> None:
+        limits.append(within)
+        pass_(barrier, *arguments, within=within, **rest)
+
+    monkeypatch.setattr(Barrier, "pass_", noted)
+    cluster.restart(API_SERVER)
+    assert limits == []
+    cluster.backend.settle()
+    cluster.backend.settle()
+    assert limits == [RESTARTED, SETTLED]
