@@ -91,6 +91,13 @@ def what_is_lacking(needed: Needs, offer: Offer) -> tuple[str, str]:
     return "", ""
 
 
+def what_cannot_show(requirement: Requirement, lacking: Mapping[str, str]) -> tuple[str, str]:
+    """The same for a cluster on which features, by name, cannot show whatever implements them; with the reason why."""
+    found = {lacking[each.name]: each.name for each in requirement.features if each.name in lacking}
+    things = [f"{name} cannot show on this cluster ({why})" for why, name in sorted(found.items())]
+    return (SkipReason.UNAVAILABLE, "; ".join(things)) if things else ("", "")
+
+
 def _other_reading(requirement: Requirement, follow: str) -> str:
     """Why a requirement is not for who follows `follow`; empty where KEP text and release can both be held to."""
     if follow == "kep" and requirement.instead_of:

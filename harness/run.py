@@ -41,6 +41,7 @@ class Run:
     interrupted: bool = False
     usage_error: str = ""
     target: dict[str, Any] = field(default_factory=dict)  # the real cluster of the run, if it has one
+    lacking: dict[str, str] = field(default_factory=dict)  # features that it cannot show, by name, and why
 
     @property
     def history_path(self) -> Path:
@@ -88,6 +89,7 @@ class Run:
             "arguments": list(self.arguments),
             "whole_suite": self.whole_suite,
             "target": self.target,
+            "lacking": self.lacking,
         }
 
     @classmethod
@@ -100,6 +102,7 @@ class Run:
             worker=worker,
             whole_suite=values["whole_suite"],
             target=dict(values["target"]),
+            lacking=dict(values["lacking"]),
         )
 
     def narrowed(self, **changes: Any) -> None:

@@ -23,6 +23,7 @@ import click
 @click.option("--allow-disruptive", is_flag=True, help="For a run that may change nodes, and puts them back.")
 @click.option("--image-registry", metavar="REGISTRY", help="Where the nodes get the test image from.")
 @click.option("--try", "try_pods", is_flag=True, help="Run a pod on each node, and remove it: is the image there?")
+@click.option("--feature-gates", metavar="GATES", multiple=True, help="Those of the API server, if it does not say.")
 @click.option("--profile", metavar="PROFILE", multiple=True, help="Whose requirements count. [as in a run]")
 @click.option("--supported-features", metavar="FEATURES", multiple=True, help="Extended features that count too.")
 @click.option("--suite", default="conformance", hidden=True, help="A package or folder of requirements.")
@@ -36,6 +37,7 @@ def doctor(
     allow_disruptive: bool,
     image_registry: str | None,
     try_pods: bool,
+    feature_gates: Sequence[str],
     profile: Sequence[str],
     supported_features: Sequence[str],
     suite: str,
@@ -58,6 +60,7 @@ def doctor(
         "topology": topology,
         "allow-disruptive": allow_disruptive or None,
         "image-registry": image_registry,
+        "feature-gates": feature_gates,
         "profile": profile,
         "supported-features": supported_features,
     }

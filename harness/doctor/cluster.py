@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from harness.api import Api, RefusedError
 from harness.backends.any_cluster import target
 from harness.backends.any_cluster.places import cast
 from harness.backends.any_cluster.session import are_equal
-from harness.doctor import abilities, gates, images, looks
+from harness.doctor import abilities, images, looks
 from harness.doctor.check import Check, unknown, unusable
 from harness.errors import DistrustError, InconclusiveError, UnavailableError
 from harness.guest import permissions, trouble
@@ -31,6 +31,7 @@ class Asked:
     disruptive: bool = False
     registry: str = ""
     try_pods: bool = False
+    gates: Mapping[str, bool] = field(default_factory=dict)
 
 
 def examine(asked: Asked, say: Say) -> list[Check]:
@@ -51,15 +52,10 @@ def _looked_at(api: Api, asked: Asked, reached: Reached, say: Say) -> Iterator[C
     yield looks.server(reached)
     yield from looks.permitted(reached)
     yield from _safely("other runs", lambda: [looks.other_runs(api, reached.clock)])
-    yield from _safely("feature gates", lambda: [_gates(api, reached)])
+    yield from _safely("feature gates", lambda: [looks.feature_gates(api, reached, asked.gates)])
     yield from _safely("zones and nodes", lambda: _of_nodes(api, asked, reached, say))
     yield from _safely("proxy", lambda: [looks.proxy(api)])
     yield from _safely("admission", lambda: [looks.admission(api)])
-
-
-def _gates(api: Api, reached: Reached) -> Check:
-    seen = gates.parse(api.text("/metrics"))
-    return gates.check(looks.version_of(reached.version), seen or None)
 
 
 def _of_nodes(api: Api, asked: Asked, reached: Reached, say: Say) -> list[Check]:

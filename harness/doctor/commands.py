@@ -53,6 +53,7 @@ def _asked(settings: Settings, *, try_pods: bool) -> Asked:
         settings.allow_disruptive,
         settings.image_registry,
         try_pods,
+        settings.release.gates,
     )
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from harness.doctor.check import Check, State, ok
+from harness.doctor.check import Check, State, ok, unknown
 
 Version = tuple[int, int]
 
@@ -39,15 +40,24 @@ def parse(metrics: str) -> dict[str, bool]:
     return {found["name"]: found["value"] == "1" for found in _LINE.finditer(metrics)}
 
 
-def check(version: Version, seen: Mapping[str, bool] | None) -> Check:
-    """What the API server's gates allow; `seen` is None where they could not be read, so that defaults are assumed.
+def version_of(told: Mapping[str, Any]) -> Version:
+    """Major and minor of what /version says; (0, 0) when it says something else."""
+    found = re.match(r"v?(\d+)\.(\d+)", str(told.get("gitVersion", "")))
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def check(version: Version, seen: Mapping[str, bool], said: Mapping[str, bool] | None = None) -> Check:
+    """What the API server's gates allow; `seen` is empty where they could not be read: then what a person `said`, or
+    else what is on by default.
 
     A gate that became permanent is no longer among those that are seen.
     """
-    off = [gate for gate in GATES if not is_on(gate, version, seen or {})]
-    how = (
-        "as its metrics say" if seen else f"as {version[0]}.{version[1]} has them by default: /metrics is not readable"
-    )
+    if version == (0, 0):
+        return unknown("feature gates", "its version does not tell which there are")
+    off = [gate for gate in GATES if not is_on(gate, version, seen or said or {})]
+    how = f"as {version[0]}.{version[1]} has them by default: /metrics is not readable"
+    if seen or said:
+        how = "as its metrics say" if seen else "as --feature-gates says"
     if not off:
         return ok("feature gates", f"those that matter are on, {how}")
     names = ", ".join(gate.name for gate in off)

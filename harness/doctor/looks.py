@@ -6,9 +6,8 @@ nothing.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from harness import manifests
@@ -16,7 +15,6 @@ from harness.api import Api, Object, Response, path_of
 from harness.backends.any_cluster.names import Names
 from harness.backends.any_cluster.places import refusing_taints, takes_pods
 from harness.components import Release
-from harness.control_planes.embedded import features_of
 from harness.doctor import gates, installed
 from harness.doctor.check import Check, State, ok, unknown, unusable
 from harness.errors import UsageError
@@ -39,18 +37,19 @@ _OF_NODE_CLIENTS = "requirements with clients on nodes themselves, or from outsi
 
 def server(reached: Reached) -> Check:
     """Is it a version that requirements know?"""
+    from harness.control_planes.embedded import features_of  # noqa: PLC0415  the reference; a run needs none of it
+
     said = f"{reached.version.get('gitVersion')} at {reached.server}, as {reached.user}"
     try:
-        features_of(Release("{}.{}".format(*version_of(reached.version))))
+        features_of(Release("{}.{}".format(*gates.version_of(reached.version))))
     except UsageError as error:
         return unknown("API server", f"{said}; {error}", "the nearest version that is known is assumed")
     return ok("API server", said)
 
 
-def version_of(told: Object) -> gates.Version:
-    """Major and minor of what /version says; (0, 0) when it says something else."""
-    found = re.match(r"v?(\d+)\.(\d+)", str(told.get("gitVersion", "")))
-    return (int(found[1]), int(found[2])) if found else (0, 0)
+def feature_gates(api: Api, reached: Reached, said: Mapping[str, bool] | None = None) -> Check:
+    """Are the gates on that requirements depend on? `said`: by a person, for who may not read /metrics."""
+    return gates.check(gates.version_of(reached.version), gates.parse(api.text("/metrics")), said)
 
 
 def permitted(reached: Reached) -> list[Check]:

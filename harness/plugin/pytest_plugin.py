@@ -192,7 +192,7 @@ def _take_cluster(config: pytest.Config, run: Run) -> None:
     session = Session(run.settings, lambda text: print(text, file=sys.stderr, flush=True))  # noqa: T201
     session.start()
     config.add_cleanup(session.close)
-    run.target = session.target.to_json()
+    run.target, run.lacking = session.target.to_json(), session.lacking
     if run.distributed:
         config.option.dist, config.option.loadscopereorder = "loadgroup", False
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from harness.options import resolve
-from harness.plan import reason_to_skip
+from harness.plan import reason_to_skip, what_cannot_show
 from harness.report.results import requirement_from_json, requirement_to_json
 from harness.requirements import SHOULD, Feature, Profile, Requirement
 from harness.verdict import SkipReason
@@ -17,6 +17,12 @@ STRICT = Requirement("KEP-1/strict", "It stays.", SHOULD, (CORE,), "KEP-1, Desig
 def test_declared_feature_rules_a_requirement_out() -> None:
     settings = resolve({"backend": "netns", "supported-features": ["Graded"]})
     assert reason_to_skip(STRICT, settings) == (SkipReason.UNSUPPORTED, "ruled out by Graded, which is declared")
+
+
+def test_what_a_cluster_cannot_show_is_unavailable_with_the_reason() -> None:
+    found = what_cannot_show(STRICT, {"Routing": "feature gates: off"})
+    assert found == (SkipReason.UNAVAILABLE, "Routing cannot show on this cluster (feature gates: off)")
+    assert what_cannot_show(STRICT, {"Other": "feature gates: off"}) == ("", "")
 
 
 def test_claiming_everything_declares_nothing() -> None:

@@ -18,12 +18,13 @@ from harness.backends.any_cluster.target import Target, abilities
 from harness.backends.kubeconfig import KubeconfigBackend
 from harness.binaries.versions import parse_version, parse_wanted
 from harness.components import Release
+from harness.doctor import looks
 from harness.errors import DistrustError, InconclusiveError, UnavailableError
 from harness.guest import trouble
 from harness.guest.lease import hold
 from harness.guest.marks import new_run_id
 from harness.guest.permissions import DISRUPTIVE, RULES, asks_by_port_forward
-from harness.guest.preflight import preflight
+from harness.guest.preflight import Reached, preflight
 from harness.kubeconfig import find
 from harness.settings import Settings
 from harness.topology import THREE_ZONES, Topology, parse_topology
@@ -43,6 +44,7 @@ class Session:
         self._say = say
         self._begun = contextlib.ExitStack()
         self.run_id = new_run_id()
+        self.lacking: dict[str, str] = {}
 
     def start(self) -> Self:
         """Find the cluster, or make it, and take it. Raises `UnavailableError` and `DistrustError` with the remedy."""
@@ -61,12 +63,25 @@ class Session:
             begun.callback(api.close)
             begun.enter_context(hold(api, self.run_id, say=self._say, ends=self._settings.cluster_ends))
             self.target = self._look(api, kubeconfig)
+            if self._settings.backend == "kubeconfig":  # what a kind cluster has is known from its image and options
+                self.lacking = self._cannot_show(api, reached)
             self._begun = begun.pop_all()
         return self
 
     def close(self) -> None:
         """Remove all that the run made, and give the Lease back."""
         self._begun.close()
+
+    def _cannot_show(self, api: Api, reached: Reached) -> dict[str, str]:
+        """Features by name that no proxy and no controller could show here, and why: as doctor says it."""
+        try:
+            checks = [
+                looks.feature_gates(api, reached, self._settings.release.gates),
+                looks.families(api, api.list("nodes")),
+            ]
+        except (RefusedError, InconclusiveError) as error:
+            raise UnavailableError(trouble.of(error)) from error
+        return {feature: f"{check.name}: {check.found}" for check in checks for feature in check.features}
 
     def _make_kind_cluster(self, begun: contextlib.ExitStack) -> str:
         made = begun.enter_context(kind_cluster(self._settings, self.run_id, self._say))

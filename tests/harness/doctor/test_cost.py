@@ -85,7 +85,7 @@ def test_gates_are_read_from_metrics() -> None:
 @pytest.mark.parametrize(("version", "off"), [((1, 29), 2), ((1, 30), 2), ((1, 33), 1), ((1, 34), 0), ((1, 40), 0)])
 def test_gates_that_cannot_be_read_are_as_by_default(version: tuple[int, int], off: int) -> None:
     assert sum(not gates.is_on(each, version, {}) for each in gates.GATES) == off
-    assert (gates.check(version, None).state is State.LACKS) == bool(off)
+    assert (gates.check(version, {}).state is State.LACKS) == bool(off)
 
 
 def daemon_set(name: str, image: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from harness import manifests
 from harness.api import Api
 from harness.cli import main
-from harness.doctor import cluster, looks, machine
+from harness.doctor import cluster, gates, machine
 from harness.doctor.check import Check, State
 from harness.doctor.cluster import Asked
 from harness.guest.lease import hold
@@ -159,7 +159,7 @@ def test_clock_of_a_node_that_is_ahead_is_named(examine: Examine, api: Api) -> N
     ("told", "version"), [("v1.34.2+k3s1", (1, 34)), ("v1.33.5-gke.100", (1, 33)), ("what", (0, 0))]
 )
 def test_versions_of_distributions_are_understood(told: str, version: tuple[int, int]) -> None:
-    assert looks.version_of({"gitVersion": told}) == version
+    assert gates.version_of({"gitVersion": told}) == version
 
 
 def doctor(*arguments: object) -> tuple[int, str]:

@@ -1,0 +1,51 @@
+"""What a run finds out of a cluster before it begins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from harness import manifests
+from harness.api import Api
+from harness.backends.any_cluster.session import Session
+from harness.options import resolve
+from harness.topology import THREE_ZONES
+from reference.apiserver.api import ApiServer
+from reference.apiserver.server import HttpServer
+from reference.features import Features
+
+
+@pytest.fixture
+def kubeconfig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """Of an API server that has nodes."""
+    server = HttpServer(ApiServer(request.param))
+    server.start()
+    api = Api(server.kubeconfig())
+    for number, node in enumerate(THREE_ZONES.nodes, start=1):
+        api.create("nodes", "", manifests.node(node, [f"10.0.0.{number}"], [f"10.244.{number}.0/24"]))
+    api.close()
+    (tmp_path / "kubeconfig").write_text(yaml.safe_dump(server.kubeconfig()))
+    yield str(tmp_path / "kubeconfig")
+    server.stop()
+
+
+def lacking(kubeconfig: str, **options: object) -> dict[str, str]:
+    session = Session(resolve({"backend": "kubeconfig", "kubeconfig": kubeconfig, **options}), lambda _: None)
+    session.start().close()
+    return session.lacking
+
+
+@pytest.mark.parametrize("kubeconfig", [Features((1, 33))], indirect=True)
+def test_what_gates_that_are_off_take_away_is_known_before_the_run(kubeconfig: str) -> None:
+    found = lacking(kubeconfig)
+    assert found.keys() == {"PreferSameZone", "PreferSameNode", "NodeHints", "IPv6", "DualStack"}
+    assert found["NodeHints"] == "feature gates: off or not there: PreferSameTrafficDistribution, as its metrics say"
+
+
+@pytest.mark.parametrize("kubeconfig", [Features()], indirect=True)
+def test_what_one_address_family_takes_away_is_known_before_the_run(kubeconfig: str) -> None:
+    found = lacking(kubeconfig)
+    assert found == dict.fromkeys(("IPv6", "DualStack"), "IP families: Services get IPv4 and IPv6, pods IPv4")
