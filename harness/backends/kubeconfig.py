@@ -73,6 +73,7 @@ class KubeconfigBackend:
         self._off: dict[str, list[tuple[str, str]]] = {}  # nodes, and the pods on them that were ready
         self._without_controller = False
         self._proxies_are_late = False
+        self._kubelets_may_be_late = False
         self._labels = run_labels(target.run_id)
         self._prefix = f"td-{target.run_id}-{worker}"
         self._worker = int(worker.removeprefix("gw")) + 1 if worker.startswith("gw") else 0
@@ -156,10 +157,12 @@ class KubeconfigBackend:
         if phase != "Running":
             self._lacks(Ability.REPORT_PODS, "pods are what their kubelets report")
         self._guests.create(namespace, wanted)
+        self._await_late_kubelets()
 
     def set_ready(self, namespace: str, name: str, ready: bool) -> None:
         """Open or close the pod's readiness gate."""
         self._guests.open_gate(namespace, name, ready)
+        self._await_late_kubelets()
 
     def forget_connections(self) -> None:
         """Nothing: connection tracking belongs to the nodes, and pods of scenarios have addresses of their own."""
@@ -247,8 +250,8 @@ class KubeconfigBackend:
     def start_component(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
         """Have one started as this release. Raises `UnavailableError` where nothing may.
 
-        Proxies hear of an API server that was away after up to a minute. They are waited for when it matters what they
-        know: before something is seen, or one of them is replaced.
+        Proxies and kubelets hear of an API server that was away after up to a minute, and are waited for when it
+        matters what they know: proxies before something is seen or one is replaced, kubelets when they have a pod.
         """
         self.components.start(component, release, nodes)
         if component is Component.PROXY:
@@ -258,7 +261,7 @@ class KubeconfigBackend:
         if component is not Component.PROXY and not self._without_controller:
             self._barrier.hear_from_controller(self._clients.canaries(without=self._off)[0][0], within=RESTARTED)
         self._barrier.expect_news()
-        self._proxies_are_late = True
+        self._proxies_are_late = self._kubelets_may_be_late = True
         if component is Component.PROXY:
             self.settle()
 
@@ -346,6 +349,11 @@ class KubeconfigBackend:
         within = RESTARTED if self._proxies_are_late else within
         self._barrier.pass_(asking, canaries, within=within, when_unable=self._require_nodes)
         self._proxies_are_late = False
+
+    def _await_late_kubelets(self) -> None:
+        """Wait for a pod now, and not while a scenario waits for what follows from it, once an API server was away."""
+        if self._kubelets_may_be_late:
+            self._guests.settle()
 
     @property
     def _nodes_on(self) -> dict[str, str]:

@@ -10,6 +10,7 @@ import pytest
 import conformance
 from harness import needs
 from harness.abilities import Ability
+from harness.backends.any_cluster import pods
 from harness.backends.any_cluster.barrier import Barrier
 from harness.backends.any_cluster.names import Names
 from harness.backends.any_cluster.target import Target
@@ -178,3 +179,10 @@ def test_proxies_are_waited_for_longer_once_a_component_was_replaced_and_only_th
     cluster.backend.settle()
     cluster.backend.settle()
     assert limits == [RESTARTED, SETTLED]
+
+
+def test_a_pod_is_waited_for_at_once_when_kubelets_may_be_late(stranger: Stranger) -> None:
+    cluster = stranger(None, *RESTARTS)()
+    cluster.restart(API_SERVER)
+    cluster.create_pod("p1", "a1", labels={"app": "web"})
+    assert pods.is_ready(cluster.api.get("pods", cluster.namespace, "p1"))
