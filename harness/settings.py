@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from harness.claims import REAL_CLUSTERS
 from harness.components import Release, parse_gates
 from harness.topology import THREE_ZONES, Topology, parse_topology
 
@@ -69,12 +70,15 @@ class Settings:
     def topology_for(self, wanted: Topology) -> Topology | None:
         """The topology to boot for a scenario that wants this one; None if the one asked for does not have its nodes.
 
-        Scenarios for the default topology run on any that has the same nodes in the same zones, and more. Those for a
-        special one get it.
+        Scenarios for the default topology run on any that has the same nodes in the same zones, and more; on a real
+        cluster on fewer too, since the table of needs says which of them can. Those for a special one get it, where
+        clusters are made for them.
         """
+        asked = parse_topology(self.topology)
+        if self.backend in REAL_CLUSTERS:
+            return asked if wanted.name in (THREE_ZONES.name, asked.name) else None
         if wanted.name != THREE_ZONES.name:
             return wanted
-        asked = parse_topology(self.topology)
         return asked if set(wanted.nodes) <= set(asked.nodes) else None
 
     def to_json(self) -> dict[str, Any]:

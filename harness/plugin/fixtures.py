@@ -101,11 +101,11 @@ def new_cluster(
 
     def make(wanted: Topology) -> Cluster:
         topology = run.settings.topology_for(wanted) if run is not None else wanted
+        if topology is None and run is not None and run.target:
+            pytest.skip(f"ineligible: the cluster is not of topology {wanted.name}")
         if topology is None:
             nodes = " ".join(node.name for node in wanted.nodes)
             pytest.skip(f"ineligible: the topology asked for does not have {nodes} in their zones")
-        if topology.name != wanted.name and run is not None and run.target:
-            pytest.skip(f"ineligible: the cluster is not of topology {wanted.name}")
         marker = request.node.get_closest_marker("requirement")
         test = marker.args[0].id if marker is not None else request.node.nodeid
         namespace = f"{_prefix(run)}{next(_numbers)}"

@@ -11,6 +11,7 @@ from harness.components import Release
 from harness.errors import UsageError
 from harness.options import OPTIONS, resolve
 from harness.settings import Settings
+from harness.topology import ONE_ZONE, THREE_ZONES
 
 
 def test_the_nearest_place_wins(tmp_path: Path) -> None:
@@ -81,3 +82,14 @@ def test_settings_survive_the_way_to_a_worker() -> None:
 def test_every_option_explains_itself() -> None:
     for option in OPTIONS:
         assert option.help.endswith((".", "]", ")"))
+
+
+@pytest.mark.parametrize(("backend", "runs"), [("netns", False), ("kubeconfig", True)])
+def test_a_real_cluster_may_have_fewer_nodes_than_scenarios_are_for(backend: str, runs: bool) -> None:
+    settings = resolve({"backend": backend, "topology": "a=2,b=1,c=1"})
+    assert (settings.topology_for(THREE_ZONES) is not None) is runs
+
+
+def test_no_special_topology_is_made_of_a_real_cluster() -> None:
+    settings = resolve({"backend": "kubeconfig"})
+    assert (settings.topology_for(THREE_ZONES), settings.topology_for(ONE_ZONE)) == (THREE_ZONES, None)

@@ -102,6 +102,13 @@ def test_nodes_that_are_missing_are_named_by_the_topology(examine: Examine, api:
     assert "n-4 is cordoned" in found.found
 
 
+def test_nodes_that_are_not_asked_for_are_missing_too(kubeconfig: Path) -> None:
+    code, said = doctor("--kubeconfig", kubeconfig, "--topology=a=2,b=1,c=1")
+    assert "only 4 are asked for" in said
+    assert "nothing stands for b2" in said
+    assert code == 11
+
+
 def test_a_cluster_without_zones_cannot_be_used(examine: Examine, api: Api) -> None:
     for number in range(1, 6):
         api.patch("nodes", "", f"n-{number}", {"metadata": {"labels": {"topology.kubernetes.io/zone": None}}})
