@@ -158,8 +158,9 @@ OPTIONS: tuple[Option, ...] = (
            metavar="NAME", check=_mutant),
     Option("kubernetes-version", "The release as which the reference behaves, like 1.31. [the newest]",
            metavar="VERSION"),
-    Option("feature-gates", "Feature gates of the reference, like PreferSameTrafficDistribution=false. Repeatable.",
-           kind="list", metavar="GATES", default=(), check=_gate),
+    Option("feature-gates", "Feature gates of the reference, or of --backend kind, like "
+           "PreferSameTrafficDistribution=false; on any other cluster those of its API server, if /metrics may not be "
+           "read. Repeatable.", kind="list", metavar="GATES", default=(), check=_gate),
     Option("follow", "Whose behaviour, where a KEP text and released Kubernetes contradict each other: kep, released. "
            "[kep for the reference]", metavar="WHICH", check=_one_of("kep", "released")),
     Option("topology", f"Zones and nodes: {', '.join(TOPOLOGIES)}, or like a=2,b=2,c=1.", metavar="TOPOLOGY",
