@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from harness.doctor.check import Check, State, exit_code
@@ -38,7 +38,7 @@ class Suite:
 
 def show(checks: Sequence[Check], suite: Suite, console: Console) -> None:
     """Print the table, and what all lacks cost together."""
-    table = Table(box=None, pad_edge=False, show_header=False)
+    table = Table("state", "what", Column(overflow="fold"), box=None, pad_edge=False, show_header=False)
     for check in checks:
         table.add_row(Text(check.state, _STYLES[check.state]), check.name, _text(check, suite))
     console.print(table)

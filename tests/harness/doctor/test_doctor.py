@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from click.testing import CliRunner
+from rich.console import Console
 
 from harness import manifests
 from harness.api import Api
@@ -16,9 +18,12 @@ from harness.cli import main
 from harness.doctor import cluster, gates, machine
 from harness.doctor.check import Check, State
 from harness.doctor.cluster import Asked
+from harness.doctor.report import Suite, show
 from harness.guest.lease import hold
 from harness.guest.permissions import RULES
+from harness.needs import Needs
 from harness.netns import kernel
+from harness.requirements import MUST, Feature, Profile, Requirement
 from harness.topology import THREE_ZONES, Node
 from reference.apiserver.api import ApiServer
 from reference.apiserver.server import HttpServer
@@ -190,6 +195,16 @@ def test_the_command_takes_the_environment_of_a_run(kubeconfig: Path, monkeypatc
     _, said = doctor("--profile=dns")
     assert "not tried: mirror.example/agnhost" in said
     assert "nothing stands for c2" in said
+
+
+def test_ids_are_told_whole_however_narrow_the_terminal_is() -> None:
+    name = f"KEP-1/{'long-' * 20}slug"
+    lack = Check("abilities", State.LACKS, "no x", lacks=Needs(frozenset({"x"})))
+    core = Feature("Routing", Profile.SERVICE_PROXY, True, "Routes.")
+    counted = Suite([Requirement(name, "It is long.", MUST, (core,), "KEP-1")], {name: lack.lacks}, [core.profile])
+    console = Console(file=io.StringIO(), width=60)
+    show([lack], counted, console)
+    assert name in "".join(console.file.getvalue().split())  # type: ignore[attr-defined]
 
 
 def test_a_cluster_that_cannot_be_reached_ends_with_12(tmp_path: Path) -> None:
