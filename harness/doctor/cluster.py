@@ -61,7 +61,7 @@ def _looked_at(api: Api, asked: Asked, reached: Reached, say: Say) -> Iterator[C
 def _of_nodes(api: Api, asked: Asked, reached: Reached, say: Say) -> list[Check]:
     nodes = api.list("nodes")
     names = cast(asked.topology, nodes)
-    found = [looks.zones(asked.topology, nodes, names), looks.families(api, nodes)]
+    found = [looks.kubelets(reached, nodes), looks.zones(asked.topology, nodes, names), looks.families(api, nodes)]
     found += looks.clocks(api, reached.clock, list(names.nodes.values()))
     found.append(images.check(api, names, asked.registry, try_pods=asked.try_pods, say=say))
     equal = are_equal(asked.topology, names, nodes)

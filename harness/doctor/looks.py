@@ -47,6 +47,19 @@ def server(reached: Reached) -> Check:
     return ok("API server", said)
 
 
+def kubelets(reached: Reached, nodes: Sequence[Object]) -> Check:
+    """Are they of the API server's version? Proxies mostly are of the version of their node."""
+    told = ((each.get("status") or {}).get("nodeInfo") or {} for each in nodes if takes_pods(each))
+    counts = Counter(str(info["kubeletVersion"]) for info in told if info.get("kubeletVersion"))
+    if not counts:
+        return unknown("kubelets", "nodes do not tell their version")
+    said = ", ".join(f"{count} x {version}" for version, count in sorted(counts.items()))
+    if {gates.version_of({"gitVersion": each}) for each in counts} == {gates.version_of(reached.version)}:
+        return ok("kubelets", said)
+    remedy = "--exempt-features names features that an older proxy does not have"
+    return unknown("kubelets", f"{said}: not all as the API server, and proxies may not be either", remedy)
+
+
 def feature_gates(api: Api, reached: Reached, said: Mapping[str, bool] | None = None) -> Check:
     """Are the gates on that requirements depend on? `said`: by a person, for who may not read /metrics."""
     return gates.check(gates.version_of(reached.version), gates.parse(api.text("/metrics")), said)

@@ -160,6 +160,13 @@ def _renew_in_the_future(api: Api, node: str) -> None:
     api.create("leases", "kube-node-lease", lease)
 
 
+@pytest.mark.parametrize(("version", "state"), [("v1.37.2", State.OK), ("v1.33.1", State.UNKNOWN)])
+def test_a_kubelet_of_another_release_is_named(examine: Examine, api: Api, version: str, state: State) -> None:
+    api.patch("nodes", "", "n-1", {"status": {"nodeInfo": {"kubeletVersion": version}}}, subresource="status")
+    (found,) = examine()["kubelets"]
+    assert (found.state, f"1 x {version}" in found.found) == (state, True), found.found
+
+
 def test_clock_of_a_node_that_is_ahead_is_named(examine: Examine, api: Api) -> None:
     _renew_in_the_future(api, "n-1")
     (found,) = examine()["clocks"]
