@@ -73,7 +73,6 @@ class KubeconfigBackend:
         self._off: dict[str, list[tuple[str, str]]] = {}  # nodes, and the pods on them that were ready
         self._without_controller = False
         self._proxies_are_late = False
-        self._kubelets_may_be_late = False
         self._labels = run_labels(target.run_id)
         self._prefix = f"td-{target.run_id}-{worker}"
         self._worker = int(worker.removeprefix("gw")) + 1 if worker.startswith("gw") else 0
@@ -261,7 +260,7 @@ class KubeconfigBackend:
         if component is not Component.PROXY and not self._without_controller:
             self._barrier.hear_from_controller(self._clients.canaries(without=self._off)[0][0], within=RESTARTED)
         self._barrier.expect_news()
-        self._proxies_are_late = self._kubelets_may_be_late = True
+        self._proxies_are_late = self._guests.kubelets_may_be_late = True
         if component is Component.PROXY:
             self.settle()
 
@@ -352,7 +351,7 @@ class KubeconfigBackend:
 
     def _await_late_kubelets(self) -> None:
         """Wait for a pod now, and not while a scenario waits for what follows from it, once an API server was away."""
-        if self._kubelets_may_be_late:
+        if self._guests.kubelets_may_be_late:
             self._guests.settle()
 
     @property

@@ -15,6 +15,7 @@ from harness.guest import trouble
 
 READY_SECONDS = 120.0  # for a pod to run, before the time scale: a node may have to pull the image first
 TROUBLED_SECONDS = 15.0  # for what keeps a pod from running to pass by itself
+LATE_SECONDS = 90.0  # the same where kubelets may have to find an API server again
 ADMITTED_SECONDS = 10.0  # for a new namespace to have its service account
 END_GRACE = 1  # seconds that a pod gets that is to end at once; 0 would leave it running without an object
 
@@ -30,6 +31,7 @@ class Guests:
         self._registry = registry
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="guests")
         self._awaited: dict[tuple[str, str], bool] = {}
+        self.kubelets_may_be_late = False
 
     def close(self) -> None:
         """End the threads."""
@@ -117,7 +119,7 @@ class Guests:
         if not why:
             return
         since = troubled.setdefault(why, time.monotonic())
-        if time.monotonic() - since > TROUBLED_SECONDS:
+        if time.monotonic() - since > (LATE_SECONDS if self.kubelets_may_be_late else TROUBLED_SECONDS):
             raise InconclusiveError(why)
 
     def delete(self, namespace: str, name: str) -> None:

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -18,9 +18,11 @@ from harness.backends.any_cluster.places import cast
 from harness.backends.any_cluster.session import Session, boot
 from harness.backends.any_cluster.target import ALWAYS, Target
 from harness.backends.backend import WantedPod
+from harness.backends.components import Untouchable
 from harness.backends.kubeconfig import KubeconfigBackend
 from harness.backends.netns import NetnsBackend
 from harness.cluster import Cluster, same_zone
+from harness.components import Component, Release
 from harness.errors import DistrustError, InconclusiveError, UnavailableError
 from harness.eventually import eventually
 from harness.expect.traffic import expect_traffic
@@ -74,6 +76,12 @@ def share(host: Host) -> Iterator[Callable[[str], KubeconfigBackend]]:
         each.close()
 
 
+class Replaced(Untouchable):
+    """Components that can be replaced, in no time."""
+
+    def start(self, component: Component, release: Release, nodes: Sequence[str]) -> None: ...
+
+
 def test_an_image_that_cannot_be_pulled_ends_the_run(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guests, "TROUBLED_SECONDS", 0.2)
     with pytest.raises(DistrustError, match=r"cannot be pulled .*name a registry that the nodes reach"):
@@ -102,6 +110,22 @@ def test_a_pod_that_no_kubelet_takes_up_is_not_waited_for(
     with pytest.raises(InconclusiveError, match="the kubelet of node nowhere does not begin with it"):
         backend.run_pods(f"td-{RUN_ID}-main-2", [WantedPod("lost", "nowhere")])
     backend.delete_namespace(f"td-{RUN_ID}-main-2")
+
+
+def test_a_kubelet_is_given_time_to_find_an_api_server_that_was_replaced(
+    share: Callable[[], KubeconfigBackend], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = share()
+    backend.components = Replaced()
+    monkeypatch.setattr(guests, "TROUBLED_SECONDS", 0.1)
+    monkeypatch.setattr(guests, "LATE_SECONDS", 0.7)
+    backend.start_component(Component.API_SERVER, Release(), [])
+    backend.create_namespace(f"td-{RUN_ID}-main-3")
+    began = time.monotonic()
+    with pytest.raises(InconclusiveError, match="the kubelet of node nowhere does not begin with it"):
+        backend.run_pods(f"td-{RUN_ID}-main-3", [WantedPod("lost", "nowhere")])
+    assert time.monotonic() - began > 0.7
+    backend.delete_namespace(f"td-{RUN_ID}-main-3")
 
 
 def test_who_may_not_create_pods_is_told_before_anything_is_made(host: Host) -> None:
