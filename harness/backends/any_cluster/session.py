@@ -63,8 +63,7 @@ class Session:
             begun.callback(api.close)
             begun.enter_context(hold(api, self.run_id, say=self._say, ends=self._settings.cluster_ends))
             self.target = self._look(api, kubeconfig)
-            if self._settings.backend == "kubeconfig":  # what a kind cluster has is known from its image and options
-                self.lacking = self._cannot_show(api, reached)
+            self.lacking = self._cannot_show(api, reached)
             self._begun = begun.pop_all()
         return self
 
@@ -75,10 +74,9 @@ class Session:
     def _cannot_show(self, api: Api, reached: Reached) -> dict[str, str]:
         """Features by name that no proxy and no controller could show here, and why: as doctor says it."""
         try:
-            checks = [
-                looks.feature_gates(api, reached, self._settings.release.gates),
-                looks.families(api, api.list("nodes")),
-            ]
+            checks = [looks.families(api, api.list("nodes"))]
+            if self._settings.backend != "kind":  # there gates are known from image and options, and scenarios set them
+                checks.append(looks.feature_gates(api, reached, self._settings.release.gates))
         except (RefusedError, InconclusiveError) as error:
             raise UnavailableError(trouble.of(error)) from error
         return {feature: f"{check.name}: {check.found}" for check in checks for feature in check.features}

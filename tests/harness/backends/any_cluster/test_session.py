@@ -49,3 +49,9 @@ def test_what_gates_that_are_off_take_away_is_known_before_the_run(kubeconfig: s
 def test_what_one_address_family_takes_away_is_known_before_the_run(kubeconfig: str) -> None:
     found = lacking(kubeconfig)
     assert found == dict.fromkeys(("IPv6", "DualStack"), "IP families: Services get IPv4 and IPv6, pods IPv4")
+
+
+@pytest.mark.parametrize("kubeconfig", [Features((1, 33))], indirect=True)
+def test_gates_of_a_kind_cluster_are_for_scenarios_to_set(kubeconfig: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Session, "_make_kind_cluster", lambda *_: kubeconfig)
+    assert lacking(kubeconfig, backend="kind").keys() == {"IPv6", "DualStack"}
