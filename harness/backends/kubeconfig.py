@@ -73,6 +73,7 @@ class KubeconfigBackend:
         self._off: dict[str, list[tuple[str, str]]] = {}  # nodes, and the pods on them that were ready
         self._without_controller = False
         self._proxies_are_late = False
+        self._has_replaced = False
         self._labels = run_labels(target.run_id)
         self._prefix = f"td-{target.run_id}-{worker}"
         self._worker = int(worker.removeprefix("gw")) + 1 if worker.startswith("gw") else 0
@@ -87,6 +88,7 @@ class KubeconfigBackend:
             begun.callback(self.api.close)
             self._guests = Guests(self.api, self._labels, self._target.registry)
             begun.callback(self._guests.close)
+            self._guests.kubelets_may_be_late = self.name == "kind"  # all of them on this machine, beside this run
             self._dialer = Dialer(self.api, self._vigil)
             begun.callback(self._dialer.close)
             self._clients = self._new_clients()
@@ -260,7 +262,7 @@ class KubeconfigBackend:
         if component is not Component.PROXY and not self._without_controller:
             self._barrier.hear_from_controller(self._clients.canaries(without=self._off)[0][0], within=RESTARTED)
         self._barrier.expect_news()
-        self._proxies_are_late = self._guests.kubelets_may_be_late = True
+        self._proxies_are_late = self._has_replaced = self._guests.kubelets_may_be_late = True
         if component is Component.PROXY:
             self.settle()
 
@@ -351,7 +353,7 @@ class KubeconfigBackend:
 
     def _await_late_kubelets(self) -> None:
         """Wait for a pod now, and not while a scenario waits for what follows from it, once an API server was away."""
-        if self._guests.kubelets_may_be_late:
+        if self._has_replaced:
             self._guests.settle()
 
     @property

@@ -15,7 +15,7 @@ from harness.guest import trouble
 
 READY_SECONDS = 120.0  # for a pod to run, before the time scale: a node may have to pull the image first
 TROUBLED_SECONDS = 15.0  # for what keeps a pod from running to pass by itself
-LATE_SECONDS = 90.0  # the same where kubelets may have to find an API server again
+LATE_SECONDS = 90.0  # for a kubelet to begin, where it may have to find an API server again, or shares one machine
 ADMITTED_SECONDS = 10.0  # for a new namespace to have its service account
 END_GRACE = 1  # seconds that a pod gets that is to end at once; 0 would leave it running without an object
 
@@ -115,11 +115,13 @@ class Guests:
 
     def _give_up_on(self, pod: Object | None, troubled: dict[str, float]) -> None:
         """Raise when what keeps a pod from running does not pass."""
-        why = trouble.of_pod(pod) or trouble.of_kubelet(pod) if pod is not None else ""
+        of_pod, of_kubelet = (trouble.of_pod(pod), trouble.of_kubelet(pod)) if pod is not None else ("", "")
+        why = of_pod or of_kubelet
         if not why:
             return
+        patience = LATE_SECONDS if self.kubelets_may_be_late and not of_pod else TROUBLED_SECONDS
         since = troubled.setdefault(why, time.monotonic())
-        if time.monotonic() - since > (LATE_SECONDS if self.kubelets_may_be_late else TROUBLED_SECONDS):
+        if time.monotonic() - since > patience:
             raise InconclusiveError(why)
 
     def delete(self, namespace: str, name: str) -> None:
