@@ -14,6 +14,7 @@ from harness import manifests
 from harness.api import Api, Object, Response, path_of
 from harness.backends.any_cluster.names import Names
 from harness.backends.any_cluster.places import refusing_taints, takes_pods
+from harness.claims import OF_BOTH_FAMILIES
 from harness.components import Release
 from harness.doctor import gates, installed
 from harness.doctor.check import Check, State, ok, unknown, unusable
@@ -122,8 +123,7 @@ def families(api: Api, nodes: Sequence[Object]) -> Check:
     said += f", pods {' and '.join(of_pods)}" if of_pods else "; nodes do not say what pods get"
     if len(of_services) == 2 and len(of_pods) in {0, 2}:
         return ok("IP families", said)
-    dual = frozenset({"IPv6", "DualStack"})
-    return Check("IP families", State.LACKS, said, "a dual-stack cluster has both", features=dual)
+    return Check("IP families", State.LACKS, said, "a dual-stack cluster has both", features=OF_BOTH_FAMILIES)
 
 
 def proxy(api: Api) -> Check:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from harness.claims import OF_BOTH_FAMILIES
 from harness.doctor.check import Check, State, ok, unknown, unusable
 from harness.errors import UnavailableError
 from harness.netns import kernel, sandbox
 from harness.netns.addresses import FAMILIES
 from harness.topology import Topology
-
-_IPV6 = frozenset({"IPv6", "DualStack"})
 
 
 def examine_netns(families: Sequence[str] = FAMILIES) -> list[Check]:
@@ -44,5 +43,5 @@ def examine_kind(topology: Topology) -> list[Check]:
 def _missing(feature: kernel.Feature, families: Sequence[str]) -> Check:
     said = kernel.explain([feature])
     if feature == kernel.IPV6 and tuple(families) != ("IPv6",):
-        return Check("kernel", State.LACKS, said, "--families IPv4 runs without it", features=_IPV6)
+        return Check("kernel", State.LACKS, said, "--families IPv4 runs without it", features=OF_BOTH_FAMILIES)
     return unusable("kernel", said)

@@ -172,10 +172,14 @@ def _set_up(config: pytest.Config, run: Run) -> None:
             selection.require_some(config, run.settings)
         run.folder.prepare()
         if run.settings.backend == "netns":
+            from harness.claims import OF_BOTH_FAMILIES
             from harness.netns import sandbox
 
             sandbox.enter()
             of_settings(run.settings)
+            if len(run.settings.families) == 1:
+                why = f"IP families: it has {run.settings.families[0]} alone"
+                run.lacking = dict.fromkeys(OF_BOTH_FAMILIES, why)
         else:
             _take_cluster(config, run)
     except UsageError as error:

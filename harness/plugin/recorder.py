@@ -96,7 +96,7 @@ class Recorder:
 
     def _prepare(self, config: pytest.Config, item: pytest.Item, requirement: Requirement) -> None:
         reason, thing = plan.reason_to_skip(requirement, self._run.settings)
-        if not reason and self._run.target:
+        if not reason:
             reason, thing = plan.what_cannot_show(requirement, self._run.lacking)
         if not reason and self._run.target:
             reason, thing = plan.what_is_lacking(self._needs(item), self._run.offer)

@@ -22,6 +22,12 @@ def test_limited(pytestconfig):
     assert pytestconfig.getoption("timeout") == {}
 """
 
+DUAL_STACK = """
+@must("KEP-1/dual-stack", Feature("DualStack", Profile.ENDPOINTSLICE_CONTROLLER, False, "Both."))
+def test_dual_stack():
+    pass
+"""
+
 EXTENDED = """
 @must("KEP-2/node-first", EXTENDED)
 def test_node():
@@ -195,6 +201,12 @@ def test_what_does_not_run_is_reported_with_its_reason(certify: Any) -> None:
         "KEP-2/names": "deselected",
     }
     assert "there is no tool" in run.text
+
+
+def test_what_needs_both_families_does_not_run_on_a_cluster_of_one(certify: Any) -> None:
+    for families, expected in (("IPv4", "unavailable"), ("IPv6,IPv4", "")):
+        run = certify("passes", extra=DUAL_STACK, options=(f"--td-families={families}",))
+        assert {test["id"]: test["reason"] for test in run.report["tests"]}["KEP-1/dual-stack"] == expected
 
 
 def test_pytests_own_deselection_is_reported_too(certify: Any) -> None:
