@@ -169,6 +169,11 @@ def at_most(successes: int, samples: int, chance: float) -> float:
     return math.fsum(_binomial(samples, chance)[: max(0, successes + 1)])
 
 
+def most(samples: int, chance: float, tail: float) -> int:
+    """So many successes are exceeded with a probability of at most `tail`."""
+    return samples - _cut(_binomial(samples, chance)[::-1], tail)
+
+
 def _binomial(samples: int, chance: float) -> list[float]:
     """How likely each number of successes is, by logarithms, as the numbers themselves are too large."""
     constant = math.lgamma(samples + 1)

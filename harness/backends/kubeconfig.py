@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NoReturn
 
 from harness.abilities import Ability
@@ -201,8 +202,16 @@ class KubeconfigBackend:
         return self._dialer.probe(probes, read=address_seen)
 
     def record(self, interval: float, probes: Sequence[Probe]) -> Steady:
-        """Probes in the background, by each client as fast as it can, but not faster than every `interval` seconds."""
-        return Steady(self._dialer, interval, probes)
+        """Probes in the background, by each client as fast as it can, but not faster than every `interval` seconds.
+
+        Over UDP the twins of the clients ask: so many flows would be in the way of others of the same clients.
+        """
+        by_whom = [self._by_twin(each) if each.protocol == "UDP" else each for each in probes]
+        return Steady(self._dialer, interval, by_whom)
+
+    def _by_twin(self, probe: Probe) -> Probe:
+        assert isinstance(probe.namespace, ClientPod)
+        return replace(probe, namespace=self._clients.twin_of(probe.namespace))
 
     def connect(self, probe: Probe) -> NoReturn:
         """Raises `UnavailableError`: agnhost's connections end with the answer."""

@@ -42,7 +42,9 @@ class Clients:
         self._node_client_port = _NODE_CLIENT_PORTS + 2 * worker
         self._node_addresses = node_addresses
         self._places: dict[Client, ClientPod] = {}
-        self._addresses: dict[Client, Mapping[str, str]] = {}
+        self._twins: dict[ClientPod, ClientPod] = {}
+        self._addresses: dict[ClientPod, Mapping[str, str]] = {}
+        self._nodes_of: dict[ClientPod, str] = {}
         self._canaries: dict[str, tuple[str, Mapping[str, str]]] = {}
 
     def make(self) -> None:
@@ -73,18 +75,29 @@ class Clients:
 
     def address_of(self, client: Client | Pod, family: str) -> str:
         """The client's own address. Raises `UnavailableError` where it has none of this family."""
-        self.place_of(client)
-        known = client.addresses if isinstance(client, Pod) else self._addresses[self._inside(client)]
+        known = client.addresses if isinstance(client, Pod) else self._addresses[self.place_of(client)]
         if family not in known:
             raise UnavailableError(f"client {client} has no {family} address")
         return known[family]
 
+    def twin_of(self, pod: ClientPod) -> ClientPod:
+        """Another client on the same node, for many UDP flows: those of `pod` keep source ports that no flow had.
+
+        Clients of which there is one on a node have no twin.
+        """
+        if pod not in self._places.values() or pod.on_host:
+            return pod
+        if not self._twins:
+            wanted = {f"flows-{node}": node for node in self._nodes}
+            made = self._run(self.namespace, wanted, TARGET_PORT, on_host=False)
+            self._twins = {self._places[pod_client(self._nodes_of[each])]: each for each in made}
+        return self._twins[pod]
+
     def url_of(self, pod: ClientPod) -> tuple[str, str]:
         """The node of a client's pod, and where its server is reached from there."""
-        client = next(each for each, made in self._places.items() if made == pod)
-        address = next(iter(self._addresses[client].values()))
+        address = next(iter(self._addresses[pod].values()))
         host = f"[{address}]" if ":" in address else address
-        return client.node, f"http://{host}:{pod.port}"
+        return self._nodes_of[pod], f"http://{host}:{pod.port}"
 
     def on(self, nodes: Sequence[str]) -> list[ClientPod]:
         """The clients in pods on these nodes."""
@@ -98,9 +111,9 @@ class Clients:
         """Find the addresses of pods anew: those of a node that was switched off and on have others."""
         listed = {str(each["metadata"]["name"]): each for each in self._api.list("pods", self.namespace)}
         found = {name: pods.addresses(each) for name, each in listed.items() if pods.addresses(each)}
-        for client, pod in self._places.items():
+        for pod, known in self._addresses.items():
             if not pod.on_host:
-                self._addresses[client] = found.get(pod.name, self._addresses[client])
+                self._addresses[pod] = found.get(pod.name, known)
         for node, (name, known) in self._canaries.items():
             self._canaries[node] = name, found.get(name, known)
 
@@ -111,10 +124,16 @@ class Clients:
         port = self._node_client_port if on_host else TARGET_PORT
         self._guests.create_namespace(namespace, privileged=on_host)
         wanted = {f"client-{client.node}": client.node for client in clients}
+        self._places |= dict(zip(clients, self._run(namespace, wanted, port, on_host=on_host), strict=True))
+
+    def _run(self, namespace: str, wanted: Mapping[str, str], port: int, *, on_host: bool) -> list[ClientPod]:
+        """Run a pod of each name on its node."""
         made = self._guests.run_clients(namespace, wanted, port=port, host_network=on_host)
-        for client, pod in zip(clients, made, strict=True):
-            self._places[client] = ClientPod(namespace, f"client-{client.node}", port, on_host)
-            self._addresses[client] = self._node_addresses(client.node) if on_host else pods.addresses(pod)
+        found = [ClientPod(namespace, name, port, on_host) for name in wanted]
+        for pod, node, obj in zip(found, wanted.values(), made, strict=True):
+            self._nodes_of[pod] = node
+            self._addresses[pod] = self._node_addresses(node) if on_host else pods.addresses(obj)
+        return found
 
     def _inside(self, client: Client) -> Client:
         """Outside is, for a node, the network of another one: packets come from there as they do from outside."""

@@ -23,6 +23,7 @@ from harness.backends.any_cluster.client_pod import ClientPod
 from harness.backends.any_cluster.crowd import BeginVigil, Crowd
 from harness.backends.any_cluster.port_forwarding import PortForwards
 from harness.backends.any_cluster.repeated_syns import FULL_WAIT, NETSTAT, RepeatedSyns
+from harness.backends.any_cluster.udp_flows import PORT_RANGE, UdpFlows, of_new_flows, ports_of
 from harness.errors import InconclusiveError, UnavailableError
 from harness.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Unknown
 from harness.probes.loop import Probe
@@ -94,6 +95,8 @@ class Dialer:
         self._proxy_is_forbidden = False
         self._crowd = Crowd(THREADS, vigil)
         self._syns: RepeatedSyns[ClientPod] = RepeatedSyns(self._netstat)
+        self._flows: UdpFlows[tuple[ClientPod, str, int]] = UdpFlows()
+        self._ports: dict[ClientPod, int] = {}  # how many a client draws source ports from
 
     def close(self) -> None:
         """Ask nothing more. What is under way is not waited for."""
@@ -101,7 +104,34 @@ class Dialer:
         self._forwards.close()
 
     def probe(self, probes: Sequence[Probe], read: Reader = identity) -> list[Observation]:
-        """What came of each probe; outcomes of equal probes come in any order. Raises `UnavailableError`."""
+        """What came of each probe; outcomes of equal probes come in any order. Raises `UnavailableError`.
+
+        An outcome over UDP that an earlier flow explains is none: see `harness.backends.any_cluster.udp_flows`.
+        """
+        outcomes = self._probe(probes, read)
+        of_udp = {each for each in probes if each.protocol == "UDP"} if read is identity else set()
+        for probe in of_udp:
+            indices = [index for index, each in enumerate(probes) if each == probe]
+            told = self._of_new_flows(probe, [outcomes[index] for index in indices])
+            for index, outcome in zip(indices, told, strict=True):
+                outcomes[index] = outcome
+        return outcomes
+
+    def _of_new_flows(self, probe: Probe, seen: Sequence[Observation]) -> list[Observation]:
+        earlier = self._flows.earlier(_way(probe))
+        self._flows.note(_way(probe), seen)
+        if not earlier.keys() & set(seen):
+            return list(seen)
+
+        def ask(count: int) -> list[Observation]:
+            more = self._probe([probe] * count, identity)
+            self._flows.note(_way(probe), more)
+            return more
+
+        return of_new_flows(seen, earlier, self._ports_of(_client(probe)), ask)
+
+    def _probe(self, probes: Sequence[Probe], read: Reader) -> list[Observation]:
+        """All that was seen."""
         places: dict[Probe, list[int]] = {}
         for index, probe in enumerate(probes):
             places.setdefault(probe, []).append(index)
@@ -157,6 +187,7 @@ class Dialer:
 
     def _glance(self, probe: Probe) -> Dialed:
         dialed = self._dial(probe, 1, identity, limit=probe.timeout + GLANCE)
+        self._note(probe, dialed)
         self._syns.in_vain(_client(probe), dialed.outcomes.count(TIMED_OUT), go_on=True)
         if dialed.seconds >= REPEATED_SYN:
             self._syns.may_have_repeated(_client(probe))
@@ -169,8 +200,13 @@ class Dialer:
     def dial(self, probe: Probe, tries: int) -> Dialed:
         """Ask so often, one after the other, and count what was lost."""
         dialed = self._dial(probe, tries, identity)
+        self._note(probe, dialed)
         self._note_in_vain({probe: [dialed]})
         return Dialed(self._counted(probe, [dialed], self._doubted({probe: [dialed]})), dialed.seconds)
+
+    def _note(self, probe: Probe, dialed: Dialed) -> None:
+        if probe.protocol == "UDP":
+            self._flows.note(_way(probe), dialed.outcomes)
 
     def get(self, client: ClientPod, address: str, port: int, path: str) -> str:
         """The body of the answer to GET `path`, whatever its status. Raises `OSError` when there is none."""
@@ -233,7 +269,19 @@ class Dialer:
         return made
 
     def _netstat(self, client: ClientPod) -> str:
-        response = self._ask(client, "shell", {"cmd": NETSTAT}, FULL_WAIT + OVERHEAD)
+        return self._shell(client, NETSTAT)
+
+    def _ports_of(self, client: ClientPod) -> int:
+        if client not in self._ports:
+            said = self._shell(client, PORT_RANGE)
+            try:
+                self._ports[client] = ports_of(said)
+            except ValueError:
+                raise InconclusiveError(f"pod {client.name} does not tell its port range: {said[:200]!r}") from None
+        return self._ports[client]
+
+    def _shell(self, client: ClientPod, command: str) -> str:
+        response = self._ask(client, "shell", {"cmd": command}, FULL_WAIT + OVERHEAD)
         return str(response.body.get("output", ""))
 
 
@@ -259,6 +307,10 @@ def _unsure(dialed: Dialed) -> list[Observation]:
 def _client(probe: Probe) -> ClientPod:
     assert isinstance(probe.namespace, ClientPod)
     return probe.namespace
+
+
+def _way(probe: Probe) -> tuple[ClientPod, str, int]:
+    return _client(probe), probe.address, probe.port
 
 
 def _query(protocol: str, address: str, port: int, request: str, tries: int) -> dict[str, str]:

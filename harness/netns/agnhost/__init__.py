@@ -7,7 +7,7 @@ cluster finds what it would find there, its peculiarities too. Read for it: agnh
 1.31, has no `serverport` and is otherwise the same. Where a real one is at hand, `tests/harness/netns/test_agnhost.py`
 compares.
 
-Known to be otherwise: a connection that `/dial` made is closed by a reset, and its UDP ports are not taken twice in a
-row, so that thousands of dials leave nothing in the way of the next; redirects are not followed; no SCTP, no TLS, and
-none of the endpoints that change a container (shell, upload, exit, shutdown) or read its environment.
+Known to be otherwise: a connection that `/dial` made is closed by a reset, so that thousands of dials leave nothing in
+the way of the next; redirects are not followed; no SCTP, no TLS, and none of the endpoints that change a container
+(upload, exit, shutdown) or read its environment; shell reads two files of /proc.
 """

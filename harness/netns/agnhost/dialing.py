@@ -15,7 +15,7 @@ from harness.errors import HarnessError
 from harness.netns.agnhost import wording
 from harness.netns.agnhost.messages import Answer, MalformedError, get_request, read_answer
 from harness.netns.agnhost.netexec import Dial, dialed
-from harness.probes.probe import RESET_ON_CLOSE, SocketSource, bind_unused
+from harness.probes.probe import RESET_ON_CLOSE, SocketSource
 from harness.probes.reactor import Reactor
 
 TRY_SECONDS = 5.0
@@ -222,10 +222,6 @@ class UdpTry(Try):
     network = "udp"
     kind = socket.SOCK_DGRAM
     __slots__ = ()
-
-    def _connect(self, sock: socket.socket) -> None:
-        bind_unused(sock)
-        super()._connect(sock)
 
     def _question(self) -> bytes:
         return self.request.encode()

@@ -16,8 +16,11 @@ from harness.netns.agnhost.messages import Answer, Request, error_answer
 from harness.netns.agnhost.wording import joined
 
 _INTEGER = re.compile(r"[+-]?\d+")
-NETSTAT = "cat /proc/net/netstat"
-"""The one command of /shell that is known here: the counters of the pod's network namespace."""
+READABLE = {
+    "cat /proc/net/netstat": "/proc/thread-self/net/netstat",
+    "cat /proc/sys/net/ipv4/ip_local_port_range": "/proc/sys/net/ipv4/ip_local_port_range",
+}
+"""The commands of /shell that are known here, and the files in which they stand for a network namespace."""
 
 _NOT_HERE = ("/upload", "/exit", "/shutdown", "/envvar")
 _SERVICES = {"http": 80, "https": 443, "domain": 53}  # of /etc/services, those that somebody could mean
@@ -31,7 +34,7 @@ class Self:
     http_port: int
     udp_port: int
     ending: bool = False
-    netstat: Callable[[], str] = str
+    read: Callable[[str], str] = str  # one of the files of `READABLE`
 
     @property
     def healthy(self) -> bool:
@@ -126,9 +129,10 @@ def _header(request: Request, _me: Self, _client: str) -> Answer:
 
 def _shell(request: Request, me: Self, _client: str) -> Answer:
     command = request.query.get("shellCommand", "") or request.query.get("cmd", "")
-    if command != NETSTAT:
-        return error_answer(501, f"/shell knows {NETSTAT!r} in an embedded cluster, and no other command")
-    return Answer(200, to_json({"output": me.netstat()}))
+    if command not in READABLE:
+        known = " and ".join(map(repr, READABLE))
+        return error_answer(501, f"/shell knows {known} in an embedded cluster, and no other command")
+    return Answer(200, to_json({"output": me.read(READABLE[command])}))
 
 
 _ROUTES: dict[str, Callable[[Request, Self, str], Answer]] = {

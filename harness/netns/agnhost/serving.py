@@ -32,19 +32,19 @@ _AT_ONCE = 64
 """Datagrams that one socket takes before the others have their turn."""
 
 
-def _netstat(source: SocketSource) -> str:
-    """The counters of the network namespace in which a server is; nothing where it is in none."""
+def _read(source: SocketSource, file: str) -> str:
+    """What a file says in the network namespace in which a server is; nothing where it is in none."""
     if not isinstance(source, Namespace):
         return ""
     with source.entered():
-        return Path("/proc/thread-self/net/netstat").read_text(encoding="ascii")
+        return Path(file).read_text(encoding="ascii")
 
 
 class NetexecServer:
     """All that one container of netexec has open. `me` may be replaced while it runs."""
 
     def __init__(self, command: Netexec, hostname: str, source: SocketSource, reactor: Reactor) -> None:
-        self.me = Self(hostname, command.http_port, command.udp_port, netstat=lambda: _netstat(source))
+        self.me = Self(hostname, command.http_port, command.udp_port, read=lambda file: _read(source, file))
         self.source = source
         self.reactor = reactor
         self.parts: set[_Part] = set()

@@ -46,6 +46,12 @@ def test_the_reference_meets_it_through_its_api_too(stranger: Stranger, requirem
     run(stranger, requirement)
 
 
+def test_datagrams_that_meet_an_earlier_flow_are_no_fault(stranger: Stranger) -> None:
+    scenario = SCENARIOS["AFFINITY/moves-with-hints"]
+    over_udp = next(case for case in scenario.cases if case["port"].protocol == "UDP")
+    scenario.test(stranger(reference(MUTANTS["leaves-udp-flows"]))(), **over_udp)
+
+
 @pytest.mark.parametrize("slug", ["proxy-catches-up", "missed-changes-are-caught-up", "controller-catches-up"])
 def test_components_that_were_away_are_waited_for(stranger: Stranger, slug: str) -> None:
     run(stranger, f"KEP-4444/{slug}", "", *RESTARTS)

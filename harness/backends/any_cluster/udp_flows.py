@@ -1,0 +1,93 @@
+"""Earlier UDP flows of client pods: a new one with the source port of one of them may be answered as that one was.
+
+agnhost's UDP sockets have ports that the kernel draws at random, and connection tracking keeps a flow for some time
+after its last packet. Who tracks connections does not decide anew about a flow that it knows, and nothing asks it to
+while its endpoint is there. So after a change a few answers are as before it: after 270 flows, with 28,232 ports to
+draw from, 2.6 of 270 on average. That is no fault, and it looks like a small one.
+
+How many there can be is known, however. Where something is seen that was seen before, and no more often than that, so
+many more probes are made that a fault of the size that checks must see would show more often.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Generic, TypeVar
+
+from harness.outcomes import Observation, Unknown
+from harness.statistics import DEFAULT_RATES, at_most, most, samples_for_leak
+
+FLOW_SECONDS = 120.0  # nf_conntrack_udp_timeout_stream; one question and its answer alone are kept for 30 s
+PORT_RANGE = "cat /proc/sys/net/ipv4/ip_local_port_range"
+TIMES = (4, 8, 16, 32)  # as many probes are made in all
+LEAST = samples_for_leak(DEFAULT_RATES.leak, DEFAULT_RATES.miss)  # of which so many are the first ones
+
+_WHY = "whether a flow of before had the same source port cannot be told: there were too many of them"
+
+T = TypeVar("T", bound=Hashable)
+
+
+class UdpFlows(Generic[T]):
+    """What came of the flows of each client to each target within the last two minutes. For any thread."""
+
+    def __init__(self) -> None:
+        self._known: dict[T, deque[tuple[float, Counter[Observation]]]] = {}
+        self._lock = threading.Lock()
+
+    def note(self, way: T, outcomes: Sequence[Observation]) -> None:
+        """Flows that have ended now."""
+        with self._lock:
+            self._known.setdefault(way, deque()).append((time.monotonic(), Counter(outcomes)))
+
+    def earlier(self, way: T) -> Counter[Observation]:
+        """How many flows had each outcome."""
+        with self._lock:
+            known = self._known.get(way, deque())
+            while known and known[0][0] < time.monotonic() - FLOW_SECONDS:
+                known.popleft()
+            return sum((outcomes for _, outcomes in known), Counter())
+
+
+def of_new_flows(
+    seen: Sequence[Observation],
+    earlier: Mapping[Observation, int],
+    ports: int,
+    ask: Callable[[int], Sequence[Observation]],
+) -> list[Observation]:
+    """As many outcomes as were seen, without those that earlier flows explain; `ask` makes more probes.
+
+    `ports` is how many a client draws from. `Unknown` stands where it cannot be told.
+    """
+    shares: dict[Observation, float] = {
+        each: min(count / ports, 0.99) for each, count in earlier.items() if not isinstance(each, Unknown)
+    }
+
+    def explains(counts: Mapping[Observation, int], probes: int) -> set[Observation]:
+        return {each for each in shares if 0 < counts[each] <= most(probes, shares[each], DEFAULT_RATES.miss)}
+
+    doubtful = explains(Counter(seen), len(seen))
+    if not doubtful:
+        return list(seen)
+    probes = enough(len(seen), max(shares[each] for each in doubtful))
+    if not probes:
+        return [Unknown(_WHY) if each in doubtful else each for each in seen]
+    every = [*seen, *ask(probes - len(seen))]
+    old = doubtful & explains(Counter(every), probes)
+    told = [each for each in every if each not in old][: len(seen)]
+    return [*told, *[Unknown(_WHY)] * (len(seen) - len(told))]
+
+
+def enough(probes: int, share: float) -> int:
+    """So many tell a fault from earlier flows, which have this share of all ports; 0 when there were too many."""
+    miss, fault = DEFAULT_RATES.miss, share + DEFAULT_RATES.leak * (1 - share)
+    totals = (times * max(probes, LEAST) for times in TIMES)
+    return next((each for each in totals if at_most(most(each, share, miss), each, fault) <= miss), 0)
+
+
+def ports_of(said: str) -> int:
+    """How many ports there are in a range, whose ends are said. Raises `ValueError`."""
+    first, last = map(int, said.split())
+    return last - first + 1

@@ -1,0 +1,66 @@
+"""A UDP flow that met an earlier one is no fault, and a fault is not taken for one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from harness.backends.any_cluster.udp_flows import UdpFlows, enough, of_new_flows, ports_of
+from harness.outcomes import TIMED_OUT, Observation, Reached, Unknown
+
+BEFORE, AFTER = Reached("a1"), Reached("b1")
+PORTS = 28_232
+
+
+def seen(before: int, after: int) -> list[Observation]:
+    return [*[BEFORE] * before, *[AFTER] * after]
+
+
+def nobody_asks(count: int) -> Sequence[Observation]:
+    raise AssertionError(f"{count} more probes are made")
+
+
+def test_answers_that_earlier_flows_explain_are_left_out() -> None:
+    told = of_new_flows(seen(4, 266), {BEFORE: 270}, PORTS, lambda count: seen(8, count - 8))
+    assert told == [AFTER] * 270
+
+
+@pytest.mark.parametrize("of_more", [33, 60])
+def test_a_fault_is_seen_in_spite_of_them(of_more: int) -> None:
+    told = of_new_flows(seen(8, 262), {BEFORE: 270}, PORTS, lambda count: seen(of_more, count - of_more))
+    assert told == seen(8, 262)
+
+
+@pytest.mark.parametrize(("earlier", "of_before"), [({BEFORE: 270}, 40), ({AFTER: 900}, 4), ({}, 4)])
+def test_what_they_do_not_explain_is_not_asked_again(earlier: dict[Observation, int], of_before: int) -> None:
+    outcomes = seen(of_before, 270 - of_before)
+    assert of_new_flows(outcomes, earlier, PORTS, nobody_asks) == outcomes
+
+
+def test_silence_of_before_is_an_outcome_like_others() -> None:
+    outcomes = [TIMED_OUT, *seen(0, 269)]
+    assert of_new_flows(outcomes, {TIMED_OUT: 20}, PORTS, lambda count: seen(0, count)) == [AFTER] * 270
+
+
+def test_too_many_earlier_flows_leave_it_unknown() -> None:
+    told = of_new_flows(seen(4, 266), {BEFORE: 20_000}, PORTS, nobody_asks)
+    assert [type(each) for each in told] == [Unknown] * 4 + [Reached] * 266
+
+
+def test_more_earlier_flows_take_more_probes() -> None:
+    assert [enough(270, earlier / PORTS) for earlier in (4, 270, 1000, 3000, 20_000)] == [1080, 1080, 2160, 8640, 0]
+
+
+def test_flows_are_forgotten_after_two_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
+    flows: UdpFlows[str] = UdpFlows()
+    for now, outcome in ((0.0, BEFORE), (100.0, AFTER)):
+        monkeypatch.setattr("time.monotonic", lambda now=now: now)
+        flows.note("a2", [outcome] * 3)
+    assert flows.earlier("a2") == {BEFORE: 3, AFTER: 3}
+    monkeypatch.setattr("time.monotonic", lambda: 130.0)
+    assert flows.earlier("a2") == {AFTER: 3}
+
+
+def test_both_ends_of_a_port_range_are_in_it() -> None:
+    assert ports_of("32768\t60999\n") == PORTS
