@@ -27,6 +27,7 @@ class Ability(enum.StrEnum):
     EXTERNAL_IPS = "external-ips"  # the same for spec.externalIPs
     OPEN_CONNECTIONS = "open-connections"  # connections that stay, and are asked again
     SOURCE_PORTS = "source-ports"  # sockets and programs in a client's network namespace
+    EVERY_REFUSAL = "every-refusal"  # kernels limit ICMP errors, to one a second: silence may be a refusal
     HTTP = "http"  # GET requests from where a client is, to any address
     CONTROLLER_METRICS = "controller-metrics"
     PROXY_METRICS = "proxy-metrics"

@@ -36,6 +36,11 @@ _GROUPS: tuple[tuple[str, str, frozenset[Ability]], ...] = (
         frozenset({Ability.REPORT_NODES, Ability.CREATE_NODES, Ability.EQUAL_NODES, Ability.REPORT_PODS}),
     ),
     (
+        "kernels of its nodes refuse once a second (net.ipv4.icmp_ratemask), so that silence may be a refusal",
+        "--backend kind or netns lets them refuse whenever they are asked",
+        frozenset({Ability.EVERY_REFUSAL}),
+    ),
+    (
         "no address of choice is routed to a node",
         _NETNS,
         frozenset({Ability.LOAD_BALANCER, Ability.EXTERNAL_IPS}),

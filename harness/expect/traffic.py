@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 from harness import verdict
+from harness.abilities import Ability
 from harness.backends.backend import OpenConnection
 from harness.cluster import AddressKind, Cluster, Service
 from harness.errors import InconclusiveError, UsageError
@@ -63,6 +64,8 @@ def expect_traffic(
     """
     target = target_of(cluster, service, to=to, family=family, port=port, via=via)
     paths = [target.path(who, names(what) if isinstance(what, AbstractSet) else what) for who, what in expected.items()]
+    if any(isinstance(path.expected, Refused) for path in paths):
+        cluster.backend.need(Ability.EVERY_REFUSAL)
     _insist_on_speech(cluster, service, paths)
     late = ""
     try:

@@ -66,7 +66,7 @@ RULES: tuple[Rule, ...] = (
     Rule(("get", "list"), "", ("nodes",), why="know zones and addresses"),
     _PROXY,
     _PORT_FORWARD,
-    Rule(("get", "list"), "", ("events", "pods/log"), why="say why something does not start"),
+    Rule(("get", "list"), "", ("events",), why="say why something does not start"),
     Rule(
         ("get", "list"),
         "apps",
@@ -84,9 +84,8 @@ RULES: tuple[Rule, ...] = (
 """What every run needs, or makes good use of."""
 
 DISRUPTIVE: tuple[Rule, ...] = (
-    Rule(("create", "delete", "patch", "update"), "", ("nodes",), why="move and cordon nodes, and make some"),
+    Rule(("patch",), "", ("nodes",), why="move, taint and cordon nodes, and give them back"),
     Rule(("create",), "", ("pods/eviction",), why="drain nodes of pods of its own"),
-    Rule(("get", "patch", "update"), "", ("nodes/status",), why="have nodes report less CPU, or not ready"),
 )
 """What only a run with --allow-disruptive needs."""
 

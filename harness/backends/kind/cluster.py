@@ -26,6 +26,7 @@ from harness.backends.kind.config import (
     parse_images,
 )
 from harness.backends.kind.engine import Engine
+from harness.backends.kind.icmp import refuse_always
 from harness.backends.kind.leftovers import Say, remove, silent
 from harness.backends.kind.readiness import list_nodes, ready_nodes
 from harness.backends.kind.scarcity import naming_scarcity
@@ -95,6 +96,8 @@ class KindCluster:
             begun.callback(self._delete)
             self._create(self.tools)
             self._wait_until_ready()
+            for node in self.node_names.values():
+                refuse_always(self._engine, node)
             self._begun = begun.pop_all()
         return self
 

@@ -27,6 +27,7 @@ from harness.abilities import Ability
 from harness.api import Api, Object, Response
 from harness.backends.kind import static_pods
 from harness.backends.kind.config import gates_for_mode
+from harness.backends.kind.icmp import refuse_always
 from harness.backends.kind.kube_proxies import mode_of
 from harness.backends.kind.proxy_pods import ProxyPods, Running
 from harness.backends.kind.readiness import list_nodes, ready_nodes
@@ -48,6 +49,7 @@ ABILITIES = frozenset(
         Ability.CHANGE_RELEASE,
         Ability.CONTROLLER_METRICS,
         Ability.STOP_NODES,
+        Ability.EVERY_REFUSAL,
     }
 )
 START_SECONDS = 180.0  # before the time scale; a static pod takes 5 to 30 s
@@ -144,6 +146,7 @@ class KindComponents:
     def start_node(self, node: str) -> None:
         """See `Components`."""
         self._shell.switch_on(self._node_names[node])
+        refuse_always(self._shell, self._node_names[node])
         self._off.discard(node)
 
     def close(self) -> None:
