@@ -127,8 +127,8 @@ class Backend(Protocol):
     def node_addresses(self, node: str) -> dict[str, str]:
         """The addresses of a node, by family."""
 
-    def place_of(self, client: Client | Pod) -> SocketSource:
-        """Where a client is, for `Probe`."""
+    def place_of(self, client: Client | Pod, *, fresh: bool = False) -> SocketSource:
+        """Where a client is, for `Probe`; `fresh`: it may be somebody in its stead, of whom there are fewer flows."""
 
     def namespace_of(self, client: Client | Pod) -> Namespace:
         """The network namespace in which a client is."""

@@ -171,9 +171,10 @@ class KubeconfigBackend:
 
     # Clients and probes
 
-    def place_of(self, client: Client | Pod) -> ClientPod:
+    def place_of(self, client: Client | Pod, *, fresh: bool = False) -> ClientPod:
         """The pod that asks."""
-        return self._clients.place_of(client)
+        place = self._clients.place_of(client)
+        return self._clients.in_turn(place) if fresh else place
 
     def client_address(self, client: Client | Pod, family: str) -> str:
         """The client's own address. Raises `UnavailableError` where it has none of this family."""
@@ -204,14 +205,14 @@ class KubeconfigBackend:
     def record(self, interval: float, probes: Sequence[Probe]) -> Steady:
         """Probes in the background, by each client as fast as it can, but not faster than every `interval` seconds.
 
-        Over UDP the twins of the clients ask: so many flows would be in the way of others of the same clients.
+        Over UDP others ask in the place of the clients: so many flows would be in the way of all that follow.
         """
-        by_whom = [self._by_twin(each) if each.protocol == "UDP" else each for each in probes]
+        by_whom = [self._by_another(each) if each.protocol == "UDP" else each for each in probes]
         return Steady(self._dialer, interval, by_whom)
 
-    def _by_twin(self, probe: Probe) -> Probe:
+    def _by_another(self, probe: Probe) -> Probe:
         assert isinstance(probe.namespace, ClientPod)
-        return replace(probe, namespace=self._clients.twin_of(probe.namespace))
+        return replace(probe, namespace=self._clients.for_many_flows(probe.namespace))
 
     def connect(self, probe: Probe) -> NoReturn:
         """Raises `UnavailableError`: agnhost's connections end with the answer."""

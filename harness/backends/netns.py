@@ -333,7 +333,7 @@ class NetnsBackend:
         """Probes at a fixed rate in the background, `interval` seconds apart."""
         return self._loop.every(interval, probes)
 
-    def place_of(self, client: Client | Pod) -> Namespace:
+    def place_of(self, client: Client | Pod, *, fresh: bool = False) -> Namespace:  # noqa: ARG002  all ports are fresh
         """Where a client's sockets are made."""
         return self.namespace_of(client)
 

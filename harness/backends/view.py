@@ -128,9 +128,9 @@ class View:
         self.need(nodes=[node])
         return self._backend.node_addresses(node)
 
-    def place_of(self, client: Client | Pod) -> SocketSource:
+    def place_of(self, client: Client | Pod, *, fresh: bool = False) -> SocketSource:
         self._need_client(client)
-        return self._backend.place_of(client)
+        return self._backend.place_of(client, fresh=fresh)
 
     def namespace_of(self, client: Client | Pod) -> Namespace:
         self.need(Ability.SOURCE_PORTS)

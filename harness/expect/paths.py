@@ -77,11 +77,12 @@ class Target:
     def path(self, who: Who, expected: verdict.Expected) -> Path:
         """The way of a client to it."""
         client = pod_client(who) if isinstance(who, str) else who
+        may_change = self.port.protocol == "UDP" and self.service.object["spec"].get("sessionAffinity") != "ClientIP"
         address, number = self.address(self.via or client.node)
         return Path(
             label=f"pod {client.name}" if isinstance(client, Pod) else str(client),
             node=self.via or client.node,
-            place=self.cluster.backend.place_of(client),
+            place=self.cluster.backend.place_of(client, fresh=may_change),
             address=address,
             port=number,
             protocol=self.port.protocol,

@@ -5,7 +5,8 @@ between which the canary goes.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Container, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 
 from harness.api import Api
 from harness.backends.any_cluster import pods
@@ -17,6 +18,7 @@ from harness.topology import Topology
 from harness.workloads import Client, Pod, node_client, pod_client
 
 _NODE_CLIENT_PORTS = 20_480  # the first of two for each worker, on the network of the nodes
+_TWINS = 3  # of each client in a pod
 _CANARIES = 3  # it goes between two of them, and one may be on a node that is off
 
 
@@ -42,7 +44,8 @@ class Clients:
         self._node_client_port = _NODE_CLIENT_PORTS + 2 * worker
         self._node_addresses = node_addresses
         self._places: dict[Client, ClientPod] = {}
-        self._twins: dict[ClientPod, ClientPod] = {}
+        self._twins: dict[ClientPod, list[ClientPod]] = {}  # of each client, and of each twin
+        self._turns: dict[str, Iterator[ClientPod]] = {}  # by node
         self._addresses: dict[ClientPod, Mapping[str, str]] = {}
         self._nodes_of: dict[ClientPod, str] = {}
         self._canaries: dict[str, tuple[str, Mapping[str, str]]] = {}
@@ -80,18 +83,32 @@ class Clients:
             raise UnavailableError(f"client {client} has no {family} address")
         return known[family]
 
-    def twin_of(self, pod: ClientPod) -> ClientPod:
-        """Another client on the same node, for many UDP flows: those of `pod` keep source ports that no flow had.
+    def in_turn(self, pod: ClientPod) -> ClientPod:
+        """This pod or a twin on the same node, each in turn: flows of before are those of others then.
 
-        Clients of which there is one on a node have no twin.
+        Clients of which there is one on a node have no twins.
         """
-        if pod not in self._places.values() or pod.on_host:
-            return pod
-        if not self._twins:
-            wanted = {f"flows-{node}": node for node in self._nodes}
-            made = self._run(self.namespace, wanted, TARGET_PORT, on_host=False)
-            self._twins = {self._places[pod_client(self._nodes_of[each])]: each for each in made}
-        return self._twins[pod]
+        if self._has_twins(pod):
+            return next(self._turns[self._nodes_of[pod]])
+        return pod
+
+    def for_many_flows(self, pod: ClientPod) -> ClientPod:
+        """The twin on the same node that has no turns."""
+        return self._twins[pod][-1] if self._has_twins(pod) else pod
+
+    def _has_twins(self, pod: ClientPod) -> bool:
+        if not self._twins and pod in self._places.values() and not pod.on_host:
+            self._make_twins()
+        return pod in self._twins
+
+    def _make_twins(self) -> None:
+        wanted = {f"twin-{number}-{node}": node for number in range(_TWINS) for node in self._nodes}
+        made = self._run(self.namespace, wanted, TARGET_PORT, on_host=False)
+        for node in self._nodes:
+            client = self._places[pod_client(node)]
+            twins = [each for each in made if self._nodes_of[each] == node]
+            self._twins |= dict.fromkeys([client, *twins], twins)
+            self._turns[node] = itertools.cycle([client, *twins[:-1]])
 
     def url_of(self, pod: ClientPod) -> tuple[str, str]:
         """The node of a client's pod, and where its server is reached from there."""

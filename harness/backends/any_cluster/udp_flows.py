@@ -20,7 +20,9 @@ from typing import Generic, TypeVar
 from harness.outcomes import Observation, Unknown
 from harness.statistics import DEFAULT_RATES, at_most, most, samples_for_leak
 
-FLOW_SECONDS = 120.0  # nf_conntrack_udp_timeout_stream; one question and its answer alone are kept for 30 s
+FLOW_SECONDS = (
+    60.0  # one question and its answer are kept for 30 s by Linux (nf_conntrack_udp_timeout), by Cilium for 60
+)
 PORT_RANGE = "cat /proc/sys/net/ipv4/ip_local_port_range"
 TIMES = (4, 8, 16, 32)  # as many probes are made in all
 LEAST = samples_for_leak(DEFAULT_RATES.leak, DEFAULT_RATES.miss)  # of which so many are the first ones
@@ -31,7 +33,7 @@ T = TypeVar("T", bound=Hashable)
 
 
 class UdpFlows(Generic[T]):
-    """What came of the flows of each client to each target within the last two minutes. For any thread."""
+    """What came of the flows of each client to each target within the last minute. For any thread."""
 
     def __init__(self) -> None:
         self._known: dict[T, deque[tuple[float, Counter[Observation]]]] = {}
