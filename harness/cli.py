@@ -17,7 +17,7 @@ from harness.binaries.cli import components
 from harness.doctor.cli import doctor
 from harness.errors import DistrustError, HarnessError, UnavailableError, UsageError
 from harness.exit_codes import MEANINGS, ExitCode
-from harness.guest.cli import cleanup
+from harness.guest.cli import cleanup, of_cluster
 from harness.options import BY_NAME, OPTIONS, Option
 
 _CODES = "\b\nExit codes:\n" + "\n".join(f"  {int(code):>2}  {meaning}" for code, meaning in MEANINGS.items())
@@ -140,20 +140,7 @@ def list_requirements(form: str, suite: str) -> None:
 
 @main.command()
 @click.argument("service", metavar="[NAMESPACE/]SERVICE")
-@click.option(
-    "--kubeconfig",
-    metavar="FILE",
-    default="~/.kube/config",
-    envvar=["TRAFFICDIST_KUBECONFIG", "KUBECONFIG"],
-    show_default=True,
-)
-@click.option(
-    "--context",
-    metavar="NAME",
-    default="",
-    envvar="TRAFFICDIST_CONTEXT",
-    help="Which context of it. [the current one]",
-)
+@of_cluster
 @click.option(
     "--follow",
     type=click.Choice(["released", "kep"]),

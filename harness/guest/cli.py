@@ -3,24 +3,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import click
 
 
+def of_cluster(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options that say which cluster, with the environment variables that a run has for them."""
+    context = click.option(
+        "--context",
+        metavar="NAME",
+        default="",
+        envvar="TRAFFICDIST_CONTEXT",
+        help="Which context of it. [the current one]",
+    )
+    kubeconfig = click.option(
+        "--kubeconfig",
+        metavar="FILE",
+        default="~/.kube/config",
+        envvar=["TRAFFICDIST_KUBECONFIG", "KUBECONFIG"],
+        show_default=True,
+    )
+    return kubeconfig(context(command))
+
+
 @click.command()
-@click.option(
-    "--kubeconfig",
-    metavar="FILE",
-    default="~/.kube/config",
-    envvar=["TRAFFICDIST_KUBECONFIG", "KUBECONFIG"],
-    show_default=True,
-)
-@click.option(
-    "--context",
-    metavar="NAME",
-    default="",
-    envvar="TRAFFICDIST_CONTEXT",
-    help="Which context of it. [the current one]",
-)
+@of_cluster
 @click.option("--run", metavar="ID", default="", help="Only what this run left. [all runs]")
 @click.option("--force", is_flag=True, help="Even if a run is under way; it will notice, and end.")
 def cleanup(kubeconfig: str, context: str, run: str, force: bool) -> None:
