@@ -26,6 +26,7 @@ from harness.backends.any_cluster.target import Target
 from harness.backends.any_cluster.translating import TranslatingApi
 from harness.backends.backend import TERMINATION_SECONDS, WantedPod
 from harness.backends.components import Components, Untouchable
+from harness.backends.node_lifecycle import ready_pods_on
 from harness.components import Component, Release
 from harness.errors import DistrustError, InconclusiveError, UnavailableError
 from harness.eventually import eventually
@@ -45,10 +46,6 @@ RESTARTED = 120.0  # the same after a component was replaced: clients ask an API
 NOTICED = 180.0  # until a node that is off counts as lost: 40 to 50 s, and what a busy control plane takes
 BOOTED = 300.0  # until one that is on again is ready
 METRICS_PORT = 10249
-
-
-def _key(pod: Object) -> tuple[str, str]:
-    return str(pod["metadata"]["namespace"]), str(pod["metadata"]["name"])
 
 
 class KubeconfigBackend:
@@ -73,7 +70,6 @@ class KubeconfigBackend:
         self._without_proxy: set[str] = set()
         self._off: dict[str, list[tuple[str, str]]] = {}  # nodes, and the pods on them that were ready
         self._without_controller = False
-        self._proxies_are_late = False
         self._has_replaced = False
         self._labels = run_labels(target.run_id)
         self._prefix = f"td-{target.run_id}-{worker}"
@@ -272,7 +268,7 @@ class KubeconfigBackend:
         if component is not Component.PROXY and not self._without_controller:
             self._barrier.hear_from_controller(self._clients.canaries(without=self._off)[0][0], within=RESTARTED)
         self._barrier.expect_news()
-        self._proxies_are_late = self._has_replaced = self._guests.kubelets_may_be_late = True
+        self._has_replaced = self._guests.kubelets_may_be_late = True
         if component is Component.PROXY:
             self.settle()
 
@@ -306,7 +302,7 @@ class KubeconfigBackend:
 
     def stop_node(self, name: str) -> None:
         """Have a node switched off. Raises `UnavailableError` where nothing may, `InconclusiveError`."""
-        self._off[name] = [_key(each) for each in self._pods_on(name) if pods.is_ready(each)]
+        self._off[name] = self._ready_pods_on(name)
         self.components.stop_node(name)
         eventually(
             lambda: self._is_silent(name),
@@ -332,16 +328,16 @@ class KubeconfigBackend:
         del self._off[name]
         self._clients.look_up_addresses()
         self._barrier.expect_news()
-        self.settle(within=RESTARTED)
+        self.settle()
 
     def _is_silent(self, node: str) -> bool:
         """Whether the control plane counts a node as lost, and every pod of the run on it as not ready."""
-        return bool(liveness.not_ready(self.api, [node])) and not any(map(pods.is_ready, self._pods_on(node)))
+        return bool(liveness.not_ready(self.api, [node])) and not self._ready_pods_on(node)
 
-    def _pods_on(self, node: str) -> list[Object]:
-        """The pods of all workers of this run on a node."""
+    def _ready_pods_on(self, node: str) -> list[tuple[str, str]]:
+        """The pods of all workers of this run on a node that are ready."""
         mine = ",".join(f"{key}={value}" for key, value in self._labels.items())
-        return [each for each in self.api.list("pods", label_selector=mine) if each["spec"].get("nodeName") == node]
+        return ready_pods_on(self.api, node, label_selector=mine)
 
     @functools.cached_property
     def plain_api(self) -> Api:
@@ -349,7 +345,7 @@ class KubeconfigBackend:
         api = Api(find(self._target.kubeconfig, context=self._target.context))
         return self._begun.enter_context(contextlib.closing(api))
 
-    def settle(self, within: float = SETTLED) -> None:
+    def settle(self) -> None:
         """Wait until pods are as they were asked to be, and proxies that run have seen the canary go round."""
         if self._lacks_node:  # the canary would be waited for on a node that is gone
             self._require_nodes()
@@ -357,9 +353,8 @@ class KubeconfigBackend:
         silent = self._without_proxy | self._off.keys()
         asking = self._clients.on([node.name for node in self.topology.nodes if node.name not in silent])
         canaries = self._clients.canaries(without=self._off)
-        within = RESTARTED if self._proxies_are_late else within
+        within = RESTARTED if self._barrier.expects_news else SETTLED
         self._barrier.pass_(asking, canaries, within=within, when_unable=self._require_nodes)
-        self._proxies_are_late = False
 
     def _await_late_kubelets(self) -> None:
         """Wait for a pod now, and not while a scenario waits for what follows from it, once an API server was away."""

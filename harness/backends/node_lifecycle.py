@@ -21,10 +21,15 @@ class Reports:
     pods: Sequence[tuple[str, str]]
 
 
+def ready_pods_on(api: Api, node: str, *, label_selector: str = "") -> list[tuple[str, str]]:
+    """The pods on a node that are ready, as (namespace, name)."""
+    listed = api.list("pods", label_selector=label_selector)
+    return [_key(each) for each in listed if each["spec"].get("nodeName") == node and is_true(each, "Ready")]
+
+
 def reports_of(api: Api, name: str) -> Reports:
     """What is known of a node and its pods now."""
-    ready = [each for each in api.list("pods") if each["spec"].get("nodeName") == name and is_true(each, "Ready")]
-    return Reports(api.get("nodes", "", name)["status"]["conditions"], [_key(each) for each in ready])
+    return Reports(api.get("nodes", "", name)["status"]["conditions"], ready_pods_on(api, name))
 
 
 def report_silence(api: Api, name: str, known: Reports) -> None:

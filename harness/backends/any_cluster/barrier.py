@@ -40,13 +40,18 @@ class Barrier:
         self._labels = dict(labels)
         self._round = 0
         self._marks = 0
-        self._written = -1
+        self._written: int | None = -1  # the writes that the canary went round after
         self._endpoint = ""  # to which the slice was last written
         self._addresses: Mapping[str, str] = {}
 
     def expect_news(self) -> None:
-        """Have the canary go round the next time, even if nothing was written."""
-        self._written = -1
+        """Have the canary go round the next time, even if nothing was written: proxies may have to be told anew."""
+        self._written = None
+
+    @property
+    def expects_news(self) -> bool:
+        """Whether it has not gone round since."""
+        return self._written is None
 
     @property
     def families(self) -> tuple[str, ...]:
