@@ -31,7 +31,6 @@ from harness.topology import THREE_ZONES, Topology, parse_topology
 
 if TYPE_CHECKING:
     from harness.backends.kind.cluster import KindCluster
-    from harness.backends.kind.components import KindComponents
 
 Say = Callable[[str], None]
 
@@ -62,8 +61,12 @@ class Session:
             api = Api(find(kubeconfig, context=self._settings.context))
             begun.callback(api.close)
             begun.enter_context(hold(api, self.run_id, say=self._say, ends=self._settings.cluster_ends))
-            self.target = self._look(api, kubeconfig)
-            self.lacking = self._cannot_show(api, reached)
+            try:
+                nodes = api.list("nodes")
+                self.target = self._look(nodes, kubeconfig)
+                self.lacking = self._cannot_show(api, nodes, reached)
+            except (RefusedError, InconclusiveError) as error:
+                raise UnavailableError(trouble.of(error)) from error
             self._begun = begun.pop_all()
         return self
 
@@ -71,25 +74,18 @@ class Session:
         """Remove all that the run made, and give the Lease back."""
         self._begun.close()
 
-    def _cannot_show(self, api: Api, reached: Reached) -> dict[str, str]:
+    def _cannot_show(self, api: Api, nodes: list[Object], reached: Reached) -> dict[str, str]:
         """Features by name that no proxy and no controller could show here, and why: as doctor says it."""
-        try:
-            checks = [looks.families(api, api.list("nodes"))]
-            if self._settings.backend != "kind":  # there gates are known from image and options, and scenarios set them
-                checks.append(looks.feature_gates(api, reached, self._settings.release.gates))
-        except (RefusedError, InconclusiveError) as error:
-            raise UnavailableError(trouble.of(error)) from error
+        checks = [looks.families(api, nodes)]
+        if self._settings.backend != "kind":  # there gates are known from image and options, and scenarios set them
+            checks.append(looks.feature_gates(api, reached, self._settings.release.gates))
         return {feature: f"{check.name}: {check.found}" for check in checks for feature in check.features}
 
     def _make_kind_cluster(self, begun: contextlib.ExitStack) -> str:
         made = begun.enter_context(kind_cluster(self._settings, self.run_id, self._say))
         return str(made.kubeconfig)
 
-    def _look(self, api: Api, kubeconfig: str) -> Target:
-        try:
-            nodes = api.list("nodes")
-        except (RefusedError, InconclusiveError) as error:
-            raise UnavailableError(trouble.of(error)) from error
+    def _look(self, nodes: list[Object], kubeconfig: str) -> Target:
         topology = parse_topology(self._settings.topology)
         names = cast(topology, nodes)
         found = Topology(topology.name, tuple(node for node in topology.nodes if node.name in names.nodes))
@@ -170,8 +166,9 @@ def boot(values: Mapping[str, Any], settings: Settings, worker: str) -> Kubeconf
     except (RefusedError, InconclusiveError, UnavailableError) as error:
         raise DistrustError(trouble.of(error)) from error
     if kind:
-        backend.release = _release_of_kind(settings, backend)
-        components = _components_of_kind(kind, settings, backend)
+        patches = dict(each.split("=", 1) for each in settings.kind_patch)
+        backend.release = _release_of_kind(settings, backend, patches)
+        components = kind.components(backend.plain_api, backend.release, patches=patches)
         backend.components = components
         backend.ask_aside(components.ask_pod)
     return backend
@@ -186,17 +183,11 @@ def _known_kind_cluster(settings: Settings, target: Target) -> KindCluster:
     return cluster
 
 
-def _release_of_kind(settings: Settings, backend: KubeconfigBackend) -> Release:
+def _release_of_kind(settings: Settings, backend: KubeconfigBackend, patches: Mapping[str, str]) -> Release:
     """What a kind cluster was booted as, so that it is known what needs no change: its version, or "" for unknown.
 
     A minor version that stands for another patch than the one that runs is another release.
     """
-    patches = dict(each.split("=", 1) for each in settings.kind_patch)
     found = parse_version(backend.environment()["servers"]["apiserver"])
     known = found is not None and parse_wanted(patches.get(found.series, found.series)).allows(found)
     return replace(settings.release, version=found.series if found and known else "")
-
-
-def _components_of_kind(cluster: KindCluster, settings: Settings, backend: KubeconfigBackend) -> KindComponents:
-    patches = dict(each.split("=", 1) for each in settings.kind_patch)
-    return cluster.components(backend.plain_api, backend.release, patches=patches)
