@@ -109,32 +109,29 @@ class Dialer:
         An outcome over UDP that an earlier flow explains is none: see `harness.backends.any_cluster.udp_flows`.
         """
         outcomes = self._probe(probes, read)
-        of_udp = {each for each in probes if each.protocol == "UDP"} if read is identity else set()
-        for probe in of_udp:
-            indices = [index for index, each in enumerate(probes) if each == probe]
-            told = self._of_new_flows(probe, [outcomes[index] for index in indices])
-            for index, outcome in zip(indices, told, strict=True):
-                outcomes[index] = outcome
+        for probe, indices in _by_probe(probes).items():
+            if probe.protocol == "UDP" and read is identity:
+                told = self._of_new_flows(probe, [outcomes[index] for index in indices])
+                for index, outcome in zip(indices, told, strict=True):
+                    outcomes[index] = outcome
         return outcomes
 
     def _of_new_flows(self, probe: Probe, seen: Sequence[Observation]) -> list[Observation]:
         earlier = self._flows.earlier(_way(probe))
-        self._flows.note(_way(probe), seen)
+        self._note(probe, seen)
         if not earlier.keys() & set(seen):
             return list(seen)
 
         def ask(count: int) -> list[Observation]:
             more = self._probe([probe] * count, identity)
-            self._flows.note(_way(probe), more)
+            self._note(probe, more)
             return more
 
         return of_new_flows(seen, earlier, self._ports_of(_client(probe)), ask)
 
     def _probe(self, probes: Sequence[Probe], read: Reader) -> list[Observation]:
         """All that was seen."""
-        places: dict[Probe, list[int]] = {}
-        for index, probe in enumerate(probes):
-            places.setdefault(probe, []).append(index)
+        places = _by_probe(probes)
         for client in {_client(probe) for probe in places}:
             self._syns.begin(client, alone=not client.on_host)
         first = dict(self._crowd.each(lambda each: self._dial(each, 1, read), list(places)))
@@ -187,7 +184,7 @@ class Dialer:
 
     def _glance(self, probe: Probe) -> Dialed:
         dialed = self._dial(probe, 1, identity, limit=probe.timeout + GLANCE)
-        self._note(probe, dialed)
+        self._note(probe, dialed.outcomes)
         self._syns.in_vain(_client(probe), dialed.outcomes.count(TIMED_OUT), go_on=True)
         if dialed.seconds >= REPEATED_SYN:
             self._syns.may_have_repeated(_client(probe))
@@ -200,13 +197,13 @@ class Dialer:
     def dial(self, probe: Probe, tries: int) -> Dialed:
         """Ask so often, one after the other, and count what was lost."""
         dialed = self._dial(probe, tries, identity)
-        self._note(probe, dialed)
+        self._note(probe, dialed.outcomes)
         self._note_in_vain({probe: [dialed]})
         return Dialed(self._counted(probe, [dialed], self._doubted({probe: [dialed]})), dialed.seconds)
 
-    def _note(self, probe: Probe, dialed: Dialed) -> None:
+    def _note(self, probe: Probe, outcomes: Sequence[Observation]) -> None:
         if probe.protocol == "UDP":
-            self._flows.note(_way(probe), dialed.outcomes)
+            self._flows.note(_way(probe), outcomes)
 
     def get(self, client: ClientPod, address: str, port: int, path: str) -> str:
         """The body of the answer to GET `path`, whatever its status. Raises `OSError` when there is none."""
@@ -307,6 +304,14 @@ def _unsure(dialed: Dialed) -> list[Observation]:
 def _client(probe: Probe) -> ClientPod:
     assert isinstance(probe.namespace, ClientPod)
     return probe.namespace
+
+
+def _by_probe(probes: Sequence[Probe]) -> dict[Probe, list[int]]:
+    """Where each probe stands."""
+    places: dict[Probe, list[int]] = {}
+    for index, probe in enumerate(probes):
+        places.setdefault(probe, []).append(index)
+    return places
 
 
 def _way(probe: Probe) -> tuple[ClientPod, str, int]:
