@@ -48,7 +48,7 @@ class Clients:
         self._turns: dict[str, Iterator[ClientPod]] = {}  # by node
         self._addresses: dict[ClientPod, Mapping[str, str]] = {}
         self._nodes_of: dict[ClientPod, str] = {}
-        self._canaries: dict[str, tuple[str, Mapping[str, str]]] = {}
+        self._canaries: list[ClientPod] = []
 
     def make(self) -> None:
         """Run a client in a pod on each node. Raises `InconclusiveError`."""
@@ -57,9 +57,7 @@ class Clients:
     def make_canaries(self) -> None:
         """Run the pods between which the canary goes: no clients, since a pod that reaches itself is a case apart."""
         wanted = {f"canary-{number}": node for number, node in enumerate(self._nodes[:_CANARIES], 1)}
-        made = self._guests.run_clients(self.namespace, wanted, port=TARGET_PORT, host_network=False)
-        for (name, node), pod in zip(wanted.items(), made, strict=True):
-            self._canaries[node] = name, pods.addresses(pod)
+        self._canaries = self._run(self.namespace, wanted, TARGET_PORT, on_host=False)
 
     def delete(self) -> None:
         """Begin to; where the API server is away, after an interrupt say, the end of the run sees to what is left."""
@@ -88,18 +86,17 @@ class Clients:
 
         Clients of which there is one on a node have no twins.
         """
-        if self._has_twins(pod):
-            return next(self._turns[self._nodes_of[pod]])
-        return pod
+        return next(self._turns[self._nodes_of[pod]]) if self._twins_of(pod) else pod
 
     def for_many_flows(self, pod: ClientPod) -> ClientPod:
         """The twin on the same node that has no turns."""
-        return self._twins[pod][-1] if self._has_twins(pod) else pod
+        return self._twins_of(pod)[-1] if self._twins_of(pod) else pod
 
-    def _has_twins(self, pod: ClientPod) -> bool:
+    def _twins_of(self, pod: ClientPod) -> list[ClientPod]:
+        """They are made when the first of them is wanted."""
         if not self._twins and pod in self._places.values() and not pod.on_host:
             self._make_twins()
-        return pod in self._twins
+        return self._twins.get(pod, [])
 
     def _make_twins(self) -> None:
         wanted = {f"twin-{number}-{node}": node for number in range(_TWINS) for node in self._nodes}
@@ -122,7 +119,8 @@ class Clients:
 
     def canaries(self, *, without: Container[str]) -> list[tuple[str, Mapping[str, str]]]:
         """Hostname, and addresses by family; not those on some nodes."""
-        return [each for node, each in self._canaries.items() if node not in without]
+        living = (pod for pod in self._canaries if self._nodes_of[pod] not in without)
+        return [(pod.name, self._addresses[pod]) for pod in living]
 
     def look_up_addresses(self) -> None:
         """Find the addresses of pods anew: those of a node that was switched off and on have others."""
@@ -131,8 +129,6 @@ class Clients:
         for pod, known in self._addresses.items():
             if not pod.on_host:
                 self._addresses[pod] = found.get(pod.name, known)
-        for node, (name, known) in self._canaries.items():
-            self._canaries[node] = name, found.get(name, known)
 
     def _make(self, clients: Sequence[Client]) -> None:
         """Run a client pod of this kind on each node."""
