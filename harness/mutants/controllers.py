@@ -34,13 +34,19 @@ Write = Callable[[Object, Object], Object]
 """A Service and an endpoint that is about to be written, to what is written instead."""
 
 
-def _register(name: str, sentence: str, provenance: str, controller: Callable[..., EndpointSliceController]) -> None:
-    MUTANTS.append(Mutant(name, sentence, provenance, WRITTEN, controller=controller))
+def _register(
+    name: str,
+    sentence: str,
+    provenance: str,
+    controller: Callable[..., EndpointSliceController],
+    symptom: str = WRITTEN,
+) -> None:
+    MUTANTS.append(Mutant(name, sentence, provenance, symptom, controller=controller))
 
 
-def _misplans(sentence: str, provenance: str = "") -> Callable[[Planner], Planner]:
+def _misplans(sentence: str, provenance: str = "", symptom: str = WRITTEN) -> Callable[[Planner], Planner]:
     def register(plan: Planner) -> Planner:
-        _register(kebab(plan.__name__), sentence, provenance, partial(EndpointSliceController, plan=plan))
+        _register(kebab(plan.__name__), sentence, provenance, partial(EndpointSliceController, plan=plan), symptom)
         return plan
 
     return register
@@ -431,22 +437,11 @@ _register(
 )
 
 
-def _by_containers(service: Object, pods: Pods, *others: Any, **options: Any) -> Plan:
-    """As `plan_service`; a pod is ready if its containers are, also where its node has been silent for long."""
-
+@_misplans("A pod counts as ready while its containers do, whatever its node says.", symptom=NO_ANSWER)
+def ready_by_containers(service: Object, pods: Pods, *others: Any, **options: Any) -> Plan:
     def judged(pod: Object) -> Object:
         ready = "True" if is_true(pod, "ContainersReady") else "False"
         conditions = [{**each, "status": ready} for each in pod.get("status", {}).get("conditions") or ()]
         return {**pod, "status": {**pod.get("status", {}), "conditions": conditions}}
 
     return plan_service(service, [judged(each) for each in pods], *others, **options)
-
-
-MUTANTS.append(
-    Mutant(
-        "ready-by-containers",
-        "A pod counts as ready while its containers do, whatever its node says.",
-        symptom=NO_ANSWER,
-        controller=partial(EndpointSliceController, plan=_by_containers),
-    )
-)
