@@ -13,5 +13,6 @@ _LIMITED = {"/proc/sys/net/ipv4/icmp_ratemask": "0", "/proc/sys/net/ipv6/icmp/ra
 
 def refuse_always(shell: Shell, node: str) -> None:
     """Have a node refuse whenever it is asked to. Raises `UnavailableError`."""
-    for file, kinds in _LIMITED.items():
-        shell.execute(node, "sh", "-c", f"[ ! -e {file} ] || echo '{kinds}' > {file}")
+    shell.execute(
+        node, "sh", "-ec", "; ".join(f"[ ! -e {file} ] || echo {kinds} > {file}" for file, kinds in _LIMITED.items())
+    )
