@@ -147,7 +147,7 @@ def _patch(registry: Registry, request: Request) -> Response:
 
 
 def _delete(registry: Registry, request: Request) -> Response:
-    options, call = _delete_options(request, request.decoded() if request.body else {})
+    options, call = _delete_options(request)
     deleted = deletion.delete(registry, request.route.target, options, call)
     if deleted.remains or request.route.resource in _RETURN_DELETED:
         return _object(request, 200, deleted.stored)
@@ -157,7 +157,7 @@ def _delete(registry: Registry, request: Request) -> Response:
 
 
 def _delete_collection(registry: Registry, request: Request) -> Response:
-    options, call = _delete_options(request, request.decoded() if request.body else {})
+    options, call = _delete_options(request)
     deleted = deletion.delete_collection(registry, request.route.resource, selection(request), options, call)
     page = reads.Page(deleted, registry.store.revision)
     return Response(200, media.encode(request.renderer.page(page), request.answer, pretty=request.pretty))
@@ -172,7 +172,7 @@ def _evict(registry: Registry, request: Request) -> Response:
         raise status.bad_request("the body of the request is no Eviction")
     if ((body.get("metadata") or {}).get("name") or route.name) != route.name:
         raise status.bad_request("name in URL does not match name in Eviction object")
-    options, call = _delete_options(request, body.get("deleteOptions") or {})
+    options, call = _read_options(request, body.get("deleteOptions") or {})
     deletion.delete(registry, route.target, options, call)
     done = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
     return Response(201, media.encode(done, request.answer, pretty=request.pretty))
@@ -205,7 +205,11 @@ def _call(request: Request) -> Call:
     return Call(_dry_run(query.get("dryRun")), manager[:128], validation)  # type: ignore[arg-type]  # checked above
 
 
-def _delete_options(request: Request, body: Any) -> tuple[DeleteOptions, Call]:
+def _delete_options(request: Request) -> tuple[DeleteOptions, Call]:
+    return _read_options(request, request.decoded() if request.body else {})
+
+
+def _read_options(request: Request, body: Any) -> tuple[DeleteOptions, Call]:
     if not isinstance(body, dict):
         raise status.bad_request("the body of a delete must be a DeleteOptions object")
     try:
