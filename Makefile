@@ -56,11 +56,15 @@ test: $(VENV)/.dev  ## run the tests of this project
 nightly: $(VENV)/.dev  ## run all tests, those of minutes too: each mutant on clusters as a whole, odd but right proxies
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
-lint: $(VENV)/.dev  ## check style, types, and which package may import which
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports
+lint: $(VENV)/.dev  ## check style, types, which package may import which, and the dependencies
+	@failed=; lint() { echo "$$*"; $(BIN)/"$$@" || failed="$$failed $$1"; }; \
+	lint ruff check .; \
+	lint ruff format --check .; \
+	lint mypy; \
+	lint lint-imports; \
+	lint deptry .; \
+	lint deptry . --optional-dependencies-dev-groups dev --extend-exclude '^(tests|benchmarks)/'; \
+	test -z "$$failed" || { echo "error: these found something:$$failed" >&2; exit 1; }
 
 format: $(VENV)/.dev  ## bring the code into shape
 	$(BIN)/ruff check --fix .
