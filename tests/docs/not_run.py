@@ -1,0 +1,71 @@
+"""Commands of the documentation that no test runs, each with the reason, and those that do not end with 0."""
+
+from __future__ import annotations
+
+_SELF = "it installs from a registry and runs for minutes; .ci/run runs it on each push"
+_NIGHT = "it is an hour of tests, this one among them; ci.yaml runs it every night"
+_COMPONENT = "it needs a compiled or downloaded component; tests/harness runs those that the cache has"
+_MINE = "it needs a proxy of the reader's own; tests/harness/proxies runs one that a file describes"
+_DOWNLOAD = "it downloads, or asks the network; tests/harness/binaries does the same with servers of its own"
+_KIND = "it needs kind and images of nodes; nightly-kind.yml runs kind clusters"
+_IMAGE = "it needs a registry, to pull the base image or to push ours"
+_JOB = "it needs a cluster that runs Jobs, and our image; tests/harness/deploy reads the manifests"
+_SONOBUOY = "it needs Sonobuoy, and images; tests/harness/test_sonobuoy.py is its worker"
+_NO_CRD = "the embedded cluster serves PodLocators by itself, and takes no CustomResourceDefinition"
+_TOOL = "it needs setup-envtest, which downloads"
+
+NOT_RUN = {
+    "make certify": _SELF,
+    "make lint": _SELF,
+    "make nightly": _NIGHT,
+    "make skew": _COMPONENT,
+    "make test": _SELF,
+    "trafficdist cluster up --control-plane binaries:1.37 --proxy kube-proxy --mode iptables": _COMPONENT,
+    "trafficdist components path kube-proxy 1.34": _COMPONENT,
+    "trafficdist run --control-plane binaries:1.37": _COMPONENT,
+    "trafficdist run --control-plane binaries:1.37 --profile cluster": _COMPONENT,
+    "trafficdist run --control-plane containers:1.34": _COMPONENT,
+    "trafficdist run --controller kube-controller-manager:1.34": _COMPONENT,
+    "trafficdist run --options-file reports/skew/kep-4444.yaml --mode iptables -n 2": _COMPONENT,
+    "trafficdist run --proxy kube-proxy": _COMPONENT,
+    "trafficdist run --proxy kube-proxy --mode iptables": _COMPONENT,
+    "trafficdist run --proxy kube-proxy:1.34 --mode iptables -n 2": _COMPONENT,
+    "trafficdist run --proxy mine.yaml": _MINE,
+    "go install github.com/rhysd/actionlint/cmd/actionlint@v1.7.12": _DOWNLOAD,
+    "trafficdist components fetch etcd 3.6.4": _DOWNLOAD,
+    "trafficdist components fetch kube-proxy": _DOWNLOAD,
+    "trafficdist components fetch kube-proxy 1.33.4 1.34.2": _DOWNLOAD,
+    "trafficdist components fetch kube-proxy 1.34": _DOWNLOAD,
+    "trafficdist components fetch kube-proxy 1.34 --from source": _DOWNLOAD,
+    "trafficdist components fetch kube-proxy 1.34 "
+    "--mirror https://mirror.example/k8s --mirror https://dl.k8s.io": _DOWNLOAD,
+    "trafficdist components list kube-proxy --available": _DOWNLOAD,
+    'export KUBEBUILDER_ASSETS="$(setup-envtest use 1.34 -p path)"': _TOOL,
+    "kind create cluster --config kind-configs/three-zones.yaml": _KIND,
+    "trafficdist run --backend kind": _KIND,
+    "trafficdist run --backend kind --keep-cluster": _KIND,
+    "trafficdist run --backend kind --kind-image kindest/node:v1.33.7 "
+    "--feature-gates PreferSameTrafficDistribution=true": _KIND,
+    "trafficdist run --backend kind --mode nftables --families IPv4": _KIND,
+    "trafficdist run --backend kubeconfig --context kind-three-zones --proxy installed": _KIND,
+    "docker build -f deploy/Containerfile -t registry.example/trafficdist:0.1.0 .": _IMAGE,
+    "docker push registry.example/trafficdist:0.1.0": _IMAGE,
+    "kubectl --namespace trafficdist-job cp results:/results/trafficdist ./results": _JOB,
+    "kubectl --namespace trafficdist-job get pods --selector job-name=trafficdist "
+    "--output jsonpath='{.items[0].status.containerStatuses[0].state.terminated.exitCode}'": _JOB,
+    "kubectl --namespace trafficdist-job logs --follow job/trafficdist": _JOB,
+    "kubectl --namespace trafficdist-job wait --for=condition=Ready pod/results": _JOB,
+    "kubectl apply -f deploy/rbac.yaml -f deploy/job.yaml": _JOB,
+    "kubectl apply -f deploy/results.yaml": _JOB,
+    "kubectl delete -f deploy/job.yaml": _JOB,
+    "sonobuoy results $(sonobuoy retrieve) --plugin trafficdist": _SONOBUOY,
+    "sonobuoy run --plugin deploy/sonobuoy-plugin.yaml --wait": _SONOBUOY,
+    "kubectl apply -f reference/pod_locator/crd.yaml": _NO_CRD,
+}
+
+EXIT_CODES = {
+    "trafficdist doctor": 11,  # an embedded cluster lacks some abilities, as it says
+    "trafficdist run --kubernetes-version 1.31": 10,  # its API server has no PreferSameNode to ask the proxy for
+    "trafficdist run --mutant skips-zone-tier": 1,
+    "kubectl --token=$(kubectl create token guest) get nodes": 1,
+}

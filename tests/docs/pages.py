@@ -1,0 +1,109 @@
+"""What the pages of the documentation show: command lines in blocks, and `trafficdist ...` in running text."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted(
+    str(path.relative_to(ROOT))
+    for pattern in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/*.md", "kind-configs/*.md")
+    for path in ROOT.glob(pattern)
+)
+_OF_SHELLS = {
+    "bash",
+    "cd",
+    "cp",
+    "curl",
+    "export",
+    "git",
+    "mkdir",
+    "pip",
+    "pipx",
+    "python",
+    "python3",
+    "source",
+    "sudo",
+}
+_OF_KUBERNETES = {"docker", "helm", "kind", "kubectl", "podman", "sonobuoy"}
+PROGRAMS = frozenset({"go", "make", "npx", "pytest", "tox", "trafficdist"} | _OF_SHELLS | _OF_KUBERNETES)
+
+_FENCE = re.compile(r"^\s*```")
+_SPAN = re.compile(r"(?<!`)`(trafficdist [^`]+)`(?!`)", re.DOTALL)
+_OURS = re.compile(r"(?:^|(?<=[\s(]))trafficdist (?:'[^']*'|\"[^\"]*\"|[^|><;&)'\"\n])*")
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A command line, and where it is shown."""
+
+    page: str
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.page}:{self.line}: {self.text}"
+
+    @property
+    def program(self) -> str:
+        """What it starts, behind variables that it sets."""
+        return next((word for word in self.text.split() if not re.match(r"[A-Z_]+=", word)), "")
+
+
+Block = list[tuple[int, str]]
+
+
+def blocks(text: str) -> list[Block]:
+    """The fenced and indented blocks, as numbered lines."""
+    found: list[Block] = [[]]
+    fenced = False
+    for number, line in enumerate(text.splitlines(), 1):
+        if _FENCE.match(line):
+            fenced = not fenced
+            found.append([])
+        elif fenced or line.startswith("    "):
+            found[-1].append((number, line))
+        elif line:
+            found.append([])
+    return [block for block in found if block]
+
+
+def blocks_of_commands(page: str) -> list[list[Shown]]:
+    """The blocks that begin with a command; each line of them is one, whole and without its comment."""
+    whole = (_joined(page, block) for block in blocks((ROOT / page).read_text(encoding="utf-8")))
+    return [block for block in whole if block and _is_command(block[0].text)]
+
+
+def commands(page: str) -> list[Shown]:
+    """The command lines of a page, in its order."""
+    return [shown for block in blocks_of_commands(page) for shown in block]
+
+
+def _joined(page: str, block: Block) -> list[Shown]:
+    """The lines of a block; one that ends with a backslash goes on in the next."""
+    found: list[Shown] = []
+    for number, line in block:
+        text = re.sub(r"(^|\s+)#\s.*", "", line).strip()
+        if found and found[-1].text.endswith("\\"):
+            found[-1] = replace(found[-1], text=found[-1].text.removesuffix("\\") + text)
+        elif text:
+            found.append(Shown(page, number, text))
+    return found
+
+
+def _is_command(text: str) -> bool:
+    return Shown("", 0, text).program in PROGRAMS and not re.match(r"trafficdist \d", text)
+
+
+def spans(page: str) -> list[str]:
+    """The `trafficdist ...` of a page's running text."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return [" ".join(each.split()) for each in _SPAN.findall(text)]
+
+
+def invocations(text: str) -> list[list[str]]:
+    """The words behind each `trafficdist` of a command line."""
+    return [shlex.split(each.group())[1:] for each in _OURS.finditer(text)]

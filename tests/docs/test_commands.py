@@ -1,0 +1,96 @@
+"""Each command of the documentation runs as it is written, but for those of which a table says why they cannot.
+
+A page is a session: its commands run one after the other, in a folder that looks like a checkout, beside a cluster that
+the kubeconfig names. Whole runs of the suite would take hours; pytest's own options leave a few requirements of each.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.docs.not_run import EXIT_CODES, NOT_RUN
+from tests.docs.pages import PAGES, ROOT, commands
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+RUN = {page: [shown for shown in commands(page) if shown.text not in NOT_RUN] for page in PAGES}
+SOME = "test_prefer_same_node_falls_back or test_client_uses_endpoints_hinted_for_its_zone"
+REQUIREMENTS = {
+    "docs/node-level-topology.md": "test_clients_use_endpoints_of_their_node",
+    "docs/topology-aware-dns.md": "test_headless_service_has_its_ready_endpoints",
+    "docs/topology-keys.md": "test_keys_are_stored_in_their_order",
+    "docs/version-skew.md": f"{SOME} or test_old_and_new_proxies_on_different_nodes",
+}
+NIGHTS = ("monday", "tuesday", "wednesday", "last-night/here", "tonight/here")
+
+
+class Session:
+    """A shell's folder and variables."""
+
+    def __init__(self, folder: Path, *, requirements: str) -> None:
+        self.folder = folder
+        self._exports: list[str] = []
+        self._environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith(("TRAFFICDIST_", "PYTEST_"))},
+            "HOME": str(folder),
+            "KUBECONFIG": str(folder / "runtime/trafficdist/cluster/kubeconfig"),
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "PYTEST_ADDOPTS": f"-k '{requirements}'",
+            "TRAFFICDIST_CACHE": str(folder / "cache"),
+            "XDG_RUNTIME_DIR": str(folder / "runtime"),
+        }
+
+    def run(self, command: str) -> subprocess.CompletedProcess[str]:
+        """Run a command line; what it exports holds for the next ones."""
+        text = "\n".join(["set -eu", *self._exports, command])
+        done = subprocess.run(
+            ["bash", "-c", text],
+            cwd=self.folder,
+            env=self._environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            timeout=300,
+        )
+        if command.startswith("export "):
+            self._exports.append(command)
+        return done
+
+
+@pytest.fixture
+def session(tmp_path: Path, page: str) -> Iterator[Session]:
+    """A folder like a checkout with the reports of some nights, and a cluster with Service shop/web."""
+    for name in ("deploy", "kind-configs", "reference", "reports"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    (tmp_path / "runtime").mkdir(mode=0o700)
+    report = next((ROOT / "reports/kube-proxy").rglob("*.yaml"))
+    for night in NIGHTS:
+        (tmp_path / night).mkdir(parents=True)
+        shutil.copy(report, tmp_path / night / "report.yaml")
+    session = Session(tmp_path, requirements=REQUIREMENTS.get(page, SOME))
+    up = session.run("trafficdist cluster up --name cluster")
+    assert up.returncode == 0, up.stdout
+    if shutil.which("kubectl"):
+        made = session.run("kubectl create namespace shop && kubectl -n shop create service clusterip web --tcp=80")
+        assert made.returncode == 0, made.stdout
+    yield session
+    for name in ("cluster", "default"):
+        session.run(f"trafficdist cluster down --name {name}")
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if RUN[page]])
+def test_commands_work_as_they_are_written(page: str, session: Session) -> None:
+    absent = {shown.program for shown in RUN[page] if shown.program != "export" and not shutil.which(shown.program)}
+    if absent - {"trafficdist", "pytest"}:
+        pytest.skip(f"unavailable: {', '.join(sorted(absent))} is not here")
+    for shown in RUN[page]:
+        done = session.run(shown.text)
+        assert done.returncode == EXIT_CODES.get(shown.text, 0), f"{shown}\n{done.stdout}"
