@@ -26,7 +26,7 @@ REQUIREMENTS = {
     "docs/node-level-topology.md": "test_clients_use_endpoints_of_their_node",
     "docs/topology-aware-dns.md": "test_headless_service_has_its_ready_endpoints",
     "docs/topology-keys.md": "test_keys_are_stored_in_their_order",
-    "docs/version-skew.md": f"{SOME} or test_old_and_new_proxies_on_different_nodes",
+    "docs/version-skew.md": f"{SOME} or test_objects_stay_when_proxies_are_downgraded",
 }
 NIGHTS = ("monday", "tuesday", "wednesday", "last-night/here", "tonight/here")
 
