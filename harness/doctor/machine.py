@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from collections.abc import Sequence
 
 from harness.claims import OF_BOTH_FAMILIES
 from harness.doctor.check import Check, State, ok, unknown, unusable
 from harness.errors import UnavailableError
-from harness.netns import kernel, sandbox
+from harness.netns import kernel, programs, sandbox
 from harness.netns.addresses import FAMILIES
+from harness.netns.namespace import Namespace
 from harness.topology import Topology
 
 
@@ -24,7 +27,25 @@ def examine_netns(families: Sequence[str] = FAMILIES) -> list[Check]:
     except UnavailableError as error:
         return [*found, unusable("kernel", str(error))]
     found += [_missing(each, families) for each in absent]
-    return found if absent else [*found, ok("kernel", "it has all that nodes, pods and the reference proxy need")]
+    if not absent:
+        found.append(ok("kernel", "it has all that nodes, pods and the reference proxy need"))
+    return [*found, _own_files()]
+
+
+def _own_files() -> Check:
+    """Whether the resolver of a pod's programs can be told of the cluster's DNS."""
+    name = "files of pods"
+    try:
+        with contextlib.closing(Namespace.create()) as namespace:
+            programs.run(namespace, [sys.executable, "-c", ""], files={"/etc/resolv.conf": ""})
+    except UnavailableError as error:
+        remedy = "have an /etc/resolv.conf, and let containers mount: --security-opt apparmor=unconfined"
+        costs = (
+            "requirements whose clients are programs with a resolv.conf of their own "
+            "are not judged (one of profile dns)"
+        )
+        return Check(name, State.LACKS, str(error), remedy, costs=costs)
+    return ok(name, "programs in a pod get an /etc/resolv.conf of their own")
 
 
 def examine_kind(topology: Topology) -> list[Check]:

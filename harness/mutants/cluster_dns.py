@@ -7,6 +7,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import dns.edns
+import dns.message
+
 from harness.mutants.mutant import WRITTEN, Mutant, kebab
 from reference.client import Object
 from reference.dns import DnsServer
@@ -18,7 +21,7 @@ from reference.features import Features
 from reference.topology_keys import ANY, Labels
 
 ZONE = "topology.kubernetes.io/zone"
-NXDOMAIN = 3
+FORMERR, NXDOMAIN = 1, 3
 _RCODE, _ANSWERS = 3, 7  # bytes of a message: the lower bits of its flags, and of the number of its answers
 
 MUTANTS: list[Mutant] = []
@@ -210,6 +213,14 @@ class _DnsMistakesTheCaseOfNames(Resolver):
         answer = super().answer(packet, client, over_tcp=over_tcp)
         name = packet[12:].partition(b"\0")[0]
         return answer if name == name.lower() else _with_rcode(answer, 0, NXDOMAIN)
+
+
+@_answers("Queries with an EDNS cookie, as dig sends them, are malformed.")
+class _DnsFailsAtCookies(Resolver):
+    def answer(self, packet: bytes, client: str, *, over_tcp: bool = False) -> bytes | None:
+        answer = super().answer(packet, client, over_tcp=over_tcp)
+        cookie = any(each.otype == dns.edns.OptionType.COOKIE for each in dns.message.from_wire(packet).options)
+        return _with_rcode(answer, 0, FORMERR) if cookie else answer
 
 
 _dns("dns-ignores-topology-keys", "Clients are told of all endpoints, whatever the keys.", features=Features())

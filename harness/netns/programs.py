@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,9 +16,22 @@ from pathlib import Path
 from harness.errors import UnavailableError
 from harness.netns.namespace import Namespace
 
-# Pairs of a file and where it is put, then "--", then the program.
-_SCRIPT = 'while [ "$1" != -- ]; do mount --bind "$1" "$2" || exit 125; shift 2; done; shift; exec "$@"'
 _NO_MOUNT = 125
+# Its arguments: pairs of a file and where it is put, then "--", then the program that it becomes.
+_LAUNCHER = f"""
+import ctypes, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+def insist(name, result):
+    if result:
+        print(f"{{name}}: {{os.strerror(ctypes.get_errno())}}", file=sys.stderr)
+        os._exit({_NO_MOUNT})
+end = sys.argv.index("--")
+insist("unshare", libc.unshare(0x20000))  # CLONE_NEWNS
+insist("mount /", libc.mount(None, b"/", None, 0x4000 | 0x40000, None))  # MS_REC | MS_PRIVATE
+for own, real in zip(sys.argv[1:end:2], sys.argv[2:end:2]):
+    insist(f"mount {{real}}", libc.mount(os.fsencode(own), os.fsencode(real), None, 0x1000, None))  # MS_BIND
+os.execvp(sys.argv[end + 1], sys.argv[end + 1:])
+"""
 
 
 def run(
@@ -27,7 +41,8 @@ def run(
 
     Raises `UnavailableError` for a program that is not installed, and where no file can be put in another's place.
     """
-    require(command[0], *(("unshare", "mount", "sh") if files else ()))
+    if shutil.which(command[0]) is None:
+        raise UnavailableError(f"{command[0]} is not installed")
     with tempfile.TemporaryDirectory(prefix="trafficdist-") as folder:
         pairs: list[str] = []
         for number, (path, text) in enumerate((files or {}).items()):
@@ -36,16 +51,9 @@ def run(
             if not real.exists():
                 raise UnavailableError(f"{path} cannot be replaced for one program: this machine has none")
             pairs += [str(own), str(real)]
-        whole = ["unshare", "--mount", "sh", "-c", _SCRIPT, "sh", *pairs, "--", *command] if pairs else [*command]
+        whole = [sys.executable, "-I", "-S", "-c", _LAUNCHER, *pairs, "--", *command] if pairs else [*command]
         with namespace.entered():  # a child is born in the netns of the thread that makes it
             ended = subprocess.run(whole, capture_output=True, text=True, timeout=timeout, check=False)  # noqa: S603
-    if pairs and (ended.returncode == _NO_MOUNT or ended.stderr.startswith("unshare:")):
+    if pairs and ended.returncode == _NO_MOUNT:
         raise UnavailableError(f"no file can be replaced for one program here: {ended.stderr.strip()}")
     return ended
-
-
-def require(*programs: str) -> None:
-    """Raises `UnavailableError` that names the first of these programs that is not installed."""
-    for each in programs:
-        if shutil.which(each) is None:
-            raise UnavailableError(f"{each} is not installed")

@@ -79,6 +79,8 @@ def _take_charge(config: pytest.Config) -> None:
     run = Run(settings, folder, _arguments(config), whole_suite=_is_whole_suite(config))
     config.stash[RUN] = run
     _set_workers(config, settings.workers)
+    if not config.option.basetemp:  # pytest's own is named for the user by $LOGNAME, and may be somebody else's
+        config.option.basetemp = str(folder.parts / "pytest")
     if settings.fail_fast and not config.option.maxfail:
         config.option.maxfail = 1
     if config.pluginmanager.hasplugin("allure_pytest") and not config.option.allure_report_dir:

@@ -60,6 +60,16 @@ def test_run_judges_and_reports(pack: Path, options: list[str], code: int) -> No
     assert "certifiable  no: not all of the suite was collected" in run.stdout
 
 
+def test_workers_need_no_folder_of_pytest_in_the_temp_folder(pack: Path, tmp_path: Path) -> None:
+    foreign = tmp_path / "pytest-of-root"
+    foreign.symlink_to("/")  # pytest refuses it, as it does a folder of another user
+    user = {"USER": "root", "LOGNAME": "root", "TMPDIR": str(tmp_path), "PYTEST_DEBUG_TEMPROOT": str(tmp_path)}
+    run = trafficdist("run", "--suite", str(pack), "--run-test", "KEP-1/passes", "-n", "2", "--output-dir", "o", **user)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert list(tmp_path.iterdir()) == [foreign]
+    assert not Path("o/.parts").exists()
+
+
 def test_environment_and_file_reach_the_run(pack: Path) -> None:
     Path("o.yaml").write_text("run-test: [KEP-1/passes]\nseed: 3\n")
     run = trafficdist(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,10 +20,12 @@ from harness.doctor import cluster, gates, machine
 from harness.doctor.check import Check, State
 from harness.doctor.cluster import Asked
 from harness.doctor.report import Suite, show
+from harness.errors import UnavailableError
 from harness.guest.lease import hold
 from harness.guest.permissions import RULES
 from harness.needs import Needs
-from harness.netns import kernel
+from harness.netns import kernel, obstacles, programs, sandbox
+from harness.netns.obstacles import Readings
 from harness.requirements import MUST, Feature, Profile, Requirement
 from harness.topology import THREE_ZONES, Node
 from reference.apiserver.api import ApiServer
@@ -225,6 +228,29 @@ def test_this_machine_can_be_an_embedded_cluster() -> None:
 
 def test_a_kernel_without_ipv6_costs_its_requirements(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel, "missing", lambda: [kernel.IPV6, kernel.VETH])
-    _, six, veth = machine.examine_netns()
+    _, six, veth, _ = machine.examine_netns()
     assert (six.state, six.features) == (State.LACKS, {"IPv6", "DualStack"})
     assert (veth.state, "modprobe veth" in veth.found) == (State.UNUSABLE, True)
+
+
+def test_a_machine_whose_resolv_conf_cannot_be_replaced_says_what_that_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise UnavailableError("no file can be replaced for one program here: unshare: Operation not permitted")
+
+    monkeypatch.setattr(programs, "run", refuse)
+    *_, files = machine.examine_netns()
+    assert (files.name, files.state) == ("files of pods", State.LACKS)
+    assert "unshare: Operation not permitted" in files.found
+    assert "one of profile dns" in files.costs
+
+
+def test_a_machine_that_forbids_user_namespaces_is_told_which_setting_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    readings = Readings("user namespace", errno.EPERM, apparmor="1")
+
+    def refuse() -> None:
+        raise UnavailableError(obstacles.explain(readings))
+
+    monkeypatch.setattr(sandbox, "enter", refuse)
+    code, said = doctor("--backend=netns")
+    assert code == 12
+    assert "kernel.apparmor_restrict_unprivileged_userns=0" in "".join(said.split("\n"))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from harness.errors import UnavailableError
+from harness.netns import programs
 from harness.netns.fabric import Network
 from harness.netns.namespace import Namespace
 from harness.netns.programs import run
@@ -25,6 +27,19 @@ def test_program_sees_its_own_file_and_others_do_not(namespace: Namespace) -> No
     said = run(namespace, ["cat", RESOLV_CONF], files={RESOLV_CONF: "nameserver 192.0.2.1\n"})
     assert (said.returncode, said.stdout) == (0, "nameserver 192.0.2.1\n")
     assert Path(RESOLV_CONF).read_bytes() == before
+
+
+def test_no_other_program_is_needed(namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    program = f"print(open({RESOLV_CONF!r}).read(), end='')"
+    said = run(namespace, [sys.executable, "-c", program], files={RESOLV_CONF: "nameserver 192.0.2.1\n"})
+    assert (said.returncode, said.stdout) == (0, "nameserver 192.0.2.1\n")
+
+
+def test_where_nothing_can_be_mounted_that_is_said(namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(programs, "_LAUNCHER", programs._LAUNCHER.replace("unshare(0x20000)", "unshare(-1)"))
+    with pytest.raises(UnavailableError, match="no file can be replaced for one program here: unshare: Invalid"):
+        run(namespace, [sys.executable, "-c", ""], files={RESOLV_CONF: ""})
 
 
 def test_exit_status_and_errors_are_the_program_s_own(namespace: Namespace) -> None:
