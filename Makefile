@@ -8,7 +8,7 @@ WORKERS ?= 2
 FROM ?= source
 
 .DEFAULT_GOAL := help
-.PHONY: help certify components history skew test nightly lint format benchmarks clean
+.PHONY: help certify components history skew test nightly fresh lint format benchmarks clean
 
 help:  ## show this text
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  make \1\t/' | expand -t 22
@@ -56,6 +56,11 @@ test: $(VENV)/.dev  ## run the tests of this project
 nightly: $(VENV)/.dev  ## run all tests, those of minutes too: each mutant on clusters as a whole, odd but right proxies
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
+TARGETS ?= certify test
+
+fresh:  ## make certify and make test as on a fresh machine: clean clone, ordinary user, no other programs on PATH
+	.ci/fresh-machine $(TARGETS)
+
 lint: $(VENV)/.dev  ## check style, types, which package may import which, and the dependencies
 	@failed=; lint() { echo "$$*"; $(BIN)/"$$@" || failed="$$failed $$1"; }; \
 	lint ruff check .; \
@@ -76,17 +81,20 @@ benchmarks: $(VENV)/.dev  ## measure what the README claims (some minutes)
 clean:  ## remove the virtual environment and all caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist
 
+PIP = $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -c constraints.txt
+INSTALL = $(BIN)/python .ci/progress.py
+
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "error: $(PYTHON) is not Python 3.11 or newer; name one: make PYTHON=python3.12 ..." >&2; exit 1; }
-	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
+	@$(PYTHON) .ci/progress.py "Making a virtual environment in $(VENV)" $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
 	  echo "error: $(PYTHON) cannot make virtual environments; on Debian and Ubuntu: apt-get install python3-venv" >&2; \
 	  exit 1; }
 
 $(VENV)/.run: $(VENV)/bin/python pyproject.toml constraints.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	@$(INSTALL) "Installing trafficdist and its dependencies into $(VENV)" $(PIP) -e .
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@$(INSTALL) "Installing what its tests and linters need into $(VENV)" $(PIP) -e '.[dev]'
 	@touch $@

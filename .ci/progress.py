@@ -1,0 +1,82 @@
+"""Runs a command that says much, or nothing for long, and tells in few words that it goes on.
+
+    python .ci/progress.py WHAT COMMAND...
+
+First comes WHAT. From then on a terminal shows the newest line of the command, and a pipe gets it every few seconds,
+with the time. A command that fails is heard in full, and this ends with its exit code. make uses it before anything is
+installed, so it needs Python alone.
+"""
+# ruff: noqa: T201  it is here to print
+
+from __future__ import annotations
+
+import os
+import queue
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+EVERY = float(os.environ.get("PROGRESS_EVERY", "4"))  # seconds
+NOISE = "Requirement already satisfied"  # pip says it of each package
+
+
+def main(what: str, command: list[str]) -> int:
+    """Run it; its exit code."""
+    began, shown, said = time.monotonic(), 0.0, [""]
+    terminal = sys.stdout.isatty()
+    print(f"{what} ...", flush=True)
+    try:
+        process = subprocess.Popen(  # noqa: S603  what the Makefile says
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+        )
+    except OSError as error:
+        print(f"error: cannot run {command[0]}: {error.strerror}", file=sys.stderr)
+        return 127
+    for line in _heard(process, 1.0 if terminal else EVERY / 4):
+        said += [line] if line and not line.startswith(NOISE) else []
+        passed = time.monotonic() - began
+        if terminal or passed - shown >= EVERY * 3 / 4:
+            shown = passed
+            _show(f"  {passed:3.0f} s  {said[-1].strip()}", terminal=terminal)
+    if terminal:
+        print("\r\033[K", end="", flush=True)
+    code = process.wait()
+    if code:
+        print("\n".join([*said[1:], f"error: exit code {code} of {' '.join(command)}"]), file=sys.stderr)
+    return code
+
+
+def _heard(process: subprocess.Popen[str], patience: float) -> Iterator[str]:
+    """Each line that it says, and an empty one whenever it has said nothing for so many seconds."""
+    lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+
+    def read() -> None:
+        for line in process.stdout or ():
+            lines.put(line.rstrip())
+        lines.put(None)
+
+    threading.Thread(target=read, daemon=True).start()
+    while True:
+        try:
+            line = lines.get(timeout=patience)
+        except queue.Empty:
+            line = ""
+        if line is None:
+            return
+        yield line
+
+
+def _show(text: str, *, terminal: bool) -> None:
+    width = shutil.get_terminal_size().columns - 1
+    cut = text if len(text) <= width else f"{text[: width - 3]}..."
+    print(f"\r\033[K{cut}" if terminal else cut, end="" if terminal else "\n", flush=True)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1], sys.argv[2:]))
+    except KeyboardInterrupt:
+        sys.exit(130)
