@@ -19,6 +19,7 @@ from harness.options import BY_NAME
 pytest_plugins = ["pytester"]
 
 ROOT = Path(__file__).resolve().parents[3]
+needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="unavailable: there is no bash")
 
 
 def test_workflows_are_right_by_actionlint() -> None:
@@ -96,6 +97,7 @@ def test_known_change_gets_a_comment_and_a_new_one_an_issue(tmp_path: Path) -> N
     assert said[3][:3] == ["issue", "create", "--title=Verdict changed: K/new"]
 
 
+@needs_bash
 def test_action_says_how_the_run_ended(pytester: pytest.Pytester, sample_suite: Any) -> None:
     (pytester.mkdir("pack") / "test_sample.py").write_text(sample_suite("passes", "fails"))
     [step] = [each for each in action_steps() if each.get("id") == "run"]
@@ -112,6 +114,7 @@ def test_action_says_how_the_run_ended(pytester: pytest.Pytester, sample_suite: 
     assert "| `KEP-1/fails` | ✗ |" in Path("summary").read_text(encoding="utf-8")
 
 
+@needs_bash
 @pytest.mark.parametrize(("code", "said"), [(0, 0), (1, 0), (10, 0), (11, 0), (4, 4), (12, 12)])
 def test_night_is_red_only_when_it_cannot_be_relied_on(tmp_path: Path, code: int, said: int) -> None:
     report = tmp_path / "results/report.yaml"
@@ -134,6 +137,7 @@ def night(folder: Path, report: Path, *, verdict: str) -> str:
     return (folder / "summary.md").read_text(encoding="utf-8")
 
 
+@needs_bash
 def test_nights_are_compared_place_by_place(certify: Any, tmp_path: Path) -> None:
     program(tmp_path / "bin", "trafficdist", TRAFFICDIST)
     report = certify("passes").folder / "report.yaml"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -33,6 +34,7 @@ def wait_in_vain(logs: Path) -> str:
     return str(caught.value)
 
 
+@pytest.mark.skipif(shutil.which("find") is None, reason="unavailable: there is no find")
 def test_a_log_of_a_node_that_names_the_limit_is_told_of_with_the_remedy(tmp_path: Path) -> None:
     log = tmp_path / "kube-system_kube-proxy-x_1" / "kube-proxy" / "3.log"
     log.parent.mkdir(parents=True)
