@@ -1,0 +1,106 @@
+"""The script that runs targets of make as on a fresh machine, on a small project."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).resolve().parents[3] / ".ci/fresh-machine"
+NEEDED = ("bash", "git", "find", *(["setpriv"] if os.geteuid() == 0 else []))
+MISSING = [each for each in NEEDED if shutil.which(each) is None]
+pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"unavailable: there is no {', '.join(MISSING)}")
+
+MAKEFILE = """
+show:
+\t@id -u; echo "$$USER $$HOME"; python3 -c 'print("python")'
+\t@for each in dig nft iptables ip kubectl curl go node git; do command -v $$each; done; true
+leave:
+\ttouch $$TMPDIR/left
+stay:
+\tsleep 600 &
+fail:
+\t@exit 3
+wait:
+\t@echo up; read line
+"""
+
+
+class Project:
+    """A checkout that has the script, and the folder in which it works."""
+
+    def __init__(self, folder: Path, temp: Path) -> None:
+        self.folder = folder
+        self.temp = temp
+        (folder / ".ci").mkdir()
+        shutil.copy(SCRIPT, folder / ".ci")
+        (folder / "Makefile").write_text(MAKEFILE, encoding="utf-8")
+        me = ["-c", "user.name=me", "-c", "user.email=me@example.org"]
+        for arguments in (["init", "--quiet"], ["add", "."], [*me, "commit", "--quiet", "--message=all"]):
+            subprocess.run(["git", *arguments], cwd=folder, check=True, timeout=30)
+
+    def start(self, *targets: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [self.folder / ".ci/fresh-machine", *targets],
+            env=os.environ | {"TMPDIR": str(self.temp)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run(self, *targets: str) -> tuple[int, str]:
+        with self.start(*targets) as process:
+            said = process.communicate(timeout=60)[0]
+            return process.returncode, said
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Project]:
+    with tempfile.TemporaryDirectory() as temp:  # tmp_path is for its owner alone
+        Path(temp).chmod(0o755)
+        yield Project(tmp_path, Path(temp))
+        assert list(Path(temp).iterdir()) == []
+
+
+def test_targets_run_as_an_ordinary_user_with_few_programs(project: Project) -> None:
+    code, said = project.run("show")
+    assert code == 0, said
+    title, user, home, python = said.splitlines()
+    assert title == "fresh machine: make show"
+    assert int(user) != 0
+    assert home.startswith(f"ordinary {project.temp}/")
+    assert python == "python"
+
+
+@pytest.mark.parametrize(("target", "left"), [("leave", "/tmp/left\n"), ("stay", "sleep 600 \n")])
+def test_what_is_left_behind_is_an_error_and_ended(project: Project, target: str, left: str) -> None:
+    code, said = project.run(target)  # which also ends no sooner than all that could still write
+    assert code == 1
+    assert f"error: make {target} left this behind: " in said
+    assert said.endswith(left)
+
+
+def test_a_target_that_fails_ends_it(project: Project) -> None:
+    code, said = project.run("fail", "show")
+    assert code == 2
+    assert "make show" not in said
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_nothing_is_left_after_ctrl_c(project: Project, number: signal.Signals) -> None:
+    with project.start("wait") as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line == "up\n":
+                break
+        os.killpg(process.pid, number)
+        process.communicate(timeout=60)
+    assert process.returncode not in (0, None)
