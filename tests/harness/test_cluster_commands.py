@@ -19,7 +19,7 @@ from harness.errors import UnavailableError, UsageError
 from harness.eventually import eventually
 from harness.manifests import pod
 
-ASK = r"exec 3<>/dev/tcp/{clusterIP}/{port} && printf 'GET /hostname HTTP/1.0\r\n\r\n' >&3 && cat <&3"
+ASK = "import urllib.request as r; print(r.urlopen('http://{clusterIP}:{port}/hostname', timeout=10).read().decode())"
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +57,7 @@ def test_up_list_enter_down(runtime: Path) -> None:
     assert "a1 (a) b1 (b)" in said
     assert "default" in cluster_commands.listing()
     (service,) = [state.service for state in cluster_state.running()]
-    answered = enter("web-b1", "bash", "-c", ASK.format(**service))
+    answered = enter("web-b1", sys.executable, "-c", ASK.format(**service))
     assert "web-b1" in answered.stdout, answered.stderr
     assert cluster_commands.down("default") == "Cluster default is down."
     assert cluster_commands.listing().startswith("No cluster is up.")
@@ -73,7 +73,7 @@ def test_it_is_made_of_what_was_asked_for_and_runs_what_is_created(runtime: Path
     api.create("namespaces", "", {"metadata": {"name": "other"}})
     api.create("pods", "other", pod("mine", "a1"))
     eventually(lambda: "other/mine" in cluster_state.running()[0].places, within=10, describe="the pod to run")
-    assert "mine" in enter("other/mine", "bash", "-c", ASK.format(clusterIP="127.0.0.1", port=8080)).stdout
+    assert "mine" in enter("other/mine", sys.executable, "-c", ASK.format(clusterIP="127.0.0.1", port=8080)).stdout
     api.close()
 
 
