@@ -9,6 +9,8 @@ from __future__ import annotations
 import builtins
 import contextlib
 import re
+import time
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +21,7 @@ import orjson
 import urllib3
 
 from harness.errors import InconclusiveError
+from harness.evidence.requests import Asked
 from harness.kubeconfig import Kubeconfig
 
 Object = dict[str, Any]
@@ -32,6 +35,7 @@ _PREFIXES = {
     "leases": "/apis/coordination.k8s.io/v1",
     "podlocators": "/apis/trafficdist.dev/v1alpha1",
 }
+_REMEMBERED = 10_000  # requests that a failure can tell of
 _CLUSTER_SCOPED = frozenset({"nodes", "namespaces"})
 
 
@@ -83,6 +87,7 @@ class Api:
         self._configuration = self._client.configuration
         self._timeout = timeout
         self.writes = 0  # requests so far that may have changed something
+        self.asked: deque[Asked] = deque(maxlen=_REMEMBERED)  # the latest requests, for who wants to know what was done
 
     @property
     def server(self) -> str:
@@ -121,7 +126,12 @@ class Api:
         self.writes += method != "GET"
         url = path + ("?" + urlencode(query) if query else "")
         sent = None if body is None else orjson.dumps(body)
-        answer = self._send(method, url, headers=headers, body=sent, timeout=timeout or self._timeout)
+        at, code = time.monotonic(), 0
+        try:
+            answer = self._send(method, url, headers=headers, body=sent, timeout=timeout or self._timeout)
+            code = answer.status
+        finally:
+            self.asked.append(Asked(at, method, path, code, _name_in(body), urlencode(query or {})))
         warnings = tuple(warning_texts(answer.headers))
         return Response(answer.status, _json(answer.data), warnings, answer.headers.get("date", ""))
 
@@ -224,6 +234,12 @@ def _client(kubeconfig: Mapping[str, Any]) -> Any:
     return kubernetes.config.new_client_from_config_dict(  # type: ignore[no-untyped-call]
         dict(kubeconfig), persist_config=False
     )
+
+
+def _name_in(body: object) -> str:
+    """The name of the object that is sent, where it has one."""
+    metadata = body.get("metadata") if isinstance(body, dict) else None
+    return str(metadata.get("name") or "") if isinstance(metadata, dict) else ""
 
 
 def _json(data: bytes) -> Object:

@@ -8,20 +8,24 @@ judged whatever controller there is; for the controller profile they make pods t
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal
-
-import yaml
 
 from harness import manifests
 from harness.abilities import Ability
-from harness.api import Api, Object
+from harness.api import Api, Object, RefusedError
 from harness.backends.backend import Backend, WantedPod
 from harness.backends.view import View
 from harness.components import Component, Release
-from harness.errors import UsageError
+from harness.errors import InconclusiveError, UsageError
+from harness.evidence import timeline
+from harness.evidence.texts import as_yaml, told, with_names
+from harness.evidence.timeline import Seen
 from harness.history import History, Window
 from harness.manifests import TCP, Endpoint, Hints, Port
 from harness.metrics import Metrics
@@ -33,6 +37,8 @@ from harness.workloads import Pod
 
 AUTOMATIC = {"service.kubernetes.io/topology-mode", "service.kubernetes.io/topology-aware-hints"}
 """Annotations that have a controller share out endpoints by the CPU of all nodes."""
+
+_SAID = 300  # letters of a value in a timeline; all of it stands in the message
 
 AddressKind = Literal["cluster-ip", "node-port", "load-balancer", "external-ip"]
 
@@ -91,6 +97,8 @@ class Cluster:
         self._measured: dict[str, Mapping[str, float]] = {}
         self._numbers = itertools.count(1)
         self._pods: dict[str, Pod] = {}
+        self._names: dict[str, str] = {}  # of all pods that ran, by address: who has gone is still told of
+        self._begun = time.monotonic()
         self._windows: list[tuple[str, Expectation, Window]] = []
         self._changed: dict[Component, dict[str, Release | None]] = {}  # as what each runs, by node; None: not known
         self.backend.create_namespace(namespace)
@@ -133,6 +141,7 @@ class Cluster:
             self.backend.need(Ability.EQUAL_NODES)
         number = next(self._numbers)
         name = name or f"web-{number}"
+        self.history.change("create service", service=name)
         virtual = self._virtual_addresses(number, type, external_ips)
         externals = [ip for (kind, _), ips in virtual.items() if kind == "external-ip" for ip in ips.values()]
         made = self.api.create(
@@ -195,8 +204,10 @@ class Cluster:
         wanted = [
             WantedPod(name, node, labels, tuple(container_ports), ready) for name, node in zip(names, on, strict=True)
         ]
+        self.history.change("run servers", pods=" ".join(names))
         pods = self.backend.run_pods(self.namespace, wanted)
         self._pods |= {pod.name: pod for pod in pods}
+        self._names |= {address: pod.name for pod in pods for address in pod.addresses.values()}
         return pods
 
     def _free_name(self, node: str, before: Sequence[str]) -> str:
@@ -225,6 +236,7 @@ class Cluster:
 
         Its node need not exist either; that is what a pod looks like whose Node has been deleted.
         """
+        self.history.change("create pod", pod=name, ready=ready)
         wanted = WantedPod(name, node, labels, tuple(container_ports), ready)
         self.backend.create_pod(self.namespace, wanted, phase=phase)
 
@@ -351,7 +363,8 @@ class Cluster:
         """Compare two JSON-able values, and write both to the history. Raises `AssertionError`."""
         judgement = self.history.compare(self.test, what, expected=expected, observed=observed)
         if judgement.verdict is not Verdict.PASSED:
-            raise AssertionError(f"{judgement.message}\n\n{explanation}".rstrip())
+            seen = [Seen(time.monotonic(), f"{what}: {observed!r}"[:_SAID])]
+            raise AssertionError(paragraphs(judgement.message, explanation, self.timeline(seen)))
 
     def judgement(self) -> dict[str, Any]:
         """How the scenario was judged, who reached whom in each of its measuring windows, and what was measured."""
@@ -386,21 +399,42 @@ class Cluster:
 
     def explain(self, service: Service, nodes: Sequence[str]) -> str:
         """Why these nodes do what they do with a Service, as far as their proxies can say."""
-        return str(self.backend.explain(self.namespace, service.name, nodes))
+        return with_names(self.backend.explain(self.namespace, service.name, nodes), self._names)
 
-    def evidence(self) -> dict[str, str]:
-        """The objects of the scenario and what components say of themselves, as texts by file name."""
-        objects = {
-            f"{resource}.yaml": yaml.safe_dump_all(self.api.list(resource, namespace), sort_keys=False)
-            for resource, namespace in (
-                ("services", self.namespace),
-                ("endpointslices", self.namespace),
-                ("pods", self.namespace),
-                ("events", self.namespace),
-                ("nodes", ""),
-            )
-        }
-        return {**objects, **self.backend.evidence()}
+    def timeline(self, seen: Sequence[Seen]) -> str:
+        """What was changed when, beside what was seen; "" where the scenario has changed nothing."""
+        return timeline.as_text(self.history.changes, seen, zero=self._begun)
+
+    def evidence(self) -> Iterator[tuple[str, str]]:
+        """The objects of the scenario and what components say of themselves, as texts with their file names."""
+        texts = self.backend.evidence(self.namespace, since=self._begun)
+        names = self._pod_names()
+        for name, text in texts.items():
+            yield name, with_names(text, names) if name.startswith("decisions-") else text
+        for resource, namespace in (
+            ("services", self.namespace),
+            ("endpointslices", self.namespace),
+            ("pods", self.namespace),
+            ("events", self.namespace),
+            ("nodes", ""),
+        ):
+            yield f"{resource}.yaml", told(partial(self._objects, resource, namespace), comment="# ")
+
+    def _pod_names(self) -> dict[str, str]:
+        """The names of all pods that ran or exist in the API, by address."""
+        with contextlib.suppress(RefusedError, InconclusiveError):
+            for pod in self.api.list("pods", self.namespace):
+                ips = (pod.get("status") or {}).get("podIPs") or ()
+                self._names |= {str(each["ip"]): str(pod["metadata"]["name"]) for each in ips}
+        return self._names
+
+    def _objects(self, resource: str, namespace: str) -> str:
+        return as_yaml(self.api.list(resource, namespace), f"{resource} in namespace {namespace}")
+
+
+def paragraphs(*texts: str) -> str:
+    """Texts with an empty line between them; those without a word are left out."""
+    return "\n\n".join(text.strip("\n") for text in texts if text.strip())
 
 
 def _counts(tally: Tally) -> dict[str, float]:

@@ -23,6 +23,7 @@ import hashlib
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,7 @@ import orjson
 
 from harness import history_format as as_json
 from harness.errors import UsageError
+from harness.evidence.timeline import Change
 from harness.outcomes import Observation
 from harness.statistics import DEFAULT_RATES, Rates
 from harness.verdict import Expectation, Judgement, Tally, Verdict, combine, is_wrong, judge
@@ -39,6 +41,8 @@ from harness.verdict import Expectation, Judgement, Tally, Verdict, combine, is_
 VERSION = 1
 SHOWN_IN_FULL = 5
 """Offending observations of one client and call that are written in full; the rest is in the counts."""
+
+_CHANGES = 1000  # that are remembered
 
 _DIGEST = 64  # hexadecimal digits of SHA-256
 _TAIL = len(b',"digest":""}') + _DIGEST
@@ -56,6 +60,7 @@ class History:
         self._lock = threading.Lock()
         self._digest = b""
         self._windows = 0
+        self.changes: deque[Change] = deque(maxlen=_CHANGES)  # the latest, for a failure to tell of
         self.write("begin", worker=worker, version=VERSION)
 
     def write(self, kind: str, **fields: Any) -> None:
@@ -70,7 +75,8 @@ class History:
         self.write("run", facts=facts)
 
     def change(self, what: str, **facts: Any) -> None:
-        """Something was done to the cluster."""
+        """Something is done to the cluster, now."""
+        self.changes.append(Change(time.monotonic(), what, facts))
         self.write("change", what=what, facts=facts)
 
     def window(self, test: str, expectation: Expectation, rates: Rates = DEFAULT_RATES) -> Window:

@@ -197,5 +197,7 @@ class Backend(Protocol):
     def explain(self, namespace: str, service: str, nodes: Sequence[str]) -> str:
         """Why these nodes do what they do with a Service, as far as somebody can say."""
 
-    def evidence(self) -> dict[str, str]:
-        """What components say of themselves, as texts by file name."""
+    def evidence(self, namespace: str, *, since: float) -> dict[str, str]:
+        """What components say of themselves, as texts by file name, and the requests about a Kubernetes namespace since
+        that time (monotonic seconds).
+        """

@@ -30,6 +30,7 @@ from harness.backends.node_lifecycle import ready_pods_on
 from harness.components import Component, Release
 from harness.errors import DistrustError, InconclusiveError, UnavailableError
 from harness.eventually import eventually
+from harness.evidence import requests
 from harness.guest import liveness
 from harness.guest.marks import run_labels
 from harness.guest.nodes import change_node, restore_node
@@ -343,6 +344,7 @@ class KubeconfigBackend:
     def plain_api(self) -> Api:
         """The API in which nodes and zones have the cluster's own names; closed with this backend."""
         api = Api(find(self._target.kubeconfig, context=self._target.context))
+        api.asked = self.api.asked  # one record of what a scenario does
         return self._begun.enter_context(contextlib.closing(api))
 
     def settle(self) -> None:
@@ -412,10 +414,13 @@ class KubeconfigBackend:
         """Where to ask further."""
         return f"Ask why: trafficdist explain {namespace}/{service} (while the scenario lasts)"
 
-    def evidence(self) -> dict[str, str]:
-        """Which node of the cluster plays which of the topology."""
+    def evidence(self, namespace: str, *, since: float) -> dict[str, str]:
+        """Which node of the cluster plays which of the topology, and the requests of this run."""
         names = self._target.names
-        return {"nodes.txt": "\n".join(f"{ours} is {theirs}" for ours, theirs in names.nodes.items())}
+        return {
+            "nodes.txt": "\n".join(f"{ours} is {theirs}" for ours, theirs in names.nodes.items()),
+            "api-requests.txt": requests.as_text(self.api.asked.copy(), namespace, zero=since),
+        }
 
     # Inside
 

@@ -12,6 +12,7 @@ import os
 import platform
 import threading
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Self
 
 from harness import manifests
@@ -23,6 +24,8 @@ from harness.components import Component, Release
 from harness.dns.dns import ClusterDns
 from harness.errors import InconclusiveError
 from harness.eventually import eventually
+from harness.evidence import requests
+from harness.evidence.texts import texts_of
 from harness.implementations import Implementation, reference
 from harness.netns import addresses, conntrack, http, kernel, sandbox
 from harness.netns.fabric import Host, Network
@@ -409,11 +412,13 @@ class NetnsBackend:
         """What the proxies of these nodes say of their decisions for a Service."""
         return "\n".join(f"the proxy says: {self.proxy.explain(node, namespace, service)}" for node in nodes)
 
-    def evidence(self) -> dict[str, str]:
-        """What components say of themselves: requests seen, and the rules of each node with their reasons."""
-        texts = self.control_plane.evidence()
+    def evidence(self, namespace: str, *, since: float) -> dict[str, str]:
+        """What components say of themselves: requests, logs, and the rules of each node with their reasons."""
+        asked = [*self.api.asked.copy(), *self.control_plane.asked()]
+        texts = {"api-requests.txt": requests.as_text(asked, namespace, zero=since)}
+        texts |= texts_of("control-plane", self.control_plane.evidence)
         for node in self.topology.nodes:
-            texts |= self.proxy.evidence(node.name)
+            texts |= texts_of(f"proxy-{node.name}", partial(self.proxy.evidence, node.name))
         return texts
 
 

@@ -17,6 +17,7 @@ from harness.control_planes.controller_manager import LocalControllerManager
 from harness.control_planes.egress import Egress
 from harness.control_planes.processes import Processes
 from harness.control_planes.relay import Relay
+from harness.evidence.requests import Asked
 
 
 class BinariesControlPlane:
@@ -122,6 +123,10 @@ class BinariesControlPlane:
     def metrics(self) -> str:
         """What kube-controller-manager exposes as Prometheus text. Raises `InconclusiveError` when it is stopped."""
         return self._manager.metrics()
+
+    def asked(self) -> list[Asked]:
+        """None: kube-apiserver keeps no record of them."""
+        return []
 
     def evidence(self) -> dict[str, str]:
         """The logs of all three."""

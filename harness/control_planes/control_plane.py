@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from harness.components import Release
+from harness.evidence.requests import Asked
 
 OpenSocket = Callable[[int, int], socket.socket]
 """Makes a socket of a family and a type inside the cluster's network, as `socket.socket` does outside of it."""
@@ -68,8 +69,11 @@ class ControlPlane(Protocol):
     def metrics(self) -> str:
         """What the controller exposes as Prometheus text. Raises `InconclusiveError` when it is stopped."""
 
+    def asked(self) -> list[Asked]:
+        """The latest requests by others than the harness, oldest first; none where the API server keeps no record."""
+
     def evidence(self) -> dict[str, str]:
-        """Logs and requests, as texts by file name."""
+        """Logs, as texts by file name."""
 
 
 MakeControlPlane = Callable[[Release], ControlPlane]

@@ -9,15 +9,17 @@ proves nothing by its silence.
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 from harness import verdict
 from harness.abilities import Ability
 from harness.backends.backend import OpenConnection
-from harness.cluster import AddressKind, Cluster, Service
+from harness.cluster import AddressKind, Cluster, Service, paragraphs
 from harness.errors import InconclusiveError, UsageError
 from harness.eventually import NotYetError, eventually, seen_last
+from harness.evidence.timeline import Seen
 from harness.expect.paths import Path, Who, first_family, named, names, target_of
 from harness.history import Window
 from harness.manifests import Port
@@ -194,12 +196,13 @@ def measure(
 
     Raises as `raise_unless_passed` does; `explain` is asked for more only then.
     """
+    opens = Seen(time.monotonic(), "the measuring window opens: from here on each observation counts")
     window = cluster.window(title, {path.label: path.expected for path in samples}, rates)
     first = {path: count if path.silent else min(count, IN_FLIGHT) for path, count in samples.items()}
     in_vain = _observe(cluster, window, first, in_flight)
     rest = {path: samples[path] - first[path] for path in samples if path not in in_vain}
     _observe(cluster, window, {path: count for path, count in rest.items() if count}, in_flight)
-    raise_unless_passed(window.judge(), title, lambda: explain(window))
+    raise_unless_passed(window.judge(), title, lambda: paragraphs(explain(window), cluster.timeline([opens])))
     return window
 
 

@@ -28,10 +28,11 @@ from harness.backends.backend import SteadyTraffic
 from harness.cluster import AddressKind, Cluster, Service
 from harness.errors import InconclusiveError
 from harness.eventually import eventually
+from harness.evidence.timeline import Seen
 from harness.expect.paths import Path, Who, named, names, target_of
 from harness.expect.traffic import raise_unless_passed, wait_until_as_expected
 from harness.manifests import Port
-from harness.outcomes import Observation, Reached
+from harness.outcomes import Observation, Reached, Refused, TimedOut, Unknown
 from harness.probes.loop import Sample
 from harness.verdict import AnyOf
 from harness.workloads import Pod
@@ -99,7 +100,7 @@ def expect_no_loss(
         seen = _by_client(cluster, paths, recording.stop())
         for label, samples in seen.items():
             window.observe(label, [observation for _, observation in samples], gap_ms=longest_gap(samples))
-    raise_unless_passed(window.judge(), title, lambda: _losses(paths, seen))
+    raise_unless_passed(window.judge(), title, lambda: cluster.timeline(_losses(paths, seen)))
     cluster.answered.add(service.name)
 
 
@@ -123,16 +124,31 @@ def _by_client(cluster: Cluster, paths: Sequence[Path], samples: Sequence[Sample
     return found
 
 
-def _losses(paths: Sequence[Path], seen: dict[str, list[Timed]]) -> str:
-    """When each client was first answered wrongly or not at all, and its longest gap."""
-    lines = []
+def _losses(paths: Sequence[Path], seen: dict[str, list[Timed]]) -> list[Seen]:
+    """When each client first asked a question that was answered wrongly or not at all, and its longest gap."""
+    found = []
     for path in paths:
         samples = seen[path.label]
-        wrong = [(at - samples[0][0], each) for at, each in samples if verdict.is_wrong(each, path.expected)]
+        wrong = [(at, each) for at, each in samples if verdict.is_wrong(each, path.expected)]
         if wrong:
             at, first = wrong[0]
-            lines.append(
-                f"{path.label}: {len(wrong)} of {len(samples)} questions, the first one {at * 1000:.0f} ms after the "
-                f"beginning ({first}); the longest gap took {longest_gap(samples):g} ms"
+            found.append(
+                Seen(
+                    at,
+                    f"{path.label} asks, and {_came_of(first)}: the first of {len(wrong)} wrong of {len(samples)} "
+                    f"questions; its longest gap is {longest_gap(samples):g} ms",
+                )
             )
-    return "\n".join(lines)
+    return found
+
+
+def _came_of(observation: Observation) -> str:
+    match observation:
+        case Reached(pod):
+            return f"{pod} answers"
+        case Refused():
+            return "is refused"
+        case TimedOut():
+            return "nobody answers"
+        case Unknown(why):
+            return f"nobody knows what comes of it ({why})"

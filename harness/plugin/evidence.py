@@ -2,7 +2,8 @@
 
 Any fixture value may have these methods; none of them has to be there, and none may break the run:
 
-    evidence() -> mapping of file name to text         after a failure: rules, slices, nodes, requests, logs
+    evidence() -> file names and texts, as a mapping or as pairs one after the other
+                                                       after a failure: rules, slices, nodes, requests, logs
     judgement() -> {"check": …, "observed": …}         after every test: how it was judged, who reached whom
     environment() -> mapping                           once: versions, nodes, feature gates
     needs() -> mapping                                 after every test: what it needed of the cluster
@@ -10,9 +11,16 @@ Any fixture value may have these methods; none of them has to be there, and none
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+SECONDS = 10.0
+"""So long a fixture may take to show what it has: whoever does not answer in that time does not answer at all."""
+
+LONGEST = 400_000
+"""Letters of one text."""
 
 
 @dataclass(slots=True)
@@ -33,7 +41,7 @@ def gather(fixtures: Mapping[str, Any], *, evidence: bool, environment: bool = F
         if isinstance(value, type) or name == "request":
             continue
         if evidence:
-            gathered.texts |= {key: str(text) for key, text in _ask(value, "evidence", name, gathered).items()}
+            gathered.texts |= _texts(value, name)
         judgement = _ask(value, "judgement", name, gathered)
         gathered.check |= judgement.get("check", {})
         gathered.observed |= judgement.get("observed", {})
@@ -41,6 +49,40 @@ def gather(fixtures: Mapping[str, Any], *, evidence: bool, environment: bool = F
         if environment:
             gathered.environment |= _ask(value, "environment", name, gathered)
     return gathered
+
+
+def _texts(value: Any, fixture: str) -> dict[str, str]:
+    """What a fixture has to show, as much of it as comes in time; each text of a size that a person opens."""
+    asked = getattr(value, "evidence", None)
+    if not callable(asked):
+        return {}
+    found: dict[str, str] = {}
+    missing = f"no-evidence-{fixture}.txt"
+
+    def gather() -> None:
+        try:
+            said = asked()
+            for name, text in said.items() if isinstance(said, Mapping) else said:
+                found[str(name)] = bounded(str(text))
+        except Exception as error:  # noqa: BLE001  evidence must never replace the verdict
+            found[missing] = f"could not be gathered: {type(error).__name__}: {error}"
+
+    gathering = threading.Thread(target=gather, name=f"evidence-{fixture}", daemon=True)
+    gathering.start()
+    gathering.join(SECONDS)
+    texts = dict(found)
+    if gathering.is_alive():
+        texts[missing] = f"the rest did not come within {SECONDS:g} s"
+    return texts
+
+
+def bounded(text: str) -> str:
+    """A text without its middle where it is too long; whole lines."""
+    if len(text) <= LONGEST:
+        return text
+    head, tail = text[: LONGEST // 2].rpartition("\n")[0], text[-LONGEST // 2 :].partition("\n")[2]
+    left_out = len(text) - len(head) - len(tail)
+    return f"{head}\n… {left_out:,} letters left out …\n{tail}"
 
 
 def _ask(value: Any, method: str, fixture: str, gathered: Gathered) -> dict[str, Any]:

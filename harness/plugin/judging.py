@@ -95,6 +95,13 @@ def explanation(report: pytest.TestReport, error: BaseException | None) -> str:
     return f"{text}\n\n{report.longreprtext}".strip()
 
 
+def end_with(result: CaseResult, rerun: str) -> None:
+    """Have the explanation of what did not pass end with the command that runs it again."""
+    if result.explanation:
+        result.rerun = rerun
+        result.explanation += f"\n\nAgain:\n{rerun}"
+
+
 def is_distrust(error: BaseException | None) -> bool:
     """Whether the suite said that it does not trust itself."""
     return isinstance(error, DistrustError)

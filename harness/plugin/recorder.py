@@ -20,7 +20,7 @@ from harness.needs import Needs
 from harness.plan import Plan
 from harness.plugin import alone, judging
 from harness.plugin.evidence import gather
-from harness.report import allure
+from harness.report import allure, rerun
 from harness.report.results import Case, CaseResult
 from harness.requirements import Requirement
 from harness.run import Run
@@ -142,6 +142,7 @@ class Recorder:
         if requirement is not None:
             result = judging.judge(report, error)
             result.requirement, result.parameters = requirement.id, parameters_of(item)
+            judging.end_with(result, self._rerun(item, requirement))
             if report.when == "call" or result.verdict in (Verdict.FAILED, Verdict.INCONCLUSIVE):
                 try:
                     self._witness(item, result, "teardown-" if report.when == "teardown" else "")
@@ -151,6 +152,14 @@ class Recorder:
         if distrust:
             item.session.shouldfail = distrust
         return report
+
+    def _rerun(self, item: pytest.Item, requirement: Requirement) -> str:
+        """The command that runs this test again; pytest's own where the test is of no suite that ours finds."""
+        settings, arguments = self._run.settings, self._run.arguments
+        published = item.nodeid.partition("/")[0] == rerun.PUBLISHED
+        if published or arguments[:1] == ("trafficdist",):
+            return rerun.command(settings, requirement.id, arguments=arguments)
+        return rerun.command_of_pytest(settings, item.nodeid)
 
     def _loss(self, error: BaseException | None) -> str:
         """Why the real cluster is out of reach, asked when something could not be told: no test after it could be."""

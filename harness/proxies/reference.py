@@ -6,15 +6,20 @@ other over HTTPS, as one client for all nodes.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Sequence
 
 from harness.components import Release
 from harness.control_planes.control_plane import ControlPlane
 from harness.control_planes.embedded import EmbeddedControlPlane, features_of
 from harness.netns.namespace import Namespace
+from harness.process import search_path
+from harness.proxies.rules import listings
 from reference.proxy import ServiceProxy
 from reference.remote import RemoteClient
 from reference.serving import Serving
+
+_SERVICES = 50  # whose decisions are told
 
 
 class ReferenceProxy:
@@ -36,12 +41,14 @@ class ReferenceProxy:
         self._pod_cidrs = pod_cidrs
         self._make = proxy
         self._running: dict[str, ServiceProxy] = {}
+        self._namespaces: dict[str, Namespace] = {}
         self._serving = Serving()  # one thread answers for all nodes
         self._serving.start()
 
     def setup(self, node: str, namespace: Namespace, release: Release) -> None:
         """Start the proxy of a node, in place of one that runs there; rules of a former one are taken over."""
         self.stop(node)
+        self._namespaces[node] = namespace
         with namespace.entered():
             proxy = self._make(
                 node,
@@ -78,9 +85,27 @@ class ReferenceProxy:
         return f"{node}: the proxy is stopped" if proxy is None else proxy.explain(namespace, service)
 
     def evidence(self, node: str) -> dict[str, str]:
-        """The rules of a node and why they are so; nothing of a node whose proxy is stopped."""
+        """What a node does for each service port and why, and its rules, wanted and listed by the kernel.
+
+        Of a node whose proxy is stopped there are those in the kernel, which stay in force.
+        """
         proxy = self._running.get(node)
+        texts = {f"rules-{node}-{tool}.txt": text for tool, text in self._listed(node).items()}
         if proxy is None:
-            return {}
-        reasons = "\n".join(str(each) for each in proxy.decisions())
-        return {f"rules-{node}.nft": proxy.ruleset_text(), f"decisions-{node}.txt": reasons}
+            return {f"decisions-{node}.txt": f"{node}: the proxy is stopped; its rules stay in force\n", **texts}
+        wanted = f"# As the proxy wants them. As the kernel has them: {', '.join(texts) or 'not listed without nft'}\n"
+        texts[f"rules-{node}.nft"] = wanted + proxy.ruleset_text()
+        return {f"decisions-{node}.txt": _reasons(proxy), **texts}
+
+    def _listed(self, node: str) -> dict[str, str]:
+        """The kernel's own list of the rules, where there is a tool that shows it."""
+        return listings(self._namespaces[node], self.mode) if shutil.which("nft", path=search_path()) else {}
+
+
+def _reasons(proxy: ServiceProxy) -> str:
+    """The decisions on the first services, in sentences."""
+    names = list(dict.fromkeys(port.partition(":")[0] for port in proxy.decisions()))
+    told = [proxy.explain(*name.split("/")) for name in names[:_SERVICES]]
+    if len(names) > _SERVICES:
+        told.append(f"and {len(names) - _SERVICES} services more")
+    return "\n\n".join(told or ["no service at all"]) + "\n"

@@ -17,6 +17,8 @@ _LISTINGS: Mapping[str, Sequence[Sequence[str]]] = {
     "ipvs": [("ipvsadm", "-Ln"), ("ipset", "list"), *_IPTABLES],
 }
 
+_SECONDS = 5  # for one of them
+
 
 def listings(namespace: Namespace, mode: str) -> dict[str, str]:
     """What is programmed in a netns, as text by the name of the tool; why not, where one does not say it."""
@@ -30,8 +32,8 @@ def _listed(namespace: Namespace, command: Sequence[str]) -> str:
     try:
         with namespace.entered():
             ran = subprocess.run(  # noqa: S603  a lister of rules
-                [program, *command[1:]], capture_output=True, text=True, check=False, timeout=20
+                [program, *command[1:]], capture_output=True, text=True, check=False, timeout=_SECONDS
             )
     except subprocess.TimeoutExpired:
-        return f"{command[0]} did not end within 20 s"
+        return f"{command[0]} did not end within {_SECONDS} s"
     return ran.stdout + ran.stderr

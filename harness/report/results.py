@@ -41,7 +41,10 @@ class Case:
 
 @dataclass(slots=True)
 class CaseResult:
-    """What came of one case. `message` is one line, `explanation` all that there is to say."""
+    """What came of one case. `message` is one line, `explanation` all that there is to say.
+
+    `rerun` is the command that runs it again, where it did not pass; the explanation ends with it.
+    """
 
     nodeid: str
     requirement: str
@@ -50,6 +53,7 @@ class CaseResult:
     reason: str = ""
     message: str = ""
     explanation: str = ""
+    rerun: str = ""
     duration: float = 0.0
     check: dict[str, Any] = field(default_factory=dict)
     observed: dict[str, Any] = field(default_factory=dict)
@@ -60,7 +64,7 @@ class CaseResult:
         """Take in a later phase, or a repetition, of the same case: the worse verdict stays, the first of equals."""
         if severity(other.verdict) > severity(self.verdict):
             self.verdict, self.reason, self.message = other.verdict, other.reason, other.message
-            self.explanation = other.explanation
+            self.explanation, self.rerun = other.explanation, other.rerun
         self.duration += other.duration
         self.check = other.check or self.check
         self.observed = other.observed or self.observed

@@ -148,6 +148,7 @@ def _explained(text: str) -> Iterator[Line]:
         yield Line(f"    {line}".rstrip())
     if len(lines) > _MOST_LINES:
         yield Line(f"    … {len(lines) - _MOST_LINES} more lines in the evidence", "faint")
+        yield Line(f"    {lines[-1]}".rstrip())  # how to run it again
 
 
 def _not_run(results: Sequence[Result]) -> Iterator[Line]:

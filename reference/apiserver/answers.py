@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hmac
 import logging
+import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -52,13 +53,18 @@ class Incoming:
 
 @dataclass(frozen=True, slots=True)
 class RequestRecord:
-    """One request, as evidence: `query` as it was sent, `accept` and `user_agent` from the headers."""
+    """One request, as evidence: `query` as it was sent, `accept` and `user_agent` from the headers.
+
+    `at` is when it was answered (monotonic seconds), `code` the status code: 0 for what is answered later, in parts.
+    """
 
     method: str
     path: str
     query: str
     accept: str
     user_agent: str
+    code: int = 0
+    at: float = 0.0
 
 
 class Answers:
@@ -79,16 +85,19 @@ class Answers:
         """The answer, errors included; None for what is not answered at once, which is not on record then."""
         if asked.streams or asked.path.startswith("/openapi/") or pods_reached.wanted(asked.path):
             return None
-        self.record(asked)
         try:
-            return self._answer(asked, self.authenticate(asked))
+            answer = self._answer(asked, self.authenticate(asked))
         except Exception as error:  # noqa: BLE001 - whatever it is, the client is told and the server goes on
-            return failure(error, asked)
+            answer = failure(error, asked)
+        self.record(asked, answer.code)
+        return answer
 
-    def record(self, asked: Incoming) -> None:
+    def record(self, asked: Incoming, code: int = 0) -> None:
         """Note a request."""
         agent = asked.headers.get("user-agent", "")
-        self._log.append(RequestRecord(asked.method, asked.path, asked.raw_query, asked.accept, agent))
+        self._log.append(
+            RequestRecord(asked.method, asked.path, asked.raw_query, asked.accept, agent, code, time.monotonic())
+        )
 
     def authenticate(self, asked: Incoming) -> User:
         """Who asks. Raises `ApiError` (401) for who has no token and wants more than to know whether it lives."""

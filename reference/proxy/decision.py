@@ -75,6 +75,17 @@ class ServicePort:
         """Whether traffic from outside can be meant for it at all; else externalTrafficPolicy says nothing."""
         return bool(self.node_port or self.load_balancer_ips or self.external_ips)
 
+    @property
+    def addresses(self) -> str:
+        """Where clients ask, for a person: each kind of address with its own."""
+        kinds = (
+            ("cluster IP", self.cluster_ips),
+            ("node port", (str(self.node_port),) if self.node_port else ()),
+            ("load balancer IP", self.load_balancer_ips),
+            ("external IP", self.external_ips),
+        )
+        return ", ".join(f"{kind} {' '.join(each)}" for kind, each in kinds if each)
+
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}:{self.port_name or self.port}/{self.protocol}"
 

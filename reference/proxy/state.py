@@ -153,7 +153,7 @@ class State:
         except UNREADABLE as error:
             return f"{lines[0]}: slices of {namespace}/{name} cannot be read, and rules stay as they were: {error}"
         for key, (port, decision) in decided.items():
-            lines.append(f"{port} {key[-1]}")
+            lines.append(f"{port} {key[-1]}, port {port.port} of {port.addresses}")
             lines += [f"  {reason}" for reason in decision.reasons]
             lines += [f"  conflict: {each} belongs to another Service" for each in self.tables[key[-1]].conflicts(key)]
         return "\n".join(lines)

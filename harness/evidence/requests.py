@@ -1,0 +1,122 @@
+"""The requests of one scenario as kubectl would say them, with times: `+1,645 ms  create endpointslice web-1 -n td-3`.
+
+Whoever asks an API server keeps a record of each request. Of all records, those about the scenario's Kubernetes
+namespace are its own, and those that changed something which belongs to no namespace.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from http.client import responses
+from urllib.parse import parse_qsl
+
+MOST_LINES = 1000
+"""So many requests are shown: the first half and the last half of them."""
+
+_VERBS = {"POST": "create", "PUT": "replace", "PATCH": "patch", "DELETE": "delete", "GET": "get"}
+_SINGULAR = {"endpointslices": "endpointslice", "services": "service", "pods": "pod", "nodes": "node",
+             "namespaces": "namespace", "events": "event", "leases": "lease", "podlocators": "podlocator"}  # fmt: skip
+
+_FLAGS = {"labelSelector": "-l ", "fieldSelector": "--field-selector=", "gracePeriodSeconds": "--grace-period="}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One request: when (monotonic seconds), what, the answer's status code (0: none came), and by whom if not by us.
+
+    `name` is that of the object in the body, where the path has none.
+    """
+
+    at: float
+    method: str
+    path: str
+    code: int
+    name: str = ""
+    query: str = ""
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """What a path of the API is about."""
+
+    resource: str
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+
+def as_text(asked: Iterable[Asked], namespace: str, *, zero: float) -> str:
+    """All requests of the scenario in `namespace` since `zero` (monotonic seconds), in order; ones alike in a row are
+    one line.
+    """
+    mine = [each for each in asked if each.at >= zero and _concerns(each, namespace)]
+    mine.sort(key=lambda each: each.at)
+    lines = list(_lines(mine, zero))
+    cut = len(lines) - MOST_LINES
+    if cut > 0:
+        half = MOST_LINES // 2
+        lines[half:-half] = [f"… {cut} more lines left out …"]
+    head = [
+        f"Requests of the scenario in namespace {namespace}, and those that changed what belongs to no namespace.",
+        "Times are from the beginning of the scenario.",
+        "",
+    ]
+    return "\n".join([*head, *(lines or ["none"])])
+
+
+def _lines(asked: Sequence[Asked], zero: float) -> Iterator[str]:
+    for said, alike in itertools.groupby(asked, _said):
+        times = [each.at - zero for each in alike]
+        again = f"  ({len(times)} times, the last at {milliseconds(times[-1])})" if len(times) > 1 else ""
+        yield f"{milliseconds(times[0]):>12}  {said}{again}"
+
+
+def milliseconds(seconds: float) -> str:
+    """A time from the beginning: `+1,645 ms`."""
+    return f"{seconds * 1000:+,.0f} ms"
+
+
+def _concerns(asked: Asked, namespace: str) -> bool:
+    place = _place(asked.path)
+    if place.resource == "namespaces":
+        return namespace in (place.name, asked.name)
+    if place.namespace:
+        return place.namespace == namespace and "watch=" not in asked.query
+    return asked.method != "GET" and not asked.by and place.resource != "leases"
+
+
+def _said(asked: Asked) -> str:
+    place = _place(asked.path)
+    name = place.name or asked.name
+    verb = _VERBS.get(asked.method, asked.method.lower())
+    kind = (_SINGULAR.get(place.resource, place.resource) if name else place.resource) or asked.path
+    words = [verb, kind, *([name] if name else []), *(["-n", place.namespace] if place.namespace else [])]
+    if place.subresource == "eviction":
+        words[0] = "evict"
+    elif place.subresource:
+        words.append(f"--subresource={place.subresource}")
+    return " ".join([*words, *_selected(asked.query), *_refused(asked.code), *([f"by {asked.by}"] if asked.by else [])])
+
+
+def _selected(query: str) -> list[str]:
+    return [_FLAGS.get(name, f"?{name}=") + value for name, value in parse_qsl(query, keep_blank_values=True)]
+
+
+def _refused(code: int) -> list[str]:
+    if not code:
+        return ["→ no answer"]
+    return [f"→ {code} {responses.get(code, '')}".rstrip()] if code >= 400 else []
+
+
+def _place(path: str) -> _Place:
+    """`/api/v1/namespaces/NAMESPACE/RESOURCE/NAME/SUBRESOURCE`, where each part but the resource may be missing."""
+    parts = [part for part in path.split("/") if part]
+    rest = parts[2:] if parts[:1] == ["api"] else parts[3:] if parts[:1] == ["apis"] else []
+    namespace = ""
+    if len(rest) > 2 and rest[0] == "namespaces" and rest[2] not in ("status", "finalize"):
+        namespace, rest = rest[1], rest[2:]
+    resource, name, subresource = (*rest, "", "", "")[:3]
+    return _Place(resource, namespace, name, subresource)

@@ -1,0 +1,45 @@
+"""Texts about objects and addresses, for people: as kubectl prints objects, and with the names of pods."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import yaml
+
+_ADDRESS = re.compile(r"(?<![\w.:])[0-9a-f]*[.:][0-9a-f.:]*[0-9a-f](?![\w.:])")
+
+
+def as_yaml(objects: Iterable[Mapping[str, Any]], what: str) -> str:
+    """Objects as `kubectl get -o yaml` shows them, without managed fields; a sentence where there is none."""
+    shown = [{**each, "metadata": _without_managed_fields(each["metadata"])} for each in objects]
+    return yaml.safe_dump_all(shown, sort_keys=False) if shown else f"# there are no {what}\n"
+
+
+def _without_managed_fields(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in metadata.items() if name != "managedFields"}
+
+
+def with_names(text: str, names: Mapping[str, str]) -> str:
+    """A text in which each address that is known says whose it is: `a1 (10.244.1.4)`."""
+
+    def named(found: re.Match[str]) -> str:
+        return f"{names[found[0]]} ({found[0]})" if found[0] in names else found[0]
+
+    return _ADDRESS.sub(named, text)
+
+
+def told(ask: Callable[[], str], *, comment: str = "") -> str:
+    """What `ask` says, or why it could not be had: one piece that is missing takes no other with it."""
+    try:
+        return ask()
+    except Exception as error:  # noqa: BLE001  evidence must never replace the verdict
+        return f"{comment}could not be gathered: {type(error).__name__}: {error}\n"
+
+
+def texts_of(who: str, ask: Callable[[], Mapping[str, str]]) -> dict[str, str]:
+    """The same for several texts by file name; a file named for `who` says why they could not be had."""
+    found: dict[str, str] = {}
+    said = told(lambda: found.update(ask()) or "")
+    return found or ({f"no-{who}.txt": said} if said else {})

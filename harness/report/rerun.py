@@ -1,0 +1,76 @@
+"""The command that runs one requirement again, as it was run: what a failure ends with.
+
+It names what the verdict may hang on and leaves out what only says where a run writes. An option that follows from the
+others, as the mode follows from the proxy, is not in it.
+"""
+
+from __future__ import annotations
+
+import functools
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from harness.errors import UsageError
+from harness.options import OPTIONS, Option, resolve
+from harness.settings import Settings
+
+PUBLISHED = "conformance"
+"""The suite that the command runs unless told otherwise."""
+
+ELSEWHERE = frozenset(
+    {"run-test", "skip-tests", "output-dir", "workers", "keep", "fail-fast", "keep-cluster",
+     "organization", "project", "url", "version", "contact"}
+)  # fmt: skip
+"""Options that decide what else runs, what is kept of it, and whose name is on the report."""
+
+_ALWAYS = ("backend", "seed")  # the one has a default of the command alone, the other none
+
+
+def command(settings: Settings, requirement_id: str, *, arguments: Sequence[str] = ("trafficdist",)) -> str:
+    """One line for a shell. `arguments` are those of the run: it may have been of another suite than the published."""
+    suite = _suite(arguments)
+    words = ["trafficdist", "run", *(["--suite", suite] if suite else []), "--run-test", requirement_id]
+    return shlex.join([*words, *_words(settings, "--")])
+
+
+def command_of_pytest(settings: Settings, nodeid: str) -> str:
+    """The same for a requirement of somebody's own suite, which pytest runs where it stands."""
+    return shlex.join(["pytest", nodeid, *_words(settings, "--td-")])
+
+
+def _suite(arguments: Sequence[str]) -> str:
+    for word, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        if word.partition("=")[0] == "--suite":
+            return word.partition("=")[2] or following
+    return ""
+
+
+@functools.lru_cache(maxsize=8)
+def _words(settings: Settings, dashes: str) -> tuple[str, ...]:
+    kept = [each for each in OPTIONS if each.name not in ELSEWHERE]
+    values = settings.to_json()
+    given = {each.name: values[each.key] for each in kept if values[each.key] not in (each.default, "", (), None)}
+    given |= {name: values[name] for name in _ALWAYS}
+    wanted = _decisive(given)
+    for name in [each for each in given if each not in _ALWAYS]:
+        fewer = {other: value for other, value in given.items() if other != name}
+        if wanted and _decisive(fewer) == wanted:
+            given = fewer
+    return tuple(word for each in kept if each.name in given for word in _said(each, given[each.name], dashes))
+
+
+def _decisive(given: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What comes of these options alone, as far as a verdict may hang on it; None when something in them has gone."""
+    try:
+        resolved = resolve(given, environment={}).to_json()
+    except UsageError:
+        return None
+    return {each.key: resolved[each.key] for each in OPTIONS if each.name not in ELSEWHERE}
+
+
+def _said(option: Option, value: Any, dashes: str) -> list[str]:
+    if option.kind == "flag":
+        return [dashes + option.name]
+    values = value if option.kind == "list" else (value,)
+    return [word for each in values for word in (dashes + option.name, str(each))]

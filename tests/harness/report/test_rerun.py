@@ -1,0 +1,74 @@
+"""The command at the end of a failure is the run again: pasted into a shell, it has the same options in force."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+import pytest
+
+from harness.cli import main
+from harness.options import OPTIONS, resolve
+from harness.report.rerun import ELSEWHERE, command, command_of_pytest
+from harness.settings import Settings
+
+
+def in_force(line: str) -> Settings:
+    """What the command says, as the command itself reads it."""
+    program, name, *words = shlex.split(line)
+    assert (program, name) == ("trafficdist", "run")
+    given = main.commands["run"].make_context("run", words).params
+    return resolve({each.name: given[each.key] for each in OPTIONS}, environment={})
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"mutant": "skips-zone-tier", "seed": "7"},
+        {"mutant": "takes-turns", "workers": "4", "keep": "always", "fail-fast": True},
+        {"proxy": "kube-proxy:1.31", "mode": "iptables"},
+        {"control-plane": "binaries:1.31", "controller": "kube-controller-manager:1.30"},
+        {"kubernetes-version": "1.29", "feature-gates": "TopologyAwareHints=true,ServiceTrafficDistribution=false"},
+        {"topology": "a=2,b=2,c=1", "families": "IPv6", "follow": "released", "time-scale": "2.5"},
+        {"exempt-features": "DualStack", "all-features": True, "organization": "Acme & Sons"},
+        {"backend": "kubeconfig", "kubeconfig": "my clusters/prod 'a'", "context": "$HOME", "allow-disruptive": True},
+        {"backend": "kubeconfig", "profile": "endpointslice-controller"},
+        {"backend": "kind", "kind-image": "kindest/node:v1.34.3", "kind-patch": "1.30=1.30.14"},
+    ],
+)
+def test_it_has_the_same_options_in_force(given: dict[str, Any]) -> None:
+    settings = resolve({"backend": "netns", **given}, environment={})
+    again = in_force(command(settings, "KEP-1/a"))
+    assert again.run_test == ("KEP-1/a",)
+    for option in OPTIONS:
+        if option.name not in ELSEWHERE:
+            assert getattr(again, option.key) == getattr(settings, option.key), option.name
+
+
+def test_it_names_no_option_that_follows_from_others() -> None:
+    settings = resolve({"backend": "netns", "proxy": "kube-proxy", "mode": "nftables", "seed": "7"}, environment={})
+    assert command(settings, "KEP-1/a") == (
+        "trafficdist run --run-test KEP-1/a --backend netns --proxy kube-proxy --seed 7"
+    )
+
+
+def test_options_of_environment_and_file_are_written_out(tmp_path: Any) -> None:
+    file = tmp_path / "options.yaml"
+    file.write_text("mutant: node-as-zone\n")
+    environment = {"TRAFFICDIST_TOPOLOGY": "a=2,b=1"}
+    settings = resolve({"backend": "netns"}, environment=environment, options_file=str(file))
+    assert "--mutant node-as-zone --topology a=2,b=1 " in command(settings, "KEP-1/a")
+
+
+@pytest.mark.parametrize("said", [("--suite", "my suite"), ("--suite=my suite",)])
+def test_a_suite_of_ones_own_is_named(said: tuple[str, ...]) -> None:
+    settings = resolve({"backend": "netns"}, environment={})
+    assert " --suite 'my suite' " in command(settings, "KEP-1/a", arguments=["trafficdist", "run", *said])
+
+
+def test_pytest_runs_its_own_tests_again() -> None:
+    settings = resolve({"backend": "netns", "seed": "7"}, environment={})
+    assert command_of_pytest(settings, "t.py::test_a[x y]") == (
+        "pytest 't.py::test_a[x y]' --td-backend netns --td-seed 7"
+    )
