@@ -114,6 +114,11 @@ class Cluster:
         self.backend.delete_namespace(self.namespace)
         self.backend.forget_connections()
 
+    @property
+    def running(self) -> list[Pod]:
+        """The pods of the scenario that run."""
+        return list(self._pods.values())
+
     # Services
 
     def create_service(
@@ -403,7 +408,7 @@ class Cluster:
 
     def timeline(self, seen: Sequence[Seen]) -> str:
         """What was changed when, beside what was seen; "" where the scenario has changed nothing."""
-        return timeline.as_text(self.history.changes, seen, zero=self._begun)
+        return with_names(timeline.as_text(self.history.changes, seen, zero=self._begun), self._names)
 
     def evidence(self) -> Iterator[tuple[str, str]]:
         """The objects of the scenario and what components say of themselves, as texts with their file names."""
@@ -419,6 +424,9 @@ class Cluster:
             ("nodes", ""),
         ):
             yield f"{resource}.yaml", told(partial(self._objects, resource, namespace), comment="# ")
+        if Ability.DNS in self.needs().get("abilities", ()):
+            yield "podlocators.yaml", told(partial(self._objects, "podlocators", self.namespace), comment="# ")
+            yield "dns.txt", with_names(told(partial(_answers_now, self)), names)
 
     def _pod_names(self) -> dict[str, str]:
         """The names of all pods that ran or exist in the API, by address."""
@@ -435,6 +443,12 @@ class Cluster:
 def paragraphs(*texts: str) -> str:
     """Texts with an empty line between them; those without a word are left out."""
     return "\n\n".join(text.strip("\n") for text in texts if text.strip())
+
+
+def _answers_now(cluster: Cluster) -> str:
+    from harness.dns.told import answers_now  # noqa: PLC0415  it is for scenarios, and knows what a cluster is
+
+    return answers_now(cluster)
 
 
 def _counts(tally: Tally) -> dict[str, float]:

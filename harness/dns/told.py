@@ -29,6 +29,7 @@ from harness.workloads import Client, Pod
 PATIENCE = 2.0  # seconds for one answer
 PAYLOAD = 4096
 AGAIN = 3
+_SHOWN = 20  # pods, and services, whose answers stand in the evidence
 
 Asking = Client | Pod
 
@@ -123,6 +124,21 @@ def expect_told(
     expect_becomes(cluster, what, look, expected=wanted)
     for _ in range(AGAIN):
         cluster.expect_equal(f"{what}, asked again", expected=wanted, observed=look())
+
+
+def answers_now(cluster: Cluster) -> str:
+    """What the DNS server tells the scenario's running pods of its Services at this moment, for people."""
+    server = " ".join(cluster.backend.dns().values())
+    lines = [f"The DNS server at {server} tells, at the end of the scenario:"]
+    services = cluster.api.list("services", cluster.namespace)[:_SHOWN]
+    for name in [f"{each['metadata']['name']}.{cluster.namespace}.svc.{ZONE}." for each in services]:
+        for pod in cluster.running[:_SHOWN]:
+            for kind in ("A", "AAAA"):
+                said = ask(cluster, pod, name, kind)
+                lines.append(
+                    f"  pod {pod.name} on {pod.node}: {name} {kind}: {said.rcode} {' '.join(said.data)}".rstrip()
+                )
+    return "\n".join([*lines, ""])
 
 
 def _pods_told(answer: Answer, names: Mapping[str, str], kind: str) -> list[str]:

@@ -17,7 +17,7 @@ BEFORE = 10
 AFTER = 5
 """So many changes are shown: the last before the first wrong thing, and the first after it."""
 
-_LONGEST = 100  # letters of one change
+_LONGEST = 140  # letters of one change
 
 
 class Change(NamedTuple):
@@ -50,7 +50,9 @@ def as_text(changes: Iterable[Change], seen: Sequence[Seen], *, zero: float) -> 
 
 
 def _said(change: Change) -> str:
-    facts = ", ".join(_fact(name, value) for name, value in change.facts.items() if value is not None)
+    everywhere = change.facts.get("component", "proxy") != "proxy"  # it is one for all nodes
+    told = [(name, value) for name, value in change.facts.items() if value is not None]
+    facts = ", ".join(_fact(name, value) for name, value in told if not (everywhere and name == "nodes"))
     text = f"{change.what} {facts}".rstrip()
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
@@ -59,7 +61,17 @@ def _fact(name: str, value: Any) -> str:
     if isinstance(value, str):
         return value
     if name == "endpoints":
-        return f"{len(value)} endpoint{'s' * (len(value) != 1)}"
+        return f"{len(value)} endpoint{'s' * (len(value) != 1)}: {', '.join(map(_endpoint, value))}"
     if name == "nodes":
         return f"on {' '.join(map(str, value))}"
     return f"{name} {json.dumps(value, default=str)}"
+
+
+def _endpoint(endpoint: Mapping[str, Any]) -> str:
+    """Its address, what it is hinted for, and the conditions that are not those of a usable endpoint."""
+    hints = endpoint.get("hints") or {}
+    kinds = (("zone", hints.get("forZones")), ("node", hints.get("forNodes")))
+    hinted = [f"{kind} {'+'.join(each['name'] for each in names)}" for kind, names in kinds if names]
+    conditions = endpoint.get("conditions") or {}
+    unusual = ["not ready"] * (conditions.get("ready") is False) + ["terminating"] * bool(conditions.get("terminating"))
+    return " ".join([endpoint["addresses"][0], *([f"for {' '.join(hinted)}"] if hinted else []), *unusual])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
+from traceback import extract_tb
 from typing import Any
 
 import pytest
@@ -90,9 +91,17 @@ def sentence(error: BaseException | None) -> str:
 def explanation(report: pytest.TestReport, error: BaseException | None) -> str:
     """All that is known: the exception's whole text, and where it was raised, unless the text explains itself."""
     text = str(error).strip() if error is not None else ""
-    if isinstance(error, HarnessError) or (isinstance(error, AssertionError) and len(text.splitlines()) > 1):
+    if isinstance(error, HarnessError):
         return text
+    if isinstance(error, AssertionError) and len(text.splitlines()) > 1:
+        return f"{text}\n\n{_place(report, error)}".strip()
     return f"{text}\n\n{report.longreprtext}".strip()
+
+
+def _place(report: pytest.TestReport, error: BaseException) -> str:
+    """The line of the test at which it failed; "" for what failed elsewhere."""
+    frames = [each for each in extract_tb(error.__traceback__) if each.filename.endswith(report.location[0])]
+    return f"At {report.location[0]}:{frames[-1].lineno}: {frames[-1].line}" if frames else ""
 
 
 def end_with(result: CaseResult, rerun: str) -> None:

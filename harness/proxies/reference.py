@@ -108,4 +108,4 @@ def _reasons(proxy: ServiceProxy) -> str:
     told = [proxy.explain(*name.split("/")) for name in names[:_SERVICES]]
     if len(names) > _SERVICES:
         told.append(f"and {len(names) - _SERVICES} services more")
-    return "\n\n".join(told or ["no service at all"]) + "\n"
+    return "\n\n".join(told or ["there is no Service that this proxy is for"]) + "\n"

@@ -1,0 +1,135 @@
+"""What a failure of each kind leaves behind holds what somebody needs who was not there: stated facts, not just files.
+
+Each row is a mutant, a requirement that it does not meet, and what stands in the files, as regular expressions over
+several lines.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from harness.backends.netns import NetnsBackend
+from harness.cluster import Cluster
+from harness.errors import UnavailableError
+from harness.history import History
+from harness.implementations import reference
+from harness.mutants import MUTANTS
+from harness.netns import sandbox
+from harness.plugin.evidence import LONGEST, SECONDS, gather
+from tests.conformance.trials import SCENARIOS, time_scaled
+
+ADDRESS = r"10\.244\.\d+\.\d+"
+TIME = r"\+[\d,]+ ms"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A failure, the facts in its text, and those in its files."""
+
+    mutant: str
+    requirement: str
+    said: str
+    facts: Mapping[str, str]
+
+
+ROWS = [
+    Row(
+        "no-hints-mean-nobody",
+        "KEP-4444/no-hints-use-every-endpoint",
+        rf"{TIME}  write slice web-1-slice-ipv4, \d endpoints: a1 \({ADDRESS}\).*\n +{TIME}  → the measuring window",
+        {
+            "decisions-a1.txt": r"^td-3/web-1:80/TCP IPv4, port 80 of cluster IP 10\.[\d.]+\n  .*\n  cluster IP: \w+",
+            "api-requests.txt": rf"{TIME}  create namespace td-3\n +{TIME}  create service web-1 -n td-3\n",
+            "endpointslices.yaml": r"^  name: web-1-slice-ipv4$",
+            "rules-a1-nft.txt": r"^table ip trafficdist",
+        },
+    ),
+    Row(
+        "rejects-where-drop-is-due",
+        "SERVICE/external-local-without-endpoints-drops",
+        r"the proxy says: node",
+        {
+            "decisions-b1.txt": r"node port 3\d+.*\n(.*\n)*  external addresses, from outside: reject \(external",
+            "decisions-a1.txt": rf"external addresses, from outside: forward to a1 \({ADDRESS}\) \(external",
+        },
+    ),
+    Row(
+        "cuts-open-connections",
+        "KEP-1669/established-connections-outlive-the-choice",
+        rf"a1 \({ADDRESS}\) not ready terminating.*\n +{TIME}  → the open connection of a2 now talks to: 'Refused'",
+        {"api-requests.txt": rf"{TIME}  replace endpointslice web-1-slice-ipv4 -n td-3\n"},
+    ),
+    Row(
+        "forgets-before-it-learns",
+        "KEP-2433/partial-hints-leave-nobody-with-less",
+        rf"{TIME}  write slice web-1-\w+-ipv4, .*\n +{TIME}  → \w+ asks, and nobody answers: the first of \d+ wrong of",
+        {"decisions-a1.txt": rf"forward to a1 \({ADDRESS}\), b1"},
+    ),
+    Row(
+        "writes-no-hints",
+        "KEP-4444/one-endpoint-is-hinted-too",
+        rf"{TIME}  create pod p1, ready true\n +{TIME}  → IPv4 endpoints and hints of service web-1",
+        {
+            "pods.yaml": r"^  name: p1$",
+            "decisions-a1.txt": r"no endpoint has hints\n  cluster IP: forward to p1 \(",
+            "events.yaml": r"there are no events in namespace td-3|kind: Event",
+        },
+    ),
+    Row(
+        "topology-keys-may-repeat",
+        "KEP-536/api-refuses-a-key-that-repeats",
+        rf"{TIME}  restart api-server, release .*\n +{TIME}  → answer to topologyKeys that repeat: .*201",
+        {"api-requests.txt": rf"{TIME}  create service new -n td-3", "services.yaml": r"^  topologyKeys:$"},
+    ),
+    Row(
+        "dns-ignores-topology-keys",
+        "KEP-536/dns-tells-of-the-clients-place",
+        r"label node a1, labels .*rack",
+        {
+            "api-requests.txt": rf"{TIME}  patch node a1\n",
+            "dns.txt": rf"pod a1 on a1: web-1\.td-3\.svc\.cluster\.local\. A: NOERROR \w+ \({ADDRESS}\)",
+            "podlocators.yaml": r"^nodeName: a1$",
+        },
+    ),
+]
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    try:
+        sandbox.enter()
+    except UnavailableError as error:
+        pytest.skip(str(error))
+    with ExitStack() as opened, time_scaled(0.3):
+        yield opened
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("row", ROWS, ids=[each.mutant for each in ROWS])
+def test_a_failure_leaves_what_explains_it(row: Row, stack: ExitStack, tmp_path: Path) -> None:
+    history = stack.enter_context(History(tmp_path / "history.jsonl"))
+    backend = stack.enter_context(NetnsBackend(implementation=reference(MUTANTS[row.mutant])))
+    cluster = Cluster(backend, "td-3", history=history, test=row.requirement)
+    stack.callback(cluster.close)
+    scenario = SCENARIOS[row.requirement]
+    with pytest.raises(AssertionError) as failed:
+        scenario.test(cluster, **scenario.cases[0])
+    assert re.search(row.said, str(failed.value), re.MULTILINE), failed.value
+
+    begun = time.monotonic()
+    texts = gather({"three_zones": cluster}, evidence=True).texts
+    assert time.monotonic() - begun < SECONDS
+    for name, fact in row.facts.items():
+        assert re.search(fact, texts[name], re.MULTILINE), texts[name]
+    for name, text in texts.items():
+        assert text.strip(), f"{name} is empty"
+        assert len(text) < LONGEST + 100, name
+        assert "could not be gathered" not in text, text
+    assert "first-question" not in texts["api-requests.txt"]
