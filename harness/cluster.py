@@ -38,6 +38,7 @@ from harness.workloads import Pod
 AUTOMATIC = {"service.kubernetes.io/topology-mode", "service.kubernetes.io/topology-aware-hints"}
 """Annotations that have a controller share out endpoints by the CPU of all nodes."""
 
+_SERVICES = 10  # that are explained, where proxies do not tell what they decide
 _SAID = 300  # letters of a value in a timeline; all of it stands in the message
 
 AddressKind = Literal["cluster-ip", "node-port", "load-balancer", "external-ip"]
@@ -404,7 +405,7 @@ class Cluster:
 
     def explain(self, service: Service, nodes: Sequence[str]) -> str:
         """Why these nodes do what they do with a Service, as far as their proxies can say."""
-        return with_names(self.backend.explain(self.namespace, service.name, nodes), self._names)
+        return with_names(told(partial(self.backend.explain, self.namespace, service.name, nodes)), self._names)
 
     def timeline(self, seen: Sequence[Seen]) -> str:
         """What was changed when, beside what was seen; "" where the scenario has changed nothing."""
@@ -416,6 +417,8 @@ class Cluster:
         names = self._pod_names()
         for name, text in texts.items():
             yield name, with_names(text, names) if name.startswith("decisions-") else text
+        if not any(name.startswith("decisions-") for name in texts):
+            yield "decisions.txt", with_names(told(self._explained), names)
         for resource, namespace in (
             ("services", self.namespace),
             ("endpointslices", self.namespace),
@@ -427,6 +430,16 @@ class Cluster:
         if Ability.DNS in self.needs().get("abilities", ()):
             yield "podlocators.yaml", told(partial(self._objects, "podlocators", self.namespace), comment="# ")
             yield "dns.txt", with_names(told(partial(_answers_now, self)), names)
+
+    def _explained(self) -> str:
+        """What the objects ask of the nodes where no proxy tells its own decisions, for the first Services."""
+        from harness.explain import explained  # noqa: PLC0415  who has the suite alone, without reference, goes on
+
+        services = [str(each["metadata"]["name"]) for each in self.api.list("services", self.namespace)]
+        follow: Literal["kep", "released"] = "kep" if self.backend.release.follows == "kep" else "released"
+        said = [told(partial(explained, self.api, self.namespace, each, follow)) for each in services[:_SERVICES]]
+        head = "The proxies tell nothing of what they decided. By its objects each Service is to be treated like this:"
+        return "\n\n".join([head, *(said or ["there is no Service"])]) + "\n"
 
     def _pod_names(self) -> dict[str, str]:
         """The names of all pods that ran or exist in the API, by address."""

@@ -5,10 +5,12 @@ The third adapter that knows the reference: to explain is to think as its contro
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from rich.console import Console
 from rich.table import Table
 
 from harness.api import Api, RefusedError
@@ -17,9 +19,7 @@ from harness.kubeconfig import find
 from reference.explanation import Explanation, Tier, explain
 from reference.features import NEWEST, OLDEST, Features, Reading
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
+_WIDTH = 160  # letters of a line of text
 SAME = 6  # so many node names a line names, and counts the rest
 
 
@@ -41,6 +41,15 @@ def explain_service(name: str, *, kubeconfig: str, context: str, follow: Reading
         ) from error
     finally:
         api.close()
+
+
+def explained(api: Api, namespace: str, name: str, follow: Reading) -> str:
+    """The same as text. Raises `UsageError`, `RefusedError` and `InconclusiveError`."""
+    written = io.StringIO()
+    console = Console(file=written, width=_WIDTH, highlight=False)
+    for part in _explained(api, namespace, name, follow):
+        console.print(part, soft_wrap=isinstance(part, str))
+    return "\n".join(line.rstrip() for line in written.getvalue().splitlines())
 
 
 def _explained(api: Api, namespace: str, name: str, follow: Reading) -> Iterable[Any]:

@@ -10,7 +10,7 @@ import contextlib
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 from harness.abilities import Ability
 from harness.api import Api, Object, RefusedError, Response
@@ -410,15 +410,18 @@ class KubeconfigBackend:
             **({} if self.hints_matter is None else {"hintsChangeSomething": self.hints_matter}),
         }
 
-    def explain(self, namespace: str, service: str, nodes: Sequence[str]) -> str:  # noqa: ARG002
-        """Where to ask further."""
-        return f"Ask why: trafficdist explain {namespace}/{service} (while the scenario lasts)"
+    def explain(self, namespace: str, service: str, nodes: Sequence[str]) -> str:  # noqa: ARG002  the table has all
+        """What nodes are to do with a Service, by its objects: what its proxies decide is theirs to know."""
+        from harness.explain import explained  # noqa: PLC0415  who has the suite alone, without reference, goes on
+
+        follow: Literal["kep", "released"] = "kep" if self.release.follows == "kep" else "released"
+        return f"what its objects ask for:\n{explained(self.api, namespace, service, follow)}"
 
     def evidence(self, namespace: str, *, since: float) -> dict[str, str]:
         """Which node of the cluster plays which of the topology, and the requests of this run."""
         names = self._target.names
         return {
-            "nodes.txt": "\n".join(f"{ours} is {theirs}" for ours, theirs in names.nodes.items()),
+            "nodes.txt": "".join(f"{ours} is {theirs}\n" for ours, theirs in names.nodes.items()),
             "api-requests.txt": requests.as_text(self.api.asked.copy(), namespace, zero=since),
         }
 

@@ -64,7 +64,7 @@ def as_text(asked: Iterable[Asked], namespace: str, *, zero: float) -> str:
         "Times are from the beginning of the scenario.",
         "",
     ]
-    return "\n".join([*head, *(lines or ["none"])])
+    return "\n".join([*head, *(lines or ["none"]), ""])
 
 
 def _lines(asked: Sequence[Asked], zero: float) -> Iterator[str]:

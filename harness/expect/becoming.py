@@ -14,6 +14,7 @@ from harness.api import Object
 from harness.cluster import Cluster, Service
 from harness.components import CONTROLLER, PROXY, Component
 from harness.eventually import seen_last
+from harness.evidence.texts import told
 from harness.metrics import Metrics
 from harness.netns.http import HttpAnswer
 from harness.workloads import Client, Pod
@@ -27,7 +28,7 @@ def expect_becomes(
     """`look` comes to give `expected`. Raises `AssertionError` with the value that it gave last."""
     cluster.backend.settle()
     seen = seen_last(look, lambda seen: bool(seen == expected), within=CONVERGENCE, every=0.02, describe=what)
-    explanation = "" if seen == expected else explain()
+    explanation = "" if seen == expected else told(explain)  # whatever it does, the verdict stays
     cluster.expect_equal(what, expected=expected, observed=seen, explanation=explanation)
 
 

@@ -6,7 +6,11 @@ several lines.
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
+import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -14,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import yaml
 
 from harness.backends.netns import NetnsBackend
 from harness.cluster import Cluster
@@ -133,3 +138,32 @@ def test_a_failure_leaves_what_explains_it(row: Row, stack: ExitStack, tmp_path:
         assert len(text) < LONGEST + 100, name
         assert "could not be gathered" not in text, text
     assert "first-question" not in texts["api-requests.txt"]
+
+
+def verdicts(folder: Path) -> dict[str, str]:
+    report = yaml.safe_load((folder / "report.yaml").read_text(encoding="utf-8"))
+    return {test["id"]: test["verdict"] for test in report["tests"] if test["verdict"] != "skipped"}
+
+
+@pytest.mark.slow
+def test_the_command_at_the_end_of_a_failure_reproduces_it(tmp_path: Path) -> None:
+    mutant, requirement = "topology-keys-may-repeat", "KEP-536/api-refuses-a-key-that-repeats"
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+
+    def shell(line: str) -> str:
+        environment = {**os.environ, "PATH": path}
+        ran = subprocess.run(
+            line, shell=True, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=110, check=False
+        )
+        assert ran.returncode == 1, ran.stdout + ran.stderr
+        return ran.stdout
+
+    said = shell(f"trafficdist run --mutant {mutant} --run-test '*/{requirement.partition('/')[2]}' --output-dir first")
+    assert verdicts(tmp_path / "first") == {requirement: "failed"}
+    explained = (tmp_path / "first/evidence" / requirement / "explanation.txt").read_text(encoding="utf-8")
+    command = explained.splitlines()[-1]
+    assert command in [line.strip() for line in said.splitlines()]
+    assert shlex.split(command)[:4] == ["trafficdist", "run", "--run-test", requirement]
+
+    shell(command)
+    assert verdicts(tmp_path / "trafficdist-results/latest") == {requirement: "failed"}

@@ -86,6 +86,24 @@ def test_explained(cluster):
 """
 
 
+STUCK = """
+class Cluster:
+    def evidence(self):
+        yield "first.txt", "this came"
+        yield "large.txt", "line\\n" * 200_000
+        threading.Event().wait()
+
+@pytest.fixture
+def cluster(monkeypatch):
+    monkeypatch.setattr("harness.plugin.evidence.SECONDS", 0.3)
+    return Cluster()
+
+@must("KEP-3/stuck")
+def test_stuck(cluster):
+    assert False, "wrong"
+"""
+
+
 @pytest.mark.parametrize(
     ("names", "options", "code"),
     [
@@ -231,6 +249,27 @@ def test_evidence_is_gathered_while_the_cluster_is_up(certify: Any, workers: str
     (test,) = run.report["tests"]
     assert (test["check"]["samples"], test["observed"]) == (270, {"a1": {"a1": 270}})
     assert run.report["kubernetesVersion"] == "v1.37"
+
+
+def test_evidence_that_does_not_come_is_not_waited_for_and_takes_no_verdict_away(certify: Any) -> None:
+    run = certify(extra="import threading\n" + STUCK)
+    evidence = run.folder / "evidence/KEP-3/stuck"
+    assert (run.code, run.verdicts) == (1, {"stuck": "failed"})
+    assert (evidence / "first.txt").read_text() == "this came"
+    assert 300_000 < (evidence / "large.txt").stat().st_size < 400_100
+    assert "letters left out" in (evidence / "large.txt").read_text()
+    assert (evidence / "no-evidence-cluster.txt").read_text() == "the rest did not come within 0.3 s"
+
+
+@pytest.mark.parametrize("options", [(), ("-n2",)])
+def test_a_failure_ends_with_the_command_that_runs_it_again(certify: Any, options: tuple[str, ...]) -> None:
+    run = certify("passes", "fails", options=(*options, "--td-seed=7"))
+    command = "pytest test_sample.py::test_fails --td-backend netns --td-seed 7"
+    (failed,) = (test for test in run.report["tests"] if test["verdict"] == "failed")
+    assert failed["rerun"] == command
+    assert f"    Again:\n    {command}\n" in run.text
+    assert (run.folder / "evidence/KEP-1/fails/explanation.txt").read_text().endswith(f"\n\nAgain:\n{command}")
+    assert command in (run.folder / "junit.xml").read_text()
 
 
 def test_a_failing_teardown_leaves_the_evidence_of_the_failure_alone(certify: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from harness.implementations import reference
 from harness.mutants import MUTANTS
 from harness.netns import sandbox
 from harness.netns.kubelet import Kubelet
+from harness.plugin.evidence import gather
 from harness.topology import THREE_ZONES
 from tests.conformance.trials import SCENARIOS
 from tests.harness.backends.any_cluster.conftest import RESTARTS, RUN_ID, Stranger, share_of
@@ -69,6 +71,22 @@ def test_a_node_that_is_off_is_waited_for_and_asked_no_more(stranger: Stranger) 
 def test_a_fault_is_found_through_the_api_too(stranger: Stranger, mutant: str) -> None:
     with pytest.raises(AssertionError, match="not allowed"):
         run(stranger, NEARBY, mutant)
+
+
+def test_a_fault_that_is_found_through_the_api_leaves_what_explains_it(stranger: Stranger) -> None:
+    cluster = stranger(reference(MUTANTS["ignores-zone-hints"]))()
+    with pytest.raises(AssertionError, match=r"what its objects ask for:\n(.*\n)* *a1 a2 +a .* zone ") as failed:
+        SCENARIOS[NEARBY].test(cluster)
+    assert f"write slice web-1-slice-ipv4, {len(cluster.running)} endpoints: a1 (" in str(failed.value)
+
+    texts = gather({"three_zones": cluster}, evidence=True).texts
+    assert "  a1 is a1\n" in f"  {texts['nodes.txt']}"
+    assert re.search(r"a1 a2 +a .* zone ", texts["decisions.txt"])
+    assert re.search(
+        rf"\+[\d,]+ ms  create endpointslice web-1-slice-ipv4 -n {cluster.namespace}\n", texts["api-requests.txt"]
+    )
+    assert "name: web-1-slice-ipv4" in texts["endpointslices.yaml"]
+    assert all(text.strip() and "could not be gathered" not in text for text in texts.values())
 
 
 def test_components_are_left_as_they_were_found() -> None:
