@@ -4,6 +4,7 @@ from __future__ import annotations
 
 _SELF = "it installs from a registry and runs for minutes; .ci/run runs it on each push"
 _NIGHT = "it is an hour of tests, this one among them; ci.yaml runs it every night"
+_FRESH = "it needs root, and runs both main jobs; ci.yaml runs it"
 _COMPONENT = "it needs a compiled or downloaded component; tests/harness runs those that the cache has"
 _MINE = "it needs a proxy of the reader's own; tests/harness/proxies runs one that a file describes"
 _DOWNLOAD = "it downloads, or asks the network; tests/harness/binaries does the same with servers of its own"
@@ -14,8 +15,12 @@ _SONOBUOY = "it needs Sonobuoy, and images; tests/harness/test_sonobuoy.py is it
 _NO_CRD = "the embedded cluster serves PodLocators by itself, and takes no CustomResourceDefinition"
 _TOOL = "it needs setup-envtest, which downloads"
 
+RUNNABLE = {"export", "kubectl", "pytest", "trafficdist"}
+"""Programs that a session of the tests has; what starts with any other stands in the table."""
+
 NOT_RUN = {
     "make certify": _SELF,
+    "make fresh": _FRESH,
     "make lint": _SELF,
     "make nightly": _NIGHT,
     "make skew": _COMPONENT,

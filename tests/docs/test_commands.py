@@ -18,7 +18,13 @@ import pytest
 from tests.docs.not_run import EXIT_CODES, NOT_RUN
 from tests.docs.pages import PAGES, ROOT, commands
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+ABSENT = [program for program in ("bash", "ip", "kubectl") if shutil.which(program) is None]
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(bool(ABSENT), reason=f"unavailable: {', '.join(ABSENT)} is not here"),
+]
 
 RUN = {page: [shown for shown in commands(page) if shown.text not in NOT_RUN] for page in PAGES}
 SOME = "test_prefer_same_node_falls_back or test_client_uses_endpoints_hinted_for_its_zone"
@@ -78,9 +84,8 @@ def session(tmp_path: Path, page: str) -> Iterator[Session]:
     session = Session(tmp_path, requirements=REQUIREMENTS.get(page, SOME))
     up = session.run("trafficdist cluster up --name cluster")
     assert up.returncode == 0, up.stdout
-    if shutil.which("kubectl"):
-        made = session.run("kubectl create namespace shop && kubectl -n shop create service clusterip web --tcp=80")
-        assert made.returncode == 0, made.stdout
+    made = session.run("kubectl create namespace shop && kubectl -n shop create service clusterip web --tcp=80")
+    assert made.returncode == 0, made.stdout
     yield session
     for name in ("cluster", "default"):
         session.run(f"trafficdist cluster down --name {name}")
@@ -88,9 +93,6 @@ def session(tmp_path: Path, page: str) -> Iterator[Session]:
 
 @pytest.mark.parametrize("page", [page for page in PAGES if RUN[page]])
 def test_commands_work_as_they_are_written(page: str, session: Session) -> None:
-    absent = {shown.program for shown in RUN[page] if shown.program != "export" and not shutil.which(shown.program)}
-    if absent - {"trafficdist", "pytest"}:
-        pytest.skip(f"unavailable: {', '.join(sorted(absent))} is not here")
     for shown in RUN[page]:
         done = session.run(shown.text)
         assert done.returncode == EXIT_CODES.get(shown.text, 0), f"{shown}\n{done.stdout}"

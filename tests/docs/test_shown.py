@@ -11,7 +11,7 @@ import click
 import pytest
 
 from harness.cli import main
-from tests.docs.not_run import EXIT_CODES, NOT_RUN
+from tests.docs.not_run import EXIT_CODES, NOT_RUN, RUNNABLE
 from tests.docs.pages import PAGES, PROGRAMS, ROOT, Shown, blocks, commands, invocations, spans
 
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE))
@@ -75,6 +75,11 @@ def test_targets_of_make_exist(page: str) -> None:
 def test_python_that_is_shown_is_python(page: str) -> None:
     for block in re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text("utf-8"), flags=re.MULTILINE | re.DOTALL):
         ast.parse(textwrap.dedent(block))
+
+
+@pytest.mark.parametrize("shown", SHOWN, ids=str)
+def test_command_can_run_or_has_a_reason(shown: Shown) -> None:
+    assert shown.program in RUNNABLE or shown.text in NOT_RUN
 
 
 def test_tables_name_only_what_is_shown() -> None:
