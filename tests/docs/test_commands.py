@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.not_run import EXIT_CODES, NOT_RUN
+from tests.docs.not_run import EXIT_CODES, NOT_RUN, SAYS
 from tests.docs.pages import PAGES, ROOT, commands
 
 ABSENT = [program for program in ("bash", "ip", "kubectl") if shutil.which(program) is None]
@@ -96,3 +96,4 @@ def test_commands_work_as_they_are_written(page: str, session: Session) -> None:
     for shown in RUN[page]:
         done = session.run(shown.text)
         assert done.returncode == EXIT_CODES.get(shown.text, 0), f"{shown}\n{done.stdout}"
+        assert SAYS.get(shown.text, "") in done.stdout, f"{shown}\n{done.stdout}"

@@ -11,7 +11,7 @@ import click
 import pytest
 
 from harness.cli import main
-from tests.docs.not_run import EXIT_CODES, NOT_RUN, RUNNABLE
+from tests.docs.not_run import EXIT_CODES, NOT_RUN, RUNNABLE, SAYS
 from tests.docs.pages import PAGES, PROGRAMS, ROOT, Shown, blocks, commands, invocations, spans
 
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE))
@@ -83,7 +83,7 @@ def test_command_can_run_or_has_a_reason(shown: Shown) -> None:
 
 
 def test_tables_name_only_what_is_shown() -> None:
-    assert {*NOT_RUN, *EXIT_CODES} - {shown.text for shown in SHOWN} == set()
+    assert {*NOT_RUN, *EXIT_CODES, *SAYS} - {shown.text for shown in SHOWN} == set()
 
 
 @pytest.mark.parametrize("shown", SHOWN, ids=str)
