@@ -18,6 +18,7 @@ from harness.doctor.cli import doctor
 from harness.errors import DistrustError, HarnessError, UnavailableError, UsageError
 from harness.exit_codes import MEANINGS, ExitCode
 from harness.guest.cli import cleanup, of_cluster
+from harness.judge_cli import judge
 from harness.options import BY_NAME, OPTIONS, Option
 
 _CODES = "\b\nExit codes:\n" + "\n".join(f"  {int(code):>2}  {meaning}" for code, meaning in MEANINGS.items())
@@ -194,6 +195,7 @@ def changes(old: str, new: str, issues: str | None) -> int:
 main.add_command(cleanup)
 main.add_command(components)
 main.add_command(doctor)
+main.add_command(judge)
 
 
 @main.group()

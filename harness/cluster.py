@@ -32,7 +32,7 @@ from harness.metrics import Metrics
 from harness.nodes import Nodes
 from harness.statistics import DEFAULT_RATES, Rates
 from harness.topology import Topology
-from harness.verdict import Expectation, Tally, Verdict, plan
+from harness.verdict import Expectation, Judgement, Tally, Verdict, plan
 from harness.workloads import Pod
 
 AUTOMATIC = {"service.kubernetes.io/topology-mode", "service.kubernetes.io/topology-aware-hints"}
@@ -365,12 +365,37 @@ class Cluster:
         self.history.change("measured", title=title, values=dict(values))
         self._measured[f"measured {len(self._measured) + 1}. {title}"] = dict(values)
 
-    def expect_equal(self, what: str, *, expected: Any, observed: Any, explanation: str = "") -> None:
-        """Compare two JSON-able values, and write both to the history. Raises `AssertionError`."""
-        judgement = self.history.compare(self.test, what, expected=expected, observed=observed)
+    def expect_equal(
+        self, what: str, *, expected: Any, observed: Any, explanation: str = "", unknown: str = ""
+    ) -> None:
+        """Compare two JSON-able values, and write both to the history. `unknown` says why nothing was observed, if so.
+
+        Raises `AssertionError`, and `InconclusiveError` when it cannot be told.
+        """
+        judgement = self.history.compare(self.test, what, expected=expected, observed=observed, unknown=unknown)
+        self._raise_unless_passed(judgement, what, observed, explanation)
+
+    def expect_within(
+        self,
+        what: str,
+        fewest: float,
+        most: float | None,
+        *,
+        observed: float | Mapping[str, float],
+        explanation: str = "",
+    ) -> None:
+        """A number, or each of a mapping, lies between these two (`None`: as many as there are).
+
+        Writes them to the history. Raises `AssertionError`.
+        """
+        judgement = self.history.compare(self.test, what, expected=[fewest, most], observed=observed, relation="within")
+        self._raise_unless_passed(judgement, what, observed, explanation)
+
+    def _raise_unless_passed(self, judgement: Judgement, what: str, observed: Any, explanation: str) -> None:
         if judgement.verdict is not Verdict.PASSED:
             seen = [Seen(time.monotonic(), f"{what}: {observed!r}"[:_SAID])]
-            raise AssertionError(paragraphs(judgement.message, explanation, self.timeline(seen)))
+            text = paragraphs(judgement.message, explanation, self.timeline(seen))
+            raise InconclusiveError(text) if judgement.verdict is Verdict.INCONCLUSIVE else AssertionError(text)
 
     def judgement(self) -> dict[str, Any]:
         """How the scenario was judged, who reached whom in each of its measuring windows, and what was measured."""

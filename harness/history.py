@@ -5,40 +5,47 @@ can derive it again. Each line ends with a digest over itself and the digest of 
 removed line is found by its number. A line is written whole, by one system call: what a killed process leaves is a
 history without end, at worst with a torn last line, and both are told.
 
-    begin         worker, version of this format
+    begin         worker, version of this format; of a merged history the workers
     run           facts about the run
     change        what was done to the cluster
     window        what is expected of each client from here on, and the error rates
     observed      counts of one client in a window, and the first offending observations in full
     judged        verdict on a window
-    comparison    something expected and something written down, equal or not, and the verdict
-    verdict       verdict on a test
+    comparison    something expected and something read, equal or not, and the verdict
+    verdict       verdict on a phase of a test, and whether it follows from the judgements since the verdict before;
+                  without a phase it is what the run said in the end, whatever was written before
+    not-run       tests that never began, and what is said of them
     broken-off    in a merged history: here a worker's part ended, without its end
     end
 """
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import os
 import threading
 import time
+import zlib
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import orjson
 
+from harness import comparison
 from harness import history_format as as_json
+from harness.comparison import Relation
+from harness.conclusion import cause, conclude
 from harness.errors import UsageError
 from harness.evidence.timeline import Change
 from harness.outcomes import Observation
 from harness.statistics import DEFAULT_RATES, Rates
-from harness.verdict import Expectation, Judgement, Tally, Verdict, combine, is_wrong, judge
+from harness.verdict import Expectation, Judgement, Tally, Verdict, is_wrong, judge
 
-VERSION = 1
+VERSION = 2
 SHOWN_IN_FULL = 5
 """Offending observations of one client and call that are written in full; the rest is in the counts."""
 
@@ -61,6 +68,7 @@ class History:
         self._digest = b""
         self._windows = 0
         self.changes: deque[Change] = deque(maxlen=_CHANGES)  # the latest, for a failure to tell of
+        self._judged: list[Judgement] = []  # since the verdict before
         self.write("begin", worker=worker, version=VERSION)
 
     def write(self, kind: str, **fields: Any) -> None:
@@ -88,17 +96,28 @@ class History:
         self.write("window", window=number, test=test, expectation=expected, rates=as_json.rates(rates))
         return Window(self, number, expectation, rates)
 
-    def compare(self, test: str, what: str, *, expected: Any, observed: Any) -> Judgement:
-        """Judge two JSON-able values by equality, for what is read through the API and not probed."""
-        judgement = compare(what, expected, observed)
-        self.write(
-            "comparison", test=test, what=what, expected=expected, observed=observed, verdict=judgement.verdict.value
-        )
+    def compare(
+        self, test: str, what: str, *, expected: Any, observed: Any, relation: Relation = "equal", unknown: str = ""
+    ) -> Judgement:
+        """Judge two JSON-able values, for what is read and not probed: see `harness.comparison`."""
+        expected, observed, judgement = comparison.compare(what, expected, observed, relation=relation, unknown=unknown)
+        special: dict[str, str] = {"relation": relation} if relation != "equal" else {}
+        special |= {"unknown": unknown} if unknown else {}
+        values = {"expected": expected, "observed": observed, **special}
+        self.write("comparison", test=test, what=what, **values, verdict=judgement.verdict)
+        self._judged.append(judgement)
         return judgement
 
-    def verdict(self, test: str, verdict: Verdict, message: str = "") -> None:
-        """The verdict on a whole test, as it stands in the report."""
-        self.write("verdict", test=test, verdict=verdict.value, message=message)
+    def judged(self, window: int, judgement: Judgement) -> None:
+        """The verdict on a window."""
+        self.write("judged", window=window, verdict=judgement.verdict, message=judgement.message)
+        self._judged.append(judgement)
+
+    def verdict(self, test: str, phase: str, verdict: Verdict, message: str = "", **facts: Any) -> None:
+        """The verdict on a phase of a test (set-up, call or teardown) as reports say it, and what it follows from."""
+        why = cause(conclude(self._judged, phase), verdict, message)
+        self._judged.clear()
+        self.write("verdict", test=test, phase=phase, verdict=verdict, message=message, cause=why, **facts)
 
     def close(self) -> None:
         """End the file. Idempotent."""
@@ -141,7 +160,7 @@ class Window:
     def judge(self) -> Judgement:
         """The verdict on everything observed, written down."""
         judgement = judge(self._expectation, self.tallies, self.rates)
-        self._history.write("judged", window=self._number, verdict=judgement.verdict.value, message=judgement.message)
+        self._history.judged(self._number, judgement)
         return judgement
 
 
@@ -149,81 +168,74 @@ class Window:
 class Recorded:
     """A history that was read and holds together.
 
-    `torn` is the text of an unfinished last line, and `complete` whether the run came to its end.
+    `torn` is the text of an unfinished last line, `complete` whether all workers came to their end, and `sha256` the
+    digest of the whole file.
     """
 
     records: tuple[dict[str, Any], ...]
     complete: bool
     torn: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Rejudged:
-    """A verdict derived again: `stated` when the run took place (None: it did not get so far), `derived` now."""
-
-    test: str
-    what: str
-    stated: Verdict | None
-    derived: Judgement
-
-    @property
-    def moved(self) -> bool:
-        """Whether the two differ."""
-        return self.stated is not self.derived.verdict
+    sha256: str = ""
 
 
 def read(path: Path) -> Recorded:
-    """Read a history and verify its digests. Raises `UsageError` with the number of the line that does not fit."""
+    """Read a history, also one that gzip made smaller, and verify its digests.
+
+    Raises `UsageError` with the number of the line that does not fit.
+    """
     recorded = _read(path)
     if not recorded.records:
         raise UsageError(f"{path} is not a history: it has no complete line")
+    first, last = recorded.records[0], recorded.records[-1]
+    if first["kind"] != "begin":
+        raise UsageError(f"{path}, line 1: not the beginning of a history; lines were removed before it")
+    if first.get("version") != VERSION:
+        raise UsageError(
+            f"{path}, line 1: written in version {first.get('version')} of the format, and this is version {VERSION}: "
+            "take the release of trafficdist that made the run"
+        )
+    if "merged" in first and (last["kind"] != "end" or recorded.torn):
+        number = len(recorded.records) + 1
+        raise UsageError(f"{path}, line {number}: the end is missing; this line and all after it were removed")
     return recorded
 
 
-def rejudge(path: Path) -> list[Rejudged]:
-    """Derive every verdict on a window or comparison again from what was observed. Raises `UsageError`."""
-    return list(_rejudged(read(path).records))
+def read_parts(paths: Sequence[Path]) -> Recorded:
+    """Read what the workers of a run wrote that was killed before it could be merged. Raises `UsageError`."""
+    return Recorded(tuple(_in_order(paths)[1]), complete=False)
 
 
-def verdicts(path: Path) -> dict[str, Verdict]:
-    """The verdict on each test that has windows or comparisons, derived again. Raises `UsageError`."""
-    found: dict[str, list[Verdict]] = {}
-    for each in rejudge(path):
-        found.setdefault(each.test, []).append(each.derived.verdict)
-    return {test: combine(each) for test, each in found.items()}
-
-
-def merge(paths: Sequence[Path], out: Path) -> None:
+def merge(paths: Sequence[Path], out: Path, closing: Sequence[Mapping[str, Any]] = ()) -> None:
     """Make one history of those that the workers of a run wrote: in order of time, newly chained.
 
-    What a worker that died left unfinished is written down as such. Raises `UsageError` for a part that was changed.
+    What a worker that died left unfinished is written down as such. `closing` are records without time that say what
+    the run as a whole knows in the end. Raises `UsageError` for a part that was changed.
     """
-    entries: list[dict[str, Any]] = []
-    whole = True
-    for path in sorted(paths):
-        recorded = _read(path)
-        first, last = (recorded.records[0], recorded.records[-1]) if recorded.records else ({}, {"mono": 0, "wall": 0})
-        worker = first.get("worker") or path.stem
-        entries += [{**record, "worker": worker} for record in recorded.records if record["kind"] != "end"]
-        if not recorded.complete:
-            whole = False
-            times = {"mono": last["mono"], "wall": last["wall"]}
-            entries.append({"kind": "broken-off", **times, "worker": worker, "torn": recorded.torn})
-    entries.sort(key=lambda record: float(record["mono"]))  # stable: each worker's records keep their order
-    if entries and whole:
-        entries.append({"kind": "end", "mono": entries[-1]["mono"], "wall": entries[-1]["wall"]})
+    workers, entries = _in_order(paths)
+    began = {key: entries[0][key] if entries else 0 for key in ("mono", "wall")}
+    ended = {key: entries[-1][key] if entries else 0 for key in ("mono", "wall")}
+    begin = {"kind": "begin", **began, "worker": "", "version": VERSION, "merged": workers}
     lines, digest = [], b""
-    for record in entries:
+    for record in (begin, *entries, *({**each, **ended} for each in closing), {"kind": "end", **ended}):
         line, digest = sealed(record, digest)
         lines.append(line)
     out.write_bytes(b"".join(lines))
 
 
-def compare(what: str, expected: Any, observed: Any) -> Judgement:
-    """Whether two JSON-able values are equal as JSON."""
-    if orjson.dumps(expected, option=orjson.OPT_SORT_KEYS) == orjson.dumps(observed, option=orjson.OPT_SORT_KEYS):
-        return Judgement(Verdict.PASSED, f"{what}: as expected")
-    return Judgement(Verdict.FAILED, f"{what}: expected {expected!r}, observed {observed!r}")
+def _in_order(paths: Sequence[Path]) -> tuple[list[str], list[dict[str, Any]]]:
+    """The workers that wrote these files, and all their records but the ends, in order of time."""
+    workers: list[str] = []
+    entries: list[dict[str, Any]] = []
+    for path in sorted(paths):
+        recorded = _read(path)
+        first, last = (recorded.records[0], recorded.records[-1]) if recorded.records else ({}, {"mono": 0, "wall": 0})
+        workers.append(first.get("worker") or path.stem.removeprefix("history-"))
+        entries += [{**record, "worker": workers[-1]} for record in recorded.records if record["kind"] != "end"]
+        if not recorded.complete:
+            times = {"mono": last["mono"], "wall": last["wall"]}
+            entries.append({"kind": "broken-off", **times, "worker": workers[-1], "torn": recorded.torn})
+    entries.sort(key=lambda record: float(record["mono"]))  # stable: each worker's records keep their order
+    return workers, entries
 
 
 def sealed(record: Mapping[str, Any], before: bytes) -> tuple[bytes, bytes]:
@@ -234,17 +246,29 @@ def sealed(record: Mapping[str, Any], before: bytes) -> tuple[bytes, bytes]:
 
 
 def _read(path: Path) -> Recorded:
-    try:
-        *lines, torn = path.read_bytes().split(b"\n")
-    except OSError as error:
-        raise UsageError(f"cannot read the history {path}: {error.strerror}") from error
+    content = _content(path)
+    *lines, torn = content.split(b"\n")
     records = []
     digest = b""
     for number, line in enumerate(lines, start=1):
         record, digest = _opened(line, digest, f"{path}, line {number}")
         records.append(record)
-    complete = bool(records) and records[-1]["kind"] == "end"
-    return Recorded(tuple(records), complete, torn.decode("utf-8", "replace"))
+    kinds = {record["kind"] for record in records}
+    complete = bool(records) and records[-1]["kind"] == "end" and "broken-off" not in kinds
+    sha256 = hashlib.sha256(content).hexdigest()
+    return Recorded(tuple(records), complete, torn.decode("utf-8", "replace"), sha256)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        content = path.read_bytes()
+        return gzip.decompress(content) if path.suffix == ".gz" else content
+    except gzip.BadGzipFile as error:
+        raise UsageError(f"cannot read the history {path}: {error}") from error
+    except (EOFError, zlib.error) as error:
+        raise UsageError(f"cannot read the history {path}: its compressed data are damaged or cut off") from error
+    except OSError as error:
+        raise UsageError(f"cannot read the history {path}: {error.strerror}") from error
 
 
 def _opened(line: bytes, before: bytes, where: str) -> tuple[dict[str, Any], bytes]:
@@ -255,33 +279,11 @@ def _opened(line: bytes, before: bytes, where: str) -> tuple[dict[str, Any], byt
         record = orjson.loads(line)
         if not isinstance(record["kind"], str):
             raise TypeError
+        record["mono"], record["wall"] = float(record["mono"]), float(record["wall"])
         del record["digest"]
-    except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise UsageError(f"{where}: not a record of a history") from error
     return record, digest
-
-
-def _rejudged(records: Sequence[Mapping[str, Any]]) -> Iterator[Rejudged]:
-    """Windows are told apart by worker and number; a merged history has several of a number."""
-    windows: dict[tuple[str, int], Mapping[str, Any]] = {}
-    tallies: dict[tuple[str, int], dict[str, Tally]] = {}
-    stated: dict[tuple[str, int], Verdict] = {}
-    for record in records:
-        key = (record.get("worker", ""), record.get("window", 0))
-        match record["kind"]:
-            case "window":
-                windows[key], tallies[key] = record, {}
-            case "observed":
-                tallies[key].setdefault(record["client"], Tally()).add(as_json.read_tally(record["tally"]))
-            case "judged":
-                stated[key] = Verdict(record["verdict"])
-            case "comparison":
-                derived = compare(record["what"], record["expected"], record["observed"])
-                yield Rejudged(record["test"], record["what"], Verdict(record["verdict"]), derived)
-    for key, window in windows.items():
-        expectation = {client: as_json.read_expected(each) for client, each in window["expectation"].items()}
-        derived = judge(expectation, tallies[key], as_json.read_rates(window["rates"]))
-        yield Rejudged(window["test"], f"window {key[1]}", stated.get(key), derived)
 
 
 def _write_all(fd: int, data: bytes) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from harness.history import History
 from harness.needs import Offer
 from harness.plan import Plan
 from harness.report.folder import OutputFolder
@@ -42,11 +43,23 @@ class Run:
     usage_error: str = ""
     target: dict[str, Any] = field(default_factory=dict)  # the real cluster of the run, if it has one
     lacking: dict[str, str] = field(default_factory=dict)  # features that it cannot show, by name, and why
+    _history: History | None = field(default=None, init=False, repr=False)
 
     @property
-    def history_path(self) -> Path:
-        """The file to which this process writes its part of the history, as it goes."""
-        return self.folder.parts / f"history-{self.worker or 'main'}.jsonl"
+    def history(self) -> History:
+        """To which this process writes its part of the history, as it goes; begun when it is first asked for.
+
+        Raises `UsageError` when it cannot be written.
+        """
+        if self._history is None:
+            worker = self.worker or "main"
+            self._history = History(self.folder.parts / f"history-{worker}.jsonl", worker=worker)
+        return self._history
+
+    def close_history(self) -> None:
+        """End this process' part, if there is one. Idempotent."""
+        if self._history is not None:
+            self._history.close()
 
     def leave_plan(self, plan: Plan) -> None:
         """Keep the plan, and leave it for the controller if this is a worker. All workers leave the same."""

@@ -15,7 +15,7 @@ from harness import verdict
 from harness.backends.backend import OpenConnection
 from harness.cluster import Cluster, Service
 from harness.expect.paths import Path, Who, names, target_of
-from harness.expect.traffic import MANY_IN_FLIGHT, measure, wait_until_as_expected
+from harness.expect.traffic import MANY_IN_FLIGHT, expect_first_answers, measure
 from harness.outcomes import Reached
 from harness.verdict import AnyOf, Evenly
 from harness.workloads import Pod
@@ -30,7 +30,7 @@ def expect_even_shares(cluster: Cluster, service: Service, expected: Mapping[Who
     """
     target = target_of(cluster, service)
     paths = [target.path(who, Evenly(names(pods))) for who, pods in expected.items()]
-    wait_until_as_expected(cluster, paths, f"an answer by {target}")
+    expect_first_answers(cluster, paths, target)
     _judge(cluster, f"{target}, shares", paths)
 
 
@@ -50,7 +50,7 @@ def expect_any_under_load(cluster: Cluster, service: Service, expected: Mapping[
 def _under_load(cluster: Cluster, service: Service, expected: Mapping[Who, verdict.Expected]) -> None:
     target = target_of(cluster, service)
     paths = [target.path(who, what) for who, what in expected.items()]
-    wait_until_as_expected(cluster, paths, f"an answer by {target}")
+    expect_first_answers(cluster, paths, target)
     with _held_open(cluster, paths):
         _judge(cluster, f"{target}, shares with {HELD_OPEN} connections open", paths)
 

@@ -20,7 +20,7 @@ from harness.cluster import AddressKind, Cluster, Service, paragraphs
 from harness.errors import InconclusiveError, UsageError
 from harness.eventually import NotYetError, eventually, seen_last
 from harness.evidence.timeline import Seen
-from harness.expect.paths import Path, Who, first_family, named, names, target_of
+from harness.expect.paths import Path, Target, Who, first_family, named, names, target_of
 from harness.history import Window
 from harness.manifests import Port
 from harness.outcomes import TIMED_OUT, Observation, Reached, Refused, TimedOut, Unknown
@@ -69,11 +69,8 @@ def expect_traffic(
     if any(isinstance(path.expected, Refused) for path in paths):
         cluster.backend.need(Ability.EVERY_REFUSAL)
     _insist_on_speech(cluster, service, paths)
-    late = ""
-    try:
-        wait_until_as_expected(cluster, paths, "traffic as expected")
-    except NotYetError as error:
-        late = f"Before the window: {error}\n\n"
+    _, waited = wait_until_as_expected(cluster, paths, "traffic as expected")
+    late = f"Before the window: {waited}\n\n" if waited else ""
     measure(
         cluster,
         str(target),
@@ -95,11 +92,10 @@ def expect_client_address(
     wanted = cluster.backend.client_address(client, family)
     path = target_of(cluster, service, to=to, family=family).path(client, frozenset())
     observations = cluster.backend.addresses_seen(path.probes(FIRST_LOOK))
-    for each in observations:
-        if isinstance(each, Unknown):
-            raise InconclusiveError(f"{path.label} could not tell: {each.why}")
     seen = [each.client_address if isinstance(each, Reached) else type(each).__name__ for each in observations]
-    cluster.expect_equal(f"address of {path.label} as the server sees it", expected=[wanted] * len(seen), observed=seen)
+    unknown = next((each.why for each in observations if isinstance(each, Unknown)), "")
+    what = f"address of {path.label} as the server sees it"
+    cluster.expect_equal(what, expected=[wanted] * len(seen), observed=seen, unknown=unknown)
 
 
 @contextlib.contextmanager
@@ -134,14 +130,17 @@ def _flow(cluster: Cluster, service: Service, client: str) -> Iterator[OpenConne
     cluster.backend.settle()
     probe = target_of(cluster, service).path(client, frozenset()).probes(1)[0]
 
-    def opened() -> OpenConnection | None:
+    def opened() -> OpenConnection:
         stream = cluster.backend.connect(probe)
-        if isinstance(stream.opened, Reached):
-            return stream
-        stream.close()
-        raise NotYetError(f"{client} got {stream.opened}")
+        if not isinstance(stream.opened, Reached):
+            stream.close()
+        return stream
 
-    stream = eventually(opened, within=CONVERGENCE, every=0.02, describe=f"{client} to connect to {service.name}")
+    what = f"connection of {client} to {service.name}"
+    stream = seen_last(
+        opened, lambda stream: isinstance(stream.opened, Reached), within=CONVERGENCE, every=0.02, describe=what
+    )
+    cluster.expect_equal(what, expected="Reached", observed=type(stream.opened).__name__)
     try:
         yield stream
     finally:
@@ -150,10 +149,9 @@ def _flow(cluster: Cluster, service: Service, client: str) -> Iterator[OpenConne
 
 def _assert_pod(cluster: Cluster, observation: Observation, pod: Pod, what: str) -> None:
     seen = named(cluster, observation)
-    if isinstance(seen, Unknown):
-        raise InconclusiveError(f"{what} nobody knows whom: {seen.why}")
     name = seen.pod if isinstance(seen, Reached) else type(seen).__name__
-    cluster.expect_equal(what, expected=pod.name, observed=name)
+    unknown = seen.why if isinstance(seen, Unknown) else ""
+    cluster.expect_equal(what, expected=pod.name, observed=name, unknown=unknown)
 
 
 def _insist_on_speech(cluster: Cluster, service: Service, paths: Sequence[Path]) -> None:
@@ -174,13 +172,32 @@ def _why(cluster: Cluster, service: Service, paths: Sequence[Path], window: Wind
     return cluster.explain(service, list(dict.fromkeys(unmet)))
 
 
-def wait_until_as_expected(cluster: Cluster, paths: Sequence[Path], awaited: str) -> None:
+def expect_first_answers(cluster: Cluster, paths: Sequence[Path], target: Target) -> None:
+    """Before more is asked, clients come to be answered as expected. Raises `AssertionError`."""
+    wrong, waited = wait_until_as_expected(cluster, paths, f"an answer by {target}")
+    cluster.expect_equal(f"wrong answer by {target}", expected="none", observed=wrong or "none", explanation=waited)
+
+
+def wait_until_as_expected(cluster: Cluster, paths: Sequence[Path], awaited: str) -> tuple[str, str]:
     """Wait until all components have settled and a few probes along each path see what is expected.
 
-    That opens no window. Raises `NotYetError`.
+    That opens no window. Returns what somebody saw instead, and how long that was waited for; "" twice when it came.
     """
+    wrong = ""
+
+    def as_expected() -> bool:
+        nonlocal wrong
+        wrong = _seen_wrong(cluster, paths)
+        if wrong:
+            raise NotYetError(wrong)
+        return True
+
     cluster.backend.settle()
-    eventually(lambda: _as_expected(cluster, paths), within=CONVERGENCE, every=0.02, describe=awaited)
+    try:
+        eventually(as_expected, within=CONVERGENCE, every=0.02, describe=awaited)
+    except NotYetError as error:
+        return wrong, str(error)
+    return "", ""
 
 
 def measure(
@@ -213,17 +230,17 @@ def raise_unless_passed(judgement: Judgement, title: str, explain: Callable[[], 
         raise InconclusiveError(text) if judgement.verdict is Verdict.INCONCLUSIVE else AssertionError(text)
 
 
-def _as_expected(cluster: Cluster, paths: Sequence[Path]) -> bool:
-    """Whether a few probes along each path see what is expected. Raises `NotYetError` that says what one saw."""
+def _seen_wrong(cluster: Cluster, paths: Sequence[Path]) -> str:
+    """What the first of a few probes along each path saw that is not expected; "" if all is."""
     probes = [(path, probe) for path in paths for probe in path.probes(FIRST_LOOK)]
     seen = cluster.backend.glance([probe for _, probe in probes])
     for (path, _), observation in zip(probes, seen, strict=True):
         each = named(cluster, observation)
         if isinstance(each, Unknown):
-            raise NotYetError(f"{path.label} could not tell: {each.why}")
+            return f"{path.label} could not tell: {each.why}"
         if verdict.is_wrong(each, path.expected):
-            raise NotYetError(f"{path.label} saw {each.pod if isinstance(each, Reached) else type(each).__name__}")
-    return True
+            return f"{path.label} saw {each.pod if isinstance(each, Reached) else type(each).__name__}"
+    return ""
 
 
 def _observe(cluster: Cluster, window: Window, counts: Mapping[Path, int], in_flight: int) -> set[Path]:

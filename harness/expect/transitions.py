@@ -30,7 +30,7 @@ from harness.errors import InconclusiveError
 from harness.eventually import eventually
 from harness.evidence.timeline import Seen
 from harness.expect.paths import Path, Who, named, names, target_of
-from harness.expect.traffic import raise_unless_passed, wait_until_as_expected
+from harness.expect.traffic import expect_first_answers, raise_unless_passed
 from harness.manifests import Port
 from harness.outcomes import Observation, Reached, Refused, TimedOut, Unknown
 from harness.probes.loop import Sample
@@ -85,7 +85,7 @@ def expect_no_loss(
     """
     target = target_of(cluster, service, to=to, family=family, port=port, via=via)
     paths = [target.path(who, AnyOf(names(allowed))) for who in from_]
-    wait_until_as_expected(cluster, paths, f"an answer by {target}")
+    expect_first_answers(cluster, paths, target)
     title = f"{target}, through changes"
     window = cluster.window(title, {path.label: path.expected for path in paths})
     recording = cluster.backend.record(INTERVAL, [path.probes(1)[0] for path in paths])

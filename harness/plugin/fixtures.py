@@ -79,8 +79,10 @@ def _prefix(run: Run | None) -> str:
 def history(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[History]:
     """What this process sees, written as it happens."""
     run = run_of(request.config)
-    path = run.history_path if run is not None else tmp_path_factory.mktemp("history") / "run.jsonl"
-    with History(path, worker=run.worker if run is not None else "") as opened:
+    if run is not None:  # the plugin ends it, after the last verdict
+        yield run.history
+        return
+    with History(tmp_path_factory.mktemp("history") / "run.jsonl") as opened:
         yield opened
 
 

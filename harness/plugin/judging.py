@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from harness.api import RefusedError
+from harness.conclusion import first_line, outside_call
 from harness.errors import DistrustError, HarnessError, InconclusiveError, UnavailableError
 from harness.guest import trouble
 from harness.report.results import CaseResult
@@ -38,7 +39,7 @@ def told_apart(phase: str) -> Iterator[None]:
         raise
     except AssertionError as error:
         if phase != "call":
-            raise InconclusiveError(f"during {phase}: {error}") from error
+            raise InconclusiveError(outside_call(phase, str(error))) from error
         raise
     except RefusedError as error:
         raise InconclusiveError(trouble.of(error)) from error
@@ -82,7 +83,7 @@ def sentence(error: BaseException | None) -> str:
     """The first line of an exception's text; the name of its type when it is not one of ours."""
     if error is None:
         return "the test failed without a word"
-    first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    first = first_line(str(error))
     if isinstance(error, (AssertionError, pytest.fail.Exception, HarnessError)):
         return first or type(error).__name__
     return f"the suite itself broke: {type(error).__name__}: {first}"

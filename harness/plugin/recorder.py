@@ -16,6 +16,7 @@ import pytest
 
 from harness import needs, plan
 from harness.errors import DistrustError, InconclusiveError, UsageError
+from harness.judge import described
 from harness.needs import Needs
 from harness.plan import Plan
 from harness.plugin import alone, judging
@@ -27,6 +28,8 @@ from harness.run import Run
 from harness.verdict import SkipReason, Verdict
 
 PROPERTY = "trafficdist"
+
+_PHASES = {"setup": "set-up", "call": "call", "teardown": "teardown"}
 
 
 class Recorder:
@@ -148,6 +151,8 @@ class Recorder:
                     self._witness(item, result, "teardown-" if report.when == "teardown" else "")
                 except DistrustError as failure:  # a full disk, for example: what came of the test is still told
                     distrust = distrust or judging.sentence(failure)
+            if report.when == "call" or result.verdict != Verdict.PASSED:
+                distrust = self._write_down(requirement, result, _PHASES[str(report.when)]) or distrust
             _send(report, result, distrust)
         if distrust:
             item.session.shouldfail = distrust
@@ -160,6 +165,28 @@ class Recorder:
         if published or arguments[:1] == ("trafficdist",):
             return rerun.command(settings, requirement.id, arguments=arguments)
         return rerun.command_of_pytest(settings, item.nodeid)
+
+    def _write_down(self, requirement: Requirement, result: CaseResult, phase: str) -> str:
+        """Write the verdict on a phase to the history; why that cannot be, if it cannot.
+
+        What the plan alone decides is left to the end of the run.
+        """
+        cases = self._plan.cases_of(requirement.id)
+        number, case = next(each for each in enumerate(cases) if each[1].parameters == result.parameters)
+        if not case.to_run:
+            return ""
+        facts = {"number": number, **described(requirement, result)}
+        try:
+            self._run.history.verdict(requirement.id, phase, Verdict(result.verdict), result.message, **facts)
+        except (OSError, UsageError) as failure:
+            return f"the history cannot be written: {failure}"
+        return ""
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self) -> None:
+        """End what a worker writes; in a run without workers the end comes before the reports."""
+        if self._run.worker:
+            self._run.close_history()
 
     def _loss(self, error: BaseException | None) -> str:
         """Why the real cluster is out of reach, asked when something could not be told: no test after it could be."""

@@ -216,7 +216,7 @@ def _test(result: Result) -> dict[str, Any]:
     test |= {key: value for key, value in (("check", worst.check), ("observed", worst.observed)) if value}
     test |= {"rerun": worst.rerun} if worst.rerun else {}
     test["evidence"] = sorted({path for case in result.cases for path in case.evidence})
-    if any(case.parameters for case in result.cases):
+    if result.parametrized:
         test["cases"] = [_case(case) for case in sorted(result.cases, key=lambda case: case.parameters)]
     return test
 

@@ -100,6 +100,11 @@ class Result:
         return sum(case.duration for case in self.cases)
 
     @property
+    def parametrized(self) -> bool:
+        """Whether it has cases that go by their parameters, one of which may have none."""
+        return any(case.parameters for case in self.cases)
+
+    @property
     def selected(self) -> bool:
         """Whether it was claimed and chosen, so that it counts."""
         return self.reason not in (SkipReason.UNSUPPORTED, SkipReason.DESELECTED)

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from harness import needs
 from harness.errors import DistrustError, UsageError
-from harness.history import merge
+from harness.history import merge, read_parts
+from harness.judge import closing, judge
 from harness.needs import Needs
 from harness.report import allure, conformance, environment, junit
 from harness.report.results import Result
@@ -24,7 +25,7 @@ def write_reports(run: Run, results: Sequence[Result]) -> Path:
     Raises `DistrustError` for the first that cannot be written.
     """
     duration = time.monotonic() - run.started_at
-    _merge_history(run)
+    _merge_history(run, results)
     run.folder.write("junit.xml", junit.as_xml(results, start=run.start, duration=duration))
     if run.folder.allure.is_dir():
         place = environment.environment(run.settings, run.known_environment())
@@ -43,13 +44,14 @@ def _needs(results: Sequence[Result]) -> dict[str, Needs]:
     }
 
 
-def _merge_history(run: Run) -> None:
+def _merge_history(run: Run, results: Sequence[Result]) -> None:
     """Make one history of those that the processes of the run wrote. Raises `DistrustError` when one does not hold."""
+    run.close_history()
     parts = sorted(run.folder.parts.glob("history-*.jsonl"))
-    if parts:
-        whole = run.folder.parts / "run.jsonl"
-        try:
-            merge(parts, whole)
-            whole.replace(run.folder.path / "run.jsonl")
-        except (OSError, UsageError) as error:
-            raise DistrustError(f"the history of the run: {error}") from error
+    whole = run.folder.parts / "run.jsonl"
+    try:
+        seen = judge(read_parts(parts).records, run.folder.parts)
+        merge(parts, whole, closing(results, seen, interrupted=run.interrupted, distrust=run.distrust))
+        whole.replace(run.folder.path / "run.jsonl")
+    except (OSError, UsageError) as error:
+        raise DistrustError(f"the history of the run: {error}") from error

@@ -8,8 +8,10 @@ from pathlib import Path
 import orjson
 import pytest
 
+from harness.conclusion import Cause
 from harness.errors import UsageError
-from harness.history import History, merge, read, rejudge, sealed, verdicts
+from harness.history import History, merge, read, sealed
+from harness.judge import judge
 from harness.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Unknown
 from harness.statistics import Rates
 from harness.verdict import NO_ANSWER, AnyOf, Evenly, Expected, Judgement, Verdict
@@ -19,10 +21,23 @@ LOOSE = Rates(leak=0.5, miss=0.1)
 
 
 def window(history: History, test: str, expected: Expected, *observations: Observation) -> Judgement:
-    """A whole window of one client."""
+    """A whole window of one client, and the verdict on the test that consists of it."""
     opened = history.window(test, {"a1": expected}, LOOSE)
     opened.observe("a1", observations)
-    return opened.judge()
+    judgement = opened.judge()
+    conclude(history, test, judgement)
+    return judgement
+
+
+def conclude(history: History, test: str, judgement: Judgement) -> None:
+    message = "" if judgement.verdict is Verdict.PASSED else judgement.message
+    facts = {"level": "MUST", "profile": "service-proxy", "core": True, "number": 0}
+    history.verdict(test, "call", judgement.verdict, message, **facts)
+
+
+def verdicts(path: Path) -> dict[str, Verdict]:
+    """The verdict on each test, derived again."""
+    return {each.requirement.id: each.verdict for each in judge(read(path).records, path).derived()}
 
 
 @pytest.fixture
@@ -35,28 +50,20 @@ def path(tmp_path: Path) -> Path:
         history.change("delete pod", pod="b1")
         window(history, "KEP-1/fails", {"a1"}, *[A1] * 8, TIMED_OUT, B1)
         window(history, "KEP-1/cannot-tell", REFUSED, *[REFUSED] * 8, Unknown("no route"))
-        history.compare("KEP-1/passes", "hints", expected={"a1": ["a"]}, observed={"a1": ["a"]})
+        conclude(history, "KEP-1/agrees", history.compare("KEP-1/agrees", "hints", expected=["a"], observed=["a"]))
     return path
 
 
 def test_verdicts_derived_offline_equal_the_online_ones(path: Path) -> None:
-    again = rejudge(path)
-    assert [(each.test, each.stated, each.moved) for each in again] == [
-        ("KEP-1/passes", Verdict.PASSED, False),
-        ("KEP-1/passes", Verdict.PASSED, False),
-        ("KEP-1/fails", Verdict.FAILED, False),
-        ("KEP-1/cannot-tell", Verdict.INCONCLUSIVE, False),
-    ]
-    messages = [record["message"] for record in read(path).records if record["kind"] == "judged"]
-    assert [each.derived.message for each in again[1:]] == messages
-
-
-def test_verdicts_of_a_test_are_combined(path: Path) -> None:
+    judged = judge(read(path).records, path)
     assert verdicts(path) == {
-        "KEP-1/passes": Verdict.PASSED,
-        "KEP-1/fails": Verdict.FAILED,
+        "KEP-1/agrees": Verdict.PASSED,
         "KEP-1/cannot-tell": Verdict.INCONCLUSIVE,
+        "KEP-1/fails": Verdict.FAILED,
+        "KEP-1/passes": Verdict.PASSED,
     }
+    assert [each.worst.message for each in judged.derived()] == [each.worst.message for each in judged.stated()]
+    assert set(judged.causes().values()) == {Cause.OBSERVED}
 
 
 @pytest.mark.parametrize(
@@ -76,8 +83,9 @@ def test_every_kind_of_expectation_survives_the_file(
 ) -> None:
     with History(tmp_path / "h") as history:
         online = window(history, "KEP-1/x", expected, *observations)
-    (again,) = rejudge(tmp_path / "h")
-    assert again.derived == online
+    (again,) = judge(read(tmp_path / "h").records, tmp_path / "h").derived()
+    assert again.verdict is online.verdict
+    assert again.worst.message == ("" if online.verdict is Verdict.PASSED else online.message)
 
 
 def test_the_longest_gap_of_a_client_is_written(tmp_path: Path) -> None:
@@ -95,8 +103,8 @@ def test_observations_of_several_calls_are_judged_together(tmp_path: Path) -> No
         opened = history.window("KEP-1/x", {"a1": {"a1", "b1"}}, LOOSE)
         opened.observe("a1", [A1] * 4)
         opened.observe("a1", [B1] * 4)
-        assert opened.judge().verdict is Verdict.PASSED
-    assert rejudge(tmp_path / "h")[0].derived.verdict is Verdict.PASSED
+        conclude(history, "KEP-1/x", opened.judge())
+    assert verdicts(tmp_path / "h") == {"KEP-1/x": Verdict.PASSED}
 
 
 def test_offending_observations_are_written_in_full_and_only_the_first_ones(path: Path, tmp_path: Path) -> None:
@@ -111,7 +119,41 @@ def test_a_comparison_is_judged_by_equality(tmp_path: Path) -> None:
     with History(tmp_path / "h") as history:
         judgement = history.compare("KEP-1/x", "hints of a1", expected=["a"], observed=None)
     assert judgement.message == "hints of a1: expected ['a'], observed None"
-    assert rejudge(tmp_path / "h")[0].derived.verdict is Verdict.FAILED
+    assert judgement.verdict is Verdict.FAILED
+
+
+def test_values_are_compared_and_shown_as_the_history_has_them(tmp_path: Path) -> None:
+    with History(tmp_path / "h") as history:
+        same = history.compare("KEP-1/x", "ready, serving", expected=(True, False), observed=[True, False])
+        other = history.compare("KEP-1/x", "ready, serving", expected=(True, False), observed=None)
+    assert same.verdict is Verdict.PASSED
+    assert other.message == "ready, serving: expected [True, False], observed None"
+
+
+@pytest.mark.parametrize(
+    ("fewest", "most", "observed", "message"),
+    [
+        (1, 3, 3, "writes: as expected"),
+        (1, 3, 4, "writes: expected 1 to 3, observed 4"),
+        (1, None, 0, "writes: expected at least 1, observed 0"),
+        (0, 0, 2, "writes: expected 0, observed 2"),
+        (0, 10.5, {"a1": 3, "b1": 11, "c1": 10}, "writes: expected at most 10.5, observed b1 11"),
+    ],
+)
+def test_numbers_are_held_between_two(
+    tmp_path: Path, fewest: float, most: float | None, observed: object, message: str
+) -> None:
+    with History(tmp_path / "h") as history:
+        judgement = history.compare("t", "writes", expected=[fewest, most], observed=observed, relation="within")
+    assert judgement.message == message
+
+
+def test_what_could_not_be_observed_is_inconclusive(tmp_path: Path) -> None:
+    with History(tmp_path / "h") as history:
+        judgement = history.compare("KEP-1/x", "address", expected="a", observed=None, unknown="no route")
+        conclude(history, "KEP-1/x", judgement)
+    assert judgement.message == "address: could not be told: no route"
+    assert verdicts(tmp_path / "h") == {"KEP-1/x": Verdict.INCONCLUSIVE}
 
 
 def test_every_removed_line_but_the_last_is_refused_by_number(path: Path) -> None:
@@ -159,9 +201,11 @@ def test_a_verdict_that_moved_is_told(tmp_path: Path) -> None:
     with History(tmp_path / "h") as history:
         opened = history.window("KEP-1/x", {"a1": {"a1"}}, LOOSE)
         opened.observe("a1", [B1])
-        history.write("judged", window=1, verdict="passed", message="an older judge")
-    (again,) = rejudge(tmp_path / "h")
-    assert (again.moved, again.stated, again.derived.verdict) == (True, Verdict.PASSED, Verdict.FAILED)
+        older = Judgement(Verdict.PASSED, "an older judge")
+        history.judged(1, older)
+        conclude(history, "KEP-1/x", older)
+    judged = judge(read(tmp_path / "h").records, tmp_path / "h")
+    assert [each.verdict for each in (*judged.stated(), *judged.derived())] == [Verdict.PASSED, Verdict.FAILED]
 
 
 def test_lines_of_several_threads_do_not_mix(tmp_path: Path) -> None:
@@ -187,17 +231,26 @@ def test_histories_of_workers_merge_into_one_in_order_of_time(tmp_path: Path) ->
     assert merged.complete
     assert times == sorted(times)
     assert [record["kind"] for record in merged.records].count("end") == 1
-    assert verdicts(tmp_path / "run.jsonl") == {"KEP-1/second": Verdict.PASSED, "KEP-1/first": Verdict.FAILED}
+    assert verdicts(tmp_path / "run.jsonl") == {"KEP-1/first": Verdict.FAILED, "KEP-1/second": Verdict.PASSED}
 
 
-def test_a_worker_that_died_leaves_a_merged_history_without_end(tmp_path: Path, path: Path) -> None:
+def test_a_merged_history_without_its_end_is_refused(tmp_path: Path, path: Path) -> None:
+    merge([path], tmp_path / "run.jsonl")
+    *lines, last = (tmp_path / "run.jsonl").read_bytes().splitlines(keepends=True)
+    for left in ([*lines, last[:-20]], lines, lines[:5], lines[:1]):
+        (tmp_path / "run.jsonl").write_bytes(b"".join(left))
+        with pytest.raises(UsageError, match=r"line \d+: the end is missing"):
+            read(tmp_path / "run.jsonl")
+
+
+def test_a_worker_that_died_leaves_a_merged_history_that_says_so(tmp_path: Path, path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-30])
     merge([path], tmp_path / "merged")
     merged = read(tmp_path / "merged")
     assert not merged.complete
-    assert merged.records[-1]["kind"] == "broken-off"
-    assert merged.records[-1]["torn"].startswith('{"kind":"end"')
-    assert len(verdicts(tmp_path / "merged")) == 3
+    assert [record["kind"] for record in merged.records[-2:]] == ["broken-off", "end"]
+    assert merged.records[-2]["torn"].startswith('{"kind":"end"')
+    assert len(verdicts(tmp_path / "merged")) == 4
 
 
 def test_a_worker_that_died_at_once_is_merged_as_such(tmp_path: Path, path: Path) -> None:
@@ -206,7 +259,7 @@ def test_a_worker_that_died_at_once_is_merged_as_such(tmp_path: Path, path: Path
     merged = read(tmp_path / "merged")
     assert not merged.complete
     assert [(r["worker"], r["torn"]) for r in merged.records if r["kind"] == "broken-off"] == [("gw1", '{"ki')]
-    assert len(verdicts(tmp_path / "merged")) == 3
+    assert len(verdicts(tmp_path / "merged")) == 4
 
 
 def test_a_changed_part_is_not_merged(tmp_path: Path, path: Path) -> None:
