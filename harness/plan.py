@@ -1,7 +1,7 @@
 """Which requirement runs, and why another does not: decided once, at collection, and never silent.
 
-Every requirement that was collected is in the plan. What does not run keeps its place in all reports, with one of the
-four reasons of `harness.report.results.SkipReason`.
+Every requirement that was collected is in the plan, with one of the four reasons of `harness.verdict.SkipReason` if it
+does not run. What options of the run leave out never begins, and reports count it; anything else keeps its place in them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from harness.settings import Settings
 from harness.verdict import SkipReason
 
 BY_PYTEST = "by pytest's own options"
-"""What took a case away that never begins: -k, -m or --deselect. Cases with any other reason are begun and skipped."""
+"""What took a case away: -k, -m or --deselect."""
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from harness.plan import BY_PYTEST, Plan
+from harness.plan import Plan
 from harness.plugin.ledger import Ledger
 from harness.plugin.recorder import PROPERTY
 from harness.report import summary
@@ -110,7 +110,7 @@ class Progress:
     def _finished(self, plan: Plan, requirement_id: str) -> None:
         if not requirement_id:
             return
-        self._open.setdefault(requirement_id, sum(case.thing != BY_PYTEST for case in plan.cases_of(requirement_id)))
+        self._open.setdefault(requirement_id, sum(case.begins for case in plan.cases_of(requirement_id)))
         self._open[requirement_id] -= 1
         if self._open[requirement_id] > 0 or requirement_id in self._shown:
             return

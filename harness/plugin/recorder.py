@@ -52,14 +52,17 @@ class Recorder:
             if not self._run.worker:
                 raise pytest.UsageError(str(error)) from error
         items.sort(key=lambda item: (self._disrupts(item), *_document_of(item)))
-        for item in items:
-            requirement = requirement_of(item)
-            if requirement is not None:
-                self._prepare(config, item, requirement)
+        left_out = [item for item in items if not self._begins(config, item)]
+        if left_out:
+            items[:] = [item for item in items if item not in set(left_out)]
+            config.hook.pytest_deselected(items=left_out)
 
     def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
-        """Remember what -k, -m or --deselect took away: it stays in the report."""
-        self._deselected.extend(item for item in items if requirement_of(item) is not None)
+        """Remember what -k, -m or --deselect took away: the report counts it."""
+        planned = {case.nodeid for case in self._plan.cases}
+        self._deselected.extend(
+            item for item in items if requirement_of(item) is not None and item.nodeid not in planned
+        )
 
     def pytest_collection_finish(self) -> None:
         """Publish the plan."""
@@ -97,7 +100,11 @@ class Recorder:
             return Needs()
         return needs.table_for(item.path.parent).get(requirement.id, Needs())
 
-    def _prepare(self, config: pytest.Config, item: pytest.Item, requirement: Requirement) -> None:
+    def _begins(self, config: pytest.Config, item: pytest.Item) -> bool:
+        requirement = requirement_of(item)
+        return requirement is None or self._prepare(config, item, requirement).begins
+
+    def _prepare(self, config: pytest.Config, item: pytest.Item, requirement: Requirement) -> Case:
         reason, thing = plan.reason_to_skip(requirement, self._run.settings)
         if not reason:
             reason, thing = plan.what_cannot_show(requirement, self._run.lacking)
@@ -105,11 +112,13 @@ class Recorder:
             reason, thing = plan.what_is_lacking(self._needs(item), self._run.offer)
         if self._disrupts(item):
             item.add_marker(pytest.mark.xdist_group(alone.GROUP))
-        self._plan.cases.append(Case(item.nodeid, requirement.id, parameters_of(item), reason, thing))
+        case = Case(item.nodeid, requirement.id, parameters_of(item), reason, thing)
+        self._plan.cases.append(case)
         if reason:
             item.add_marker(pytest.mark.skip(reason=f"{reason}: {thing}"), append=False)
         if config.pluginmanager.hasplugin("allure_listener"):
             allure.label(item, requirement, self._run.settings)
+        return case
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, Any, Any]:

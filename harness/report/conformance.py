@@ -19,7 +19,7 @@ import yaml
 from harness.errors import DistrustError, UsageError
 from harness.plan import Plan, claimed, not_certifiable
 from harness.report import environment as env
-from harness.report.results import CaseResult, Result, count
+from harness.report.results import CaseResult, Result, count, left_out
 from harness.requirements import Profile
 from harness.run import Run
 from harness.verdict import Verdict
@@ -46,9 +46,9 @@ def build(
         "succeededProvisionalTests": [],
         "suite": _suite(plan),
         "environment": place,
-        "run": _run(run, plan, duration),
+        "run": _run(run, plan, duration, left_out(results)),
         "features": [{"name": each.name, "declared": claimed(each, settings)} for each in plan.features()],
-        "tests": [_test(result) for result in results],
+        "tests": [_test(result) for result in results if not result.left_out],
         "artifacts": list(artifacts),
     }
     return report
@@ -175,7 +175,7 @@ def _suite(plan: Plan) -> dict[str, str]:
     return {**suite, **({"revision": revision} if revision else {}), "catalogueDigest": digest}
 
 
-def _run(run: Run, plan: Plan, duration: float) -> dict[str, Any]:
+def _run(run: Run, plan: Plan, duration: float, deselected: dict[str, int]) -> dict[str, Any]:
     reasons = certifiable_reasons(run, plan)
     return {
         "seed": run.settings.seed,
@@ -185,6 +185,7 @@ def _run(run: Run, plan: Plan, duration: float) -> dict[str, Any]:
         "timeScale": run.settings.time_scale,
         "retries": run.retries,
         **({"interrupted": True} if run.interrupted else {}),
+        **({"deselected": deselected} if deselected else {}),
         "certifiable": not reasons,
         **({"certifiableReasons": reasons} if reasons else {}),
     }

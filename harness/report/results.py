@@ -7,6 +7,7 @@ only when every case has.
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -38,6 +39,11 @@ class Case:
         """Whether it is planned to run."""
         return not self.reason
 
+    @property
+    def begins(self) -> bool:
+        """Whether pytest begins it, to run or to skip it."""
+        return self.reason != SkipReason.DESELECTED
+
 
 @dataclass(slots=True)
 class CaseResult:
@@ -59,6 +65,11 @@ class CaseResult:
     observed: dict[str, Any] = field(default_factory=dict)
     evidence: list[str] = field(default_factory=list)
     needs: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def left_out(self) -> bool:
+        """Whether the options of the run left it out, so that it never began."""
+        return self.reason == SkipReason.DESELECTED and not self.message.startswith(NOT_RUN)
 
     def worsen(self, other: CaseResult) -> None:
         """Take in a later phase, or a repetition, of the same case: the worse verdict stays, the first of equals."""
@@ -105,6 +116,11 @@ class Result:
         return any(case.parameters for case in self.cases)
 
     @property
+    def left_out(self) -> bool:
+        """Whether the options of the run left out all of it: such requirements are counted, not listed."""
+        return all(case.left_out for case in self.cases)
+
+    @property
     def selected(self) -> bool:
         """Whether it was claimed and chosen, so that it counts."""
         return self.reason not in (SkipReason.UNSUPPORTED, SkipReason.DESELECTED)
@@ -118,6 +134,11 @@ def severity(verdict: str) -> int:
 def count(results: Sequence[Result]) -> dict[Verdict, int]:
     """How many requirements have each verdict; all four are present."""
     return {verdict: sum(result.verdict == verdict for result in results) for verdict in Verdict}
+
+
+def left_out(results: Sequence[Result]) -> dict[str, int]:
+    """How many requirements the options left out, by what left them out."""
+    return dict(Counter(result.worst.message for result in results if result.left_out))
 
 
 def requirement_to_json(requirement: Requirement) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Literal
 
 from harness.control_planes.choice import choose
 from harness.exit_codes import MEANINGS, ExitCode
-from harness.report.results import NOT_RUN, Result, count
+from harness.report.results import NOT_RUN, Result, count, left_out
 from harness.settings import Settings
 from harness.topology import parse_topology
 from harness.verdict import SkipReason, Verdict
@@ -37,7 +37,7 @@ _REASONS = {
     SkipReason.UNSUPPORTED: "the implementation does not claim it",
     SkipReason.INELIGIBLE: "the cluster is not suited",
     SkipReason.UNAVAILABLE: "this machine or backend cannot do it",
-    SkipReason.DESELECTED: "left out by the options of this run",
+    SkipReason.DESELECTED: "an option of this run ended it before them",
 }
 
 
@@ -85,11 +85,13 @@ def summary(
     """The end of a run. `reasons` say why it cannot certify, `distrust` what the suite found wrong with itself;
     `report` is the file, "" when it could not be written.
     """
+    chosen = [result for result in results if not result.left_out]
     return [
-        *_table(results),
-        *_stories("Not met", results, Verdict.FAILED),
-        *_stories("Could not be told", results, Verdict.INCONCLUSIVE),
-        *_not_run(results),
+        *_table(chosen),
+        *_stories("Not met", chosen, Verdict.FAILED),
+        *_stories("Could not be told", chosen, Verdict.INCONCLUSIVE),
+        *_not_run(chosen),
+        *_left_out(results),
         *(Line(f"The suite does not trust itself: {why}", "red") for why in distrust),
         *_conclusion(results, code, report, reasons),
     ]
@@ -166,6 +168,14 @@ def _not_run(results: Sequence[Result]) -> Iterator[Line]:
         for thing, number in sorted(things.items()):
             yield Line(f"    {number} x {thing}", "faint")
     yield Line("")
+
+
+def _left_out(results: Sequence[Result]) -> Iterator[Line]:
+    numbers = left_out(results)
+    if numbers:
+        things = ", ".join(f"{number} ({thing})" for thing, number in sorted(numbers.items()))
+        yield Line(f"Left out by the options of this run: {things}", "faint")
+        yield Line("")
 
 
 def _conclusion(results: Sequence[Result], code: ExitCode, report: str, reasons: Sequence[str]) -> Iterator[Line]:

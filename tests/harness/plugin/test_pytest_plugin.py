@@ -216,8 +216,8 @@ def test_what_does_not_run_is_reported_with_its_reason(certify: Any) -> None:
         "KEP-1/passes": "",
         "KEP-1/unavailable": "unavailable",
         "KEP-2/node-first": "unsupported",
-        "KEP-2/names": "deselected",
     }
+    assert run.report["run"]["deselected"] == {"profile api-server was not asked for": 1}
     assert "there is no tool" in run.text
 
 
@@ -229,9 +229,23 @@ def test_what_needs_both_families_does_not_run_on_a_cluster_of_one(certify: Any)
 
 def test_pytests_own_deselection_is_reported_too(certify: Any) -> None:
     run = certify("passes", "fails", options=("-k", "passes"))
-    assert (run.code, run.verdicts) == (0, {"passes": "passed", "fails": "skipped"})
-    assert run.report["profiles"][0]["core"]["result"] == "partial"
+    assert (run.code, run.verdicts) == (0, {"passes": "passed"})
+    assert run.report["run"]["deselected"] == {"by pytest's own options": 1}
+    core = run.report["profiles"][0]["core"]
+    assert (core["result"], core["statistics"]["Skipped"], core["skippedTests"]) == ("partial", 1, ["KEP-1/fails"])
     assert "requirements were deselected" in run.report["run"]["certifiableReasons"]
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_what_options_leave_out_is_counted_and_not_listed(certify: Any, workers: str) -> None:
+    options = ("--td-run-test=KEP-1/passes", f"--td-workers={workers}")
+    run = certify("passes", "fails", "unavailable", options=options)
+    assert (run.code, run.verdicts) == (0, {"passes": "passed"})
+    assert run.report["run"]["deselected"] == {"not named by --run-test": 2}
+    assert "Left out by the options of this run: 2 (not named by --run-test)\n" in run.text
+    assert "KEP-1/fails" not in run.text
+    assert (run.folder / "junit.xml").read_text().count("<testcase") == 1
+    assert len(list((run.folder / "allure-results").glob("*-result.json"))) == 1
 
 
 @pytest.mark.parametrize("workers", ["0", "2"])
