@@ -4,7 +4,9 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 ARGS ?=
-WORKERS ?= 2
+WORKERS ?=
+N = $(if $(WORKERS),-n $(WORKERS))
+OWN = $(or $(WORKERS),$$($(BIN)/python -m harness.workers))
 FROM ?= source
 
 .DEFAULT_GOAL := help
@@ -14,12 +16,12 @@ help:  ## show this text
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  make \1\t/' | expand -t 22
 
 certify: $(VENV)/.run  ## boot the embedded cluster, run every requirement against the reference, write a report
-	$(BIN)/trafficdist run -n $(WORKERS) $(ARGS)
+	$(BIN)/trafficdist run $(N) $(ARGS)
 
 components: $(VENV)/.run  ## judge the newest kube-proxy in both modes; compiles it, unless it is in the cache
 	$(BIN)/trafficdist components fetch kube-proxy --from source || $(BIN)/trafficdist components path kube-proxy
 	for mode in nftables iptables; do \
-	  $(BIN)/trafficdist run --proxy kube-proxy --mode $$mode -n $(WORKERS) $(ARGS) || exit 1; \
+	  $(BIN)/trafficdist run --proxy kube-proxy --mode $$mode $(N) $(ARGS) || exit 1; \
 	done
 
 HISTORY ?= 1.29 1.30 1.31 1.33 1.34 1.35 1.37
@@ -29,7 +31,7 @@ history: $(VENV)/.run  ## judge kube-proxy at version after version, in both mod
 	  $(BIN)/trafficdist components path kube-proxy $$version || \
 	  $(BIN)/trafficdist components fetch kube-proxy $$version --from $(FROM) || exit 1; \
 	  for mode in nftables iptables; do \
-	    $(BIN)/trafficdist run --proxy kube-proxy:$$version --mode $$mode -n $(WORKERS) \
+	    $(BIN)/trafficdist run --proxy kube-proxy:$$version --mode $$mode $(N) \
 	      --output-dir trafficdist-results/history/$$version-$$mode $(ARGS) || test $$? -eq 1 || exit 1; \
 	  done; \
 	done
@@ -46,15 +48,15 @@ skew: $(VENV)/.run  ## upgrade and downgrade real components under traffic as tw
 	  done; \
 	done
 	for kep in kep-4444 kep-3015; do for mode in iptables nftables; do \
-	  $(BIN)/trafficdist run --options-file reports/skew/$$kep.yaml --mode $$mode -n $(WORKERS) \
+	  $(BIN)/trafficdist run --options-file reports/skew/$$kep.yaml --mode $$mode $(N) \
 	    --output-dir trafficdist-results/skew/$$kep-$$mode $(ARGS) || test $$? -eq 1 || exit 1; \
 	done; done
 
 test: $(VENV)/.dev  ## run the tests of this project
-	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow" $(ARGS)
+	$(BIN)/python -m pytest -n $(OWN) -m "not slow" $(ARGS)
 
 nightly: $(VENV)/.dev  ## run all tests, those of minutes too: each mutant on clusters as a whole, odd but right proxies
-	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+	$(BIN)/python -m pytest -n $(OWN) $(ARGS)
 
 TARGETS ?= certify test
 

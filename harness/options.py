@@ -188,7 +188,8 @@ OPTIONS: tuple[Option, ...] = (
     Option("keep", "Keep evidence (rules, slices, nodes) of scenarios: failed, always or never.", metavar="WHEN",
            default="failed", check=_one_of("failed", "always", "never")),
     Option("fail-fast", "Stop at the first requirement that is not met.", kind="flag", default=False),
-    Option("workers", "Run on that many processes at once; auto: one per CPU.", metavar="N", default="0",
+    Option("workers", "Run on that many processes at once; 0: none but this one; auto: as many as help, by processors, "
+           "memory, backend and what is to run. [auto; 0 under pytest itself]", metavar="N", default="0",
            check=_workers),
 )  # fmt: skip
 

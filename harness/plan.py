@@ -1,7 +1,7 @@
 """Which requirement runs, and why another does not: decided once, at collection, and never silent.
 
 Every requirement that was collected is in the plan, with one of the four reasons of `harness.verdict.SkipReason` if it
-does not run. What options of the run leave out never begins, and reports count it; anything else keeps its place in them.
+does not run. What options of the run leave out never begins, and reports count it; all else keeps its place in them.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ def reason_to_skip(requirement: Requirement, settings: Settings) -> tuple[str, s
     """The reason for which a requirement does not run, and the thing that it is about; two empty texts if it runs."""
     if settings.profile and requirement.profile not in settings.profile:
         return SkipReason.DESELECTED, f"profile {requirement.profile} was not asked for"
-    if settings.run_test and not _matches(requirement.id, settings.run_test):
+    if settings.run_test and not matches(requirement.id, settings.run_test):
         return SkipReason.DESELECTED, "not named by --run-test"
-    if _matches(requirement.id, settings.skip_tests):
+    if matches(requirement.id, settings.skip_tests):
         return SkipReason.DESELECTED, "named by --skip-tests"
     unclaimed = [feature.name for feature in requirement.features if not claimed(feature, settings)]
     if unclaimed:
@@ -157,5 +157,6 @@ def duplicates(ids: Sequence[tuple[str, str]]) -> list[str]:
     return sorted(requirement_id for requirement_id, found in tests.items() if len(found) > 1)
 
 
-def _matches(requirement_id: str, patterns: Sequence[str]) -> bool:
+def matches(requirement_id: str, patterns: Sequence[str]) -> bool:
+    """Whether one of the patterns, with * and ?, is for this id."""
     return any(fnmatch.fnmatchcase(requirement_id, pattern) for pattern in patterns)

@@ -43,6 +43,9 @@ class Run:
     usage_error: str = ""
     target: dict[str, Any] = field(default_factory=dict)  # the real cluster of the run, if it has one
     lacking: dict[str, str] = field(default_factory=dict)  # features that it cannot show, by name, and why
+    suite: Path = Path()  # the folder of what is run
+    durations: dict[str, float] = field(default_factory=dict)  # seconds by requirement, as far as they are known
+    workers: str = ""  # how many processes, and why
     _history: History | None = field(default=None, init=False, repr=False)
 
     @property
@@ -103,6 +106,7 @@ class Run:
             "whole_suite": self.whole_suite,
             "target": self.target,
             "lacking": self.lacking,
+            "durations": self.durations,
         }
 
     @classmethod
@@ -116,6 +120,7 @@ class Run:
             whole_suite=values["whole_suite"],
             target=dict(values["target"]),
             lacking=dict(values["lacking"]),
+            durations=dict(values["durations"]),
         )
 
     def narrowed(self, **changes: Any) -> None:

@@ -73,7 +73,9 @@ def catalogue(suite: str = SUITE) -> list[Requirement]:
     collector = _Collector()
     said = io.StringIO()
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said), _without_options():
-        code = run_pytest(["--collect-only", "-q", "-p", "no:xdist"], suite=suite, plugins=[collector])
+        code = run_pytest(
+            ["--collect-only", "-q", "-p", "no:xdist", "-o", "td_workers="], suite=suite, plugins=[collector]
+        )
     if code not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
         raise DistrustError(f"the suite cannot be collected:\n{said.getvalue()}")
     return [collector.found[each] for each in sorted(collector.found)]

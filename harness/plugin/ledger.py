@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from harness import durations
 from harness.errors import DistrustError
 from harness.exit_codes import ExitCode, Situation, exit_code
 from harness.plan import Plan
@@ -35,12 +36,21 @@ class Ledger:
         plan = self._run.known_plan() or Plan()
         found: dict[str, list[CaseResult]] = {requirement_id: [] for requirement_id in plan.requirements}
         for case in plan.cases:
-            result = self._cases.get(case.nodeid)
-            if result is None or (case.nodeid not in self._through and result.verdict == Verdict.PASSED):
-                result = CaseResult(case.nodeid, case.requirement, case.parameters)
-                self._explain_absence(result, case.reason, case.thing)
-            found[case.requirement].append(result)
+            found[case.requirement].append(self._result_of(case))
         return [Result(plan.requirements[each], tuple(found[each])) for each in sorted(found) if found[each]]
+
+    def result(self, requirement_id: str) -> Result:
+        """The result of one planned requirement, as it is now."""
+        plan = self._run.known_plan() or Plan()
+        cases = tuple(self._result_of(case) for case in plan.cases_of(requirement_id))
+        return Result(plan.requirements[requirement_id], cases)
+
+    def _result_of(self, case: Case) -> CaseResult:
+        result = self._cases.get(case.nodeid)
+        if result is None or (case.nodeid not in self._through and result.verdict == Verdict.PASSED):
+            result = CaseResult(case.nodeid, case.requirement, case.parameters)
+            self._explain_absence(result, case.reason, case.thing)
+        return result
 
     def _explain_absence(self, result: CaseResult, reason: str, thing: str) -> None:
         if reason:
@@ -124,6 +134,7 @@ class Ledger:
             self.exit_code = ExitCode.USAGE
             return
         results = self.results()
+        durations.remember(self._run.settings, self._run.suite, results)
         try:
             self.report = write_reports(self._run, results)
         except DistrustError as error:

@@ -12,27 +12,23 @@ from typing import Any
 
 import pytest
 
+from harness import durations
 from harness.plan import Plan
+from harness.plugin.display import Display, Status
 from harness.plugin.ledger import Ledger
+from harness.plugin.outlook import Outlook
 from harness.plugin.recorder import PROPERTY
 from harness.report import summary
 from harness.report.conformance import certifiable_reasons
 from harness.report.environment import suite_version
-from harness.report.results import Result
-from harness.report.summary import Line, Style
+from harness.report.results import Case, Result
+from harness.report.summary import Line
 from harness.run import Run
 from harness.verdict import SkipReason, Verdict
 
 _QUIET = -2  # pytest's reporter writes nothing of its own, except errors
 _WIDEST = 100
-_MARKUP: dict[Style, dict[str, bool]] = {
-    "": {},
-    "bold": {"bold": True},
-    "green": {"green": True},
-    "red": {"red": True},
-    "yellow": {"yellow": True},
-    "faint": {"light": True},
-}
+_SHORTEST = 12  # of a reason, below which it is not worth while to cut it
 
 
 def hush(config: pytest.Config) -> None:
@@ -51,21 +47,13 @@ class Progress:
         self._ledger = ledger
         self._config = config
         self._ours = config.option.verbose == _QUIET
-        self._document = ""
+        self._display: Display | None = None
+        self._cases: dict[str, Case] = {}
+        self._outlook: Outlook | None = None
         self._shown: set[str] = set()
         self._open: dict[str, int] = {}
-        self._status = ""
         self._noted = False
         self._began = time.monotonic()
-
-    @property
-    def _terminal(self) -> Any:
-        return self._config.pluginmanager.getplugin("terminalreporter")
-
-    def _write(self, line: Line) -> None:
-        terminal = self._terminal
-        if terminal is not None:
-            terminal.write_line(line.text, **_MARKUP[line.style])
 
     def _header(self) -> list[Line]:
         return summary.header(
@@ -73,6 +61,7 @@ class Progress:
             version=suite_version(),
             reasons=certifiable_reasons(self._run, Plan()),
             folder=_short(str(self._run.folder.path)),
+            workers=self._run.workers,
         )
 
     def pytest_report_header(self) -> list[str]:
@@ -82,91 +71,84 @@ class Progress:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
         """Without -v: what is in force, first of all."""
+        terminal = self._config.pluginmanager.getplugin("terminalreporter")
+        if terminal is None:
+            return
+        self._display = Display(terminal, self.status)
         if self._ours:
             _silence_xdist(self._config)
             for line in self._header():
-                self._write(line)
+                self._display.write(line)
+            self._config.add_cleanup(self._display.stop)
+            self._display.start()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.CollectReport | pytest.TestReport) -> tuple[str, str, str] | None:
         """Keep pytest's letters, and its own list of failures, to tests that are not about a requirement."""
         if not isinstance(report, pytest.TestReport):
             return None
-        if self._ours and (PROPERTY in dict(report.user_properties) or self._is_planned(report.nodeid)):
+        if self._ours and (PROPERTY in dict(report.user_properties) or report.nodeid in self._planned()):
             return "requirement", "", ""
         return None
 
-    def _is_planned(self, nodeid: str) -> bool:
-        plan = self._run.known_plan()
-        return plan is not None and any(case.nodeid == nodeid for case in plan.cases)
+    def _planned(self) -> dict[str, Case]:
+        """The cases by node id; none until the suite is collected."""
+        if not self._cases and (plan := self._run.known_plan()) is not None:
+            self._cases = {case.nodeid: case for case in plan.cases}
+            for case in plan.cases:
+                self._open[case.requirement] = self._open.get(case.requirement, 0) + case.begins
+            expected = durations.by_case(plan, self._run.durations)
+            at_once = int(getattr(self._config.option, "numprocesses", None) or 1)
+            self._outlook = Outlook(expected, at_once=at_once)
+        return self._cases
+
+    def status(self) -> Status:
+        """What goes on now. Asked for by other threads."""
+        cases, now = self._planned(), time.monotonic()
+        wanted = {case.requirement for case in cases.values() if case.to_run}
+        if self._outlook is None or not wanted:
+            what = "workers start and collect" if self._run.distributed else "collecting"
+            return Status(f"{what}, {now - self._began:.0f} s")
+        running = sorted(self._outlook.running.copy().items(), key=lambda each: each[1])
+        named = [(_name(cases[nodeid]), now - since) for nodeid, since in running if nodeid in cases]
+        return Status("", len(wanted & self._shown), len(wanted), self._outlook.left(now), named)
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """Note what runs now, here or in a worker."""
+        if nodeid in self._planned() and self._outlook is not None:
+            self._outlook.begin(nodeid, time.monotonic())
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
         """Show a requirement when its last case is through."""
-        if self._ours:
-            plan = self._run.known_plan() or Plan()
-            self._finished(plan, next((case.requirement for case in plan.cases if case.nodeid == nodeid), ""))
-
-    def _finished(self, plan: Plan, requirement_id: str) -> None:
-        if not requirement_id:
+        case = self._planned().get(nodeid)
+        if case is None or self._outlook is None:
             return
-        self._open.setdefault(requirement_id, sum(case.begins for case in plan.cases_of(requirement_id)))
-        self._open[requirement_id] -= 1
-        if self._open[requirement_id] > 0 or requirement_id in self._shown:
+        self._outlook.end(nodeid, time.monotonic())
+        self._open[case.requirement] -= 1
+        if self._open[case.requirement] > 0 or case.requirement in self._shown:
             return
-        self._shown.add(requirement_id)
-        result = next((each for each in self._ledger.results() if each.requirement.id == requirement_id), None)
-        if result is not None and result.reason not in (SkipReason.DESELECTED, SkipReason.UNSUPPORTED):
+        self._shown.add(case.requirement)
+        result = self._ledger.result(case.requirement)
+        if self._ours and result.reason not in (SkipReason.DESELECTED, SkipReason.UNSUPPORTED):
             self._show(result)
-        self._show_status(plan)
 
     def _show(self, result: Result) -> None:
-        self._wipe_status()
         if not self._noted and self._run.known_environment().get("hintsChangeSomething") is False:
             self._noted = True
             self._write(Line(f"Note: {summary.HINTS_CHANGE_NOTHING}", "yellow"))
-        document, name = result.requirement.document, result.requirement.slug
-        if self._run.distributed:
-            name = result.requirement.id  # requirements of several documents end in between
-        elif document != self._document:
-            self._write(Line(document, "bold"))
-        self._document = document
-        self._write(Line(self._line(result, name), summary.STYLES[result.verdict]))
+        if self._display is not None:
+            self._write(Line(_line(result, self._display), summary.STYLES[result.verdict]))
 
-    def _line(self, result: Result, name: str) -> str:
-        marks = summary.MARKS if _can_write(self._terminal, "".join(summary.MARKS.values())) else summary.PLAIN_MARKS
-        width = min(self._terminal._tw.fullwidth, _WIDEST) if self._terminal else _WIDEST
-        text = f"  {marks[result.verdict]} {name}"
-        if result.verdict == Verdict.SKIPPED:
-            text += f"  {result.reason}: {result.worst.message}"
-        duration = f"{result.duration:.2f} s"
-        room = width - len(duration) - 2
-        if len(text) > room:
-            text = text[: room - 1] + ("…" if marks is summary.MARKS else ".")
-        return f"{text:<{room}} {duration}"
-
-    def _show_status(self, plan: Plan) -> None:
-        """On a terminal only: how far we are, and about how long it still takes."""
-        if self._terminal is None or not self._terminal.isatty:
-            return
-        wanted = {case.requirement for case in plan.cases if case.to_run}
-        done, total = len(wanted & self._shown), len(wanted)
-        if not done or done == total:
-            return
-        left = (time.monotonic() - self._began) / done * (total - done)
-        filled = "#" * (20 * done // total)
-        self._status = f"  [{filled:<20}] {done} of {total}, about {left:.0f} s left"
-        self._terminal.write(self._status, flush=True)
-
-    def _wipe_status(self) -> None:
-        if self._status:
-            self._terminal.write("\r" + " " * len(self._status) + "\r")
-            self._status = ""
+    def _write(self, line: Line) -> None:
+        if self._display is not None:
+            self._display.write(line)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_terminal_summary(self) -> None:
         """The end: counts, what is not met, what did not run, where the report is."""
-        self._wipe_status()
+        if self._display is not None:
+            self._display.stop()
         if self._run.usage_error and self._run.distributed:  # otherwise pytest says it itself
             self._write(Line(f"ERROR: {self._run.usage_error}", "red"))
         code = self._ledger.exit_code
@@ -182,20 +164,30 @@ class Progress:
             self._write(line)
 
 
+def _line(result: Result, display: Display) -> str:
+    """A requirement in one line. Its id is whole, so that it can be copied: a reason is cut instead, on a terminal."""
+    marks = summary.MARKS if display.can_write("".join(summary.MARKS.values())) else summary.PLAIN_MARKS
+    text = f"  {marks[result.verdict]} {result.requirement.id}"
+    width = min(display.width, _WIDEST)
+    if result.verdict != Verdict.SKIPPED:
+        duration = f"{result.duration:.2f} s"
+        return f"{text:<{width - len(duration) - 2}}  {duration}"
+    reason = f"{result.reason}: {result.worst.message}"
+    room = max(width - len(text) - 2, _SHORTEST)
+    if display.draws and len(reason) > room:
+        reason = reason[: room - 1] + ("…" if marks is summary.MARKS else ".")
+    return f"{text}  {reason}"
+
+
+def _name(case: Case) -> str:
+    return f"{case.requirement}[{case.parameters}]" if case.parameters else case.requirement
+
+
 def _silence_xdist(config: pytest.Config) -> None:
     """xdist tells on a terminal how its workers come up; our header has said what matters."""
-    reporter = config.pluginmanager.getplugin("terminaldistreporter")
+    reporter: Any = config.pluginmanager.getplugin("terminaldistreporter")
     if reporter is not None:
         reporter.ensure_show_status = reporter.rewrite = lambda *_, **__: None
-
-
-def _can_write(terminal: Any, text: str) -> bool:
-    encoding = getattr(getattr(terminal, "_tw", None), "_file", None)
-    try:
-        text.encode(getattr(encoding, "encoding", None) or "utf-8")
-    except (UnicodeEncodeError, LookupError):
-        return False
-    return True
 
 
 def _short(path: str) -> str:

@@ -72,15 +72,18 @@ def _take_charge(config: pytest.Config) -> None:
     if config.option.collectonly:
         return
 
+    from harness import durations
     from harness.plugin import progress
     from harness.report.folder import OutputFolder, default_path
 
     folder = OutputFolder(Path(settings.output_dir).absolute() if settings.output_dir else default_path())
     run = Run(settings, folder, _arguments(config), whole_suite=_is_whole_suite(config))
     config.stash[RUN] = run
-    _set_workers(config, settings.workers)
     if not config.option.basetemp:  # pytest's own is named for the user by $LOGNAME, and may be somebody else's
         config.option.basetemp = str(folder.parts / "pytest")
+    run.suite = _suite(config)
+    run.durations = durations.expected(settings, run.suite)
+    run.workers = _set_workers(config, run)
     if settings.fail_fast and not config.option.maxfail:
         config.option.maxfail = 1
     if config.pluginmanager.hasplugin("allure_pytest") and not config.option.allure_report_dir:
@@ -88,14 +91,37 @@ def _take_charge(config: pytest.Config) -> None:
     progress.hush(config)
 
 
-def _set_workers(config: pytest.Config, workers: str) -> None:
-    if workers == "0" or getattr(config.option, "numprocesses", None) is not None:
-        return
-    if not hasattr(config.option, "numprocesses"):
+def _set_workers(config: pytest.Config, run: Run) -> str:
+    """Tell xdist how many workers there are; the number, and why, for a person."""
+    if (asked := getattr(config.option, "numprocesses", None)) is not None:
+        return f"{asked or 'none'}: asked for with -n"
+    workers = run.settings.workers
+    if workers == "auto" and hasattr(config.option, "numprocesses"):
+        from harness.machine import this_machine
+        from harness.workers import choose
+
+        choice = choose(run.settings, run.durations, this_machine())
+        number, text = choice.number, choice.text
+    else:
+        number = int(workers) if workers.isdecimal() else 0
+        text = f"{number or 'none'}: asked for"
+    if number and not hasattr(config.option, "numprocesses"):
         raise UsageError(f"--workers {workers} needs pytest-xdist, which is turned off")
-    config.option.numprocesses = workers if workers == "auto" else int(workers)
-    if workers == "auto":
-        config.option.numprocesses = os.cpu_count() or 1
+    if number:
+        config.option.numprocesses = number
+        if config.option.maxschedchunk is None:
+            config.option.maxschedchunk = 1  # the longest come first: several of them in one hand would be the end
+    return text
+
+
+def _suite(config: pytest.Config) -> Path:
+    """The folder of what is run: the one with the table of durations, if what is named lies in one."""
+    from harness.durations import FILE
+
+    found = importlib.util.find_spec(_SUITE) if config.args[:1] == [_SUITE] and config.option.pyargs else None
+    first = next(iter(found.submodule_search_locations or ()), "") if found else (config.args or ["."])[0]
+    place = Path(first.partition("::")[0]).resolve()
+    return next((folder for folder in (place, *place.parents) if (folder / FILE).exists()), place)
 
 
 def _arguments(config: pytest.Config) -> tuple[str, ...]:
@@ -194,10 +220,19 @@ def _set_up(config: pytest.Config, run: Run) -> None:
 def _take_cluster(config: pytest.Config, run: Run) -> None:
     """Hold the real cluster until everything has ended. Raises `UnavailableError` and `DistrustError`."""
     from harness.backends.any_cluster.session import Session
+    from harness.plugin.display import unsilenced
 
-    session = Session(run.settings, lambda text: print(text, file=sys.stderr, flush=True))  # noqa: T201
-    session.start()
-    config.add_cleanup(session.close)
+    def say(text: str) -> None:
+        print(text, file=sys.stderr, flush=True)  # noqa: T201
+
+    def close() -> None:
+        with unsilenced(say, "still giving the cluster back"):
+            session.close()
+
+    with unsilenced(say, f"still making ready the cluster of --backend {run.settings.backend}") as heard:
+        session = Session(run.settings, heard)
+        session.start()
+    config.add_cleanup(close)
     run.target, run.lacking = session.target.to_json(), session.lacking
     if run.distributed:
         config.option.dist, config.option.loadscopereorder = "loadgroup", False

@@ -51,7 +51,7 @@ class Recorder:
             items[:] = []
             if not self._run.worker:
                 raise pytest.UsageError(str(error)) from error
-        items.sort(key=lambda item: (self._disrupts(item), *_document_of(item)))
+        items.sort(key=lambda item: (self._disrupts(item), self._length(item), *_document_of(item)))
         left_out = [item for item in items if not self._begins(config, item)]
         if left_out:
             items[:] = [item for item in items if item not in set(left_out)]
@@ -80,6 +80,13 @@ class Recorder:
             raise UsageError(f"requirement ids that several tests claim: {', '.join(twice)}")
         self._plan = Plan({requirement.id: requirement for requirement, _ in owned})
         plan.check_names(self._run.settings, self._plan.requirements.values())
+
+    def _length(self, item: pytest.Item) -> float:
+        """Sorts the longest first where workers share the tests: one that began last would run on alone."""
+        requirement = requirement_of(item)
+        if not self._run.worker or requirement is None:
+            return 0.0
+        return -self._run.durations.get(requirement.id, 0.0)
 
     def _disrupts(self, item: pytest.Item) -> bool:
         """Whether a test changes a cluster that others use at the same time."""

@@ -1,7 +1,7 @@
 """JUnit XML of a run, in the newest schema that pytest knows (xunit2), one file for the whole run.
 
-The class name is the document and the name the slug, so that both together are the requirement's id. What the options of
-the run left out is not in it: CI shows what was asked for.
+The class name is the document and the name the slug, so that both together are the requirement's id. What options
+of the run left out is not in it: CI shows what was asked for.
 """
 
 from __future__ import annotations

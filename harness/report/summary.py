@@ -49,7 +49,9 @@ class Line:
     style: Style = ""
 
 
-def header(settings: Settings, *, version: str, reasons: Sequence[str], folder: str) -> list[Line]:
+def header(
+    settings: Settings, *, version: str, reasons: Sequence[str], folder: str, workers: str = "none"
+) -> list[Line]:
     """What is in force, before anything runs. `reasons` say why the run cannot certify."""
     nodes = " ".join(node.name for node in parse_topology(settings.topology).nodes)
     features = "all" if settings.claims_everything else ", ".join(["core", *settings.supported_features])
@@ -60,12 +62,13 @@ def header(settings: Settings, *, version: str, reasons: Sequence[str], folder: 
         ("judged", _judged(settings)),
         ("profiles", ", ".join(settings.profile) or "all"),
         ("features", features),
+        ("workers", workers),
         ("seed", str(settings.seed)),
         ("certifiable", "no: " + "; ".join(reasons) if reasons else "yes, if everything passes"),
         ("results", folder),
     ]
     if settings.time_scale != 1.0:
-        rows.insert(5, ("time limits", f"x {settings.time_scale:g}"))
+        rows.insert(6, ("time limits", f"x {settings.time_scale:g}"))
     return [Line(f"trafficdist {version}", "bold"), *(Line(f"  {name:<12} {text}") for name, text in rows), Line("")]
 
 

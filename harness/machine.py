@@ -1,0 +1,85 @@
+"""What this process may use of the machine: processors and memory, with the limits of its control groups.
+
+A container of a CI system often has two processors of a machine with sixty-four; `os.cpu_count` says sixty-four.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+_GROUPS = Path("/sys/fs/cgroup")
+_OWN = Path("/proc/self/cgroup")
+_MEMORY = Path("/proc/meminfo")
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Processors, and bytes of memory that are free for more processes."""
+
+    processors: int
+    memory: int
+
+
+def this_machine(groups: Path = _GROUPS, own: Path = _OWN) -> Machine:
+    """What this process may use now."""
+    folders = list(_folders(groups, own))
+    quotas = [quota for folder in folders if (quota := _quota(folder))]
+    free = [room for folder in folders if (room := _room(folder)) is not None]
+    processors = min([len(os.sched_getaffinity(0)), *map(math.ceil, quotas)])
+    return Machine(max(1, processors), max(0, min([_available(), *free])))
+
+
+def _folders(groups: Path, own: Path) -> Iterator[Path]:
+    """The folders of this process's groups and of those above them, version 2 and 1. In a container the path that the
+    kernel names may not be there, and the top is the container's own.
+    """
+    for line in _text(own).splitlines():
+        _, controllers, path = line.split(":", 2)
+        tops = [groups / controllers] if controllers else [groups, groups / "unified"]
+        for top in tops:
+            place = top / path.lstrip("/")
+            yield from (folder for folder in (place, *place.parents) if folder.is_relative_to(top) and folder.is_dir())
+
+
+def _quota(folder: Path) -> float | None:
+    """Processors that the group may use; None where it is not limited."""
+    words = (_text(folder / "cpu.max") or f"{_text(folder / 'cpu.cfs_quota_us')} {_period(folder)}").split()
+    with contextlib.suppress(ValueError, ZeroDivisionError):
+        quota, period = map(int, words)
+        return quota / period if quota > 0 else None
+    return None
+
+
+def _period(folder: Path) -> str:
+    return _text(folder / "cpu.cfs_period_us")
+
+
+def _room(folder: Path) -> int | None:
+    """Bytes up to the group's limit, where what the kernel can drop at once counts as free."""
+    names = (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes"))
+    for limit, usage in names:
+        with contextlib.suppress(ValueError):
+            droppable = _figures(folder / "memory.stat")
+            return int(_text(folder / limit)) - int(_text(folder / usage)) + droppable.get("inactive_file", 0)
+    return None
+
+
+def _available() -> int:
+    return _figures(_MEMORY).get("MemAvailable:", 0) * 1024
+
+
+def _figures(file: Path) -> dict[str, int]:
+    """The lines `name number …` of a file of the kernel."""
+    return {words[0]: int(words[1]) for line in _text(file).splitlines() if len(words := line.split()) > 1}
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""

@@ -1,0 +1,237 @@
+"""Where progress is written: lines that stay, and below them on a terminal what goes on now, drawn again as it changes.
+
+Without a terminal, and on one that cannot move its cursor, a line says what goes on whenever nothing else was said for
+some seconds, so that nobody has to wonder whether it still lives.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.file_proxy import FileProxy
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.segment import Segment
+from rich.table import Table
+from rich.text import Text
+
+from harness.report.summary import Line, Style
+
+SILENCE = 4.0
+"""Nothing is silent for longer than so many seconds, and the time that a look takes."""
+
+_LOOK = 0.5
+_MOST_SHOWN = 8
+_BAR = 40  # columns at most
+_RICH: dict[Style, str] = {"faint": "dim"}
+_MARKUP: dict[Style, dict[str, bool]] = {
+    "": {},
+    "bold": {"bold": True},
+    "green": {"green": True},
+    "red": {"red": True},
+    "yellow": {"yellow": True},
+    "faint": {"light": True},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What goes on: how many are done, how long the rest takes, and what runs, each with its seconds so far."""
+
+    phase: str
+    done: int = 0
+    total: int = 0
+    left: float | None = None
+    running: Sequence[tuple[str, float]] = ()
+
+    @property
+    def summed_up(self) -> str:
+        """All but what runs, as a few words."""
+        if not self.total:
+            return self.phase
+        left = "" if self.left is None else f", {spoken(self.left)} left"
+        return f"{self.done} of {self.total}{left}"
+
+    @property
+    def text(self) -> str:
+        """All of it, in one line."""
+        shown = [f"{name} ({seconds:.0f} s)" for name, seconds in self.running[:_MOST_SHOWN]]
+        return self.summed_up + (f"; still running: {', '.join(shown)}" if shown else "")
+
+
+def spoken(seconds: float) -> str:
+    """About how long, as a person would say it."""
+    return f"about {seconds:.0f} s" if seconds < 100 else f"about {seconds / 60:.0f} min"
+
+
+def _beside_capture(file: Any) -> Any:
+    """The same file, opened once more: while a test runs, pytest's capture takes what is written to the first one."""
+    try:
+        return open(os.dup(file.fileno()), "w", encoding=file.encoding, errors="replace")  # noqa: PTH123
+    except (OSError, ValueError, AttributeError):
+        return file
+
+
+class _Whole:
+    """A line for rich that is not broken. Its `soft_wrap` would hold for what is drawn below the line as well."""
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield Segment(self._line.text, console.get_style(_RICH.get(self._line.style, self._line.style)))
+        yield Segment.line()
+
+
+class Silence:
+    """Breaks a silence: says what goes on when nothing was said for a while. Runs a thread of its own."""
+
+    def __init__(self, say: Callable[[], None]) -> None:
+        self._say = say
+        self._said = time.monotonic()
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="trafficdist-silence", daemon=True)
+        self._thread.start()
+
+    def broken(self) -> None:
+        """Somebody said something."""
+        self._said = time.monotonic()
+
+    def close(self) -> None:
+        """From now on nothing is said; idempotent."""
+        self._end.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._end.wait(_LOOK):
+            if time.monotonic() - self._said >= SILENCE:
+                self._say()
+                self.broken()
+
+
+@contextlib.contextmanager
+def unsilenced(say: Callable[[str], None], what: str) -> Iterator[Callable[[str], None]]:
+    """While something long goes on that says little: what it says, and that it still goes on."""
+    began = time.monotonic()
+    silence = Silence(lambda: say(f"… {what}, {time.monotonic() - began:.0f} s"))
+
+    def heard(text: str) -> None:
+        silence.broken()
+        say(text)
+
+    try:
+        yield heard
+    finally:
+        silence.close()
+
+
+class Display:
+    """Writes through pytest's reporter, and through rich while there is something to draw below the lines."""
+
+    def __init__(self, terminal: Any, status: Callable[[], Status]) -> None:
+        self._terminal = terminal
+        self._status = status
+        self._file = terminal._tw._file
+        self._own = self._file
+        self._live: Live | None = None
+        self._silence: Silence | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def draws(self) -> bool:
+        """Whether lines can be taken back: on a terminal that moves its cursor."""
+        return bool(self._terminal.isatty) and os.environ.get("TERM", "dumb") not in ("", "dumb", "unknown")
+
+    @property
+    def width(self) -> int:
+        """Columns, as they are now."""
+        try:
+            return os.get_terminal_size(self._own.fileno()).columns or self._terminal._tw.fullwidth
+        except (OSError, ValueError, AttributeError):
+            return int(self._terminal._tw.fullwidth)
+
+    def can_write(self, text: str) -> bool:
+        """Whether the encoding has these characters."""
+        try:
+            text.encode(getattr(self._file, "encoding", None) or "utf-8")
+        except (UnicodeEncodeError, LookupError):
+            return False
+        return True
+
+    def start(self) -> None:
+        """From now on what goes on is shown."""
+        self._own = _beside_capture(self._file)
+        if not self.draws:
+            self._silence = Silence(self._say)
+            return
+        coloured = self._terminal._tw.hasmarkup
+        console = Console(
+            file=self._own,
+            force_terminal=True,
+            color_system="auto" if coloured else None,
+            no_color=not coloured,
+            width=self.width,
+            highlight=False,
+        )
+        self._live = Live(
+            console=console,
+            get_renderable=self._drawn,
+            refresh_per_second=4,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        self._terminal._tw._file = FileProxy(console, self._file)  # pytest and xdist have a word now and then
+        self._live.start()
+
+    def stop(self) -> None:
+        """Take away what is drawn; idempotent."""
+        if self._live is not None:
+            live, self._live = self._live, None
+            live.stop()
+            self._terminal._tw._file = self._file
+        if self._silence is not None:
+            self._silence.close()
+            self._silence = None
+        if self._own is not self._file:
+            self._own.close()
+            self._own = self._file
+
+    def write(self, line: Line) -> None:
+        """Write a line that stays. It is never broken: what is too long for a terminal goes on in its next row."""
+        if self._live is not None:
+            self._live.console.print(_Whole(line), crop=False)
+            return
+        with self._lock:
+            self._terminal.write_line(line.text, **_MARKUP[line.style])
+            self._terminal.flush()  # what goes on is written beside this one's buffer
+        if self._silence is not None:
+            self._silence.broken()
+
+    def _say(self) -> None:
+        dots = "…" if self.can_write("…") else "..."
+        with self._lock:
+            self._own.write(f"  {dots} {self._status().text}\n")
+            self._own.flush()
+
+    def _drawn(self) -> RenderableType:
+        status = self._status()
+        if self._live is not None:
+            self._live.console.width = self.width
+        if not status.total:
+            return Text(f"  {status.phase}", "dim")
+        room = self.width - len(status.summed_up) - 5
+        line = Table.grid(padding=(0, 1, 0, 0))
+        bar = ProgressBar(status.total, status.done, width=max(3, min(room, _BAR)))
+        line.add_row(" ", bar, Text(status.summed_up, no_wrap=True))
+        rows = [f"    {name} {seconds:.0f} s" for name, seconds in status.running[:_MOST_SHOWN]]
+        more = len(status.running) - len(rows)
+        rows += [f"    and {more} more"] if more > 0 else []
+        return Group(line, *(Text(row, "dim", overflow="fold") for row in rows))

@@ -1,0 +1,41 @@
+"""From the first quarter on, what is said to be left is right within a third, also on a busy machine."""
+
+from __future__ import annotations
+
+import heapq
+
+import pytest
+
+from harness.plugin.outlook import Outlook
+
+SECONDS = {f"n{number}": 12.0 / (1 + number / 8) for number in range(120)}
+
+
+def estimates(slower: float, workers: int) -> list[tuple[float, float]]:
+    """(share of the time that has gone by, what was said of the time that was left) at each end of a case."""
+    outlook = Outlook(SECONDS, at_once=workers)
+    waiting, running, now = sorted(SECONDS, key=lambda each: -SECONDS[each]), [], 0.0
+    said = []
+    while waiting or running:
+        while waiting and len(running) < workers:
+            nodeid = waiting.pop(0)
+            outlook.begin(nodeid, now)
+            heapq.heappush(running, (now + SECONDS[nodeid] * slower, nodeid))
+        now, nodeid = heapq.heappop(running)
+        outlook.end(nodeid, now)
+        said.append((now, outlook.left(now)))
+    return [(at / now, left / max(now - at, 1.0)) for at, left in said if now - at > 1.0]
+
+
+@pytest.mark.parametrize("slower", [0.5, 1.0, 3.0, 10.0])
+@pytest.mark.parametrize("workers", [1, 4])
+def test_the_estimate_is_right_within_a_third_from_the_first_quarter_on(slower: float, workers: int) -> None:
+    late = [ratio for share, ratio in estimates(slower, workers) if share >= 0.25]
+    assert late
+    assert all(2 / 3 <= ratio <= 4 / 3 for ratio in late), late
+
+
+def test_the_estimate_ticks_while_nothing_ends() -> None:
+    outlook = Outlook({"a": 10.0, "b": 10.0}, at_once=1)
+    outlook.begin("a", 0.0)
+    assert [outlook.left(now) for now in (0.0, 4.0, 8.0)] == [20.0, 16.0, 12.0]

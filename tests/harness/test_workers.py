@@ -1,0 +1,108 @@
+"""How many workers a run has, by machine, backend and what is to run; and what the machine lets it use."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.machine import Machine, this_machine
+from harness.options import resolve
+from harness.workers import choose, for_own_tests, predicted
+
+GIGABYTE = 1024**3
+WHOLE = {f"KEP-1/r{number}": 0.7 for number in range(380)}
+
+
+def settings(**options: Any) -> Any:
+    return resolve({"backend": "netns", **options}, environment={})
+
+
+@pytest.mark.parametrize(
+    ("processors", "gigabytes", "options", "number", "why"),
+    [
+        (2, 8, {}, 4, "2 processors, and requirements wait more than they compute"),
+        (1, 8, {}, 2, "1 processor, and"),
+        (8, 32, {}, 16, "8 processors, and"),
+        (8, 1, {}, 3, "there is memory for 3"),
+        (2, 0.3, {}, 0, "no memory for more processes"),
+        (2, 8, {"proxy": "kube-proxy"}, 2, "real components"),
+        (2, 8, {"backend": "kubeconfig"}, 4, "a cluster that others use"),
+        (2, 8, {"backend": "kind"}, 2, "the nodes of kind share the processors"),
+    ],
+)
+def test_a_whole_run_has_as_many_workers_as_the_machine_bears(
+    processors: int, gigabytes: float, options: dict[str, str], number: int, why: str
+) -> None:
+    choice = choose(settings(**options), WHOLE, Machine(processors, int(gigabytes * GIGABYTE)))
+    assert choice.number == number
+    assert why in choice.text
+
+
+def test_few_requirements_run_without_workers() -> None:
+    choice = choose(settings(), {"KEP-1/a": 13.0}, Machine(8, 8 * GIGABYTE))
+    assert choice.text == "none: 1 requirement is done sooner without"
+
+
+def test_no_more_workers_start_than_shorten_the_run() -> None:
+    choice = choose(settings(), {f"KEP-1/{each}": 10.0 for each in "abc"}, Machine(8, 8 * GIGABYTE))
+    assert choice.text == "3: more would not end 3 requirements sooner"
+
+
+def test_what_is_chosen_is_never_slower_than_two_workers() -> None:
+    for processors in (1, 2, 3, 4, 8, 64):
+        for requirements in (1, 2, 5, 20, 100, 380):
+            seconds = dict(list(WHOLE.items())[:requirements])
+            chosen = choose(settings(), seconds, Machine(processors, 64 * GIGABYTE)).number
+            assert predicted(chosen, seconds, processors) <= predicted(2, seconds, processors)
+
+
+def test_unknown_requirements_run_without_workers() -> None:
+    assert choose(settings(), {}, Machine(8, 8 * GIGABYTE)).number == 0
+
+
+def test_tests_of_this_project_have_three_workers_on_two_processors() -> None:
+    assert for_own_tests(Machine(2, 8 * GIGABYTE)).number == 3
+    assert for_own_tests(Machine(2, GIGABYTE)).number == 2
+
+
+def groups(folder: Path, own: str, **files: str) -> Machine:
+    (folder / "own").write_text(own)
+    for name, text in files.items():
+        path = folder / name.replace("__", "/").replace("_DOT_", ".")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return this_machine(folder, folder / "own")
+
+
+def test_limits_of_control_groups_above_hold(tmp_path: Path) -> None:
+    found = groups(
+        tmp_path,
+        "0::/box/run\n",
+        box__cpu_DOT_max="50000 100000\n",
+        box__run__cpu_DOT_max="max 100000\n",
+        box__memory_DOT_max="1000000\n",
+        box__memory_DOT_current="700000\n",
+        box__memory_DOT_stat="anon 1\ninactive_file 200000\n",
+    )
+    assert found == Machine(1, 500_000)
+
+
+def test_limits_of_version_1_hold_though_the_path_is_not_in_the_container(tmp_path: Path) -> None:
+    found = groups(
+        tmp_path,
+        "4:memory:/docker/4711\n1:cpu:/docker/4711\n",
+        cpu__cpu_DOT_cfs_quota_us="100000",
+        cpu__cpu_DOT_cfs_period_us="100000",
+        memory__memory_DOT_limit_in_bytes="300",
+        memory__memory_DOT_usage_in_bytes="100",
+    )
+    assert found == Machine(1, 200)
+
+
+def test_without_limits_every_processor_counts_that_may_be_used(tmp_path: Path) -> None:
+    found = groups(tmp_path, "0::/\n", cpu_DOT_max="max 100000\n", memory_DOT_max="max\n")
+    assert found.processors == len(os.sched_getaffinity(0))
+    assert found.memory > 0
