@@ -189,8 +189,7 @@ OPTIONS: tuple[Option, ...] = (
            default="failed", check=_one_of("failed", "always", "never")),
     Option("fail-fast", "Stop at the first requirement that is not met.", kind="flag", default=False),
     Option("workers", "Run on that many processes at once; 0: none but this one; auto: as many as help, by processors, "
-           "memory, backend and what is to run. [auto; 0 under pytest itself]", metavar="N", default="0",
-           check=_workers),
+           "memory, backend and what is to run. [auto; 0 under pytest itself]", metavar="N", check=_workers),
 )  # fmt: skip
 
 BY_NAME: Mapping[str, Option] = {option.name: option for option in OPTIONS}

@@ -104,7 +104,7 @@ def _set_workers(config: pytest.Config, run: Run) -> str:
         number, text = choice.number, choice.text
     else:
         number = int(workers) if workers.isdecimal() else 0
-        text = f"{number or 'none'}: asked for"
+        text = f"{number or 'none'}: asked for" if workers else "none"
     if number and not hasattr(config.option, "numprocesses"):
         raise UsageError(f"--workers {workers} needs pytest-xdist, which is turned off")
     if number:

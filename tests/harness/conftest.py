@@ -81,6 +81,7 @@ def certify(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Certi
     netns, and this process must not leave its own.
     """
     monkeypatch.setattr(sandbox, "enter", lambda: None)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(pytester.path / "cache"))  # how long these take is not to be remembered
 
     def run(*names: str, options: tuple[str, ...] = (), extra: str = "") -> Certified:
         pytester.makepyfile(test_sample=suite(*names, extra=extra))

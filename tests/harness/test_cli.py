@@ -34,8 +34,9 @@ def trafficdist(*arguments: str, **environment: str) -> subprocess.CompletedProc
 
 
 @pytest.fixture
-def pack(pytester: pytest.Pytester, sample_suite: Any) -> Path:
+def pack(pytester: pytest.Pytester, sample_suite: Any, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a small suite of requirements."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(pytester.path / "cache"))  # how long these take is not to be remembered
     folder = pytester.mkdir("pack")
     extra = '@must("KEP-2/names", API, level=MAY)\ndef test_names():\n    pass\n'
     (folder / "test_sample.py").write_text(sample_suite("passes", "fails", extra=extra))
