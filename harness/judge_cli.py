@@ -101,7 +101,8 @@ class _Found:
         yield Line(f"{self.path}: {len(self.recorded.records)} records, each as it was written", "bold")
         if not self.recorded.complete:
             yield Line(
-                "The run was killed, or a worker of it died: what it had written until then is judged.", "yellow"
+                "The run has not come to its end, or a worker of it died: what was written until then is judged.",
+                "yellow",
             )
         yield Line(self._counts())
         yield Line("")

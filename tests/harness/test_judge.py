@@ -199,7 +199,7 @@ def test_a_run_that_was_killed_is_judged_as_far_as_it_came(run: Path) -> None:
     (run / "report.yaml").unlink()
     result = judge(run)
     assert result.exit_code == 1
-    assert "The run was killed" in result.output
+    assert "The run has not come to its end" in result.output
 
 
 def test_as_yaml_it_is_the_same(run: Path) -> None:
