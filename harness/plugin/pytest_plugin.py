@@ -84,6 +84,8 @@ def _take_charge(config: pytest.Config) -> None:
     run.suite = _suite(config)
     run.durations = durations.expected(settings, run.suite)
     run.workers = _set_workers(config, run)
+    if getattr(config.option, "maxschedchunk", 1) is None:
+        config.option.maxschedchunk = 1  # the longest come first: several of them in one hand would be the end
     if settings.fail_fast and not config.option.maxfail:
         config.option.maxfail = 1
     if config.pluginmanager.hasplugin("allure_pytest") and not config.option.allure_report_dir:
@@ -109,8 +111,6 @@ def _set_workers(config: pytest.Config, run: Run) -> str:
         raise UsageError(f"--workers {workers} needs pytest-xdist, which is turned off")
     if number:
         config.option.numprocesses = number
-        if config.option.maxschedchunk is None:
-            config.option.maxschedchunk = 1  # the longest come first: several of them in one hand would be the end
     return text
 
 
