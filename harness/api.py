@@ -16,13 +16,12 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-import kubernetes.config
 import orjson
 import urllib3
 
 from harness.errors import InconclusiveError
 from harness.evidence.requests import Asked
-from harness.kubeconfig import Kubeconfig
+from harness.kubeconfig import Kubeconfig, client_of
 
 Object = dict[str, Any]
 
@@ -81,7 +80,7 @@ class Api:
 
         Raises `UsageError` when files cannot be used.
         """
-        self._client: Any = kubeconfig.client() if isinstance(kubeconfig, Kubeconfig) else _client(kubeconfig)
+        self._client: Any = kubeconfig.client() if isinstance(kubeconfig, Kubeconfig) else client_of(kubeconfig)
         self._pool: urllib3.PoolManager = self._client.rest_client.pool_manager
         self._pool.connection_pool_kw["maxsize"] = connections
         self._configuration = self._client.configuration
@@ -228,12 +227,6 @@ class Watch:
         """End it, from another thread than the one that iterates."""
         with contextlib.suppress(OSError, ValueError, RuntimeError):  # it has ended already
             self._answer.shutdown()
-
-
-def _client(kubeconfig: Mapping[str, Any]) -> Any:
-    return kubernetes.config.new_client_from_config_dict(  # type: ignore[no-untyped-call]
-        dict(kubeconfig), persist_config=False
-    )
 
 
 def _name_in(body: object) -> str:

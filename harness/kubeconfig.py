@@ -8,7 +8,10 @@ In a pod there is no such file: there the service account's files and two enviro
 
 from __future__ import annotations
 
+import base64
+import copy
 import os
+import weakref
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -129,3 +132,31 @@ def find(
 
 def _named(contexts: Iterable[str]) -> str:
     return ", ".join(contexts) or "none"
+
+
+_DATA = ("certificate-authority", "client-certificate", "client-key")
+
+
+def client_of(kubeconfig: Mapping[str, Any]) -> Any:
+    """The official client for a kubeconfig that is no file.
+
+    It would write certificates and keys to the temp folder, where they stay after `kill -9`; so they lie in memory, in
+    files that the kernel removes with this process.
+    """
+    config = copy.deepcopy(dict(kubeconfig))
+    descriptors = []
+    for entry in (*(each["cluster"] for each in config["clusters"]), *(each["user"] for each in config["users"])):
+        for name in _DATA:
+            if data := entry.pop(f"{name}-data", None):
+                descriptors.append(_in_memory(base64.b64decode(data)))
+                entry[name] = f"/proc/self/fd/{descriptors[-1]}"
+    client = kubernetes.config.new_client_from_config_dict(config, persist_config=False)  # type: ignore[no-untyped-call]
+    for each in descriptors:
+        weakref.finalize(client, os.close, each)
+    return client
+
+
+def _in_memory(data: bytes) -> int:
+    descriptor = os.memfd_create("kubeconfig")
+    os.write(descriptor, data)
+    return descriptor
