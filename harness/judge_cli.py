@@ -133,7 +133,7 @@ class _Found:
             "verdicts": dict(Counter(str(result.verdict) for result in self.results)),
             "causes": dict(self.causes),
             "differences": self.differences,
-            "tests": [_test(each, causes[each.requirement.id]) for each in self.results if not each.left_out],
+            "tests": [_test(result, causes[result.requirement.id]) for result in self.results],
         }
 
 

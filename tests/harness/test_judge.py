@@ -142,6 +142,7 @@ def test_what_follows_from_observations_is_told_apart(certify: Any) -> None:
         "fails": "failed by the scenario's own code",
         "inconclusive": "ended by an exception",
         "ineligible": "not tried: skipped",
+        "left-out": "not tried: skipped",
         "not-claimed": "not tried: skipped",
         "passes": "passed, and nothing was judged",
         "tolerant": "passed, though a judgement had not",
