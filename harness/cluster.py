@@ -31,6 +31,7 @@ from harness.manifests import TCP, Endpoint, Hints, Port
 from harness.metrics import Metrics
 from harness.nodes import Nodes
 from harness.statistics import DEFAULT_RATES, Rates
+from harness.steps import step
 from harness.topology import Topology
 from harness.verdict import Expectation, Judgement, Tally, Verdict, plan
 from harness.workloads import Pod
@@ -122,6 +123,7 @@ class Cluster:
 
     # Services
 
+    @step("create a Service")
     def create_service(
         self,
         name: str = "",
@@ -174,11 +176,13 @@ class Cluster:
             made = self.api.patch("services", self.namespace, name, status, subresource="status")
         return Service(made, tuple(ports), virtual)
 
+    @step("patch Service {service.name}")
     def patch_service(self, service: Service, patch: Object) -> None:
         """Change a live Service with a JSON merge patch (`None` removes a field). Raises `RefusedError`."""
         self.history.change("patch service", service=service.name, patch=patch)
         service.object = self.api.patch("services", self.namespace, service.name, patch)
 
+    @step("delete Service {service.name}")
     def delete_service(self, service: Service) -> None:
         """Delete a Service; slices written by hand stay."""
         self.history.change("delete service", service=service.name)
@@ -197,6 +201,7 @@ class Cluster:
 
     # Pods and endpoints
 
+    @step("run servers on {on}")
     def run_servers(
         self,
         on: Sequence[str],
@@ -222,12 +227,14 @@ class Cluster:
         free = (name for name in names if name not in self._pods)
         return next(itertools.islice(free, before.count(node), None))
 
+    @step("delete pod {pod.name}")
     def delete_pod(self, pod: Pod) -> None:
         """End a pod at once: its API object, its server and its netns."""
         self.history.change("delete pod", pod=pod.name)
         del self._pods[pod.name]
         self.backend.delete_pod(self.namespace, pod.name)
 
+    @step("create pod {name} on {node}")
     def create_pod(
         self,
         name: str,
@@ -246,16 +253,19 @@ class Cluster:
         wanted = WantedPod(name, node, labels, tuple(container_ports), ready)
         self.backend.create_pod(self.namespace, wanted, phase=phase)
 
+    @step("report pod {name} as ready: {ready}")
     def set_ready(self, name: str, ready: bool) -> None:
         """Report a pod as ready or not ready, as its kubelet would."""
         self.history.change("set readiness", pod=name, ready=ready)
         self.backend.set_ready(self.namespace, name, ready)
 
+    @step("begin to terminate pod {name}")
     def begin_termination(self, name: str) -> None:
         """Delete a pod gracefully: it has a deletion time from now on, and goes on running."""
         self.history.change("begin termination", pod=name)
         self.backend.begin_termination(self.namespace, name)
 
+    @step("drain node {node}")
     def drain(self, node: str) -> None:
         """Cordon a node, and evict this scenario's pods from it, as `kubectl drain` does; they terminate gracefully."""
         self.nodes.cordon(node)
@@ -263,6 +273,7 @@ class Cluster:
             self.history.change("evict pod", pod=pod.name)
             self.backend.evict_pod(self.namespace, pod.name)
 
+    @step("write slices of Service {service.name}")
     def publish(
         self,
         service: Service,
@@ -290,6 +301,7 @@ class Cluster:
             else:
                 self.api.create("endpointslices", self.namespace, wanted)
 
+    @step("delete slices of Service {service.name}")
     def unpublish(self, service: Service, name: str = "") -> None:
         """Delete the slices that `publish` wrote under this name."""
         for family in service.object["spec"]["ipFamilies"]:
@@ -306,6 +318,7 @@ class Cluster:
 
     # Components
 
+    @step("restart {component}")
     def restart(self, component: Component, release: Release | None = None, *, on: Sequence[str] = ()) -> None:
         """Replace a component by one of another release (unless given: as it was booted), and wait until it settled.
 
@@ -328,6 +341,7 @@ class Cluster:
         if others:
             self.restart(component, release, on=others)
 
+    @step("stop {component}")
     def stop(self, component: Component, *, on: Sequence[str] = ()) -> None:
         """Stop a component, as a crash or a drain would: objects, slices and rules in the kernel stay."""
         nodes = self._note_change(component, on, self.backend.release)
@@ -365,6 +379,7 @@ class Cluster:
         self.history.change("measured", title=title, values=dict(values))
         self._measured[f"measured {len(self._measured) + 1}. {title}"] = dict(values)
 
+    @step("compare {what}")
     def expect_equal(
         self, what: str, *, expected: Any, observed: Any, explanation: str = "", unknown: str = ""
     ) -> None:
@@ -375,6 +390,7 @@ class Cluster:
         judgement = self.history.compare(self.test, what, expected=expected, observed=observed, unknown=unknown)
         self._raise_unless_passed(judgement, what, observed, explanation)
 
+    @step("compare {what}")
     def expect_within(
         self,
         what: str,

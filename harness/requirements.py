@@ -17,6 +17,7 @@ import pytest
 from harness.errors import UsageError
 
 _ID = re.compile(r"[A-Z]+(-\d+)?/[a-z0-9]+(-[a-z0-9]+)*")
+_ASIDE = re.compile(r" \((?!\d{4}\))[^()]*\)")  # all in brackets but a year, which is part of a document's name
 
 
 class Level(enum.StrEnum):
@@ -73,6 +74,12 @@ class Requirement:
     def slug(self) -> str:
         """The part of the id after the slash."""
         return self.id.partition("/")[2]
+
+    @property
+    def section(self) -> str:
+        """The section that `source` names, and the document before it where it is not that of the id."""
+        heading = re.split("[;:]", _ASIDE.sub("", self.source), maxsplit=1)[0]
+        return heading.removeprefix(f"{self.document}, ")
 
     @property
     def profile(self) -> Profile:

@@ -25,6 +25,7 @@ from harness.history import Window
 from harness.manifests import Port
 from harness.outcomes import TIMED_OUT, Observation, Reached, Refused, TimedOut, Unknown
 from harness.statistics import DEFAULT_RATES, Rates
+from harness.steps import step
 from harness.verdict import NO_ANSWER, Judgement, NoAnswer, Verdict
 from harness.workloads import Client, Pod
 
@@ -178,6 +179,7 @@ def expect_first_answers(cluster: Cluster, paths: Sequence[Path], target: Target
     cluster.expect_equal(f"wrong answer by {target}", expected="none", observed=wrong or "none", explanation=waited)
 
 
+@step("wait for {awaited}")
 def wait_until_as_expected(cluster: Cluster, paths: Sequence[Path], awaited: str) -> tuple[str, str]:
     """Wait until all components have settled and a few probes along each path see what is expected.
 
@@ -200,6 +202,7 @@ def wait_until_as_expected(cluster: Cluster, paths: Sequence[Path], awaited: str
     return "", ""
 
 
+@step("probe {title}")
 def measure(
     cluster: Cluster,
     title: str,

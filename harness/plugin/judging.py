@@ -67,7 +67,7 @@ def doubted(fixtures: Mapping[str, Any]) -> Iterator[None]:
 
 def judge(report: pytest.TestReport, error: BaseException | None) -> CaseResult:
     """The verdict on one phase of a test (set-up, call, teardown)."""
-    result = CaseResult(report.nodeid, "", duration=report.duration)
+    result = CaseResult(report.nodeid, "", start=report.start, duration=report.duration)
     if report.skipped and not hasattr(report, "wasxfail"):
         result.verdict = Verdict.SKIPPED
         result.reason, result.message = split_reason(_skip_text(report))

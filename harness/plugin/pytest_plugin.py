@@ -42,7 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
-    """Find out what is in force before xdist and Allure look at their options."""
+    """Find out what is in force before xdist looks at its options."""
     config.addinivalue_line("markers", "requirement(requirement): the one test of a conformance requirement.")
     if not hasattr(config, "workerinput"):
         try:
@@ -88,8 +88,6 @@ def _take_charge(config: pytest.Config) -> None:
         config.option.maxschedchunk = 1  # the longest come first: several of them in one hand would be the end
     if settings.fail_fast and not config.option.maxfail:
         config.option.maxfail = 1
-    if config.pluginmanager.hasplugin("allure_pytest") and not config.option.allure_report_dir:
-        config.option.allure_report_dir = str(folder.allure)
     progress.hush(config)
 
 
@@ -151,6 +149,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if run is None:
         return
     from harness.eventually import set_time_scale
+    from harness.plugin import steps
     from harness.plugin.recorder import Recorder
 
     set_time_scale(run.settings.time_scale)
@@ -161,6 +160,8 @@ def pytest_configure(config: pytest.Config) -> None:
         _register_controller(config, run)
     if not run.distributed:
         config.pluginmanager.register(Recorder(run), "trafficdist_recorder")
+        if config.pluginmanager.hasplugin("allure_pytest"):
+            steps.watch(config, run.folder)
     if importlib.util.find_spec("harness.plugin.fixtures") is not None:
         config.pluginmanager.import_plugin("harness.plugin.fixtures")
 

@@ -21,7 +21,7 @@ from harness.needs import Needs
 from harness.plan import Plan
 from harness.plugin import alone, judging
 from harness.plugin.evidence import gather
-from harness.report import allure, rerun
+from harness.report import rerun
 from harness.report.results import Case, CaseResult
 from harness.requirements import Requirement
 from harness.run import Run
@@ -52,7 +52,7 @@ class Recorder:
             if not self._run.worker:
                 raise pytest.UsageError(str(error)) from error
         items.sort(key=lambda item: (self._disrupts(item), self._length(item), *_document_of(item)))
-        left_out = [item for item in items if not self._begins(config, item)]
+        left_out = [item for item in items if not self._begins(item)]
         if left_out:
             items[:] = [item for item in items if item not in set(left_out)]
             config.hook.pytest_deselected(items=left_out)
@@ -107,11 +107,11 @@ class Recorder:
             return Needs()
         return needs.table_for(item.path.parent).get(requirement.id, Needs())
 
-    def _begins(self, config: pytest.Config, item: pytest.Item) -> bool:
+    def _begins(self, item: pytest.Item) -> bool:
         requirement = requirement_of(item)
-        return requirement is None or self._prepare(config, item, requirement).begins
+        return requirement is None or self._prepare(item, requirement).begins
 
-    def _prepare(self, config: pytest.Config, item: pytest.Item, requirement: Requirement) -> Case:
+    def _prepare(self, item: pytest.Item, requirement: Requirement) -> Case:
         reason, thing = plan.reason_to_skip(requirement, self._run.settings)
         if not reason:
             reason, thing = plan.what_cannot_show(requirement, self._run.lacking)
@@ -123,8 +123,6 @@ class Recorder:
         self._plan.cases.append(case)
         if reason:
             item.add_marker(pytest.mark.skip(reason=f"{reason}: {thing}"), append=False)
-        if config.pluginmanager.hasplugin("allure_listener"):
-            allure.label(item, requirement, self._run.settings)
         return case
 
     @pytest.hookimpl(wrapper=True, trylast=True)
@@ -141,11 +139,8 @@ class Recorder:
             return (yield)
 
     @pytest.hookimpl(wrapper=True, trylast=True)
-    def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """The same for the teardown; Allure's title is set here, because its listener sets another one before."""
-        requirement = requirement_of(item)
-        if requirement is not None and item.config.pluginmanager.hasplugin("allure_listener"):
-            allure.title(requirement, parameters_of(item), self._run.settings)
+    def pytest_runtest_teardown(self) -> Generator[None, Any, Any]:
+        """The same for the teardown."""
         with judging.told_apart("teardown"):
             return (yield)
 
@@ -162,6 +157,7 @@ class Recorder:
             result = judging.judge(report, error)
             result.requirement, result.parameters = requirement.id, parameters_of(item)
             judging.end_with(result, self._rerun(item, requirement))
+            result.worker = self._run.worker
             if report.when == "call" or result.verdict in (Verdict.FAILED, Verdict.INCONCLUSIVE):
                 try:
                     self._witness(item, result, "teardown-" if report.when == "teardown" else "")
@@ -231,8 +227,6 @@ class Recorder:
             path = f"{folder}/{prefix}{_file_name(name)}"
             self._run.folder.write(path, text)
             result.evidence.append(path)
-            if item.config.pluginmanager.hasplugin("allure_listener"):
-                allure.attach(name, text)
 
 
 def requirement_of(item: pytest.Item) -> Requirement | None:

@@ -1,27 +1,28 @@
-"""Allure results: labels while tests run, and at the end everything that a listener in a worker cannot know.
+"""Allure results, written at the end of a run from the same list of results as all other reports: one for each case.
 
-allure-pytest writes the results. Afterwards they are held against the books: a test that was interrupted or whose
-worker died gets the verdict that all other reports show, and one that never ran gets a result too.
+What only a process that runs tests can see, steps and attachments, has come here with its results (see
+`harness.plugin.steps`). Allure tells cases apart by `testCaseId` and parameters: two that share both are one to it, and
+all but the last its retries.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
+import re
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
 from typing import Any
 
 import allure
-import pytest
 
 from harness.report.folder import OutputFolder
 from harness.report.results import CaseResult, Result
 from harness.requirements import Level, Requirement
 from harness.settings import Settings
-from harness.verdict import Verdict
+from harness.verdict import SkipReason, Verdict
 
 STATUS: Mapping[str, str] = {
     Verdict.PASSED: "passed",
@@ -32,122 +33,122 @@ STATUS: Mapping[str, str] = {
 
 _SEVERITY = {Level.MUST: "critical", Level.SHOULD: "normal", Level.MAY: "minor"}
 
-CATEGORIES = [
-    {"name": "Requirement not met", "matchedStatuses": ["failed"]},
-    {"name": "Could not be told (inconclusive)", "matchedStatuses": ["broken"]},
-    {"name": "Not claimed", "matchedStatuses": ["skipped"], "messageRegex": "(?s).*unsupported: .*"},
-    {"name": "Cluster unsuited", "matchedStatuses": ["skipped"], "messageRegex": "(?s).*ineligible: .*"},
-    {"name": "Deselected", "matchedStatuses": ["skipped"], "messageRegex": "(?s).*deselected: .*"},
-    {"name": "Not available here", "matchedStatuses": ["skipped"], "messageRegex": "(?s).*unavailable: .*"},
-]
+_TYPES = {f".{each.extension}": str(each.mime_type) for each in allure.attachment_type}
 
 
-@contextlib.contextmanager
-def step(title: str) -> Iterator[None]:
-    """One of a scenario's steps (arrange, converge, probe, judge); does nothing where Allure is not in use."""
-    with allure.step(title):
-        yield
-
-
-def label(item: pytest.Item, requirement: Requirement, settings: Settings) -> None:
-    """Give a test the labels that all Allure views are built from."""
-    for name, values in labels(requirement, settings).items():
-        item.add_marker(pytest.mark.allure_label(*values, label_type=name))
-    item.add_marker(pytest.mark.allure_label(item.nodeid, label_type="case"))
-    url = link(requirement)
-    if url:
-        item.add_marker(pytest.mark.allure_link(url, name=requirement.source, link_type="link"))
-
-
-def labels(requirement: Requirement, settings: Settings) -> dict[str, tuple[str, ...]]:
-    """The labels of a requirement, by Allure's names."""
-    return {
-        "epic": (str(requirement.profile),),
-        "feature": (requirement.document,),
-        "story": (requirement.sentence,),
-        "severity": (_SEVERITY[requirement.level],),
-        "parentSuite": (settings.backend,),
-        "suite": (f"{settings.proxy} {settings.mode}",),
-        "subSuite": (requirement.document,),
-        "layer": (settings.backend,),
-        "tag": tuple(filter(None, [str(requirement.level), *(f.name for f in requirement.features), requirement.as_])),
-    }
-
-
-def link(requirement: Requirement) -> str:
-    """Where the document can be read: KEPs have a short address by number."""
-    kind, _, number = requirement.document.partition("-")
-    return f"https://kep.k8s.io/{number}" if kind == "KEP" and number.isdecimal() else ""
-
-
-def title(requirement: Requirement, parameters: str, settings: Settings) -> None:
-    """Set title and parameters of the running test. History follows a test by name and parameters."""
-    allure.dynamic.title(_title(requirement, parameters))  # type: ignore[no-untyped-call]
-    allure.dynamic.parameter("topology", settings.topology)
-    allure.dynamic.parameter("mode", settings.mode)
-
-
-def attach(name: str, text: str) -> None:
-    """Attach one piece of evidence to the running test."""
-    kind = allure.attachment_type.YAML if name.endswith(".yaml") else allure.attachment_type.TEXT
-    allure.attach(text, name=name, attachment_type=kind)
-
-
-def complete(folder: OutputFolder, results: Sequence[Result], settings: Settings, place: Mapping[str, Any]) -> None:
-    """Make the results agree with the books, and add environment, categories and executor. Raises `DistrustError`."""
-    cases = {case.nodeid: (result.requirement, case) for result in results for case in result.cases}
-    seen = _correct(folder, cases)
-    for nodeid, (requirement, case) in cases.items():
-        if nodeid not in seen:
-            _write(folder, f"{uuid.uuid4()}-result.json", _absent(requirement, case, settings))
-    _write(folder, "categories.json", CATEGORIES)
-    _write(folder, "executor.json", executor(os.environ))
+def write(folder: OutputFolder, results: Sequence[Result], settings: Settings, place: Mapping[str, Any]) -> None:
+    """Write results, environment, executor, and the configuration of the report. Raises `DistrustError`."""
+    for result in results:
+        for case in (each for each in result.cases if not each.left_out):
+            attachments = [*_evidence(folder, case), *case.attachments]
+            whole = {**_result(result.requirement, case, settings), "attachments": attachments}
+            _write(folder, f"allure-results/{whole['uuid']}-result.json", whole)
     properties = "".join(f"{key} = {value}\n" for key, value in sorted(_properties(settings, place).items()))
     folder.write("allure-results/environment.properties", properties)
+    _write(folder, "allure-results/executor.json", executor(os.environ))
+    _write(folder, "allurerc.json", CONFIGURATION)
 
 
-def _correct(folder: OutputFolder, cases: Mapping[str, tuple[Requirement, CaseResult]]) -> set[str]:
-    """Set the status of each written result to the verdict; drop those that were cut off before they had labels."""
-    seen: set[str] = set()
-    cut_off = {(_full_name(nodeid), nodeid.rpartition("::")[2]) for nodeid in cases}
-    for path in folder.allure.glob("*-result.json"):
-        result = json.loads(path.read_text(encoding="utf-8"))
-        nodeid = next((each["value"] for each in result.get("labels", ()) if each["name"] == "case"), "")
-        if nodeid in cases:
-            seen.add(nodeid)
-            case = cases[nodeid][1]
-            if result.get("status") != STATUS[case.verdict]:
-                result["status"], result["statusDetails"] = STATUS[case.verdict], _details(case)
-                _write(folder, path.name, result)
-        elif (result.get("fullName"), result.get("name")) in cut_off or not result.get("fullName"):
-            path.unlink()
-    return seen
-
-
-def _absent(requirement: Requirement, case: CaseResult, settings: Settings) -> dict[str, Any]:
-    parameters = [
-        {"name": name, "value": repr(value)}
-        for name, value in (("mode", settings.mode), ("topology", settings.topology))
-    ]
-    full_name = _full_name(case.nodeid)
-    history = "".join([full_name, *(each["value"] for each in parameters)])
+def _result(requirement: Requirement, case: CaseResult, settings: Settings) -> dict[str, Any]:
+    name = f"{requirement.id}[{case.parameters}]" if case.parameters else requirement.id
+    parameters = _parameters(case, settings)
+    times = {"start": round(case.start * 1000), "stop": round((case.start + case.duration) * 1000)}
     url = link(requirement)
     return {
         "uuid": str(uuid.uuid4()),
-        "historyId": hashlib.md5(history.encode(), usedforsecurity=False).hexdigest(),
-        "name": _title(requirement, case.parameters),
-        "fullName": full_name,
+        "testCaseId": _digest(name),
+        "historyId": _digest(name, *parameters.values()),
+        "fullName": name,
+        "name": f"{name}: {requirement.sentence}",
+        "titlePath": [requirement.document, requirement.section],
         "status": STATUS[case.verdict],
         "statusDetails": _details(case),
         "stage": "finished",
-        "parameters": parameters,
-        "labels": [
-            {"name": name, "value": value}
-            for name, values in {**labels(requirement, settings), "case": (case.nodeid,)}.items()
-            for value in values
-        ],
+        **(times if case.start else {}),
+        "parameters": [{"name": key, "value": value} for key, value in parameters.items()],
+        "labels": _labels(requirement, case, settings),
         "links": [{"type": "link", "url": url, "name": requirement.source}] if url else [],
+        "steps": case.steps,
     }
+
+
+def _parameters(case: CaseResult, settings: Settings) -> dict[str, str]:
+    """What tells results of one requirement apart, also in one report of several runs."""
+    own = {"case": case.parameters} if case.parameters else {}
+    return {
+        **own,
+        "backend": settings.backend,
+        "proxy": settings.proxy,
+        "mode": settings.mode,
+        "topology": settings.topology,
+    }
+
+
+def _digest(*texts: str) -> str:
+    return hashlib.md5("\0".join(texts).encode(), usedforsecurity=False).hexdigest()
+
+
+def _labels(requirement: Requirement, case: CaseResult, settings: Settings) -> list[dict[str, str]]:
+    tags = [requirement.level, *(feature.name for feature in requirement.features), requirement.as_]
+    return [
+        {"name": name, "value": str(value)}
+        for name, value in (
+            ("epic", requirement.profile),
+            ("feature", requirement.document),
+            ("story", requirement.sentence),
+            ("severity", _SEVERITY[requirement.level]),
+            ("parentSuite", requirement.document),
+            ("suite", requirement.section),
+            ("subSuite", requirement.slug),
+            ("requirement", requirement.id),
+            ("layer", settings.backend),
+            ("framework", "pytest"),
+            ("thread", case.worker),
+            *(("tag", tag) for tag in tags),
+        )
+        if value
+    ]
+
+
+def link(requirement: Requirement) -> str:
+    """Where the source can be read: KEPs have a short address by number."""
+    kep = re.search(r"KEP-(\d+)", requirement.source)
+    return f"https://kep.k8s.io/{kep[1]}" if kep else ""
+
+
+def _details(case: CaseResult) -> dict[str, str]:
+    message = f"{case.reason}: {case.message}" if case.verdict == Verdict.SKIPPED else case.message
+    return {"message": message, "trace": case.explanation}
+
+
+def _evidence(folder: OutputFolder, case: CaseResult) -> list[dict[str, str]]:
+    """Copies of the evidence, as Allure reads nothing outside its folder."""
+    found = []
+    for path in map(PurePath, case.evidence):
+        source = f"{uuid.uuid4()}-attachment{path.suffix}"
+        folder.copy(str(path), f"allure-results/{source}")
+        found.append({"name": path.name, "source": source, "type": _TYPES.get(path.suffix, "text/plain")})
+    return found
+
+
+def _category(name: str, status: str, message: str = "") -> dict[str, Any]:
+    return {"name": name, "matchers": {"statuses": [status], **({"message": message} if message else {})}}
+
+
+# Where Allure 3 reads categories, and nowhere else.
+CONFIGURATION = {
+    "name": "trafficdist",
+    "output": "allure-report",
+    "plugins": {"awesome": {"options": {"reportName": "trafficdist", "singleFile": True}}},
+    "categories": [
+        _category("Requirement not met", STATUS[Verdict.FAILED]),
+        _category("Could not be told (inconclusive)", STATUS[Verdict.INCONCLUSIVE]),
+        _category("Not claimed", STATUS[Verdict.SKIPPED], f"^{SkipReason.UNSUPPORTED}: "),
+        _category("Cluster unsuited", STATUS[Verdict.SKIPPED], f"^{SkipReason.INELIGIBLE}: "),
+        _category("Deselected", STATUS[Verdict.SKIPPED], f"^{SkipReason.DESELECTED}: "),
+        _category("Not available here", STATUS[Verdict.SKIPPED], f"^{SkipReason.UNAVAILABLE}: "),
+    ],
+}
 
 
 def executor(environment: Mapping[str, str]) -> dict[str, str]:
@@ -166,22 +167,6 @@ def _build(environment: Mapping[str, str]) -> str:
     return f"{environment.get('GITHUB_WORKFLOW', '')} #{environment.get('GITHUB_RUN_NUMBER', '')}"
 
 
-def _title(requirement: Requirement, parameters: str) -> str:
-    return f"{requirement.id}{f' [{parameters}]' if parameters else ''}: {requirement.sentence}"
-
-
-def _details(case: CaseResult) -> dict[str, str]:
-    message = f"{case.reason}: {case.message}" if case.verdict == Verdict.SKIPPED else case.message
-    return {"message": message, "trace": case.explanation}
-
-
-def _full_name(nodeid: str) -> str:
-    """allure-pytest's name of a test: `package.module.Class#test`, without parameters."""
-    path, *classes, test = nodeid.partition("[")[0].split("::")
-    module = ".".join([*path.removesuffix(".py").split("/"), *classes])
-    return f"{module}#{test}"
-
-
 def _properties(settings: Settings, place: Mapping[str, Any]) -> dict[str, str]:
     servers = {f"server.{name}": version for name, version in place.get("servers", {}).items()}
     plain = ("backend", "topology", "kernel", "python")
@@ -197,4 +182,4 @@ def _properties(settings: Settings, place: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _write(folder: OutputFolder, name: str, value: Any) -> None:
-    folder.write(f"allure-results/{name}", json.dumps(value, ensure_ascii=False))
+    folder.write(name, json.dumps(value, ensure_ascii=False))

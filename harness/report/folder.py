@@ -1,6 +1,6 @@
 """The folder that a run leaves behind: made and tried before the run, written whole or not at all.
 
-    report.yaml  junit.xml  allure-results/  run.jsonl  evidence/<document>/<slug>/…
+    report.yaml  junit.xml  allure-results/  allurerc.json  run.jsonl  evidence/<document>/<slug>/…
 
 While a run goes on, workers leave their parts (plan, environment, history) in `.parts/`, which goes away at the end.
 """
@@ -23,7 +23,7 @@ from harness.errors import DistrustError
 DEFAULT_PARENT = "trafficdist-results"
 MARK = ".trafficdist"  # says that the folder is one of ours, and that a new run may replace what is in it
 
-_OURS = ("report.yaml", "junit.xml", "run.jsonl", "needs.yaml", "allure-results", "evidence", ".parts")
+_OURS = ("report.yaml", "junit.xml", "run.jsonl", "needs.yaml", "allurerc.json", "allure-results", "evidence", ".parts")
 
 
 def default_path() -> Path:
@@ -84,6 +84,12 @@ class OutputFolder:
             target.parent.mkdir(parents=True, exist_ok=True)
             write_whole(target, content)
         return target
+
+    def copy(self, source: str, name: str) -> None:
+        """Copy one file, of the folder or from elsewhere, to this name in the folder."""
+        with _said(self.path / source):
+            content = (self.path / source).read_bytes()
+        self.write(name, content)
 
     def leave_part(self, name: str, value: Any) -> None:
         """Leave a value for the controller."""

@@ -60,11 +60,15 @@ class CaseResult:
     message: str = ""
     explanation: str = ""
     rerun: str = ""
+    start: float = 0.0  # seconds since 1970; 0 for what never began
     duration: float = 0.0
+    worker: str = ""
     check: dict[str, Any] = field(default_factory=dict)
     observed: dict[str, Any] = field(default_factory=dict)
     evidence: list[str] = field(default_factory=list)
     needs: dict[str, Any] = field(default_factory=dict)
+    steps: list[dict[str, Any]] = field(default_factory=list)  # in Allure's form, as are attachments
+    attachments: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def left_out(self) -> bool:
@@ -76,11 +80,14 @@ class CaseResult:
         if severity(other.verdict) > severity(self.verdict):
             self.verdict, self.reason, self.message = other.verdict, other.reason, other.message
             self.explanation, self.rerun = other.explanation, other.rerun
+        self.start = self.start or other.start
         self.duration += other.duration
         self.check = other.check or self.check
         self.observed = other.observed or self.observed
         self.needs = other.needs or self.needs
         self.evidence = sorted({*self.evidence, *other.evidence})
+        self.steps = other.steps or self.steps
+        self.attachments = other.attachments or self.attachments
 
 
 @dataclass(frozen=True, slots=True)

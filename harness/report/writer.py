@@ -27,9 +27,8 @@ def write_reports(run: Run, results: Sequence[Result]) -> Path:
     duration = time.monotonic() - run.started_at
     _merge_history(run, results)
     run.folder.write("junit.xml", junit.as_xml(results, start=run.start, duration=duration))
-    if run.folder.allure.is_dir():
-        place = environment.environment(run.settings, run.known_environment())
-        allure.complete(run.folder, [each for each in results if not each.left_out], run.settings, place)
+    place = environment.environment(run.settings, run.known_environment())
+    allure.write(run.folder, results, run.settings, place)
     if (table := _needs(results)) and not run.target:
         run.folder.write(needs.FILE, needs.as_yaml(table))
     report = conformance.build(run, results, artifacts=run.folder.artifacts(), duration=duration)

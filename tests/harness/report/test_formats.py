@@ -31,13 +31,6 @@ def allure_results(run: Any) -> list[Any]:
     return [json.loads(path.read_text(encoding="utf-8")) for path in files]
 
 
-def labels(result: Any) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
-    for label in result["labels"]:
-        found.setdefault(label["name"], set()).add(label["value"])
-    return found
-
-
 @pytest.mark.parametrize(
     ("names", "options"),
     [
@@ -83,39 +76,6 @@ def test_junit_names_documents_and_slugs_and_explains(certify: Any) -> None:
     assert skipped is not None
     assert skipped.attrib["message"] == "ineligible: one zone only"
     assert ("KEP-2", "both-families[IPv6]") in found
-
-
-def test_allure_follows_the_requirement(certify: Any) -> None:
-    run = certify("fails", extra=EXTRA)
-    by_story = {next(iter(labels(each)["story"])): each for each in allure_results(run)}
-    failed = by_story["The sentence of KEP-1/fails."]
-    assert failed["name"] == "KEP-1/fails: The sentence of KEP-1/fails."
-    found = labels(failed)
-    assert (found["epic"], found["feature"], found["severity"]) == ({"service-proxy"}, {"KEP-1"}, {"critical"})
-    assert (found["parentSuite"], found["suite"], found["subSuite"]) == ({"netns"}, {"reference nftables"}, {"KEP-1"})
-    assert found["tag"] == {"MUST", "Routing"}
-    assert [link["url"] for link in failed["links"]] == ["https://kep.k8s.io/1"]
-    assert [each["name"] for each in failed["attachments"]] == ["explanation.txt"]
-    assert labels(by_story["The sentence of KEP-2/left-out."])["severity"] == {"minor"}
-
-
-def test_allure_history_does_not_depend_on_the_run(certify: Any) -> None:
-    first = {each["fullName"]: each["historyId"] for each in allure_results(certify("passes", "fails"))}
-    options = ("--td-seed=7", "--td-time-scale=2", "-n2")
-    assert {
-        each["fullName"]: each["historyId"] for each in allure_results(certify("passes", "fails", options=options))
-    } == first
-
-
-def test_allure_has_environment_categories_and_executor(certify: Any) -> None:
-    results = certify("passes", options=("--td-seed=7",)).folder / "allure-results"
-    assert "seed = 7\n" in (results / "environment.properties").read_text()
-    assert {each["matchedStatuses"][0] for each in json.loads((results / "categories.json").read_text())} == {
-        "failed",
-        "broken",
-        "skipped",
-    }
-    assert json.loads((results / "executor.json").read_text())["name"]
 
 
 def test_artifacts_have_their_digests(certify: Any) -> None:

@@ -1,0 +1,71 @@
+"""Has allure-pytest's listener watch tests: what they do step by step, and what they attach, captured output too.
+
+Its results are not written, since it knows neither verdicts nor what never ran: steps and attachments travel with our
+own results, and at the end `harness.report.allure` writes all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+import allure_commons
+import attr
+import pytest
+from allure_pytest.listener import AllureListener
+
+from harness.plugin.recorder import PROPERTY
+from harness.report.folder import OutputFolder
+
+
+def watch(config: pytest.Config, folder: OutputFolder) -> None:
+    """Have everything that runs in this process watched. With --alluredir, allure-pytest's own listener does it."""
+    listener = config.pluginmanager.getplugin("allure_listener")
+    if listener is None:
+        listener = AllureListener(config)
+        config.pluginmanager.register(listener, "allure_listener")
+        _register(config, listener)
+    _register(config, _Attachments(folder))
+    config.pluginmanager.register(_Steps(listener), "trafficdist_steps")
+
+
+def _register(config: pytest.Config, plugin: object) -> None:
+    """Register with Allure until the run ends: its plugins outlive a run."""
+    allure_commons.plugin_manager.register(plugin)
+    config.add_cleanup(lambda: allure_commons.plugin_manager.unregister(plugin))
+
+
+class _Attachments:
+    """Writes what tests attach."""
+
+    def __init__(self, folder: OutputFolder) -> None:
+        self._folder = folder
+
+    @allure_commons.hookimpl
+    def report_attached_data(self, body: str | bytes, file_name: str) -> None:
+        self._folder.write(f"allure-results/{file_name}", body)
+
+    @allure_commons.hookimpl
+    def report_attached_file(self, source: str, file_name: str) -> None:
+        self._folder.copy(source, f"allure-results/{file_name}")
+
+
+class _Steps:
+    """Adds to what came of a phase what the listener has seen until then."""
+
+    def __init__(self, listener: AllureListener) -> None:
+        self._listener = listener
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        result = dict(report.user_properties).get(PROPERTY)
+        seen = self._listener.allure_logger.get_test(None)
+        if isinstance(result, dict) and seen is not None:
+            result["steps"], result["attachments"] = _plain(seen.steps), _plain(seen.attachments)
+        return report
+
+
+def _plain(values: list[Any]) -> list[dict[str, Any]]:
+    """Without what is empty, and without traces: a result has one explanation."""
+    return [attr.asdict(each, filter=lambda field, value: bool(value) and field.name != "trace") for each in values]

@@ -1,0 +1,34 @@
+"""Steps of a scenario: what Allure shows of a test, with the time that each took.
+
+What cluster and expectations do are steps by themselves. A scenario adds its own with `allure.step`, and whatever it
+has to show with `allure.attach`; both do nothing where nobody watches.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+import allure
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def step(title: str) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
+    """Make each call of a function a step. `title` may name arguments, as "delete Service {service.name}" does."""
+
+    def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
+        signature = inspect.signature(function)
+
+        @functools.wraps(function)
+        def stepped(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+            __tracebackhide__ = True
+            with allure.step(title.format_map(signature.bind(*args, **kwargs).arguments)):
+                return function(*args, **kwargs)
+
+        return stepped
+
+    return decorate

@@ -1,0 +1,276 @@
+"""The report that Allure itself makes of a run shows what all other reports show, with any number of workers."""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import json
+import re
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from harness.binaries.cache import default_folder
+from harness.requirements import MUST, Feature, Profile, Requirement
+
+pytest_plugins = ["pytester"]
+
+NIGHTLY = Path(__file__).resolve().parents[3] / ".github/workflows/nightly-kind.yml"
+
+EVERYTHING = ("passes", "fails", "inconclusive", "breaks", "unavailable", "ineligible")
+OPTIONS = ("--td-supported-features=Routing", "--td-skip-tests=KEP-2/left-out")
+EXTRA = """
+import allure
+
+@pytest.mark.parametrize("family", ["IPv4", "IPv6", "both"])
+@must("KEP-2/families")
+def test_families(family):
+    assert family != "IPv6", "wrong"
+
+@pytest.mark.parametrize("zones", [1, 2, 3])
+@must("KEP-2/zones")
+def test_zones(zones):
+    if zones < 3:
+        pytest.skip("ineligible: too few zones")
+
+@pytest.mark.parametrize("protocol", ["TCP", "UDP"])
+@must("KEP-2/protocols", EXTENDED)
+def test_protocols(protocol):
+    pass
+
+@must("KEP-2/left-out")
+def test_left_out():
+    pass
+
+@must("KEP-2/told")
+def test_told():
+    with allure.step("probe"):
+        allure.attach("b1: 30", name="answers")
+        with allure.step("judge"):
+            print("judging")
+            assert False, "client a1 reached b1, want a1\\n\\n30 of 30"
+"""
+WORDS = {"passed": "passed", "failed": "failed", "broken": "inconclusive", "skipped": "skipped"}
+WORST_FIRST = ("failed", "inconclusive", "skipped", "passed")
+
+
+class Page:
+    """What is in a report's one HTML file."""
+
+    def __init__(self, html: str) -> None:
+        self._files = dict(re.findall(r'\bd\("([^"]+)"\s*,\s*"([^"]*)"\)', html))
+
+    def text(self, name: str) -> str:
+        return base64.b64decode(self._files[name]).decode()
+
+    def widget(self, name: str) -> Any:
+        return json.loads(self.text(f"widgets/{name}.json"))
+
+    @property
+    def results(self) -> list[Any]:
+        return [json.loads(self.text(name)) for name in self._files if name.startswith("data/test-results/")]
+
+    def result(self, name: str) -> Any:
+        return next(each for each in self.results if each["fullName"] == name)
+
+    def verdicts(self) -> dict[str, str]:
+        return worst((each["groupedLabels"]["requirement"][0], WORDS[each["status"]]) for each in self.results)
+
+    def tree(self) -> Iterator[tuple[str, ...]]:
+        """The way to each leaf: names of groups, then its own up to the sentence."""
+        tree = self.widget("tree")
+
+        def below(group: Any, way: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+            for each in group.get("groups", ()):
+                found = tree["groupsById"][each]
+                yield from below(found, (*way, found["name"]))
+            for each in group.get("leaves", ()):
+                yield (*way, tree["leavesById"][each]["name"].partition(":")[0])
+
+        return below(tree["root"], ())
+
+    def categories(self) -> dict[str, int]:
+        nodes = self.widget("categories")["nodes"].values()
+        return {node["name"]: node["statistic"]["total"] for node in nodes if node["type"] == "category"}
+
+
+def worst(cases: Iterable[tuple[str, str]]) -> dict[str, str]:
+    found: dict[str, set[str]] = {}
+    for requirement, verdict in cases:
+        found.setdefault(requirement, set()).add(verdict)
+    return {each: next(verdict for verdict in WORST_FIRST if verdict in found[each]) for each in found}
+
+
+def junit_verdicts(run: Any) -> dict[str, str]:
+    words = {"failure": "failed", "error": "inconclusive", "skipped": "skipped"}
+    return worst(
+        (
+            f"{each.attrib['classname']}/{each.attrib['name'].partition('[')[0]}",
+            words[each[0].tag] if len(each) else "passed",
+        )
+        for each in ElementTree.parse(run.folder / "junit.xml").iter("testcase")
+    )
+
+
+def terminal_counts(run: Any) -> Counter[str]:
+    """The sums of the table at the end."""
+    rows = re.findall(r"^[a-z-]+ (?:core|extended) +([\d.]+) +([\d.]+) +([\d.]+) +([\d.]+)$", run.text, re.MULTILINE)
+    verdicts = ("passed", "failed", "inconclusive", "skipped")
+    return sum(
+        (Counter({v: int(n) for v, n in zip(verdicts, row, strict=True) if n != "."}) for row in rows), Counter()
+    )
+
+
+@pytest.fixture(scope="session")
+def allure() -> Path:
+    """The Allure that the nightly workflow uses, installed once into the cache."""
+    version = re.search(r"npx --yes allure@([\d.]+)", NIGHTLY.read_text(encoding="utf-8"))
+    assert version is not None
+    npm = shutil.which("npm")
+    if npm is None:
+        pytest.skip("npm is not here, and Allure makes its report with Node: install Node 20 or newer")
+    folder = default_folder() / f"npm-allure-{version[1]}"
+    folder.mkdir(parents=True, exist_ok=True)
+    program = folder / "node_modules/.bin/allure"
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        command = [npm, "install", "--no-audit", "--no-fund", f"--prefix={folder}", f"allure@{version[1]}"]
+        if not program.exists():
+            done = subprocess.run(command, check=False, capture_output=True, text=True)
+            if done.returncode:
+                pytest.skip(f"Allure is not here, and `{' '.join(command)}` does not get it: {done.stderr[-300:]}")
+    return program
+
+
+@pytest.fixture
+def generate(allure: Path) -> Callable[[Any], Page]:
+    """Make the report of a run as docs/reports.md says."""
+
+    def generate(run: Any) -> Page:
+        command = [allure, "generate", "allure-results"]
+        subprocess.run(command, cwd=run.folder, check=True, capture_output=True, timeout=60)
+        return Page((run.folder / "allure-report/index.html").read_text(encoding="utf-8"))
+
+    return generate
+
+
+@pytest.mark.parametrize(
+    ("names", "options"),
+    [
+        (EVERYTHING, ("-n0",)),
+        (EVERYTHING, ("-n2",)),
+        (EVERYTHING, ("-n4",)),
+        (EVERYTHING, ("-n0", "--td-fail-fast")),
+        (EVERYTHING, ("-n2", "-k", "passes or IPv6 or protocols")),
+        (("passes", "crashes", "fails"), ("-n2",)),
+        (("passes", "interrupts", "fails"), ("-n0",)),
+    ],
+)
+def test_every_report_gives_each_requirement_the_same_verdict(
+    certify: Any, generate: Callable[[Any], Page], names: tuple[str, ...], options: tuple[str, ...]
+) -> None:
+    run = certify(*names, extra=EXTRA, options=(*OPTIONS, *options))
+    page = generate(run)
+    reported = {test["id"]: test["verdict"] for test in run.report["tests"]}
+    assert page.verdicts() == reported
+    assert junit_verdicts(run) == reported
+    assert terminal_counts(run) == Counter(reported.values())
+    cases = [case for test in run.report["tests"] for case in test.get("cases", [test])]
+    counts = Counter(case["verdict"] for case in cases)
+    shown = page.widget("statistic")
+    assert {WORDS[each]: shown[each] for each in WORDS if each in shown} == counts
+    assert shown["total"] == len(cases) == len({each["historyId"] for each in page.results})
+    assert "retries" not in shown
+
+
+def test_what_was_not_run_is_grey_and_in_the_category_of_its_reason(
+    certify: Any, generate: Callable[[Any], Page]
+) -> None:
+    page = generate(certify(*EVERYTHING, extra=EXTRA, options=OPTIONS))
+    assert page.categories() == {
+        "Requirement not met": 3,
+        "Could not be told (inconclusive)": 2,
+        "Not claimed": 2,
+        "Cluster unsuited": 3,
+        "Not available here": 1,
+    }
+    skipped = ("KEP-1/unavailable", "KEP-1/ineligible", "KEP-2/protocols[TCP]")
+    assert {page.result(name)["status"] for name in skipped} == {"skipped"}
+    page = generate(certify("fails", extra=EXTRA, options=(*OPTIONS, "--td-fail-fast")))
+    assert page.result("KEP-2/told")["status"] == "skipped"
+    assert page.categories() == {"Requirement not met": 1, "Deselected": 9}
+
+
+def test_tree_is_document_section_requirement(certify: Any, generate: Callable[[Any], Page]) -> None:
+    page = generate(certify("passes", extra=EXTRA, options=OPTIONS))
+    ways = set(page.tree())
+    assert ("KEP-1", "Design", "KEP-1/passes") in ways
+    assert ("KEP-2", "KEP-1, Design", "KEP-2/families[IPv6]") in ways
+    assert len(ways) == page.widget("statistic")["total"]
+
+
+def test_a_failure_has_all_that_is_known_of_it(certify: Any, generate: Callable[[Any], Page]) -> None:
+    run = certify("passes", extra=EXTRA, options=("-n2", *OPTIONS))
+    page = generate(run)
+    told = page.result("KEP-2/told")
+    assert told["error"]["message"] == "client a1 reached b1, want a1"
+    assert "30 of 30" in told["error"]["trace"]
+    assert told["links"] == [{"name": "KEP-1, Design", "url": "https://kep.k8s.io/1", "type": "link"}]
+    assert told["duration"] == told["stop"] - told["start"]
+    assert told["groupedLabels"]["thread"][0] in ("gw0", "gw1")
+    assert told["groupedLabels"]["tag"] == ["MUST", "Routing"]
+    probe, *attached = told["steps"]
+    assert (probe["name"], probe["status"]) == ("probe", "failed")
+    assert [each.get("name", each.get("link", {}).get("name")) for each in probe["steps"]] == ["judge", "answers"]
+    assert [each["link"]["name"] for each in attached] == ["explanation.txt", "stdout"]
+    evidence = (run.folder / "evidence/KEP-2/told/explanation.txt").read_text(encoding="utf-8")
+    link = attached[0]["link"]
+    assert page.text(f"data/attachments/{link['id']}{link['ext']}") == evidence
+    parameters = {each["name"]: each["value"] for each in page.result("KEP-2/families[IPv6]")["parameters"]}
+    assert parameters == {
+        "case": "IPv6",
+        "backend": "netns",
+        "proxy": "reference",
+        "mode": "nftables",
+        "topology": "three_zones",
+    }
+
+
+def results(run: Any) -> list[Any]:
+    files = (run.folder / "allure-results").glob("*-result.json")
+    return [json.loads(path.read_text(encoding="utf-8")) for path in files]
+
+
+def test_history_does_not_depend_on_the_run(certify: Any) -> None:
+    first = {each["fullName"]: each["historyId"] for each in results(certify("passes", extra=EXTRA))}
+    options = ("--td-seed=7", "--td-time-scale=2", "-n2")
+    again = results(certify("passes", extra=EXTRA, options=options))
+    assert {each["fullName"]: each["historyId"] for each in again} == first
+
+
+def test_allure_has_environment_and_executor(certify: Any) -> None:
+    folder = certify("passes", options=("--td-seed=7",)).folder / "allure-results"
+    assert "seed = 7\n" in (folder / "environment.properties").read_text()
+    assert json.loads((folder / "executor.json").read_text())["name"]
+
+
+@pytest.mark.parametrize(
+    ("source", "section"),
+    [
+        ("KEP-7, Design", "Design"),
+        ("KEP-7, User Stories, Story 2 (a word, another; a third)", "User Stories, Story 2"),
+        ("KEP-7, Design; released otherwise since 1.21 (one threshold)", "Design"),
+        ("KEP-7, Unit Tests: one zone, two nodes", "Unit Tests"),
+        ("KEP-7 (2022), Design (aside)", "KEP-7 (2022), Design"),
+        ("core/v1 ServiceSpec.type (NodePort)", "core/v1 ServiceSpec.type"),
+    ],
+)
+def test_section_is_the_heading_that_the_source_names(source: str, section: str) -> None:
+    features = (Feature("Routing", Profile.SERVICE_PROXY, True, "Routes."),)
+    assert Requirement("KEP-7/one", "A sentence.", MUST, features, source).section == section
