@@ -10,7 +10,6 @@ from collections.abc import Generator
 from typing import Any
 
 import allure_commons
-import attr
 import pytest
 from allure_pytest.listener import AllureListener
 
@@ -66,6 +65,10 @@ class _Steps:
         return report
 
 
-def _plain(values: list[Any]) -> list[dict[str, Any]]:
-    """Without what is empty, and without traces: a result has one explanation."""
-    return [attr.asdict(each, filter=lambda field, value: bool(value) and field.name != "trace") for each in values]
+def _plain(value: Any) -> Any:
+    """Lists and dicts instead of Allure's objects, without what is empty, and without traces: a result has one."""
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    if hasattr(value, "__dict__"):
+        return {name: _plain(each) for name, each in vars(value).items() if each and name != "trace"}
+    return value
