@@ -13,6 +13,7 @@ _IMAGE = "it needs a registry, to pull the base image or to push ours"
 _JOB = "it needs a cluster that runs Jobs, and our image; tests/harness/deploy reads the manifests"
 _SONOBUOY = "it needs Sonobuoy, and images; tests/harness/test_sonobuoy.py is its worker"
 _NO_CRD = "the embedded cluster serves PodLocators by itself, and takes no CustomResourceDefinition"
+_NODE = "it needs Node, and downloads; tests/harness/report/test_allure.py makes the same report where npm is"
 _TOOL = "it needs setup-envtest, which downloads"
 
 RUNNABLE = {"export", "kubectl", "pytest", "trafficdist"}
@@ -37,6 +38,8 @@ NOT_RUN = {
     "trafficdist run --proxy kube-proxy:1.34 --mode iptables -n 2": _COMPONENT,
     "trafficdist run --proxy mine.yaml": _MINE,
     "go install github.com/rhysd/actionlint/cmd/actionlint@v1.7.12": _DOWNLOAD,
+    "cd trafficdist-results/latest": _NODE,
+    "npx --yes allure@3.18.0 generate allure-results": _NODE,
     "trafficdist components fetch etcd 3.6.4": _DOWNLOAD,
     "trafficdist components fetch kube-proxy": _DOWNLOAD,
     "trafficdist components fetch kube-proxy 1.33.4 1.34.2": _DOWNLOAD,
