@@ -38,7 +38,6 @@ class OutputFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.parts = path / ".parts"
-        self.allure = path / "allure-results"
         self.evidence = path / "evidence"
         self._made = False
 
