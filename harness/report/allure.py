@@ -38,8 +38,8 @@ _TYPES = {f".{each.extension}": str(each.mime_type) for each in allure.attachmen
 
 def write(folder: OutputFolder, results: Sequence[Result], settings: Settings, place: Mapping[str, Any]) -> None:
     """Write results, environment, executor, and the configuration of the report. Raises `DistrustError`."""
-    for result in results:
-        for case in (each for each in result.cases if not each.left_out):
+    for result in (each for each in results if not each.left_out):
+        for case in result.cases:  # those too that options left out: without them it would look met as a whole
             attachments = [*_evidence(folder, case), *case.attachments]
             whole = {**_result(result.requirement, case, settings), "attachments": attachments}
             _write(folder, f"allure-results/{whole['uuid']}-result.json", whole)
