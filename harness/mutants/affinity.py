@@ -13,7 +13,7 @@ from reference.proxy import ServiceProxy
 from reference.proxy.decision import Decision, Family, ServicePort
 from reference.proxy.netlink import number
 from reference.proxy.nftables import KernelTable
-from reference.proxy.ruleset import Backend, Entries, Frontend, Sticky, Target, render
+from reference.proxy.ruleset import Endpoint, Entries, RuleAction, ServiceAddress, Sticky, render
 from reference.proxy.skeleton import Chain
 from reference.proxy.state import State
 
@@ -22,7 +22,7 @@ FOR_EVER = 86_400  # seconds
 _ADD, _UPDATE = number(3, 0), number(3, 1)  # what a rule does with an element that is there
 
 Render = Callable[[ServicePort, Decision, str, Sequence[str]], Entries]
-Change = Callable[[ServicePort, Frontend, Sticky], Target]
+Change = Callable[[ServicePort, ServiceAddress, Sticky], RuleAction]
 
 
 def _rendering(of: Callable[[ServicePort], ServicePort]) -> Callable[..., ServiceProxy]:
@@ -38,10 +38,10 @@ def _changed(change: Change) -> Render:
     """Rules in which what has session affinity is changed."""
 
     def rendered(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
-        def each(targets: Mapping[Frontend, Target]) -> dict[Frontend, Target]:
+        def each(actions: Mapping[ServiceAddress, RuleAction]) -> dict[ServiceAddress, RuleAction]:
             return {
-                frontend: change(port, frontend, target) if isinstance(target, Sticky) else target
-                for frontend, target in targets.items()
+                service: change(port, service, action) if isinstance(action, Sticky) else action
+                for service, action in actions.items()
             }
 
         right = render(port, decision, node, addresses)
@@ -59,16 +59,16 @@ class _OutlivesEndpoints(State):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments, render=_changed(self._with_former))
-        self._known: dict[Frontend, dict[Backend, None]] = {}
+        self._known: dict[ServiceAddress, dict[Endpoint, None]] = {}
 
-    def _with_former(self, port: ServicePort, frontend: Frontend, target: Sticky) -> Target:
-        known = self._known.setdefault(frontend, {})
-        known.update(dict.fromkeys(target.backends))
-        return replace(target, backends=tuple(known))
+    def _with_former(self, port: ServicePort, service: ServiceAddress, action: Sticky) -> RuleAction:
+        known = self._known.setdefault(service, {})
+        known.update(dict.fromkeys(action.endpoints))
+        return replace(action, endpoints=tuple(known))
 
 
-def _at_the_cluster_ip_only(port: ServicePort, frontend: Frontend, target: Sticky) -> Target:
-    return target if frontend.address in port.cluster_ips else target.backends
+def _at_the_cluster_ip_only(port: ServicePort, service: ServiceAddress, action: Sticky) -> RuleAction:
+    return action if service.address in port.cluster_ips else action.endpoints
 
 
 def _deciding(wrong: Callable[[Question], Decision]) -> Callable[..., ServiceProxy]:
@@ -132,13 +132,13 @@ MUTANTS = [
         "everyone-gets-the-same-endpoint",
         "With session affinity, all clients get one endpoint.",
         symptom=WRITTEN,
-        proxy=_changing(lambda port, frontend, target: replace(target, backends=(min(target.backends),))),
+        proxy=_changing(lambda port, service, action: replace(action, endpoints=(min(action.endpoints),))),
     ),
     Mutant(
         "affinity-for-ever",
         "Clients are remembered for a day, whatever timeoutSeconds says.",
         symptom=WRITTEN,
-        proxy=_changing(lambda port, frontend, target: replace(target, seconds=FOR_EVER)),
+        proxy=_changing(lambda port, service, action: replace(action, seconds=FOR_EVER)),
     ),
     Mutant(
         "affinity-is-not-renewed",

@@ -21,12 +21,12 @@ from reference.client import Object
 from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.plan import Plan, plan_service
 from reference.features import Features
-from reference.proxy import ServiceProxy
+from reference.proxy import ServiceProxy, uapi
 from reference.proxy import expressions as nft
 from reference.proxy.decision import Decision, Family, ServicePort
-from reference.proxy.netlink import NLM_F_CREATE, Message, attribute, nested, number, text
+from reference.proxy.netlink import Message, attribute, nested, number, text
 from reference.proxy.nftables import ChainEdit, KernelTable
-from reference.proxy.ruleset import LOCAL_LIST, Entries, Ruleset, Target, render
+from reference.proxy.ruleset import LOCAL_LIST, Entries, RuleAction, Ruleset, render
 from reference.proxy.skeleton import Chain, Rule
 from reference.proxy.state import State
 
@@ -55,8 +55,8 @@ def _hashes_the_source(family: Family, chain: Chain) -> Chain:
         number(6, LOCAL_LIST if local else 0), number(7, 0),
     )  # fmt: skip
     draw = (
-        nft.load_payload(nft.NETWORK_HEADER, offset, length, first)
-        + nft.load_payload(nft.TRANSPORT_HEADER, 0, 2, first + length // 4)
+        nft.load_payload(uapi.NFT_PAYLOAD_NETWORK_HEADER, offset, length, first)
+        + nft.load_payload(uapi.NFT_PAYLOAD_TRANSPORT_HEADER, 0, 2, first + length // 4)
         + hashed
         + nft.set_mark(first)
     )
@@ -90,9 +90,9 @@ class _BesideOthers(KernelTable):
         rule = here + text(2, "first") + nested(4, nft.verdict(nft.Verdict.ACCEPT))
         self._nft.commit_all(
             [
-                Message(0, NLM_F_CREATE, here, "a foreign table"),
-                Message(3, NLM_F_CREATE, chain, "a foreign chain"),
-                Message(6, NLM_F_CREATE, rule, "a foreign rule"),
+                Message(uapi.NFT_MSG_NEWTABLE, uapi.NLM_F_CREATE, here, "a foreign table"),
+                Message(uapi.NFT_MSG_NEWCHAIN, uapi.NLM_F_CREATE, chain, "a foreign chain"),
+                Message(uapi.NFT_MSG_NEWRULE, uapi.NLM_F_CREATE, rule, "a foreign rule"),
             ]
         )
         super().load(ruleset)
@@ -101,11 +101,11 @@ class _BesideOthers(KernelTable):
 def _backwards(port: ServicePort, decision: Decision, node: str, addresses: Iterable[str]) -> Entries:
     """Endpoints stand in another order."""
     entries = render(port, decision, node, tuple(addresses))
-    return replace(entries, services={front: _turned(target) for front, target in entries.services.items()})
+    return replace(entries, services={front: _turned(action) for front, action in entries.services.items()})
 
 
-def _turned(target: Target) -> Target:
-    return target[::-1] if isinstance(target, tuple) else target
+def _turned(action: RuleAction) -> RuleAction:
+    return action[::-1] if isinstance(action, tuple) else action
 
 
 def _slow_plan(*arguments: Any, **options: Any) -> Plan:

@@ -11,10 +11,10 @@ from functools import partial
 from typing import Any
 
 from harness.mutants.mutant import NO_ANSWER, REACHED, REFUSED, Mutant, kebab
-from reference.proxy import ServiceProxy
+from reference.proxy import ServiceProxy, uapi
 from reference.proxy import expressions as nft
 from reference.proxy.decision import Decision, Drop, Family, ServicePort
-from reference.proxy.netlink import NETLINK_NETFILTER, pack
+from reference.proxy.netlink import pack
 from reference.proxy.nftables import ChainEdit, KernelTable
 from reference.proxy.ruleset import NOTHING, Entries, render
 from reference.proxy.skeleton import Chain
@@ -161,7 +161,9 @@ class _Flushing(KernelTable):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self._conntrack = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, NETLINK_NETFILTER)
+        self._conntrack = socket.socket(
+            socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, uapi.NETLINK_NETFILTER
+        )
 
     def __del__(self) -> None:
         self._conntrack.close()
@@ -199,7 +201,7 @@ class _UdpForgetsBeforeItLearns(_ForgetsBeforeItLearns):
 
 
 def _protocol(element: Element) -> str:
-    return "" if isinstance(element, HairpinElement) else element.frontend.protocol
+    return "" if isinstance(element, HairpinElement) else element.service.protocol
 
 
 _register(

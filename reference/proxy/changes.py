@@ -1,13 +1,12 @@
-"""Elements of the kernel's maps, and the changes that lead from one target of a frontend to another.
+"""Elements of the kernel's maps, and the changes from one action of a service address to another.
 
-Changes come in two parts, because one packet looks into the maps twice and the two looks may see two generations of the
-ruleset:
+Changes come in two parts, because one packet does two lookups, which may see two generations of the ruleset:
 
-- first: additions, replacements in place, counts, removed frontends. Atomic, and every index that a packet may have
-  drawn a moment ago still has an endpoint;
-- later: the endpoints beyond a count that shrank. Nothing draws them any more.
+- first: additions, replacements in place, counts, removed service addresses. Atomic, and every index that a packet may
+  have selected a moment ago still has an endpoint;
+- later: the endpoints beyond a count that shrank. Nothing selects them any more.
 
-Growing needs no second part: who sees the new count sees the new endpoint, for generations only go forward.
+Growing needs no second part: a packet that sees the new count sees the new endpoint, as generations only go forward.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from reference.proxy.ruleset import (
-    Backend,
-    Frontend,
+    Endpoint,
     MapName,
+    RuleAction,
+    ServiceAddress,
     Stale,
     Sticky,
-    Target,
-    backends_of,
+    endpoints_of,
     first_index,
     identities,
     mark,
@@ -33,16 +32,16 @@ class MarkElement(NamedTuple):
     """An element of map `services` or `external`."""
 
     set_name: MapName
-    frontend: Frontend
+    service: ServiceAddress
     mark: int
 
 
 class EndpointElement(NamedTuple):
     """An element of map `endpoints`; `slot` is an identity where there is session affinity."""
 
-    frontend: Frontend
+    service: ServiceAddress
     slot: int
-    backend: Backend
+    endpoint: Endpoint
 
     @property
     def set_name(self) -> str:
@@ -52,7 +51,7 @@ class EndpointElement(NamedTuple):
 class IdentityElement(NamedTuple):
     """An element of map `identities`."""
 
-    frontend: Frontend
+    service: ServiceAddress
     slot: int
     identity: int
 
@@ -90,29 +89,31 @@ class Changes:
         return bool(self.first_delete or self.first_add or self.later_delete)
 
 
-def forwarding(name: MapName, frontend: Frontend, target: Target | None) -> list[Element]:
-    """The elements by which a frontend reaches its backends."""
-    first, backends = first_index(name), backends_of(target)
-    if not isinstance(target, Sticky):
-        return [EndpointElement(frontend, slot, each) for slot, each in enumerate(backends, first)]
-    numbers = identities(name, backends)
+def forwarding(name: MapName, service: ServiceAddress, action: RuleAction | None) -> list[Element]:
+    """The elements of `endpoints` and `identities` for the action of a service address in a map."""
+    first, endpoints = first_index(name), endpoints_of(action)
+    if not isinstance(action, Sticky):
+        return [EndpointElement(service, slot, each) for slot, each in enumerate(endpoints, first)]
+    numbers = identities(name, endpoints)
     return [
-        *(EndpointElement(frontend, number, each) for number, each in zip(numbers, backends, strict=True)),
-        *(IdentityElement(frontend, slot, number) for slot, number in enumerate(numbers, first)),
+        *(EndpointElement(service, number, each) for number, each in zip(numbers, endpoints, strict=True)),
+        *(IdentityElement(service, slot, number) for slot, number in enumerate(numbers, first)),
     ]
 
 
-def compare(changes: Changes, name: MapName, frontend: Frontend, before: Target | None, after: Target | None) -> None:
-    """Add to `changes` what leads from one target of a frontend in a map to another; None is no target."""
+def compare(
+    changes: Changes, name: MapName, service: ServiceAddress, before: RuleAction | None, after: RuleAction | None
+) -> None:
+    """Add to `changes` the elements that differ between two actions of a service address in a map."""
     if isinstance(before, Sticky) or isinstance(after, Sticky):
-        _compare_elements(changes, forwarding(name, frontend, before), forwarding(name, frontend, after))
+        _compare_elements(changes, forwarding(name, service, before), forwarding(name, service, after))
     else:
-        _compare_slots(changes, frontend, first_index(name), backends_of(before), backends_of(after))
-    _compare_marks(changes, name, frontend, before, after)
+        _compare_slots(changes, service, first_index(name), endpoints_of(before), endpoints_of(after))
+    _compare_marks(changes, name, service, before, after)
 
 
 def _compare_slots(
-    changes: Changes, frontend: Frontend, first: int, old: tuple[Backend, ...], new: tuple[Backend, ...]
+    changes: Changes, service: ServiceAddress, first: int, old: tuple[Endpoint, ...], new: tuple[Endpoint, ...]
 ) -> None:
     for index in range(max(len(old), len(new))):
         was = old[index] if index < len(old) else None
@@ -121,11 +122,11 @@ def _compare_slots(
             continue
         if now is None:
             assert was is not None
-            changes.later_delete.append(EndpointElement(frontend, first + index, was))
+            changes.later_delete.append(EndpointElement(service, first + index, was))
             continue
         if was is not None:
-            changes.first_delete.append(EndpointElement(frontend, first + index, was))
-        changes.first_add.append(EndpointElement(frontend, first + index, now))
+            changes.first_delete.append(EndpointElement(service, first + index, was))
+        changes.first_add.append(EndpointElement(service, first + index, now))
 
 
 def _compare_elements(changes: Changes, before: list[Element], after: list[Element]) -> None:
@@ -140,13 +141,13 @@ def _compare_elements(changes: Changes, before: list[Element], after: list[Eleme
 
 
 def _compare_marks(
-    changes: Changes, name: MapName, frontend: Frontend, before: Target | None, after: Target | None
+    changes: Changes, name: MapName, service: ServiceAddress, before: RuleAction | None, after: RuleAction | None
 ) -> None:
     was = None if before is None else mark(name, before)
     now = None if after is None else mark(name, after)
     if was == now:
         return
     if was is not None:
-        changes.first_delete.append(MarkElement(name, frontend, was))
+        changes.first_delete.append(MarkElement(name, service, was))
     if now is not None:
-        changes.first_add.append(MarkElement(name, frontend, now))
+        changes.first_add.append(MarkElement(name, service, now))

@@ -6,7 +6,7 @@ before the rules is never translated. TCP needs no help: a new SYN replaces an e
 
 Linux 6.8 and newer delete by a filter: half a millisecond, or ten with 50,000 connections in all network namespaces,
 which share one table. Otherwise, and when there is much to delete, the table is dumped and looked through here. That
-costs 16 ms even for an empty table: the kernel locks each of 262,144 buckets.
+costs 16 ms even for an empty table: the kernel locks each of 262,144 marks.
 """
 
 from __future__ import annotations
@@ -16,35 +16,21 @@ import socket
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+from reference.proxy import uapi
 from reference.proxy.decision import Family
 from reference.proxy.expressions import NFPROTO
-from reference.proxy.flows import ONLY_UDP, ORIGINAL, Flow, end, matching, read_flow, untranslated
-from reference.proxy.netlink import (
-    NETLINK_NETFILTER,
-    NLM_F_REQUEST,
-    NLMSG_DONE,
-    NLMSG_ERROR,
-    KernelError,
-    answers,
-    attributes,
-    nested,
-    pack,
-)
-from reference.proxy.ruleset import Backend, Frontend, Stale
+from reference.proxy.flows import ONLY_UDP, Flow, end, matching, read_flow, untranslated
+from reference.proxy.netlink import KernelError, answers, attributes, nested, pack
+from reference.proxy.ruleset import Endpoint, ServiceAddress, Stale
 
 MOST_FILTERS = 24
 """From that many on, one dump is faster than a filter for each."""
 
-_CONNTRACK = 1
-_GET, _DELETE, _GET_STATISTICS = 1, 2, 5
-_ACK, _DUMP = 0x4, 0x300
-_ENTRIES = 1
-
 MOST_AT_ONCE = 5_000
 """With more entries than that two dumps of UDP are faster than one of everything."""
 
-Allowed = Mapping[Frontend, Iterable[Backend] | None]
-Backends = Callable[[Frontend], frozenset[Backend] | None]
+Allowed = Mapping[ServiceAddress, Iterable[Endpoint] | None]
+Endpoints = Callable[[ServiceAddress], frozenset[Endpoint] | None]
 
 
 class Conntrack:
@@ -54,40 +40,40 @@ class Conntrack:
     """
 
     def __init__(self) -> None:
-        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, NETLINK_NETFILTER)
+        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, uapi.NETLINK_NETFILTER)
         self._socket.bind((0, 0))
         self._sequence = 0
         self._can_filter = True
 
-    def forget(self, family: Family, stale: Sequence[Stale], backends: Backends, *, awaited: bool = True) -> None:
+    def forget(self, family: Family, stale: Sequence[Stale], endpoints: Endpoints, *, awaited: bool = True) -> None:
         """Delete these connections; without `awaited` those stay to which an answer may be on its way.
 
-        `backends` says where a frontend sends now, and None when it is none any more. What is right again stays.
+        `endpoints` says where a service sends now, and None when it is none any more. What is right again stays.
         """
-        stale = [each for each in stale if _still(each, backends)]
+        stale = [each for each in stale if _still(each, endpoints)]
         if not stale:
             return
         by_filter = family == "IPv4" or not any(_untranslated(each) for each in stale)
         if self._can_filter and by_filter and len(stale) < MOST_FILTERS:
             try:
                 for each in stale:
-                    named = untranslated(each.frontend) if _untranslated(each) else None
-                    self._request(_DELETE, family, named or matching(family, each, awaited=awaited))
+                    named = untranslated(each.service) if _untranslated(each) else None
+                    self._request(uapi.IPCTNL_MSG_CT_DELETE, family, named or matching(family, each, awaited=awaited))
             except KernelError as error:
                 if error.errno not in {errno.EINVAL, errno.EOPNOTSUPP, errno.ENOENT}:
                     raise
                 self._can_filter = False  # before 6.8 a deletion needs the whole tuple
             else:
                 return
-        allowed = {each.frontend: backends(each.frontend) for each in stale}
+        allowed = {each.service: endpoints(each.service) for each in stale}
         self.forget_all_but({family: allowed}, awaited=awaited)
 
     def forget_all_but(self, allowed: Mapping[Family, Allowed], *, awaited: bool = True) -> None:
-        """Delete the UDP connections to these frontends that do not go where they are allowed to; None: it is gone."""
+        """Delete the UDP connections to these services that do not go where they are allowed to; None: it is gone."""
         packed = {
             end(family, each.address, each.port): _packed(family, each, to)
-            for family, frontends in allowed.items()
-            for each, to in frontends.items()
+            for family, services in allowed.items()
+            for each, to in services.items()
         }
         for family, flow in list(self.flows(list(allowed)) if packed else ()):
             right = packed.get(flow.sent)
@@ -97,18 +83,18 @@ class Conntrack:
 
     def entries(self) -> int:
         """How many connections there are, of all kinds."""
-        for body in self._ask(_GET_STATISTICS, 0, None, b""):
-            return int.from_bytes(dict(attributes(body[4:]))[_ENTRIES], "big")
+        for body in self._ask(uapi.IPCTNL_MSG_CT_GET_STATS, 0, None, b""):
+            return int.from_bytes(dict(attributes(body[4:]))[uapi.CTA_STATS_GLOBAL_ENTRIES], "big")
         return 1
 
     def flows(self, families: Sequence[Family]) -> Iterator[tuple[Family, Flow]]:
-        """All UDP connections, stale or not. Few of them all at once: what a dump costs then is the empty buckets."""
+        """All UDP connections, stale or not. Few of them all at once: what a dump costs then is the empty marks."""
         entries = self.entries()
         if not entries:
             return
         at_once = len(families) > 1 and entries < MOST_AT_ONCE
         for asked in (None,) if at_once else families:
-            for body in self._ask(_GET, _DUMP, asked, b"" if asked is None else ONLY_UDP):
+            for body in self._ask(uapi.IPCTNL_MSG_CT_GET, uapi.NLM_F_DUMP, asked, b"" if asked is None else ONLY_UDP):
                 family: Family = "IPv4" if body[0] == NFPROTO["IPv4"] else "IPv6"
                 flow = read_flow(family, bytes(body))
                 if flow is not None:  # no filter is used, or known: kernels before 5.8
@@ -120,27 +106,29 @@ class Conntrack:
 
     def _delete(self, family: Family, flow: Flow) -> None:
         try:
-            self._request(_DELETE, family, nested(ORIGINAL, flow.key))
+            self._request(uapi.IPCTNL_MSG_CT_DELETE, family, nested(uapi.CTA_TUPLE_ORIG, flow.key))
         except KernelError as error:
             if error.errno != errno.ENOENT:  # else it has ended by itself
                 raise
 
     def _request(self, kind: int, family: Family, body: bytes) -> None:
-        for _ in self._ask(kind, _ACK, family, body):
+        for _ in self._ask(kind, uapi.NLM_F_ACK, family, body):
             pass
 
     def _ask(self, kind: int, flags: int, family: Family | None, body: bytes) -> Iterator[memoryview]:
         """Send one request; the bodies of its answers. Version 1: the family restricts a deletion too. None: both."""
         self._sequence += 1
         body = struct.pack(">BBH", NFPROTO[family] if family else socket.AF_UNSPEC, 1, 0) + body
-        self._socket.send(pack(_CONNTRACK << 8 | kind, NLM_F_REQUEST | flags, self._sequence, body))
+        self._socket.send(
+            pack(uapi.NFNL_SUBSYS_CTNETLINK << 8 | kind, uapi.NLM_F_REQUEST | flags, self._sequence, body)
+        )
         while True:
             for answer, sequence, content in answers(memoryview(self._socket.recv(256 << 10))):
                 if sequence != self._sequence:
                     continue
-                if answer == NLMSG_DONE:
+                if answer == uapi.NLMSG_DONE:
                     return
-                if answer == NLMSG_ERROR:
+                if answer == uapi.NLMSG_ERROR:
                     (code,) = struct.unpack_from("=i", content)
                     if code:
                         raise KernelError("conntrack entry", -code)
@@ -148,18 +136,18 @@ class Conntrack:
                 yield content
 
 
-def _packed(family: Family, frontend: Frontend, allowed: Iterable[Backend] | None) -> frozenset[bytes]:
-    """Where connections may go. To a frontend that is gone they may go as they are: untranslated."""
+def _packed(family: Family, service: ServiceAddress, allowed: Iterable[Endpoint] | None) -> frozenset[bytes]:
+    """Where connections may go. To a service that is gone they may go as they are: untranslated."""
     if allowed is None:
-        return frozenset((end(family, frontend.address, frontend.port),))
+        return frozenset((end(family, service.address, service.port),))
     return frozenset(end(family, *each) for each in allowed)
 
 
 def _untranslated(connection: Stale) -> bool:
-    return connection.backend == connection.frontend[::2]
+    return connection.endpoint == connection.service[::2]
 
 
-def _still(stale: Stale, backends: Backends) -> bool:
+def _still(stale: Stale, endpoints: Endpoints) -> bool:
     """Whether it is still wrong: an endpoint that left may have come back."""
-    now = backends(stale.frontend)
-    return now is not None if _untranslated(stale) else stale.backend not in (now or ())
+    now = endpoints(stale.service)
+    return now is not None if _untranslated(stale) else stale.endpoint not in (now or ())

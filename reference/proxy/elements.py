@@ -1,6 +1,6 @@
 """Packs elements of maps and sets: one bytes template for each kind, filled in with keys and data.
 
-This is where a full load spends its time. A key or a value is a concatenation, each field padded to 4 bytes: addresses
+A full load spends most of its time here. A key or a value is a concatenation, each field padded to 4 bytes: addresses
 and ports in network byte order, marks in the machine's, as nft does it.
 """
 
@@ -11,21 +11,19 @@ import socket
 import struct
 from collections.abc import Iterable
 
+from reference.proxy import uapi
 from reference.proxy.changes import Element, EndpointElement, IdentityElement, MarkElement
 from reference.proxy.decision import Family
-from reference.proxy.drawing import bucket_name
-from reference.proxy.expressions import DATA_VALUE, LIST_ELEMENT, Verdict, verdict_data
-from reference.proxy.netlink import NESTED, attribute, attributes, nested, number
-from reference.proxy.ruleset import Backend, Frontend
+from reference.proxy.expressions import Verdict, verdict_data
+from reference.proxy.netlink import attribute, attributes, nested, number
+from reference.proxy.ruleset import Endpoint, ServiceAddress
+from reference.proxy.selection import chain_name
 from reference.proxy.skeleton import SetSpec
 
 MOST_BYTES = 0xFFFF - 4
-"""What one list of elements can hold: the length of an attribute has 16 bits."""
+"""The most bytes in one list of elements: the length of an attribute has 16 bits."""
 
-_ELEMENTS = 3
-_KEY, _DATA, _FLAGS, _TIMEOUT, _EXPIRATION = 1, 2, 3, 4, 5
-_CLIENT = (_KEY, _DATA, _TIMEOUT, _EXPIRATION)
-_INTERVAL_END = 1
+_CLIENT = (uapi.NFTA_SET_ELEM_KEY, uapi.NFTA_SET_ELEM_DATA, uapi.NFTA_SET_ELEM_TIMEOUT, uapi.NFTA_SET_ELEM_EXPIRATION)
 _ADDRESS_FAMILY = {"IPv4": socket.AF_INET, "IPv6": socket.AF_INET6}
 _NUMBERS = {"TCP": 6, "UDP": 17, "SCTP": 132}
 _PROTOCOLS = {name: struct.pack("=B3x", value) for name, value in _NUMBERS.items()}
@@ -36,7 +34,7 @@ _head = struct.Struct("=HH").pack
 
 
 class Packer:
-    """Packs the elements of one IP family's table. Keys need no data to be deleted, but may have it."""
+    """Packs the elements of one IP family's table, to be added or deleted (where the kernel ignores the data)."""
 
     def __init__(self, family: Family, specs: Iterable[SetSpec]) -> None:
         self._family = _ADDRESS_FAMILY[family]
@@ -45,75 +43,87 @@ class Packer:
         self._endpoint_heads = _heads(by_name["endpoints"])
         self._identity_heads = _heads(by_name["identities"])
         self._hairpin_heads = _heads(by_name["hairpin"])
-        self._last: tuple[Frontend | None, bytes] = None, b""
+        self._last: tuple[ServiceAddress | None, bytes] = None, b""
 
     def pack(self, element: Element) -> bytes:
-        """One element. Type tests, as matching by pattern takes longer than the packing."""
+        """Pack one element. By type tests, as pattern matching takes longer than the packing."""
         if isinstance(element, EndpointElement):
-            frontend, slot, (address, port) = element
+            service, slot, (address, port) = element
             head, between = self._endpoint_heads
             to = socket.inet_pton(self._family, address)
-            return b"".join((head, self.frontend(frontend), _mark(slot), between, to, _port(port)))
+            return b"".join((head, self.service(service), _mark(slot), between, to, _port(port)))
         if isinstance(element, MarkElement):
             head, between = self._mark_heads
-            return b"".join((head, self.frontend(element.frontend), between, _mark(element.mark)))
+            return b"".join((head, self.service(element.service), between, _mark(element.mark)))
         if isinstance(element, IdentityElement):
             head, between = self._identity_heads
-            frontend = element.frontend
-            return b"".join((head, self.frontend(frontend), _mark(element.slot), between, _mark(element.identity)))
+            service = element.service
+            return b"".join((head, self.service(service), _mark(element.slot), between, _mark(element.identity)))
         packed = socket.inet_pton(self._family, element.address)
         return self._hairpin_heads[0] + packed + packed
 
-    def endpoints(self, frontend: Frontend, first: int, backends: Iterable[Backend]) -> list[bytes]:
-        """The elements of map `endpoints` for all endpoints of a frontend, with slots from `first` on.
+    def endpoints(self, service: ServiceAddress, first: int, endpoints: Iterable[Endpoint]) -> list[bytes]:
+        """Pack the elements of map `endpoints` of one service address, with slots from `first` on.
 
         For a full load: making an `EndpointElement` of each, only to pack it, would take as long as packing.
         """
         head, between = self._endpoint_heads
-        head += self.frontend(frontend)
+        head += self.service(service)
         family, to_bytes = self._family, socket.inet_pton
         return [
             b"".join((head, _mark(slot), between, to_bytes(family, address), _port(port)))
-            for slot, (address, port) in enumerate(backends, first)
+            for slot, (address, port) in enumerate(endpoints, first)
         ]
 
-    def frontend(self, frontend: Frontend) -> bytes:
-        """The key of map `services`. The last one is remembered: its endpoints come in a row."""
+    def service(self, service: ServiceAddress) -> bytes:
+        """Pack the key of map `services`. The last one is remembered: its endpoints come in a row."""
         last, packed = self._last
-        if frontend is not last:
-            address = socket.inet_pton(self._family, frontend.address)
-            packed = address + _PROTOCOLS[frontend.protocol] + _port(frontend.port)
-            self._last = frontend, packed
+        if service is not last:
+            address = socket.inet_pton(self._family, service.address)
+            packed = address + _PROTOCOLS[service.protocol] + _port(service.port)
+            self._last = service, packed
         return packed
 
 
-def pack_bucket(bucket: int) -> bytes:
-    """An element of `buckets`: from a mark to the chain that works on it."""
-    verdict = verdict_data(Verdict.GOTO, bucket_name(bucket))
-    return nested(LIST_ELEMENT, nested(_KEY, attribute(DATA_VALUE, _mark(bucket))), nested(_DATA, verdict))
+def pack_action(mark: int) -> bytes:
+    """Pack the element of map `actions` that leads from a mark to its chain."""
+    verdict = verdict_data(Verdict.GOTO, chain_name(mark))
+    return nested(
+        uapi.NFTA_LIST_ELEM,
+        nested(uapi.NFTA_SET_ELEM_KEY, attribute(uapi.NFTA_DATA_VALUE, _mark(mark))),
+        nested(uapi.NFTA_SET_ELEM_DATA, verdict),
+    )
 
 
 def read_clients(bodies: Iterable[bytes], family: Family) -> list[bytes]:
-    """The elements of map `affinity` in a dump, with the times that are left to them, packed as they may be put back.
+    """Read the elements of map `affinity` from a dump; returns them packed to be added again, with the time left.
 
-    None of those that do not look as ours do: another version may have left them. And the last used of those with one
-    key: a packet that comes while a table is replaced does not see what is put back, and adds an element (6.18).
+    Elements of another form are left out: another version may have made them. Of several with one key the last used
+    counts: a packet that comes while a table is replaced does not see the old element, and adds one (6.18).
     """
-    length = (2 * 4 if family == "IPv4" else 2 * 16) + 8
+    client, mark = (2 * 4 if family == "IPv4" else 2 * 16) + 8, 4
     found: dict[bytes, tuple[bytes, bytes]] = {}
     for body in bodies:
-        for _, element in attributes(dict(attributes(body[4:])).get(_ELEMENTS, b"")):
+        for _, element in attributes(dict(attributes(body[4:])).get(uapi.NFTA_SET_ELEM_LIST_ELEMENTS, b"")):
             parts = {kind: bytes(value) for kind, value in attributes(element)}
-            if parts.keys() >= set(_CLIENT) and (len(parts[_KEY]), len(parts[_DATA])) == (4 + length, 4 + 4):
-                key, data = (nested(kind, parts[kind]) for kind in (_KEY, _DATA))
-                times = [attribute(kind, parts[kind]) for kind in (_TIMEOUT, _EXPIRATION)]
-                last_used = parts[_EXPIRATION], nested(LIST_ELEMENT, key, data, *times)
-                found[key] = max(found.get(key, last_used), last_used)
+            if not parts.keys() >= set(_CLIENT):
+                continue
+            key, data, timeout, expiration = (parts[kind] for kind in _CLIENT)
+            if (len(key), len(data)) != (4 + client, 4 + mark):
+                continue
+            again = nested(
+                uapi.NFTA_LIST_ELEM,
+                nested(uapi.NFTA_SET_ELEM_KEY, key),
+                nested(uapi.NFTA_SET_ELEM_DATA, data),
+                attribute(uapi.NFTA_SET_ELEM_TIMEOUT, timeout),
+                attribute(uapi.NFTA_SET_ELEM_EXPIRATION, expiration),
+            )
+            found[key] = max(found.get(key, (b"", b"")), (expiration, again))
     return [element for _, element in found.values()]
 
 
 def pack_intervals(cidrs: Iterable[str], family: Family) -> bytes:
-    """The elements of an interval set: the first address of each range, and the first one after it.
+    """Pack the elements of an interval set: the first address of each range, and the first one after it.
 
     Raises `ValueError` on what is no CIDR. Ranges that touch or overlap become one, as the kernel wants it.
     """
@@ -130,16 +140,18 @@ def pack_intervals(cidrs: Iterable[str], family: Family) -> bytes:
 
 
 def _bound(address: bytes, *, end: bool = False) -> bytes:
-    flags = number(_FLAGS, _INTERVAL_END) if end else b""
-    return nested(LIST_ELEMENT, flags, nested(_KEY, attribute(DATA_VALUE, address)))
+    flags = number(uapi.NFTA_SET_ELEM_FLAGS, uapi.NFT_SET_ELEM_INTERVAL_END) if end else b""
+    return nested(uapi.NFTA_LIST_ELEM, flags, nested(uapi.NFTA_SET_ELEM_KEY, attribute(uapi.NFTA_DATA_VALUE, address)))
 
 
 def _heads(spec: SetSpec) -> tuple[bytes, bytes]:
-    """What stands before an element's key, and between its key and its data."""
+    """The bytes before an element's key, and between its key and its data."""
     data = spec.data_length + 8 if spec.data_length else 0
-    head = _head(4 + 8 + spec.key_length + data, LIST_ELEMENT | NESTED)
-    return head + _value_head(_KEY, spec.key_length), _value_head(_DATA, spec.data_length)
+    head = _head(4 + 8 + spec.key_length + data, uapi.NFTA_LIST_ELEM | uapi.NLA_F_NESTED)
+    return head + _value_head(uapi.NFTA_SET_ELEM_KEY, spec.key_length), _value_head(
+        uapi.NFTA_SET_ELEM_DATA, spec.data_length
+    )
 
 
 def _value_head(kind: int, length: int) -> bytes:
-    return _head(8 + length, kind | NESTED) + _head(4 + length, DATA_VALUE)
+    return _head(8 + length, kind | uapi.NLA_F_NESTED) + _head(4 + length, uapi.NFTA_DATA_VALUE)

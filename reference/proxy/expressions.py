@@ -1,7 +1,6 @@
 """nftables' expressions as netlink attributes, as far as our rules use them.
 
-An expression works on registers: 1 to 4 of 16 bytes, which are also 8 to 23 of 4 bytes. Numbers are nftables' own, from
-the kernel's nf_tables.h.
+An expression works on registers: 1 to 4 of 16 bytes, which are also 8 to 23 of 4 bytes.
 """
 
 from __future__ import annotations
@@ -9,143 +8,188 @@ from __future__ import annotations
 import struct
 from enum import IntEnum
 
+from reference.proxy import uapi
 from reference.proxy.netlink import attribute, nested, number, text
 
-FIRST_REGISTER = 8
+FIRST_REGISTER = uapi.NFT_REG32_00
+NFPROTO = {"IPv4": uapi.NFPROTO_IPV4, "IPv6": uapi.NFPROTO_IPV6}
 
-LIST_ELEMENT = 1
-DATA_VALUE = 1
-DATA_VERDICT = 2
-
-META_MARK = 3
-META_L4PROTO = 16
-CT_DIRECTION, CT_STATUS, CT_MARK = 1, 2, 3
-CT_DESTINATION = {"IPv4": 20, "IPv6": 22}
-CT_STATUS_DNAT = 0x20
-NETWORK_HEADER = 1
-TRANSPORT_HEADER = 2
-NFPROTO = {"IPv4": 2, "IPv6": 10}
-PORT_UNREACHABLE = {"IPv4": 3, "IPv6": 4}
-FULLY_RANDOM = 0x10
+_PORT_UNREACHABLE = {"IPv4": uapi.ICMP_PORT_UNREACH, "IPv6": uapi.ICMPV6_PORT_UNREACH}
 
 
 class Verdict(IntEnum):
-    """What a rule does with a packet at its end."""
+    """The verdicts with which a rule ends."""
 
-    DROP = 0
-    ACCEPT = 1
-    GOTO = -4
-    RETURN = -5
+    DROP = uapi.NF_DROP
+    ACCEPT = uapi.NF_ACCEPT
+    GOTO = uapi.NFT_GOTO
+    RETURN = uapi.NFT_RETURN
 
 
 def expression(name: str, *attributes: bytes) -> bytes:
     """Any expression, as an element of a rule's list."""
-    return nested(LIST_ELEMENT, text(1, name), nested(2, *attributes))
+    return nested(uapi.NFTA_LIST_ELEM, text(uapi.NFTA_EXPR_NAME, name), nested(uapi.NFTA_EXPR_DATA, *attributes))
 
 
 def load_payload(base: int, offset: int, length: int, register: int) -> bytes:
-    """Bytes of a header into a register."""
-    return expression("payload", number(1, register), number(2, base), number(3, offset), number(4, length))
+    """Load bytes of a header into a register."""
+    return expression(
+        "payload",
+        number(uapi.NFTA_PAYLOAD_DREG, register),
+        number(uapi.NFTA_PAYLOAD_BASE, base),
+        number(uapi.NFTA_PAYLOAD_OFFSET, offset),
+        number(uapi.NFTA_PAYLOAD_LEN, length),
+    )
 
 
 def load_meta(key: int, register: int) -> bytes:
-    """What the kernel knows of the packet, such as its mark."""
-    return expression("meta", number(2, key), number(1, register))
+    """Load what the kernel knows of the packet, such as its mark, into a register."""
+    return expression("meta", number(uapi.NFTA_META_KEY, key), number(uapi.NFTA_META_DREG, register))
 
 
 def set_mark(register: int) -> bytes:
-    """The packet's mark from a register."""
-    return expression("meta", number(2, META_MARK), number(3, register))
+    """Set the packet's mark from a register."""
+    return expression("meta", number(uapi.NFTA_META_KEY, uapi.NFT_META_MARK), number(uapi.NFTA_META_SREG, register))
 
 
 def load_connection_status(register: int) -> bytes:
-    """The bits of `ct status`."""
-    return load_connection(CT_STATUS, register)
+    """Load the bits of `ct status` into a register."""
+    return load_connection(uapi.NFT_CT_STATUS, register)
 
 
 def load_connection(key: int, register: int, *, original: bool = False) -> bytes:
-    """What connection tracking knows of the packet; with `original` as its first packet had it."""
-    return expression("ct", number(2, key), attribute(3, b"\0") if original else b"", number(1, register))
+    """Load what connection tracking knows of the packet; with `original`, of the connection's first packet."""
+    direction = attribute(uapi.NFTA_CT_DIRECTION, b"\0") if original else b""
+    return expression("ct", number(uapi.NFTA_CT_KEY, key), direction, number(uapi.NFTA_CT_DREG, register))
 
 
 def set_connection_mark(register: int) -> bytes:
-    """The connection's mark from a register."""
-    return expression("ct", number(2, CT_MARK), number(4, register))
+    """Set the connection's mark from a register."""
+    return expression("ct", number(uapi.NFTA_CT_KEY, uapi.NFT_CT_MARK), number(uapi.NFTA_CT_SREG, register))
 
 
 def hash_of(register: int, length: int, *, below: int, seed: int, first: int, into: int) -> bytes:
-    """A hash (jhash) of bytes in registers, at least `first`, one of `below` many."""
+    """Hash (jhash) bytes in registers to one of `below` numbers, the smallest of which is `first`."""
     return expression(
-        "hash", number(1, register), number(2, into), number(3, length), number(4, below), number(5, seed),
-        number(6, first), number(7, 0),
-    )  # fmt: skip
+        "hash",
+        number(uapi.NFTA_HASH_SREG, register),
+        number(uapi.NFTA_HASH_DREG, into),
+        number(uapi.NFTA_HASH_LEN, length),
+        number(uapi.NFTA_HASH_MODULUS, below),
+        number(uapi.NFTA_HASH_SEED, seed),
+        number(uapi.NFTA_HASH_OFFSET, first),
+        number(uapi.NFTA_HASH_TYPE, uapi.NFT_HASH_JENKINS),
+    )
 
 
 def mask(register: int, bits: int, *, flip: int = 0) -> bytes:
-    """Keep only `bits`, and of what is left turn those in `flip` over."""
-    value, turned = (struct.pack("=I", each & 0xFFFFFFFF) for each in (bits, flip))
+    """Clear all bits of a register but `bits`, then flip those in `flip`."""
     return expression(
-        "bitwise", number(1, register), number(2, register), number(3, 4),
-        nested(4, attribute(DATA_VALUE, value)), nested(5, attribute(DATA_VALUE, turned)),
-    )  # fmt: skip
+        "bitwise",
+        number(uapi.NFTA_BITWISE_SREG, register),
+        number(uapi.NFTA_BITWISE_DREG, register),
+        number(uapi.NFTA_BITWISE_LEN, 4),
+        nested(uapi.NFTA_BITWISE_MASK, _word(bits)),
+        nested(uapi.NFTA_BITWISE_XOR, _word(flip)),
+    )
+
+
+def _word(value: int) -> bytes:
+    return attribute(uapi.NFTA_DATA_VALUE, struct.pack("=I", value & 0xFFFFFFFF))
 
 
 def compare(register: int, value: bytes, *, equal: bool = True) -> bytes:
-    """Go on with the rule only if the register holds (or does not hold) `value`."""
-    return expression("cmp", number(1, register), number(2, not equal), nested(3, attribute(DATA_VALUE, value)))
+    """Go on with the rule only if the register holds `value`, or with `equal` False only if it does not."""
+    return expression(
+        "cmp",
+        number(uapi.NFTA_CMP_SREG, register),
+        number(uapi.NFTA_CMP_OP, uapi.NFT_CMP_EQ if equal else uapi.NFT_CMP_NEQ),
+        nested(uapi.NFTA_CMP_DATA, attribute(uapi.NFTA_DATA_VALUE, value)),
+    )
 
 
 def lookup(name: str, register: int, into: int | None = None, *, inverted: bool = False) -> bytes:
-    """Go on only if the set or map has the key in `register`; a map's data goes `into` a register (0: the verdict)."""
-    data = b"" if into is None else number(3, into)
-    return expression("lookup", text(1, name), number(2, register), data, number(5, 1) if inverted else b"")
+    """Go on only if the set or map has the key in `register`; load a map's data `into` a register (0: the verdict)."""
+    return expression(
+        "lookup",
+        text(uapi.NFTA_LOOKUP_SET, name),
+        number(uapi.NFTA_LOOKUP_SREG, register),
+        b"" if into is None else number(uapi.NFTA_LOOKUP_DREG, into),
+        number(uapi.NFTA_LOOKUP_FLAGS, uapi.NFT_LOOKUP_F_INV) if inverted else b"",
+    )
 
 
 def update(name: str, register: int, data: int, seconds: int) -> bytes:
     """Put the key and the data in two registers into a map, for `seconds`; a key that is there keeps its data."""
-    return _change_map(name, register, data, 1, attribute(6, struct.pack(">Q", seconds * 1_000)))
+    timeout = attribute(uapi.NFTA_DYNSET_TIMEOUT, struct.pack(">Q", seconds * 1_000))
+    return _change_map(name, register, data, uapi.NFT_DYNSET_OP_UPDATE, timeout)
 
 
 def remove(name: str, register: int, data: int) -> bytes:
-    """Take the key in a register out of a map. The kernel wants to be given a register with data too (6.18)."""
-    return _change_map(name, register, data, 2)
+    """Delete the key in a register from a map. The kernel requires a register with data too (6.18)."""
+    return _change_map(name, register, data, uapi.NFT_DYNSET_OP_DELETE)
 
 
 def _change_map(name: str, register: int, data: int, operation: int, *more: bytes) -> bytes:
-    fields = (text(1, name), number(3, operation), number(4, register), number(5, data))
-    return expression("dynset", *fields, *more)
+    return expression(
+        "dynset",
+        text(uapi.NFTA_DYNSET_SET_NAME, name),
+        number(uapi.NFTA_DYNSET_OP, operation),
+        number(uapi.NFTA_DYNSET_SREG_KEY, register),
+        number(uapi.NFTA_DYNSET_SREG_DATA, data),
+        *more,
+    )
 
 
-def draw(below: int, first: int, register: int) -> bytes:
-    """A random number, at least `first`, one of `below` many."""
-    return expression("numgen", number(1, register), number(2, below), number(3, 1), number(4, first))
+def random_number(below: int, first: int, register: int) -> bytes:
+    """Load one of `below` numbers, the smallest of which is `first`, into a register, at random."""
+    return expression(
+        "numgen",
+        number(uapi.NFTA_NG_DREG, register),
+        number(uapi.NFTA_NG_MODULUS, below),
+        number(uapi.NFTA_NG_TYPE, uapi.NFT_NG_RANDOM),
+        number(uapi.NFTA_NG_OFFSET, first),
+    )
 
 
 def destination_nat(family: str, address: int, port: int) -> bytes:
-    """Send the connection to the address and port in two registers."""
-    return expression("nat", number(1, 1), number(2, NFPROTO[family]), number(3, address), number(5, port))
+    """Translate the connection's destination to the address and port in two registers."""
+    return expression(
+        "nat",
+        number(uapi.NFTA_NAT_TYPE, uapi.NFT_NAT_DNAT),
+        number(uapi.NFTA_NAT_FAMILY, NFPROTO[family]),
+        number(uapi.NFTA_NAT_REG_ADDR_MIN, address),
+        number(uapi.NFTA_NAT_REG_PROTO_MIN, port),
+    )
 
 
 def masquerade() -> bytes:
-    """Use this node's address as the source, and a random port: two clients at once cannot want the same one."""
-    return expression("masq", number(1, FULLY_RANDOM))
+    """Translate the source to this node's address and a random port: two clients at once cannot get the same one."""
+    return expression("masq", number(uapi.NFTA_MASQ_FLAGS, uapi.NF_NAT_RANGE_PROTO_RANDOM_FULLY))
 
 
-def reset_tcp() -> bytes:
-    """Refuse with a TCP reset."""
-    return expression("reject", number(1, 1), attribute(2, b"\0"))
+def reject_with_reset() -> bytes:
+    """Reject with a TCP reset."""
+    return _reject(uapi.NFT_REJECT_TCP_RST, 0)
 
 
-def port_unreachable(family: str) -> bytes:
-    """Refuse with ICMP or ICMPv6 port unreachable."""
-    return expression("reject", number(1, 0), attribute(2, bytes([PORT_UNREACHABLE[family]])))
+def reject_with_icmp(family: str) -> bytes:
+    """Reject with ICMP or ICMPv6 port unreachable."""
+    return _reject(uapi.NFT_REJECT_ICMP_UNREACH, _PORT_UNREACHABLE[family])
+
+
+def _reject(kind: int, code: int) -> bytes:
+    icmp_code = attribute(uapi.NFTA_REJECT_ICMP_CODE, bytes([code]))
+    return expression("reject", number(uapi.NFTA_REJECT_TYPE, kind), icmp_code)
 
 
 def verdict(code: Verdict, chain: str = "") -> bytes:
     """End the rule with a verdict."""
-    return expression("immediate", number(1, 0), nested(2, verdict_data(code, chain)))
+    register = number(uapi.NFTA_IMMEDIATE_DREG, uapi.NFT_REG_VERDICT)
+    return expression("immediate", register, nested(uapi.NFTA_IMMEDIATE_DATA, verdict_data(code, chain)))
 
 
 def verdict_data(code: Verdict, chain: str = "") -> bytes:
     """A verdict as data, for rules and for elements of verdict maps."""
-    return nested(DATA_VERDICT, number(1, code), text(2, chain) if chain else b"")
+    goto = text(uapi.NFTA_VERDICT_CHAIN, chain) if chain else b""
+    return nested(uapi.NFTA_DATA_VERDICT, number(uapi.NFTA_VERDICT_CODE, code), goto)

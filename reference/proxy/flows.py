@@ -15,19 +15,21 @@ import socket
 import struct
 from typing import NamedTuple
 
+from reference.proxy import uapi
 from reference.proxy.decision import Family
-from reference.proxy.netlink import NESTED, attribute, attributes, nested, number
-from reference.proxy.ruleset import Backend, Frontend, Stale
+from reference.proxy.netlink import attribute, attributes, nested, number
+from reference.proxy.ruleset import Endpoint, ServiceAddress, Stale
 
 AWAITED = 0x8000_0000
 TAGS = 0x7FFF_FFFF
 TAG_SEED = 1
 
 UDP = 17
-ORIGINAL, REPLY = 1, 2
-_MARK, _MARK_MASK, _FILTER = 8, 21, 25
-_FROM_ADDRESS, _TO_ADDRESS, _PROTOCOL, _FROM_PORT, _TO_PORT = 1 << 0, 1 << 1, 1 << 3, 1 << 4, 1 << 5
-_FROM, _TO = 2, 3  # the attributes of ports
+
+# Which fields of a tuple a filter compares.
+_FROM_ADDRESS, _TO_ADDRESS = uapi.CTA_FILTER_F_CTA_IP_SRC, uapi.CTA_FILTER_F_CTA_IP_DST
+_FROM_PORT, _TO_PORT = uapi.CTA_FILTER_F_CTA_PROTO_SRC_PORT, uapi.CTA_FILTER_F_CTA_PROTO_DST_PORT
+_PROTOCOL = uapi.CTA_FILTER_F_CTA_PROTO_NUM
 
 _SOCKET_FAMILY = {"IPv4": socket.AF_INET, "IPv6": socket.AF_INET6}
 _WORD = 0xFFFF_FFFF
@@ -47,7 +49,7 @@ class Flow(NamedTuple):
     @property
     def mark(self) -> int:
         """The connection's mark."""
-        return next((int.from_bytes(value, "big") for kind, value in attributes(self.rest) if kind == _MARK), 0)
+        return next((int.from_bytes(value, "big") for kind, value in attributes(self.rest) if kind == uapi.CTA_MARK), 0)
 
     @property
     def awaited(self) -> bool:
@@ -60,10 +62,10 @@ def end(family: Family, address: str, port: int) -> bytes:
     return socket.inet_pton(_SOCKET_FAMILY[family], address) + port.to_bytes(2, "big")
 
 
-def tag(family: Family, frontend: Frontend, backend: Backend) -> int:
-    """What the rules put into the mark of a connection from `frontend` to `backend`: jhash of both, and the port."""
-    sent, goes = (socket.inet_pton(_SOCKET_FAMILY[family], each) for each in (frontend.address, backend[0]))
-    hashed = _jhash(sent + goes + backend[1].to_bytes(2, "big") + bytes(2), TAG_SEED)
+def tag(family: Family, service: ServiceAddress, endpoint: Endpoint) -> int:
+    """What the rules put into the mark of a connection from `service` to `endpoint`: jhash of both, and the port."""
+    sent, goes = (socket.inet_pton(_SOCKET_FAMILY[family], each) for each in (service.address, endpoint[0]))
+    hashed = _jhash(sent + goes + endpoint[1].to_bytes(2, "big") + bytes(2), TAG_SEED)
     return hashed * TAGS >> 32
 
 
@@ -71,35 +73,48 @@ def matching(family: Family, stale: Stale, *, awaited: bool) -> bytes:
     """A filter for translated connections; with `awaited` also for those to which an answer may be on its way."""
     mask = TAGS if awaited else TAGS | AWAITED
     return (
-        nested(ORIGINAL, _udp(_TO, stale.frontend.port))
-        + nested(REPLY, _udp(_FROM, stale.backend[1]))
-        + number(_MARK, tag(family, stale.frontend, stale.backend))
-        + number(_MARK_MASK, mask)
+        nested(uapi.CTA_TUPLE_ORIG, _udp(uapi.CTA_PROTO_DST_PORT, stale.service.port))
+        + nested(uapi.CTA_TUPLE_REPLY, _udp(uapi.CTA_PROTO_SRC_PORT, stale.endpoint[1]))
+        + number(uapi.CTA_MARK, tag(family, stale.service, stale.endpoint))
+        + number(uapi.CTA_MARK_MASK, mask)
         + _compared(_PROTOCOL | _TO_PORT, _PROTOCOL | _FROM_PORT)
     )
 
 
-def untranslated(frontend: Frontend) -> bytes:
-    """A filter for connections over IPv4 to a frontend that were never translated."""
-    address, _, port = frontend
+def untranslated(service: ServiceAddress) -> bytes:
+    """A filter for connections over IPv4 to a service that were never translated."""
+    address, _, port = service
     packed = socket.inet_pton(socket.AF_INET, address)
     return (
-        nested(ORIGINAL, nested(1, attribute(2, packed)), _udp(_TO, port))
-        + nested(REPLY, nested(1, attribute(1, packed)), _udp(_FROM, port))
+        nested(
+            uapi.CTA_TUPLE_ORIG,
+            nested(uapi.CTA_TUPLE_IP, attribute(uapi.CTA_IP_V4_DST, packed)),
+            _udp(uapi.CTA_PROTO_DST_PORT, port),
+        )
+        + nested(
+            uapi.CTA_TUPLE_REPLY,
+            nested(uapi.CTA_TUPLE_IP, attribute(uapi.CTA_IP_V4_SRC, packed)),
+            _udp(uapi.CTA_PROTO_SRC_PORT, port),
+        )
         + _compared(_TO_ADDRESS | _PROTOCOL | _TO_PORT, _FROM_ADDRESS | _PROTOCOL | _FROM_PORT)
     )
 
 
 def _udp(side: int, port: int) -> bytes:
-    return nested(2, attribute(1, bytes([UDP])), attribute(side, struct.pack(">H", port)))
+    number_of_port = attribute(side, struct.pack(">H", port))
+    return nested(uapi.CTA_TUPLE_PROTO, attribute(uapi.CTA_PROTO_NUM, bytes([UDP])), number_of_port)
 
 
-def _compared(*flags: int) -> bytes:
-    """Which fields of the two tuples a filter compares."""
-    return nested(_FILTER, *(attribute(kind, struct.pack("=I", each)) for kind, each in enumerate(flags, 1)))
+def _compared(original: int, reply: int | None = None) -> bytes:
+    """The fields of the two tuples that a filter compares."""
+    flags = [attribute(uapi.CTA_FILTER_ORIG_FLAGS, struct.pack("=I", original))]
+    if reply is not None:
+        flags.append(attribute(uapi.CTA_FILTER_REPLY_FLAGS, struct.pack("=I", reply)))
+    return nested(uapi.CTA_FILTER, *flags)
 
 
-ONLY_UDP = nested(ORIGINAL, nested(2, attribute(1, bytes([UDP])))) + _compared(_PROTOCOL)
+_IS_UDP = nested(uapi.CTA_TUPLE_PROTO, attribute(uapi.CTA_PROTO_NUM, bytes([UDP])))
+ONLY_UDP = nested(uapi.CTA_TUPLE_ORIG, _IS_UDP) + _compared(_PROTOCOL)
 """A filter for a dump."""
 
 
@@ -119,10 +134,12 @@ def _layout(address: int) -> _Layout:
     """The layout with addresses of so many bytes."""
     to, proto = 16 + address, 20 + 2 * address
     length = proto + 24
-    heads = struct.pack("=HH", length, ORIGINAL | NESTED), struct.pack("=HH", length, REPLY | NESTED)
+    original, reply = (
+        struct.pack("=HH", length, kind | uapi.NLA_F_NESTED) for kind in (uapi.CTA_TUPLE_ORIG, uapi.CTA_TUPLE_REPLY)
+    )
     return _Layout(
         slice(12, 12 + address), slice(to, to + address), proto + 4, slice(proto + 12, proto + 14),
-        slice(proto + 20, proto + 22), length, heads,
+        slice(proto + 20, proto + 22), length, (original, reply),
     )  # fmt: skip
 
 
@@ -148,20 +165,24 @@ def read_flow(family: Family, body: bytes) -> Flow | None:
 
 def _parsed(body: bytes) -> Flow | None:
     parts = dict(attributes(body[4:]))
-    sent, answered = _ends(parts[ORIGINAL]), _ends(parts[REPLY])
+    sent, answered = _ends(parts[uapi.CTA_TUPLE_ORIG]), _ends(parts[uapi.CTA_TUPLE_REPLY])
     if sent is None or answered is None:
         return None
-    return Flow(sent[1], answered[0], bytes(parts[ORIGINAL]), body[4:])
+    return Flow(sent[1], answered[0], bytes(parts[uapi.CTA_TUPLE_ORIG]), body[4:])
 
 
 def _ends(view: memoryview) -> tuple[bytes, bytes] | None:
     """Source and destination of a tuple; None if it is not UDP."""
     parts = dict(attributes(view))
-    addresses, ports = dict(attributes(parts[1])), dict(attributes(parts[2]))
-    if ports[1][0] != UDP:
+    addresses, ports = (dict(attributes(parts[each])) for each in (uapi.CTA_TUPLE_IP, uapi.CTA_TUPLE_PROTO))
+    if ports[uapi.CTA_PROTO_NUM][0] != UDP:
         return None
-    source, destination = (addresses.get(each) or addresses[each + 2] for each in (1, 2))
-    return bytes(source) + bytes(ports[_FROM]), bytes(destination) + bytes(ports[_TO])
+    source = addresses.get(uapi.CTA_IP_V4_SRC) or addresses[uapi.CTA_IP_V6_SRC]
+    destination = addresses.get(uapi.CTA_IP_V4_DST) or addresses[uapi.CTA_IP_V6_DST]
+    return (
+        bytes(source) + bytes(ports[uapi.CTA_PROTO_SRC_PORT]),
+        bytes(destination) + bytes(ports[uapi.CTA_PROTO_DST_PORT]),
+    )
 
 
 def _jhash(data: bytes, seed: int) -> int:

@@ -79,7 +79,7 @@ class Kernel:
         while self._later and self._later[0][0] <= now:
             _, awaited, left, family, every = heappop(self._later)
             stale = [each for each in every if self._left.get((family, each)) == left]  # else it has left once more
-            self._conntrack.forget(family, stale, self._state.tables[family].backends, awaited=awaited)
+            self._conntrack.forget(family, stale, self._state.tables[family].endpoints, awaited=awaited)
             if awaited:
                 for each in stale:
                     self._left.pop((family, each), None)
@@ -91,21 +91,21 @@ class Kernel:
         kernel.load(ruleset)
 
     def _udp(self, family: Family) -> Allowed:
-        """Where UDP frontends send."""
+        """Where UDP services send."""
         table = self._state.tables[family]
-        return {each: table.backends(each) for each in table.frontends() if each.protocol == "UDP"}
+        return {each: table.endpoints(each) for each in table.services() if each.protocol == "UDP"}
 
     def _apply(self, family: Family, kernel: KernelTable) -> None:
         table = self._state.tables[family]
         for changes in table.take_changes(kernel.most_elements):
             if changes:
                 kernel.apply(changes)
-            if stale := list(dict.fromkeys(changes.stale)):  # both maps of a frontend may say the same
+            if stale := list(dict.fromkeys(changes.stale)):  # both maps of a service may say the same
                 self._forget(family, stale)
 
     def _forget(self, family: Family, stale: list[Stale]) -> None:
         """The first round, and the time of the later ones."""
-        self._conntrack.forget(family, stale, self._state.tables[family].backends, awaited=False)
+        self._conntrack.forget(family, stale, self._state.tables[family].endpoints, awaited=False)
         left = time.monotonic()
         self._left.update(dict.fromkeys(((family, each) for each in stale), left))
         for seconds, awaited in ROUNDS:

@@ -14,26 +14,13 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-NETLINK_NETFILTER = 12
-SOL_NETLINK = 270
-NETLINK_CAP_ACK = 10
-NETLINK_EXT_ACK = 11
-SO_SNDBUFFORCE = 32
-NESTED = 0x8000
-
-NLMSG_ERROR = 2
-NLMSG_DONE = 3
-NLM_F_REQUEST = 0x1
-NLM_F_DUMP = 0x300
-NLM_F_CREATE = 0x400
-NLM_F_APPEND = 0x800
-
-NFT_SUBSYSTEM = 10
-_BATCH_BEGIN = 0x10
-_BATCH_END = 0x11
-_BATCH_BODY = struct.pack(">BBH", 0, 0, NFT_SUBSYSTEM)
+from reference.proxy import uapi
+from reference.proxy.uapi import NLM_F_DUMP, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR
 
 WANTED_SEND_BUFFER = 64 << 20
+SO_SNDBUFFORCE = 32  # asm-generic/socket.h
+
+_BATCH_BODY = struct.pack(">BBH", 0, 0, uapi.NFNL_SUBSYS_NFTABLES)
 
 _header = struct.Struct("=IHHII")
 _attribute = struct.Struct("=HH")
@@ -46,7 +33,7 @@ def attribute(kind: int, value: bytes) -> bytes:
 
 def nested(kind: int, *attributes: bytes) -> bytes:
     """An attribute that holds attributes."""
-    return attribute(kind | NESTED, b"".join(attributes))
+    return attribute(kind | uapi.NLA_F_NESTED, b"".join(attributes))
 
 
 def number(kind: int, value: int) -> bytes:
@@ -64,7 +51,7 @@ def attributes(data: bytes | memoryview) -> Iterator[tuple[int, memoryview]]:
     view = memoryview(data)
     while len(view) >= 4:
         length, kind = _attribute.unpack_from(view)
-        yield kind & 0x3FFF, view[4:length]
+        yield kind & uapi.NLA_TYPE_MASK, view[4:length]
         view = view[(length + 3) & ~3 :]
 
 
@@ -93,10 +80,10 @@ class NftSocket:
     """
 
     def __init__(self) -> None:
-        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, NETLINK_NETFILTER)
+        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, uapi.NETLINK_NETFILTER)
         self._socket.bind((0, 0))
-        self._socket.setsockopt(SOL_NETLINK, NETLINK_CAP_ACK, 1)
-        self._socket.setsockopt(SOL_NETLINK, NETLINK_EXT_ACK, 1)
+        self._socket.setsockopt(uapi.SOL_NETLINK, uapi.NETLINK_CAP_ACK, 1)
+        self._socket.setsockopt(uapi.SOL_NETLINK, uapi.NETLINK_EXT_ACK, 1)
         self.limit = _grow_send_buffer(self._socket)
         self._sequence = 0
         self._answer = bytearray(64 << 10)
@@ -104,14 +91,14 @@ class NftSocket:
     def commit(self, messages: Sequence[Message]) -> None:
         """One transaction: all of it or nothing. Raises `KernelError`, naming the first object that was refused."""
         first = self._sequence + 1
-        parts = [pack(_BATCH_BEGIN, NLM_F_REQUEST, first, _BATCH_BODY)]
+        parts = [pack(uapi.NFNL_MSG_BATCH_BEGIN, NLM_F_REQUEST, first, _BATCH_BODY)]
         sequence = first
         for message in messages:
             sequence += 1
-            kind = NFT_SUBSYSTEM << 8 | message.kind
+            kind = uapi.NFNL_SUBSYS_NFTABLES << 8 | message.kind
             parts.append(pack(kind, NLM_F_REQUEST | message.flags, sequence, message.body))
         sequence += 1
-        parts.append(pack(_BATCH_END, NLM_F_REQUEST, sequence, _BATCH_BODY))
+        parts.append(pack(uapi.NFNL_MSG_BATCH_END, NLM_F_REQUEST, sequence, _BATCH_BODY))
         self._sequence = sequence
         try:
             self._socket.send(b"".join(parts))
@@ -140,7 +127,7 @@ class NftSocket:
     def exists(self, kind: int, body: bytes) -> bool:
         """Ask for one object; whether it is there. Raises `KernelError`."""
         self._sequence += 1
-        self._socket.send(pack(NFT_SUBSYSTEM << 8 | kind, NLM_F_REQUEST, self._sequence, body))
+        self._socket.send(pack(uapi.NFNL_SUBSYS_NFTABLES << 8 | kind, NLM_F_REQUEST, self._sequence, body))
         try:
             self._raise_errors(self._sequence, ())
         except KernelError as error:
@@ -152,7 +139,7 @@ class NftSocket:
     def dump(self, kind: int, body: bytes) -> list[bytes]:
         """Ask for all of a kind of objects; their bodies, none if what they belong to is not there. `KernelError`."""
         self._sequence += 1
-        self._socket.send(pack(NFT_SUBSYSTEM << 8 | kind, NLM_F_REQUEST | NLM_F_DUMP, self._sequence, body))
+        self._socket.send(pack(uapi.NFNL_SUBSYS_NFTABLES << 8 | kind, NLM_F_REQUEST | NLM_F_DUMP, self._sequence, body))
         found: list[bytes] = []
         while True:
             for answer, _, content in answers(memoryview(self._socket.recv(1 << 18))):
@@ -219,6 +206,10 @@ def _first_error(view: memoryview, first: int, messages: Sequence[Message]) -> K
             continue
         index = sequence - first - 1
         what = messages[index].what if 0 <= index < len(messages) else "transaction"
-        details = [bytes(value).rstrip(b"\0").decode() for name, value in attributes(body[20:]) if name == 1]
+        details = [
+            bytes(value).rstrip(b"\0").decode()
+            for name, value in attributes(body[20:])
+            if name == uapi.NLMSGERR_ATTR_MSG
+        ]
         return KernelError(what, -code, "".join(details))
     return None

@@ -1,20 +1,22 @@
-"""Decisions as the content of a few shared maps, and that content as nft text.
+"""Decisions as the content of a few maps that all Services share.
 
-kube-proxy makes chains for each Service and one for each endpoint. Here a Service is elements of maps that all Services
-share, so that its cost does not grow with the number of Services and a change is a handful of elements:
+kube-proxy makes chains for each Service and one for each endpoint. Here a Service is a few elements of shared maps, so
+that its cost does not grow with the number of Services and a change is a handful of elements:
 
-- `services`: a frontend (address, protocol, port) gives a mark: how many endpoints it has, or drop, or reject.
-- `external`: the same for traffic from outside the cluster, where externalTrafficPolicy Local gives another list than
-  for traffic from inside. Its marks, and the indexes of its endpoints, are LOCAL_LIST higher, so that the packet's mark
-  still tells in postrouting that the client's address must be kept: no further lookup is needed.
-- `endpoints`: a frontend and an index give the endpoint. `buckets`: a mark gives the chain that draws the index.
-- `hairpin`: the endpoints on this node, which may reach themselves through a Service.
-- `affinity`, which the kernel fills: a client and a frontend give the identity of an endpoint, for as long as the
-  Service wants. A frontend with session affinity has its endpoints under identities, and map `identities` leads there
-  from an index. An identity follows from the endpoint alone, so an endpoint that moves to another index keeps its
-  clients, and one that left is not found, whoever remembers it.
+- `services` maps a service address (address, protocol, port) to a mark, which stands for an action: forward to so many
+  endpoints, drop, or reject.
+- `external` does the same for traffic from outside the cluster, where externalTrafficPolicy Local selects other
+  endpoints than for traffic from inside. Its marks, and the indexes of its endpoints, are LOCAL_LIST higher, so that in
+  postrouting the packet's mark still says that the client's address must be kept, without a further lookup.
+- `actions` maps a mark to the chain that carries the action out, for example by selecting an index at random.
+- `endpoints` maps a service address and an index to an endpoint.
+- `hairpin` holds the endpoints on this node, which may reach themselves through a Service.
+- `affinity`, which the kernel fills, maps a client and a service address to the identity of an endpoint, for as long as
+  the Service asks. With session affinity `endpoints` is keyed by identity, and `identities` maps an index to it. The
+  identity depends on the endpoint alone, so an endpoint that moves to another index keeps its clients, and one that
+  left is not found, whoever remembers it.
 
-The way goes through the packet's mark because nft 1.0.6 aborts when it lists a rule that puts a random number or the
+The index goes through the packet's mark because nft 1.0.6 aborts when it lists a rule that puts a random number or the
 result of a map into a register of a concatenation.
 """
 
@@ -33,51 +35,53 @@ DROP = 0
 REJECT = LOCAL_LIST
 
 MOST_ENDPOINTS = LOCAL_LIST - 1
-"""So many endpoints of one frontend are used; a Service may have more."""
+"""The most endpoints of one service address that are used; a Service may have more."""
 
 _AFFINITY_SHIFT = 15
 
 
-class Frontend(NamedTuple):
-    """What a packet is sent to: an address, a protocol ("TCP", "UDP", "SCTP") and a port."""
+class ServiceAddress(NamedTuple):
+    """One address of a service port, to which clients send: address, protocol ("TCP", "UDP", "SCTP") and port."""
 
     address: str
     protocol: str
     port: int
 
 
-Backend = tuple[str, int]
-"""Where it goes instead: address and port. A plain tuple, since there are many."""
+Endpoint = tuple[str, int]
+"""An address and a port. A plain tuple, since there are many."""
 
 
 class Stale(NamedTuple):
-    """UDP connections to `frontend` that go to `backend` are no longer right.
+    """UDP connections to a service address that go to an endpoint to which they must not go any more.
 
-    A frontend's own address and port as `backend` means those that were never translated.
+    The service's own address and port as `endpoint` stand for connections that were never translated.
     """
 
-    frontend: Frontend
-    backend: Backend
+    service: ServiceAddress
+    endpoint: Endpoint
 
 
 @dataclass(frozen=True, slots=True)
 class Sticky:
-    """Backends of which each client keeps the one that it got first, until it has not come for so many seconds."""
+    """Endpoints with session affinity: a client keeps the one it got until it has been away for so many seconds."""
 
-    backends: tuple[Backend, ...]
+    endpoints: tuple[Endpoint, ...]
     seconds: int
 
 
-Target = tuple[Backend, ...] | Sticky | Literal["drop", "reject"]
+RuleAction = tuple[Endpoint, ...] | Sticky | Literal["drop", "reject"]
+"""What the rules do with connections to a service address: forward to one of these endpoints, drop, or reject."""
+
 MapName = Literal["services", "external"]
 
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """What one service port adds to the ruleset of one IP family on one node."""
+    """The part of one service port in the ruleset of one IP family on one node."""
 
-    services: Mapping[Frontend, Target]
-    external: Mapping[Frontend, Target]
+    services: Mapping[ServiceAddress, RuleAction]
+    external: Mapping[ServiceAddress, RuleAction]
     hairpin: frozenset[str]
 
 
@@ -86,35 +90,37 @@ NOTHING = Entries({}, {}, frozenset())
 
 @dataclass(frozen=True, slots=True)
 class Ruleset:
-    """All rules of one IP family on one node. `pods` are the cluster's pod CIDRs, `own` what this node answers for:
-    its pod CIDRs and its addresses."""
+    """All rules of one IP family on one node.
+
+    `pods` are the cluster's pod CIDRs, `own` those of this node and its addresses.
+    """
 
     family: Family
     pods: tuple[str, ...]
     own: tuple[str, ...]
-    services: Mapping[Frontend, Target]
-    external: Mapping[Frontend, Target]
+    services: Mapping[ServiceAddress, RuleAction]
+    external: Mapping[ServiceAddress, RuleAction]
     hairpin: frozenset[str]
 
 
 def render(port: ServicePort, decision: Decision, node: str, node_addresses: Sequence[str]) -> Entries:
     """The entries of one service port on node `node`, whose own addresses of this family are `node_addresses`."""
-    services: dict[Frontend, Target] = {}
-    external: dict[Frontend, Target] = {}
-    target = _target(decision.cluster_ip, port)
+    services: dict[ServiceAddress, RuleAction] = {}
+    external: dict[ServiceAddress, RuleAction] = {}
+    action = _rule_action(decision.cluster_ip, port)
     for address in port.cluster_ips:
-        services[Frontend(address, port.protocol, port.port)] = target
+        services[ServiceAddress(address, port.protocol, port.port)] = action
     if decision.outside is not None and decision.inside is not None:
-        inside, outside = _target(decision.inside, port), _target(decision.outside, port)
-        for frontend in _external_frontends(port, node_addresses):
-            services[frontend] = inside
+        inside, outside = _rule_action(decision.inside, port), _rule_action(decision.outside, port)
+        for service in _external_addresses(port, node_addresses):
+            services[service] = inside
             if port.external_local:
-                external[frontend] = outside
+                external[service] = outside
     return Entries(services, external, _local_addresses(decision, node))
 
 
 def _local_addresses(decision: Decision, node: str) -> frozenset[str]:
-    """The endpoints on this node that traffic may reach."""
+    """The addresses of the endpoints on this node that traffic may reach."""
     local = []
     seen: list[Action | None] = []
     for action in (decision.cluster_ip, decision.outside, decision.inside):
@@ -124,69 +130,69 @@ def _local_addresses(decision: Decision, node: str) -> frozenset[str]:
     return frozenset(local)
 
 
-def _external_frontends(port: ServicePort, node_addresses: Sequence[str]) -> Iterable[Frontend]:
+def _external_addresses(port: ServicePort, node_addresses: Sequence[str]) -> Iterable[ServiceAddress]:
     for address in (*port.load_balancer_ips, *port.external_ips):
-        yield Frontend(address, port.protocol, port.port)
+        yield ServiceAddress(address, port.protocol, port.port)
     if port.node_port:
         for address in node_addresses:
-            yield Frontend(address, port.protocol, port.node_port)
+            yield ServiceAddress(address, port.protocol, port.node_port)
 
 
-def _target(action: Action, port: ServicePort) -> Target:
+def _rule_action(action: Action, port: ServicePort) -> RuleAction:
     match action:
         case Forward(endpoints):
-            backends = tuple([each[:2] for each in endpoints[:MOST_ENDPOINTS]])
-            return Sticky(backends, port.affinity_seconds) if port.affinity_seconds else backends
+            used = tuple([each[:2] for each in endpoints[:MOST_ENDPOINTS]])
+            return Sticky(used, port.affinity_seconds) if port.affinity_seconds else used
         case Drop():
             return "drop"
         case Reject():
             return "reject"
 
 
-def mark(name: MapName, target: Target) -> int:
-    """The mark that stands for a target in map `services` or `external`."""
-    match target:
+def mark(name: MapName, action: RuleAction) -> int:
+    """The mark that stands for an action in map `services` or `external`."""
+    match action:
         case "drop":
             return DROP
         case "reject":
             return REJECT
-        case Sticky(backends, seconds):
-            return seconds << _AFFINITY_SHIFT | first_index(name) | len(backends)
+        case Sticky(endpoints, seconds):
+            return seconds << _AFFINITY_SHIFT | first_index(name) | len(endpoints)
         case _:
-            return len(target) | first_index(name)
+            return len(action) | first_index(name)
 
 
-class Bucket(NamedTuple):
-    """What a mark says of the chain to which it leads: a number of endpoints, 0 for drop and reject."""
+class Mark(NamedTuple):
+    """A mark taken apart: the number of endpoints (0: drop or reject), the first index, the seconds of affinity."""
 
     endpoints: int
     first: int
     seconds: int
 
     @classmethod
-    def of(cls, mark: int) -> Bucket:
-        """Take a mark apart."""
+    def of(cls, mark: int) -> Mark:
+        """Take apart what `mark` put together."""
         return cls(mark & MOST_ENDPOINTS, mark & LOCAL_LIST, mark >> _AFFINITY_SHIFT)
 
 
-def backends_of(target: Target | None) -> tuple[Backend, ...]:
-    """Where a target forwards to."""
-    match target:
-        case Sticky(backends):
-            return backends
+def endpoints_of(action: RuleAction | None) -> tuple[Endpoint, ...]:
+    """The endpoints to which an action forwards."""
+    match action:
+        case Sticky(endpoints):
+            return endpoints
         case tuple():
-            return target
+            return action
         case _:
             return ()
 
 
-def identities(name: MapName, backends: Iterable[Backend]) -> list[int]:
-    """Numbers under which a frontend with affinity has its backends: the same on every node and after each restart.
+def identities(name: MapName, endpoints: Iterable[Endpoint]) -> list[int]:
+    """A number for each endpoint, the same on every node and after each restart; for session affinity.
 
-    Two that would have the same one get different ones.
+    Two endpoints never get the same number.
     """
     found: dict[int, None] = {}
-    for address, port in backends:
+    for address, port in endpoints:
         number = crc32(f"{address} {port}".encode()) & ~LOCAL_LIST | first_index(name)
         while number in found:
             number = (number + 1) & 0xFFFFFFFF & ~LOCAL_LIST | first_index(name)
@@ -195,32 +201,32 @@ def identities(name: MapName, backends: Iterable[Backend]) -> list[int]:
 
 
 def first_index(name: MapName) -> int:
-    """The index of a frontend's first endpoint in map `endpoints`."""
+    """The index of the first endpoint of a service address in map `endpoints`."""
     return LOCAL_LIST if name == "external" else 0
 
 
-def buckets(ruleset: Ruleset, *, fixed: bool = False) -> list[int]:
-    """The marks that lead to a chain that draws an endpoint, and if `fixed` those to drop and reject."""
-    marks = {mark("services", target) for target in ruleset.services.values()}
-    marks |= {mark("external", target) for target in ruleset.external.values()}
-    return sorted(marks | {DROP, REJECT} if fixed else marks - {DROP, REJECT})
+def marks(ruleset: Ruleset, *, fixed: bool = False) -> list[int]:
+    """The marks of all actions that forward, and with `fixed` also those of drop and reject."""
+    found = {mark("services", action) for action in ruleset.services.values()}
+    found |= {mark("external", action) for action in ruleset.external.values()}
+    return sorted(found | {DROP, REJECT} if fixed else found - {DROP, REJECT})
 
 
-def place(current: Target | None, wanted: Target) -> Target:
-    """Put the wanted backends into numbered slots, so that few slots change.
+def place(current: RuleAction | None, wanted: RuleAction) -> RuleAction:
+    """Put the wanted endpoints into numbered slots, so that few slots change.
 
-    Who has a slot keeps it; new ones fill what became free; a hole at the end is filled from the last slot. So one
+    An endpoint keeps its slot; new ones fill free slots; the last endpoint moves into a hole that is left. So an
     endpoint that comes or goes changes at most one slot and the count.
     """
     if isinstance(wanted, Sticky):
-        slots = place(backends_of(current), wanted.backends)
-        return replace(wanted, backends=backends_of(slots))
+        slots = place(endpoints_of(current), wanted.endpoints)
+        return replace(wanted, endpoints=endpoints_of(slots))
     if not isinstance(current, tuple) or not isinstance(wanted, tuple) or not current:
         return wanted
     kept = set(wanted).intersection(current)
     if len(kept) == len(current) == len(wanted):
         return current
-    placed: list[Backend | None] = [each if each in kept else None for each in current]
+    placed: list[Endpoint | None] = [each if each in kept else None for each in current]
     fresh = [each for each in wanted if each not in kept]
     for index, each in enumerate(placed):
         if each is None and fresh:
@@ -230,8 +236,8 @@ def place(current: Target | None, wanted: Target) -> Target:
     return tuple([each for each in placed if each is not None])
 
 
-def _close_holes(slots: list[Backend | None]) -> None:
-    """Move backends from the end into the holes, and drop the empty end."""
+def _close_holes(slots: list[Endpoint | None]) -> None:
+    """Move endpoints from the end into the holes, and drop the empty end."""
     index = 0
     while index < len(slots):
         if slots[-1] is None:

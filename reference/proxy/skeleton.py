@@ -1,6 +1,6 @@
 """The part of a ruleset that does not depend on Services: sets, chains and rules, each as nft text and as expressions.
 
-They stand side by side so that a reader can compare them; a test loads the expressions and has `nft` print the text.
+Text and expressions stand side by side to be compared; a test loads the expressions and has `nft` print the text.
 
 Everything is of chain type nat, so only a connection's first packet comes here. Drop and reject verdicts work there,
 in prerouting and output, and leave no conntrack entry, because one is confirmed only when its packet has got through.
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from reference.proxy import expressions as nft
-from reference.proxy import flows
+from reference.proxy import flows, uapi
 from reference.proxy.decision import Family
 from reference.proxy.expressions import Verdict
 from reference.proxy.ruleset import LOCAL_LIST
@@ -24,19 +24,22 @@ TABLE = "trafficdist"
 FAMILY_WORD = {"IPv4": "ip", "IPv6": "ip6"}
 
 MOST_CLIENTS = 1 << 20
-"""So many clients of all Services together are remembered; others get an endpoint at random, as without affinity."""
+"""The most clients, of all Services together, that are remembered; others get no session affinity."""
 
+# nft's own numbers of its data types (include/datatype.h), which it needs to print a set.
 MARK, VERDICT = 19, 0xFFFFFF00
 _ADDRESS = {"IPv4": 7, "IPv6": 8}
 _PROTOCOL, _PORT = 12, 13
-_PAIR = 6  # bits by which nft shifts one type of a concatenation
+_TYPE_BITS = 6  # by which nft shifts each type of a concatenation
+
+_ORIGINAL_DESTINATION = {"IPv4": uapi.NFT_CT_DST_IP, "IPv6": uapi.NFT_CT_DST_IP6}
 
 
 @dataclass(frozen=True, slots=True)
 class SetSpec:
-    """A named set or map: its types as nft's words, its types as nft's numbers, its lengths in bytes.
+    """A named set or map: its type in nft's words, its types in nft's numbers, its lengths in bytes.
 
-    One with a `size` is filled by rules, and its elements end after a time.
+    With a `size` it is filled by rules, and its elements expire.
     """
 
     name: str
@@ -52,7 +55,7 @@ class SetSpec:
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """Where the kernel calls a base chain of a type. The word is nft's name for the priority."""
+    """The hook of a base chain; `priority_word` is nft's name for the priority."""
 
     number: int
     name: str
@@ -62,7 +65,7 @@ class Hook:
 
 
 class Rule(NamedTuple):
-    """One rule, twice."""
+    """A rule, as nft text and as expressions."""
 
     text: str
     expressions: bytes
@@ -78,46 +81,53 @@ class Chain:
 
 
 def set_specs(family: Family) -> tuple[SetSpec, ...]:
-    """The sets and maps of a table. Concatenated keys pad each field to 4 bytes."""
+    """The sets and maps of a table. In concatenated keys each field is padded to 4 bytes."""
     word = "ipv4_addr" if family == "IPv4" else "ipv6_addr"
     length, address = address_length(family), _ADDRESS[family]
-    frontend, frontend_word = (address << _PAIR | _PROTOCOL) << _PAIR | _PORT, f"{word} . inet_proto . inet_service"
+    service, service_type = (
+        (address << _TYPE_BITS | _PROTOCOL) << _TYPE_BITS | _PORT,
+        f"{word} . inet_proto . inet_service",
+    )
     return (
-        SetSpec("services", f"{frontend_word} : mark", frontend, length + 8, MARK, 4),
-        SetSpec("external", f"{frontend_word} : mark", frontend, length + 8, MARK, 4),
+        SetSpec("services", f"{service_type} : mark", service, length + 8, MARK, 4),
+        SetSpec("external", f"{service_type} : mark", service, length + 8, MARK, 4),
         SetSpec(
-            "endpoints", f"{frontend_word} . mark : {word} . inet_service", frontend << _PAIR | MARK, length + 12,
-            data_type=address << _PAIR | _PORT, data_length=length + 4,
+            "endpoints", f"{service_type} . mark : {word} . inet_service", service << _TYPE_BITS | MARK, length + 12,
+            data_type=address << _TYPE_BITS | _PORT, data_length=length + 4,
         ),
-        SetSpec("identities", f"{frontend_word} . mark : mark", frontend << _PAIR | MARK, length + 12, MARK, 4),
+        SetSpec("identities", f"{service_type} . mark : mark", service << _TYPE_BITS | MARK, length + 12, MARK, 4),
         SetSpec(
-            "affinity", f"{word} . {frontend_word} : mark", address << 3 * _PAIR | frontend, 2 * length + 8, MARK, 4,
+            "affinity", f"{word} . {service_type} : mark", address << 3 * _TYPE_BITS | service, 2 * length + 8, MARK, 4,
             size=MOST_CLIENTS,
         ),
-        SetSpec("buckets", "mark : verdict", MARK, 4, VERDICT, 0, host_order_key=True),
-        SetSpec("hairpin", f"{word} . {word}", address << _PAIR | address, 2 * length),
+        SetSpec("actions", "mark : verdict", MARK, 4, VERDICT, 0, host_order_key=True),
+        SetSpec("hairpin", f"{word} . {word}", address << _TYPE_BITS | address, 2 * length),
         SetSpec("pods", word, address, length, interval=True),
         SetSpec("own", word, address, length, interval=True),
     )  # fmt: skip
 
 
 def fixed_chains(family: Family) -> tuple[Chain, ...]:
-    """The chains that are always there, each after those to which it goes."""
+    """The chains that are always there, each after those to which it jumps."""
     return (
-        Chain("discard", (Rule("drop", nft.verdict(Verdict.DROP)),)),
-        Chain("refuse", _refuse(family)),
-        Chain("sources", _sources(family)),
-        Chain("prerouting", (_from_outside(family), _by_service(family)), Hook(0, "prerouting", -100, "dstnat")),
-        Chain("output", (_by_service(family),), Hook(3, "output", -100, "-100")),
-        Chain("postrouting", (_if_translated(),), Hook(4, "postrouting", 100, "srcnat")),
-        Chain("input", (_tag(family),), Hook(1, "input", 100, "100")),
-        Chain("prerouting-udp", _awaited(), Hook(0, "prerouting", -150, "mangle", "filter")),
-        Chain("output-udp", _awaited(), Hook(3, "output", -150, "mangle", "filter")),
+        Chain("drop-chain", (Rule("drop", nft.verdict(Verdict.DROP)),)),
+        Chain("reject-chain", _reject(family)),
+        Chain("masquerading", _masquerading(family)),
+        Chain(
+            "prerouting",
+            (_from_outside(family), _by_service(family)),
+            Hook(uapi.NF_INET_PRE_ROUTING, "prerouting", -100, "dstnat"),
+        ),
+        Chain("output", (_by_service(family),), Hook(uapi.NF_INET_LOCAL_OUT, "output", -100, "-100")),
+        Chain("postrouting", (_if_translated(),), Hook(uapi.NF_INET_POST_ROUTING, "postrouting", 100, "srcnat")),
+        Chain("input", (_tag(family),), Hook(uapi.NF_INET_LOCAL_IN, "input", 100, "100")),
+        Chain("prerouting-udp", _awaited(), Hook(uapi.NF_INET_PRE_ROUTING, "prerouting", -150, "mangle", "filter")),
+        Chain("output-udp", _awaited(), Hook(uapi.NF_INET_LOCAL_OUT, "output", -150, "mangle", "filter")),
     )
 
 
 def address_length(family: Family) -> int:
-    """An address, in bytes."""
+    """The length of an address, in bytes."""
     return 4 if family == "IPv4" else 16
 
 
@@ -126,28 +136,32 @@ def second_field(family: Family) -> int:
     return nft.FIRST_REGISTER + address_length(family) // 4
 
 
-def frontend_registers(family: Family) -> tuple[int, int, int, int]:
-    """Where the fields of a frontend go from the first register on, and the one after them."""
+def service_registers(family: Family) -> tuple[int, int, int, int]:
+    """The registers of the fields of a service address, from the first one on, and the register after them."""
     second = second_field(family)
     return nft.FIRST_REGISTER, second, second + 1, second + 2
 
 
 def load_source(family: Family, register: int) -> bytes:
-    """The address from which a packet is."""
-    return nft.load_payload(nft.NETWORK_HEADER, 12 if family == "IPv4" else 8, address_length(family), register)
+    """Load a packet's source address."""
+    return nft.load_payload(
+        uapi.NFT_PAYLOAD_NETWORK_HEADER, 12 if family == "IPv4" else 8, address_length(family), register
+    )
 
 
 def load_destination(family: Family, register: int) -> bytes:
-    return nft.load_payload(nft.NETWORK_HEADER, 16 if family == "IPv4" else 24, address_length(family), register)
+    return nft.load_payload(
+        uapi.NFT_PAYLOAD_NETWORK_HEADER, 16 if family == "IPv4" else 24, address_length(family), register
+    )
 
 
-def load_frontend(family: Family, first: int = nft.FIRST_REGISTER) -> bytes:
-    """What a packet is sent to, as the fields of a `Frontend`."""
+def load_service_address(family: Family, first: int = nft.FIRST_REGISTER) -> bytes:
+    """Load a packet's destination as the fields of a `ServiceAddress`."""
     protocol = first + address_length(family) // 4
     return (
         load_destination(family, first)
-        + nft.load_meta(nft.META_L4PROTO, protocol)
-        + nft.load_payload(nft.TRANSPORT_HEADER, 2, 2, protocol + 1)
+        + nft.load_meta(uapi.NFT_META_L4PROTO, protocol)
+        + nft.load_payload(uapi.NFT_PAYLOAD_TRANSPORT_HEADER, 2, 2, protocol + 1)
     )
 
 
@@ -155,12 +169,12 @@ def _by_map(family: Family, name: str) -> Rule:
     first = nft.FIRST_REGISTER
     ip = FAMILY_WORD[family]
     return Rule(
-        f"meta mark set {ip} daddr . meta l4proto . th dport map @{name} meta mark vmap @buckets",
-        load_frontend(family)
+        f"meta mark set {ip} daddr . meta l4proto . th dport map @{name} meta mark vmap @actions",
+        load_service_address(family)
         + nft.lookup(name, first, into=first)
         + nft.set_mark(first)
-        + nft.load_meta(nft.META_MARK, first)
-        + nft.lookup("buckets", first, into=0),
+        + nft.load_meta(uapi.NFT_META_MARK, first)
+        + nft.lookup("actions", first, into=0),
     )
 
 
@@ -179,45 +193,45 @@ def _from_outside(family: Family) -> Rule:
 def _if_translated() -> Rule:
     first = nft.FIRST_REGISTER
     return Rule(
-        "ct status dnat goto sources",
+        "ct status dnat goto masquerading",
         nft.load_connection_status(first)
-        + nft.mask(first, nft.CT_STATUS_DNAT)
+        + nft.mask(first, uapi.IPS_DST_NAT)
         + nft.compare(first, bytes(4), equal=False)
-        + nft.verdict(Verdict.GOTO, "sources"),
+        + nft.verdict(Verdict.GOTO, "masquerading"),
     )
 
 
-def _refuse(family: Family) -> tuple[Rule, ...]:
+def _reject(family: Family) -> tuple[Rule, ...]:
     first = nft.FIRST_REGISTER
-    tcp = nft.load_meta(nft.META_L4PROTO, first) + nft.compare(first, b"\x06")
+    tcp = nft.load_meta(uapi.NFT_META_L4PROTO, first) + nft.compare(first, b"\x06")
     return (
-        Rule("reject with tcp reset", tcp + nft.reset_tcp()),
-        Rule("reject", nft.port_unreachable(family)),
+        Rule("reject with tcp reset", tcp + nft.reject_with_reset()),
+        Rule("reject", nft.reject_with_icmp(family)),
     )
 
 
 def _udp_translated() -> bytes:
     first = nft.FIRST_REGISTER
     return (
-        nft.load_meta(nft.META_L4PROTO, first)
+        nft.load_meta(uapi.NFT_META_L4PROTO, first)
         + nft.compare(first, bytes([flows.UDP]))
         + nft.load_connection_status(first)
-        + nft.mask(first, nft.CT_STATUS_DNAT)
+        + nft.mask(first, uapi.IPS_DST_NAT)
         + nft.compare(first, bytes(4), equal=False)
     )
 
 
 def _tag(family: Family) -> Rule:
-    """The mark of a new UDP connection, by which it can be found (see `flows`)."""
+    """Set the mark of a new UDP connection, by which it can be found (see `flows`)."""
     ip, first, second = FAMILY_WORD[family], nft.FIRST_REGISTER, second_field(family)
     third = second + address_length(family) // 4
     numbers = f"mod {flows.TAGS} seed {flows.TAG_SEED:#x} offset {flows.AWAITED}"
     return Rule(
         f"ct status dnat ct mark set jhash ct original {ip} daddr . {ip} daddr . udp dport {numbers}",
         _udp_translated()
-        + nft.load_connection(nft.CT_DESTINATION[family], first, original=True)
+        + nft.load_connection(_ORIGINAL_DESTINATION[family], first, original=True)
         + load_destination(family, second)
-        + nft.load_payload(nft.TRANSPORT_HEADER, 2, 2, third)
+        + nft.load_payload(uapi.NFT_PAYLOAD_TRANSPORT_HEADER, 2, 2, third)
         + nft.hash_of(
             first, 2 * address_length(family) + 4,
             below=flows.TAGS, seed=flows.TAG_SEED, first=flows.AWAITED, into=third + 1,
@@ -227,16 +241,16 @@ def _tag(family: Family) -> Rule:
 
 
 def _awaited() -> tuple[Rule, ...]:
-    """Whether a UDP connection awaits an answer, in its mark."""
+    """Note in its mark whether a UDP connection awaits an answer."""
     first, words = nft.FIRST_REGISTER, ("original", "reply")
     operations = (f"| {flows.AWAITED:#010x}", f"& {flows.TAGS:#010x}")
     return tuple(
         Rule(
             f"meta l4proto udp ct status dnat ct direction {word} ct mark set ct mark {operation}",
             _udp_translated()
-            + nft.load_connection(nft.CT_DIRECTION, first)
+            + nft.load_connection(uapi.NFT_CT_DIRECTION, first)
             + nft.compare(first, bytes([direction]))
-            + nft.load_connection(nft.CT_MARK, first)
+            + nft.load_connection(uapi.NFT_CT_MARK, first)
             + nft.mask(first, flows.TAGS, flip=0 if direction else flows.AWAITED)
             + nft.set_connection_mark(first),
         )
@@ -244,11 +258,11 @@ def _awaited() -> tuple[Rule, ...]:
     )
 
 
-def _sources(family: Family) -> tuple[Rule, ...]:
-    """Whose address is replaced by this node's, so that the answers come back through this node.
+def _masquerading(family: Family) -> tuple[Rule, ...]:
+    """Replace the source address by this node's where answers would not come back through this node otherwise.
 
-    In order: an endpoint that reached itself; this node and its pods, whose answers come through here anyway; pods of
-    other nodes; clients from outside whose address is to be kept; all others.
+    In order: an endpoint that reached itself: yes; this node and its pods, whose answers come through here anyway: no;
+    pods of other nodes: yes; clients from outside whose address must be kept: no; all others: yes.
     """
     ip, first, second = FAMILY_WORD[family], nft.FIRST_REGISTER, second_field(family)
     source = load_source(family, first)
@@ -266,7 +280,7 @@ def _sources(family: Family) -> tuple[Rule, ...]:
         ),
         Rule(
             f"meta mark & {LOCAL_LIST:#010x} == {LOCAL_LIST:#010x} return",
-            nft.load_meta(nft.META_MARK, first)
+            nft.load_meta(uapi.NFT_META_MARK, first)
             + nft.mask(first, LOCAL_LIST)
             + nft.compare(first, kept)
             + nft.verdict(Verdict.RETURN),

@@ -1,7 +1,7 @@
-"""The rules of one IP family on one node, as they should be, and what has changed in them.
+"""The rules of one IP family on one node as they should be, and how they differ from those in the kernel.
 
-Entries are put per owner (a service port); changes are the difference between what was taken last and what is wanted
-now, so a run of events costs what differs in the end.
+Entries are put per owner (a service port). Changes are the difference between what was taken last and what is wanted
+now, so a burst of events costs what differs in the end.
 """
 
 from __future__ import annotations
@@ -22,85 +22,92 @@ from reference.proxy.changes import (
 from reference.proxy.decision import Family
 from reference.proxy.ruleset import (
     NOTHING,
-    Backend,
+    Endpoint,
     Entries,
-    Frontend,
     MapName,
+    RuleAction,
     Ruleset,
+    ServiceAddress,
     Stale,
-    Target,
-    backends_of,
+    endpoints_of,
     mark,
     place,
 )
 
 __all__ = [
-    "Changes", "Element", "EndpointElement", "HairpinElement", "IdentityElement", "MarkElement", "Table", "elements",
-    "targets",
+    "Changes",
+    "Element",
+    "EndpointElement",
+    "HairpinElement",
+    "IdentityElement",
+    "MarkElement",
+    "Table",
+    "actions",
+    "elements",
 ]  # fmt: skip
 
 
 class Table:
-    """What the kernel's table of one IP family should hold. Pure: it touches no kernel."""
+    """The wanted content of the kernel's table of one IP family. Pure: it touches no kernel."""
 
     def __init__(self, family: Family) -> None:
         self.family = family
         self._entries: dict[Hashable, Entries] = {}
-        self._targets: dict[tuple[MapName, Frontend], Target] = {}
-        self._owner: dict[Frontend, Hashable] = {}
-        self._refused: dict[Frontend, dict[Hashable, None]] = {}
+        self._actions: dict[tuple[MapName, ServiceAddress], RuleAction] = {}
+        self._owner: dict[ServiceAddress, Hashable] = {}
+        self._refused: dict[ServiceAddress, dict[Hashable, None]] = {}
         self._hairpin: Counter[str] = Counter()
-        self._touched: dict[tuple[MapName, Frontend], Target | None] = {}
+        self._touched: dict[tuple[MapName, ServiceAddress], RuleAction | None] = {}
         self._touched_hairpin: dict[str, bool] = {}
 
     def put(self, owner: Hashable, entries: Entries) -> None:
-        """Give `owner` these entries instead of those that it had. A frontend belongs to whoever had it first."""
+        """Replace the entries of `owner`. A service address belongs to the owner that claimed it first."""
         before = self._entries.get(owner, NOTHING)
         if entries == NOTHING:
             self._entries.pop(owner, None)
         else:
             self._entries[owner] = entries
-        for frontend in before.services:
-            if frontend not in entries.services:
-                self._release(frontend, owner)
-        for frontend in entries.services:
-            if frontend not in before.services:
-                self._claim(frontend, owner)
-            if self._owner[frontend] == owner:
-                self._aim(frontend, entries)
+        for service in before.services:
+            if service not in entries.services:
+                self._release(service, owner)
+        for service in entries.services:
+            if service not in before.services:
+                self._claim(service, owner)
+            if self._owner[service] == owner:
+                self._set_actions(service, entries)
         if entries.hairpin != before.hairpin:
             self._count(before.hairpin - entries.hairpin, -1)
             self._count(entries.hairpin - before.hairpin, +1)
 
-    def conflicts(self, owner: Hashable) -> list[Frontend]:
-        """The frontends that `owner` wants and another one has."""
+    def conflicts(self, owner: Hashable) -> list[ServiceAddress]:
+        """The service addresses that `owner` wants and another owner has."""
         return [each for each in self._entries.get(owner, NOTHING).services if self._owner[each] != owner]
 
-    def frontends(self) -> Iterable[Frontend]:
-        """All frontends."""
+    def services(self) -> Iterable[ServiceAddress]:
+        """All service addresses."""
         return self._owner.keys()
 
-    def backends(self, frontend: Frontend) -> frozenset[Backend] | None:
-        """Every backend to which connections to `frontend` may go now; None when it is no frontend at all."""
-        if frontend not in self._owner:
+    def endpoints(self, service: ServiceAddress) -> frozenset[Endpoint] | None:
+        """Every endpoint to which connections to `service` may go now; None when nobody has that address."""
+        if service not in self._owner:
             return None
-        targets = (self._targets.get((name, frontend)) for name in _MAPS)
-        return frozenset(each for target in targets for each in backends_of(target))
+        actions = (self._actions.get((name, service)) for name in _MAPS)
+        return frozenset(each for action in actions for each in endpoints_of(action))
 
     def take_changes(self, most: int = 1 << 20) -> list[Changes]:
-        """What has changed since the last call; a new part begins when one has `most` elements.
+        """Return the changes since the last call, in parts of about `most` elements.
 
-        Parts do not depend on each other: all that changes for one frontend is in one of them.
+        Parts do not depend on each other: all changes of one service address are in one part.
         """
         if not self._touched and not self._touched_hairpin:
             return []
         changes = Changes()
         parts = [changes]
-        for frontend in dict.fromkeys([frontend for _, frontend in self._touched]):
+        for service in dict.fromkeys([service for _, service in self._touched]):
             if len(changes.first_add) + len(changes.first_delete) >= most:
                 changes = Changes()
                 parts.append(changes)
-            self._compare(changes, frontend)
+            self._compare(changes, service)
         for address, present in self._touched_hairpin.items():
             if present and not self._hairpin[address]:
                 changes.later_delete.append(HairpinElement(address))
@@ -109,62 +116,62 @@ class Table:
         self.forget_changes()
         return parts
 
-    def _compare(self, changes: Changes, frontend: Frontend) -> None:
-        for key in [(name, frontend) for name in _MAPS]:
+    def _compare(self, changes: Changes, service: ServiceAddress) -> None:
+        for key in [(name, service) for name in _MAPS]:
             if key not in self._touched:
                 continue
             before = self._touched[key]
-            compare(changes, *key, before, self._targets.get(key))
-            if frontend.protocol == "UDP":
-                changes.stale += _stale(frontend, before, self.backends(frontend))
+            compare(changes, *key, before, self._actions.get(key))
+            if service.protocol == "UDP":
+                changes.stale += _stale(service, before, self.endpoints(service))
 
     def forget_changes(self) -> None:
-        """Begin anew: what is wanted now is about to be loaded as a whole."""
+        """Drop the changes noted so far: the whole table is about to be loaded."""
         self._touched.clear()
         self._touched_hairpin.clear()
 
     def ruleset(self, pods: tuple[str, ...], own: tuple[str, ...]) -> Ruleset:
-        """Everything, as a value."""
-        targets: dict[MapName, dict[Frontend, Target]] = {"services": {}, "external": {}}
-        for (name, frontend), target in self._targets.items():
-            targets[name][frontend] = target
+        """The whole ruleset, as a value."""
+        actions: dict[MapName, dict[ServiceAddress, RuleAction]] = {"services": {}, "external": {}}
+        for (name, service), action in self._actions.items():
+            actions[name][service] = action
         hairpin = frozenset(address for address, count in self._hairpin.items() if count)
-        return Ruleset(self.family, pods, own, targets["services"], targets["external"], hairpin)
+        return Ruleset(self.family, pods, own, actions["services"], actions["external"], hairpin)
 
-    def _claim(self, frontend: Frontend, owner: Hashable) -> None:
-        if self._owner.setdefault(frontend, owner) != owner:
-            self._refused.setdefault(frontend, {})[owner] = None
+    def _claim(self, service: ServiceAddress, owner: Hashable) -> None:
+        if self._owner.setdefault(service, owner) != owner:
+            self._refused.setdefault(service, {})[owner] = None
 
-    def _release(self, frontend: Frontend, owner: Hashable) -> None:
-        waiting = self._refused.get(frontend, {})
+    def _release(self, service: ServiceAddress, owner: Hashable) -> None:
+        waiting = self._refused.get(service, {})
         waiting.pop(owner, None)
-        if self._owner[frontend] != owner:
+        if self._owner[service] != owner:
             return
         heir = next(iter(waiting), None)
         if heir is None:
-            del self._owner[frontend]
-            self._refused.pop(frontend, None)
-            self._aim(frontend, NOTHING)
+            del self._owner[service]
+            self._refused.pop(service, None)
+            self._set_actions(service, NOTHING)
         else:
             del waiting[heir]
-            self._owner[frontend] = heir
-            self._aim(frontend, self._entries[heir])
+            self._owner[service] = heir
+            self._set_actions(service, self._entries[heir])
 
-    def _aim(self, frontend: Frontend, entries: Entries) -> None:
-        self._set_target("services", frontend, entries.services.get(frontend))
-        self._set_target("external", frontend, entries.external.get(frontend))
+    def _set_actions(self, service: ServiceAddress, entries: Entries) -> None:
+        self._set_action("services", service, entries.services.get(service))
+        self._set_action("external", service, entries.external.get(service))
 
-    def _set_target(self, name: MapName, frontend: Frontend, wanted: Target | None) -> None:
-        key = (name, frontend)
-        before = self._targets.get(key)
+    def _set_action(self, name: MapName, service: ServiceAddress, wanted: RuleAction | None) -> None:
+        key = (name, service)
+        before = self._actions.get(key)
         after = None if wanted is None else place(before, wanted)
         if after == before:
             return
         self._touched.setdefault(key, before)
         if after is None:
-            del self._targets[key]
+            del self._actions[key]
         else:
-            self._targets[key] = after
+            self._actions[key] = after
 
     def _count(self, addresses: frozenset[str], step: int) -> None:
         for address in addresses:
@@ -177,26 +184,26 @@ class Table:
 _MAPS: tuple[MapName, ...] = ("services", "external")
 
 
-def targets(ruleset: Ruleset) -> list[tuple[MapName, Frontend, Target]]:
-    """What each frontend of a ruleset leads to, by map."""
-    found: list[tuple[MapName, Frontend, Target]] = []
-    for name, frontends in zip(_MAPS, (ruleset.services, ruleset.external), strict=True):
-        found += [(name, frontend, target) for frontend, target in frontends.items()]
+def actions(ruleset: Ruleset) -> list[tuple[MapName, ServiceAddress, RuleAction]]:
+    """The action of each service address, with the map that it is in."""
+    found: list[tuple[MapName, ServiceAddress, RuleAction]] = []
+    for name, services in zip(_MAPS, (ruleset.services, ruleset.external), strict=True):
+        found += [(name, service, action) for service, action in services.items()]
     return found
 
 
 def elements(ruleset: Ruleset) -> Iterator[Element]:
     """All elements of a ruleset."""
-    for name, frontend, target in targets(ruleset):
-        yield from forwarding(name, frontend, target)
+    for name, service, action in actions(ruleset):
+        yield from forwarding(name, service, action)
     for address in sorted(ruleset.hairpin):
         yield HairpinElement(address)
-    for name, frontend, target in targets(ruleset):
-        yield MarkElement(name, frontend, mark(name, target))
+    for name, service, action in actions(ruleset):
+        yield MarkElement(name, service, mark(name, action))
 
 
-def _stale(frontend: Frontend, before: Target | None, backends: frozenset[Backend] | None) -> list[Stale]:
-    """Connections to endpoints that left, or to a frontend that is new: those were never translated."""
-    if before is None and backends is not None:
-        return [Stale(frontend, (frontend.address, frontend.port))]
-    return [Stale(frontend, each) for each in backends_of(before) if each not in (backends or ())]
+def _stale(service: ServiceAddress, before: RuleAction | None, endpoints: frozenset[Endpoint] | None) -> list[Stale]:
+    """Connections to endpoints that left, or to a new service address: those were never translated."""
+    if before is None and endpoints is not None:
+        return [Stale(service, (service.address, service.port))]
+    return [Stale(service, each) for each in endpoints_of(before) if each not in (endpoints or ())]

@@ -1,12 +1,12 @@
-"""A ruleset as nft text: what `nft list` would print of it, and what `nft -f` would load."""
+"""A ruleset as nft text, as `nft list` prints it and `nft -f` loads it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
 from reference.proxy.changes import EndpointElement, IdentityElement, MarkElement
-from reference.proxy.drawing import bucket_chain, bucket_name
-from reference.proxy.ruleset import Frontend, Ruleset, buckets
+from reference.proxy.ruleset import Ruleset, ServiceAddress, marks
+from reference.proxy.selection import action_chain, chain_name
 from reference.proxy.skeleton import FAMILY_WORD, TABLE, Chain, SetSpec, fixed_chains, set_specs
 from reference.proxy.table import elements
 
@@ -17,7 +17,7 @@ def text(ruleset: Ruleset) -> str:
     content = _content(ruleset)
     for spec in set_specs(ruleset.family):
         lines += _set(spec, content[spec.name])
-    chains = [bucket_chain(ruleset.family, bucket) for bucket in buckets(ruleset)]
+    chains = [action_chain(ruleset.family, mark) for mark in marks(ruleset)]
     for chain in (*chains, *fixed_chains(ruleset.family)):
         lines += _chain(chain)
     return "\n".join([*lines, "}", ""])
@@ -27,21 +27,21 @@ def _content(ruleset: Ruleset) -> dict[str, list[str]]:
     content: dict[str, list[str]] = {spec.name: [] for spec in set_specs(ruleset.family)}
     for element in elements(ruleset):
         match element:
-            case MarkElement(name, frontend, mark):
-                content[name].append(f"{_frontend(frontend)} : {mark:#010x}")
-            case EndpointElement(frontend, slot, (address, port)):
-                key = f"{_frontend(frontend)} . {slot:#010x}"
+            case MarkElement(name, service, mark):
+                content[name].append(f"{_service_text(service)} : {mark:#010x}")
+            case EndpointElement(service, slot, (address, port)):
+                key = f"{_service_text(service)} . {slot:#010x}"
                 content["endpoints"].append(f"{key} : {address} . {port}")
-            case IdentityElement(frontend, slot, identity):
-                content["identities"].append(f"{_frontend(frontend)} . {slot:#010x} : {identity:#010x}")
-    content["buckets"] = [f"{each:#010x} : goto {bucket_name(each)}" for each in buckets(ruleset, fixed=True)]
+            case IdentityElement(service, slot, identity):
+                content["identities"].append(f"{_service_text(service)} . {slot:#010x} : {identity:#010x}")
+    content["actions"] = [f"{each:#010x} : goto {chain_name(each)}" for each in marks(ruleset, fixed=True)]
     content["hairpin"] = [f"{each} . {each}" for each in ruleset.hairpin]
     content["pods"], content["own"] = list(ruleset.pods), list(ruleset.own)
     return {name: sorted(lines) for name, lines in content.items()}
 
 
-def _frontend(frontend: Frontend) -> str:
-    return f"{frontend.address} . {frontend.protocol.lower()} . {frontend.port}"
+def _service_text(service: ServiceAddress) -> str:
+    return f"{service.address} . {service.protocol.lower()} . {service.port}"
 
 
 def _set(spec: SetSpec, content: Iterable[str]) -> Iterator[str]:

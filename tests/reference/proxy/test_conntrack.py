@@ -17,7 +17,7 @@ from reference.proxy.decision import Family
 from reference.proxy.flows import TAGS, Flow, end, read_flow, tag
 from reference.proxy.netlink import NftSocket, attribute, nested
 from reference.proxy.nftables import KernelTable
-from reference.proxy.ruleset import Backend, Frontend, Ruleset, Stale
+from reference.proxy.ruleset import Endpoint, Ruleset, ServiceAddress, Stale
 
 SOCKET_FAMILY = {"IPv4": socket.AF_INET, "IPv6": socket.AF_INET6}
 FAMILIES: tuple[Family, ...] = ("IPv4", "IPv6")
@@ -30,16 +30,16 @@ class Tracked:
     node: Namespace
     conntrack: Conntrack
     family: Family
-    first: Frontend
-    second: Frontend
-    a: Backend
-    b: Backend
+    first: ServiceAddress
+    second: ServiceAddress
+    a: Endpoint
+    b: Endpoint
     families: tuple[Family, ...]
 
-    def connect(self, frontend: Frontend, count: int = 20) -> None:
+    def connect(self, service: ServiceAddress, count: int = 20) -> None:
         for _ in range(count):
             with self.socket() as client:
-                client.sendto(b"x", (frontend.address, frontend.port))
+                client.sendto(b"x", (service.address, service.port))
 
     def socket(self) -> socket.socket:
         return self.node.socket(SOCKET_FAMILY[self.family], socket.SOCK_DGRAM)
@@ -55,14 +55,14 @@ class Tracked:
         except OSError:
             return False
 
-    def answer(self, frontend: Frontend) -> None:
+    def answer(self, service: ServiceAddress) -> None:
         """A connection to A that was answered."""
         with self.socket() as server:
             server.bind(self.a)
             server.settimeout(0.05)
             while not self.answered():
                 with self.socket() as client, contextlib.suppress(TimeoutError):  # when it goes to B
-                    client.sendto(b"x", (frontend.address, frontend.port))
+                    client.sendto(b"x", (service.address, service.port))
                     _, address = server.recvfrom(10)
                     server.sendto(b"answer", address)
 
@@ -76,12 +76,12 @@ class Tracked:
         return {(each.sent, each.answered) for each in self.flows()}
 
     def named(self, *stale: Stale) -> set[tuple[bytes, bytes]]:
-        ends = [((each.frontend.address, each.frontend.port), each.backend) for each in stale]
-        return {(end(self.family, *sent), end(self.family, *backend)) for sent, backend in ends}
+        ends = [((each.service.address, each.service.port), each.endpoint) for each in stale]
+        return {(end(self.family, *sent), end(self.family, *endpoint)) for sent, endpoint in ends}
 
-    def forget(self, stale: Stale, *now: Backend, gone: bool = False, awaited: bool = True) -> None:
-        backends = {stale.frontend: None if gone else frozenset(now)}
-        self.conntrack.forget(self.family, [stale], backends.get, awaited=awaited)
+    def forget(self, stale: Stale, *now: Endpoint, gone: bool = False, awaited: bool = True) -> None:
+        endpoints = {stale.service: None if gone else frozenset(now)}
+        self.conntrack.forget(self.family, [stale], endpoints.get, awaited=awaited)
 
 
 @pytest.fixture(params=[(family, way) for family in FAMILIES for way in ("filter", "dump", "at once")], ids="-".join)
@@ -89,7 +89,7 @@ def tracked(request: pytest.FixtureRequest, node: Namespace, nft: NftSocket) -> 
     """As Linux 6.8 and newer do it, as older ones do, and as it is done for both families at once."""
     family, way = request.param
     word = "10.96.0.{}" if family == "IPv4" else "fd00:96::{}"
-    first, second = (Frontend(word.format(each), "UDP", 53) for each in (1, 2))
+    first, second = (ServiceAddress(word.format(each), "UDP", 53) for each in (1, 2))
     a, b = ((word.format(each), 5353) for each in (11, 12))
     with node.entered():
         conntrack = Conntrack()
@@ -108,8 +108,8 @@ def tracked(request: pytest.FixtureRequest, node: Namespace, nft: NftSocket) -> 
     conntrack.close()
 
 
-def untranslated(frontend: Frontend) -> Stale:
-    return Stale(frontend, (frontend.address, frontend.port))
+def untranslated(service: ServiceAddress) -> Stale:
+    return Stale(service, (service.address, service.port))
 
 
 def test_only_connections_to_the_endpoint_that_left_are_deleted(tracked: Tracked) -> None:
@@ -126,8 +126,8 @@ def test_only_connections_to_the_endpoint_that_left_are_deleted(tracked: Tracked
 def test_connections_of_a_frontend_that_is_gone_are_deleted(tracked: Tracked) -> None:
     tracked.connect(tracked.first)
 
-    for backend in (tracked.a, tracked.b):
-        tracked.forget(Stale(tracked.first, backend), gone=True)
+    for endpoint in (tracked.a, tracked.b):
+        tracked.forget(Stale(tracked.first, endpoint), gone=True)
 
     assert tracked.connections() == set()
 
@@ -147,7 +147,7 @@ def test_connections_that_were_never_translated_are_deleted_when_their_address_b
 def test_everything_else_than_what_is_right_can_be_deleted(tracked: Tracked) -> None:
     tracked.connect(tracked.first)
     tracked.connect(tracked.second)
-    allowed = {tracked.first: frozenset({tracked.a}), tracked.second: frozenset[Backend]()}
+    allowed = {tracked.first: frozenset({tracked.a}), tracked.second: frozenset[Endpoint]()}
 
     tracked.conntrack.forget_all_but({each: allowed if each == tracked.family else {} for each in tracked.families})
 
@@ -189,10 +189,10 @@ def test_an_endpoint_that_came_back_keeps_its_connections(tracked: Tracked) -> N
 def test_the_rules_and_we_compute_the_same_tag(tracked: Tracked) -> None:
     tracked.connect(tracked.first)
 
-    for backend in (tracked.a, tracked.b):
-        answered = end(tracked.family, *backend)
+    for endpoint in (tracked.a, tracked.b):
+        answered = end(tracked.family, *endpoint)
         marks = {each.mark & TAGS for each in tracked.flows() if each.answered == answered}
-        assert marks == {tag(tracked.family, tracked.first, backend)}
+        assert marks == {tag(tracked.family, tracked.first, endpoint)}
 
 
 def test_entries_are_counted(tracked: Tracked) -> None:

@@ -14,12 +14,12 @@ from harness.netns.namespace import Namespace
 from reference.proxy.decision import Family
 from reference.proxy.netlink import KernelError, NftSocket
 from reference.proxy.nftables import STAGING, KernelTable
-from reference.proxy.ruleset import NOTHING, Entries, Frontend, Ruleset, Sticky
+from reference.proxy.ruleset import NOTHING, Entries, Ruleset, ServiceAddress, Sticky
 from reference.proxy.table import Changes, EndpointElement, Table
 from reference.proxy.text import text
 from tests.reference.proxy.conftest import read_back
 
-FRONTEND = Frontend("10.96.0.1", "TCP", 80)
+SERVICE = ServiceAddress("10.96.0.1", "TCP", 80)
 KEY = socket.inet_aton("10.96.0.1") + b"\x06\0\0\0" + b"\0\x50\0\0"
 PODS, OWN = ("10.244.0.0/16",), ("10.244.1.0/24", "10.0.0.2/32")
 A, B = ("10.244.1.2", 8080), ("10.244.3.2", 8080)
@@ -33,9 +33,9 @@ def ruleset(family: Family) -> Ruleset:
     else:
         pods, own = ("fd00:10:244::/48",), ("fd00:10:244:1::/64", "fd00:10::1/128")
         virtual, pod = "fd00:10:96::{}", "fd00:10:244:1::{}"
-    one, two, three = (Frontend(virtual.format(n), p, 80) for n, p in ((1, "TCP"), (2, "UDP"), (3, "SCTP")))
+    one, two, three = (ServiceAddress(virtual.format(n), p, 80) for n, p in ((1, "TCP"), (2, "UDP"), (3, "SCTP")))
     here, there = ((pod.format(n), 8080) for n in (2, 3))
-    four = Frontend(virtual.format(4), "UDP", 80)
+    four = ServiceAddress(virtual.format(4), "UDP", 80)
     services = {one: (here, there), two: "reject", three: "drop", four: Sticky((here, there), 93_784)}
     external = {one: (here,), four: Sticky((here,), 10_800)}
     return Ruleset(family, pods, own, services, external, frozenset({here[0]}))
@@ -45,7 +45,7 @@ def ruleset(family: Family) -> Ruleset:
 def loaded(nft: NftSocket) -> tuple[KernelTable, Table]:
     """A kernel's table with one Service of one endpoint, and the table that it follows."""
     table, kernel = Table("IPv4"), KernelTable(nft, "IPv4")
-    table.put("web", Entries({FRONTEND: (A,)}, {}, frozenset()))
+    table.put("web", Entries({SERVICE: (A,)}, {}, frozenset()))
     table.forget_changes()
     kernel.load(table.ruleset(PODS, OWN))
     return kernel, table
@@ -99,9 +99,9 @@ def _words(lines: list[str]) -> list[list[str]]:
 def test_elements_are_read_back_as_they_were_loaded(nft: NftSocket, loaded: tuple[KernelTable, Table]) -> None:
     assert read_back(nft, "IPv4", "services") == {KEY: b"\x01\0\0\0"}
     assert read_back(nft, "IPv4", "endpoints") == {KEY + bytes(4): socket.inet_aton(A[0]) + b"\x1f\x90\0\0"}
-    buckets = read_back(nft, "IPv4", "buckets")
-    assert buckets is not None
-    assert sorted(buckets.values()) == [b"discard", b"lb-1", b"refuse"]
+    marks = read_back(nft, "IPv4", "actions")
+    assert marks is not None
+    assert sorted(marks.values()) == [b"drop-chain", b"lb-1", b"reject-chain"]
     own = read_back(nft, "IPv4", "own")
     assert own is not None
     assert own.keys() == {socket.inet_aton("10.244.1.0"), socket.inet_aton("10.0.0.2")}
@@ -109,14 +109,20 @@ def test_elements_are_read_back_as_they_were_loaded(nft: NftSocket, loaded: tupl
 
 def test_changes_make_the_chains_that_they_need(nft: NftSocket, loaded: tuple[KernelTable, Table]) -> None:
     kernel, table = loaded
-    table.put("web", Entries({FRONTEND: (A, B)}, {FRONTEND: (A,)}, frozenset({A[0]})))
+    table.put("web", Entries({SERVICE: (A, B)}, {SERVICE: (A,)}, frozenset({A[0]})))
 
     for changes in table.take_changes():
         kernel.apply(changes)
 
     assert read_back(nft, "IPv4", "services") == {KEY: b"\x02\0\0\0"}
     assert read_back(nft, "IPv4", "external") == {KEY: b"\x01\x40\0\0"}
-    assert set(read_back(nft, "IPv4", "buckets").values()) == {b"discard", b"refuse", b"lb-1", b"lb-2", b"lb-1-local"}  # type: ignore[union-attr]
+    assert set(read_back(nft, "IPv4", "actions").values()) == {
+        b"drop-chain",
+        b"reject-chain",
+        b"lb-1",
+        b"lb-2",
+        b"lb-1-local",
+    }  # type: ignore[union-attr]
     assert read_back(nft, "IPv4", "hairpin") == {socket.inet_aton(A[0]) * 2: b""}
 
 
@@ -134,7 +140,7 @@ def test_a_refused_transaction_names_the_object_and_changes_nothing(
     nft: NftSocket, loaded: tuple[KernelTable, Table]
 ) -> None:
     kernel, _ = loaded
-    wrong = Changes(first_delete=[EndpointElement(FRONTEND, 7, A)], first_add=[EndpointElement(FRONTEND, 1, B)])
+    wrong = Changes(first_delete=[EndpointElement(SERVICE, 7, A)], first_add=[EndpointElement(SERVICE, 1, B)])
 
     with pytest.raises(KernelError, match="elements of endpoints of IPv4 trafficdist: No such file"):
         kernel.apply(wrong)
@@ -147,9 +153,9 @@ def test_a_large_ruleset_comes_in_parts_when_the_send_buffer_is_small(
 ) -> None:
     kernel, _ = loaded
     nft.limit = 60_000
-    frontends = {Frontend("10.96.0.1", "TCP", port): (A, B) for port in range(1, 2001)}
+    services = {ServiceAddress("10.96.0.1", "TCP", port): (A, B) for port in range(1, 2001)}
 
-    kernel.load(Ruleset("IPv4", PODS, OWN, frontends, {}, frozenset()))
+    kernel.load(Ruleset("IPv4", PODS, OWN, services, {}, frozenset()))
 
     assert len(read_back(nft, "IPv4", "endpoints") or ()) == 4000
     assert len(read_back(nft, "IPv4", "services") or ()) == 2000

@@ -22,7 +22,7 @@ from reference.informer import Informer
 from reference.proxy import ServiceProxy
 from reference.proxy.netlink import NftSocket
 from reference.proxy.nftables import KernelTable, messages
-from reference.proxy.ruleset import Entries, Frontend
+from reference.proxy.ruleset import Entries, ServiceAddress
 from reference.proxy.table import Table
 from tests.reference.proxy.conftest import FAMILIES, Cluster, read_back
 from tests.reference.proxy.test_routing import cluster_ip
@@ -143,9 +143,9 @@ def test_no_connection_is_lost_while_endpoints_change(cluster: Cluster, family: 
 
 def test_rules_that_change_lose_no_datagram(cluster: Cluster) -> None:
     """Without deleting connections, which can cut off an answer on its way from an endpoint that leaves."""
-    table, frontend = Table("IPv4"), Frontend("10.96.88.1", "UDP", 80)
-    backends = [tuple((cluster.hosts[pod].addresses["IPv4"], 8080) for pod in pods) for pods in LISTS]
-    lists = itertools.cycle(Entries({frontend: each}, {}, frozenset()) for each in backends)
+    table, service = Table("IPv4"), ServiceAddress("10.96.88.1", "UDP", 80)
+    endpoints = [tuple((cluster.hosts[pod].addresses["IPv4"], 8080) for pod in pods) for pods in LISTS]
+    lists = itertools.cycle(Entries({service: each}, {}, frozenset()) for each in endpoints)
     cluster.proxies["a1"].stop()
     with cluster.hosts["a1"].namespace.entered():
         nft = NftSocket()
@@ -159,7 +159,7 @@ def test_rules_that_change_lose_no_datagram(cluster: Cluster) -> None:
 
     change()
     with repeating(change):
-        outcomes = cluster.loop.probe([Probe(cluster.hosts["a1-3"].namespace, "UDP", frontend.address, 80)] * 4000)
+        outcomes = cluster.loop.probe([Probe(cluster.hosts["a1-3"].namespace, "UDP", service.address, 80)] * 4000)
     nft.close()
     cluster.start_proxy("a1")
     cluster.settle()

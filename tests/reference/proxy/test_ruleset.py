@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reference.proxy import ruleset
 from reference.proxy.decision import Endpoint, Place, ServicePort, decide
 from reference.proxy.ruleset import (
     LOCAL_LIST,
     MOST_ENDPOINTS,
-    Backend,
-    Bucket,
     Entries,
-    Frontend,
+    Mark,
+    RuleAction,
     Ruleset,
+    ServiceAddress,
     Sticky,
-    Target,
     identities,
     mark,
     place,
@@ -29,8 +29,12 @@ from reference.proxy.text import text
 HERE, ELSEWHERE = Endpoint("10.244.1.2", 8080, node="a1"), Endpoint("10.244.3.2", 8080, node="b1")
 PORT = ServicePort("default", "web", "", "TCP", 80, cluster_ips=("10.96.0.1",))
 EXPOSED = replace(PORT, node_port=30080, load_balancer_ips=("198.18.1.1",), external_ips=("198.19.1.1",))
-EXTERNAL = [Frontend("198.18.1.1", "TCP", 80), Frontend("198.19.1.1", "TCP", 80), Frontend("10.0.0.2", "TCP", 30080)]
-CLUSTER_IP = Frontend("10.96.0.1", "TCP", 80)
+EXTERNAL = [
+    ServiceAddress("198.18.1.1", "TCP", 80),
+    ServiceAddress("198.19.1.1", "TCP", 80),
+    ServiceAddress("10.0.0.2", "TCP", 30080),
+]
+CLUSTER_IP = ServiceAddress("10.96.0.1", "TCP", 80)
 
 
 def entries(port: ServicePort, *endpoints: Endpoint) -> Entries:
@@ -79,28 +83,28 @@ def test_affinity_is_in_the_mark_and_changes_no_slot() -> None:
     ports = [replace(EXPOSED, external_local=True, affinity_seconds=each) for each in (0, 10_800)]
     plain, sticky = (entries(port, HERE, ELSEWHERE) for port in ports)
 
-    target = sticky.services[CLUSTER_IP]
-    assert target == Sticky(plain.services[CLUSTER_IP], 10_800)  # type: ignore[arg-type]
-    assert mark("services", target) == 10_800 << 15 | 2
-    assert Bucket.of(mark("external", target)) == (2, 0x4000, 10_800)
+    action = sticky.services[CLUSTER_IP]
+    assert action == Sticky(plain.services[CLUSTER_IP], 10_800)  # type: ignore[arg-type]
+    assert mark("services", action) == 10_800 << 15 | 2
+    assert Mark.of(mark("external", action)) == (2, 0x4000, 10_800)
     assert sticky.external[EXTERNAL[0]] == Sticky((HERE[:2],), 10_800)
 
 
 def test_identities_are_different_for_different_backends_of_one_frontend() -> None:
-    backends = [(f"10.{each >> 16}.{each >> 8 & 255}.{each & 255}", 80) for each in range(1 << 17)]
+    endpoints = [(f"10.{each >> 16}.{each >> 8 & 255}.{each & 255}", 80) for each in range(1 << 17)]
 
     for name, bit in (("services", 0), ("external", LOCAL_LIST)):
-        found = identities(name, backends)  # type: ignore[arg-type]
-        assert len(set(found)) == len(backends)
+        found = identities(name, endpoints)  # type: ignore[arg-type]
+        assert len(set(found)) == len(endpoints)
         assert {each & LOCAL_LIST for each in found} == {bit}
 
 
 def test_a_service_with_more_endpoints_than_fit_uses_as_many_as_do() -> None:
     endpoints = [Endpoint(f"10.{each >> 8}.{each & 255}.1", 80) for each in range(MOST_ENDPOINTS + 5)]
 
-    target = entries(PORT, *endpoints).services[CLUSTER_IP]
+    action = entries(PORT, *endpoints).services[CLUSTER_IP]
 
-    assert Bucket.of(mark("services", target)) == (MOST_ENDPOINTS, 0, 0)
+    assert Mark.of(mark("services", action)) == (MOST_ENDPOINTS, 0, 0)
 
 
 A, B, C, D = (("10.244.1.1", n) for n in range(4))
@@ -121,16 +125,16 @@ A, B, C, D = (("10.244.1.1", n) for n in range(4))
         ((A, B), (C, D), (D, C)),
     ],
 )
-def test_who_has_a_slot_keeps_it(current: Target | None, wanted: Target, slots: Target) -> None:
+def test_who_has_a_slot_keeps_it(current: RuleAction | None, wanted: RuleAction, slots: RuleAction) -> None:
     assert place(current, wanted) == slots
 
 
-backends = st.lists(st.builds(lambda n: ("10.0.0.1", n), st.integers(0, 12)), min_size=1, unique=True).map(tuple)
+endpoints = st.lists(st.builds(lambda n: ("10.0.0.1", n), st.integers(0, 12)), min_size=1, unique=True).map(tuple)
 
 
-@given(backends, backends)
+@given(endpoints, endpoints)
 def test_slots_hold_what_is_wanted_and_move_only_the_last_ones(
-    current: tuple[Backend, ...], wanted: tuple[Backend, ...]
+    current: tuple[ruleset.Endpoint, ...], wanted: tuple[ruleset.Endpoint, ...]
 ) -> None:
     slots = place(current, wanted)
 
@@ -141,9 +145,9 @@ def test_slots_hold_what_is_wanted_and_move_only_the_last_ones(
 
 
 def test_text_is_nft_text() -> None:
-    target = (("10.244.1.2", 8080),)
+    action = (("10.244.1.2", 8080),)
     ruleset = Ruleset(
-        "IPv4", ("10.244.0.0/16",), ("10.244.1.0/24",), {CLUSTER_IP: target}, {CLUSTER_IP: "drop"}, frozenset()
+        "IPv4", ("10.244.0.0/16",), ("10.244.1.0/24",), {CLUSTER_IP: action}, {CLUSTER_IP: "drop"}, frozenset()
     )
 
     lines = [line.strip() for line in text(ruleset).splitlines()]

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reference.proxy.ruleset import NOTHING, Entries, Frontend, Stale, Sticky
+from reference.proxy.ruleset import NOTHING, Entries, ServiceAddress, Stale, Sticky
 from reference.proxy.table import (
     Changes,
     Element,
@@ -19,12 +19,12 @@ from reference.proxy.table import (
     elements,
 )
 
-ONE, TWO = Frontend("10.96.0.1", "UDP", 53), Frontend("10.96.0.2", "UDP", 53)
+ONE, TWO = ServiceAddress("10.96.0.1", "UDP", 53), ServiceAddress("10.96.0.2", "UDP", 53)
 A, B, C = ("10.244.1.1", 53), ("10.244.1.2", 53), ("10.244.1.3", 53)
 
 
-def forwards(frontend: Frontend, *backends: tuple[str, int]) -> Entries:
-    return Entries({frontend: backends}, {}, frozenset())
+def forwards(service: ServiceAddress, *endpoints: tuple[str, int]) -> Entries:
+    return Entries({service: endpoints}, {}, frozenset())
 
 
 def taken(table: Table) -> Changes:
@@ -45,29 +45,29 @@ class Kernel:
             assert _key(element) not in self.content
             self.content[_key(element)] = element[-1]
 
-    def holes(self) -> set[Frontend]:
-        """Frontends whose count says more than there is."""
+    def holes(self) -> set[ServiceAddress]:
+        """Service addresses whose count says more than there is."""
         marks = [(key[1], value) for key, value in self.content.items() if key[0] in {"services", "external"}]
         return {
-            frontend
-            for frontend, mark in marks
+            service
+            for service, mark in marks
             for slot in range(mark & 0x4000, mark & 0x7FFF)
-            if not self.leads_on(frontend, slot, sticky=mark >> 15 > 0)
+            if not self.leads_on(service, slot, sticky=mark >> 15 > 0)
         }
 
-    def leads_on(self, frontend: Frontend, slot: int, *, sticky: bool) -> bool:
+    def leads_on(self, service: ServiceAddress, slot: int, *, sticky: bool) -> bool:
         """Whether who draws this slot finds an endpoint."""
-        return (frontend, self.content.get(("identity", frontend, slot)) if sticky else slot) in self.content
+        return (service, self.content.get(("identity", service, slot)) if sticky else slot) in self.content
 
 
 def _key(element: Element) -> Any:
     match element:
-        case IdentityElement(frontend, slot, _):
-            return "identity", frontend, slot
-        case MarkElement(name, frontend, _):
-            return name, frontend
-        case EndpointElement(frontend, slot, _):
-            return frontend, slot
+        case IdentityElement(service, slot, _):
+            return "identity", service, slot
+        case MarkElement(name, service, _):
+            return name, service
+        case EndpointElement(service, slot, _):
+            return service, slot
         case HairpinElement(address):
             return "hairpin", address
 
@@ -126,12 +126,12 @@ def test_a_frontend_belongs_to_whoever_had_it_first_until_that_one_leaves() -> N
     table = Table("IPv4")
     table.put("first", forwards(ONE, A))
     table.put("second", forwards(ONE, B))
-    assert table.backends(ONE) == {A}
+    assert table.endpoints(ONE) == {A}
     assert table.conflicts("second") == [ONE]
 
     table.put("first", NOTHING)
 
-    assert table.backends(ONE) == {B}
+    assert table.endpoints(ONE) == {B}
     assert table.conflicts("second") == []
 
 
@@ -168,7 +168,7 @@ def test_the_connections_of_a_udp_frontend_without_endpoints_are_all_wrong() -> 
 def test_changes_come_in_parts_of_bounded_size() -> None:
     table = Table("IPv4")
     for number in range(10):
-        table.put(number, forwards(Frontend("10.96.0.1", "TCP", number), A, B))
+        table.put(number, forwards(ServiceAddress("10.96.0.1", "TCP", number), A, B))
 
     parts = table.take_changes(6)
 
@@ -176,15 +176,15 @@ def test_changes_come_in_parts_of_bounded_size() -> None:
 
 
 lists = st.lists(st.sampled_from((A, B, C)), min_size=1, unique=True).map(tuple)
-targets = st.one_of(st.sampled_from(("drop", "reject")), lists, st.builds(Sticky, lists, st.sampled_from((60, 10_800))))
+actions = st.one_of(st.sampled_from(("drop", "reject")), lists, st.builds(Sticky, lists, st.sampled_from((60, 10_800))))
 wanted = st.builds(
     Entries,
-    st.dictionaries(st.sampled_from((ONE, TWO)), targets),
+    st.dictionaries(st.sampled_from((ONE, TWO)), actions),
     st.just({}),
     st.frozensets(st.sampled_from(("10.244.1.1", "10.244.1.2"))),
 ).flatmap(
     lambda made: (
-        st.dictionaries(st.sampled_from(list(made.services)), targets).map(
+        st.dictionaries(st.sampled_from(list(made.services)), actions).map(
             lambda external: Entries(made.services, external, made.hairpin)
         )
         if made.services
@@ -202,7 +202,7 @@ def test_changes_lead_to_what_is_wanted_with_no_hole_on_the_way(steps: list[tupl
         for changes in table.take_changes() if take else ():
             before = dict(kernel.content)
             kernel.apply(changes.first_delete, changes.first_add)
-            drawn_before = {key for key in before if isinstance(key[0], Frontend)}
+            drawn_before = {key for key in before if isinstance(key[0], ServiceAddress)}
             assert drawn_before <= kernel.content.keys()
             assert not kernel.holes()
             kernel.apply(changes.later_delete, [])

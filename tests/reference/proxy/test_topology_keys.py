@@ -165,9 +165,9 @@ def started(*keys: str, nodes: tuple[str, ...] = ("a1", "a2", "b1"), behaviour: 
 def reached(state: State) -> str:
     """The nodes of the endpoints to which the rules lead, as they are after all that the proxy was told."""
     state.compute()
-    (target,) = state.ruleset("IPv4", ()).services.values()
+    (action,) = state.ruleset("IPv4", ()).services.values()
     places = {f"10.244.0.{i}": each for i, each in enumerate(sorted(LABELS), 1)}
-    return target if isinstance(target, str) else " ".join(sorted(places[address] for address, _ in target))
+    return action if isinstance(action, str) else " ".join(sorted(places[address] for address, _ in action))
 
 
 def test_labels_come_from_the_nodes_of_the_endpoints() -> None:

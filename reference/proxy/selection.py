@@ -1,0 +1,130 @@
+"""The chains that select an endpoint: one for each number of endpoints, and for each duration of session affinity.
+
+Session affinity costs nothing where no Service asks for it. Where one does, the kernel remembers the clients: a rule
+puts the selected endpoint into map `affinity`, unless the client has one there, whose time is then renewed; the
+connection goes to the endpoint that the map has after that. So two first packets at the same time agree. If a client's
+endpoint is not found, because it has left, the client is forgotten and gets another one.
+"""
+
+from __future__ import annotations
+
+from reference.proxy import expressions as nft
+from reference.proxy import uapi
+from reference.proxy.decision import Family
+from reference.proxy.expressions import Verdict
+from reference.proxy.ruleset import LOCAL_LIST, Mark
+from reference.proxy.skeleton import (
+    FAMILY_WORD,
+    Chain,
+    Rule,
+    address_length,
+    load_service_address,
+    load_source,
+    second_field,
+    service_registers,
+)
+
+_UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
+
+
+def action_chain(family: Family, mark: int) -> Chain:
+    """The chain that carries out the action of a mark that forwards: it selects an endpoint, and translates to it."""
+    parts, drop = Mark.of(mark), Rule("drop", nft.verdict(Verdict.DROP))
+    select, translate = _select(parts), _translate(family)
+    if not parts.seconds:
+        return Chain(chain_name(mark), (select, translate, drop))
+    kept = (select, *_keep(family, parts), translate)
+    return Chain(chain_name(mark), (*kept, _forget(family), *kept, drop))
+
+
+def chain_name(mark: int) -> str:
+    """The name of the chain that carries out the action of a mark."""
+    count, first, seconds = Mark.of(mark)
+    if not count:
+        return "reject-chain" if first else "drop-chain"
+    return (f"affinity-{count}-{seconds}" if seconds else f"lb-{count}") + ("-local" if first else "")
+
+
+def _select(mark: Mark) -> Rule:
+    word, register = f"numgen random mod {mark.endpoints}", nft.FIRST_REGISTER
+    number = nft.random_number(mark.endpoints, mark.first, register)
+    return Rule(
+        f"meta mark set {word}" + (f" offset {mark.first}" if mark.first else ""), number + nft.set_mark(register)
+    )
+
+
+def _translate(family: Family) -> Rule:
+    address = nft.FIRST_REGISTER
+    return Rule(
+        f"dnat {FAMILY_WORD[family]} to {_indexed(family)} map @endpoints",
+        _load_indexed(family)
+        + nft.lookup("endpoints", address, into=address)
+        + nft.destination_nat(family, address, second_field(family)),
+    )
+
+
+def _keep(family: Family, mark: Mark) -> tuple[Rule, ...]:
+    """Replace the selected index by the identity of the endpoint that the client keeps, and set the list's bit."""
+    first, after = nft.FIRST_REGISTER, _after_client(family)
+    word = f"| {LOCAL_LIST:#010x}" if mark.first else f"& {0xFFFFFFFF & ~LOCAL_LIST:#010x}"
+    client = _load_client(family)
+    return (
+        Rule(
+            f"meta mark set {_indexed(family)} map @identities",
+            _load_indexed(family) + nft.lookup("identities", first, into=first) + nft.set_mark(first),
+        ),
+        Rule(
+            f"update @affinity {{ {_client(family)} timeout {_time(mark.seconds)} : meta mark }}",
+            client + nft.load_meta(uapi.NFT_META_MARK, after) + nft.update("affinity", first, after, mark.seconds),
+        ),
+        Rule(
+            f"meta mark set {_client(family)} map @affinity",
+            client + nft.lookup("affinity", first, into=first) + nft.set_mark(first),
+        ),
+        Rule(
+            f"meta mark set meta mark {word}",
+            nft.load_meta(uapi.NFT_META_MARK, first)
+            + nft.mask(first, ~LOCAL_LIST, flip=mark.first)
+            + nft.set_mark(first),
+        ),
+    )
+
+
+def _forget(family: Family) -> Rule:
+    first, after = nft.FIRST_REGISTER, _after_client(family)
+    return Rule(
+        f"delete @affinity {{ {_client(family)} : meta mark }}",
+        _load_client(family) + nft.load_meta(uapi.NFT_META_MARK, after) + nft.remove("affinity", first, after),
+    )
+
+
+def _indexed(family: Family) -> str:
+    return f"{FAMILY_WORD[family]} daddr . meta l4proto . th dport . meta mark"
+
+
+def _load_indexed(family: Family) -> bytes:
+    """The key of maps `endpoints` and `identities`."""
+    return load_service_address(family) + nft.load_meta(uapi.NFT_META_MARK, service_registers(family)[3])
+
+
+def _client(family: Family) -> str:
+    ip = FAMILY_WORD[family]
+    return f"{ip} saddr . {ip} daddr . meta l4proto . th dport"
+
+
+def _load_client(family: Family) -> bytes:
+    """The key of map `affinity`."""
+    return load_source(family, nft.FIRST_REGISTER) + load_service_address(family, second_field(family))
+
+
+def _after_client(family: Family) -> int:
+    return service_registers(family)[3] + address_length(family) // 4
+
+
+def _time(seconds: int) -> str:
+    """A duration as nft writes it: 1m30s."""
+    words = []
+    for unit, size in _UNITS:
+        count, seconds = divmod(seconds, size)
+        words.append(f"{count}{unit}" if count else "")
+    return "".join(words)
