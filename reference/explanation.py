@@ -14,12 +14,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from reference.client import Object
-from reference.endpoints import any_hints, has_hints, is_ready, name_of
 from reference.endpointslice.allocation import allocate, rules
 from reference.endpointslice.hints import CpuHeuristic, Mechanism, NoHints, SamePlace, endpoint_hints, mechanism
 from reference.endpointslice.labels import is_headless, node_zone
 from reference.endpointslice.zones import Refusal, ZoneShares, ZoneTable, milli_cpu
 from reference.features import Features
+from reference.objects.endpoints import any_hints, has_hints, is_ready, name_of
+from reference.objects.topology_keys import Labels
 from reference.proxy.decision import (
     Behaviour,
     Decision,
@@ -33,7 +34,6 @@ from reference.proxy.decision import (
 )
 from reference.proxy.node_labels import NodeLabels
 from reference.proxy.objects import UNREADABLE, annotation_key, read_node, read_slice, service_ports, topology_keys
-from reference.topology_keys import Labels
 
 TIERS = {"PreferSameNode": "node", "PreferSameZone": "zone", "": "anywhere", "TopologyKeys": "keys"}
 

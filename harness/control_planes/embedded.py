@@ -20,10 +20,10 @@ from reference.apiserver import ApiServer
 from reference.apiserver.kinds import Strategy
 from reference.apiserver.server import HttpServer
 from reference.client import Client
+from reference.client.informer import Informer
 from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.node_level import NodeLevel
 from reference.features import NEWEST, Features, parse_version
-from reference.informer import Informer
 
 
 def features_of(release: Release) -> Features:

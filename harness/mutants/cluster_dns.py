@@ -11,14 +11,14 @@ import dns.edns
 import dns.message
 
 from harness.mutants.mutant import WRITTEN, Mutant, kebab
-from reference.client import Object
+from reference.client import Object, key_of
 from reference.dns import DnsServer
 from reference.dns.index import Changed, ClusterIndex
-from reference.dns.objects import Origin, key_of
+from reference.dns.objects import Origin
 from reference.dns.records import NO_DATA, Found, Service, find
 from reference.dns.resolver import Resolver
 from reference.features import Features
-from reference.topology_keys import ANY, Labels
+from reference.objects.topology_keys import ANY, Labels
 
 ZONE = "topology.kubernetes.io/zone"
 FORMERR, NXDOMAIN = 1, 3

@@ -8,10 +8,9 @@ from functools import partial
 from typing import Any
 
 from harness.mutants.mutant import WRITTEN, Mutant
-from reference.client import Client, Object
+from reference.client import Client, Key, Object
 from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.conditions import ACCEPTED, HONORED, PROGRAMMED, Condition
-from reference.endpointslice.slices import Key
 from reference.endpointslice.status import StatusKeeper
 
 MUTANTS: list[Mutant] = []
@@ -85,10 +84,7 @@ class _Reporting(EndpointSliceController):
     def __init__(
         self, client: Client, *, lie: Callable[[], Callable[[Key, Conditions], Conditions]], **options: Any
     ) -> None:
-        super().__init__(client, **options)
-        if self._status is not None:
-            self._status = _Lying(client, self._index, self._features, self._heuristics, lie=lie())
-            self._queues = [self._work, self._status.work]
+        super().__init__(client, status=partial(_Lying, lie=lie()), **options)
 
 
 def _turned(kind: str, status: Any, *, if_: str = "") -> Callable[[], Callable[[Key, Conditions], Conditions]]:

@@ -259,15 +259,15 @@ def never_withdraws(service: Object, pods: Pods, nodes: Nodes, existing: Pods, *
 class _Deaf(EndpointSliceController):
     """Looks at no Service when nodes change."""
 
-    def _look_at_nodes(self) -> None:
+    def _check_nodes(self) -> None:
         self._judged_nodes = self._nodes_versions()
 
 
 class _Busy(EndpointSliceController):
     """Looks at every Service when nodes change."""
 
-    def _look_at_nodes(self) -> None:
-        if self._nodes_versions() != self._judged_nodes and self._has_state:
+    def _check_nodes(self) -> None:
+        if self._nodes_versions() != self._judged_nodes and self._loop.has_state:
             for key in self._index.services:
                 self._work.add(key)
         self._judged_nodes = self._nodes_versions()

@@ -12,11 +12,10 @@ from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
 from harness.mutants.mutant import WRITTEN, Mutant
-from reference.client import Client
+from reference.client import Client, Key
 from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.hints import CpuHeuristic
 from reference.endpointslice.plan import Plan
-from reference.endpointslice.slices import Key
 from reference.proxy import ServiceProxy
 from reference.proxy.state import Dropped, Name, State
 

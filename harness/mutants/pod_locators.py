@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from harness.mutants.mutant import WRITTEN, Mutant, kebab
-from reference.client import Client, Event, Object
+from reference.client import Client, Event, Key, Object, key_of
 from reference.pod_locator import PodLocatorController
-from reference.pod_locator.index import Key, Locations, key_of
+from reference.pod_locator.index import Locations
 from reference.pod_locator.location import says
 
 KNOWN = ("kubernetes.io/hostname", "topology.kubernetes.io/region", "topology.kubernetes.io/zone")

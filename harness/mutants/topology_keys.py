@@ -13,10 +13,10 @@ from reference.apiserver.kinds import FieldError, Strategy, errors
 from reference.apiserver.kinds.services import Services
 from reference.client import Object
 from reference.features import Features
+from reference.objects.topology_keys import ANY, Labels
 from reference.proxy import ServiceProxy
 from reference.proxy.decision import Behaviour, Decision, Endpoint, Forward, Reject
 from reference.proxy.state import State
-from reference.topology_keys import ANY, Labels
 
 FIELD = "spec.topologyKeys"
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"

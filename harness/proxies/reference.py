@@ -15,8 +15,8 @@ from harness.control_planes.embedded import EmbeddedControlPlane, features_of
 from harness.netns.namespace import Namespace
 from harness.process import search_path
 from harness.proxies.rules import listings
+from reference.client.remote import RemoteClient
 from reference.proxy import ServiceProxy
-from reference.remote import RemoteClient
 from reference.serving import Serving
 
 _SERVICES = 50  # whose decisions are told

@@ -15,7 +15,7 @@ from reference.apiserver.registry import NAMESPACES, Call, Registry, Target
 from reference.apiserver.selectors import Selection
 from reference.apiserver.store import Stored
 from reference.client import Object
-from reference.timestamps import timestamp
+from reference.objects.timestamps import timestamp
 
 PERMANENT = ("default", "kube-system")
 

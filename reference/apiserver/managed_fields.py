@@ -13,7 +13,7 @@ from typing import Any
 from reference.apiserver.field_sets import FieldPath, decode, encode, flatten
 from reference.apiserver.schema import list_rules
 from reference.client import Object
-from reference.timestamps import timestamp
+from reference.objects.timestamps import timestamp
 
 BEFORE = "before-first-apply"
 

@@ -15,7 +15,8 @@ import orjson
 from reference.apiserver import status
 from reference.apiserver.registry import Registry
 from reference.apiserver.selectors import Selection
-from reference.apiserver.store import Key, Stored, TooOldError, key_of
+from reference.apiserver.store import Stored, TooOldError
+from reference.client import Key, key_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,10 +21,7 @@ from typing import Literal
 import orjson
 
 from reference.apiserver import status
-from reference.client import Object
-
-Key = tuple[str, str]
-"""Namespace ("" when the resource has none) and name."""
+from reference.client import Key, Object, key_of
 
 Served = Callable[[Object], Object]
 """From an object to what a release knows of it, which is itself when it knows all."""
@@ -224,12 +221,6 @@ class Store:
             del table.changes[: -self._window]
         for observer in table.observers:
             observer(change)
-
-
-def key_of(obj: Object) -> Key:
-    """Where an object is stored."""
-    meta = obj["metadata"]
-    return meta.get("namespace") or "", meta["name"]
 
 
 class _HandedOver(dict[str, _Table]):

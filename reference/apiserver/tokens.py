@@ -6,7 +6,7 @@ from typing import Any
 
 from reference.apiserver import status
 from reference.client import Object
-from reference.timestamps import timestamp
+from reference.objects.timestamps import timestamp
 
 _SECONDS, _AT_LEAST = 3600, 600
 

@@ -19,9 +19,9 @@ from reference.apiserver.kinds import Allocations, FieldError, Strategy
 from reference.apiserver.kinds.shapes import same
 from reference.apiserver.pools import ExhaustedError, Ledger, RefusedError
 from reference.apiserver.registry import NAMESPACES, Call, Registry
-from reference.apiserver.store import Stored, key_of
-from reference.client import Object
-from reference.timestamps import timestamp
+from reference.apiserver.store import Stored
+from reference.client import Object, key_of
+from reference.objects.timestamps import timestamp
 
 SERVICE_ACCOUNTS = "serviceaccounts"
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # no vowels, nothing that reads like another (apimachinery's rand)

@@ -11,19 +11,10 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
-from reference.client import Event, Object
-from reference.dns.objects import (
-    Key,
-    Origin,
-    key_of,
-    read_endpoints,
-    read_locator,
-    read_service,
-    service_key,
-    topology_keys,
-)
+from reference.client import Event, Key, Object, key_of
+from reference.dns.objects import Origin, read_endpoints, read_locator, read_service, service_key, topology_keys
 from reference.dns.records import Endpoint, Family, Service
-from reference.topology_keys import ANY, Labels
+from reference.objects.topology_keys import ANY, Labels
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-Key = tuple[str, str]  # namespace and name of a Service
+from reference.client import Key
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,14 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from reference.client import Object
+from reference.client import Key, Object
 from reference.dns.records import FAMILIES, Endpoint, Family, Port, Service
-from reference.endpoints import is_ready
-from reference.topology_keys import Labels
+from reference.objects.endpoints import is_ready
+from reference.objects.topology_keys import Labels
 
 SERVICE_LABEL = "kubernetes.io/service-name"
-
-Key = tuple[str, str]  # namespace and name
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +32,6 @@ def canonical(address: str) -> str:
     parsed = ipaddress.ip_address(address)
     mapped = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else None
     return str(mapped or parsed)
-
-
-def key_of(obj: Object) -> Key:
-    """Namespace and name."""
-    return obj["metadata"].get("namespace") or "", obj["metadata"]["name"]
 
 
 def service_key(endpoint_slice: Object) -> Key | None:

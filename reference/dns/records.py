@@ -13,7 +13,7 @@ from typing import Literal
 
 from reference.dns.names import OfEndpoint, OfPort, OfService
 from reference.dns.selection import select
-from reference.topology_keys import Labels
+from reference.objects.topology_keys import Labels
 
 Family = Literal["IPv4", "IPv6"]
 FAMILIES: tuple[Family, ...] = ("IPv4", "IPv6")

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from reference.client import Event
+from reference.client import Event, Key
 from reference.dns import messages
 from reference.dns.index import ClusterIndex
 from reference.dns.messages import Body, Query, Reply
-from reference.dns.names import Key, service_of
+from reference.dns.names import service_of
 from reference.dns.records import find
 from reference.dns.zone import Find, Zone
-from reference.topology_keys import Labels
+from reference.objects.topology_keys import Labels
 
 if TYPE_CHECKING:
     import dns.name

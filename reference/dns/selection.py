@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
-from reference.topology_keys import Labels, first_match
+from reference.objects.topology_keys import Labels, first_match
 
 
 class Located(Protocol):

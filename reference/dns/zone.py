@@ -21,7 +21,7 @@ from reference.dns.index import ClusterIndex
 from reference.dns.messages import Body
 from reference.dns.names import Apex, Branch, SchemaVersion, Subject, service_of, subject
 from reference.dns.records import Address, Alias, Found, Target, find
-from reference.topology_keys import Labels
+from reference.objects.topology_keys import Labels
 
 SCHEMA_VERSION = b"1.1.0"  # of Kubernetes' DNS-Based Service Discovery
 PRIORITY, WEIGHT = 0, 100

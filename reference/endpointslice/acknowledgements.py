@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from reference.acknowledgement_lease import node_of, revision_of
 from reference.client import Event
+from reference.objects.acknowledgement_lease import node_of, revision_of
 
 
 class Acknowledgements:

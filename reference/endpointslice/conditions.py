@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from reference.client import Object
-from reference.endpoints import has_hints, is_ready, name_of
 from reference.endpointslice.hints import Mechanism, NoHints, Plugin, SamePlace
+from reference.objects.endpoints import has_hints, is_ready, name_of
 
 ACCEPTED = "TrafficDistributionAccepted"
 PROGRAMMED = "TrafficDistributionProgrammed"

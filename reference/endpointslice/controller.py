@@ -1,20 +1,18 @@
-"""The EndpointSlice controller: one thread that keeps slices as `plan` wants them.
+"""The EndpointSlice controller: keeps slices as `plan` wants them, in the thread of an event loop.
 
-The file of the package with a thread and a clock. Events go into an unbounded queue, so no writer ever waits for a
-sync; the thread takes in all that are there before it works on the next Service, so a burst of pod changes is one sync.
+A burst of pod changes is one sync, as the loop takes in all events that are there before the next Service is synced.
 """
 
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Mapping
-from queue import Empty, SimpleQueue
 
 from prometheus_client import CollectorRegistry
 
-from reference.client import ApiError, Client, Event, Object, Subscription
+from reference.client import ApiError, Client, Event, Key, delete_if_there, key_of
+from reference.controller import EventLoop, WorkQueue, is_hopeful
 from reference.endpointslice.allocation import rules
 from reference.endpointslice.cpu_services import CpuServices
 from reference.endpointslice.desired import Memo
@@ -23,15 +21,12 @@ from reference.endpointslice.metrics import Metrics
 from reference.endpointslice.node_level import NodeLevel
 from reference.endpointslice.plan import MAX_ENDPOINTS_PER_SLICE, Plan, plan_deleted_service, plan_service
 from reference.endpointslice.recorder import Recorder
-from reference.endpointslice.slices import Key
 from reference.endpointslice.status import StatusKeeper
-from reference.endpointslice.work_queue import WorkQueue
 from reference.features import Features
 from reference.heuristics import Heuristic, installed_heuristics
 
 SLICE_CHANGE_DELAY = 0.01  # seconds; so that two controllers that disagree do not keep a machine busy
 
-_HOPELESS = frozenset({"Invalid", "Forbidden", "NotFound", "BadRequest", "MethodNotAllowed"})
 _RESOURCES = ("services", "pods", "nodes", "endpointslices")
 logger = logging.getLogger(__name__)
 
@@ -65,6 +60,7 @@ class EndpointSliceController:
         conditions: bool = False,
         node_level: NodeLevel | None = None,
         plan: Callable[..., Plan] = plan_service,
+        status: Callable[..., StatusKeeper] = StatusKeeper,
     ) -> None:
         """`heuristics` by value of `trafficDistribution`, None for those that are installed.
 
@@ -78,10 +74,6 @@ class EndpointSliceController:
         self._heuristics = installed_heuristics() if heuristics is None else heuristics
         self._node_level = node_level or NodeLevel()
         self._plan_service = plan
-        self._events: SimpleQueue[Event | None] = SimpleQueue()
-        self._delivered = 0
-        self._taken_in = 0
-        self._has_state = False
         self._index = ClusterIndex(self._features)
         self._work = WorkQueue()
         self._memos: dict[Key, Memo] = {}
@@ -89,29 +81,23 @@ class EndpointSliceController:
         self._metrics = Metrics(self._features)
         self.registry.register(self._metrics)
         conditions = conditions and self._features.enabled("ServiceTrafficDistribution")  # before, nobody knew of them
-        self._status = StatusKeeper(client, self._index, self._features, self._heuristics) if conditions else None
+        self._status = status(client, self._index, self._features, self._heuristics) if conditions else None
         self._queues = [self._work, self._status.work] if self._status is not None else [self._work]
         self._cpu_services = CpuServices(rules(self._features))
         self._counting_nodes: set[Key] = set()
         self._judged_nodes = (0, 0)  # the versions of the nodes for which all Services were looked at
-        self._told: dict[Key, str] = {}  # topic of the last failure that an Event was written for
-        self._subscription: Subscription | None = None
-        self._thread = threading.Thread(target=self._run, name="endpointslice-controller", daemon=True)
+        self._reported: dict[Key, str] = {}  # topic of the last failure that an Event was written for
+        self._loop = EventLoop(
+            "endpointslice-controller", take_in=self._take_in, work=self._work_on_next, queues=self._queues
+        )
 
     def start(self) -> None:
         """Begin to watch and to write. Returns at once. Raises `RuntimeError` when called again."""
-        self._thread.start()
-        resources = _RESOURCES if self._status is None else (*_RESOURCES, "leases")
-        self._subscription = self._client.subscribe(resources, self._deliver)
+        self._loop.start(self._client, _RESOURCES if self._status is None else (*_RESOURCES, "leases"))
 
     def stop(self) -> None:
         """End the watch and the thread; slices stay. A sync in progress is finished. May be called again."""
-        if self._subscription is not None:
-            self._subscription.close()
-            self._subscription = None
-        if self._thread.is_alive():
-            self._events.put(None)
-            self._thread.join()
+        self._loop.stop()
 
     def synced(self) -> bool:
         """Whether every event delivered so far is worked on, and its slices and conditions are written.
@@ -120,64 +106,32 @@ class EndpointSliceController:
         One that cannot succeed before something else changes (a pod's Node is missing, the API server refuses the
         slice) counts as worked on: that change is an event of its own, and to wait for it would be to wait for ever.
         """
-        delivered = self._delivered
-        if not (self._has_state and self._taken_in >= delivered):
+        if not self._loop.caught_up():
             return False
         # In this order: nodes queue Services, and syncs queue conditions.
         return self._judged_nodes == self._nodes_versions() and all(queue.is_idle for queue in self._queues)
 
-    def _deliver(self, event: Event) -> None:
-        """The subscription's sink: runs in the writer's thread while the store is locked, so the count is exact."""
-        self._delivered += 1
-        self._events.put(event)
-
-    def _run(self) -> None:
-        while self._take_in_events():
-            self._look_at_nodes()
-            key = self._work.pop(time.monotonic())
-            if key is not None:
-                self._work_on(key)
-            if self._status is not None:
-                self._status.work_on_next()
-
-    def _take_in_events(self) -> bool:
-        """Take in what has come, and wait for it if there is nothing else to do. False when told to stop."""
-        try:
-            event = self._events.get(timeout=self._patience())
-        except Empty:
-            return True
-        for more in range(self._events.qsize(), -1, -1):
-            if event is None:
-                return False
-            self._take_in(event)
-            if more:
-                event = self._events.get_nowait()
-        return True
-
-    def _patience(self) -> float | None:
-        """Seconds until there is something to do without an event; None if never."""
-        if not self._has_state:
-            return None
-        if any(queue.has_ready for queue in self._queues):
-            return 0.0
-        due = [due for queue in self._queues if (due := queue.next_due()) is not None]
-        return max(0.0, min(due) - time.monotonic()) if due else None
+    def _work_on_next(self) -> None:
+        self._check_nodes()
+        key = self._work.pop(time.monotonic())
+        if key is not None:
+            self._work_on(key)
+        if self._status is not None:
+            self._status.work_on_next()
 
     def _take_in(self, event: Event) -> None:
-        """Queue what the event concerns. Its count comes last, so that `synced` never sees a gap between the two."""
-        if event.type == "SYNCED":  # also when an API server is back that was away
+        """Queue the Services that an event concerns."""
+        if event.type == "SYNCED":
             for key in {*self._index.services, *self._index.slices.services()}:
                 self._work.add(key)
-            self._has_state = True
         elif event.resource != "leases":
             self._queue(event)
         if self._status is not None:
             self._status.take_in(event)
-        self._taken_in += 1
 
     def _queue(self, event: Event) -> None:
         for key in self._index.apply(event):
-            if not self._has_state:
+            if not self._loop.has_state:
                 continue
             if event.resource == "endpointslices":
                 self._work.add_at(key, time.monotonic() + SLICE_CHANGE_DELAY)
@@ -187,10 +141,10 @@ class EndpointSliceController:
     def _nodes_versions(self) -> tuple[int, int]:
         return self._index.zones.version, self._index.nodes_version
 
-    def _look_at_nodes(self) -> None:
+    def _check_nodes(self) -> None:
         """Queue the Services for whose hints nodes other than their own may make a difference."""
         versions = self._nodes_versions()
-        if versions == self._judged_nodes or not self._has_state:
+        if versions == self._judged_nodes or not self._loop.has_state:
             return
         if versions[0] != self._judged_nodes[0]:
             for key in self._cpu_services.affected(self._index.zones.shares):
@@ -207,7 +161,7 @@ class EndpointSliceController:
         except SyncError as error:
             logger.info("Service %s/%s: %s", *key, error)
             self._metrics.synced("stale" if error.topic == "Conflict" else "failure")
-            self._tell(key, error)
+            self._report(key, error)
             self._work.retry(key, time.monotonic(), hopeful=error.hopeful)
         except Exception:
             logger.exception("Service %s/%s: the sync broke off", *key)
@@ -215,7 +169,7 @@ class EndpointSliceController:
             self._work.retry(key, time.monotonic(), hopeful=False)
         else:
             self._metrics.synced("success")
-            self._told.pop(key, None)
+            self._reported.pop(key, None)
             if self._status is not None:
                 self._status.synced(key)
             self._work.done(key)
@@ -270,27 +224,19 @@ class EndpointSliceController:
                 self._index.slices.written(self._client.update("endpointslices", namespace, each))
                 self._metrics.wrote("update")
             for each in plan.delete:
-                self._delete(namespace, each)
+                delete_if_there(self._client, "endpointslices", key_of(each))
+                self._index.slices.deleted(each)
                 self._metrics.wrote("delete")
-        except ApiError as error:
-            raise SyncError(str(error), topic=error.reason, hopeful=error.reason not in _HOPELESS) from error
-        except OSError as error:
-            raise SyncError(str(error), topic="Unreachable", hopeful=True) from error
+        except (ApiError, OSError) as error:
+            topic = error.reason if isinstance(error, ApiError) else "Unreachable"
+            raise SyncError(str(error), topic=topic, hopeful=is_hopeful(error)) from error
 
-    def _delete(self, namespace: str, endpoint_slice: Object) -> None:
-        try:
-            self._client.delete("endpointslices", namespace, endpoint_slice["metadata"]["name"])
-        except ApiError as error:
-            if error.reason != "NotFound":
-                raise
-        self._index.slices.deleted(endpoint_slice)
-
-    def _tell(self, key: Key, failure: SyncError) -> None:
+    def _report(self, key: Key, failure: SyncError) -> None:
         """Write an Event on the Service, once for each new topic, and have its conditions say so if it lasts."""
         if self._status is not None and not failure.hopeful:
             self._status.synced(key, str(failure))
         service = self._index.services.get(key)
-        if service is None or self._told.get(key) == failure.topic:
+        if service is None or self._reported.get(key) == failure.topic:
             return
-        self._told[key] = failure.topic
+        self._reported[key] = failure.topic
         self._recorder.sync_failed(service, str(failure))

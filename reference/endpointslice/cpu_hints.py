@@ -14,10 +14,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from reference.client import Object
-from reference.endpoints import is_ready
 from reference.endpointslice.allocation import Allocation, Rules, allocate
 from reference.endpointslice.packing import Draft
 from reference.endpointslice.zones import Refusal, ZoneShares
+from reference.objects.endpoints import is_ready
 
 
 @dataclass(frozen=True, slots=True)

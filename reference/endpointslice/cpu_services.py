@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from reference.client import Key
 from reference.endpointslice.allocation import Rules
 from reference.endpointslice.cpu_hints import CpuOutcome, may_change
 from reference.endpointslice.endpoints import AddressType
 from reference.endpointslice.plan import Plan
-from reference.endpointslice.slices import Key
 from reference.endpointslice.zones import Refusal, ZoneShares
 
 _ENABLED = "Enabled"

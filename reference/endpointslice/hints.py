@@ -11,9 +11,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from reference.client import Object
-from reference.endpoints import is_ready
 from reference.endpointslice.labels import TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE
 from reference.features import Features
+from reference.objects.endpoints import is_ready
 
 
 @dataclass(frozen=True, slots=True)

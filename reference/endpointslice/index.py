@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypeVar
 
-from reference.client import Event, Object
+from reference.client import Event, Key, Object, key_of
 from reference.endpointslice.endpoints import projection
 from reference.endpointslice.labels import node_zone
 from reference.endpointslice.plan import selects_pods
-from reference.endpointslice.slices import Key, SliceIndex
+from reference.endpointslice.slices import SliceIndex
 from reference.endpointslice.zones import ZoneTable
 from reference.features import Features
 
@@ -136,11 +136,6 @@ class ClusterIndex:
             return ()
         pods = self._pods_by_node.get(name, ())
         return {service for pod_key in pods for service in self._services_of.get(pod_key, ())}
-
-
-def key_of(obj: Object) -> Key:
-    """Namespace, empty for what has none, and name."""
-    return obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
 
 
 def _selector(service: Object | None) -> Mapping[str, str]:

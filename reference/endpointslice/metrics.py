@@ -14,11 +14,11 @@ from typing import Literal
 from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from reference.client import Key
 from reference.endpointslice.hints import CpuHeuristic, Mechanism, NoHints, Plugin, SamePlace
 from reference.endpointslice.plan import Plan
-from reference.endpointslice.slices import Key
 from reference.features import Features
-from reference.histogram import Histogram
+from reference.serving import Histogram
 
 Result = Literal["success", "stale", "failure"]
 

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from reference.client import Object
-from reference.endpoints import is_ready
 from reference.endpointslice.labels import node_zone
 from reference.endpointslice.packing import Draft
 from reference.heuristics.heuristic import Endpoint, Heuristic, HeuristicError, Hints, Node
+from reference.objects.endpoints import is_ready
 
 MOST_HINTS = 8
 """So many zones, and so many nodes, may one endpoint be hinted for."""

@@ -10,7 +10,7 @@ import time
 
 from reference.client import ApiError, Client, Object
 from reference.endpointslice.cpu_services import Notice
-from reference.timestamps import timestamp
+from reference.objects.timestamps import timestamp
 
 logger = logging.getLogger(__name__)
 

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from reference.client import Event, Object
+from reference.client import Event, Key, Object, key_of
 from reference.endpointslice.labels import is_managed, service_name
-
-Key = tuple[str, str]  # namespace and name
 
 
 class SliceIndex:
@@ -37,12 +35,12 @@ class SliceIndex:
     def deleted(self, endpoint_slice: Object) -> None:
         """Note a delete of this controller."""
         self._deleted.add(endpoint_slice["metadata"]["uid"])
-        self._drop(_key(endpoint_slice))
+        self._drop(key_of(endpoint_slice))
 
     def apply(self, event: Event) -> Collection[Key]:
         """Take in an event. Returns the Services to sync because somebody else changed their slices."""
         new = event.object
-        old = self._slices.get(_key(new))
+        old = self._slices.get(key_of(new))
         if new["metadata"]["uid"] in self._deleted:
             if event.type == "DELETED":
                 self._deleted.discard(new["metadata"]["uid"])
@@ -56,18 +54,18 @@ class SliceIndex:
         if is_managed(new):
             self._put(new)
         else:
-            self._drop(_key(new))
+            self._drop(key_of(new))
         return {_service(each) for each in (old, new) if each is not None}
 
     def _lost(self, old: Object | None, new: Object) -> Collection[Key]:
         """A managed slice was deleted by somebody else; one of an earlier life of the name is no loss."""
         if old is None or old["metadata"]["uid"] != new["metadata"]["uid"]:
             return ()
-        self._drop(_key(old))
+        self._drop(key_of(old))
         return (_service(old),)
 
     def _put(self, endpoint_slice: Object) -> None:
-        key = _key(endpoint_slice)
+        key = key_of(endpoint_slice)
         self._drop(key)
         self._slices[key] = endpoint_slice
         self._by_service.setdefault(_service(endpoint_slice), {})[key[1]] = endpoint_slice
@@ -81,10 +79,6 @@ class SliceIndex:
         del siblings[key[1]]
         if not siblings:
             del self._by_service[service]
-
-
-def _key(endpoint_slice: Object) -> Key:
-    return endpoint_slice["metadata"]["namespace"], endpoint_slice["metadata"]["name"]
 
 
 def _service(endpoint_slice: Object) -> Key:

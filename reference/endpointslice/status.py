@@ -13,18 +13,17 @@ import logging
 import time
 from collections.abc import Collection
 
-from reference.client import ApiError, Client, Event, Object
-from reference.endpoints import any_hints
+from reference.client import ApiError, Client, Event, Key, Object, key_of
+from reference.controller import WorkQueue
 from reference.endpointslice import conditions
 from reference.endpointslice.acknowledgements import Acknowledgements
 from reference.endpointslice.conditions import Condition
 from reference.endpointslice.hints import mechanism
-from reference.endpointslice.index import ClusterIndex, key_of
+from reference.endpointslice.index import ClusterIndex
 from reference.endpointslice.plan import selects_pods
-from reference.endpointslice.slices import Key
-from reference.endpointslice.work_queue import WorkQueue
 from reference.features import Features
-from reference.timestamps import timestamp
+from reference.objects.endpoints import any_hints
+from reference.objects.timestamps import timestamp
 
 BATCH_SECONDS = 0.02
 _ATTEMPTS = 5

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
-from reference.client import Event, Object
+from reference.client import Event, Key, Object, key_of
 from reference.pod_locator.location import addresses, labels, location, node_name, says
-
-Key = tuple[str, str]  # namespace and name, of a pod and of its locator
 
 
 class Locations:
@@ -90,11 +88,6 @@ class Locations:
         else:
             self._locators[key] = locator
         return () if known is not None and not gone and says(known) == says(locator) else (key,)
-
-
-def key_of(obj: Object) -> Key:
-    """Namespace, and name."""
-    return obj["metadata"].get("namespace") or "", obj["metadata"]["name"]
 
 
 def _place(pod: Object) -> tuple[object, ...]:

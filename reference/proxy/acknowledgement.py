@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import threading
 
-from reference.acknowledgement_lease import NAMESPACE, lease_name, with_revision
 from reference.client import ApiError, Client, Event, Object
-from reference.endpoints import any_hints
-from reference.timestamps import micro_timestamp
+from reference.objects.acknowledgement_lease import NAMESPACE, lease_name, with_revision
+from reference.objects.endpoints import any_hints
+from reference.objects.timestamps import micro_timestamp
 
 PAUSE_SECONDS = 0.05
 RETRY_SECONDS = 0.5

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from reference.features import Features
-from reference.topology_keys import ANY, Labels, first_match
+from reference.objects.topology_keys import ANY, Labels, first_match
 
 Family = Literal["IPv4", "IPv6"]
 Protocol = Literal["TCP", "UDP", "SCTP"]

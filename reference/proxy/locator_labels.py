@@ -11,8 +11,8 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 
 from reference.client import Object
+from reference.objects.topology_keys import Labels
 from reference.proxy.node_labels import NONE, NodeLabels
-from reference.topology_keys import Labels
 
 Pod = tuple[str, str]
 """The namespace and name of a pod, and of its locator."""

@@ -14,10 +14,9 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from reference.features import Features
-from reference.histogram import Histogram
 from reference.proxy.decision import Family
 from reference.proxy.health import Health
-from reference.serving import Response, not_found, plain
+from reference.serving import Histogram, Response, not_found, plain
 
 Policy = Literal["internal", "external"]
 NoLocal = Mapping[tuple[Family, Policy], int]

@@ -12,7 +12,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 
 from reference.client import Object
-from reference.topology_keys import Labels
+from reference.objects.topology_keys import Labels
 
 NONE: Labels = frozenset()
 

@@ -14,9 +14,9 @@ from functools import lru_cache
 from typing import Any
 
 from reference.client import Object
-from reference.endpoints import is_ready
+from reference.objects.endpoints import is_ready
+from reference.objects.topology_keys import Labels
 from reference.proxy.decision import Behaviour, Endpoint, Family, Place, ServicePort
-from reference.topology_keys import Labels
 
 ZONE_LABEL = "topology.kubernetes.io/zone"
 SERVICE_LABEL = "kubernetes.io/service-name"

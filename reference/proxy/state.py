@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 from reference.client import Object
+from reference.objects.topology_keys import Labels
 from reference.proxy.decision import Behaviour, Decision, Drop, Endpoint, Family, Place, Protocol, ServicePort, decide
 from reference.proxy.locator_labels import LocatorLabels
 from reference.proxy.node_labels import NONE as NO_LABELS
@@ -32,7 +33,6 @@ from reference.proxy.objects import (
 )
 from reference.proxy.ruleset import NOTHING, Entries, Ruleset, render
 from reference.proxy.table import Table
-from reference.topology_keys import Labels
 
 FAMILIES: Final[tuple[Family, ...]] = ("IPv4", "IPv6")
 

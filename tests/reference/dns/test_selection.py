@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reference.dns.selection import select
-from reference.topology_keys import Labels
+from reference.objects.topology_keys import Labels
 
 
 @dataclass(frozen=True)

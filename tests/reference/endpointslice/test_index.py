@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reference.client import Event, EventType, Object
+from reference.client import Event, EventType, Key, Object
 from reference.endpointslice.index import ClusterIndex
-from reference.endpointslice.slices import Key
 from tests.reference.endpointslice.objects import make_node, make_pod, make_service
 
 WEB, DB = ("default", "web"), ("default", "db")

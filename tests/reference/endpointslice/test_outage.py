@@ -9,8 +9,8 @@ import pytest
 from harness.eventually import eventually
 from reference.apiserver import ApiServer
 from reference.client import Event, Object
+from reference.client.informer import Informer
 from reference.endpointslice import EndpointSliceController
-from reference.informer import Informer
 from tests.reference.endpointslice.live import Live
 from tests.reference.endpointslice.objects import endpoints, make_node, release
 

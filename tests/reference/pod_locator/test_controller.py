@@ -10,7 +10,7 @@ import pytest
 from harness.eventually import eventually
 from reference.apiserver import ApiServer
 from reference.client import Event, Object
-from reference.informer import Informer
+from reference.client.informer import Informer
 from reference.pod_locator import PodLocatorController
 
 ZONE = "topology.kubernetes.io/zone"

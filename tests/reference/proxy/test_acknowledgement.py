@@ -11,9 +11,9 @@ import pytest
 
 from harness.eventually import eventually
 from harness.netns.namespace import Namespace
-from reference.acknowledgement_lease import lease_name, revision_of
 from reference.apiserver import ApiServer
 from reference.client import ApiError, Client, Event, Object
+from reference.objects.acknowledgement_lease import lease_name, revision_of
 from reference.proxy import ServiceProxy
 from reference.proxy.acknowledgement import Acknowledgement
 

@@ -18,7 +18,7 @@ from harness.netns.namespace import Namespace
 from harness.outcomes import REFUSED, Reached
 from harness.probes.loop import Probe
 from reference.apiserver import ApiServer
-from reference.informer import Informer
+from reference.client.informer import Informer
 from reference.proxy import ServiceProxy
 from reference.proxy.netlink import NftSocket
 from reference.proxy.nftables import KernelTable, messages

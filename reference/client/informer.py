@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
-from reference.client import Client, Event, Object, Subscription
+from reference.client.client import Client, Event, Object, Subscription
 
 Key = tuple[str, str, str]
 Sink = Callable[[Event], None]

@@ -8,7 +8,7 @@ import pytest
 
 from reference.apiserver import ApiServer
 from reference.client import Event, Object
-from reference.informer import Informer
+from reference.client.informer import Informer
 
 
 class _Log(list[Event]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reference.endpointslice.work_queue import FIRST_HOPELESS_RETRY, FIRST_RETRY, LONGEST_RETRY, RETRIES, WorkQueue
+from reference.controller.work_queue import FIRST_HOPELESS_RETRY, FIRST_RETRY, LONGEST_RETRY, RETRIES, WorkQueue
 
 A, B = ("default", "a"), ("default", "b")
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reference.topology_keys import ANY, Labels, first_match
+from reference.objects.topology_keys import ANY, Labels, first_match
 
 # Racks are counted across zones: a rack is found by its own label, whatever zone it is in.
 NODES = {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from reference.acknowledgement_lease import lease_name, node_of, revision_of, with_revision
 from reference.client import Object
+from reference.objects.acknowledgement_lease import lease_name, node_of, revision_of, with_revision
 
 
 def lease(name: str = "service-proxy-a1", namespace: str = "kube-system", said: str = "7") -> Object:

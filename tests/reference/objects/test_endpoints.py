@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reference.client import Object
-from reference.endpoints import any_hints, is_ready, name_of
+from reference.objects.endpoints import any_hints, is_ready, name_of
 
 
 @pytest.mark.parametrize(

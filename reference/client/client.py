@@ -1,4 +1,4 @@
-"""What a component needs of an API server, and nothing more.
+"""The part of an API server that components need, as a protocol.
 
 Controllers and proxies take a `Client`; the in-memory API server is one, in the same process and without HTTP, because
 a watch event then costs a queue operation. Objects are Kubernetes JSON as plain dicts. They are shared between all
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 Object = dict[str, Any]
+Key = tuple[str, str]  # namespace ("" for what has none) and name
 EventType = Literal["ADDED", "MODIFIED", "DELETED", "SYNCED"]
 
 
@@ -72,3 +73,18 @@ class Client(Protocol):
         So when a write has returned, its event is in every subscriber's queue.
         """
         ...
+
+
+def key_of(obj: Object) -> Key:
+    """Return the namespace and name of an object."""
+    metadata = obj["metadata"]
+    return metadata.get("namespace") or "", metadata["name"]
+
+
+def delete_if_there(client: Client, resource: str, key: Key) -> None:
+    """Delete an object, if it is there. Raises `ApiError`."""
+    try:
+        client.delete(resource, *key)
+    except ApiError as error:
+        if error.reason != "NotFound":
+            raise

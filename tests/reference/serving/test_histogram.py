@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client.core import HistogramMetricFamily
 
-from reference.histogram import Histogram
+from reference.serving.histogram import Histogram
 
 
 def exposed(histogram: Histogram, **labels: str) -> dict[tuple[str, str], float]:

@@ -11,7 +11,7 @@ from harness.eventually import eventually
 from reference.apiserver import ApiServer
 from reference.apiserver.server import HttpServer
 from reference.client import ApiError, Event
-from reference.remote import RemoteClient
+from reference.client.remote import RemoteClient
 
 Events = queue.SimpleQueue[Event]
 

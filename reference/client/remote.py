@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from reference.client import ApiError, Event, EventType, Object
+from reference.client.client import ApiError, Event, EventType, Key, Object, key_of
 
 _GROUPS = {"endpointslices": "/apis/discovery.k8s.io/v1", "leases": "/apis/coordination.k8s.io/v1"}
 _CLUSTER_SCOPED = frozenset({"nodes", "namespaces"})
@@ -96,7 +96,7 @@ class RemoteClient:
             return False
 
     def _knows(self, resource: str, listed: Object) -> bool:
-        there = {_key(each): _revision(each) for each in listed.get("items") or ()}
+        there = {key_of(each): _revision(each) for each in listed.get("items") or ()}
         with self._lock:
             reflector = self._reflectors[resource]
             known = {key: _revision(each) for key, each in reflector.known.items()}
@@ -127,7 +127,7 @@ class RemoteClient:
             if resource in each.resources:
                 each.sink(Event(event, resource, obj))
 
-    def listed(self, reflector: _Reflector, items: Mapping[tuple[str, str], Object]) -> None:
+    def listed(self, reflector: _Reflector, items: Mapping[Key, Object]) -> None:
         """Tell the subscribers what a list brought."""
         with self._lock:
             before, reflector.known = reflector.known, dict(items)
@@ -145,9 +145,9 @@ class RemoteClient:
         """Tell the subscribers of one change."""
         with self._lock:
             if event == "DELETED":
-                reflector.known.pop(_key(obj), None)
+                reflector.known.pop(key_of(obj), None)
             else:
-                reflector.known[_key(obj)] = obj
+                reflector.known[key_of(obj)] = obj
             self.changed(reflector.resource, event, obj)
 
     def _reflector(self, resource: str) -> _Reflector:
@@ -211,7 +211,7 @@ class _Reflector:
 
     client: RemoteClient
     resource: str
-    known: dict[tuple[str, str], Object] = field(default_factory=dict)
+    known: dict[Key, Object] = field(default_factory=dict)
     complete: bool = False
     _revision: str = ""
     _stopping: threading.Event = field(default_factory=threading.Event)
@@ -251,7 +251,7 @@ class _Reflector:
     def _load(self, connection: http.client.HTTPSConnection) -> None:
         connection.request("GET", _path(self.resource, ""), headers=self.client.headers())
         listed = orjson.loads(connection.getresponse().read())
-        self.client.listed(self, {_key(each): each for each in listed["items"] or ()})
+        self.client.listed(self, {key_of(each): each for each in listed["items"] or ()})
         self._revision = listed["metadata"]["resourceVersion"]
 
     def _watch(self, connection: http.client.HTTPSConnection) -> bool:
@@ -277,10 +277,6 @@ def _path(resource: str, namespace: str, name: str = "") -> str:
     if namespace and resource not in _CLUSTER_SCOPED:
         parts += ["namespaces", namespace]
     return "/".join([*parts, resource, *([name] if name else [])])
-
-
-def _key(obj: Object) -> tuple[str, str]:
-    return obj["metadata"].get("namespace") or "", obj["metadata"]["name"]
 
 
 def _revision(obj: Object) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 
-from reference.timestamps import micro_timestamp, timestamp
+from reference.objects.timestamps import micro_timestamp, timestamp
 
 
 def test_present_second_is_written_without_fractions() -> None:

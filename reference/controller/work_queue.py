@@ -1,4 +1,4 @@
-"""Which Service is due for a sync, and when: keys coalesce, failures come back later.
+"""The objects that a controller has to work on, and when: keys coalesce, failures come back later.
 
 Pure but for its own state: time is passed in. The controller's thread is the only one that changes it; `is_idle` may be
 read from any thread.
@@ -8,12 +8,19 @@ from __future__ import annotations
 
 import heapq
 
-from reference.endpointslice.slices import Key
+from reference.client import ApiError, Key
 
 FIRST_RETRY = 0.005  # seconds; doubled with every further failure
 FIRST_HOPELESS_RETRY = 1.0
 LONGEST_RETRY = 100.0
 RETRIES = 15
+
+_HOPELESS = frozenset({"Invalid", "Forbidden", "NotFound", "BadRequest", "MethodNotAllowed"})
+
+
+def is_hopeful(error: ApiError | OSError) -> bool:
+    """Return whether a request that failed can succeed later by itself, with nothing changed elsewhere."""
+    return isinstance(error, OSError) or error.reason not in _HOPELESS
 
 
 class WorkQueue:

@@ -1,0 +1,104 @@
+"""The event loop of a controller: one thread that takes in events, and works while there is nothing to take in.
+
+Events go into an unbounded queue, so no writer ever waits for a controller. The thread takes in all events that are
+there before it works on the next object, so an object that changes five times at once is worked on once.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Sequence
+from queue import Empty, SimpleQueue
+
+from reference.client import Client, Event, Subscription
+from reference.controller.work_queue import WorkQueue
+
+
+class EventLoop:
+    """Calls `take_in` with each event, and `work` once after all events that have come, in a thread of its own.
+
+    `take_in` fills `queues`, `work` works on one object of each. `start` once, `stop` at the end; both are for one
+    thread, `caught_up` for any.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        take_in: Callable[[Event], None],
+        work: Callable[[], None],
+        queues: Sequence[WorkQueue],
+    ) -> None:
+        """`name` is that of the thread."""
+        self.has_state = False
+        """Whether the initial state is taken in; only the thread sets it."""
+        self._take_in_event = take_in
+        self._work = work
+        self._queues = queues
+        self._events: SimpleQueue[Event | None] = SimpleQueue()
+        self._delivered = 0
+        self._taken_in = 0
+        self._subscription: Subscription | None = None
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self, client: Client, resources: Collection[str]) -> None:
+        """Begin to watch and to work. Returns at once. Raises `RuntimeError` when called again."""
+        self._thread.start()
+        self._subscription = client.subscribe(resources, self._deliver)
+
+    def stop(self) -> None:
+        """End the watch and the thread; work in progress is finished. May be called again."""
+        if self._subscription is not None:
+            self._subscription.close()
+            self._subscription = None
+        if self._thread.is_alive():
+            self._events.put(None)
+            self._thread.join()
+
+    def caught_up(self) -> bool:
+        """Return whether the initial state and every event delivered so far are taken in."""
+        delivered = self._delivered
+        return self.has_state and self._taken_in >= delivered
+
+    def _deliver(self, event: Event) -> None:
+        """The subscription's sink: runs in the writer's thread while the store is locked, so the count is exact."""
+        self._delivered += 1
+        self._events.put(event)
+
+    def _run(self) -> None:
+        while self._take_in_events():
+            self._work()
+
+    def _take_in_events(self) -> bool:
+        """Take in all events that have come; wait for one if there is nothing to work on. False at the end."""
+        patience = self._patience()
+        if patience == 0 and self._events.empty():
+            return True
+        try:
+            event = self._events.get(timeout=patience)
+        except Empty:
+            return True
+        for more in range(self._events.qsize(), -1, -1):
+            if event is None:
+                return False
+            self._take_in(event)
+            if more:
+                event = self._events.get_nowait()
+        return True
+
+    def _patience(self) -> float | None:
+        """Seconds until there is something to work on without another event; None if never."""
+        if not self.has_state:
+            return None
+        if any(queue.has_ready for queue in self._queues):
+            return 0.0
+        due = [due for queue in self._queues if (due := queue.next_due()) is not None]
+        return max(0.0, min(due) - time.monotonic()) if due else None
+
+    def _take_in(self, event: Event) -> None:
+        """Take in one event. It is counted last, so that `caught_up` never comes before the work that it queued."""
+        self._take_in_event(event)
+        if event.type == "SYNCED":  # also when an API server is back that was away
+            self.has_state = True
+        self._taken_in += 1
