@@ -33,7 +33,9 @@ class _ServesAllThatIsStored(ApiServer):
         if predecessor is not None:
             before = predecessor.registry
             store = before.store.hand_over({})
-            self.registry = Registry(before.strategies.values(), features, store=store, pools=before.pools)
+            self.registry = Registry(
+                before.strategies.values(), features, store=store, pools=before.pools, admission=before.admission
+            )
 
 
 class _WritesAllAnew(ApiServer):

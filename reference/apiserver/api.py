@@ -9,9 +9,10 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from reference.apiserver import deletion, patching, reads, writes
+from reference.apiserver import deletion, manners, patching, reads, writes
 from reference.apiserver.deletion import DeleteOptions
 from reference.apiserver.kinds import Strategy, strategies
+from reference.apiserver.manners.admission import NamespaceAdmission
 from reference.apiserver.patches import MERGE
 from reference.apiserver.pools import AddressPool, Pools
 from reference.apiserver.registry import NAMESPACES, Call, Registry, Target
@@ -50,9 +51,10 @@ class ApiServer:
             self.registry = predecessor.registry.hand_over(self.features)
             return
         families = [AddressPool(each).family for each in service_cidrs]
-        kinds = strategies(service_families=families)
+        kinds = (*strategies(service_families=families), *manners.KINDS)
         store = Store((each.resource.plural for each in kinds), window=window)
-        self.registry = Registry(kinds, self.features, store=store, pools=Pools(service_cidrs))
+        pools = Pools(service_cidrs)
+        self.registry = Registry(kinds, self.features, store=store, pools=pools, admission=NamespaceAdmission())
         for name in deletion.PERMANENT:
             self.create(NAMESPACES, "", {"metadata": {"name": name}})
 

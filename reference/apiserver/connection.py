@@ -18,8 +18,8 @@ from email.utils import formatdate
 from http import HTTPStatus
 from types import MappingProxyType
 
-from reference.apiserver.answers import Incoming
 from reference.apiserver.handlers import Response
+from reference.apiserver.incoming import Incoming
 
 MAX_HEAD_BYTES = 8 * 1024
 MAX_BODY_BYTES = 256 * 1024

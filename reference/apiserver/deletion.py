@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from reference.apiserver import quota, status
+from reference.apiserver import status
 from reference.apiserver.kinds import Strategy
 from reference.apiserver.registry import NAMESPACES, Call, Registry, Target
 from reference.apiserver.selectors import Selection
@@ -63,7 +63,7 @@ def remove(registry: Registry, strategy: Strategy, obj: Object) -> Stored:
     registry.release(strategy, obj)
     stored = registry.store.remove(strategy.resource.plural, obj)
     if namespace := obj["metadata"].get("namespace"):
-        quota.recount(registry, namespace)
+        registry.admission.changed(registry, stored.object)
         _remove_if_empty(registry, namespace)
     return stored
 

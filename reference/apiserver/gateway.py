@@ -15,15 +15,17 @@ from typing import Any
 
 from aiohttp import web
 
-from reference.apiserver import handlers, openapi, pods_reached, status, watch
-from reference.apiserver.answers import Answers, Incoming, RequestRecord, failure
+from reference.apiserver import handlers, openapi, status, watch
+from reference.apiserver.answers import Answers, failure
 from reference.apiserver.api import ApiServer
 from reference.apiserver.connection import Connection
 from reference.apiserver.handlers import Request, Response
-from reference.apiserver.pod_proxy import PodProxy
-from reference.apiserver.pods_reached import OpenSocket, Wanted
-from reference.apiserver.port_forward import PortForward
-from reference.apiserver.users import User, Users
+from reference.apiserver.incoming import Incoming, RequestRecord
+from reference.apiserver.manners.users import User, Users
+from reference.apiserver.pod_access import pod_location
+from reference.apiserver.pod_access.pod_location import OpenSocket, Wanted
+from reference.apiserver.pod_access.port_forward import PortForward
+from reference.apiserver.pod_access.proxy import PodProxy
 from reference.apiserver.watch import Hub, Watcher, WatchQuery
 from reference.client import ApiError
 
@@ -85,10 +87,10 @@ class Gateway:
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         asked = Incoming(request.method, request.path, request.query_string, request.query, request.headers)
         try:
-            user = self.answers.authenticate(asked)
-            if wanted := pods_reached.wanted(asked.path):
+            user = self.answers.access.authenticate(asked)
+            if wanted := pod_location.wanted(asked.path):
                 self.answers.record(asked)
-                self.answers.authorize(user, wanted.attributes(request.method))
+                self.answers.access.check(user, wanted.attributes(request.method))
                 return await self._to_pod(request, wanted)
             asked = replace(asked, body=await request.read())
             if (answer := self.answers.answer(asked)) is None:

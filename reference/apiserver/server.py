@@ -18,12 +18,12 @@ from typing import Any, TypeVar
 
 import trustme
 
-from reference.apiserver.answers import RequestRecord
 from reference.apiserver.api import ApiServer
 from reference.apiserver.gateway import Gateway
-from reference.apiserver.pods_reached import OpenSocket
+from reference.apiserver.incoming import RequestRecord
+from reference.apiserver.manners.users import AUTHENTICATED, User, Users
+from reference.apiserver.pod_access.pod_location import OpenSocket
 from reference.apiserver.port import LOOPBACK, Port, free_loopback
-from reference.apiserver.users import AUTHENTICATED, User, Users
 from reference.client import Object
 
 _LOGGED_REQUESTS = 10_000

@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from reference.apiserver import admission, deletion, managed_fields, quota, status
+from reference.apiserver import deletion, managed_fields, status
 from reference.apiserver.kinds import Allocations, FieldError, Strategy
 from reference.apiserver.kinds.shapes import same
 from reference.apiserver.pools import ExhaustedError, Ledger, RefusedError
@@ -23,7 +23,6 @@ from reference.apiserver.store import Stored
 from reference.client import Object, key_of
 from reference.objects.timestamps import timestamp
 
-SERVICE_ACCOUNTS = "serviceaccounts"
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # no vowels, nothing that reads like another (apimachinery's rand)
 _MAX_PREFIX = 58  # a generated name is at most 63 characters
 _ATTEMPTS = 8
@@ -51,22 +50,14 @@ def create(registry: Registry, resource: str, namespace: str, obj: Object, call:
         call.warnings += strategy.warnings(obj, registry.features)
         if registry.store.get(resource, key_of(obj)) is not None:
             raise status.already_exists(strategy.resource, meta["name"])
-        admission.admit(registry, strategy, obj, call)
+        registry.admission.admit(registry, strategy, obj, call)
         ledger = _allocate(registry, strategy, obj, None)
         if call.dry_run:
             _undo(ledger)
             return Stored(obj, 0)
         stored = _store(registry, resource, obj, ledger)
-        quota.recount(registry, namespace)
-        if resource == NAMESPACES:
-            _populate(registry, meta["name"])
+        registry.admission.created(registry, stored.object)
         return stored
-
-
-def _populate(registry: Registry, namespace: str) -> None:
-    """What a controller makes in each new namespace."""
-    if SERVICE_ACCOUNTS in registry.strategies:
-        create(registry, SERVICE_ACCOUNTS, namespace, {"metadata": {"name": "default"}}, Call())
 
 
 def update(registry: Registry, resource: str, namespace: str, obj: Object, call: Call, *, name: str = "") -> Stored:
@@ -229,7 +220,7 @@ def _replace(registry: Registry, strategy: Strategy, new: Object, old: Stored, c
         return deletion.remove(registry, strategy, new)
     _share(new, old.object)
     stored = _store(registry, strategy.resource.plural, new, ledger)
-    quota.recount(registry, new["metadata"].get("namespace") or "")
+    registry.admission.changed(registry, stored.object)
     return stored
 
 

@@ -1,4 +1,4 @@
-"""One strategy for each kind that the API server serves."""
+"""One strategy for each kind that the KEPs touch."""
 
 from __future__ import annotations
 
@@ -13,14 +13,11 @@ from reference.apiserver.kinds.namespaces import Namespaces
 from reference.apiserver.kinds.nodes import Nodes
 from reference.apiserver.kinds.pod_locators import PodLocators
 from reference.apiserver.kinds.pods import Pods
-from reference.apiserver.kinds.rbac import ClusterRoleBindings, ClusterRoles, RoleBindings, Roles
-from reference.apiserver.kinds.resource_quotas import ResourceQuotas
-from reference.apiserver.kinds.service_accounts import ServiceAccounts
 from reference.apiserver.kinds.service_cidrs import ServiceCIDRs
 from reference.apiserver.kinds.services import Services
 from reference.apiserver.kinds.strategy import Allocations, Column, FieldError, Resource, Strategy, View
 
-__all__ = ["STRATEGIES", "Allocations", "Column", "FieldError", "Resource", "Strategy", "View", "strategies"]
+__all__ = ["Allocations", "Column", "FieldError", "Resource", "Strategy", "View", "strategies"]
 
 
 def strategies(*, service_families: Sequence[str] = ("IPv4", "IPv6")) -> tuple[Strategy, ...]:
@@ -36,14 +33,5 @@ def strategies(*, service_families: Sequence[str] = ("IPv4", "IPv6")) -> tuple[S
         ServiceCIDRs(),
         IPAddresses(),
         ConfigMaps(),
-        ServiceAccounts(),
-        ResourceQuotas(),
-        Roles(),
-        RoleBindings(),
-        ClusterRoles(),
-        ClusterRoleBindings(),
         PodLocators(),
     )
-
-
-STRATEGIES = strategies()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from reference.apiserver.answers import Incoming
 from reference.apiserver.connection import MAX_BODY_BYTES, Connection, encode, parse
 from reference.apiserver.handlers import Response
+from reference.apiserver.incoming import Incoming
 from tests.reference.apiserver.transports import Others, Recorder
 
 GET = b"GET /api/v1/pods HTTP/1.1\r\nHost: a\r\n\r\n"

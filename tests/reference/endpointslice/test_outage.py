@@ -74,7 +74,7 @@ def test_write_that_finds_it_gone_is_tried_again_when_it_is_back(live: Outage) -
     """A change arrives, and before the controller gets to its write the server is away."""
     arrived = Event("MODIFIED", "pods", unready(live.api.get("pods", "default", "p1")))
     live.informer.disconnect()
-    live.controller._deliver(arrived)
+    live.controller._loop._deliver(arrived)
     assert not live.controller.synced()
     live.set_ready("p1", ready=False)
     live.replace(live.api)

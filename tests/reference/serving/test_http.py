@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from reference.serving import PATIENCE_SECONDS, Handler, Response, Serving, not_found, plain
+from reference.serving import Handler, Response, Serving, not_found, plain
+from reference.serving.http import PATIENCE_SECONDS
 
 
 @pytest.fixture

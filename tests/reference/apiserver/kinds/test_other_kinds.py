@@ -6,6 +6,7 @@ import pytest
 
 from reference.apiserver.kinds import strategies
 from reference.apiserver.kinds.events import Events
+from reference.apiserver.manners import KINDS
 
 
 def named(name="x", *, namespace="default", **fields):
@@ -14,7 +15,9 @@ def named(name="x", *, namespace="default", **fields):
 
 
 def test_kinds_are_found_under_the_names_that_clients_use():
-    names = {each.resource.plural: (each.resource.api_version, each.resource.short_names) for each in strategies()}
+    names = {
+        each.resource.plural: (each.resource.api_version, each.resource.short_names) for each in (*strategies(), *KINDS)
+    }
     assert names == {
         "namespaces": ("v1", ("ns",)),
         "nodes": ("v1", ("no",)),

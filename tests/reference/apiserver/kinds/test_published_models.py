@@ -8,6 +8,7 @@ from importlib import import_module
 import pytest
 
 from reference.apiserver.kinds import shapes, strategies
+from reference.apiserver.manners import KINDS
 
 MODELS = {
     "namespaces": "V1Namespace",
@@ -29,7 +30,7 @@ MODELS = {
 }
 
 
-PUBLISHED = [each for each in strategies() if each.resource.group != "trafficdist.dev"]
+PUBLISHED = [each for each in (*strategies(), *KINDS) if each.resource.group != "trafficdist.dev"]
 """The kinds that Kubernetes has; ours are held against their own manifests."""
 
 

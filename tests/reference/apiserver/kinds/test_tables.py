@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from reference.apiserver.kinds import columns, strategies
+from reference.apiserver.manners import KINDS
 
 
 def row(rules, plural, obj):
@@ -36,7 +37,7 @@ HEADS = {
 }
 
 
-@pytest.mark.parametrize("strategy", strategies(), ids=lambda each: each.resource.plural)
+@pytest.mark.parametrize("strategy", [*strategies(), *KINDS], ids=lambda each: each.resource.plural)
 def test_columns_are_those_of_kubectl(strategy):
     narrow, _, wide = HEADS[strategy.resource.plural].partition(" | ")
     found = [(each.name.replace(" ", "_"), each.priority) for each in strategy.table()]

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 from aiohttp import WSMsgType, web
 
-from reference.apiserver import pods_reached, port_forward_spdy, status
-from reference.apiserver.pods_reached import NO_WAY, Location, OpenSocket, Wanted
+from reference.apiserver import status
+from reference.apiserver.pod_access import pod_location, port_forward_spdy
+from reference.apiserver.pod_access.pod_location import NO_WAY, Location, OpenSocket, Wanted
 from reference.apiserver.registry import Registry
 
 PROTOCOL = "v4.channel.k8s.io"
@@ -49,9 +50,9 @@ class PortForward:
         if protocol.protocol == port_forward_spdy.PROTOCOL:
             return await self._over_spdy(request, websocket, asked, open_socket)
         ports = _ports(request.query.getall("ports", []))
-        address = pods_reached.locate(self._registry, asked).address
+        address = pod_location.locate(self._registry, asked).address
         if open_socket is None:
-            raise pods_reached.unreached(NO_WAY)
+            raise pod_location.unreached(NO_WAY)
         await websocket.prepare(request)
         every = [_Forwarded(Location("tcp", address, port), 2 * index) for index, port in enumerate(ports)]
         await _serve(websocket, every, open_socket)
@@ -60,9 +61,9 @@ class PortForward:
     async def _over_spdy(
         self, request: web.BaseRequest, websocket: web.WebSocketResponse, asked: Wanted, open_socket: OpenSocket | None
     ) -> web.StreamResponse:
-        address = pods_reached.locate(self._registry, asked).address
+        address = pod_location.locate(self._registry, asked).address
         if open_socket is None:
-            raise pods_reached.unreached(NO_WAY)
+            raise pod_location.unreached(NO_WAY)
         await websocket.prepare(request)
         await port_forward_spdy.Session(websocket, address, open_socket).run()
         return websocket
@@ -93,13 +94,13 @@ async def _from_pod(
 ) -> None:
     """Connect, and bring what the pod says to the client, until the pod ends the connection."""
     try:
-        reader, forwarded.writer = await pods_reached.connect(open_socket, forwarded.location)
+        reader, forwarded.writer = await pod_location.connect(open_socket, forwarded.location)
         connected.set()
         while chunk := await reader.read(_CHUNK):
             await websocket.send_bytes(bytes([forwarded.channel]) + chunk)
     except (OSError, TimeoutError) as error:
         connected.set()
-        text = pods_reached.failed(forwarded.location, error)
+        text = pod_location.failed(forwarded.location, error)
         with contextlib.suppress(ConnectionError):  # the client has gone
             await websocket.send_bytes(bytes([forwarded.channel + 1]) + text.encode())
     finally:

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from reference.apiserver import status
+from reference.apiserver.manners.users import User
 from reference.apiserver.registry import Registry
 from reference.apiserver.routes import Route
-from reference.apiserver.users import User
 from reference.client import ApiError, Object
 
 _VERBS = {

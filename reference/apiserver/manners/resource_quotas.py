@@ -1,4 +1,4 @@
-"""ResourceQuotas: how much of what a namespace may have; `reference.apiserver.quota` keeps to it."""
+"""ResourceQuotas: how much of what a namespace may have; `reference.apiserver.manners.quota` keeps to it."""
 
 from __future__ import annotations
 

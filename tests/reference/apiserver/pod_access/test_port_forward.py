@@ -21,7 +21,7 @@ import pytest
 from kubernetes import client, config, stream
 
 from reference.apiserver import ApiServer
-from reference.apiserver.port_forward import PROTOCOL
+from reference.apiserver.pod_access.port_forward import PROTOCOL
 from reference.apiserver.server import HttpServer
 
 IN_THE_CLUSTER = "10.244.1.2"

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 
 from aiohttp import WSMsgType, web
 
-from reference.apiserver import pods_reached, spdy
-from reference.apiserver.pods_reached import Location, OpenSocket
+from reference.apiserver.pod_access import pod_location, spdy
+from reference.apiserver.pod_access.pod_location import Location, OpenSocket
 
 PROTOCOL = "SPDY/3.1+portforward.k8s.io"
 _CHUNK = 1 << 16
@@ -90,9 +90,9 @@ class Session:
     async def _forward(self, pair: _Pair) -> None:
         location, error = Location("tcp", self._address, pair.port), ""
         try:
-            reader, writer = await pods_reached.connect(self._open_socket, location)
+            reader, writer = await pod_location.connect(self._open_socket, location)
         except (OSError, TimeoutError) as failed:
-            error = pods_reached.failed(location, failed)
+            error = pod_location.failed(location, failed)
         else:
             sending = asyncio.create_task(_send(pair.said, writer))
             try:

@@ -18,8 +18,9 @@ from aiohttp import web
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from reference.apiserver import pods_reached, status
-from reference.apiserver.pods_reached import DIAL_SECONDS, NO_WAY, Location, OpenSocket, Wanted, unreached
+from reference.apiserver import status
+from reference.apiserver.pod_access import pod_location
+from reference.apiserver.pod_access.pod_location import DIAL_SECONDS, NO_WAY, Location, OpenSocket, Wanted, unreached
 from reference.apiserver.registry import Registry
 from reference.client import ApiError
 
@@ -47,7 +48,7 @@ class PodProxy:
         """What the pod's server answers. Raises `ApiError`: 400, 404, 405, 503."""
         if request.method not in METHODS:
             raise status.method_not_allowed(request.method)
-        location = pods_reached.locate(self._registry, asked)
+        location = pod_location.locate(self._registry, asked)
         if not asked.path and request.method in {"GET", "HEAD"}:
             return _with_slash(request)
         if self.open_socket is None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from reference.apiserver import media, status
-from reference.apiserver.authorization import Attributes, Authorizer
-from reference.apiserver.users import ADMIN, User, Users, named
+from reference.apiserver.manners.authorization import Attributes, Authorizer
+from reference.apiserver.manners.users import ADMIN, User, Users, named
 from reference.client import Object
 
 AUTHORIZATION, AUTHENTICATION = "authorization.k8s.io", "authentication.k8s.io"

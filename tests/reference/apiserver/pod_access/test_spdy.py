@@ -8,9 +8,9 @@ from importlib.resources import files
 
 import pytest
 
-from reference.apiserver.spdy import Away, Connection, Data, Opened, Ping, Reset
+from reference.apiserver.pod_access.spdy import Away, Connection, Data, Opened, Ping, Reset
 
-DICTIONARY = files("reference.apiserver").joinpath("spdy.dictionary").read_bytes()
+DICTIONARY = files("reference.apiserver.pod_access").joinpath("spdy.dictionary").read_bytes()
 
 
 class Client:

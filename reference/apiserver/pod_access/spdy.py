@@ -123,7 +123,7 @@ class Connection:
 
 @functools.cache
 def _dictionary() -> bytes:
-    return files("reference.apiserver").joinpath("spdy.dictionary").read_bytes()
+    return files("reference.apiserver.pod_access").joinpath("spdy.dictionary").read_bytes()
 
 
 def _control(kind: int, payload: bytes) -> bytes:
