@@ -1,4 +1,4 @@
-"""Why the traffic of a Service goes where it goes: who decides about hints, and what each node makes of them.
+"""Explains where the traffic of a Service goes: what decides about hints, and what each node makes of them.
 
 "Hints are there, traffic still crosses zones" has a small number of causes, and all of them stand in objects that
 anybody may read: the Service, its EndpointSlices and the Nodes. This looks at them as the controller and the proxies
@@ -40,7 +40,7 @@ TIERS = {"PreferSameNode": "node", "PreferSameZone": "zone", "": "anywhere", "To
 
 @dataclass(frozen=True, slots=True)
 class Tier:
-    """What a node does for one port and IP family: "node", "zone", "anywhere", "local", "keys" or "nowhere", and why.
+    """The tier of a node for one port and IP family: "node", "zone", "anywhere", "local", "keys" or "nowhere", and why.
 
     `used` endpoints take connections to the cluster IP.
     """
@@ -55,7 +55,7 @@ class Tier:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Who decides about hints and why; the first safeguard that failed, or ""; hints by family; tiers by node."""
+    """What decides about hints and why; the first safeguard that failed, or ""; hints by family; tiers by node."""
 
     decided_by: str
     safeguard: str
@@ -98,7 +98,7 @@ def _safeguard(
 
 
 def _out_of_reach(service: Object, features: Features) -> str:
-    """Why hints cannot count for a Service, whatever they are."""
+    """Return why hints cannot count for a Service, whatever they are; "" if they can."""
     if is_headless(service):
         return "the Service is headless: clients choose among its endpoints, no proxy does"
     if service["spec"].get("internalTrafficPolicy") == "Local":
@@ -109,7 +109,7 @@ def _out_of_reach(service: Object, features: Features) -> str:
 
 
 def _not_given(decided_by: Mechanism, ready: Sequence[Object], nodes: Mapping[str, Object], features: Features) -> str:
-    """Why endpoints have no hints, or not those that the Service asks for."""
+    """Return why endpoints have no hints, or not those that the Service asks for; "" if they have them."""
     if isinstance(decided_by, CpuHeuristic):
         threshold = rules(features).to_keep if any(map(has_hints, ready)) else rules(features).to_add
         shares = ZoneTable(features, nodes).shares
@@ -128,7 +128,7 @@ def _not_given(decided_by: Mechanism, ready: Sequence[Object], nodes: Mapping[st
 
 
 def _not_everywhere(ready: Sequence[Object], nodes: Mapping[str, Object]) -> str:
-    """Which place has to look elsewhere although hints are there."""
+    """Return the place that has to use endpoints elsewhere although there are hints; "" if none has."""
     hinted = {name for each in ready for name in _zones(each)}
     for name, node in sorted(nodes.items()):
         zone = node_zone(node)
@@ -192,7 +192,7 @@ def _count(number: int, thing: str) -> str:
 
 
 def _tiers(service: Object, slices: Iterable[Object], nodes: Iterable[Object], behaviour: Behaviour) -> Iterator[Tier]:
-    """What each node does. Objects are read once: in a large cluster that is most of the work."""
+    """Yield the tiers of all nodes. Objects are read once: in a large cluster that is most of the work."""
     nodes, labels = list(nodes), NodeLabels()
     keyed = behaviour.topology_keys and bool(topology_keys(service))
     for node in nodes if keyed else ():

@@ -20,7 +20,7 @@ Reading = Literal["kep", "released"]
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """When a gate appeared, was on by default, could no longer be changed, and was taken out. Minor versions.
+    """The minor versions in which a gate appeared, was on by default, was locked, and was removed.
 
     `on_request`: what it stands for was given up, and a component that is told of the gate has it again, in each
     release since it appeared. That is how the whole of a KEP runs beside what came after it.
@@ -83,7 +83,7 @@ class Features:
         object.__setattr__(self, "asked_for", frozenset(given_up))
 
     def enabled(self, name: str) -> bool:
-        """Whether the behaviour behind gate `name` is on: by the gate itself, by default, or for good."""
+        """Return whether the behaviour behind gate `name` is on: by the gate itself, by default, or for good."""
         if name in self.gates:
             return self.gates[name]
         gate, minor = GATES[name], self.version[1]
@@ -92,7 +92,7 @@ class Features:
         return _exists(gate, minor) and gate.on_by_default is not None and minor >= gate.on_by_default
 
     def at_least(self, minor: int) -> bool:
-        """Whether this is Kubernetes 1.`minor` or newer."""
+        """Return whether this is Kubernetes 1.`minor` or newer."""
         return self.version >= (1, minor)
 
 

@@ -1,4 +1,4 @@
-"""What is answered at once: everything but watches, what goes on to pods, and the large OpenAPI documents.
+"""Answers every request at once, but for watches, requests that go on to pods, and the large OpenAPI documents.
 
 It knows nothing of connections, so it is the same whether aiohttp read a request or `connection` did.
 """
@@ -59,7 +59,7 @@ class Answers:
         )
 
     def resource_request(self, asked: Incoming, user: User) -> Request:
-        """What the handlers need of a request for a resource. Raises `ApiError`: 403, 404, 406."""
+        """Return what the handlers need to answer a request for a resource. Raises `ApiError`: 403, 404, 406."""
         route = self._routes.find(asked.path)
         self.access.check_route(user, asked, route)
         answer = media.negotiate(asked.accept)
@@ -93,7 +93,7 @@ class Answers:
 
 
 def failure(error: Exception, asked: Incoming) -> Response:
-    """What a client is told of an error; one that is not part of the API is logged."""
+    """Return the answer to a request that failed; an error that is not part of the API is logged."""
     if isinstance(error, ApiError):
         return _json(error.code, error.status)
     _log.error("%s %s", asked.method, asked.path, exc_info=error)

@@ -61,7 +61,7 @@ class Connection(asyncio.BufferedProtocol):
         self._leave()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
-        """Where to read to; without it, asyncio gets and shrinks 256 KiB for each read."""
+        """Return the buffer to read into; without it, asyncio gets and shrinks 256 KiB for each read."""
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:

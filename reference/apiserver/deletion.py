@@ -22,7 +22,7 @@ PERMANENT = ("default", "kube-system")
 
 @dataclass(frozen=True, slots=True)
 class DeleteOptions:
-    """What a client may say about a deletion; grace in seconds, None for the kind's own."""
+    """The options of a deletion; `grace` in seconds, None for the kind's own."""
 
     grace: int | None = None
     uid: str = ""

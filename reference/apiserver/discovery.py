@@ -1,4 +1,4 @@
-"""What the server serves, as clients ask for it: /version, /api, /apis, and a list of resources a group and version.
+"""Discovery, the documents about what is served: /version, /api, /apis, and a list for each group and version.
 
 Old clients ask for each group in turn; new ones (Kubernetes 1.26 on) ask once, for the aggregated form.
 """

@@ -1,4 +1,4 @@
-"""From an HTTP connection to the handlers: who is it, what do they want, in which form, and is it a watch.
+"""Takes requests from HTTP connections to the handlers, to pods, or to a watch.
 
 Plain requests are answered by `connection`, without aiohttp; the rest by its low-level server, without its router and
 middlewares, as every path of this API has the same few shapes.
@@ -36,7 +36,7 @@ _GRACE = 0.005
 
 
 class Gateway:
-    """All HTTP of one API server, to its end; runs in the loop. `log` gets a record of each request."""
+    """Serves HTTP for one API server until it is closed; runs in the loop. `log` gets a record of each request."""
 
     def __init__(
         self,

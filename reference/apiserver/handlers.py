@@ -35,7 +35,7 @@ _RETURN_DELETED = frozenset({"pods", "services", "serviceaccounts"})  # the othe
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What the handlers need of an HTTP request."""
+    """The parts of an HTTP request that the handlers need."""
 
     method: str
     route: Route
@@ -59,7 +59,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What goes back: a code, a body in the form that the client accepts, and texts for `Warning` headers."""
+    """An answer: a code, a body in the form that the client accepts, and texts for `Warning` headers."""
 
     code: int
     body: bytes
@@ -90,7 +90,7 @@ def handle(registry: Registry, request: Request) -> Response:
 
 
 def selection(request: Request) -> Selection:
-    """What a list or watch selects; one object when the path names it."""
+    """Return the selection of a list or watch; one object when the path names it."""
     route, query = request.route, request.query
     fields = query.get("fieldSelector", "")
     if route.name:

@@ -23,7 +23,7 @@ class Incoming:
 
     @property
     def streams(self) -> bool:
-        """Whether it is a watch."""
+        """True for a watch."""
         return self.method == "GET" and self.query.get("watch") in {"true", "1"}
 
 

@@ -1,4 +1,4 @@
-"""Who owns which field: `metadata.managedFields` for server-side apply.
+"""The owners of fields: `metadata.managedFields` for server-side apply.
 
 Ownership is followed from an object's first apply on. Objects that nobody applies do not pay for it: they have no
 managedFields, and at their first apply all that they have is `before-first-apply`'s, as for objects of old clusters.

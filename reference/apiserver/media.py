@@ -31,7 +31,7 @@ _FORMS: dict[str, Form] = {
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """How to write an answer."""
+    """The form of an answer."""
 
     form: Form = "object"
     yaml: bool = False

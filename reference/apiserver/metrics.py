@@ -11,7 +11,7 @@ _HEAD = f"# HELP {_NAME} [BETA] The stage of a feature gate, and whether it is o
 
 
 def text(features: Features) -> bytes:
-    """All gates of this version, and those that were asked for besides, as Prometheus text."""
+    """Return all gates of this version, and those that were asked for besides, as Prometheus text."""
     minor = features.version[1]
     there = {
         name: gate

@@ -111,7 +111,7 @@ class AddressPool:
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """What one object holds."""
+    """The addresses and ports that one object holds."""
 
     addresses: frozenset[tuple[str, str]] = frozenset()
     """Family and address."""
@@ -127,7 +127,7 @@ class Ledger(Protocol):
 
 
 class Pools:
-    """All pools of a cluster; not thread-safe, the store's lock protects it."""
+    """The pools of a cluster; not thread-safe, the store's lock protects them."""
 
     def __init__(self, service_cidrs: Sequence[str]) -> None:
         pools = [AddressPool(each) for each in service_cidrs]

@@ -21,7 +21,7 @@ from reference.client import Key, key_of
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What a list may ask besides the selection; `limit` 0 is no limit."""
+    """The parameters of a list besides the selection; `limit` 0 is no limit."""
 
     limit: int = 0
     continue_token: str = ""

@@ -1,4 +1,4 @@
-"""What every verb needs: the store, the rules of each kind, and the pools.
+"""The registry: the store, the strategy of each kind, the pools and the admission of one API server.
 
 One value instead of four arguments everywhere. Whoever reads and then writes holds `store.lock` over both; a write
 takes some tens of microseconds, so there is nothing to win by locking less.
@@ -23,7 +23,7 @@ NAMESPACES = "namespaces"
 
 @dataclass(slots=True)
 class Call:
-    """How a write is asked for, apart from the object; `warnings` collects what the client is to be told."""
+    """The parameters of a write besides the object; `warnings` collects texts for the client."""
 
     dry_run: bool = False
     manager: str = "unknown"
@@ -37,7 +37,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Which object a request is about; `view` when it is addressed under a second group and version."""
+    """The object that a request is about; `view` when it is addressed under a second group and version."""
 
     resource: str
     namespace: str
@@ -127,7 +127,7 @@ class Registry:
         ]
 
     def is_empty(self, namespace: str) -> bool:
-        """Whether a namespace has nothing in it."""
+        """Return whether a namespace has nothing in it."""
         return not any(
             key[0] == namespace
             for plural, strategy in self.strategies.items()
@@ -143,7 +143,7 @@ class Registry:
 
 
 def _served(strategies: Mapping[str, Strategy], features: Features) -> dict[str, Served]:
-    """What a release knows of the objects of each resource, where it may not know all."""
+    """Return, for each resource whose objects a release may not know in full, what it knows of them."""
     release = features.version, features.asked_for
     lacks = {plural: releases.absent(each.resource.kind, *release) for plural, each in strategies.items()}
     return {plural: functools.partial(releases.without, paths=paths) for plural, paths in lacks.items() if paths}

@@ -20,7 +20,7 @@ _INCLUDED = frozenset({"", "None", "Object", "Metadata"})
 
 @dataclass(frozen=True, slots=True)
 class Renderer:
-    """How the objects of one request are written. `include` is the Table's `includeObject`. Raises `ApiError` (400)."""
+    """Writes the objects of one request. `include` is the Table's `includeObject`. Raises `ApiError` (400)."""
 
     route: Route
     answer: Answer
@@ -37,7 +37,7 @@ class Renderer:
 
     @property
     def plain(self) -> bool:
-        """Whether stored JSON is sent as it is."""
+        """True if stored JSON is sent unchanged."""
         return self.answer.form == "object" and self.route.view is None
 
     def json(self, stored: Stored) -> bytes:

@@ -1,4 +1,4 @@
-"""How lists inside objects merge: by a key, as a set, or not at all.
+"""The rules by which lists inside objects merge: by a key, as a set, or not at all.
 
 Kubernetes says this in its Go types (`patchMergeKey`, `listMapKey`). Strategic merge patches, server-side apply and the
 OpenAPI documents all read this one table. What is not in it is replaced as a whole.
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ListRule:
-    """How one list merges. `merge_key` is the strategic one, `map_keys` those of server-side apply.
+    """The rule of one list. `merge_key` is the strategic one, `map_keys` those of server-side apply.
 
     With neither it is a list of plain values that merges as a set. `retain_keys`: a strategic patch says with
     `$retainKeys` which fields of an item stay.

@@ -35,7 +35,7 @@ class Selection:
 
     @property
     def everything(self) -> bool:
-        """Whether every object of the resource is selected."""
+        """True if every object of the resource is selected."""
         return not (self.namespace or self.labels or self.fields)
 
     def matches(self, obj: Object) -> bool:

@@ -29,7 +29,7 @@ def failure(code: int, reason: str, message: str, details: Object | None = None)
 
 
 def success(resource: Resource, name: str, uid: str) -> Object:
-    """What a delete that took effect at once answers."""
+    """Return the answer to a delete that took effect at once."""
     return {
         "kind": "Status",
         "apiVersion": "v1",
@@ -40,7 +40,7 @@ def success(resource: Resource, name: str, uid: str) -> Object:
 
 
 def qualified(resource: Resource) -> str:
-    """How messages name a resource: `services`, `endpointslices.discovery.k8s.io`."""
+    """Return the name of a resource in messages: `services`, `endpointslices.discovery.k8s.io`."""
     return f"{resource.plural}.{resource.group}" if resource.group else resource.plural
 
 

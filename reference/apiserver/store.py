@@ -53,12 +53,12 @@ class Stored:
         return copy
 
     def in_full(self) -> Stored:
-        """As it was stored, with what this release does not know."""
+        """The object as it was stored, with what this release does not know."""
         return self
 
     @property
     def hides(self) -> bool:
-        """Whether more is stored than this release knows."""
+        """True if more is stored than this release knows."""
         return False
 
 
@@ -130,13 +130,13 @@ class Store:
         asks this store is told to come again later (503).
         """
         with self.lock:
-            heir = Store((), window=self._window)
-            heir.lock, heir.revision = self.lock, self.revision
+            successor = Store((), window=self._window)
+            successor.lock, successor.revision = self.lock, self.revision
             for resource, table in self._tables.items():
                 objects = _as_served(table.objects, served.get(resource))
-                heir._tables[resource] = _Table(objects, horizon=self.revision)
+                successor._tables[resource] = _Table(objects, horizon=self.revision)
             self._tables = _HandedOver()
-        return heir
+        return successor
 
     def add_resource(self, resource: str) -> None:
         """Serve one resource more."""
@@ -147,17 +147,17 @@ class Store:
         return self._tables[resource].objects.get(key)
 
     def keys(self, resource: str) -> Collection[Key]:
-        """Where objects of a resource are; a live view, for use under the lock."""
+        """Return the keys of the objects of a resource; a live view, for use under the lock."""
         return self._tables[resource].objects.keys()
 
     def items(self, resource: str) -> list[Stored]:
-        """All objects of a resource, by namespace and name."""
+        """Return all objects of a resource, by namespace and name."""
         with self.lock:
             objects = self._tables[resource].objects
             return [objects[key] for key in sorted(objects)]
 
     def items_at(self, resource: str, revision: int) -> list[Stored]:
-        """All objects as they were at a revision. Raises `TooOldError`."""
+        """Return all objects as they were at a revision. Raises `TooOldError`."""
         with self.lock:
             objects = dict(self._tables[resource].objects)
             for change in reversed(self.changes_since(resource, revision)):

@@ -33,7 +33,7 @@ _PREFIX = {
 
 @dataclass(frozen=True, slots=True)
 class WatchQuery:
-    """What a watch may ask besides the selection. `initial` is `sendInitialEvents`, None when not given."""
+    """The parameters of a watch besides the selection. `initial` is `sendInitialEvents`, None when not given."""
 
     resource_version: str = ""
     match: str = ""
@@ -92,7 +92,7 @@ class Lines:
         self._made: dict[object, bytes] = {}
 
     def of(self, watcher: Watcher) -> bytes:
-        """What a watcher is told; nothing of what it does not select or knows already."""
+        """Return the lines for a watcher, without changes that it does not select or knows already."""
         if watcher.since >= self._changes[0].revision:  # it began amid these, which no other did
             return self._make(watcher)
         made = self._made.get(watcher.sees)
@@ -179,9 +179,9 @@ class Hub:
             self._queue.clear()
             self._woken = False
         for resource in {change.resource for change in changes}:
-            told = Lines([change for change in changes if change.resource == resource])
+            lines_of = Lines([change for change in changes if change.resource == resource])
             for watcher in tuple(self._watchers[resource]):
-                if lines := told.of(watcher):
+                if lines := lines_of.of(watcher):
                     watcher.send(lines)
 
     def _first_lines(

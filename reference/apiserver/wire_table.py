@@ -46,7 +46,7 @@ Types = dict[str, str]
 
 
 def table(api: Path, machinery: Path) -> dict[str, dict[str, object]]:
-    """All kinds and what they consist of."""
+    """Return all kinds with their fields."""
     sources = {name: api / path for name, path in _GROUPS.items()} | {"meta": machinery / "pkg/apis/meta/v1"}
     structs: dict[str, list[tuple[str, str]]] = {}
     named: Types = {}

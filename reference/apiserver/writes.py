@@ -144,7 +144,7 @@ def _decode(registry: Registry, strategy: Strategy, obj: Object, call: Call) -> 
 
 
 def _known(registry: Registry, strategy: Strategy, meta: dict[str, Any]) -> Object | None:
-    """What is stored under the name of an object that may not even have one, or not as text."""
+    """Return the object stored under the name of `obj`, which may have no name, or one that is no text."""
     namespace, name = meta.get("namespace") or "", meta.get("name") or ""
     if not (isinstance(namespace, str) and isinstance(name, str)):
         return None
@@ -236,7 +236,7 @@ def _share(new: Object, old: Object) -> None:
 
 
 def _has_ended(registry: Registry, strategy: Strategy, meta: dict[str, Any]) -> bool:
-    """Whether an object that is being deleted has nothing left to wait for."""
+    """Return whether an object that is being deleted has nothing left to wait for."""
     if not meta.get("deletionTimestamp") or meta.get("finalizers") or meta.get("deletionGracePeriodSeconds"):
         return False
     return strategy.resource.plural != NAMESPACES or registry.is_empty(meta["name"])

@@ -1,4 +1,4 @@
-"""How components reach the API server: the protocol that they use, and clients for a server elsewhere.
+"""The protocol by which components use the API server, and clients for a server elsewhere.
 
 `informer` outlives the server it is connected to, `remote` speaks HTTPS to a server in another process.
 """

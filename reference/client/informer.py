@@ -27,7 +27,7 @@ class Informer:
 
     @property
     def connected(self) -> bool:
-        """Whether there is a server."""
+        """True if there is a server."""
         return self._server is not None
 
     def connect(self, server: Client) -> None:
@@ -65,7 +65,7 @@ class Informer:
             server.delete(resource, namespace, name)
 
     def subscribe(self, resources: Collection[str], sink: Sink) -> _Watch:
-        """As `Client.subscribe`; without a server the first events come with the next one."""
+        """Do as `Client.subscribe`; without a server the first events come with the next one."""
         with self._lock:
             watch = _Watch(self, tuple(resources), sink)
             self._watches.append(watch)
@@ -120,7 +120,7 @@ class _Watch:
         key = _key(event)
         if self._listed is not None:
             self._listed[key] = event.object
-            self._tell_if_new(key, event)
+            self._send_if_new(key, event)
             return
         if event.type == "DELETED":
             self._known.pop(key, None)
@@ -128,7 +128,7 @@ class _Watch:
             self._known[key] = event.object
         self._sink(event)
 
-    def _tell_if_new(self, key: Key, event: Event) -> None:
+    def _send_if_new(self, key: Key, event: Event) -> None:
         before = self._known.get(key)
         self._known[key] = event.object
         if before is None:

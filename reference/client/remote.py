@@ -65,14 +65,14 @@ class RemoteClient:
         self._ask("DELETE", _path(resource, namespace, name))
 
     def subscribe(self, resources: Collection[str], sink: Sink) -> _Subscription:
-        """As `Client.subscribe`, only that events come from another process: in time, not before a write returns."""
+        """Do as `Client.subscribe`, but events come from another process: soon, not before a write returns."""
         with self._lock:
             subscription = _Subscription(self, frozenset(resources), sink)
             self._subscriptions.append(subscription)
             for resource in resources:
                 for obj in self._reflector(resource).known.values():
                     sink(Event("ADDED", resource, obj))
-            self._tell_if_complete()
+            self._send_if_complete()
         return subscription
 
     def forget(self, subscription: _Subscription) -> None:
@@ -82,7 +82,7 @@ class RemoteClient:
                 self._subscriptions.remove(subscription)
 
     def caught_up(self) -> bool:
-        """Whether subscribers have been told of everything that was written before this was called.
+        """Return whether subscribers have all events of what was written before this was called.
 
         It is compared with a list of each resource. While nothing listens there is nothing that they could be told.
         """
@@ -118,7 +118,7 @@ class RemoteClient:
         return connection
 
     def headers(self) -> dict[str, str]:
-        """Those of each request."""
+        """Return the headers of each request."""
         return {"Authorization": f"Bearer {self._token}", "Accept": "application/json", "User-Agent": "trafficdist"}
 
     def changed(self, resource: str, event: EventType, obj: Object) -> None:
@@ -139,7 +139,7 @@ class RemoteClient:
                 elif _revision(before[key]) != _revision(obj):
                     self.changed(reflector.resource, "MODIFIED", obj)
             reflector.complete = True
-            self._tell_if_complete()
+            self._send_if_complete()
 
     def watched(self, reflector: _Reflector, event: EventType, obj: Object) -> None:
         """Tell the subscribers of one change."""
@@ -156,7 +156,7 @@ class RemoteClient:
             self._reflectors[resource].start()
         return self._reflectors[resource]
 
-    def _tell_if_complete(self) -> None:
+    def _send_if_complete(self) -> None:
         for each in self._subscriptions:
             if not each.complete and all(self._reflectors[name].complete for name in each.resources):
                 each.complete = True

@@ -1,4 +1,4 @@
-"""What controllers share: a thread that takes in events, and a queue of the objects to work on."""
+"""The parts that controllers share: an event loop in a thread, and a queue of the objects to work on."""
 
 from reference.controller.event_loop import EventLoop
 from reference.controller.work_queue import WorkQueue, is_hopeful

@@ -35,12 +35,12 @@ class WorkQueue:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no key is waiting or in work, hopeless retries aside (see `retry`)."""
+        """True if no key is waiting or in work, hopeless retries aside (see `retry`)."""
         return not self._unfinished
 
     @property
     def has_ready(self) -> bool:
-        """Whether a key is due now."""
+        """True if a key is due now."""
         return bool(self._ready)
 
     def add(self, key: Key) -> None:
@@ -69,7 +69,7 @@ class WorkQueue:
         return key
 
     def next_due(self) -> float | None:
-        """When the next delayed key is due; None if there is none."""
+        """Return the time at which the next delayed key is due; None if there is none."""
         while self._later and self._due.get(self._later[0][1]) != self._later[0][0]:
             heapq.heappop(self._later)
         return self._later[0][0] if self._later else None

@@ -19,7 +19,7 @@ from reference.objects.topology_keys import ANY, Labels
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """What an event has a bearing on: Services (a namespace is one without name), and clients by their address.
+    """The Services that an event concerns (a namespace is one without name), and the clients, by address.
 
     `keys`: whether other labels than before tell clients apart.
     """
@@ -60,7 +60,7 @@ class ClusterIndex:
         return tuple(sorted(self._keys))
 
     def has_namespace(self, namespace: str) -> bool:
-        """Whether there is a Service in it; for "", which is above all of them, always."""
+        """Return whether there is a Service in it; for "", which is above all of them, always."""
         return not namespace or namespace in self._namespaces
 
     def labels_at(self, address: str) -> Labels | None:

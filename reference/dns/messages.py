@@ -90,7 +90,7 @@ class Reply:
 
 
 def read(packet: bytes, *, largest: int) -> Query | bytes | None:
-    """What a packet asks; the bytes of a refusal if it asks nothing that can be answered; None if it is no query.
+    """Read a packet; returns the bytes of a refusal if it asks nothing that can be answered, None if it is no query.
 
     `largest` is the size of the UDP datagrams that this server sends and takes.
     """

@@ -1,4 +1,4 @@
-"""What a name below the cluster's zone is about, whether or not there is such a thing.
+"""Names below the cluster's zone: the Service, port or endpoint that each is for, whether or not it exists.
 
     web.shop.svc                  a Service, or all endpoints of a headless one
     _http._tcp.web.shop.svc       one of its ports
@@ -60,7 +60,7 @@ Subject = Apex | SchemaVersion | Branch | OfService | OfPort | OfEndpoint
 
 
 def subject(labels: Sequence[str]) -> Subject | None:
-    """What a name is about; `labels` are those before the zone, in lower case. None for what can never exist."""
+    """Return the subject of a name, None if it cannot exist; `labels` are those before the zone, in lower case."""
     found: Subject | None = None
     match tuple(labels):
         case ():

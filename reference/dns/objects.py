@@ -17,7 +17,7 @@ SERVICE_LABEL = "kubernetes.io/service-name"
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What tells where an endpoint is: its pod, if it names one, and its address."""
+    """The pod and address of an endpoint, from which its place is found."""
 
     pod: Key | None
     address: str
@@ -41,7 +41,7 @@ def service_key(endpoint_slice: Object) -> Key | None:
 
 
 def is_headless(service: Object) -> bool:
-    """Whether DNS tells endpoints of it, as it has no address of its own."""
+    """Return whether the Service has no address of its own, so that DNS answers with its endpoints."""
     return bool(service["spec"].get("clusterIP") == "None")
 
 

@@ -1,4 +1,4 @@
-"""What there is at a name: addresses, ports with their targets, or another name, as a function of a Service.
+"""The records at a name (addresses, ports with their targets, or another name), as a function of a Service.
 
 Everything that DNS says of a Service is decided here, over values. Where the client is plays a part in one way only:
 it selects the endpoints of a headless Service (KEP-536, DNS server changes). A name of a single endpoint is no choice
@@ -41,7 +41,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """What DNS needs of a Service: of a headless one the endpoints by family, of others the cluster IPs and ports."""
+    """The parts of a Service that DNS needs: endpoints by family of a headless one, else cluster IPs and ports."""
 
     headless: bool
     keys: tuple[str, ...]

@@ -105,16 +105,16 @@ class Resolver:
     def _body(self, name: dns.name.Name, kind: dns.rdatatype.RdataType, where: Labels | None) -> Body:
         key = service_of(self._zone.subject(name))
         service = self._index.service(key) if key is not None and key[1] else None
-        told_apart = None if service is None else _values(where, service.keys)
+        values = None if service is None else _values(where, service.keys)
         bodies = self._bodies.setdefault(key, {})
-        asked = (name, kind, told_apart)
+        asked = (name, kind, values)
         if asked not in bodies:
             bodies[asked] = self._zone.body(name, kind, where)
         return bodies[asked]
 
 
 def _values(labels: Labels | None, keys: Sequence[str]) -> Group:
-    """What a node has for each of these keys."""
+    """Return the values that a node has for these keys."""
     if labels is None:
         return None
     own = dict(labels)

@@ -1,4 +1,4 @@
-"""Which endpoints a client is told of: those in the nearest of the places that the Service names (KEP-536).
+"""Selects the endpoints in the nearest of the places that a Service names (KEP-536), for one client.
 
 The rule itself is the proxy's. What DNS adds is who the client is: a proxy knows its node, a DNS server may not.
 """

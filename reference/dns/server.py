@@ -87,7 +87,7 @@ class DnsServer:
         os.eventfd_write(self._bell, 1)
 
     def synced(self) -> bool:
-        """Whether all events delivered so far are known to every answer from now on."""
+        """Return whether every answer from now on knows of all events delivered so far."""
         delivered = self._delivered
         return self._has_state and self._taken_in >= delivered
 

@@ -31,7 +31,7 @@ RRsets = list[dns.rrset.RRset]
 
 
 class _Records(NamedTuple):
-    """What there is at a name: records, further ones, or addresses of the name itself, of one family."""
+    """The records at a name, further ones, or addresses of the name itself, of one family."""
 
     answers: RRsets
     further: Sequence[dns.rrset.RRset] = ()
@@ -48,7 +48,7 @@ class Zone:
         self._find = find
 
     def subject(self, name: dns.name.Name) -> Subject | None:
-        """What a name of the zone is about, in lower case already."""
+        """Return the subject of a name of the zone, which is in lower case."""
         return subject([each.decode("latin-1") for each in name.relativize(self.name).labels])
 
     def body(self, name: dns.name.Name, kind: dns.rdatatype.RdataType, where: Labels | None) -> Body:
@@ -68,7 +68,7 @@ class Zone:
     def _records(
         self, name: dns.name.Name, kind: dns.rdatatype.RdataType, about: Subject | None, where: Labels | None
     ) -> _Records | None:
-        """What there is at a name; None when the name does not exist."""
+        """Return the records at a name; None when the name does not exist."""
         match about:
             case None:
                 return None
@@ -107,7 +107,7 @@ class Zone:
         ]
 
     def _soa(self) -> dns.rrset.RRset:
-        """Whose last number is how long a name's absence may be remembered (RFC 2308, 5)."""
+        """The SOA; its last number says how long a name's absence may be remembered (RFC 2308, 5)."""
         server, mailbox = dns.name.from_text("ns.dns", self.name), dns.name.from_text("hostmaster", self.name)
         numbers: Sequence[int] = (1, 7200, 1800, 86400, self._ttl)
         return dns.rrset.from_rdata(self.name, self._ttl, _rdata(dns.rdtypes.ANY.SOA.SOA, server, mailbox, *numbers))

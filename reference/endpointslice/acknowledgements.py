@@ -1,4 +1,4 @@
-"""How far each node's proxy says it is: the Leases that proxies write once hints are in their kernel."""
+"""The Leases by which the proxy of each node acknowledges the hints that are in its kernel."""
 
 from __future__ import annotations
 

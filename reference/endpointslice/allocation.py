@@ -1,4 +1,4 @@
-"""How many endpoints each zone should get under the heuristic of KEP-2433, and when there are too few to share out.
+"""Allocates endpoints to zones under the heuristic of KEP-2433, or finds that there are too few.
 
 The overload of a zone is by how much its share of the CPU exceeds its share of the endpoints. Released Kubernetes knows
 one threshold: 20 %, which a zone may reach. The KEP has two: hints are added only below 20 %, and stay until 30 % is
@@ -30,7 +30,7 @@ class Threshold:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a controller of the KEP and one of a release do differently.
+    """The differences between a controller of the KEP and one of a release.
 
     `evens_out`: no zone stays short of its minimum while another has more than its own, even if that takes writes of
     slices that were right by themselves; and endpoints of zones without ready nodes go to others.
@@ -44,7 +44,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """What one zone should get. `desired` is in units of one endpoint divided by `Allocation.unit`."""
+    """The share of one zone. `desired` is in units of one endpoint divided by `Allocation.unit`."""
 
     minimum: int
     maximum: int

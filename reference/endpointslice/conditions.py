@@ -35,7 +35,7 @@ class Condition:
 
 
 def accepted(decided_by: Mechanism) -> Condition:
-    """Whether the value of the field is what decides about hints."""
+    """Return condition Accepted: does the value of the field decide about hints?"""
     if isinstance(decided_by, NoHints) and decided_by.unknown:
         return Condition(ACCEPTED, "False", "Unsupported", decided_by.reason)
     if isinstance(decided_by, SamePlace | Plugin):
@@ -44,7 +44,7 @@ def accepted(decided_by: Mechanism) -> Condition:
 
 
 def programmed(is_accepted: Condition, decided_by: Mechanism, slices: Iterable[Object], failure: str) -> Condition:
-    """Whether every ready endpoint has its hints in `slices`, as they are stored. `failure`: of the sync, if any."""
+    """Return condition Programmed: has every ready endpoint hints in the stored `slices`? `failure` is the sync's."""
     if is_accepted.status != "True":
         return Condition(PROGRAMMED, "False", "NotAccepted", is_accepted.message)
     if failure:
@@ -70,7 +70,7 @@ def _all_hinted(ready: Sequence[Object], *, needs_nodes: bool) -> Condition:
 
 
 def honored(is_programmed: Condition, behind: Collection[str], silent: Collection[str]) -> Condition:
-    """Whether all nodes have the newest hints.
+    """Return condition Honored: have all nodes the newest hints?
 
     `behind` are nodes whose proxies acknowledged less, `silent` those that never acknowledged anything.
     """

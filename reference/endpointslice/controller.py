@@ -100,7 +100,7 @@ class EndpointSliceController:
         self._loop.stop()
 
     def synced(self) -> bool:
-        """Whether every event delivered so far is worked on, and its slices and conditions are written.
+        """Return whether every event delivered so far is worked on, and its slices and conditions are written.
 
         A sync that failed and can succeed when tried again (a conflict, a server that is away) counts as not worked on.
         One that cannot succeed before something else changes (a pod's Node is missing, the API server refuses the

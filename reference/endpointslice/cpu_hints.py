@@ -22,7 +22,7 @@ from reference.objects.endpoints import is_ready
 
 @dataclass(frozen=True, slots=True)
 class CpuOutcome:
-    """What the heuristic came to for one family, of so many endpoints to share out.
+    """The outcome of the heuristic for one family, with so many endpoints to share out.
 
     `zones` counts the endpoints hinted for each zone; `refusal` says why there are none. `had_hints`: the slices
     carried hints before.
@@ -44,7 +44,7 @@ class _Open:
 
 @dataclass(slots=True)
 class _State:
-    """What is given out so far: endpoints by zone in slices that stay, and the slices that are open."""
+    """The endpoints given out so far, by zone, in slices that stay, and the slices that are open."""
 
     standing: list[Draft] = field(default_factory=list)
     open: list[_Open] = field(default_factory=list)
@@ -72,7 +72,7 @@ def hint_by_cpu(
 
 
 def may_change(outcome: CpuOutcome, shares: ZoneShares | Refusal, rules: Rules) -> bool:
-    """Whether a sync under other `shares` could change hints: they are too few somewhere, or possible at last."""
+    """Return whether a sync under other `shares` could change hints: too few somewhere, or possible at last."""
     hinted = outcome.refusal is None
     found = allocate(shares, outcome.endpoints, rules.to_keep if hinted else rules.to_add)
     if isinstance(found, Refusal) or not hinted:
@@ -119,7 +119,7 @@ def _hinted_zone(endpoint: Object) -> str | None:
 
 
 def _stands(draft: Draft, allocation: Allocation, counts: Counter[str], rules: Rules) -> bool:
-    """Whether a slice can stay: all hints are there and none is too many. If so, they are added to `counts`."""
+    """Return whether a slice can stay, as all hints are there and none is too many; if so, add them to `counts`."""
     mine: Counter[str] = Counter()
     for endpoint in draft.endpoints:
         zone = _hinted_zone(endpoint)
@@ -136,7 +136,7 @@ def _stands(draft: Draft, allocation: Allocation, counts: Counter[str], rules: R
 
 
 def _balancing_moves(counts: Counter[str], allocation: Allocation) -> tuple[Counter[str], Counter[str]]:
-    """How many endpoints each zone gives and receives: one at a time, from the fullest zone to the emptiest.
+    """Return how many endpoints each zone gives and receives: one at a time, from the fullest zone to the emptiest.
 
     It stops when an endpoint more would make as much too much as was too little before.
     """

@@ -1,4 +1,4 @@
-"""The Services whose hints go by CPU: what they were given last, and what their users were told.
+"""The Services whose hints go by CPU: what they were given last, and what their users were reported.
 
 So a change of the nodes costs a look at a few numbers for each of them, and a sync only for those whose hints can
 change by it; and an Event is written when hints come, go, or are refused for another reason, not at every sync.
@@ -30,7 +30,7 @@ class Notice:
 @dataclass(slots=True)
 class _Service:
     outcomes: dict[AddressType, CpuOutcome] = field(default_factory=dict)
-    told: dict[AddressType, str] = field(default_factory=dict)  # _ENABLED, or why not
+    reported: dict[AddressType, str] = field(default_factory=dict)  # _ENABLED, or why not
 
 
 class CpuServices:
@@ -54,11 +54,15 @@ class CpuServices:
                 return []
             known = self._services[key] = _Service()
         known.outcomes = outcomes
-        notices = [_gone(family) for family, told in known.told.items() if told == _ENABLED and family not in outcomes]
+        notices = [
+            _gone(family)
+            for family, reported in known.reported.items()
+            if reported == _ENABLED and family not in outcomes
+        ]
         for family, outcome in outcomes.items():
-            before = known.told.get(family, _ENABLED if first_look and outcome.had_hints else "")
-            known.told[family] = _ENABLED if outcome.refusal is None else outcome.refusal.why
-            if known.told[family] != before:
+            before = known.reported.get(family, _ENABLED if first_look and outcome.had_hints else "")
+            known.reported[family] = _ENABLED if outcome.refusal is None else outcome.refusal.why
+            if known.reported[family] != before:
                 notices.append(_notice(family, outcome.refusal))
         if not outcomes:
             del self._services[key]

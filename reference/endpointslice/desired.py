@@ -1,4 +1,4 @@
-"""Which endpoints the slices of a Service should hold together, grouped by the ports that they offer.
+"""The endpoints that the slices of a Service should hold together, grouped by the ports that they offer.
 
 Slices of one Service share nothing but its name, so the desired state is a set for each address family and port set,
 and how it is cut into slices (`packing`) is another question.
@@ -47,7 +47,7 @@ class PortGroup:
 
 @dataclass(slots=True)
 class Desired:
-    """What the slices of one Service and one address family should hold together."""
+    """The endpoints that the slices of one Service and one address family should hold together."""
 
     groups: dict[PortKey, PortGroup] = field(default_factory=dict)
     left_out: list[LeftOut] = field(default_factory=list)
@@ -55,7 +55,7 @@ class Desired:
 
 @dataclass(slots=True)
 class _Result:
-    """What became of one pod. `where` is the node's zone, None if there is no such node."""
+    """The endpoint made of one pod, if any. `where` is the node's zone, None if there is no such node."""
 
     pod: Object
     where: str | None
@@ -86,13 +86,13 @@ class Memo:
         return self.results.get(address_type, {})
 
     def renew(self, address_type: AddressType) -> dict[str, _Result]:
-        """Where the results of this time go; those of pods that are gone are forgotten."""
+        """Return an empty dict for the results of this time; those of pods that are gone are forgotten."""
         results = self.results[address_type] = {}
         return results
 
 
 def _same_to_endpoints(one: Object, other: Object) -> bool:
-    """Whether two versions of a Service make the same endpoints of pods; a status that changed makes no others."""
+    """Return whether two versions of a Service make the same endpoints of pods; its status has no influence."""
     return bool(one["spec"] == other["spec"] and one["metadata"]["name"] == other["metadata"]["name"])
 
 
@@ -110,7 +110,7 @@ def desired_endpoints(
     """
     memo = Memo() if memo is None else memo
     before, results = memo.take(service, address_type), memo.renew(address_type)
-    look_at = _reader(service, address_type)
+    read_pod = _reader(service, address_type)
     desired = Desired()
     for pod in pods:
         name = pod["metadata"]["name"]
@@ -118,7 +118,7 @@ def desired_endpoints(
         where = None if node is None else node_zone(node)
         result = before.get(name)
         if result is None or result.pod is not pod or result.where != where:
-            result = look_at(pod, where)
+            result = read_pod(pod, where)
         results[name] = result
         _add(desired, result)
     return desired
@@ -141,7 +141,7 @@ def _reader(service: Object, address_type: AddressType) -> Callable[[Object, str
     named = any(isinstance(port.get("targetPort"), str) for port in service["spec"].get("ports") or ())
     common = _keyed([] if named else endpoint_ports(service, {}))
 
-    def look_at(pod: Object, where: str | None) -> _Result:
+    def read_pod(pod: Object, where: str | None) -> _Result:
         why = _why_absent(pod)
         if why is not None:
             return _Result(pod, where, LeftOut(pod["metadata"]["name"], why))
@@ -155,7 +155,7 @@ def _reader(service: Object, address_type: AddressType) -> Callable[[Object, str
         endpoint = endpoint_of(pod, where or "", service, addresses)
         return _Result(pod, where, None, key, ports, endpoint, identity(endpoint))
 
-    return look_at
+    return read_pod
 
 
 def _keyed(ports: list[Object]) -> tuple[PortKey, list[Object]]:

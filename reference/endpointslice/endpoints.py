@@ -48,7 +48,7 @@ def endpoint_of(pod: Object, zone: str, service: Object, addresses: list[str]) -
 
 
 def identity(endpoint: Object) -> Identity:
-    """What makes two endpoints the same one: addresses, hostname and the pod; all else can change in place.
+    """Return what identifies an endpoint: addresses, hostname and the pod; all else can change in place.
 
     Two pods with one address are two endpoints; the same pod in two slices is one.
     """
@@ -118,7 +118,7 @@ def pod_addresses(pod: Object, address_type: AddressType) -> list[str]:
 
 
 def is_ready(pod: Object) -> bool:
-    """Whether the pod's Ready condition is True; no condition is not ready."""
+    """Return whether the pod's Ready condition is True; no condition is not ready."""
     for condition in pod.get("status", {}).get("conditions") or ():
         if condition["type"] == "Ready":
             return bool(condition["status"] == "True")
@@ -126,7 +126,7 @@ def is_ready(pod: Object) -> bool:
 
 
 def projection(pod: Object) -> tuple[object, ...]:
-    """All that slices depend on; a pod update that leaves it equal needs no sync."""
+    """Return the parts of a pod that slices depend on; an update that leaves them equal needs no sync."""
     metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status", {})
     return (
         metadata.get("uid"),

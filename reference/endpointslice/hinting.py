@@ -41,7 +41,7 @@ def hinter(
     zones: ZoneTable | None,
     heuristics: Mapping[str, Heuristic],
 ) -> Hinter:
-    """How `decided_by` gives hints. `zones` are the sums over `nodes` if the caller keeps them."""
+    """Return a function that gives hints as `decided_by` says. `zones` are the sums over `nodes`, if kept."""
     match decided_by:
         case CpuHeuristic():
             shares = (zones or ZoneTable(features, nodes)).shares

@@ -1,4 +1,4 @@
-"""Which mechanism decides about topology hints for a Service, and what hints an endpoint then gets.
+"""The mechanism that decides about topology hints for a Service, and the hints that an endpoint then gets.
 
 Four can decide: the annotation of KEP-2433 (a heuristic over the CPUs of all zones), `trafficDistribution` of KEP-4444
 and KEP-3015 (each endpoint is for its own place), a plug-in that the field names, or nobody. The annotation wins over
@@ -47,7 +47,7 @@ class Plugin:
 
 @dataclass(frozen=True, slots=True)
 class NoHints:
-    """Nobody decides: hints that are there are removed. `unknown` is the value of the field, if that is why."""
+    """No mechanism decides: hints are removed. `unknown` is the value of the field, if that is why."""
 
     reason: str
     unknown: str = ""
@@ -57,7 +57,7 @@ Mechanism = CpuHeuristic | SamePlace | Plugin | NoHints
 
 
 def mechanism(service: Object, features: Features, heuristics: Collection[str] = ()) -> Mechanism:
-    """Who decides about hints for `service` in a controller with `features`, and why, for people.
+    """Return the mechanism that decides about hints for `service` in a controller with `features`.
 
     `heuristics` are the values that plug-ins stand for, as far as they have a domain: others are the standard's.
     """

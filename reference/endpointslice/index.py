@@ -144,7 +144,7 @@ def _selector(service: Object | None) -> Mapping[str, str]:
 
 
 def _says(service: Object) -> tuple[object, ...]:
-    """All of a Service that slices depend on; its status is not."""
+    """Return the parts of a Service that slices depend on; its status is none of them."""
     metadata = service["metadata"]
     parts = ("uid", "deletionTimestamp", "labels", "annotations")
     return service["spec"], *(metadata.get(part) for part in parts)

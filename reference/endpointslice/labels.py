@@ -33,12 +33,12 @@ def slice_labels(service: Object) -> dict[str, str]:
 
 
 def is_headless(service: Object) -> bool:
-    """Whether the Service has no cluster IP (also one that was not given yet, as in Kubernetes)."""
+    """Return whether the Service has no cluster IP (also one that was not given yet, as in Kubernetes)."""
     return service["spec"].get("clusterIP", "") in {"", "None"}
 
 
 def is_managed(endpoint_slice: Object) -> bool:
-    """Whether this controller manages the slice; all others are somebody else's and stay as they are."""
+    """Return whether this controller manages the slice; others belong to somebody else and stay as they are."""
     labels = endpoint_slice["metadata"].get("labels") or {}
     return bool(labels.get(MANAGED_BY) == CONTROLLER)
 

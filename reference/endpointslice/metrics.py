@@ -88,7 +88,7 @@ class Metrics(Collector):
         self._distribute(key, "")
 
     def collect(self) -> Iterable[Metric]:
-        """All metrics that the release has; those without a value yet are left out, as in Kubernetes."""
+        """Yield the metrics that the release has; those without a value yet are left out, as in Kubernetes."""
         yield _histogram("endpoints_added_per_sync", "Number of endpoints added on each Service sync", self._added)
         yield _histogram(
             "endpoints_removed_per_sync", "Number of endpoints removed on each Service sync", self._removed

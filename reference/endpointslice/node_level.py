@@ -30,13 +30,13 @@ Approach = Literal["manual", "automatic", "opt-in", "opt-out"]
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """How many nodes may be without an endpoint: so many of them, or so many percent of all nodes."""
+    """The number of nodes that may be without an endpoint, or their percentage of all nodes."""
 
     most: int
     percent: bool = False
 
     def allows(self, missing: int, nodes: int) -> bool:
-        """Whether `missing` out of all `nodes` may be without one."""
+        """Return whether `missing` out of all `nodes` may be without one."""
         return missing * 100 <= self.most * nodes if self.percent else missing <= self.most
 
     def __str__(self) -> str:
@@ -45,7 +45,7 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class NodeLevel:
-    """How a controller chooses Services (KEP-3015 of 2022, Choosing Services to Apply Node-Level Topology To).
+    """The way a controller chooses Services (KEP-3015 of 2022, Choosing Services to Apply Node-Level Topology To).
 
     manual: those whose topology annotation says `Node`. automatic: those whose endpoints meet all criteria. opt-in and
     opt-out: the same, for Services that have the annotation, or that do not. The criteria: nearly all nodes have an
@@ -97,11 +97,11 @@ class NodeHints:
 
     @property
     def counts_nodes(self) -> bool:
-        """Whether it matters which nodes there are, those without endpoints too."""
+        """True if the number of nodes matters, those without endpoints included."""
         return not self._excluded and self._config.approach != "manual" and self._config.missing is not None
 
     def on_top_of(self, hint: Hinter) -> Hinter:
-        """What gives the hints of `hint`, and those for nodes to families that are to have them."""
+        """Return a function that gives the hints of `hint`, and those for nodes to families that are to have them."""
 
         def both(drafts: Sequence[Draft], existing: Sequence[Object]) -> Outcome:
             due = [draft.changed for draft in drafts]
@@ -125,7 +125,7 @@ class NodeHints:
         return not refusal
 
     def _refusal(self, endpoints: Sequence[Object]) -> str:
-        """Why these endpoints get no node hints; empty if they do."""
+        """Return why these endpoints get no node hints; empty if they do."""
         config = self._config
         if self._excluded or config.approach == "manual":
             return self._excluded
@@ -148,7 +148,7 @@ def daemon_set_of(pod: Object) -> str:
 
 
 def _excluded(service: Object, features: Features, config: NodeLevel) -> str:
-    """Why a Service is not even looked at; empty if it is."""
+    """Return why a Service is not considered; empty if it is."""
     key, value = topology_annotation(service, features)
     match config.approach:
         case "manual" if value != ASKED:

@@ -75,7 +75,7 @@ def pack(existing: Sequence[Object], group: PortGroup, labels: Mapping[str, str]
 
 
 def same_beyond_hints(one: Object, other: Object) -> bool:
-    """Whether two endpoints of one identity say the same; only what the controller writes counts, and not hints."""
+    """Return whether two endpoints of one identity are equal in what the controller writes, hints aside."""
     return bool(
         one.get("conditions") == other.get("conditions")
         and one.get("nodeName") == other.get("nodeName")

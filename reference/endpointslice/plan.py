@@ -28,7 +28,7 @@ MAX_ENDPOINTS_PER_SLICE = 100
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """What a plan makes of one address family. Numbers are those that the controller's metrics are about.
+    """The plan for one address family. Numbers are those of the controller's metrics.
 
     `slices` holds the endpoints of each slice as it will be; `ideal_slices` is how many slices would do. `outcome` is
     what a heuristic said that looked at the family as a whole.
@@ -43,7 +43,7 @@ class Family:
 
     @property
     def refusal(self) -> str:
-        """Why a heuristic gave no hints, in a sentence; empty if it did, or if none was asked."""
+        """The reason why a heuristic gave no hints, in a sentence; empty if it did, or if none was asked."""
         match self.outcome:
             case Broken(message) | CpuOutcome(refusal=Refusal(message=message)):
                 return message
@@ -72,7 +72,7 @@ class Plan:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to write."""
+        """True if there is nothing to write."""
         return not (self.create or self.update or self.delete)
 
     @property
@@ -82,19 +82,19 @@ class Plan:
 
     @property
     def failure(self) -> str:
-        """What the Service does not get although it asks for it, in a sentence; empty if it gets all."""
+        """A sentence about what the Service asks for and does not get; empty if it gets all."""
         broken = (each.outcome.message for each in self.families.values() if isinstance(each.outcome, Broken))
         return "; ".join([*dict.fromkeys(broken), *([self._describe_missing()] if self.missing_nodes else [])])
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why slices are as they are, in sentences for people."""
-        told = {
+        """The reasons for the slices, in sentences for people."""
+        sentences = {
             "Terminal": "pod {pod} has ended",
             "NoAddress": "pod {pod} has no IP yet",
             "NodeNotFound": "pod {pod} is on node {node}, which does not exist",
         }
-        pods = (told[each.why].format(pod=each.pod, node=each.node) for each in self.left_out)
+        pods = (sentences[each.why].format(pod=each.pod, node=each.node) for each in self.left_out)
         refused = dict.fromkeys(family.refusal for family in self.families.values() if family.refusal)
         return (self.mechanism.reason, *refused, *self.node_level, *pods)
 
@@ -188,7 +188,7 @@ def plan_deleted_service(name: str, existing: Iterable[Object]) -> Plan:
 
 
 def selects_pods(service: Object) -> bool:
-    """Whether the controller makes slices for `service`: not for ExternalName, not without a selector."""
+    """Return whether the controller makes slices for `service`: not for ExternalName, not without a selector."""
     spec = service["spec"]
     return spec.get("type") != "ExternalName" and bool(spec.get("selector"))
 

@@ -26,7 +26,7 @@ _LONGEST = {"zone": 63, "node": 253}
 
 
 class NodeView(Mapping[str, Node]):
-    """All nodes as heuristics see them, each made when it is looked at: there may be thousands."""
+    """All nodes as heuristics see them, each made when it is read: there may be thousands."""
 
     def __init__(self, nodes: Mapping[str, Object]) -> None:
         self._nodes = nodes
@@ -44,7 +44,7 @@ class NodeView(Mapping[str, Node]):
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """Why a heuristic gave no hints; the message names it."""
+    """The reason why a heuristic gave no hints; the message names it."""
 
     message: str
 
@@ -95,7 +95,7 @@ def _ask(
 
 
 def _written(hints: Hints) -> Object | None:
-    """As in an EndpointSlice; None if there are none. Raises `TypeError` or `ValueError` for what the API refuses."""
+    """Return hints as an EndpointSlice has them, None for none. Raises `TypeError`, `ValueError` if invalid."""
     found: Object = {}
     for key, kind, names in (("forZones", "zone", hints.zones), ("forNodes", "node", hints.nodes)):
         if isinstance(names, str) or not all(isinstance(name, str) and name for name in names):

@@ -25,7 +25,7 @@ class SliceIndex:
         return tuple(self._by_service.get(service, {}).values())
 
     def services(self) -> Collection[Key]:
-        """All Services that managed slices name, existing or not."""
+        """Return all Services that managed slices name, existing or not."""
         return tuple(self._by_service)
 
     def written(self, endpoint_slice: Object) -> None:
@@ -86,7 +86,7 @@ def _service(endpoint_slice: Object) -> Key:
 
 
 def _is_known(known: Object, new: Object) -> bool:
-    """Whether `new` is no newer than what is known of the same slice.
+    """Return whether `new` is no newer than the known version of the slice.
 
     Of one version only one content is known, but an API server of another release can show another one: without the
     fields that it does not have.

@@ -132,7 +132,7 @@ class StatusKeeper:
         return str(service["spec"].get("trafficDistribution") or "")
 
     def _write(self, service: Object, status: Object) -> bool:
-        """Whether that worked; not if the Service is no longer the one that was looked at."""
+        """Write the status; returns False if the Service is no longer the one that was read."""
         try:
             written = self._client.update_status(
                 "services", service["metadata"]["namespace"], {**service, "status": status}

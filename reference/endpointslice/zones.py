@@ -1,4 +1,4 @@
-"""How the CPU of a cluster is spread over its zones, kept up to date node by node.
+"""The CPU of a cluster by zone, kept up to date node by node.
 
 The heuristic behind the topology annotation needs nothing else of the nodes. A cluster of thousands of nodes reports
 every few seconds, and hardly any report changes a sum, so sums are kept and never computed anew.
@@ -32,7 +32,7 @@ _FACTORS = {
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why there are no hints. `why` is for programs; `message` is a sentence with the numbers, for people."""
+    """The reason why there are no hints. `why` is for programs; `message`, with the numbers, is for people."""
 
     why: Why
     message: str
@@ -40,7 +40,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class ZoneShares:
-    """What each zone weighs: thousandths of cores, or nodes. Two zones at least, in order of their names."""
+    """The weight of each zone, in thousandths of cores or in nodes. Two zones at least, in order of their names."""
 
     weights: Mapping[str, int]
     total: int

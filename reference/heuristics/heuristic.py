@@ -1,4 +1,4 @@
-"""What a heuristic is given and what it answers; independent of how Kubernetes writes it down.
+"""The input and output of a heuristic, independent of how Kubernetes writes them.
 
 A heuristic never sees an EndpointSlice: how endpoints are cut into slices must not matter to it, and it needs no word
 of the API to be tested.

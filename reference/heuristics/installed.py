@@ -37,7 +37,7 @@ class _Installed(Mapping[str, Heuristic]):
 
 
 def installed_heuristics() -> Mapping[str, Heuristic]:
-    """All that this Python environment has. What is installed later is not seen."""
+    """Return all heuristics of this Python environment. What is installed later is not seen."""
     return _Installed()
 
 

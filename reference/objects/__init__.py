@@ -1,1 +1,1 @@
-"""What several components read in objects of the API, or write to them: they must agree on it."""
+"""Parts of API objects that several components read or write, and must agree on."""

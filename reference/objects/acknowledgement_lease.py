@@ -1,4 +1,4 @@
-"""The Lease by which a node's proxy says how far it is: where it stands, and what is written in it.
+"""The Lease by which a node's proxy acknowledges changes: its name, and what is written in it.
 
 Proxies write it and controllers read it, in whatever versions they are, so it is a contract between them. A proxy that
 writes one can be somebody else's. Source: KEP-4444, Status Reporting, wants users to know; the form is this project's.
@@ -31,7 +31,7 @@ def node_of(lease: Object) -> str:
 
 
 def revision_of(lease: Object) -> int | None:
-    """What is acknowledged; None if nothing that makes sense is."""
+    """Return the resource version that a Lease acknowledges; None if there is none, or no number."""
     text = str((lease["metadata"].get("annotations") or {}).get(ANNOTATION, ""))
     return int(text) if text.isdecimal() else None
 

@@ -1,4 +1,4 @@
-"""Which endpoints topology keys leave for a client: the rule of KEP-536, for proxies and for DNS servers.
+"""Selects the endpoints that topology keys leave for a client: the rule of KEP-536, for proxies and DNS servers.
 
 Keys are names of node labels, in order of preference. The first key decides for which some endpoint is on a node that
 has the same value as the client's node. A key that the client's node does not carry matches nobody, and so does an

@@ -39,7 +39,7 @@ class PodLocatorController:
         self._loop.stop()
 
     def synced(self) -> bool:
-        """Whether every event delivered so far is worked on, and its locators are written.
+        """Return whether every event delivered so far is worked on, and its locators are written.
 
         A write that was refused, and would be again, counts as worked on: what has to change first is another event.
         """

@@ -13,7 +13,7 @@ from reference.pod_locator.location import addresses, labels, location, node_nam
 
 
 class Locations:
-    """Where pods are, and what their locators say. One thread uses it; it has no locks."""
+    """The places of pods, and their locators. One thread uses it; it has no locks."""
 
     def __init__(self) -> None:
         self._pods: dict[Key, Object] = {}
@@ -32,11 +32,11 @@ class Locations:
         return self._take[event.resource](event.object, event.type == "DELETED")
 
     def keys(self) -> Collection[Key]:
-        """All that is a pod or has a locator."""
+        """Return the keys of all pods and locators."""
         return {**self._pods, **self._locators}
 
     def wanted(self, key: Key) -> Object | None:
-        """What the locator has to say; None when there is no such pod."""
+        """Return the content that the locator should have; None when there is no such pod."""
         pod = self._pods.get(key)
         return None if pod is None else location(pod, self._nodes.get(node_name(pod)))
 
@@ -91,7 +91,7 @@ class Locations:
 
 
 def _place(pod: Object) -> tuple[object, ...]:
-    """All of a pod that its locator depends on."""
+    """Return the parts of a pod that its locator depends on."""
     return node_name(pod), addresses(pod), pod.get("status", {}).get("phase") in {"Succeeded", "Failed"}
 
 

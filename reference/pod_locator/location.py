@@ -1,4 +1,4 @@
-"""What the PodLocator of a pod says, as a function of the pod and its Node (KEP-536, New PodLocator controller).
+"""The content of a pod's PodLocator, as a function of the pod and its Node (KEP-536, New PodLocator controller).
 
 It depends on the two objects alone and not on how they came to be so: a controller that starts again writes nothing
 that one which never stopped would not have written. So a pod whose Node does not exist has no node name, whether the
@@ -42,7 +42,7 @@ def addresses(pod: Object) -> list[str]:
 
 
 def labels(node: Object) -> Mapping[str, str]:
-    """All labels of a node: which ones mean a place is for each Service to say."""
+    """Return all labels of a node: each Service says which ones mean a place."""
     return node["metadata"].get("labels") or {}
 
 

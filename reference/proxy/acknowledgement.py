@@ -1,4 +1,4 @@
-"""Says which changes are in this node's kernel: a Lease of its own, in a thread of its own.
+"""Acknowledges changes that are in this node's kernel: by a Lease of its own, in a thread of its own.
 
 KEP-4444 wants to tell users when their choice is in force, and only proxies know. So each says up to which resource
 version it has worked, and whoever writes the status of Services looks at all of them. Only slices with hints make it
@@ -60,7 +60,7 @@ class Acknowledgement:
         self._due = self._due or had
 
     def in_kernel(self) -> None:
-        """All events worked on so far are in the kernel."""
+        """Note that all events worked on so far are in the kernel."""
         if self._due:
             self._due = False
             self._wanted = self._revision

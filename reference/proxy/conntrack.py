@@ -6,7 +6,7 @@ before the rules is never translated. TCP needs no help: a new SYN replaces an e
 
 Linux 6.8 and newer delete by a filter: half a millisecond, or ten with 50,000 connections in all network namespaces,
 which share one table. Otherwise, and when there is much to delete, the table is dumped and looked through here. That
-costs 16 ms even for an empty table: the kernel locks each of 262,144 marks.
+costs 16 ms even for an empty table: the kernel locks each of 262,144 buckets.
 """
 
 from __future__ import annotations
@@ -82,13 +82,13 @@ class Conntrack:
             self._delete(family, flow)
 
     def entries(self) -> int:
-        """How many connections there are, of all kinds."""
+        """Return the number of connections, of all kinds."""
         for body in self._ask(uapi.IPCTNL_MSG_CT_GET_STATS, 0, None, b""):
             return int.from_bytes(dict(attributes(body[4:]))[uapi.CTA_STATS_GLOBAL_ENTRIES], "big")
         return 1
 
     def flows(self, families: Sequence[Family]) -> Iterator[tuple[Family, Flow]]:
-        """All UDP connections, stale or not. Few of them all at once: what a dump costs then is the empty marks."""
+        """Yield all UDP connections; few of them in one dump, which then costs what the empty buckets cost."""
         entries = self.entries()
         if not entries:
             return
@@ -137,7 +137,7 @@ class Conntrack:
 
 
 def _packed(family: Family, service: ServiceAddress, allowed: Iterable[Endpoint] | None) -> frozenset[bytes]:
-    """Where connections may go. To a service that is gone they may go as they are: untranslated."""
+    """Pack the ends to which connections may go. To an address that is gone they may go untranslated."""
     if allowed is None:
         return frozenset((end(family, service.address, service.port),))
     return frozenset(end(family, *each) for each in allowed)
@@ -148,6 +148,6 @@ def _untranslated(connection: Stale) -> bool:
 
 
 def _still(stale: Stale, endpoints: Endpoints) -> bool:
-    """Whether it is still wrong: an endpoint that left may have come back."""
+    """Return whether a connection is still wrong: an endpoint that left may have come back."""
     now = endpoints(stale.service)
     return now is not None if _untranslated(stale) else stale.endpoint not in (now or ())

@@ -1,4 +1,4 @@
-"""What one node does with the traffic of one service port: forward to these endpoints, drop, or reject, and why.
+"""The decision of one node for one service port: forward to these endpoints, drop, or reject, and why.
 
 This is the whole of topology-aware routing, as a function over values: no kernel, no client, no clock. It follows
 facts that hold for kube-proxy's CategorizeEndpoints: the hints of the *ready* endpoints choose one mode for the node,
@@ -72,7 +72,7 @@ class ServicePort:
 
     @property
     def externally_accessible(self) -> bool:
-        """Whether traffic from outside can be meant for it at all; else externalTrafficPolicy says nothing."""
+        """True if it has external addresses; else externalTrafficPolicy has no meaning."""
         return bool(self.node_port or self.load_balancer_ips or self.external_ips)
 
     @property
@@ -92,7 +92,7 @@ class ServicePort:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the proxy runs: the node's name, and the value of its zone label ("" without one).
+    """The node of the proxy: its name, and the value of its zone label ("" without one).
 
     `labels` are all those of the node; only where the Service has topology keys.
     """
@@ -104,7 +104,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Behaviour:
-    """What a release of Kubernetes does differently here."""
+    """The differences between releases of Kubernetes in what a proxy decides."""
 
     internal_policy: bool
     terminating_fallback: bool
@@ -162,7 +162,7 @@ Action = Forward | Drop | Reject
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a node does for one service port.
+    """The actions of a node for one service port.
 
     `cluster_ip` is for traffic to the cluster IP. `outside` and `inside` are for traffic to node port, load balancer
     IPs and external IPs, from outside the cluster and from its pods and this node; None without such addresses.
@@ -209,8 +209,8 @@ def decide(port: ServicePort, endpoints: Iterable[Endpoint], place: Place, behav
     """
     known = _distinct(endpoints, place.node)
     ready = [each for each in known if each.ready]
-    leaving = _leaving(known) if behaviour.terminating_fallback else []
-    if not ready and not leaving:
+    terminating = _terminating(known) if behaviour.terminating_fallback else []
+    if not ready and not terminating:
         return _reject_all(port, known)
 
     internal_local = port.internal_local and behaviour.internal_policy
@@ -221,11 +221,11 @@ def decide(port: ServicePort, endpoints: Iterable[Endpoint], place: Place, behav
     if not internal_local or port.externally_accessible:
         if port.topology_keys and behaviour.topology_keys:
             mode, hints = "TopologyKeys", "hints not used: the Service has topology keys"
-            cluster = _keyed_list(port, ready, leaving, place)
+            cluster = _keyed_list(port, ready, terminating, place)
         else:
             mode, hints = _mode(port, ready, place, behaviour)
-            cluster = _cluster_list(ready, leaving, mode, place)
-    local = _local_list(ready, leaving, place.node) if internal_local or external_local else None
+            cluster = _cluster_list(ready, terminating, mode, place)
+    local = _local_list(ready, terminating, place.node) if internal_local or external_local else None
 
     to_cluster_ip = _under_local_policy("internalTrafficPolicy", local) if internal_local else cluster
     assert to_cluster_ip is not None, "a service uses the Cluster list, or the Local list"
@@ -247,7 +247,7 @@ def _distinct(endpoints: Iterable[Endpoint], node: str) -> Sequence[Endpoint]:
     return list(found.values())
 
 
-def _leaving(endpoints: Iterable[Endpoint]) -> list[Endpoint]:
+def _terminating(endpoints: Iterable[Endpoint]) -> list[Endpoint]:
     return [each for each in endpoints if each.terminating and each.serving and not each.ready]
 
 
@@ -279,7 +279,7 @@ def _mode(port: ServicePort, ready: Sequence[Endpoint], place: Place, behaviour:
 
 
 def _hints_refused(port: ServicePort, place: Place, behaviour: Behaviour) -> str:
-    """Why a release before KEP-4444 does not look at zone hints at all; "" when it does."""
+    """Return why a release before KEP-4444 does not use zone hints at all; "" when it does."""
     value = port.topology_annotation
     wanted = ("auto", "Auto")
     if not behaviour.zone_hints:
@@ -294,7 +294,7 @@ def _hints_refused(port: ServicePort, place: Place, behaviour: Behaviour) -> str
 
 
 def _why_not(kind: str, ready: Sequence[Endpoint], hints: Sequence[frozenset[str]], mine: str) -> str:
-    """Why hints of one kind cannot decide here; "" when they can. The fallback is for all endpoints or none."""
+    """Return why hints of one kind cannot decide here; "" when they can. The fallback is for all endpoints or none."""
     if not all(hints):
         return f"endpoint {ready[hints.index(frozenset())].address} has no {kind} hint"
     if not any(mine in each for each in hints):
@@ -303,20 +303,22 @@ def _why_not(kind: str, ready: Sequence[Endpoint], hints: Sequence[frozenset[str
 
 
 def _keyed_list(
-    port: ServicePort, ready: Sequence[Endpoint], leaving: Sequence[Endpoint], place: Place
+    port: ServicePort, ready: Sequence[Endpoint], terminating: Sequence[Endpoint], place: Place
 ) -> Forward | Reject:
     """The endpoints that the topology keys of a Service leave: its Cluster list."""
-    for usable, state in ((ready, "ready"), (leaving, "terminating, still serving")):
+    for usable, state in ((ready, "ready"), (terminating, "terminating, still serving")):
         key, chosen = first_match(port.topology_keys, place.labels, usable, lambda each: each.labels)
         if chosen:
             here = "any node" if key == ANY else f"{key}={dict(place.labels)[key]}"
             return Forward(chosen, f"topology key {key}: {len(chosen)} of {len(usable)} {state} endpoints on {here}")
-    return Reject(f"no endpoint for topology keys {', '.join(port.topology_keys)}, {len(ready) or len(leaving)} others")
+    return Reject(
+        f"no endpoint for topology keys {', '.join(port.topology_keys)}, {len(ready) or len(terminating)} others"
+    )
 
 
-def _cluster_list(ready: Sequence[Endpoint], leaving: Sequence[Endpoint], mode: Mode, place: Place) -> Forward:
+def _cluster_list(ready: Sequence[Endpoint], terminating: Sequence[Endpoint], mode: Mode, place: Place) -> Forward:
     if not ready:
-        return Forward(tuple(leaving), f"no endpoint is ready; {len(leaving)} terminate and still serve")
+        return Forward(tuple(terminating), f"no endpoint is ready; {len(terminating)} terminate and still serve")
     match mode:
         case "PreferSameNode":
             chosen = tuple(each for each in ready if place.node in each.node_hints)
@@ -328,13 +330,13 @@ def _cluster_list(ready: Sequence[Endpoint], leaving: Sequence[Endpoint], mode: 
             return Forward(tuple(ready), f"all {len(ready)} ready endpoints")
 
 
-def _local_list(ready: Sequence[Endpoint], leaving: Sequence[Endpoint], node: str) -> Action:
+def _local_list(ready: Sequence[Endpoint], terminating: Sequence[Endpoint], node: str) -> Action:
     """The endpoints on this node. Called only when some endpoint is usable somewhere."""
     if chosen := tuple(each for each in ready if each.node == node):
         return Forward(chosen, f"{len(chosen)} ready endpoints on node {node}")
-    if chosen := tuple(each for each in leaving if each.node == node):
+    if chosen := tuple(each for each in terminating if each.node == node):
         return Forward(chosen, f"none is ready on node {node}; {len(chosen)} there terminate and still serve")
-    return Drop(f"no usable endpoint on node {node}, {len(ready) or len(leaving)} elsewhere")
+    return Drop(f"no usable endpoint on node {node}, {len(ready) or len(terminating)} elsewhere")
 
 
 def _under_local_policy(policy: str, local: Action | None) -> Action:

@@ -53,7 +53,7 @@ class Flow(NamedTuple):
 
     @property
     def awaited(self) -> bool:
-        """Whether an answer may be on its way."""
+        """True if an answer may be on its way."""
         return bool(self.mark & AWAITED)
 
 
@@ -63,7 +63,7 @@ def end(family: Family, address: str, port: int) -> bytes:
 
 
 def tag(family: Family, service: ServiceAddress, endpoint: Endpoint) -> int:
-    """What the rules put into the mark of a connection from `service` to `endpoint`: jhash of both, and the port."""
+    """Return the tag that the rules put into the mark of a connection from `service` to `endpoint`."""
     sent, goes = (socket.inet_pton(_SOCKET_FAMILY[family], each) for each in (service.address, endpoint[0]))
     hashed = _jhash(sent + goes + endpoint[1].to_bytes(2, "big") + bytes(2), TAG_SEED)
     return hashed * TAGS >> 32

@@ -1,4 +1,4 @@
-"""Whether this proxy keeps up, and whether its node should get traffic: what /healthz and /livez answer.
+"""The health of a proxy, and whether its node should get traffic: answers /healthz and /livez.
 
 As kube-proxy on port 10256: unhealthy is a proxy with a change that has waited for too long. /healthz also says no when
 the node is about to go, so that load balancers take it out in time (KEP-3836); /livez does not, because a restart would
@@ -62,7 +62,7 @@ class Health:
         self._eligible = not (self._watches_node and (deleted or leaving))
 
     def healthy(self) -> bool:
-        """Whether no change has waited for longer than the time-out."""
+        """Return whether no change has waited for longer than the time-out."""
         since = self._since
         return since is None or self._clock() - since < self._timeout
 

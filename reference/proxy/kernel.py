@@ -1,4 +1,4 @@
-"""All that a proxy writes to its kernel: the rules of both IP families, and which UDP connections to forget.
+"""Writes to the kernel: the rules of both IP families, and deletions of stale UDP connections.
 
 The sockets are made in the constructor, in the netns of the thread that calls it.
 """
@@ -91,7 +91,7 @@ class Kernel:
         kernel.load(ruleset)
 
     def _udp(self, family: Family) -> Allowed:
-        """Where UDP services send."""
+        """Return the endpoints of each service address of UDP."""
         table = self._state.tables[family]
         return {each: table.endpoints(each) for each in table.services() if each.protocol == "UDP"}
 

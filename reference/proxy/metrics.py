@@ -30,7 +30,7 @@ _CHANGES = {"endpointslices": "endpoint", "services": "service"}
 
 
 class Metrics:
-    """What one proxy counts; a collector of its own `registry`. Times are in seconds since 1970."""
+    """The counters of one proxy; a collector of its own `registry`. Times are in seconds since 1970."""
 
     def __init__(self, features: Features, health: Health, no_local: Callable[[], NoLocal]) -> None:
         self.seen = dict.fromkeys(("services", "endpointslices", "nodes", "podlocators", ""), 0)
@@ -47,7 +47,7 @@ class Metrics:
         self.registry.register(self)
 
     def answer(self, path: str) -> Response:
-        """What port 10249 answers: /metrics, and kube-proxy's /proxyMode and /healthz."""
+        """Answer requests to port 10249: /metrics, and kube-proxy's /proxyMode and /healthz."""
         match path:
             case "/metrics":
                 return 200, {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}, generate_latest(self.registry)
@@ -59,7 +59,7 @@ class Metrics:
                 return not_found(path)
 
     def collect(self) -> Iterator[Metric]:
-        """All metrics as they are now."""
+        """Yield all metrics as they are now."""
         yield self._histogram("sync_proxy_rules_duration_seconds", "Time to bring the rules up to date")
         synced, queued = self.last_synced, dict.fromkeys(FAMILIES, self.last_queued)
         yield self._gauge("sync_proxy_rules_last_timestamp_seconds", "When rules were last brought up to date", synced)

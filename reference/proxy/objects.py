@@ -72,7 +72,7 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """What the node on which the proxy runs says of itself. Addresses and CIDRs are of both IP families."""
+    """The parts of the proxy's own Node that it needs. Addresses and CIDRs are of both IP families."""
 
     place: Place
     addresses: tuple[str, ...] = ()
@@ -96,12 +96,12 @@ def canonical(address: str) -> str:
 
 
 def of_family(addresses: Iterable[str], family: Family) -> tuple[str, ...]:
-    """Those addresses that are of `family`, in canonical form."""
+    """Return the addresses that are of `family`, in canonical form."""
     return tuple([canonical(each) for each in addresses if family_of(each) == family])
 
 
 def is_excluded(obj: Object) -> bool:
-    """Whether labels say that the object is headless or for another proxy."""
+    """Return whether labels say that the object is headless or for another proxy."""
     labels = obj["metadata"].get("labels")
     return bool(labels) and not NOT_FOR_THIS_PROXY.isdisjoint(labels)
 
@@ -195,7 +195,7 @@ def read_slice(obj: Object) -> Slice | None:
 
 
 def _read_endpoints(endpoints: Iterable[Object], port: int) -> list[Endpoint]:
-    """All endpoints of a slice at one port. Only the first address of each counts.
+    """Read all endpoints of a slice at one port. Only the first address of each counts.
 
     One loop, since a full load reads every endpoint of the cluster: half of it in calls would be a third more time.
     """

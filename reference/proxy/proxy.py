@@ -127,17 +127,17 @@ class ServiceProxy:
             self._kernel.delete()
 
     def synced(self) -> bool:
-        """Whether all events delivered so far are in the kernel."""
+        """Return whether all events delivered so far are in the kernel."""
         with self._lock:
             return self._complete and not self._must_load and self._worked == self._delivered
 
     def decisions(self) -> dict[str, Decision]:
-        """What this node does for each service port, by "namespace/name:port/protocol family"."""
+        """Return the decision for each service port, by "namespace/name:port/protocol family"."""
         with self._lock:
             return self._state.decisions()
 
     def explain(self, namespace: str, name: str) -> str:
-        """Why this node treats a Service as it does, for a person."""
+        """Explain to a person why this node treats a Service as it does."""
         with self._lock:
             return self._state.explain(namespace, name)
 
@@ -185,12 +185,12 @@ class ServiceProxy:
             self._forget_later(time.monotonic())
 
     def _patience(self, waiting: bool) -> float | None:
-        """How long to wait for events, in seconds."""
+        """Return how long to wait for events, in seconds."""
         patience = self._kernel.patience()
         return RETRY_SECONDS if patience is None and waiting else patience
 
     def _take(self, seconds: float | None) -> list[Event | None]:
-        """What is in the queue: at least one event, or none after `seconds`."""
+        """Take everything from the queue: at least one event, or none after `seconds`."""
         events: list[Event | None] = []
         try:
             events.append(self._events.get(timeout=seconds))
@@ -229,10 +229,10 @@ class ServiceProxy:
             self._fail("the kernel refused the rules, all are loaded anew", error)
             return False
         self._must_load = False
-        self._tell()
+        self._report()
         return True
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         self._health.updated(self._in_work)
         self._in_work = 0
         health_checks, self._state.health_checks = self._state.health_checks, {}
@@ -241,7 +241,7 @@ class ServiceProxy:
             self._acknowledgement.in_kernel()
 
     def _forget_later(self, now: float) -> None:
-        """Not being able to is no reason to load rules anew."""
+        """Delete stale UDP connections that are due. A failure is no reason to load rules anew."""
         try:
             self._kernel.forget_later(now)
         except (KernelError, OSError) as error:

@@ -1,4 +1,4 @@
-"""What the proxy of one node knows: Services, their slices, its own Node; and the tables that follow from it.
+"""The state of one node's proxy: Services, their slices, its own Node; and the tables that follow from it.
 
 Pure: it receives objects and computes tables. An event costs what its own Service costs.
 """
@@ -48,7 +48,7 @@ Dropped = tuple[Family, Literal["internal", "external"]]
 
 @dataclass(frozen=True, slots=True)
 class LocalEndpoints:
-    """How many ready endpoints a Service has on this node, by its IP families: what a health check node port tells."""
+    """The number of ready endpoints of a Service on this node, by IP family, for its health check node port."""
 
     namespace: str
     name: str
@@ -134,7 +134,7 @@ class State:
         return self.tables[family].ruleset(pods, tuple(each for each in own if family_of(each) == family))
 
     def decisions(self) -> dict[str, Decision]:
-        """All decisions, by service port and IP family; none of a Service whose slices cannot be read."""
+        """Return all decisions, by service port and IP family; none of a Service whose slices cannot be read."""
         found: dict[str, Decision] = {}
         for name, service in self._services.items():
             with suppress(*UNREADABLE):
@@ -256,7 +256,7 @@ class State:
             self.health_checks[service.health_port] = service.checked[1]
 
     def _has_gone_on(self, health_port: int, name: Name) -> bool:
-        """Whether another Service has taken the port that Service `name` had."""
+        """Return whether another Service has taken the port that Service `name` had."""
         taken = self.health_checks.get(health_port)
         return taken is not None and (taken.namespace, taken.name) != name
 

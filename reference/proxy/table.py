@@ -84,7 +84,7 @@ class Table:
         return [each for each in self._entries.get(owner, NOTHING).services if self._owner[each] != owner]
 
     def services(self) -> Iterable[ServiceAddress]:
-        """All service addresses."""
+        """Return all service addresses."""
         return self._owner.keys()
 
     def endpoints(self, service: ServiceAddress) -> frozenset[Endpoint] | None:
@@ -147,15 +147,15 @@ class Table:
         waiting.pop(owner, None)
         if self._owner[service] != owner:
             return
-        heir = next(iter(waiting), None)
-        if heir is None:
+        successor = next(iter(waiting), None)
+        if successor is None:
             del self._owner[service]
             self._refused.pop(service, None)
             self._set_actions(service, NOTHING)
         else:
-            del waiting[heir]
-            self._owner[service] = heir
-            self._set_actions(service, self._entries[heir])
+            del waiting[successor]
+            self._owner[service] = successor
+            self._set_actions(service, self._entries[successor])
 
     def _set_actions(self, service: ServiceAddress, entries: Entries) -> None:
         self._set_action("services", service, entries.services.get(service))
@@ -193,7 +193,7 @@ def actions(ruleset: Ruleset) -> list[tuple[MapName, ServiceAddress, RuleAction]
 
 
 def elements(ruleset: Ruleset) -> Iterator[Element]:
-    """All elements of a ruleset."""
+    """Yield all elements of a ruleset."""
     for name, service, action in actions(ruleset):
         yield from forwarding(name, service, action)
     for address in sorted(ruleset.hairpin):

@@ -1,4 +1,4 @@
-"""How components tell about themselves: HTTP for health and metrics, and histograms of what is measured often."""
+"""HTTP by which components answer about their health and metrics, and histograms for metrics of hot paths."""
 
 from reference.serving.histogram import Histogram
 from reference.serving.http import Handler, Response, Serving, not_found, plain

@@ -1,4 +1,4 @@
-"""Numbers by size, for metrics that are counted in a hot path and read once in a while.
+"""Histograms for metrics that are counted in a hot path and read once in a while.
 
 To count is an addition in a list, without the locks and labelled children of a library; the buckets that Prometheus
 wants, each with all that is smaller, are made when somebody asks. One thread counts, any may read.
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Histogram:
-    """How many numbers are no more than each of `bounds`, which ascend, and how many are more than the last."""
+    """The count of numbers up to each of `bounds`, which ascend, and of those above the last."""
 
     __slots__ = ("_bounds", "_counts", "_sum")
 

@@ -181,7 +181,7 @@ class _Connection:
 
     @property
     def asked(self) -> bool:
-        """Whether the request is whole, and answered."""
+        """True if the request is whole, and answered."""
         return self._answer is not None
 
     def go_on(self) -> int:

@@ -58,7 +58,7 @@ def labels(pairs: Mapping[str, str]) -> str:
 
 
 def age(timestamp: str | None, *, now: datetime | None = None) -> str:
-    """How long ago an RFC 3339 time was, as kubectl writes it: `5m`, `3d4h`; `<unknown>` without one."""
+    """Return how long ago an RFC 3339 time was, as kubectl writes it: `5m`, `3d4h`; `<unknown>` without one."""
     if not timestamp:
         return UNKNOWN
     then = datetime.fromisoformat(timestamp)

@@ -38,7 +38,7 @@ _REASON_RULE = (
 
 
 def validate(conditions: Sequence[Mapping[str, Any]], path: str) -> list[FieldError]:
-    """All that is wrong with a list of conditions, which has one of each type."""
+    """Return the errors of a list of conditions, which has one of each type."""
     found: list[FieldError] = []
     seen: set[str] = set()
     for index, each in enumerate(conditions):

@@ -1,4 +1,4 @@
-"""What is wrong with a field, in the words that Kubernetes uses.
+"""Errors of fields, in the words that Kubernetes uses.
 
 Clients and people match on these texts and paths, so they are the released ones (apimachinery's field.Error).
 """

@@ -13,7 +13,7 @@ MAX_ANNOTATION_BYTES = 256 * 1024
 
 
 def validate(obj: Object, *, namespaced: bool, valid_name: names.Rule) -> list[FieldError]:
-    """All that is wrong with the metadata of a new object."""
+    """Return the errors of a new object's metadata."""
     meta = obj["metadata"]
     found = _validate_names(meta, valid_name)
     found += _validate_namespace(meta, namespaced=namespaced)
@@ -24,7 +24,7 @@ def validate(obj: Object, *, namespaced: bool, valid_name: names.Rule) -> list[F
 
 
 def validate_update(new: Object, old: Object) -> list[FieldError]:
-    """What an update of metadata may not change."""
+    """Return an error for each part of the metadata that an update may not change."""
     was, now = old["metadata"], new["metadata"]
     return [
         errors.invalid(f"metadata.{name}", now.get(name), "field is immutable")

@@ -1,4 +1,4 @@
-"""How `kubectl get pods` shows a pod."""
+"""The columns of `kubectl get pods`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def status(pod: Object) -> str:
 
 
 def restarts(pod: Object) -> str:
-    """How often containers were started again, and when last: `2 (5m ago)`."""
+    """Return how often containers were started again, and when last: `2 (5m ago)`."""
     every = _statuses(pod)
     count = sum(int(each.get("restartCount", 0)) for each in every)
     ends = [((each.get("lastState") or {}).get("terminated") or {}).get("finishedAt") for each in every]

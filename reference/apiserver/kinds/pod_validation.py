@@ -1,4 +1,4 @@
-"""What a Pod must look like where routing depends on it."""
+"""Validation of pods, where routing depends on it."""
 
 from __future__ import annotations
 

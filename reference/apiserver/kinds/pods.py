@@ -147,7 +147,7 @@ def _default_container(container: Object, *, host_network: bool) -> None:
 
 
 def _pair_addresses(new: Object, old: Object) -> None:
-    """Who changes only `podIP`, or only `podIPs`, means both."""
+    """A client that changes only `podIP`, or only `podIPs`, changes both."""
     for one, many in (("podIP", "podIPs"), ("hostIP", "hostIPs")):
         changed_one = one in new and new[one] != old.get(one)
         changed_many = many in new and new[many] != old.get(many)

@@ -1,4 +1,4 @@
-"""Which fields came and went with which release: the one table for shapes, gates, stored objects and OpenAPI documents.
+"""The fields that came and went with releases: one table for shapes, gates, stored objects and OpenAPI documents.
 
 Only fields of the behaviour that this project is about are in it. A release does not have the fields of others: it
 drops them from what is written, leaves them out of what it serves, and does not describe them.
@@ -35,11 +35,11 @@ class Field:
     older: str = ""
 
     def exists(self, version: Version, asked_for: AbstractSet[str] = frozenset()) -> bool:
-        """Whether the types of this release have it, whatever its gate; `asked_for` as in `Features`."""
+        """Return whether the types of this release have the field, whatever its gate; `asked_for` as in `Features`."""
         return self.since <= version[1] < self.until or not asked_for.isdisjoint((self.gate, self.older))
 
     def enabled(self, features: Features) -> bool:
-        """Whether it exists, and its gate is on if it has one."""
+        """Return whether the field exists, and its gate is on if it has one."""
         exists = self.exists(features.version, features.asked_for)
         return exists and (not self.gate or any(features.enabled(each) for each in (self.gate, self.older) if each))
 

@@ -1,4 +1,4 @@
-"""What a Service gets that its author left out.
+"""Defaults of a Service.
 
 Two kinds of defaults: those that hold in every cluster (`apply`), and IP families, which depend on the address ranges
 of this one (`choose_families`). Addresses and ports themselves are handed out later, by the store.

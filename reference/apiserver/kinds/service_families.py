@@ -1,4 +1,4 @@
-"""How `clusterIP`, `clusterIPs`, `ipFamilies` and `ipFamilyPolicy` of a Service must fit together and fit the cluster.
+"""Checks `clusterIP`, `clusterIPs`, `ipFamilies` and `ipFamilyPolicy` of a Service against each other and the cluster.
 
 They say the same thing in three ways, which grew over the releases, so most rules are about contradictions.
 """

@@ -24,34 +24,34 @@ def spec_of(service: Object) -> Spec:
 
 
 def needs_cluster_ip(spec: Mapping[str, Any]) -> bool:
-    """Whether `clusterIP` has a meaning; "None" is one."""
+    """Return whether `clusterIP` has a meaning; "None" is one."""
     return spec.get("type") != "ExternalName"
 
 
 def is_headless(spec: Mapping[str, Any]) -> bool:
-    """Whether the service asks for no virtual address."""
+    """Return whether the service asks for no virtual address."""
     return needs_cluster_ip(spec) and (spec.get("clusterIPs") or [spec.get("clusterIP")])[0] == HEADLESS
 
 
 def may_have_node_ports(spec: Mapping[str, Any]) -> bool:
-    """Whether a port may name a node port."""
+    """Return whether a port may name a node port."""
     return spec.get("type") in {"NodePort", "LoadBalancer"}
 
 
 def wants_node_ports(spec: Mapping[str, Any]) -> bool:
-    """Whether ports that name none are given one."""
+    """Return whether ports that name none are given one."""
     if spec.get("type") == "LoadBalancer":
         return spec.get("allocateLoadBalancerNodePorts") is not False
     return spec.get("type") == "NodePort"
 
 
 def externally_accessible(spec: Mapping[str, Any]) -> bool:
-    """Whether traffic from outside can reach it: by type, or through external IPs of a ClusterIP service."""
+    """Return whether traffic from outside can reach it: by type, or through external IPs of a ClusterIP service."""
     return may_have_node_ports(spec) or (spec.get("type") == "ClusterIP" and bool(spec.get("externalIPs")))
 
 
 def needs_health_check(spec: Mapping[str, Any]) -> bool:
-    """Whether load balancers ask each node if it has an endpoint."""
+    """Return whether load balancers ask each node if it has an endpoint."""
     return spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
 
 

@@ -1,4 +1,4 @@
-"""What an update of a Service keeps, releases and may not change.
+"""Updates of a Service: the fields that they keep, release, and must not change.
 
 Clients write Services back with fields missing that the server had filled in, and change the type without touching the
 fields that no longer fit. So allocated values that were left out are kept while the type still needs them, and values
@@ -56,7 +56,7 @@ def release_unneeded(new: Spec, old: Spec) -> None:
 
 
 def drop_second_family(new: Spec, old: Spec) -> None:
-    """Who turns a dual-stack service into SingleStack need not take the second address and family out by hand."""
+    """Drop the second address and family of a service that becomes SingleStack, so that clients need not."""
     if old.get("ipFamilyPolicy") not in {"PreferDualStack", "RequireDualStack"}:
         return
     if new.get("ipFamilyPolicy") == "SingleStack":
@@ -66,7 +66,7 @@ def drop_second_family(new: Spec, old: Spec) -> None:
 
 
 def validate(new: Spec, old: Spec) -> list[FieldError]:
-    """What may not change: addresses and families except for adding or taking off the second one, and the like."""
+    """Return an error for each forbidden change: of addresses and families other than the second, and the like."""
     found: list[FieldError] = []
     if needs_cluster_ip(new) and needs_cluster_ip(old) and not (is_headless(new) and is_headless(old)):
         found += _validate_list(new, old, "clusterIPs", "clusterIP")

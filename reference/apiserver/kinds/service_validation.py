@@ -1,4 +1,4 @@
-"""What a Service must look like, checked in the order and words of the released server.
+"""Validation of Services, in the order and words of the released server.
 
 The checks run before addresses and ports are handed out, so that they say nothing of values that are still missing.
 """
@@ -34,7 +34,7 @@ _ONLY_LOAD_BALANCER = "may only be used when `type` is 'LoadBalancer'"
 
 
 def validate(service: Object, features: Features, cluster_families: Sequence[str]) -> list[FieldError]:
-    """All that is wrong with the annotations and the spec, for a cluster with service ranges of these families."""
+    """Return the errors of the annotations and the spec, for a cluster with service ranges of these families."""
     spec: Spec = service.get("spec") or {}
     annotations = service["metadata"].get("annotations") or {}
     return [

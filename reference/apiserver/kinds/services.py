@@ -111,7 +111,7 @@ def _drop_disabled(spec: Spec, old: Mapping[str, Any], features: Features) -> No
 
 
 def _keeps_value(new: Object, old: Object, features: Features) -> bool:
-    """Whether a value of trafficDistribution stays that was stored while its gate was on.
+    """Return whether a trafficDistribution that was stored while its gate was on stays.
 
     KEP-3015 says that the feature can be disabled again; Kubernetes, as released, then refuses any other change too.
     """
@@ -120,7 +120,7 @@ def _keeps_value(new: Object, old: Object, features: Features) -> bool:
 
 
 def _families_settled(spec: Spec, old: Spec) -> bool:
-    """Whether nothing asks for other families; a cluster that gained a second range does not change old services."""
+    """Return whether nothing asks for other families; old services do not change when there is a second range."""
     fields = ("clusterIPs", "ipFamilies", "ipFamilyPolicy")
     return all(spec.get(name) == old.get(name) for name in fields)
 

@@ -1,4 +1,4 @@
-"""What fields an object has, and of which JSON type: what Go's structs are to the released server.
+"""Shapes: the fields of objects and their JSON types, as Go's structs are for the released server.
 
 Without this a misspelt field would be stored, and a number where a text belongs would be found out by a crash. The
 released server drops what it does not know (and warns, or refuses when asked to be strict), and answers 400 to a wrong
@@ -82,7 +82,7 @@ def of_object(**fields: Shape) -> Mapping[str, Shape]:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two values are the same in JSON. Python alone also finds 1, 1.0 and true equal."""
+    """Return whether two values are the same in JSON. To Python alone, 1, 1.0 and true are equal."""
     return bool(one == other) and orjson.dumps(one) == orjson.dumps(other)
 
 

@@ -1,4 +1,4 @@
-"""What the API server asks of a kind of object: defaults, checks, and how it is shown.
+"""The strategy of a kind: its defaults, its validation, and how it is shown.
 
 The store knows nothing of Services or Nodes. For every write it takes a private copy of the object and calls, in
 this order, `decode` (on what a client sent, before anything else), `default`, `prepare_for_create` (or
@@ -105,7 +105,7 @@ class Strategy:
         return [] if fits(news) else shapes.conform(obj, shape)
 
     def has_generation(self, features: Features) -> bool:
-        """Whether objects of this kind carry `metadata.generation` (1 when created)."""
+        """Return whether objects of this kind carry `metadata.generation` (1 when created)."""
         return False
 
     def default(self, obj: Object) -> None:
@@ -126,15 +126,15 @@ class Strategy:
         _keep(new, old, "spec")
 
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
-        """All that is wrong with an object that is to be created."""
+        """Return the errors of an object that is to be created."""
         return metadata.validate(obj, namespaced=self.resource.namespaced, valid_name=self.valid_name)
 
     def validate_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
-        """All that is wrong with an object that is to replace `old`."""
+        """Return the errors of an object that is to replace `old`."""
         return metadata.validate_update(new, old) + self.validate(new, features)
 
     def validate_status_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
-        """All that is wrong with a write of the status subresource."""
+        """Return the errors of a write of the status subresource."""
         return metadata.validate_update(new, old)
 
     def warnings(self, obj: Object, features: Features = NEWEST) -> list[str]:
@@ -142,11 +142,11 @@ class Strategy:
         return []
 
     def spec_changed(self, new: Object, old: Object) -> bool:
-        """Whether `metadata.generation` goes up; only asked when `has_generation`."""
+        """Return whether `metadata.generation` goes up; only called when `has_generation`."""
         return new.get("spec") != old.get("spec")
 
     def allocations(self, new: Object, old: Object | None) -> Allocations:
-        """What the object holds of the pools after this write; what `old` held and `new` does not is free again."""
+        """Return what the object holds of the pools after this write; the rest of what `old` held is released."""
         return Allocations()
 
     def table(self) -> list[Column]:

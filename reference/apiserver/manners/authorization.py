@@ -1,4 +1,4 @@
-"""Who may do what: role-based access control, by the roles that are stored and by rules that a user came with.
+"""Role-based access control, by the roles that are stored and by rules that a user came with.
 
 As Kubernetes' RBAC authorizer: rules only add up, nothing is forbidden by one. Not checked: whether who writes a role
 may do itself what the role allows.
@@ -38,7 +38,7 @@ _OPEN_TO_ALL = (
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """What somebody wants to do: with a resource, or (`path`) with what is none."""
+    """A verb, and what it is for: a resource, or (`path`) something else."""
 
     verb: str
     group: str = ""
@@ -55,7 +55,7 @@ class Attributes:
 
 
 def attributes_of(method: str, route: Route, *, watch: bool) -> Attributes:
-    """What a request for a resource wants."""
+    """Return the attributes of a request for a resource."""
     verb = "watch" if watch else _VERBS.get((method, bool(route.name)), method.lower())
     resource = route.strategy.resource
     namespace = route.name if resource.plural == "namespaces" else route.namespace
@@ -75,11 +75,11 @@ class Authorizer:
             raise forbidden(user, wanted)
 
     def allows(self, user: User, wanted: Attributes) -> bool:
-        """Whether somebody may do this."""
+        """Return whether a user may do this."""
         return user.may_do_everything or any(_covers(each, wanted) for each in self.rules(user, wanted.namespace))
 
     def rules(self, user: User, namespace: str) -> Iterator[Object]:
-        """All rules that hold for a user in a namespace, those of the whole cluster included."""
+        """Yield all rules that hold for a user in a namespace, those of the whole cluster included."""
         if user.may_do_everything:
             yield {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
             yield {"verbs": ["*"], "nonResourceURLs": ["*"]}

@@ -1,4 +1,4 @@
-"""Pod Security Standards: what a pod may not do in a namespace that is held to one.
+"""Pod Security Standards: the checks of pods in a namespace that enforces one.
 
 A namespace says so with the label `pod-security.kubernetes.io/enforce`. The checks are those that a pod of this
 project, or one written by hand, can fail: host namespaces and ports, privileges, capabilities, volumes, users and
@@ -50,13 +50,13 @@ Spec = Object
 
 
 def level(namespace: Object, mode: str) -> str:
-    """What a namespace demands; `mode` is "enforce" or "warn"."""
+    """Return the standard of a namespace; `mode` is "enforce" or "warn"."""
     labels = namespace["metadata"].get("labels") or {}
     return str(labels.get(_PREFIX + mode) or PRIVILEGED)
 
 
 def violations(pod: Object, standard: str) -> str:
-    """What a pod does that it may not, and "" when it may all that it does."""
+    """Return a sentence about everything in a pod that a standard forbids, "" if there is nothing."""
     checks = {BASELINE: (*_OF_BOTH, *_OF_BASELINE), RESTRICTED: (*_OF_BOTH, *_OF_RESTRICTED)}.get(standard, ())
     spec = pod.get("spec") or {}
     said = [f"{name} ({detail})" for name, check in checks if (detail := check(spec))]

@@ -92,7 +92,7 @@ def _resource_of(name: str) -> str:
 
 
 def _charge(resource: Resource, obj: Object) -> dict[str, Decimal]:
-    """What one object counts for, by the name of what a quota limits."""
+    """Return the amounts that one object counts for, by the names that quotas have for them."""
     plural = resource.plural
     found = {f"count/{plural}.{resource.group}" if resource.group else f"count/{plural}": Decimal(1)}
     if plural in _BY_NAME and not _ended(obj):
@@ -125,7 +125,7 @@ def _sum(pod: Object, kind: str, what: str) -> Decimal:
 
 
 def _lacking(resource: Resource, obj: Object, hard: Amounts) -> str:
-    """What a quota of CPU or memory needs to know of each container, and is not told."""
+    """Return the requests and limits that a quota needs of each container and that are missing, "" if none is."""
     if resource.plural != "pods":
         return ""
     found = []

@@ -100,7 +100,7 @@ class _Bindings(Strategy):
 
 
 class RoleBindings(_Bindings):
-    """Who has a role in one namespace."""
+    """Subjects that have a role in one namespace."""
 
     resource = Resource(GROUP, "v1", "RoleBinding", "rolebindings", "rolebinding")
     shape = of_object(**_BINDING)
@@ -108,7 +108,7 @@ class RoleBindings(_Bindings):
 
 
 class ClusterRoleBindings(_Bindings):
-    """Who has a role everywhere."""
+    """Subjects that have a role everywhere."""
 
     resource = Resource(
         GROUP, "v1", "ClusterRoleBinding", "clusterrolebindings", "clusterrolebinding", namespaced=False

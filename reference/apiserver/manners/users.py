@@ -1,4 +1,4 @@
-"""Who asks: users by their bearer tokens.
+"""Users by their bearer tokens.
 
 The server has one token for which everything is allowed. Further users exist so that refusals can be seen: one that may
 do what its rules say, a ServiceAccount that asked for a token, a token that is not valid any more.
@@ -30,12 +30,12 @@ class User:
 
     @property
     def may_do_everything(self) -> bool:
-        """Whether nobody asks what it may."""
+        """True for a user whose permissions nobody checks."""
         return MASTERS in self.groups
 
     @property
     def info(self) -> Object:
-        """As reviews show it."""
+        """The user as reviews show it."""
         return {"username": self.name, "groups": list(self.groups)}
 
 
@@ -49,7 +49,7 @@ class _Issued:
 
 
 class Users:
-    """All users but the one who may do everything; thread-safe."""
+    """All users other than the admin; thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -68,7 +68,7 @@ class Users:
             self._issued.pop(token, None)
 
     def find(self, token: str) -> User | None:
-        """Whose token this is, None when it is nobody's or too old."""
+        """Return the user with this token, None if nobody has it or it has expired."""
         issued = self._issued.get(token)
         return issued.user if issued and issued.until > time.monotonic() else None
 

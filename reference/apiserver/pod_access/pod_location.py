@@ -1,4 +1,4 @@
-"""Which pod a request goes on to, and how it is reached: what the subresources proxy and portforward share.
+"""The pod that a request goes on to and its address, for the subresources `proxy` and `portforward`.
 
 Pods live in another network than the API server, so whoever runs the cluster gives it a way to make sockets there. The
 rules and the words of refusals are those of Kubernetes' registry of pods.
@@ -29,7 +29,7 @@ _SCHEMES = frozenset({"", "http", "https"})
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a path asks for: a pod by its identifier (`NAME`, `NAME:PORT`, `SCHEME:NAME:PORT`), and a path in it."""
+    """The pod in a path, by its identifier (`NAME`, `NAME:PORT`, `SCHEME:NAME:PORT`), and the path in the pod."""
 
     namespace: str
     identifier: str
@@ -37,7 +37,7 @@ class Wanted:
     path: str
 
     def attributes(self, method: str) -> Attributes:
-        """What it takes to be allowed this."""
+        """Return the attributes that a user must be allowed."""
         verb = _VERBS.get(method, method.lower())
         return Attributes(verb, "", "pods", self.subresource, self.namespace, self.identifier)
 
@@ -52,7 +52,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where a pod's server is."""
+    """The address of a pod's server."""
 
     scheme: str
     address: str
@@ -65,7 +65,7 @@ class Location:
 
 
 def wanted(path: str) -> Wanted | None:
-    """What a path asks of a pod, None when it is not of that kind."""
+    """Return the pod and path that a path of the API names, None if it names none."""
     found = _PATH.fullmatch(path) if "/proxy" in path or "/portforward" in path else None
     if found is None:
         return None
@@ -74,7 +74,7 @@ def wanted(path: str) -> Wanted | None:
 
 
 def locate(registry: Registry, asked: Wanted) -> Location:
-    """Where to connect to. Raises `ApiError`: 404 without such a pod, 400 for one that has no address yet."""
+    """Return the address to connect to. Raises `ApiError`: 404 without such a pod, 400 if it has no address yet."""
     scheme, name, port = asked.split()
     pod = registry.get("pods", asked.namespace, name).object
     address = (pod.get("status") or {}).get("podIP") or ""
@@ -108,7 +108,7 @@ async def connect(open_socket: OpenSocket, location: Location) -> tuple[asyncio.
 
 
 def failed(location: Location, error: OSError) -> str:
-    """Why a port could not be forwarded, for people."""
+    """Return a sentence for people about a port that could not be forwarded."""
     said = os.strerror(error.errno).lower() if error.errno else "i/o timeout"
     return f"error forwarding port {location.port}: dial tcp {location.host}: connect: {said}"
 
@@ -117,7 +117,7 @@ NO_WAY = "this API server was given no way into the network of pods"
 
 
 def _allowed(address: str) -> bool:
-    """Whether it is an address that a pod may have, and no one on the machine of the API server."""
+    """Return whether a pod may have this address: not one of the machine of the API server."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:

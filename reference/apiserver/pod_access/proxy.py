@@ -45,7 +45,7 @@ class PodProxy:
         self._session: aiohttp.ClientSession | None = None
 
     async def pass_on(self, request: web.BaseRequest, asked: Wanted) -> web.StreamResponse:
-        """What the pod's server answers. Raises `ApiError`: 400, 404, 405, 503."""
+        """Return the answer of the pod's server. Raises `ApiError`: 400, 404, 405, 503."""
         if request.method not in METHODS:
             raise status.method_not_allowed(request.method)
         location = pod_location.locate(self._registry, asked)
@@ -110,7 +110,7 @@ async def _send_back(request: web.BaseRequest, answer: aiohttp.ClientResponse) -
 
 
 def _with_slash(request: web.BaseRequest) -> web.StreamResponse:
-    """As Kubernetes: relative links of a page at the root need the path to end so."""
+    """Redirect to the path with a slash, as Kubernetes does: relative links of a page at the root need it."""
     query = f"?{request.rel_url.raw_query_string}" if request.query_string else ""
     return web.Response(status=301, headers={"Location": f"{request.rel_url.raw_path}/{query}"})
 
@@ -132,7 +132,7 @@ def _end_to_end(headers: CIMultiDictProxy[str], left_out: frozenset[str]) -> CIM
 
 
 def _refusal(error: Exception, location: Location) -> ApiError:
-    """Why a pod did not answer, in Go's words, which people know."""
+    """Return the error for a pod that did not answer, in Go's words, which people know."""
     if isinstance(error, aiohttp.ConnectionTimeoutError | TimeoutError):
         return unreached(f"dial tcp {location.host}: i/o timeout")
     if isinstance(error, aiohttp.ServerDisconnectedError):
