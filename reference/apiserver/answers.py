@@ -18,7 +18,7 @@ from reference.apiserver.handlers import Request, Response
 from reference.apiserver.incoming import Incoming, RequestRecord
 from reference.apiserver.manners.access import Access
 from reference.apiserver.manners.authorization import Attributes
-from reference.apiserver.manners.users import User, Users
+from reference.apiserver.manners.users import ADMIN, User, Users
 from reference.apiserver.pod_access import pod_location
 from reference.apiserver.registry import Registry
 from reference.apiserver.routes import Routes
@@ -58,6 +58,10 @@ class Answers:
             RequestRecord(asked.method, asked.path, asked.raw_query, asked.accept, agent, code, time.monotonic())
         )
 
+    def authenticate(self, asked: Incoming) -> User:
+        """Return the user that a request is from; health checks need none. Raises `ApiError` (401)."""
+        return ADMIN if asked.path in HEALTH else self.access.authenticate(asked)
+
     def resource_request(self, asked: Incoming, user: User) -> Request:
         """Return what the handlers need to answer a request for a resource. Raises `ApiError`: 403, 404, 406."""
         route = self._routes.find(asked.path)
@@ -76,9 +80,9 @@ class Answers:
         )
 
     def _answer(self, asked: Incoming) -> Response:
+        user = self.authenticate(asked)
         if asked.path in HEALTH:
             return Response(200, b"ok", content_type="text/plain; charset=utf-8")
-        user = self.access.authenticate(asked)
         if asked.method == "GET" and (found := self._discovery.find(asked.path, asked.accept)):
             return Response(200, orjson.dumps(found.value), content_type=found.content_type)
         if asked.method == "POST" and (answer := self.access.review(asked, user)):

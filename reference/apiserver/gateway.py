@@ -87,7 +87,7 @@ class Gateway:
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         asked = Incoming(request.method, request.path, request.query_string, request.query, request.headers)
         try:
-            user = self.answers.access.authenticate(asked)
+            user = self.answers.authenticate(asked)
             if wanted := pod_location.wanted(asked.path):
                 self.answers.record(asked)
                 self.answers.access.check(user, wanted.attributes(request.method))
