@@ -24,7 +24,7 @@ _KINDS = {
     "discovery.k8s.io/v1": ("discovery", ("EndpointSlice",)),
     "events.k8s.io/v1": ("events", ("Event",)),
     "coordination.k8s.io/v1": ("coordination", ("Lease",)),
-    "networking.k8s.io/v1": ("networking", ("ServiceCIDR", "IPAddress")),
+    "networking.k8s.io/v1": ("networking", ("ServiceCIDR",)),
     "rbac.authorization.k8s.io/v1": ("rbac", ("Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")),
     "policy/v1": ("policy", ("Eviction",)),
     "authentication.k8s.io/v1": ("authentication", ("TokenRequest", "TokenReview", "SelfSubjectReview")),

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from reference.apiserver.kinds.config_maps import ConfigMaps
 from reference.apiserver.kinds.endpointslices import EndpointSlices
 from reference.apiserver.kinds.events import Events
-from reference.apiserver.kinds.ip_addresses import IPAddresses
 from reference.apiserver.kinds.leases import Leases
 from reference.apiserver.kinds.namespaces import Namespaces
 from reference.apiserver.kinds.nodes import Nodes
@@ -31,7 +30,6 @@ def strategies(*, service_families: Sequence[str] = ("IPv4", "IPv6")) -> tuple[S
         Events(),
         Leases(),
         ServiceCIDRs(),
-        IPAddresses(),
         ConfigMaps(),
         PodLocators(),
     )

@@ -24,7 +24,7 @@ class Access:
         self._authorization = f"Bearer {token}".encode()
         self._users = users
         self._authorizer = Authorizer(registry)
-        self._reviews = Reviews(self._authorizer, users, token)
+        self._reviews = Reviews(self._authorizer)
 
     def authenticate(self, asked: Incoming) -> User:
         """Return the user that a request is from. Raises `ApiError` (401)."""

@@ -1,7 +1,4 @@
-"""Reviews: who am I, may I do this, what may I do at all.
-
-Clients ask before they act (`kubectl auth can-i`, operators at their start), so the answer has to be there.
-"""
+"""Reviews by which a client asks who it is and what it may do (`kubectl auth can-i`, `trafficdist doctor`)."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from collections.abc import Callable
 
 from reference.apiserver import media, status
 from reference.apiserver.manners.authorization import Attributes, Authorizer
-from reference.apiserver.manners.users import ADMIN, User, Users, named
+from reference.apiserver.manners.users import ADMIN, User
 from reference.client import Object
 
 AUTHORIZATION, AUTHENTICATION = "authorization.k8s.io", "authentication.k8s.io"
@@ -18,16 +15,11 @@ AUTHORIZATION, AUTHENTICATION = "authorization.k8s.io", "authentication.k8s.io"
 class Reviews:
     """Answers reviews by what users may do."""
 
-    def __init__(self, authorizer: Authorizer, users: Users, admin_token: str) -> None:
+    def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
-        self._users = users
-        self._admin_token = admin_token
         self._served: dict[tuple[str, str], tuple[str, Callable[[User, Object], Object]]] = {
             (AUTHORIZATION, "selfsubjectaccessreviews"): ("SelfSubjectAccessReview", self._access),
-            (AUTHORIZATION, "subjectaccessreviews"): ("SubjectAccessReview", self._access_of_subject),
-            (AUTHORIZATION, "localsubjectaccessreviews"): ("LocalSubjectAccessReview", self._access_of_subject),
             (AUTHORIZATION, "selfsubjectrulesreviews"): ("SelfSubjectRulesReview", self._rules),
-            (AUTHENTICATION, "tokenreviews"): ("TokenReview", self._token),
             (AUTHENTICATION, "selfsubjectreviews"): ("SelfSubjectReview", lambda user, _: {"userInfo": user.info}),
         }
 
@@ -51,19 +43,11 @@ class Reviews:
         reason = "the bearer of the token may do everything" if user == ADMIN else ""
         return {"allowed": allowed, **({"reason": reason} if reason else {})}
 
-    def _access_of_subject(self, _: User, spec: Object) -> Object:
-        return self._access(named(str(spec.get("user") or ""), spec.get("groups") or ()), spec)
-
     def _rules(self, user: User, spec: Object) -> Object:
         every = list(self._authorizer.rules(user, str(spec.get("namespace") or "")))
         of_paths = [each for each in every if each.get("nonResourceURLs")]
         of_resources = [each for each in every if not each.get("nonResourceURLs")]
         return {"resourceRules": of_resources, "nonResourceRules": of_paths, "incomplete": False}
-
-    def _token(self, _: User, spec: Object) -> Object:
-        token = str(spec.get("token") or "")
-        user = ADMIN if token == self._admin_token else self._users.find(token)
-        return {"authenticated": True, "user": user.info} if user else {"authenticated": False}
 
 
 def _attributes(spec: Object) -> Attributes:

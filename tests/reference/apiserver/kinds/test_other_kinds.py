@@ -27,7 +27,6 @@ def test_kinds_are_found_under_the_names_that_clients_use():
         "events": ("v1", ("ev",)),
         "leases": ("coordination.k8s.io/v1", ()),
         "servicecidrs": ("networking.k8s.io/v1", ()),
-        "ipaddresses": ("networking.k8s.io/v1", ("ip",)),
         "configmaps": ("v1", ("cm",)),
         "serviceaccounts": ("v1", ("sa",)),
         "resourcequotas": ("v1", ("quota",)),
@@ -100,9 +99,6 @@ REFUSED = [
     ("servicecidrs", named(namespace="", spec={}), "spec.cidrs: Required value"),
     ("servicecidrs", named(namespace="", spec={"cidrs": ["10.0.0.0"]}), "spec.cidrs[0]: Invalid value"),
     ("servicecidrs", named(namespace="", spec={"cidrs": ["10.0.0.0/8", "11.0.0.0/8"]}), "spec.cidrs: Invalid value"),
-    ("ipaddresses", named("ten", namespace="", spec={}), 'metadata.name: Invalid value: "ten": must be a valid IP'),
-    ("ipaddresses", named("fd00::0", namespace=""), 'metadata.name: Invalid value: "fd00::0": must be in canonical'),
-    ("ipaddresses", named("10.0.0.1", namespace=""), "spec.parentRef: Required value"),
     ("configmaps", named(data={"a b": ""}), 'data[a b]: Invalid value: "a b"'),
     ("configmaps", named(data={"a": "x" * (1024 * 1024 + 1)}), ": Too long"),
 ]
@@ -116,7 +112,6 @@ def test_object_is_refused(rules, plural, obj, said):
 ACCEPTED = [
     ("leases", named(spec={"holderIdentity": "me", "leaseDurationSeconds": 15, "renewTime": "2026-01-01T00:00:00.0Z"})),
     ("servicecidrs", named(namespace="", spec={"cidrs": ["10.96.0.0/16", "fd00:10:96::/112"]})),
-    ("ipaddresses", named("10.96.0.1", namespace="", spec={"parentRef": {"resource": "services", "name": "web"}})),
     ("configmaps", named(data={"key.name": "v"}, binaryData={"KEY": "AA=="})),
     ("serviceaccounts", named(secrets=[{"name": "s"}], automountServiceAccountToken=False)),
 ]

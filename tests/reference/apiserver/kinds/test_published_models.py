@@ -19,7 +19,6 @@ MODELS = {
     "events": "CoreV1Event",
     "leases": "V1Lease",
     "servicecidrs": "V1ServiceCIDR",
-    "ipaddresses": "V1IPAddress",
     "configmaps": "V1ConfigMap",
     "serviceaccounts": "V1ServiceAccount",
     "resourcequotas": "V1ResourceQuota",

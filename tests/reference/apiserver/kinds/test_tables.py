@@ -25,7 +25,6 @@ HEADS = {
     "events": "Last_Seen Type Reason Object Message | Subobject Source First_Seen Count Name",
     "leases": "Name Holder Age",
     "servicecidrs": "Name CIDRs Age",
-    "ipaddresses": "Name ParentRef Age",
     "configmaps": "Name Data Age",
     "serviceaccounts": "Name Secrets Age",
     "resourcequotas": "Name Request Limit Age",

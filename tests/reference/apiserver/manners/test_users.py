@@ -139,8 +139,6 @@ def test_review_says_what_a_user_may(http: Http, server: HttpServer, verb: str, 
     spec: dict[str, Any] = {"resourceAttributes": {"verb": verb, "resource": "pods", "namespace": "shop"}}
     _, review = http("POST", f"{AS}selfsubjectaccessreviews", {"spec": spec}, Authorization=f"Bearer {token}")
     assert review["status"]["allowed"] is allowed
-    spec |= {"user": "system:serviceaccount:shop:x"}
-    assert http("POST", f"{AS}subjectaccessreviews", {"spec": spec})[1]["status"]["allowed"] is False
 
 
 def test_review_in_protobuf_is_read(http: Http, server: HttpServer) -> None:
@@ -169,7 +167,6 @@ def test_everybody_may_look_around_and_ask_who_he_is(http: Http, server: HttpSer
     path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
     review = http("POST", path, {}, Authorization=f"Bearer {token}")[1]
     assert review["status"]["userInfo"] == {"username": "guest", "groups": ["system:authenticated"]}
-    assert ask(http, token, "POST", "/apis/authentication.k8s.io/v1/tokenreviews", {})[0] == 403
 
 
 @pytest.mark.parametrize(
