@@ -9,7 +9,7 @@ from typing import Any
 
 from harness.mutants.decisions import Question, deciding, without_hints
 from harness.mutants.mutant import NO_ANSWER, REACHED, WRITTEN, Mutant
-from reference.proxy import ServiceProxy
+from reference.proxy import ServiceProxy, uapi
 from reference.proxy.decision import Decision, Family, ServicePort
 from reference.proxy.netlink import number
 from reference.proxy.nftables import KernelTable
@@ -19,7 +19,7 @@ from reference.proxy.state import State
 
 FOR_EVER = 86_400  # seconds
 
-_ADD, _UPDATE = number(3, 0), number(3, 1)  # what a rule does with an element that is there
+_ADD, _UPDATE = (number(uapi.NFTA_DYNSET_OP, each) for each in (uapi.NFT_DYNSET_OP_ADD, uapi.NFT_DYNSET_OP_UPDATE))
 
 Render = Callable[[ServicePort, Decision, str, Sequence[str]], Entries]
 Change = Callable[[ServicePort, ServiceAddress, Sticky], RuleAction]

@@ -34,13 +34,12 @@ DELAY = 0.2  # seconds
 
 
 def _takes_turns(_: Family, chain: Chain) -> Chain:
-    """numgen inc instead of numgen random: its type is attribute 3."""
+    """numgen inc instead of numgen random."""
     if not chain.name.startswith("lb-"):
         return chain
     draw, *rest = chain.rules
-    return replace(
-        chain, rules=(draw._replace(expressions=draw.expressions.replace(number(3, 1), number(3, 0), 1)), *rest)
-    )
+    random, incremental = (number(uapi.NFTA_NG_TYPE, each) for each in (uapi.NFT_NG_RANDOM, uapi.NFT_NG_INCREMENTAL))
+    return replace(chain, rules=(draw._replace(expressions=draw.expressions.replace(random, incremental, 1)), *rest))
 
 
 def _hashes_the_source(family: Family, chain: Chain) -> Chain:
