@@ -1,8 +1,8 @@
 """Explains where the traffic of a Service goes: what decides about hints, and what each node makes of them.
 
 "Hints are there, traffic still crosses zones" has a small number of causes, and all of them stand in objects that
-anybody may read: the Service, its EndpointSlices and the Nodes. This looks at them as the controller and the proxies
-of a release do, and names the first safeguard that failed. Nothing here asks a component, so it works on any cluster.
+anybody may read: the Service, its EndpointSlices and the Nodes. This reads them as the controller and the proxies
+of a release do, and names the first safeguard that failed. It asks no component, so it works on any cluster.
 """
 
 from __future__ import annotations

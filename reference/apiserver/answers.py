@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 class Answers:
-    """Answers requests from a registry: all for who has the token, those that they may send for other users."""
+    """Answers requests from a registry, as far as the user may send them."""
 
     def __init__(self, registry: Registry, token: str, log: deque[RequestRecord], users: Users) -> None:
         """`log` gets a record of each request."""
@@ -41,7 +41,7 @@ class Answers:
         self.access = Access(registry, token, users)
 
     def answer(self, asked: Incoming) -> Response | None:
-        """The answer, errors included; None for what is not answered at once, which is not on record then."""
+        """Return the answer, errors included; None for a request that is answered later, and recorded then."""
         if asked.streams or asked.path.startswith("/openapi/") or pod_location.wanted(asked.path):
             return None
         try:

@@ -1,4 +1,4 @@
-"""Server-side apply: a client says all that it wants of an object, the server merges and remembers whose is what.
+"""Server-side apply: a client sends all fields that it wants, the server merges them and remembers the owner of each.
 
 Three things beyond a merge patch (KEP-555): a field that another manager owns and wants otherwise is a conflict, unless
 forced; a field that this manager applied before and now leaves out is removed, if nobody else owns it; and lists merge

@@ -120,7 +120,7 @@ class Head:
     length: int
 
     def with_body(self, rest: bytes) -> Incoming:
-        """The request whose body is at the start of `rest`."""
+        """Return the request with the body at the start of `rest`."""
         pairs = (each.partition("=") for each in reversed(self.query.split("&")))  # the first of a name counts
         query = {name: value for name, _, value in pairs if name}
         return Incoming(self.method, self.path, self.query, query, self.headers, rest[: self.length])

@@ -1,4 +1,4 @@
-"""Cluster addresses and node ports: who has which, and what a Service gets.
+"""Pools of cluster addresses and node ports, from which Services get theirs.
 
 A freed address is not given out again while there are others: rules, conntrack entries and caches for it may
 still be around, and a test that meets the old Service at the new Service's address proves nothing. Which Services

@@ -25,7 +25,7 @@ _TURNS = 100
 
 
 class _Listener(socket.socket):
-    """Notes whom it accepts: asyncio shows nobody a connection whose handshake is not done yet."""
+    """Notes the sockets that it accepts: asyncio does not show connections whose handshake is not done yet."""
 
     __slots__ = ("_accepted", "done")
 
@@ -65,9 +65,7 @@ class Port:
         if self._serving is not None:
             listener, server = self._serving
             listener.done = True
-            await asyncio.sleep(
-                0
-            )  # whom asyncio accepted gets a transport; once its server is closed, nothing closes him
+            await asyncio.sleep(0)  # an accepted socket gets a transport; once the server is closed, nothing closes it
             server.close()
             self._serving = None
         if not self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):

@@ -1,6 +1,6 @@
 """Reads objects that clients send as protobuf: those in Go prefer it since Kubernetes 1.32, kubectl's included.
 
-Only this direction: whoever sends protobuf reads JSON as well. Kubernetes' envelope is four bytes and a message
+Only read, never written: clients that send protobuf read JSON as well. Kubernetes' envelope is four bytes and a message
 `Unknown`, whose field 1 names the kind and whose field 2 is the object. What its fields are is in `wire.json` (see
 `wire_table`).
 """

@@ -1,6 +1,6 @@
 """The registry: the store, the strategy of each kind, the pools and the admission of one API server.
 
-One value instead of four arguments everywhere. Whoever reads and then writes holds `store.lock` over both; a write
+One value instead of five arguments everywhere. Code that reads and then writes holds `store.lock` over both; a write
 takes some tens of microseconds, so there is nothing to win by locking less.
 """
 

@@ -1,4 +1,4 @@
-"""The API server over HTTPS, for everybody who is not in this process: kubectl, client libraries, real proxies.
+"""The API server over HTTPS, for clients outside this process: kubectl, client libraries, real proxies.
 
 It listens on loopback, and on sockets that a caller made elsewhere (in a network namespace, say). It has its own thread
 and event loop; what happens there never blocks a writer in another thread for longer than it takes to queue a change.
@@ -75,14 +75,14 @@ class HttpServer:
     def add_user(
         self, name: str, rules: Sequence[Object] = (), *, groups: Sequence[str] = (), seconds: float = float("inf")
     ) -> str:
-        """A token for one who may do what `rules` say, in the whole cluster, and what roles allow that are bound to it.
+        """Return a token for a user who may do what `rules` say in the whole cluster, and what bound roles allow.
 
         `rules` are RBAC's PolicyRules, as in a ClusterRole. The token is valid for so many seconds, or until `revoke`.
         """
         return self._users.add(User(name, (*groups, AUTHENTICATED), tuple(rules)), seconds=seconds)
 
     def revoke(self, token: str) -> None:
-        """Answer 401 to who has this token of `add_user`."""
+        """Void a token of `add_user`: requests with it get 401."""
         self._users.revoke(token)
 
     def replace(self, api: ApiServer | None) -> None:
@@ -118,7 +118,7 @@ class HttpServer:
     def kubeconfig(self, *, url: str = "", token: str = "") -> dict[str, Any]:
         """A kubeconfig for this server; `url` when the client reaches it at one of the other sockets.
 
-        It is that of who may do everything, or of whose `token` it is.
+        Its user is the admin, or the one with `token`.
         """
         cluster: dict[str, Any] = {
             "server": url or self.url,

@@ -2,7 +2,7 @@
 
 A writer only puts its change into one queue, whatever the number of clients. The server's thread takes all that is
 queued in one go, makes each line once, and sends it to the clients that selected the object, a burst as one write.
-What a client does not read waits in its connection's buffer; who lets too much wait is cut off, and has to come back.
+Events wait in a connection's buffer until the client reads them; a client that lets too many wait is cut off.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class Hub:
                 watcher.end()
 
     def close(self) -> None:
-        """Look at no more changes, and let nobody begin to: requests may still come in while the server goes away."""
+        """Follow no more changes, and refuse new watches: requests may still come in while the server goes away."""
         with self._store.lock:
             self._closed = True
             self._store.forget(self._observe)
@@ -212,7 +212,7 @@ def error_line(error: ApiError) -> bytes:
 
 
 def line_for(change: Change, selection: Selection, renderer: Renderer) -> bytes:
-    """A change as somebody sees it who selects objects: one that moves out of the selection is DELETED for them.
+    """A change as a client with a selection sees it: an object that moves out of the selection is DELETED.
 
     b"" when they see nothing of it.
     """

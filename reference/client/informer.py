@@ -1,8 +1,8 @@
-"""A client that survives its API server: what was missed while it was away is found out when it is back.
+"""A client that outlives its API server, and catches up with what it missed while the server was away.
 
 Components in this process hold on to one `Informer` for as long as they live. While it has no server every call fails
-as a connection does that nobody accepts. Once it has one again, each subscription is told what is different from what
-it saw last: that is how a list after a broken watch looks to a controller or a proxy of Kubernetes.
+as a refused connection does. Once it has one again, each subscription gets the differences from what it saw last, as a
+controller or proxy of Kubernetes does from a list after a broken watch.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Informer:
         return self._server is not None
 
     def connect(self, server: Client) -> None:
-        """Use `server` from now on; subscribers have been told what they missed when this returns."""
+        """Use `server` from now on; subscribers have all events that they missed when this returns."""
         with self._lock:
             self._server = server
             for watch in self._watches:
@@ -89,7 +89,7 @@ class Informer:
 
 
 class _Watch:
-    """One subscription across servers: it remembers what its sink was told."""
+    """One subscription across servers; it remembers the objects that its sink has seen."""
 
     def __init__(self, informer: Informer, resources: tuple[str, ...], sink: Sink) -> None:
         self._informer = informer
@@ -108,7 +108,7 @@ class _Watch:
         self._subscription = server.subscribe(self._resources, self._receive)
 
     def end(self) -> None:
-        """Be told nothing more, for now."""
+        """End the watch, for now."""
         if self._subscription is not None:
             self._subscription.close()
             self._subscription = None

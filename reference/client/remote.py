@@ -1,8 +1,8 @@
 """A `Client` of an API server in another process: lists and watches over HTTPS, shared by all components of this one.
 
-One connection a resource is watched by, however many proxies there are, as nodes of an embedded cluster all want the
-same. A watch that ends begins again where it was, or with a list when the API server has forgotten where that is or was
-away; subscribers are told what is different from what they know.
+Each resource is watched by one connection, however many proxies there are, as all nodes of an embedded cluster want the
+same. A watch that ends begins again where it was, or with a list if the API server has forgotten that revision or was
+away; subscribers then get the differences.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ Sink = Callable[[Event], None]
 
 
 class RemoteClient:
-    """Thread-safe. What cannot be reached raises `OSError`, as any connection does."""
+    """A client over HTTPS; thread-safe. Calls raise `OSError` while the server cannot be reached."""
 
     def __init__(self, kubeconfig: Mapping[str, Any]) -> None:
-        """Of the first cluster and user of a kubeconfig, with a token and the certificate in it."""
+        """Use the first cluster and user of a kubeconfig, which has a token and the certificate in it."""
         cluster = kubeconfig["clusters"][0]["cluster"]
         self._token = kubeconfig["users"][0]["user"]["token"]
         place = urlsplit(cluster["server"])
@@ -84,7 +84,7 @@ class RemoteClient:
     def caught_up(self) -> bool:
         """Return whether subscribers have all events of what was written before this was called.
 
-        It is compared with a list of each resource. While nothing listens there is nothing that they could be told.
+        Compares with a list of each resource. While the server is away there is nothing to catch up with.
         """
         with self._lock:
             names = list(self._reflectors)
@@ -110,7 +110,7 @@ class RemoteClient:
             self._hang_up()
 
     def connect(self, *, timeout: float | None) -> http.client.HTTPSConnection:
-        """A connection of its own. Raises `OSError`."""
+        """Make a connection for one caller. Raises `OSError`."""
         connection = http.client.HTTPSConnection(*self._address, timeout=_PATIENCE, context=self._tls)
         connection.connect()
         connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -122,13 +122,13 @@ class RemoteClient:
         return {"Authorization": f"Bearer {self._token}", "Accept": "application/json", "User-Agent": "trafficdist"}
 
     def changed(self, resource: str, event: EventType, obj: Object) -> None:
-        """Tell the subscribers of a resource. Hold the lock."""
+        """Send an event to the subscribers of a resource. Hold the lock."""
         for each in self._subscriptions:
             if resource in each.resources:
                 each.sink(Event(event, resource, obj))
 
     def listed(self, reflector: _Reflector, items: Mapping[Key, Object]) -> None:
-        """Tell the subscribers what a list brought."""
+        """Send the differences that a list brought."""
         with self._lock:
             before, reflector.known = reflector.known, dict(items)
             for key in before.keys() - items.keys():
@@ -142,7 +142,7 @@ class RemoteClient:
             self._send_if_complete()
 
     def watched(self, reflector: _Reflector, event: EventType, obj: Object) -> None:
-        """Tell the subscribers of one change."""
+        """Send one change to the subscribers."""
         with self._lock:
             if event == "DELETED":
                 reflector.known.pop(key_of(obj), None)
@@ -222,7 +222,7 @@ class _Reflector:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the watch: what it waits for is shut down under it."""
+        """End the watch by shutting its connection down."""
         self._stopping.set()
         connection = self._connection
         if connection is not None and connection.sock is not None:

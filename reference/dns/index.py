@@ -64,7 +64,7 @@ class ClusterIndex:
         return not namespace or namespace in self._namespaces
 
     def labels_at(self, address: str) -> Labels | None:
-        """The labels of the node of the pod that has an address; None when nobody knows."""
+        """Return the labels of the node of the pod that has an address; None when it is unknown."""
         for pod in self._pods_at.get(address, ()):
             labels = self._locators[pod][1]
             if labels is not None:

@@ -35,7 +35,7 @@ def canonical(address: str) -> str:
 
 
 def service_key(endpoint_slice: Object) -> Key | None:
-    """The Service of a slice; None for slices of nobody."""
+    """Return the Service of a slice; None if it names none."""
     name = (endpoint_slice["metadata"].get("labels") or {}).get(SERVICE_LABEL)
     return (endpoint_slice["metadata"].get("namespace") or "", name) if name else None
 

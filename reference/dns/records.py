@@ -31,7 +31,7 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A ready endpoint of a headless Service, with the labels of its node (none when nobody knows where it is)."""
+    """A ready endpoint of a headless Service, with the labels of its node (none when its node is unknown)."""
 
     address: str
     hostname: str

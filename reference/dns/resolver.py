@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     import dns.rdatatype
 
 MOST = 100_000
-"""So many clients, and so many replies, are remembered at most. Then everything is forgotten, and found out anew."""
+"""The most clients, and the most replies, that are remembered. Beyond that all are forgotten, and computed anew."""
 
 Group = tuple[str | None, ...] | None
-"""Values of node labels, None for one that a node lacks; None for clients that nobody knows."""
+"""Values of node labels, None for one that a node lacks; None for clients whose node is unknown."""
 Shelf = dict[bytes | tuple[bytes], Reply]
 
 
@@ -90,7 +90,7 @@ class Resolver:
         return shelf
 
     def _reply(self, query: Query, client: str, *, over_tcp: bool) -> Reply:
-        """A new reply. Who asks ever new questions makes us forget what we know already, and no more."""
+        """Make a new reply. A client that asks ever new questions only makes the server forget remembered replies."""
         self._replies += 1
         if self._replies > MOST:
             self._replies = 0

@@ -1,6 +1,6 @@
 """Selects the endpoints in the nearest of the places that a Service names (KEP-536), for one client.
 
-The rule itself is the proxy's. What DNS adds is who the client is: a proxy knows its node, a DNS server may not.
+The rule itself is the proxy's. But a proxy knows the node of its clients, and a DNS server may not.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from reference.objects.topology_keys import Labels, first_match
 
 
 class Located(Protocol):
-    """Something on a node; `labels` are those of the node, none when nobody knows where it is."""
+    """Something on a node; `labels` are those of the node, none when the node is unknown."""
 
     @property
     def labels(self) -> Labels: ...
@@ -24,7 +24,7 @@ Endpoint = TypeVar("Endpoint", bound=Located)
 def select(keys: Sequence[str], client: Labels | None, endpoints: Sequence[Endpoint]) -> Sequence[Endpoint]:
     """The endpoints for a client on a node with these labels, in their order; none may be left.
 
-    A client whose node nobody knows (None) is told of all; so is each client of a Service without keys.
+    A client whose node is unknown (None) gets all; so does each client of a Service without keys.
     """
     if not keys or client is None:
         return endpoints

@@ -37,7 +37,7 @@ class Connection:
             with contextlib.suppress(BlockingIOError):
                 del self._unsent[: self.sock.send(self._unsent)]
         if self._unsent:
-            # Who does not read what he asked for is not listened to until he does.
+            # A client that does not read its answers is not read from until it does.
             return selectors.EVENT_WRITE
         return 0 if self._ended else selectors.EVENT_READ
 

@@ -52,7 +52,7 @@ class Zone:
         return subject([each.decode("latin-1") for each in name.relativize(self.name).labels])
 
     def body(self, name: dns.name.Name, kind: dns.rdatatype.RdataType, where: Labels | None) -> Body:
-        """The answer to a question, for a client on a node with these labels (None: nobody knows)."""
+        """Return the answer to a question, for a client on a node with these labels (None: unknown)."""
         about = self.subject(name)
         kinds = (dns.rdatatype.A, dns.rdatatype.AAAA) if kind == dns.rdatatype.ANY else (kind,)  # RFC 8482, 4.1
         for each in kinds:

@@ -2,7 +2,7 @@
 
 Source: KEP-4444, Status Reporting, which proposes them as an expansion; no release writes them. Accepted: the value is
 understood and used. Programmed: the slices that the API server holds carry its hints. Honored: every node's proxy has
-them in its kernel. Other implementations put a domain before the names of their own; whose they are stays theirs.
+them in its kernel. Conditions of other implementations, whose names begin with a domain, are left alone.
 """
 
 from __future__ import annotations

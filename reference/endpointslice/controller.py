@@ -80,7 +80,7 @@ class EndpointSliceController:
         self._recorder = Recorder(client)
         self._metrics = Metrics(self._features)
         self.registry.register(self._metrics)
-        conditions = conditions and self._features.enabled("ServiceTrafficDistribution")  # before, nobody knew of them
+        conditions = conditions and self._features.enabled("ServiceTrafficDistribution")  # older ones lack them
         self._status = status(client, self._index, self._features, self._heuristics) if conditions else None
         self._queues = [self._work, self._status.work] if self._status is not None else [self._work]
         self._cpu_services = CpuServices(rules(self._features))

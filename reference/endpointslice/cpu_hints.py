@@ -192,7 +192,7 @@ def _hand_over(state: _State, holder: _Open, number: int, receiver: str) -> None
 
 
 def _rehome(state: _State, allocation: Allocation) -> None:
-    """Endpoints of zones where nobody listens are for the zones that have too few."""
+    """Endpoints in zones without a share are given to the zones that have too few."""
     for each in state.open:
         for number, zone in enumerate(each.zones):
             if zone is not None and zone not in allocation.portions:

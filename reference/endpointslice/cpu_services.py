@@ -1,6 +1,6 @@
-"""The Services whose hints go by CPU: what they were given last, and what their users were reported.
+"""The Services whose hints go by CPU: the outcome of their last sync, and what was reported to their users.
 
-So a change of the nodes costs a look at a few numbers for each of them, and a sync only for those whose hints can
+So a change of the nodes costs a comparison of a few numbers for each, and a sync only for those whose hints can
 change by it; and an Event is written when hints come, go, or are refused for another reason, not at every sync.
 """
 

@@ -1,7 +1,7 @@
 """The cluster as the controller has seen it, arranged so that one event finds its Services without a search.
 
 A pod change must not cost a look at every Service, nor a sync a look at every pod. So selectors and pods are bucketed
-by label, and who belongs to whom is kept up to date event by event. Objects are those of the client, never changed.
+by label, and the pods of each Service are kept up to date event by event. Objects are the client's, and never changed.
 One thread uses an index; it has no locks.
 """
 

@@ -18,7 +18,7 @@ from reference.heuristics.heuristic import Endpoint, Heuristic, HeuristicError, 
 from reference.objects.endpoints import is_ready
 
 MOST_HINTS = 8
-"""So many zones, and so many nodes, may one endpoint be hinted for."""
+"""The most zones, and the most nodes, in the hints of one endpoint."""
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _NAME = {"zone": re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"), "node": re.compile(rf"{_LABEL}(\.{_LABEL})*")}

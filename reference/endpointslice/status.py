@@ -47,7 +47,7 @@ class StatusKeeper:
         self.work = WorkQueue()
 
     def take_in(self, event: Event) -> None:
-        """Queue the Services whose conditions the event may change. Syncs are told by `synced`."""
+        """Queue the Services whose conditions the event may change. Syncs come by `synced`."""
         if event.type == "SYNCED":
             self._queue_all(at_once=True)
         elif event.resource == "leases":

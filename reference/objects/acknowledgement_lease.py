@@ -18,12 +18,12 @@ _NAME_PREFIX = "service-proxy-"
 
 
 def lease_name(node: str) -> str:
-    """The name of a node's Lease."""
+    """Return the name of a node's Lease."""
     return _NAME_PREFIX + node
 
 
 def node_of(lease: Object) -> str:
-    """The node whose Lease this is; "" for a Lease of another kind."""
+    """Return the node whose Lease this is; "" for a Lease of another kind."""
     metadata = lease["metadata"]
     name = str(metadata["name"])
     ours = metadata.get("namespace") == NAMESPACE and name.startswith(_NAME_PREFIX)
@@ -37,7 +37,7 @@ def revision_of(lease: Object) -> int | None:
 
 
 def with_revision(lease: Object, revision: int) -> Object:
-    """The same Lease, which acknowledges another revision."""
+    """Return the same Lease with another revision acknowledged."""
     metadata: dict[str, Any] = lease["metadata"]
     annotations = {**(metadata.get("annotations") or {}), ANNOTATION: str(revision)}
     return {**lease, "metadata": {**metadata, "annotations": annotations}}

@@ -1,6 +1,6 @@
 """Reads the endpoints of EndpointSlices, with the API's defaults for what they leave out.
 
-A controller, a proxy and an explanation must read the same in a slice, whoever wrote it.
+A controller, a proxy and an explanation must read slices in the same way.
 Source: `k8s.io/api/discovery/v1`, Endpoint.
 """
 

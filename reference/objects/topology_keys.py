@@ -1,9 +1,9 @@
 """Selects the endpoints that topology keys leave for a client: the rule of KEP-536, for proxies and DNS servers.
 
 Keys are names of node labels, in order of preference. The first key decides for which some endpoint is on a node that
-has the same value as the client's node. A key that the client's node does not carry matches nobody, and so does an
-endpoint whose node is not known. `*` matches every endpoint; without it the keys are a hard requirement, and nothing
-may be left.
+has the same value as the client's node. A key that the client's node does not carry matches no endpoint, and an
+endpoint whose node is not known matches no key. `*` matches every endpoint; without it the keys are a hard
+requirement, and nothing may be left.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ T = TypeVar("T")
 def first_match(
     keys: Sequence[str], mine: Labels, endpoints: Sequence[T], labels: Callable[[T], Labels]
 ) -> tuple[str, tuple[T, ...]]:
-    """The first key that endpoints match, and all that do; an empty key and nobody when there is none.
+    """Return the first key that endpoints match, and all that match it; "" and no endpoint when there is none.
 
     `mine` are the labels of the client's node, `labels` gives those of an endpoint's node.
     """

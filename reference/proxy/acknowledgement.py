@@ -1,8 +1,9 @@
 """Acknowledges changes that are in this node's kernel: by a Lease of its own, in a thread of its own.
 
-KEP-4444 wants to tell users when their choice is in force, and only proxies know. So each says up to which resource
-version it has worked, and whoever writes the status of Services looks at all of them. Only slices with hints make it
-speak, and at most every 50 ms. Writing must not disturb routing: if the API server is slow or away, this thread waits.
+KEP-4444 wants to tell users when their choice is in force, and only proxies know. So each proxy writes the resource
+version up to which its kernel is up to date, and the controller that writes the status of Services reads them all. Only
+slices with hints cause a write, at most every 50 ms. If the API server is slow or away this thread waits, and routing
+goes on.
 """
 
 from __future__ import annotations

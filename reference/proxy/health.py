@@ -24,7 +24,7 @@ DELETION_TAINT = "ToBeDeletedByClusterAutoscaler"
 
 
 class Health:
-    """The state of one proxy. `queued` is called by whoever delivers, the rest of the writing by the proxy's thread."""
+    """The state of one proxy. `queued` is for the thread that delivers events; the proxy's calls the rest."""
 
     def __init__(
         self, features: Features, *, timeout: float = TIMEOUT_SECONDS, clock: Callable[[], float] = time.time
@@ -78,7 +78,7 @@ class Health:
         healthy, now = self.healthy(), self._clock()
         code = 200 if healthy and eligible else 503
         self.codes[name][code] += 1
-        # As kube-proxy has it: who is healthy was last updated now, even if nothing has changed for days.
+        # As kube-proxy has it: a healthy proxy was last updated now, even if nothing has changed for days.
         body: Object = {"lastUpdated": _date(now if code == 200 else self._updated), "currentTime": _date(now)}
         if name == "healthz" and self._knows_livez:
             body["nodeEligible"] = eligible

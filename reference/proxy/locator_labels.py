@@ -1,7 +1,7 @@
 """The labels of endpoints' nodes by PodLocators, in place of watching all Nodes (KEP-536, Kube-proxy changes).
 
-A proxy then watches one Node, its own. What the labels of an endpoint's node are is told by the PodLocator of the pod
-that its `targetRef` names; an endpoint that names none is found by its address.
+A proxy then watches one Node, its own. The labels of an endpoint's node are in the PodLocator of the pod that its
+`targetRef` names; for an endpoint that names none, the PodLocator is found by its address.
 """
 
 from __future__ import annotations

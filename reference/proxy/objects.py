@@ -1,7 +1,7 @@
 """Reads what the proxy needs from Kubernetes objects, once for each event.
 
 Kubernetes' own defaults are applied here (a missing `ready` means true, a missing port name is ""), so that nothing
-further in has to know JSON. Objects are only read: they belong to whoever stored them.
+further in has to know JSON. Objects are only read, never changed.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ that its cost does not grow with the number of Services and a change is a handfu
 - `hairpin` holds the endpoints on this node, which may reach themselves through a Service.
 - `affinity`, which the kernel fills, maps a client and a service address to the identity of an endpoint, for as long as
   the Service asks. With session affinity `endpoints` is keyed by identity, and `identities` maps an index to it. The
-  identity depends on the endpoint alone, so an endpoint that moves to another index keeps its clients, and one that
-  left is not found, whoever remembers it.
+  identity depends on the endpoint alone, so an endpoint that moves to another index keeps its clients, and clients
+  of one that left do not find it.
 
 The index goes through the packet's mark because nft 1.0.6 aborts when it lists a rule that puts a random number or the
 result of a map into a register of a concatenation.

@@ -88,7 +88,7 @@ class Table:
         return self._owner.keys()
 
     def endpoints(self, service: ServiceAddress) -> frozenset[Endpoint] | None:
-        """Every endpoint to which connections to `service` may go now; None when nobody has that address."""
+        """Return every endpoint to which connections to `service` may go; None if no owner has that address."""
         if service not in self._owner:
             return None
         actions = (self._actions.get((name, service)) for name in _MAPS)

@@ -1,4 +1,4 @@
-"""PodLocators: where a pod is, for those who would otherwise watch all Pods and all Nodes.
+"""PodLocators: the places of pods, for components that would otherwise watch all Pods and all Nodes.
 
 KEP-536 (New PodLocator resource) leaves open whether the resource is part of Kubernetes or a CustomResourceDefinition,
 and names no group and no gate. No release has it. So it is served as `reference/pod_locator/crd.yaml` has a real

@@ -1,6 +1,7 @@
 """Pods, as far as routing depends on them: where they run, their addresses, ports and readiness.
 
-There is no scheduler and no kubelet here: who creates a pod may name its node, and who runs it writes its status. Of
+There is no scheduler and no kubelet here: the client that creates a pod may name its node, and the one that runs it
+writes its status. Of
 the many fields of a pod that say how its containers run, only those are checked that Services look at.
 """
 

@@ -69,7 +69,7 @@ def choose_families(spec: Spec, cluster: Sequence[str]) -> None:
 
 
 def set_cluster_ips(spec: Spec) -> None:
-    """On create: an author who names one address by `clusterIP` means a list of it."""
+    """On create, make a list of the one address in `clusterIP`."""
     if spec.get("clusterIP") and not spec.get("clusterIPs"):
         spec["clusterIPs"] = [spec["clusterIP"]]
 

@@ -102,7 +102,7 @@ class Services(Strategy):
 
 
 def _drop_disabled(spec: Spec, old: Mapping[str, Any], features: Features) -> None:
-    """A field whose gate is off is taken out, unless the stored object uses it; one that does not exist, always."""
+    """Drop a field whose gate is off, unless the stored object uses it; and always one that does not exist."""
     for field in _GATED:
         name = field.path[-1]
         in_use = field.exists(features.version, features.asked_for) and bool(old.get(name))

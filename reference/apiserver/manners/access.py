@@ -1,4 +1,4 @@
-"""Decides who a request is from and whether it is allowed, and answers what only clients ask about that."""
+"""Finds the user of a request, checks permissions, and answers reviews and requests for tokens."""
 
 from __future__ import annotations
 

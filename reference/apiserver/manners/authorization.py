@@ -1,7 +1,7 @@
 """Role-based access control, by the roles that are stored and by rules that a user came with.
 
-As Kubernetes' RBAC authorizer: rules only add up, nothing is forbidden by one. Not checked: whether who writes a role
-may do itself what the role allows.
+As Kubernetes' RBAC authorizer: rules only add up, and none forbids anything. It does not check whether the user who
+writes a role may do what the role allows.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _OPEN_TO_ALL = (
     {"verbs": ["get"], "nonResourceURLs": ["/api", "/api/*", "/apis", "/apis/*", "/healthz", "/livez", "/openapi",
                                            "/openapi/*", "/readyz", "/version", "/version/"]},
 )  # fmt: skip
-"""What everybody who is known may: the roles system:basic-user and system:discovery."""
+"""The rules of every user: the roles system:basic-user and system:discovery."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Keeps namespaces to their ResourceQuotas, as Kubernetes' admission plugin and quota controller do together.
 
 Counted are objects (`pods`, `services`, `count/leases.coordination.k8s.io`, …) and what pods ask for of CPU and memory.
-Quotas with scopes other than those of the quality of service are not kept to, but refused by nobody either.
+Quotas with scopes other than those of the quality of service are accepted, and not enforced.
 """
 
 from __future__ import annotations

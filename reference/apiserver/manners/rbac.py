@@ -1,4 +1,4 @@
-"""Roles and who has them, of which `reference.apiserver.manners.authorization` makes what users may do."""
+"""Roles and their bindings, by which `reference.apiserver.manners.authorization` decides."""
 
 from __future__ import annotations
 
