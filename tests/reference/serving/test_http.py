@@ -103,7 +103,7 @@ def test_a_slow_client_does_not_keep_others_waiting(serving: Serving) -> None:
 
 
 def test_a_client_that_says_nothing_more_is_sent_away(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("reference.serving.PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr("reference.serving.http.PATIENCE_SECONDS", 0.05)
     port = serve(serving, echo)
 
     assert exchange(port, b"GET /") == b""
@@ -113,7 +113,7 @@ def test_a_client_has_as_long_for_the_answer_as_it_had_for_its_request(
     serving: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 0.0
-    monkeypatch.setattr("reference.serving.time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr("reference.serving.http.time", SimpleNamespace(monotonic=lambda: now))
     large = plain(200, "x" * (8 << 20))
     port = serve(serving, lambda path: large)
 
