@@ -70,14 +70,25 @@ def path_of(resource: str, namespace: str = "", name: str = "", subresource: str
     return "/".join(parts)
 
 
+def new_record() -> deque[Asked]:
+    """Return an empty record of requests, which keeps the latest."""
+    return deque(maxlen=_REMEMBERED)
+
+
 class Api:
     """One connection pool to one API server, from kubeconfig files or from what one of them would contain."""
 
     def __init__(
-        self, kubeconfig: Kubeconfig | Mapping[str, Any], *, timeout: float = 30.0, connections: int = 10
+        self,
+        kubeconfig: Kubeconfig | Mapping[str, Any],
+        *,
+        timeout: float = 30.0,
+        connections: int = 10,
+        asked: deque[Asked] | None = None,
     ) -> None:
         """Requests may take `timeout` seconds; so many `connections` are kept for threads that ask at once.
 
+        The latest requests are noted in `asked`, which several may share.
         Raises `UsageError` when files cannot be used.
         """
         self._client: Any = kubeconfig.client() if isinstance(kubeconfig, Kubeconfig) else client_of(kubeconfig)
@@ -86,7 +97,7 @@ class Api:
         self._configuration = self._client.configuration
         self._timeout = timeout
         self.writes = 0  # requests so far that may have changed something
-        self.asked: deque[Asked] = deque(maxlen=_REMEMBERED)  # the latest requests, for who wants to know what was done
+        self.asked: deque[Asked] = new_record() if asked is None else asked
 
     @property
     def server(self) -> str:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, Literal, NoReturn
 
 from harness.abilities import Ability
-from harness.api import Api, Object, RefusedError, Response
+from harness.api import Api, Object, RefusedError, Response, new_record
 from harness.backends.any_cluster import pods
 from harness.backends.any_cluster.barrier import Barrier
 from harness.backends.any_cluster.client_pod import ClientPod
@@ -77,12 +77,13 @@ class KubeconfigBackend:
         self._worker = int(worker.removeprefix("gw")) + 1 if worker.startswith("gw") else 0
         self._begun = contextlib.ExitStack()
         self.families: Sequence[str] = ()
+        self._asked = new_record()  # what a scenario asks for, by whatever names of nodes
 
     def start(self) -> KubeconfigBackend:
         """Make the client pods, and see the canary go round. Raises `UnavailableError` with the remedy."""
         with contextlib.ExitStack() as begun:
             loaded = find(self._target.kubeconfig, context=self._target.context)
-            self.api: Api = TranslatingApi(loaded, self._target.names, connections=600)
+            self.api: Api = TranslatingApi(loaded, self._target.names, connections=600, asked=self._asked)
             begun.callback(self.api.close)
             self._guests = Guests(self.api, self._labels, self._target.registry)
             begun.callback(self._guests.close)
@@ -343,8 +344,7 @@ class KubeconfigBackend:
     @functools.cached_property
     def plain_api(self) -> Api:
         """The API in which nodes and zones have the cluster's own names; closed with this backend."""
-        api = Api(find(self._target.kubeconfig, context=self._target.context))
-        api.asked = self.api.asked  # one record of what a scenario does
+        api = Api(find(self._target.kubeconfig, context=self._target.context), asked=self._asked)
         return self._begun.enter_context(contextlib.closing(api))
 
     def settle(self) -> None:
@@ -422,7 +422,7 @@ class KubeconfigBackend:
         names = self._target.names
         return {
             "nodes.txt": "".join(f"{ours} is {theirs}\n" for ours, theirs in names.nodes.items()),
-            "api-requests.txt": requests.as_text(self.api.asked.copy(), namespace, zero=since),
+            "api-requests.txt": requests.as_text(self._asked.copy(), namespace, zero=since),
         }
 
     # Inside

@@ -15,8 +15,9 @@ TIMEOUT = 15.0  # seconds: who waits for a cluster that has gone is told so with
 class TranslatingApi(Api):
     """Sends and gives back objects in the words of the topology."""
 
-    def __init__(self, kubeconfig: Kubeconfig | Mapping[str, Any], names: Names, *, connections: int = 10) -> None:
-        super().__init__(kubeconfig, timeout=TIMEOUT, connections=connections)
+    def __init__(self, kubeconfig: Kubeconfig | Mapping[str, Any], names: Names, **options: Any) -> None:
+        """The options are those of `Api`."""
+        super().__init__(kubeconfig, timeout=TIMEOUT, **options)
         self._names = names
 
     def request(self, method: str, path: str, body: object = None, **options: Any) -> Response:
