@@ -86,7 +86,11 @@ NODE_LEVEL_BY_DAEMON_SET = Feature(
 TRAFFIC_DISTRIBUTION_FIELD = Feature(
     "TrafficDistributionField", _API, True, "Services store and validate trafficDistribution."
 )
-HINTS_FIELD = Feature("HintsField", _API, True, "EndpointSlices store and validate hints for zones and nodes.")
+HINTS_FIELD = Feature("HintsField", _API, True, "EndpointSlices store and validate hints for zones.")
+PREFER_SAME_VALUES = Feature(
+    "PreferSameValues", _API, True, "trafficDistribution may be PreferSameZone and PreferSameNode."
+)
+NODE_HINTS_FIELD = Feature("NodeHintsField", _API, True, "EndpointSlices store and validate hints for nodes.")
 TRAFFIC_POLICY_FIELDS = Feature(
     "TrafficPolicyFields", _API, True, "Services store, default and validate the traffic policies."
 )
@@ -111,6 +115,9 @@ API_SERVER_RELEASES = Feature("APIServerReleases", _API, False, "The same for th
 
 # cluster
 ROUTING = Feature("TrafficDistributionRouting", _CLUSTER, True, "What a Service asks for is what its packets do.")
+PREFER_SAME_ROUTING = Feature(
+    "PreferSameRouting", _CLUSTER, True, "The same for Services that ask for PreferSameZone and PreferSameNode."
+)
 HONORED = Feature(
     "HonoredCondition", _CLUSTER, False, "A condition of a Service says whether every node follows its hints."
 )

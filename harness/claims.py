@@ -1,7 +1,7 @@
 """What an implementation claims unless somebody says otherwise: features, reading, profile and mode.
 
-For kube-proxy the history of its feature gates is known, so a run of an old version judges what that version had. What
-an option says always wins.
+For the reference and for kube-proxy the history of the feature gates is known, so a run of an old version judges what
+that version had. What an option says always wins.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from harness.components import parse_gates
+from harness import release_features
+from harness.components import PROXY, parse_gates
+from harness.control_planes.choice import choose
 from harness.errors import UnavailableError, UsageError
 
 if TYPE_CHECKING:  # every pytest run on the machine loads this module
@@ -102,7 +104,9 @@ def claims_of(values: Mapping[str, Any]) -> Claims:
         )
     mode = _mode(values, MODES[kind], f"--proxy {kind}")
     if kind == REFERENCE:
-        return Claims(mode=mode)
+        version, gates = values["kubernetes_version"] or "", parse_gates(values["feature_gates"])
+        alone = not choose(values["control_plane"] or "", values["controller"] or "").real
+        return Claims(mode=mode, exempt_features=release_features.lacking(version, gates, *(() if alone else (PROXY,))))
     return _of_kube_proxy(version or values["kubernetes_version"] or "", mode, parse_gates(values["feature_gates"]))
 
 
@@ -145,31 +149,15 @@ def _of_kind(values: Mapping[str, Any]) -> Claims:
 
 
 def _kube_proxy(found: Version | None, mode: str, gates: Mapping[str, bool]) -> Claims:
+    lacks = release_features.lacking(found.tag if found else "", gates, PROXY)
     return Claims(
         mode=mode,
         follow="released",
         profile=("service-proxy",),
-        supported_features=_having((found.major, found.minor), gates) if found else _KUBE_PROXY_HAS,
-        exempt_features=lacking((found.major, found.minor), gates) if found else (),
+        supported_features=tuple(each for each in _KUBE_PROXY_HAS if each not in lacks),
+        exempt_features=lacks,
         version=found.tag if found else "",
         organization="The Kubernetes authors",
         project=KUBE_PROXY,
         url="https://kubernetes.io",
     )
-
-
-def _having(version: tuple[int, int], gates: Mapping[str, bool]) -> tuple[str, ...]:
-    """The extended features of this version. A node that is about to go tells so since 1.30 (alpha in 1.28)."""
-    draining = gates.get("KubeProxyDrainingTerminatingNodes", version >= (1, 30))
-    return tuple(name for name in _KUBE_PROXY_HAS if draining or name != "ProxyHealth")
-
-
-def lacking(version: tuple[int, int], gates: Mapping[str, bool]) -> tuple[str, ...]:
-    """The core features that kube-proxy of this version, with these gates, does not have.
-
-    Hints for zones: read without an annotation on the Service since gate ServiceTrafficDistribution (1.30, on in 1.31).
-    Hints for nodes: gate PreferSameTrafficDistribution (1.33, on in 1.34).
-    """
-    zones = gates.get("ServiceTrafficDistribution", version >= (1, 31)) if version >= (1, 30) else False
-    nodes = gates.get("PreferSameTrafficDistribution", version >= (1, 34)) if version >= (1, 33) else False
-    return tuple(name for name, there in (("NodeHints", nodes), ("ZoneHints", zones)) if not there)

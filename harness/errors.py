@@ -2,7 +2,8 @@
 
     HarnessError                 the suite could not do its work
     ├── UsageError               wrong option, options file, requirement id, topology     exit 4
-    ├── UnavailableError         this machine or backend cannot do it; skipped, by name
+    ├── NothingSelectedError     right options, which leave nothing to judge or to show   exit 5
+    ├── UnavailableError         this machine or backend cannot do it; skipped, by name   exit 12
     ├── InconclusiveError        the suite could not tell                                 exit 10
     └── DistrustError            the suite does not trust itself: adapter, control stream exit 12
 
@@ -18,6 +19,10 @@ class HarnessError(Exception):
 
 class UsageError(HarnessError):
     """Wrong input: the text says what was wrong, where, and what is allowed."""
+
+
+class NothingSelectedError(HarnessError):
+    """What was asked for exists, and leaves nothing over together; the text says what took it away."""
 
 
 class UnavailableError(HarnessError):

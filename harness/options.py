@@ -11,7 +11,7 @@ import difflib
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,10 @@ _OF_COMMANDS = ("OPTIONS_FILE", "CACHE", "MIRROR")
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option under all its names. `kind` is "value", "list" (repeatable, or with commas) or "flag"."""
+    """One option under all its names. `kind` is "value", "list" (repeatable, or with commas) or "flag".
+
+    `group` is the heading under which `--help` shows it. `allowed` are all its values, where it has so few.
+    """
 
     name: str
     help: str
@@ -42,6 +45,8 @@ class Option:
     metavar: str = "TEXT"
     default: Any = None
     check: Callable[[str], Any] = field(default=str)
+    allowed: tuple[str, ...] = ()
+    group: str = ""
 
     @property
     def key(self) -> str:
@@ -54,22 +59,9 @@ class Option:
         return ENVIRONMENT_PREFIX + self.key.upper()
 
 
-def _one_of(*allowed: str) -> Callable[[str], str]:
-    def check(text: str) -> str:
-        if text in allowed:
-            return text
-        raise UsageError(f"unknown value {text!r}; allowed: {', '.join(allowed)}")
-
-    return check
-
-
 def _topology(text: str) -> str:
     parse_topology(text)
     return text
-
-
-def _profile(text: str) -> str:
-    return _one_of(*(profile.value for profile in Profile))(text.lower())
 
 
 def _proxy(text: str) -> str:
@@ -129,22 +121,7 @@ def _workers(text: str) -> str:
     return text
 
 
-OPTIONS: tuple[Option, ...] = (
-    Option("backend", "Where to run: netns is a cluster of network namespaces on this machine, kubeconfig any "
-           "cluster, kind one that is made with kind and thrown away.", metavar="NAME",
-           check=_one_of("netns", "kubeconfig", "kind")),
-    Option("kubeconfig", "The cluster of --backend kubeconfig; several files like $KUBECONFIG. [$KUBECONFIG, "
-           "~/.kube/config, or in a pod its service account]", metavar="FILE"),
-    Option("context", "Which context of it. [the current one]", metavar="NAME"),
-    Option("image-registry", "Where nodes pull the test image from, if not from registry.k8s.io/e2e-test-images.",
-           metavar="REGISTRY"),
-    Option("allow-disruptive", "Change more of a real cluster than the run's own objects: labels and taints of "
-           "nodes, which are given back.", kind="flag", default=False),
-    Option("kind-image", "Node image of --backend kind, like kindest/node:v1.34.3; by role: "
-           "control-plane=IMAGE,worker=IMAGE. [kind's own]", metavar="IMAGE"),
-    Option("kind-patch", "Which patch a minor version stands for on --backend kind, like 1.30=1.30.14. Repeatable. "
-           "[the newest, as https://dl.k8s.io says]", kind="list", metavar="VERSIONS", default=(), check=_patch),
-    Option("keep-cluster", "Leave the cluster of --backend kind in place at the end.", kind="flag", default=False),
+_JUDGED = (
     Option("proxy", "The service proxy to judge: reference, kube-proxy[:VERSION], or a YAML file that says how to run "
            "one; installed: whatever a real cluster runs. [reference; on a real cluster installed]", metavar="NAME",
            check=_proxy),
@@ -162,35 +139,73 @@ OPTIONS: tuple[Option, ...] = (
            "PreferSameTrafficDistribution=false; on any other cluster those of its API server, if /metrics may not be "
            "read. Repeatable.", kind="list", metavar="GATES", default=(), check=_gate),
     Option("follow", "Whose behaviour, where a KEP text and released Kubernetes contradict each other: kep, released. "
-           "[kep for the reference]", metavar="WHICH", check=_one_of("kep", "released")),
-    Option("topology", f"Zones and nodes: {', '.join(TOPOLOGIES)}, or like a=2,b=2,c=1.", metavar="TOPOLOGY",
-           default="three_zones", check=_topology),
-    Option("families", "IP families of the cluster, the primary one first.", kind="list", metavar="FAMILIES",
-           default=("IPv4", "IPv6"), check=_one_of("IPv4", "IPv6")),
-    Option("profile", f"Judge this profile only: {', '.join(Profile)}. Repeatable.", kind="list", metavar="PROFILE",
-           default=(), check=_profile),
+           "[kep for the reference]", metavar="WHICH", allowed=("kep", "released")),
     Option("supported-features", "The extended features that the implementation claims.", kind="list",
            metavar="FEATURES", default=()),
     Option("exempt-features", "Features that it does not claim, although they would be expected.", kind="list",
            metavar="FEATURES", default=()),
     Option("all-features", "Claim every feature.", kind="flag", default=False),
+)  # fmt: skip
+
+_PLACE = (
+    Option("backend", "Where to run: netns is a cluster of network namespaces on this machine, kubeconfig any "
+           "cluster, kind one that is made with kind and thrown away.", metavar="NAME",
+           allowed=("netns", "kubeconfig", "kind")),
+    Option("kubeconfig", "The cluster of --backend kubeconfig; several files like $KUBECONFIG. [$KUBECONFIG, "
+           "~/.kube/config, or in a pod its service account]", metavar="FILE"),
+    Option("context", "Which context of it. [the current one]", metavar="NAME"),
+    Option("image-registry", "Where nodes pull the test image from, if not from registry.k8s.io/e2e-test-images.",
+           metavar="REGISTRY"),
+    Option("allow-disruptive", "Change more of a real cluster than the run's own objects: labels and taints of "
+           "nodes, which are given back.", kind="flag", default=False),
+    Option("kind-image", "Node image of --backend kind, like kindest/node:v1.34.3; by role: "
+           "control-plane=IMAGE,worker=IMAGE. [kind's own]", metavar="IMAGE"),
+    Option("kind-patch", "Which patch a minor version stands for on --backend kind, like 1.30=1.30.14. Repeatable. "
+           "[the newest, as https://dl.k8s.io says]", kind="list", metavar="VERSIONS", default=(), check=_patch),
+    Option("keep-cluster", "Leave the cluster of --backend kind in place at the end.", kind="flag", default=False),
+    Option("topology", f"Zones and nodes: {', '.join(TOPOLOGIES)}, or like a=2,b=2,c=1.", metavar="TOPOLOGY",
+           default="three_zones", check=_topology),
+    Option("families", "IP families of the cluster, the primary one first.", kind="list", metavar="FAMILIES",
+           default=("IPv4", "IPv6"), allowed=("IPv4", "IPv6")),
+)  # fmt: skip
+
+_SELECTED = (
+    Option("profile", f"Judge this profile only: {', '.join(Profile)}. Repeatable.", kind="list", metavar="PROFILE",
+           default=(), check=str.lower, allowed=tuple(Profile)),
     Option("run-test", "Run only these requirements: ids, * and ? allowed.", kind="list", metavar="IDS", default=()),
     Option("skip-tests", "Leave these requirements out: ids, * and ? allowed.", kind="list", metavar="IDS", default=()),
+)  # fmt: skip
+
+_RUN = (
+    Option("seed", "Seed of everything random; a run prints the one that it used.", metavar="N", check=_integer),
+    Option("time-scale", "Multiply every time limit, for slow machines; the report shows it.", metavar="FACTOR",
+           default=1.0, check=_positive),
+    Option("fail-fast", "Stop at the first requirement that is not met.", kind="flag", default=False),
+    Option("workers", "Run on that many processes at once; 0: none but this one; auto: as many as help, by processors, "
+           "memory, backend and what is to run. [auto; 0 under pytest itself]", metavar="N", check=_workers),
+)  # fmt: skip
+
+_LEFT = (
+    Option("output-dir", "Folder for reports, history and evidence. [./trafficdist-results/<time>]", metavar="FOLDER"),
+    Option("keep", "Keep evidence (rules, slices, nodes) of scenarios: failed, always or never.", metavar="WHEN",
+           default="failed", allowed=("failed", "always", "never")),
     Option("organization", "Who makes the implementation (for the report)."),
     Option("project", "What it is called (for the report)."),
     Option("url", "Where it lives (for the report)."),
     Option("version", "Which release was judged (for the report)."),
     Option("contact", "Whom to ask about it (for the report). Repeatable.", kind="list", default=()),
-    Option("output-dir", "Folder for reports, history and evidence. [./trafficdist-results/<time>]", metavar="FOLDER"),
-    Option("seed", "Seed of everything random; a run prints the one that it used.", metavar="N", check=_integer),
-    Option("time-scale", "Multiply every time limit, for slow machines; the report shows it.", metavar="FACTOR",
-           default=1.0, check=_positive),
-    Option("keep", "Keep evidence (rules, slices, nodes) of scenarios: failed, always or never.", metavar="WHEN",
-           default="failed", check=_one_of("failed", "always", "never")),
-    Option("fail-fast", "Stop at the first requirement that is not met.", kind="flag", default=False),
-    Option("workers", "Run on that many processes at once; 0: none but this one; auto: as many as help, by processors, "
-           "memory, backend and what is to run. [auto; 0 under pytest itself]", metavar="N", check=_workers),
 )  # fmt: skip
+
+_GROUPS: Mapping[str, tuple[Option, ...]] = {
+    "What is judged": _JUDGED,
+    "Where it runs": _PLACE,
+    "Which requirements": _SELECTED,
+    "How it runs": _RUN,
+    "What it leaves": _LEFT,
+}
+"""Which heading of `--help` stands over which options."""
+
+OPTIONS: tuple[Option, ...] = tuple(replace(each, group=group) for group, some in _GROUPS.items() for each in some)
 
 BY_NAME: Mapping[str, Option] = {option.name: option for option in OPTIONS}
 
@@ -261,12 +276,20 @@ def resolve(
 
 def _claim(values: dict[str, Any]) -> None:
     """Fill in what follows from what is judged, where nothing was given: of the control plane, and of the proxy."""
-    given = {key for key, value in values.items() if value}
+    given = {key for key, value in values.items() if value} - {"exempt_features"}
     given |= {"exempt_features"} if values["all_features"] else set()
-    for claims in (choice.claims_of(values), asdict(claims_of(values))):
+    supported = values["supported_features"]
+    for claim in (choice.claims_of, lambda known: asdict(claims_of(known))):  # the version of the one is the other's
+        claims = claim(values)
+        claims["exempt_features"] = tuple(each for each in claims.get("exempt_features", ()) if each not in supported)
         for key, value in claims.items():
             if key not in given:
-                values[key] = (*(values[key] or ()), *value) if isinstance(value, tuple) else values[key] or value
+                both = isinstance(value, tuple)
+                values[key] = _joined(values[key] or (), value) if both else values[key] or value
+
+
+def _joined(some: Sequence[str], others: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*some, *others)))
 
 
 def _refuse_unknown_variables(environment: Mapping[str, str]) -> None:
@@ -281,12 +304,19 @@ def _convert(option: Option, value: Any, place: str) -> Any:
         if option.kind == "flag":
             return _flag(value)
         if option.kind == "list":
-            return tuple(dict.fromkeys(option.check(part) for part in _parts(value)))
+            return tuple(dict.fromkeys(_checked(option, part) for part in _parts(value)))
         if isinstance(value, (dict, list)):
             raise UsageError(f"want one value, not {value!r}")
-        return option.check(str(value))
+        return _checked(option, str(value))
     except UsageError as error:
         raise UsageError(f"{place}: {error}") from None
+
+
+def _checked(option: Option, text: str) -> Any:
+    value = option.check(text)
+    if option.allowed and value not in option.allowed:
+        raise UsageError(f"unknown value {text!r}; allowed: {', '.join(option.allowed)}")
+    return value
 
 
 def _parts(value: Any) -> list[str]:

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from harness.errors import UsageError
+from harness.errors import NothingSelectedError, UsageError
 from harness.needs import Needs, Offer
 from harness.options import unknown_name
+from harness.release_features import minor_of
 from harness.report.results import Case, requirement_from_json, requirement_to_json
 from harness.requirements import Feature, Requirement
 from harness.settings import Settings
@@ -66,19 +67,32 @@ def claimed(feature: Feature, settings: Settings) -> bool:
 
 def reason_to_skip(requirement: Requirement, settings: Settings) -> tuple[str, str]:
     """The reason for which a requirement does not run, and the thing that it is about; two empty texts if it runs."""
+    for reason, thing in (
+        (SkipReason.DESELECTED, _what_deselects(requirement, settings)),
+        (SkipReason.UNSUPPORTED, _what_is_not_claimed(requirement, settings)),
+    ):
+        if thing:
+            return reason, thing
+    return "", ""
+
+
+def _what_deselects(requirement: Requirement, settings: Settings) -> str:
     if settings.profile and requirement.profile not in settings.profile:
-        return SkipReason.DESELECTED, f"profile {requirement.profile} was not asked for"
+        return f"profile {requirement.profile} was not asked for"
     if settings.run_test and not matches(requirement.id, settings.run_test):
-        return SkipReason.DESELECTED, "not named by --run-test"
-    if matches(requirement.id, settings.skip_tests):
-        return SkipReason.DESELECTED, "named by --skip-tests"
+        return "not named by --run-test"
+    return "named by --skip-tests" if matches(requirement.id, settings.skip_tests) else ""
+
+
+def _what_is_not_claimed(requirement: Requirement, settings: Settings) -> str:
     unclaimed = [feature.name for feature in requirement.features if not claimed(feature, settings)]
     if unclaimed:
-        return SkipReason.UNSUPPORTED, ", ".join(unclaimed)
+        return ", ".join(unclaimed)
     if requirement.unless in settings.supported_features:
-        return SkipReason.UNSUPPORTED, f"ruled out by {requirement.unless}, which is declared"
-    reading = _other_reading(requirement, settings.follow)
-    return (SkipReason.UNSUPPORTED, reading) if reading else ("", "")
+        return f"ruled out by {requirement.unless}, which is declared"
+    if requirement.since and settings.reference_minor < minor_of(requirement.since):
+        return f"holds since Kubernetes {requirement.since}"
+    return _other_reading(requirement, settings.follow)
 
 
 def what_is_lacking(needed: Needs, offer: Offer) -> tuple[str, str]:
@@ -107,25 +121,62 @@ def _other_reading(requirement: Requirement, follow: str) -> str:
     return ""
 
 
+def choose(
+    requirements: Iterable[Requirement],
+    patterns: Sequence[str] = (),
+    *,
+    levels: Sequence[str] = (),
+    features: Sequence[str] = (),
+    profiles: Sequence[str] = (),
+) -> list[Requirement]:
+    """Those that a person asks for by id, level, feature and profile; what is not given does not count.
+
+    Raises `UsageError` for a name that does not exist, and `NothingSelectedError` when nothing is left over.
+    """
+    known = list(requirements)
+    check_ids(patterns, known)
+    check_features(features, known)
+    found = [
+        each
+        for each in known
+        if (not patterns or matches(each.id, patterns))
+        and (not levels or each.level in levels)
+        and (not profiles or each.profile in profiles)
+        and (not features or any(feature.name in features for feature in each.features))
+    ]
+    if not found:
+        raise NothingSelectedError("no requirement is all of that: leave an option or a pattern out")
+    return found
+
+
 def check_names(settings: Settings, requirements: Iterable[Requirement]) -> None:
     """Refuse requirement ids and features that do not exist. Raises `UsageError` that names the nearest ones."""
     known = list(requirements)
+    check_ids(settings.run_test, known, "--run-test: ")
+    check_ids(settings.skip_tests, known, "--skip-tests: ")
+    check_features(settings.supported_features, known, "--supported-features: ")
+    check_features(settings.exempt_features, known, "--exempt-features: ")
+
+
+def check_ids(patterns: Sequence[str], known: Sequence[Requirement], option: str = "") -> None:
+    """Raise `UsageError` for the first pattern that matches no id."""
     ids = [each.id for each in known]
-    for option, patterns in (("--run-test", settings.run_test), ("--skip-tests", settings.skip_tests)):
-        for pattern in patterns:
-            if not fnmatch.filter(ids, pattern):
-                hint = "" if known else " (no requirement was collected at all)"
-                raise UsageError(
-                    f"{option}: {unknown_name(pattern, ids, 'requirement')}{hint}; `trafficdist list` shows all of them"
-                )
-    features = {feature.name for each in known for feature in each.features}
-    for option, names in (
-        ("--supported-features", settings.supported_features),
-        ("--exempt-features", settings.exempt_features),
-    ):
-        for name in names:
-            if name not in features:
-                raise UsageError(f"{option}: {unknown_name(name, sorted(features), 'feature')}")
+    for pattern in patterns:
+        if not fnmatch.filter(ids, pattern):
+            documents = {each.document for each in known}
+            document = next((each for each in sorted(documents) if each.lower() == pattern.lower().rstrip("/")), "")
+            said = f"unknown requirement {pattern!r}; did you mean {document}/*?"
+            said = said if document else unknown_name(pattern, ids, "requirement")
+            where = "`trafficdist list` shows all of them" if known else "no requirement was collected at all"
+            raise UsageError(f"{option}{said} ({where})")
+
+
+def check_features(names: Sequence[str], known: Sequence[Requirement], option: str = "") -> None:
+    """Raise `UsageError` for the first name that is no feature."""
+    features = sorted({feature.name for each in known for feature in each.features})
+    for name in names:
+        if name not in features:
+            raise UsageError(f"{option}{unknown_name(name, features, 'feature')}")
 
 
 def not_certifiable(settings: Settings, plan: Plan, *, whole_suite: bool, retries: int = 0) -> list[str]:

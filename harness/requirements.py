@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-import pytest
-
 from harness.errors import UsageError
 
 _ID = re.compile(r"[A-Z]+(-\d+)?/[a-z0-9]+(-[a-z0-9]+)*")
@@ -64,6 +62,7 @@ class Requirement:
     instead_of: str = ""
     kills: tuple[str, ...] = ()
     unless: str = ""
+    since: str = ""
 
     @property
     def document(self) -> str:
@@ -102,6 +101,7 @@ def requirement(
     as_: str = "",
     instead_of: str = "",
     unless: Feature | None = None,
+    since: str = "",
     kills: Iterable[str] = (),
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Mark a test as the test of a requirement.
@@ -111,7 +111,11 @@ def requirement(
     one fault, that the test must find out. `instead_of` is the id of the requirement that holds to the KEP text, for
     one that holds to released Kubernetes and contradicts it: a run judges one of both, as the implementation follows.
     `unless` is an extended feature that rules the requirement out: who declares it by name is not judged by this.
+    `since` is the Kubernetes release from which on it holds, where that came with no gate: what behaves as an older one
+    on request is not judged by it.
     """
+    import pytest  # noqa: PLC0415  commands that only want levels and profiles do not wait for it
+
     ordered = tuple(sorted(set(features), key=lambda feature: feature.name))
     if not _ID.fullmatch(id):
         raise UsageError(f"requirement id {id!r}: want a document and a slug, like KEP-3015/node-then-zone")
@@ -119,10 +123,21 @@ def requirement(
         raise UsageError(f"requirement {id}: want at least one feature, all of one profile")
     if as_ not in ("", "kep", "released"):
         raise UsageError(f"requirement {id}: as_ is {as_!r}; want 'kep', 'released' or nothing")
+    if since and not re.fullmatch(r"1\.\d+", since):
+        raise UsageError(f"requirement {id}: since is {since!r}; want a release like 1.33")
     if instead_of and as_ != "released":
         raise UsageError(f"requirement {id}: instead_of is for a requirement with as_='released'")
     return pytest.mark.requirement(
         Requirement(
-            id, sentence, level, ordered, source, as_, instead_of, tuple(sorted(kills)), unless.name if unless else ""
+            id,
+            sentence,
+            level,
+            ordered,
+            source,
+            as_,
+            instead_of,
+            tuple(sorted(kills)),
+            unless.name if unless else "",
+            since,
         )
     )

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from harness.claims import REAL_CLUSTERS
+from harness.claims import REAL_CLUSTERS, REFERENCE
 from harness.components import Release, parse_gates
+from harness.control_planes.choice import choose
+from harness.release_features import NEWEST, minor_of
 from harness.topology import THREE_ZONES, Topology, parse_topology
 
 
@@ -56,6 +58,12 @@ class Settings:
     def claims_everything(self) -> bool:
         """Whether every feature is claimed: asked for, or the reference with nothing said about its features."""
         return self.all_features or (self.proxy == "reference" and not self.supported_features)
+
+    @property
+    def reference_minor(self) -> int:
+        """The 31 of 1.31, if the reference behaves as that; else a number above all that there are."""
+        alone = self.proxy == REFERENCE and not choose(self.control_plane, self.controller).real
+        return minor_of(self.kubernetes_version) if alone else NEWEST
 
     @property
     def cluster_ends(self) -> bool:

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from conformance.features import ROUTING
+from conformance.features import PREFER_SAME_ROUTING, ROUTING
 from harness.cluster import Cluster
 from harness.expect.hints import expect_hints
 from harness.expect.traffic import Traffic, expect_traffic
@@ -31,7 +31,7 @@ def _hints(pods: Sequence[Pod], *, nodes: bool) -> dict[str, Hints]:
     "Services with PreferSameZone and PreferSameNode, made through the API alone, are routed by zone, and by node, "
     "zone and anywhere.",
     level=SHOULD,
-    features={ROUTING},
+    features={PREFER_SAME_ROUTING, ROUTING},
     source="KEP-3015, Test Plan, e2e tests",
     kills={"knows-only-prefer-close", "skips-zone-tier"},
 )
@@ -50,7 +50,7 @@ def test_value_decides_where_packets_go(three_zones: Cluster, value: str) -> Non
     "KEP-3015/dns-loses-no-query",
     "While the DNS server of a node goes and comes back, every query is answered, and queries return to the node.",
     level=SHOULD,
-    features={ROUTING},
+    features={PREFER_SAME_ROUTING, ROUTING},
     source="KEP-3015, User Stories, DNS",
     kills={"same-node-without-node-hints", "udp-forgets-before-it-learns"},
 )

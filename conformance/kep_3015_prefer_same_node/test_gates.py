@@ -6,7 +6,16 @@ from collections.abc import Sequence
 
 import pytest
 
-from conformance.features import API_SERVER_RELEASES, CONTROLLER_RELEASES, PROXY_RELEASES, ROLLOUT, SKEW
+from conformance.features import (
+    API_SERVER_RELEASES,
+    CONTROLLER_RELEASES,
+    NODE_HINTS,
+    PREFER_SAME_NODE,
+    PREFER_SAME_ZONE,
+    PROXY_RELEASES,
+    ROLLOUT,
+    SKEW,
+)
 from conformance.skew import CLIENTS, SERVERS, WEB, Routed, Skew, Written, bring_to, expect_written, routes
 from harness import manifests
 from harness.api import MERGE_PATCH, path_of
@@ -155,7 +164,7 @@ def _expect_slice(cluster: Cluster, name: str, hints: Sequence[Hints]) -> None:
     "With the gate off, a controller takes the hints of Services with the new values out of the slices that it writes, "
     "and keeps those of PreferClose.",
     level=MUST,
-    features={CONTROLLER_RELEASES},
+    features={CONTROLLER_RELEASES, PREFER_SAME_NODE, PREFER_SAME_ZONE},
     source="KEP-3015, Test Plan, Integration tests (disabling the feature results in the hints being removed)",
     kills={"newest-controller-at-any-release", "hints-outlive-their-gate", "oldest-controller-at-any-release"},
 )
@@ -180,7 +189,7 @@ def test_controller_removes_hints_when_its_gate_goes_off(three_zones: Cluster, v
     "KEP-3015/proxy-gate-off-ignores-node-hints",
     "With the gate off, a proxy routes by zone hints, as if there were no node hints.",
     level=MUST,
-    features={PROXY_RELEASES},
+    features={NODE_HINTS, PROXY_RELEASES},
     source="KEP-3015, Feature Enablement and Rollback (components depending on the feature gate)",
     kills={"newest-proxy-at-any-release", "no-zone-hints-without-node-hints"},
 )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from conformance.features import DEPRECATION_WARNINGS, HINTS_FIELD, TRAFFIC_DISTRIBUTION_FIELD
+from conformance.features import DEPRECATION_WARNINGS, HINTS_FIELD, NODE_HINTS_FIELD, TRAFFIC_DISTRIBUTION_FIELD
 from harness import manifests
 from harness.api import MERGE_PATCH, Response, path_of
 from harness.cluster import Cluster
@@ -30,7 +30,7 @@ def apply_nodes(cluster: Cluster, manager: str, nodes: Sequence[str]) -> Respons
     "KEP-3015/node-hints-are-replaced-as-a-whole",
     "Who applies a list of node hints replaces the list of another writer, and does not add to it.",
     level=MUST,
-    features={HINTS_FIELD},
+    features={HINTS_FIELD, NODE_HINTS_FIELD},
     source="KEP-3015, Addition of PreferSameNode (listType=atomic)",
     kills={"node-hints-add-up"},
 )

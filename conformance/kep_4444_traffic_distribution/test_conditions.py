@@ -71,6 +71,7 @@ def test_unsupported_value_is_not_accepted(three_zones: Cluster) -> None:
     level=MAY,
     features={CONDITIONS, PREFER_CLOSE},
     source="KEP-4444, Status Reporting",
+    since="1.33",
     kills={"says-programmed-when-accepted", "conditions-outlive-the-field"},
 )
 def test_written_hints_are_programmed(three_zones: Cluster) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from conformance.features import API_SERVER_RELEASES, CONTROLLER_RELEASES, PROXY_RELEASES, ROLLOUT, SKEW
+from conformance.features import API_SERVER_RELEASES, CONTROLLER_RELEASES, PREFER_CLOSE, PROXY_RELEASES, ROLLOUT, SKEW
 from conformance.skew import CLIENTS, SERVERS, WEB, Skew, bring_to, expect_written, routes
 from harness.cluster import Cluster, Service, same_zone
 from harness.components import API_SERVER, CONTROLLER, PROXY, Release, release
@@ -80,7 +80,7 @@ def test_stored_field_outlives_the_gate(three_zones: Cluster) -> None:
     "KEP-4444/controller-gate-off-ignores-the-field",
     "With the gate off, a controller writes no hints for the field, and removes those that it gave.",
     level=MUST,
-    features={CONTROLLER_RELEASES},
+    features={CONTROLLER_RELEASES, PREFER_CLOSE},
     source="KEP-4444, Feature Enablement and Rollback (the new field will be ignored)",
     kills={"newest-controller-at-any-release", "hints-outlive-their-gate"},
 )

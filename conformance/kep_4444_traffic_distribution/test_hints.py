@@ -107,6 +107,7 @@ def test_unready_endpoints_have_no_hints_until_they_are_ready(three_zones: Clust
     features={PREFER_CLOSE},
     source="KEP-4444, PreferClose (the zone of the endpoint); released since 1.33",
     as_="released",
+    since="1.33",
     kills={"one-unlabelled-node-ends-hints"},
 )
 def test_endpoint_on_a_node_without_zone_has_no_hint(three_zones: Cluster) -> None:
@@ -151,7 +152,7 @@ def test_slices_of_another_writer_are_left_alone(three_zones: Cluster) -> None:
     address = a1.addresses["IPv4"]
 
     with expect_unchanged(three_zones, service):
-        three_zones.patch_service(service, {"spec": {"trafficDistribution": "PreferSameZone"}})
+        three_zones.patch_service(service, {"spec": {"trafficDistribution": None}})
     seen = {name: str(each.hints) for name, each in written_endpoints(three_zones, service).items()}
     expected = {address: str(Hints(zones=("b", "c")))}
     three_zones.expect_equal("hints of a slice that somebody else manages", expected=expected, observed=seen)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 import pytest
 
-from conformance.features import PREFER_CLOSE, TOPOLOGY_MODE
+from conformance.features import PREFER_CLOSE, PREFER_SAME_NODE, TOPOLOGY_MODE
 from conformance.skew import SERVERS, SHARED_OUT, WEB
 from harness.cluster import Cluster
 from harness.expect.hints import expect_hints, expect_shared_out
@@ -76,7 +76,7 @@ def test_annotation_comes_and_goes(three_zones: Cluster, ended_by: str | None) -
     "KEP-4444/field-set-and-removed-under-the-annotation",
     "While the annotation is Auto, setting, changing or removing the field changes no hint.",
     level=MUST,
-    features={PREFER_CLOSE, TOPOLOGY_MODE},
+    features={PREFER_CLOSE, PREFER_SAME_NODE, TOPOLOGY_MODE},
     source="KEP-4444, Upgrade / Downgrade Strategy (the field will be ignored)",
     kills={"field-before-annotation"},
 )

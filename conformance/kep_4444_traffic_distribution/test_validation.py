@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from conformance.features import HINTS_FIELD, OPENAPI, TRAFFIC_DISTRIBUTION_FIELD, TRAFFIC_POLICY_FIELDS
+from conformance.features import (
+    HINTS_FIELD,
+    NODE_HINTS_FIELD,
+    OPENAPI,
+    PREFER_SAME_VALUES,
+    TRAFFIC_DISTRIBUTION_FIELD,
+    TRAFFIC_POLICY_FIELDS,
+)
 from harness import manifests
 from harness.api import MERGE_PATCH, Response, path_of
 from harness.cluster import Cluster
@@ -69,7 +76,7 @@ def test_field_is_stored_and_read_back(three_zones: Cluster) -> None:
     "KEP-3015/api-stores-the-new-values",
     "PreferSameZone and PreferSameNode are accepted and read back unchanged.",
     level=MUST,
-    features={TRAFFIC_DISTRIBUTION_FIELD},
+    features={PREFER_SAME_VALUES, TRAFFIC_DISTRIBUTION_FIELD},
     source="KEP-3015, Design Details",
     kills={"refuses-new-values"},
 )
@@ -98,7 +105,7 @@ def test_other_values_are_refused(three_zones: Cluster) -> None:
     "KEP-4444/api-lets-the-field-be-changed",
     "The field of a live Service can be set, changed and removed.",
     level=MUST,
-    features={TRAFFIC_DISTRIBUTION_FIELD},
+    features={PREFER_SAME_VALUES, TRAFFIC_DISTRIBUTION_FIELD},
     source="KEP-4444, Feature Enablement and Rollback",
     kills={"field-is-fixed"},
 )
@@ -188,7 +195,7 @@ def test_external_policy_needs_an_external_address(three_zones: Cluster) -> None
     "KEP-3015/api-stores-hints-of-both-kinds",
     "Hints for zones and for nodes are stored and read back, several of each.",
     level=MUST,
-    features={HINTS_FIELD},
+    features={HINTS_FIELD, NODE_HINTS_FIELD},
     source="KEP-3015, Addition of PreferSameNode (EndpointHints)",
     kills={"loses-node-hints"},
 )
@@ -226,7 +233,7 @@ def test_zone_hints_are_limited(three_zones: Cluster) -> None:
     "KEP-3015/api-limits-node-hints",
     "An endpoint may be hinted for eight nodes at most, and for each once.",
     level=SHOULD,
-    features={HINTS_FIELD},
+    features={HINTS_FIELD, NODE_HINTS_FIELD},
     source="discovery/v1 EndpointHints.forNodes",
     as_="released",
     kills={"unlimited-hints"},

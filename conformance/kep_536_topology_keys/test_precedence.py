@@ -53,7 +53,7 @@ def test_hints_do_not_widen_a_requirement(three_zones: Cluster) -> None:
 )
 def test_hints_do_not_narrow_what_keys_leave(three_zones: Cluster) -> None:
     begin(three_zones)
-    service, pods = create(three_zones, RACK, ANY, traffic_distribution="PreferSameZone")
+    service, pods = create(three_zones, RACK, ANY, traffic_distribution="PreferClose")
     three_zones.publish(service, [same_zone(pod, nodes=[pod.node]) for pod in pods.values()])
 
     expect_reached(three_zones, service, pods, {"a1": "a1", "a2": "a2 b1", "b1": "a2 b1", "b2": "a1 a2 b1"})

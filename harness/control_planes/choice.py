@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from harness.components import parse_gates
+from harness.components import API_SERVER, CONTROLLER, parse_gates
 from harness.errors import UsageError
+from harness.release_features import lacking
 from harness.requirements import Profile
 
 EMBEDDED, BINARIES, CONTAINERS = "embedded", "binaries", "containers"
@@ -20,8 +21,7 @@ REFERENCE, MANAGER = "reference", "kube-controller-manager"
 _NEWEST = (1, 1000)
 _CONTROLLER_HAS = ("ControllerMetrics", "ControllerReleases", "DualStack", "TopologyMode")
 _CLUSTER_HAS = ("Outage", "Rollout", "TopologyModeRouting", "VersionSkew")  # if somebody asks for that profile
-_API_SERVER_HAS = ("APIServerReleases", "OpenAPI")
-_WARNS_SINCE = (1, 35)  # of PreferClose; of the old annotation since 1.27
+_API_SERVER_HAS = ("APIServerReleases", "DeprecationWarnings", "OpenAPI")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,39 +100,33 @@ def claims_of(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _of_controller(version: str, gates: Mapping[str, bool]) -> dict[str, Any]:
-    distribution, same = _gates_of(version, gates)
-    features = (("PreferClose", distribution), ("PreferSameNode", same), ("PreferSameZone", same))
+    lacks = lacking(_minor(version), gates, CONTROLLER)
     return {
         "profile": (Profile.ENDPOINTSLICE_CONTROLLER.value,),
-        "supported_features": _CONTROLLER_HAS,
-        "exempt_features": tuple(name for name, there in features if not there),
+        "supported_features": tuple(each for each in _CONTROLLER_HAS if each not in lacks),
+        "exempt_features": lacks,
         "project": MANAGER,
         "version": version,
     }
 
 
 def _of_api_server(version: str, gates: Mapping[str, bool]) -> dict[str, Any]:
-    distribution, _ = _gates_of(version, gates)
-    warns = ("DeprecationWarnings",) if _series(version) >= _WARNS_SINCE else ()
+    lacks = lacking(_minor(version), gates, API_SERVER)
     return {
         "profile": (Profile.API_SERVER.value,),
-        "supported_features": (*_API_SERVER_HAS, *warns, *_CLUSTER_HAS),
-        "exempt_features": () if distribution else ("TrafficDistributionField",),
+        "supported_features": tuple(each for each in (*_API_SERVER_HAS, *_CLUSTER_HAS) if each not in lacks),
+        "exempt_features": lacks,
         "project": "Kubernetes",
         "version": version,
     }
 
 
-def _gates_of(version: str, gates: Mapping[str, bool]) -> tuple[bool, bool]:
-    """Whether the field trafficDistribution is there, and values for the same zone and node."""
-    series = _series(version) if version else _NEWEST
-    distribution = gates.get("ServiceTrafficDistribution", series >= (1, 31)) and series >= (1, 30)
-    same = gates.get("PreferSameTrafficDistribution", series >= (1, 34)) and series >= (1, 33)
-    return distribution, same
-
-
 def _both(one: Any, other: Any) -> Any:
     return (*one, *other) if isinstance(one, tuple) else other
+
+
+def _minor(version: str) -> str:
+    return "{}.{}".format(*_series(version)) if version else ""
 
 
 def _series(version: str) -> tuple[int, int]:

@@ -160,6 +160,7 @@ def requirement_to_json(requirement: Requirement) -> dict[str, Any]:
         "as": requirement.as_,
         "insteadOf": requirement.instead_of,
         "unless": requirement.unless,
+        "since": requirement.since,
     }
 
 
@@ -178,4 +179,5 @@ def requirement_from_json(values: Mapping[str, Any]) -> Requirement:
         values["as"],
         values["insteadOf"],
         unless=values["unless"],
+        since=values.get("since", ""),
     )

@@ -8,29 +8,55 @@ from typing import Any
 import pytest
 import yaml
 
-from harness.claims import lacking
+from harness import suite_files
+from harness.components import PROXY
 from harness.errors import UsageError
 from harness.options import resolve
+from harness.release_features import lacking
 
 
 @pytest.mark.parametrize(
     ("version", "gates", "features"),
     [
-        ((1, 29), {}, ("NodeHints", "ZoneHints")),
-        ((1, 30), {}, ("NodeHints", "ZoneHints")),
-        ((1, 30), {"ServiceTrafficDistribution": True}, ("NodeHints",)),
-        ((1, 31), {}, ("NodeHints",)),
-        ((1, 33), {}, ("NodeHints",)),
-        ((1, 33), {"PreferSameTrafficDistribution": True}, ()),
-        ((1, 34), {}, ()),
-        ((1, 34), {"PreferSameTrafficDistribution": False}, ("NodeHints",)),
-        ((1, 37), {}, ()),
+        ("1.21", {}, "InternalTrafficPolicy NodeHints NodeLevelTopology ProxyHealth TerminatingEndpoints ZoneHints"),
+        ("1.29", {}, "NodeHints NodeLevelTopology ProxyHealth ZoneHints"),
+        ("1.29", {"NodeLevelTopology": True}, "NodeHints ProxyHealth ZoneHints"),
+        ("1.30", {}, "NodeHints NodeLevelTopology ZoneHints"),
+        ("1.30", {"ServiceTrafficDistribution": True}, "NodeHints NodeLevelTopology"),
+        ("v1.31.3", {}, "NodeHints NodeLevelTopology"),
+        ("1.33", {}, "NodeHints NodeLevelTopology"),
+        ("1.33", {"PreferSameTrafficDistribution": True}, ""),
+        ("1.34", {}, ""),
+        ("1.34", {"PreferSameTrafficDistribution": False}, "NodeHints NodeLevelTopology"),
+        ("1.37", {}, ""),
+        ("", {}, ""),
     ],
 )
-def test_kube_proxy_lacks_what_history_says(
-    version: tuple[int, int], gates: dict[str, bool], features: tuple[str, ...]
-) -> None:
-    assert lacking(version, gates) == features
+def test_proxy_of_a_release_lacks_what_history_says(version: str, gates: dict[str, bool], features: str) -> None:
+    assert lacking(version, gates, PROXY) == tuple(features.split())
+
+
+def test_each_feature_of_the_history_is_one_of_the_suite() -> None:
+    assert set(lacking("1.17", {})) <= set(suite_files.features())
+
+
+def test_reference_of_an_old_release_claims_what_that_had() -> None:
+    settings = resolve({"kubernetes-version": "1.31"}, environment={})
+    assert {"NodeHints", "PreferSameNode", "PreferSameValues"} <= set(settings.exempt_features)
+    assert "ZoneHints" not in settings.exempt_features
+    assert resolve({"kubernetes-version": "1.37"}, environment={}).exempt_features == ()
+
+
+def test_gate_brings_a_feature_before_its_time() -> None:
+    given = {"kubernetes-version": "1.33", "feature-gates": "PreferSameTrafficDistribution=true"}
+    assert resolve(given, environment={}).exempt_features == ("DeprecationWarnings",)
+
+
+def test_exemptions_add_to_what_a_release_lacks_and_support_wins() -> None:
+    given = {"kubernetes-version": "1.31", "exempt-features": "UDP", "supported-features": "NodeHints"}
+    exempt = resolve(given, environment={}).exempt_features
+    assert {"UDP", "PreferSameZone"} <= set(exempt)
+    assert "NodeHints" not in exempt
 
 
 def test_kube_proxy_follows_released_kubernetes_and_is_judged_as_a_proxy() -> None:
@@ -42,7 +68,7 @@ def test_kube_proxy_follows_released_kubernetes_and_is_judged_as_a_proxy() -> No
 @pytest.mark.parametrize(
     ("image", "version", "exempt"),
     [
-        ("kindest/node:v1.33.12@sha256:" + "0" * 64, "v1.33.12", ("NodeHints",)),
+        ("kindest/node:v1.33.12@sha256:" + "0" * 64, "v1.33.12", ("NodeHints", "NodeLevelTopology")),
         ("mirror.example:5000/node:v1.34.0", "v1.34.0", ()),
         ("node@sha256:" + "0" * 64, "", ()),
     ],

@@ -49,7 +49,7 @@ def test_it_has_the_same_options_in_force(given: dict[str, Any]) -> None:
 def test_it_names_no_option_that_follows_from_others() -> None:
     settings = resolve({"backend": "netns", "proxy": "kube-proxy", "mode": "nftables", "seed": "7"}, environment={})
     assert command(settings, "KEP-1/a") == (
-        "trafficdist run --run-test KEP-1/a --backend netns --proxy kube-proxy --seed 7"
+        "trafficdist run --run-test KEP-1/a --proxy kube-proxy --backend netns --seed 7"
     )
 
 
@@ -58,7 +58,7 @@ def test_options_of_environment_and_file_are_written_out(tmp_path: Any) -> None:
     file.write_text("mutant: node-as-zone\n")
     environment = {"TRAFFICDIST_TOPOLOGY": "a=2,b=1"}
     settings = resolve({"backend": "netns"}, environment=environment, options_file=str(file))
-    assert "--mutant node-as-zone --topology a=2,b=1 " in command(settings, "KEP-1/a")
+    assert "--mutant node-as-zone --backend netns --topology a=2,b=1 " in command(settings, "KEP-1/a")
 
 
 @pytest.mark.parametrize("said", [("--suite", "my suite"), ("--suite=my suite",)])

@@ -1,0 +1,47 @@
+"""Where a suite is, and the names that its files speak of, read without running any of them.
+
+Collecting a suite takes seconds; whoever presses the tab key waits for tenths of one. So ids and features are found in
+the text, by the two calls that define them. A test holds that to what collecting finds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from harness.errors import UsageError
+
+SUITE = "conformance"
+
+_ID = re.compile(r'\brequirement\(\s*"([^"]+/[^"]+)"')
+_FEATURE = re.compile(r'\bFeature\(\s*"([^"]+)"')
+
+
+def place_of(suite: str = SUITE) -> Path:
+    """The folder of a suite: a package, or a path. Raises `UsageError`."""
+    if Path(suite).exists():
+        return Path(suite).resolve()
+    with contextlib.suppress(ModuleNotFoundError, ValueError):
+        found = importlib.util.find_spec(suite)
+        if found is not None and found.submodule_search_locations:
+            return Path(next(iter(found.submodule_search_locations))).resolve()
+    raise UsageError(f"there is no suite {suite!r}: it is neither an installed package nor a folder")
+
+
+def ids(suite: str = SUITE) -> list[str]:
+    """The ids of all requirements, sorted."""
+    return sorted({name for text in _texts(suite) for name in _ID.findall(text)})
+
+
+def features(suite: str = SUITE) -> list[str]:
+    """The names of all features, sorted."""
+    return sorted({name for text in _texts(suite) for name in _FEATURE.findall(text)})
+
+
+def _texts(suite: str) -> Iterator[str]:
+    place = place_of(suite)
+    for path in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
+        yield path.read_text(encoding="utf-8")
