@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness import cluster_state, manifests
+from harness import cluster_state, kubeconfigs, manifests
 from harness.claims import is_file
 from harness.cluster_state import READY, ClusterState
 from harness.errors import HarnessError, UnavailableError, UsageError
@@ -33,16 +33,19 @@ _CLONE_NEWUSER = 0x10000000
 _CLONE_NEWNET = 0x40000000
 
 
-def up(name: str, topology: str = "", families: str = "", **options: Any) -> str:
+def up(name: str, topology: str = "", families: str = "", *, kubeconfig: Path | None = None, **options: Any) -> str:
     """Boot a cluster in the background; how to look at it. Raises `UsageError`, `UnavailableError`.
 
-    `options` are those of a run that say what a cluster is made of, by key: proxy, mode, control_plane and so on.
+    `options` are those of a run that say what a cluster is made of, by key: proxy, mode, control_plane and so on. The
+    kubeconfig is written to the file `kubeconfig` too.
     """
     given = {"topology": topology, "families": families, **options}
     settings = resolve({key.replace("_", "-"): value for key, value in given.items()})
     of_settings(settings)  # says what is missing before anything is begun
     began = time.monotonic()
     folder = cluster_state.folder_of(name)
+    if kubeconfig is not None:
+        kubeconfigs.check(kubeconfig)
     with _locked(name):
         running = cluster_state.load(name)
         if running is not None:
@@ -56,7 +59,9 @@ def up(name: str, topology: str = "", families: str = "", **options: Any) -> str
     state = cluster_state.load(name)
     if state is None:
         raise UnavailableError(f"cluster {name!r} ended as soon as it was up")
-    return _introduction(state, folder, time.monotonic() - began)
+    if kubeconfig is not None:
+        kubeconfigs.write(kubeconfig, state.kubeconfig, folder)
+    return _introduction(state, kubeconfig or state.kubeconfig, time.monotonic() - began)
 
 
 def _from_anywhere(settings: Settings) -> Settings:
@@ -102,9 +107,9 @@ def listing() -> str:
     states = cluster_state.running()
     if not states:
         return "No cluster is up. `trafficdist cluster up` boots one."
-    rows = [("NAME", "PROCESS", "TOPOLOGY", "NODES")]
-    rows += [(each.name, str(each.pid), each.topology, " ".join(each.zones)) for each in states]
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    rows = [("NAME", "PROCESS", "TOPOLOGY", "NODES", "KUBECONFIG")]
+    rows += [(each.name, str(each.pid), each.topology, " ".join(each.zones), str(each.kubeconfig)) for each in states]
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
     return "\n".join("  ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows)
 
 
@@ -114,6 +119,7 @@ def down(name: str) -> str:
         state = cluster_state.load(name)
         if state is None:
             return f"Cluster {name} is not up."
+        kubeconfigs.remove(cluster_state.folder_of(name))
         _end(state)
         shutil.rmtree(cluster_state.folder_of(name), ignore_errors=True)
     return f"Cluster {name} is down."
@@ -144,9 +150,7 @@ def execute(name: str, place: str, command: Sequence[str]) -> None:
 
     Raises `UsageError` for a cluster, place or command that is not there.
     """
-    state = cluster_state.load(name)
-    if state is None:
-        raise UsageError(f"cluster {name!r} is not up; `trafficdist cluster list` shows those that are")
+    state = _running(name)
     if place not in state.places:
         raise UsageError(f"cluster {name!r} has no {place!r}: it has {', '.join(state.places)}")
     network = os.open(state.places[place], os.O_RDONLY)
@@ -157,6 +161,20 @@ def execute(name: str, place: str, command: Sequence[str]) -> None:
         os.execvp(command[0], list(command))  # noqa: S606  running what the person asked for is what this is for
     except OSError as error:
         raise UsageError(f"cannot run {command[0]!r}: {error.strerror}") from None
+
+
+def kubeconfig(name: str) -> Path:
+    """The kubeconfig of a running cluster. Raises `UsageError` if there is none of that name."""
+    return _running(name).kubeconfig
+
+
+def _running(name: str) -> ClusterState:
+    state = cluster_state.load(name)
+    if state is None:
+        others = [each.name for each in cluster_state.running()]
+        near = f"those that are: {', '.join(others)}" if others else "none is; `trafficdist cluster up` boots one"
+        raise UsageError(f"cluster {name!r} is not up; {near}")
+    return state
 
 
 def _enter(descriptor: int, kind: int) -> None:
@@ -174,11 +192,11 @@ def _locked(name: str) -> Iterator[None]:
         yield
 
 
-def _introduction(state: ClusterState, folder: Path, seconds: float) -> str:
+def _introduction(state: ClusterState, kubeconfig: Path, seconds: float) -> str:
     first = next(iter(state.zones))
     named = "" if state.name == "default" else f" --name {state.name}"
     nodes = " ".join(f"{node} ({zone})" for node, zone in state.zones.items())
-    kubectl = f"kubectl --kubeconfig {shlex.quote(str(folder / 'kubeconfig'))}"
+    kubectl = f"kubectl --kubeconfig {shlex.quote(str(kubeconfig))}"
     service, host = state.service, state.service["clusterIP"]
     url = f"http://{f'[{host}]' if ':' in host else host}:{service['port']}/hostname"
     user = f"--user={state.user_namespace} --preserve-credentials " if state.user_namespace else ""

@@ -40,6 +40,11 @@ class ClusterState:
     service: dict[str, Any]
 
     @property
+    def kubeconfig(self) -> Path:
+        """The file with which clients reach it."""
+        return folder_of(self.name) / "kubeconfig"
+
+    @property
     def alive(self) -> bool:
         """Whether the process that wrote this still runs."""
         return start_time(self.pid) == self.start_time

@@ -14,7 +14,8 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.api import Api, RefusedError
-from harness.errors import InconclusiveError, UsageError
+from harness.errors import InconclusiveError, UnavailableError, UsageError
+from harness.guest import trouble
 from harness.kubeconfig import find
 from reference.explanation import Explanation, Tier, explain
 from reference.features import NEWEST, OLDEST, Features, Reading
@@ -24,21 +25,15 @@ SAME = 6  # so many node names a line names, and counts the rest
 
 
 def explain_service(name: str, *, kubeconfig: str, context: str, follow: Reading, console: Console) -> None:
-    """Print the explanation of Service `name` ("web", or "shop/web"). Raises `UsageError`."""
+    """Print the explanation of Service `name` ("web", or "shop/web"). Raises `UsageError`, `UnavailableError`."""
     namespace, _, short = name.rpartition("/")
     loaded = find(kubeconfig, context=context)
     api = Api(loaded, timeout=15)
     try:
         for part in _explained(api, namespace or loaded.namespace, short, follow):
             console.print(part, soft_wrap=isinstance(part, str))
-    except InconclusiveError as error:
-        raise UsageError(
-            f"kubeconfig {kubeconfig}: {error}; is the cluster up, and is this the right context?"
-        ) from error
-    except RefusedError as error:
-        raise UsageError(
-            f"kubeconfig {kubeconfig}: {error}; explain reads Services, EndpointSlices and Nodes"
-        ) from error
+    except (InconclusiveError, RefusedError) as error:
+        raise UnavailableError(f"kubeconfig {kubeconfig}: {trouble.of(error, server=api.server)}") from error
     finally:
         api.close()
 
@@ -56,8 +51,10 @@ def _explained(api: Api, namespace: str, name: str, follow: Reading) -> Iterable
     try:
         service = api.get("services", namespace, name)
     except RefusedError as error:
-        others = "" if error.response.code != 404 else f"; it has {_some(api, namespace)}"
-        raise UsageError(f"Service {namespace}/{name}: {error.response.body.get('message', error)}{others}") from None
+        if error.response.code != 404:
+            raise
+        said = f"{error.response.body.get('message', error)}; it has {_some(api, namespace)}"
+        raise UsageError(f"Service {namespace}/{name}: {said}") from None
     slices = api.list("endpointslices", namespace, label_selector=f"kubernetes.io/service-name={name}")
     nodes = api.list("nodes")
     version = api.request("GET", "/version").body

@@ -1,4 +1,4 @@
-"""The command `trafficdist judge`: what a run said, derived again from its history, without a cluster or a network."""
+"""What `trafficdist judge` does: what a run said is derived again from its history, without a cluster or a network."""
 
 from __future__ import annotations
 
@@ -25,34 +25,10 @@ from harness.verdict import Verdict
 
 _NAMES = ("run.jsonl", "run.jsonl.gz")
 _COLOURS = {"green": "green", "red": "red", "yellow": "yellow"}
-_CODES = """\b
-Exit codes, of the verdicts that are derived:
-   0  every selected requirement is met
-   1  at least one requirement is not met
-   4  RUN is no history, or a line of it was changed or removed
-   5  no requirement was selected
-  10  nothing failed, but something could not be told
-  11  nothing failed, but something that is claimed did not run
-  12  a verdict or message is not what the run stated, or the run did not trust itself
-
-\b
-Examples:
-  trafficdist judge latest
-  trafficdist judge trafficdist-results/2026-11-21T095204.718590Z --format json
-  trafficdist judge shelf/run.jsonl.gz
-"""
 
 
-@click.command(epilog=_CODES)
-@click.argument("run", metavar="RUN")
-@click.option("--format", "form", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
-def judge(run: str, form: str) -> int:
-    """Judge a run again from its history alone; needs no cluster, no root and no network.
-
-    RUN is the folder of a run, its run.jsonl (gzip's .gz too), or "latest". Verdict and message of each requirement are
-    derived from what was observed, and held against what the run stated, in the history and in the report.yaml beside
-    it. What follows from no observation (a skip, an exception) is taken as stated, and counted as such.
-    """
+def show(run: str, form: str) -> int:
+    """Judge a run, print what came of it as text, json or yaml, and give the exit code. Raises `UsageError`."""
     found = _judge(_place(run))
     if form == "text":
         for line in found.lines():

@@ -3,39 +3,30 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import io
 import os
+import re
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from importlib import resources
-from pathlib import Path
+from typing import Any
 
 import pytest
 
 from harness.errors import DistrustError, UsageError
 from harness.plugin.recorder import requirement_of
 from harness.requirements import Requirement
-
-SUITE = "conformance"
+from harness.suite_files import SUITE, place_of
 
 _PLUGINS = ("trafficdist", "allure_pytest", "xdist", "timeout")
 
 
-def place_of(suite: str = SUITE) -> Path:
-    """The folder of a suite: a package, or a path. Raises `UsageError`."""
-    if Path(suite).exists():
-        return Path(suite).resolve()
-    with contextlib.suppress(ModuleNotFoundError, ValueError):
-        found = importlib.util.find_spec(suite)
-        if found is not None and found.submodule_search_locations:
-            return Path(next(iter(found.submodule_search_locations))).resolve()
-    raise UsageError(f"there is no suite {suite!r}: it is neither an installed package nor a folder")
-
-
 def run_pytest(arguments: Sequence[str], *, suite: str = SUITE, plugins: Sequence[object] = ()) -> int:
-    """Run pytest over a suite with our configuration; its exit code. Raises `UsageError` for an unknown suite."""
+    """Run pytest over a suite with our configuration; its exit code.
+
+    Raises `UsageError` for an unknown suite, and for arguments that pytest does not know.
+    """
     place = place_of(suite)
     root = place.parent
     configuration = resources.files("harness").joinpath("certify.ini")
@@ -44,7 +35,28 @@ def run_pytest(arguments: Sequence[str], *, suite: str = SUITE, plugins: Sequenc
         if os.environ.get("PYTEST_DISABLE_PLUGIN_AUTOLOAD"):
             ours += [part for name in _PLUGINS for part in ("-p", name)]
         with _terminated_as_interrupted():
-            return int(pytest.main([*ours, str(place), *arguments], plugins=list(plugins)))
+            return int(pytest.main([*ours, str(place), *arguments], plugins=[_Command(), *plugins]))
+
+
+class _Command:
+    """Says that the command runs pytest, and has usage errors said by the command, as all others are."""
+
+    __name__ = "trafficdist_command"  # as which pytest knows it
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_cmdline_main(self) -> Generator[None, Any, Any]:
+        try:
+            return (yield)
+        except pytest.UsageError as error:
+            raise UsageError(str(error)) from error
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_cmdline_parse(self) -> Generator[None, Any, Any]:
+        try:
+            return (yield)
+        except pytest.UsageError as error:
+            said = re.search(r"error: (.*)", str(error))
+            raise UsageError(f"pytest: {said[1] if said else error}") from None
 
 
 @contextlib.contextmanager

@@ -8,8 +8,10 @@ from typing import Any, Literal
 
 import click
 
+from harness.commands.front import examples
 
-@click.group()
+
+@click.group(epilog=examples("components fetch kube-proxy 1.34", "components list"))
 def components() -> None:
     """Get, list and check real components: kube-proxy, kube-controller-manager, kube-apiserver, etcd; and kind.
 
@@ -29,7 +31,13 @@ def _cached(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
 
 
-@components.command()
+@components.command(
+    epilog=examples(
+        "components fetch kube-proxy 1.34",
+        "components fetch kube-proxy 1.30 1.31 --from source",
+        "components fetch etcd --mirror https://mirror.example/etcd",
+    )
+)
 @click.argument("component")
 @click.argument("versions", nargs=-1, metavar="[VERSION]...")
 @click.option(
@@ -76,7 +84,7 @@ def fetch(
         click.echo(entry.path)
 
 
-@components.command(name="list")
+@components.command(name="list", epilog=examples("components list", "components list kube-proxy --available"))
 @click.argument("names", nargs=-1, metavar="[COMPONENT]...")
 @click.option("--available", is_flag=True, help="The versions that can be compiled, as the Go module proxy lists them.")
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
@@ -89,7 +97,7 @@ def list_components(names: Sequence[str], available: bool, form: Literal["table"
     click.echo(commands.offers(names) if available else commands.listing(Cache(folder), names, form))
 
 
-@components.command()
+@components.command(epilog=examples("components check", "components check etcd"))
 @click.argument("component", default="")
 @_cached
 def check(component: str, folder: Path | None) -> int:
@@ -102,7 +110,7 @@ def check(component: str, folder: Path | None) -> int:
     return 0 if well else 1
 
 
-@components.command()
+@components.command(epilog=examples("components path kube-proxy 1.34"))
 @click.argument("component")
 @click.argument("version", default="")
 @_cached
@@ -114,7 +122,7 @@ def path(component: str, version: str, folder: Path | None) -> None:
     click.echo(commands.where(Cache(folder), component, version))
 
 
-@components.command()
+@components.command(epilog=examples("components remove kube-proxy 1.34", "components remove --all"))
 @click.argument("names", nargs=-1, metavar="[COMPONENT [VERSION]...]")
 @click.option("--all", "everything", is_flag=True, help="All components, and what interrupted downloads left.")
 @_cached

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 
 import click
 
+from harness.commands.front import examples
 
-@click.command()
+
+@click.command(epilog=examples("doctor", "doctor --context production --try", "doctor --backend netns"))
 @click.option(
     "--backend",
     type=click.Choice(["kubeconfig", "netns", "kind"]),

@@ -14,7 +14,8 @@ from harness.doctor.report import Suite, show
 from harness.options import resolve
 from harness.plan import reason_to_skip
 from harness.settings import Settings
-from harness.suite import catalogue, place_of
+from harness.suite import catalogue
+from harness.suite_files import place_of
 from harness.topology import parse_topology
 
 if TYPE_CHECKING:

@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from harness.commands.front import examples
+
 
 def of_cluster(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options that say which cluster, with the environment variables that a run has for them."""
@@ -28,7 +30,7 @@ def of_cluster(command: Callable[..., Any]) -> Callable[..., Any]:
     return kubeconfig(context(command))
 
 
-@click.command()
+@click.command(epilog=examples("cleanup", "cleanup --context production --run 1a2b3c4d"))
 @of_cluster
 @click.option("--run", metavar="ID", default="", help="Only what this run left. [all runs]")
 @click.option("--force", is_flag=True, help="Even if a run is under way; it will notice, and end.")

@@ -44,8 +44,8 @@ def preflight(
 ) -> Reached:
     """Ask, and come back within so many seconds whatever happens.
 
-    Raises `UnavailableError` (exit code 12) with one line: what is wrong, and the remedy. Rules whose lack costs
-    something but not everything are in the answer.
+    Raises `UnavailableError` (exit code 12) with one line: what is wrong, and the remedy; `UsageError` (exit code 4)
+    for a kubeconfig that is not as it should be. Rules whose lack costs something but not everything are in the answer.
     """
     found = reach(kubeconfig, context, rules=rules, within=within)
     needed = [str(each) for each in found.denied if not each.rule.without]
@@ -59,7 +59,10 @@ def preflight(
 
 
 def reach(kubeconfig: str, context: str = "", *, rules: Sequence[Rule] = RULES, within: float = DEADLINE) -> Reached:
-    """The same, with all the rules that are not granted in the answer. Raises `UnavailableError`."""
+    """The same, with all the rules that are not granted in the answer.
+
+    Raises `UnavailableError`, and `UsageError` for a kubeconfig that is not as it should be.
+    """
     asked = {"server": f"kubeconfig {kubeconfig}"}
 
     def ask() -> Reached:
@@ -72,11 +75,11 @@ def reach(kubeconfig: str, context: str = "", *, rules: Sequence[Rule] = RULES, 
 
     try:
         return _in_time(ask, within=within, describe=lambda: asked["server"])
-    except UnavailableError:
+    except (UnavailableError, UsageError):
         raise
     except InconclusiveError as error:
         raise UnavailableError(trouble.of(error, server=asked["server"])) from error
-    except (UsageError, DistrustError) as error:
+    except DistrustError as error:
         raise UnavailableError(str(error)) from error
 
 
@@ -86,7 +89,7 @@ def lost(kubeconfig: str, context: str = "", *, within: float = _BACK_SECONDS) -
     while True:
         try:
             reach(kubeconfig, context, rules=(), within=_REQUEST_SECONDS)
-        except UnavailableError as error:
+        except (UnavailableError, UsageError) as error:
             if trouble.LOG_IN in str(error) or time.monotonic() >= deadline:
                 return str(error)
             time.sleep(0.2)

@@ -53,6 +53,7 @@ class Progress:
         self._shown: set[str] = set()
         self._open: dict[str, int] = {}
         self._noted = False
+        self._headed = False
         self._began = time.monotonic()
 
     def _header(self) -> list[Line]:
@@ -70,17 +71,32 @@ class Progress:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
-        """Without -v: what is in force, first of all."""
+        """Without -v: what goes on, until something is to be told."""
         terminal = self._config.pluginmanager.getplugin("terminalreporter")
         if terminal is None:
             return
         self._display = Display(terminal, self.status)
         if self._ours:
             _silence_xdist(self._config)
-            for line in self._header():
-                self._display.write(line)
             self._config.add_cleanup(self._display.stop)
             self._display.start()
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_finish(self) -> None:
+        """Without -v: what is in force, once it is known that the suite has what was asked for."""
+        self._show_header()
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self) -> None:
+        """The same with workers, which collect in our place."""
+        self._show_header()
+
+    def _show_header(self) -> None:
+        plan = self._run.known_plan()
+        if self._ours and not self._headed and plan is not None and not plan.error:
+            self._headed = True
+            for line in self._header():
+                self._write(line)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.CollectReport | pytest.TestReport) -> tuple[str, str, str] | None:
@@ -149,8 +165,6 @@ class Progress:
         """The end: counts, what is not met, what did not run, where the report is."""
         if self._display is not None:
             self._display.stop()
-        if self._run.usage_error and self._run.distributed:  # otherwise pytest says it itself
-            self._write(Line(f"ERROR: {self._run.usage_error}", "red"))
         code = self._ledger.exit_code
         if code is None or self._run.usage_error:
             return

@@ -15,12 +15,18 @@ from typing import Any
 
 import pytest
 
-from harness.errors import DistrustError, UnavailableError, UsageError
+from harness.errors import DistrustError, NothingSelectedError, UnavailableError, UsageError
+from harness.exit_codes import ExitCode
 from harness.options import OPTIONS, resolve
 from harness.run import RUN, Run, run_of
 
 _SUITE = "conformance"
 _WORKER_INPUT = "trafficdist"
+_CODES: dict[type[BaseException | None], ExitCode] = {
+    NothingSelectedError: ExitCode.NOTHING_SELECTED,
+    DistrustError: ExitCode.DISTRUST,
+    UnavailableError: ExitCode.DISTRUST,
+}
 _KIND_FACTOR = 4.0  # a procedure of a KEP replaces API server, controller and all proxies up to six times
 
 
@@ -42,14 +48,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
-    """Find out what is in force before xdist looks at its options."""
+    """Find out what is in force before xdist looks at its options; say what keeps a run from beginning."""
     config.addinivalue_line("markers", "requirement(requirement): the one test of a conformance requirement.")
     if not hasattr(config, "workerinput"):
         try:
             _take_charge(config)
         except UsageError as error:
             raise pytest.UsageError(str(error)) from error
-    return (yield)
+    try:
+        status = yield
+    except pytest.UsageError as error:  # the only error that comes through as it is, whatever its exit code should be
+        code = _CODES.get(type(error.__cause__))
+        if code is None:
+            raise
+        print(f"error: {error}", file=sys.stderr)  # noqa: T201
+        return int(code)
+    run = run_of(config)
+    if run is not None and run.usage_error:  # of a worker, which cannot end the run itself
+        raise pytest.UsageError(run.usage_error)
+    return status
 
 
 def _take_charge(config: pytest.Config) -> None:
@@ -123,7 +140,7 @@ def _suite(config: pytest.Config) -> Path:
 
 
 def _arguments(config: pytest.Config) -> tuple[str, ...]:
-    if "harness.cli" in sys.modules:
+    if config.pluginmanager.hasplugin("trafficdist_command"):
         return ("trafficdist", *sys.argv[1:])
     return ("pytest", *map(str, config.invocation_params.args))
 
@@ -211,11 +228,11 @@ def _set_up(config: pytest.Config, run: Run) -> None:
                 run.lacking = dict.fromkeys(OF_BOTH_FAMILIES, why)
         else:
             _take_cluster(config, run)
-    except UsageError as error:
+    except (UsageError, NothingSelectedError) as error:
         raise pytest.UsageError(str(error)) from error
     except (DistrustError, UnavailableError) as error:
         run.folder.abandon()
-        pytest.exit(str(error), returncode=12)
+        raise pytest.UsageError(str(error)) from error
 
 
 def _take_cluster(config: pytest.Config, run: Run) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from harness.errors import DistrustError
+from harness.errors import DistrustError, NothingSelectedError
 from harness.exit_codes import MEANINGS, ExitCode
 from harness.plan import check_names, reason_to_skip
 from harness.plugin.recorder import requirement_of
@@ -21,9 +21,9 @@ from harness.settings import Settings
 
 
 def require_some(config: pytest.Config, settings: Settings) -> None:
-    """End the run, with the exit code for it, if it would select nothing.
+    """Raise `NothingSelectedError` if the run would select nothing, and `UsageError` for names that do not exist.
 
-    Raises `UsageError` for names that do not exist, and `DistrustError` when the suite cannot be collected.
+    Raises `DistrustError` when the suite cannot be collected.
     """
     found = _collect(config)
     check_names(settings, found.known)
@@ -31,7 +31,7 @@ def require_some(config: pytest.Config, settings: Settings) -> None:
     if all(reason for reason, _ in reasons):
         things = "; ".join(sorted({thing for _, thing in reasons}))
         why = f": {things}" if things else ""
-        pytest.exit(f"{MEANINGS[ExitCode.NOTHING_SELECTED]}{why}", returncode=ExitCode.NOTHING_SELECTED)
+        raise NothingSelectedError(f"{MEANINGS[ExitCode.NOTHING_SELECTED]}{why}")
 
 
 def _collect(config: pytest.Config) -> _Collector:

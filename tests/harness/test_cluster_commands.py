@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
 from harness import cluster_commands, cluster_state
 from harness.api import Api
+from harness.cli import main
 from harness.errors import UnavailableError, UsageError
 from harness.eventually import eventually
 from harness.manifests import pod
@@ -106,6 +108,45 @@ def test_the_kubeconfig_is_private_and_complete(runtime: Path) -> None:
     assert kubeconfig.stat().st_mode & 0o777 == 0o600
     loaded = yaml.safe_load(kubeconfig.read_text())
     assert loaded["clusters"][0]["cluster"]["server"].startswith("https://127.0.0.1:")
+
+
+def test_kubeconfig_is_printed_and_its_path(runtime: Path) -> None:
+    cluster_commands.up("one", "a=1", "IPv4")
+    path = runtime / "one" / "kubeconfig"
+    assert CliRunner().invoke(main, ["cluster", "kubeconfig", "one"]).stdout == path.read_text()
+    assert CliRunner().invoke(main, ["cluster", "kubeconfig", "one", "--path"]).stdout == f"{path}\n"
+    assert str(path) in cluster_commands.listing()
+    absent = CliRunner().invoke(main, ["cluster", "kubeconfig", "two"])
+    assert (absent.exit_code, "'two' is not up; those that are: one" in absent.stderr) == (4, True)
+
+
+def test_kubeconfig_is_written_where_it_is_wanted_and_goes_with_the_cluster(tmp_path: Path) -> None:
+    wanted = tmp_path / "mine.yaml"
+    assert str(wanted) in cluster_commands.up("one", "a=1", "IPv4", kubeconfig=wanted)
+    assert wanted.read_text() == cluster_commands.kubeconfig("one").read_text()
+    assert wanted.stat().st_mode & 0o777 == 0o600
+    cluster_commands.down("one")
+    assert not wanted.exists()
+
+
+def test_kubeconfig_of_an_earlier_cluster_of_ours_is_replaced(tmp_path: Path) -> None:
+    wanted = tmp_path / "mine.yaml"
+    cluster_commands.up("one", "a=1", "IPv4", kubeconfig=wanted)
+    before = wanted.read_text()
+    cluster_commands.up("two", "a=1", "IPv4", kubeconfig=wanted)
+    assert wanted.read_text() != before
+    cluster_commands.down("one")
+    assert wanted.read_text() == cluster_commands.kubeconfig("two").read_text()
+
+
+def test_kubeconfig_of_other_clusters_is_left_alone(tmp_path: Path) -> None:
+    others = tmp_path / "config"
+    text = yaml.safe_dump({"clusters": [{"name": "production"}, {"name": "trafficdist"}]})
+    others.write_text(text)
+    with pytest.raises(UsageError, match="not about a cluster of ours alone"):
+        cluster_commands.up("one", "a=1", "IPv4", kubeconfig=others)
+    assert others.read_text() == text
+    assert cluster_state.running() == []
 
 
 def test_two_clusters_have_two_names() -> None:

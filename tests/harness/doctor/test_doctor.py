@@ -217,9 +217,9 @@ def test_ids_are_told_whole_however_narrow_the_terminal_is() -> None:
     assert name in "".join(console.file.getvalue().split())  # type: ignore[attr-defined]
 
 
-def test_a_cluster_that_cannot_be_reached_ends_with_12(tmp_path: Path) -> None:
+def test_a_kubeconfig_that_is_not_there_ends_with_4(tmp_path: Path) -> None:
     code, said = doctor("--kubeconfig", tmp_path / "none")
-    assert (code, "no such file; name one with --kubeconfig" in said) == (12, True)
+    assert (code, "no such file; name one with --kubeconfig" in said) == (4, True)
 
 
 def test_this_machine_can_be_an_embedded_cluster() -> None:

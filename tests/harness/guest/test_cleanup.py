@@ -116,7 +116,7 @@ def test_the_command_goes_where_the_environment_of_a_run_says(server: HttpServer
     (tmp_path / "kubeconfig").write_text(yaml.safe_dump(server.kubeconfig()))
     variables = {"TRAFFICDIST_KUBECONFIG": str(tmp_path / "kubeconfig"), "TRAFFICDIST_CONTEXT": "nowhere"}
     result = CliRunner().invoke(main, ["cleanup"], env=variables)
-    assert (result.exit_code, "there is no context 'nowhere'" in result.output) == (12, True), result.output
+    assert (result.exit_code, "there is no context 'nowhere'" in result.output) == (4, True), result.output
 
 
 def test_the_command_refuses_what_can_be_no_run_id() -> None:

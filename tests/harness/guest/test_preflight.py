@@ -15,7 +15,7 @@ import pytest
 import trustme
 import yaml
 
-from harness.errors import UnavailableError
+from harness.errors import UnavailableError, UsageError
 from harness.guest import preflight as module
 from harness.guest.permissions import RULES
 from harness.guest.preflight import preflight
@@ -110,8 +110,10 @@ def test_credentials_that_are_not_accepted(refusal: Refusal) -> None:
     assert "does not accept the credentials (401 Unauthorized): log in again" in said
 
 
-def test_context_that_does_not_exist(refusal: Refusal) -> None:
-    assert "there is no context 'prod'; there are trafficdist" in refusal(context="prod")
+def test_context_that_does_not_exist(server: HttpServer, tmp_path: Path) -> None:
+    (tmp_path / "kubeconfig").write_text(yaml.safe_dump(server.kubeconfig()))
+    with pytest.raises(UsageError, match="there is no context 'prod'; there are trafficdist"):
+        preflight(str(tmp_path / "kubeconfig"), "prod")
 
 
 def test_something_that_speaks_no_tls(refusal: Refusal) -> None:

@@ -1,0 +1,110 @@
+"""The commands `trafficdist cluster`: an embedded cluster in the background, to look at and to try things out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from harness.commands import values
+from harness.commands.from_options import GroupedCommand, with_options
+from harness.commands.front import examples
+from harness.options import BY_NAME
+
+_MADE_OF = ("proxy", "mode", "control-plane", "controller", "kubernetes-version", "feature-gates", "topology",
+            "families")  # fmt: skip
+
+_CLUSTERS = values.completing(values.clusters)
+
+_NAME = click.option(
+    "--name", default="default", show_default=True, metavar="NAME", shell_complete=_CLUSTERS, help="Which cluster."
+)
+
+
+@click.group(
+    epilog=examples("cluster up", "cluster exec a1 -- ip route", "cluster kubeconfig > kubeconfig", "cluster down")
+)
+def cluster() -> None:
+    """Keep an embedded cluster running, to look at and to try things out."""
+
+
+@cluster.command(
+    cls=GroupedCommand,
+    epilog=examples(
+        "cluster up --topology a=2,b=2,c=1",
+        "cluster up --name old --kubernetes-version 1.31 --kubeconfig old.yaml",
+        "cluster up --control-plane binaries:1.37 --proxy kube-proxy --mode iptables",
+    ),
+)
+@with_options([BY_NAME[name] for name in _MADE_OF])
+@click.option("--name", default="default", show_default=True, metavar="NAME", help="What to call it.")
+@click.option(
+    "--kubeconfig",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the kubeconfig there too, never over a file about other clusters. `cluster down` removes it.",
+)
+def up(name: str, kubeconfig: Path | None, **options: Any) -> None:
+    """Boot a cluster in the background, and say how to look at it.
+
+    What it is made of is said as for `run`; pods that are created through its API run.
+    """
+    from harness import cluster_commands
+
+    click.echo(cluster_commands.up(name, kubeconfig=kubeconfig, **options))
+
+
+@cluster.command(name="list", epilog=examples("cluster list"))
+def list_clusters() -> None:
+    """Show the clusters that run now, and where their kubeconfigs are."""
+    from harness import cluster_commands
+
+    click.echo(cluster_commands.listing())
+
+
+@cluster.command(epilog=examples("cluster down", "cluster down --name old"))
+@_NAME
+def down(name: str) -> None:
+    """End a cluster; nothing of it is left. One that is not up is no error."""
+    from harness import cluster_commands
+
+    click.echo(cluster_commands.down(name))
+
+
+@cluster.command(
+    epilog=examples("cluster kubeconfig > kubeconfig", "cluster kubeconfig old", "cluster kubeconfig --path")
+)
+@click.argument("name", default="default", metavar="[NAME]", shell_complete=_CLUSTERS)
+@click.option("--path", is_flag=True, help="Print where it is, not what is in it.")
+def kubeconfig(name: str, path: bool) -> None:
+    """Print the kubeconfig of a cluster.
+
+    `export KUBECONFIG=$(trafficdist cluster kubeconfig --path)` lets kubectl use it.
+    """
+    from harness import cluster_commands
+
+    where = cluster_commands.kubeconfig(name)
+    click.echo(where if path else where.read_text(encoding="utf-8").rstrip())
+
+
+def _places(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+    return values.completing(lambda: values.places(context.params.get("name") or "default"))(
+        context, parameter, incomplete
+    )
+
+
+@cluster.command(
+    name="exec",
+    context_settings={"ignore_unknown_options": True},
+    epilog=examples("cluster exec a1 -- ip address", "cluster exec web-b1 -- curl -s http://10.96.0.10/hostname"),
+)
+@_NAME
+@click.argument("place", metavar="NODE|POD", shell_complete=_places)
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def execute(name: str, place: str, command: Sequence[str]) -> None:
+    """Run a command in the netns of a node, of a pod, or of the client outside (`external`)."""
+    from harness import cluster_commands
+
+    cluster_commands.execute(name, place, command)

@@ -1,0 +1,62 @@
+"""How every command ends: one line that begins with `error: `, and the same exit code for the same cause."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from typing import Any
+
+import click
+
+from harness.errors import DistrustError, HarnessError, NothingSelectedError, UnavailableError, UsageError
+from harness.exit_codes import MEANINGS, ExitCode
+
+EXIT_CODES = "\b\nExit codes:\n" + "\n".join(f"  {int(code):>2}  {meaning}" for code, meaning in MEANINGS.items())
+
+_CODES: tuple[tuple[type[HarnessError], ExitCode], ...] = (
+    (UsageError, ExitCode.USAGE),
+    (NothingSelectedError, ExitCode.NOTHING_SELECTED),
+    (DistrustError, ExitCode.DISTRUST),
+    (UnavailableError, ExitCode.DISTRUST),
+    (HarnessError, ExitCode.INCONCLUSIVE),
+)
+
+
+class Front(click.Group):
+    """The command itself. Subcommands raise the errors of the harness, or return their exit code."""
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run a command; ends the process with its exit code."""
+        try:
+            status = super().main(*args, **{**kwargs, "standalone_mode": False})
+        except HarnessError as error:
+            sys.exit(_say(str(error), next(code for kind, code in _CODES if isinstance(error, kind))))
+        except click.exceptions.NoArgsIsHelpError as error:
+            click.echo(error.format_message(), err=True)
+            sys.exit(ExitCode.USAGE)
+        except click.ClickException as error:
+            sys.exit(_say(_sentence(error), ExitCode.USAGE))
+        except click.exceptions.Exit as error:
+            sys.exit(error.exit_code)
+        except (click.Abort, KeyboardInterrupt):
+            sys.exit(ExitCode.INTERRUPTED)
+        except Exception:  # noqa: BLE001  a defect of ours must not look like a requirement that is not met
+            traceback.print_exc()
+            sys.exit(ExitCode.INTERNAL_ERROR)
+        sys.exit(status if isinstance(status, int) else 0)
+
+
+def _sentence(error: click.ClickException) -> str:
+    context = getattr(error, "ctx", None)
+    return error.format_message() + (f"\nSee `{context.command_path} --help`." if context else "")
+
+
+def _say(text: str, code: ExitCode) -> ExitCode:
+    click.secho(f"error: {text}", fg="red", err=True)
+    return code
+
+
+def examples(*lines: str, codes: str = "") -> str:
+    """The end of a help text: what one would type, and the exit codes where they say more than 0."""
+    shown = "\b\nExamples:\n" + "\n".join(f"  trafficdist {line}" for line in lines)
+    return "\n\n".join(filter(None, (shown, codes)))

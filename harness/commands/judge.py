@@ -1,0 +1,39 @@
+"""The command `trafficdist judge`."""
+
+from __future__ import annotations
+
+import click
+
+from harness.commands.front import examples
+
+_CODES = """\b
+Exit codes, of the verdicts that are derived:
+   0  every selected requirement is met
+   1  at least one requirement is not met
+   4  RUN is no history, or a line of it was changed or removed
+   5  no requirement was selected
+  10  nothing failed, but something could not be told
+  11  nothing failed, but something that is claimed did not run
+  12  a verdict or message is not what the run stated, or the run did not trust itself"""
+
+_EXAMPLES = examples(
+    "judge latest",
+    "judge trafficdist-results/2026-11-21T095204.718590Z --format json",
+    "judge shelf/run.jsonl.gz",
+    codes=_CODES,
+)
+
+
+@click.command(epilog=_EXAMPLES)
+@click.argument("run", type=click.Path(), metavar="RUN")
+@click.option("--format", "form", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
+def judge(run: str, form: str) -> int:
+    """Judge a run again from its history alone; needs no cluster, no root and no network.
+
+    RUN is the folder of a run, its run.jsonl (gzip's .gz too), or "latest". Verdict and message of each requirement are
+    derived from what was observed, and held against what the run stated, in the history and in the report.yaml beside
+    it. What follows from no observation (a skip, an exception) is taken as stated, and counted as such.
+    """
+    from harness.judge_cli import show
+
+    return show(run, form)

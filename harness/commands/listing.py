@@ -1,0 +1,82 @@
+"""The command `trafficdist list`: the catalogue, and what the suite itself is tested with. Needs no cluster."""
+
+from __future__ import annotations
+
+import enum
+import shutil
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from harness import suite_files
+from harness.commands import values
+from harness.commands.front import examples
+from harness.requirements import Level, Profile
+
+_EXAMPLES = examples(
+    "list 'KEP-3015/*' 'AFFINITY/*'               of two documents",
+    "list --level MUST --profile service-proxy    what a proxy must do",
+    "list --feature NodeHints --format json       with sentences and sources",
+    "list --mutants 'skips-*'                     faults, and what finds them out",
+)
+
+
+def _names(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+    names = values.mutants if ctx.params.get("mutants") else suite_files.ids
+    return values.completing(names)(ctx, parameter, incomplete)
+
+
+def _one_of(kind: type[enum.StrEnum]) -> click.Choice[str]:
+    return click.Choice([each.value for each in kind], case_sensitive=False)
+
+
+@click.command(name="list", epilog=_EXAMPLES)
+@click.argument("patterns", nargs=-1, metavar="[PATTERN]...", shell_complete=_names)
+@click.option("--mutants", is_flag=True, is_eager=True, help="List mutants and benign variants instead.")
+@click.option("--level", "levels", multiple=True, type=_one_of(Level),
+              help="Only these. Repeatable, as are the next two.")  # fmt: skip
+@click.option("--feature", "features", multiple=True, metavar="FEATURE",
+              shell_complete=values.completing(suite_files.features), help="Only what is about these.")  # fmt: skip
+@click.option("--profile", "profiles", multiple=True, type=_one_of(Profile),
+              help="Only those of these components.")  # fmt: skip
+@click.option(
+    "--format", "form", type=click.Choice(["table", "json", "yaml", "md"]), default="table", show_default=True
+)
+@click.option("--suite", default="conformance", hidden=True, help="A package or folder of requirements.")
+def list_requirements(
+    *,
+    patterns: Sequence[str],
+    mutants: bool,
+    levels: Sequence[str],
+    features: Sequence[str],
+    profiles: Sequence[str],
+    form: str,
+    suite: str,
+) -> None:
+    """Print the catalogue of requirements, or what of it matches a PATTERN: an id, * and ? allowed.
+
+    With --mutants these are the implementations with one fault each that the suite is tested with, and the benign
+    variants, which are odd but right; each with the requirements that find it out. PATTERN is about their names then,
+    and the other options about those requirements.
+
+    A table has one line each when it is not written to a terminal.
+    """
+    from harness.plan import choose
+    from harness.report import catalogue
+    from harness.suite import catalogue as collect
+
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+    every = collect(suite)
+    found = choose(every, () if mutants else patterns, levels=levels, features=features, profiles=profiles)
+    if mutants:
+        from harness.report import (
+            mutant_catalogue,
+        )  # they are made from the reference, which a catalogue can do without
+
+        narrowed = bool(levels or features or profiles)
+        rows = mutant_catalogue.of(found, patterns, only_killed=narrowed)
+        click.echo(mutant_catalogue.write(rows, form, width=width))
+    else:
+        click.echo(catalogue.write(found, form, of=every, width=width))

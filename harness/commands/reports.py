@@ -1,0 +1,46 @@
+"""The commands that read reports: `trafficdist compare` and `trafficdist changes`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from harness.commands.front import examples
+
+_PLACE = click.Path()  # what is wrong with it is said in one way everywhere, by who reads it
+
+
+@click.command(epilog=examples("compare nftables/report.yaml iptables/report.yaml", "compare results/1.3*/"))
+@click.argument("reports", nargs=-1, required=True, type=_PLACE, metavar="REPORT...")
+def compare(reports: Sequence[str]) -> None:
+    """Put several reports side by side, as a Markdown page.
+
+    Which features work where, and which requirements have not the same verdict everywhere. A REPORT is a report.yaml,
+    or the folder of a run.
+    """
+    from harness.report.comparison import as_markdown
+    from harness.report.conformance import read_report
+
+    click.echo(as_markdown([read_report(each) for each in reports]))
+
+
+_CODES = "\b\nExit codes:\n  0  no verdict changed\n  1  at least one verdict changed\n  4  wrong use"
+
+
+@click.command(epilog=examples("changes yesterday/ today/", "changes yesterday/ today/ --issues issues/", codes=_CODES))
+@click.argument("old", type=_PLACE)
+@click.argument("new", type=_PLACE)
+@click.option("--issues", metavar="FOLDER", help="Write one Markdown file for each issue to open; title first.")
+def changes(old: str, new: str, issues: str | None) -> int:
+    """Say which verdicts changed from OLD to NEW: two runs, or two folders of runs, compared by name."""
+    from harness.report import changes as compared
+    from harness.report.conformance import read_reports
+    from harness.report.folder import OutputFolder
+
+    found = compared.changes(read_reports(old), read_reports(new))
+    click.echo(compared.as_markdown(found))
+    for number, issue in enumerate(compared.issues(found) if issues else ()):
+        OutputFolder(Path(str(issues))).write(f"{number:02}.md", f"{issue.title}\n\n{issue.body}\n")
+    return 1 if found else 0

@@ -1,0 +1,57 @@
+"""The command `trafficdist run`: a thin front end of the pytest plugin.
+
+Every option is the option of the same name of the plugin, made from the same table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from harness.commands.from_options import GroupedCommand, as_arguments, with_options
+from harness.commands.front import EXIT_CODES, examples
+from harness.options import OPTIONS, resolve
+
+_EXAMPLES = examples(
+    "run                                     the reference on an embedded cluster",
+    "run --run-test 'KEP-3015/*' -n 2        some requirements, in two processes",
+    "run --kubernetes-version 1.31           what the reference claims as of 1.31",
+    "run --proxy kube-proxy --mode iptables  a real proxy in every node",
+    "run --backend kubeconfig                the cluster of $KUBECONFIG",
+    codes=EXIT_CODES,
+)
+
+
+@click.command(cls=GroupedCommand, epilog=_EXAMPLES, context_settings={"show_default": False})
+@with_options(OPTIONS)
+@click.option(
+    "--options-file",
+    metavar="FILE",
+    type=click.Path(),
+    help="YAML file with options, by name without the dashes.",
+)
+@click.option("-v", "--verbose", count=True, help="Let pytest speak too.")
+@click.option("--suite", default="conformance", hidden=True, help="A package or folder of requirements.")
+@click.argument("pytest_arguments", nargs=-1, type=click.UNPROCESSED, metavar="[-- PYTEST ARGUMENTS]")
+def run(options_file: str | None, verbose: int, suite: str, pytest_arguments: Sequence[str], **options: Any) -> int:
+    """Run the requirements against an implementation, and write a report.
+
+    An option may also be given as environment variable TRAFFICDIST_<OPTION>, or in an options file; the command line
+    wins over the environment, and that over the file.
+    """
+    from harness.suite import run_pytest
+
+    arguments = [] if options.get("backend") else _default_backend(options_file)
+    for option in OPTIONS:
+        arguments += as_arguments(option, options[option.key])
+    if options_file:
+        arguments.append(f"--td-options-file={options_file}")
+    return run_pytest([*arguments, *["-v"] * verbose, *pytest_arguments], suite=suite)
+
+
+def _default_backend(options_file: str | None) -> list[str]:
+    """The embedded cluster, unless environment or file name a backend."""
+    settings = resolve({}, options_file=options_file or "")
+    return [] if settings.backend else ["--td-backend=netns"]

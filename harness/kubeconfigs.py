@@ -1,0 +1,58 @@
+"""The kubeconfig of a cluster in the background, written to a file that a person named.
+
+It is a file of its own. kind merges into the file that kubectl uses by default, and so changes what `kubectl` of the
+next shell talks to; nothing here does. A file that is about anything else is left alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+import yaml
+
+from harness.errors import UsageError
+
+CONTEXT = "trafficdist"
+"""What the API server of an embedded cluster calls the context, and the cluster, in its kubeconfigs."""
+
+_NOTE = "kubeconfig-copy"  # in the folder of a cluster: the path of the copy
+
+
+def check(path: Path) -> None:
+    """Make sure that `path` can be written: it is not there, or is such a file. Raises `UsageError`."""
+    if not path.parent.is_dir():
+        raise UsageError(f"--kubeconfig {path}: there is no folder {path.parent}")
+    if not os.access(path.parent, os.W_OK):
+        raise UsageError(f"--kubeconfig {path}: folder {path.parent} may not be written")
+    if path.is_dir():
+        raise UsageError(f"--kubeconfig {path}: is a folder; name a file in it")
+    if path.exists() and not _is_ours(path):
+        raise UsageError(f"--kubeconfig {path}: is there, and not about a cluster of ours alone; name another file")
+
+
+def write(path: Path, source: Path, folder: Path) -> None:
+    """Write what is in `source` to `path`, for its owner alone, and note in the cluster's `folder` that it is there."""
+    text = source.read_text(encoding="utf-8")
+    with contextlib.suppress(FileNotFoundError):
+        path.unlink()
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        file.write(text)
+    (folder / _NOTE).write_text(str(path.absolute()), encoding="utf-8")
+
+
+def remove(folder: Path) -> None:
+    """Remove the copy of the cluster that has this folder, unless somebody has changed it."""
+    with contextlib.suppress(OSError):
+        path = Path((folder / _NOTE).read_text(encoding="utf-8"))
+        if path.read_bytes() == (folder / "kubeconfig").read_bytes():
+            path.unlink()
+
+
+def _is_ours(path: Path) -> bool:
+    try:
+        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+        return [each["name"] for each in found["clusters"]] == [CONTEXT]
+    except (OSError, ValueError, yaml.YAMLError, KeyError, TypeError):
+        return False

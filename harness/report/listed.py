@@ -1,0 +1,75 @@
+"""How catalogues are written out: the same rows as a table, JSON, YAML or Markdown.
+
+A table has one line a row where a program reads it, and nothing in it is ever folded: a name that is broken over two
+lines can be neither copied nor searched for. On a terminal a row is a name alone on its line, and below it the rest.
+"""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+_WIDEST = 100
+_INDENT = "    "
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A name, a word or two about it, and sentences."""
+
+    name: str
+    word: str
+    sentences: tuple[str, ...]
+
+
+def as_lines(rows: Sequence[Row], *, width: int) -> str:
+    """The rows for a terminal that is `width` columns wide; 0 for a line each."""
+    return "\n".join(_of_terminal(rows, min(width, _WIDEST)) if width else _of_pipe(rows))
+
+
+def _of_pipe(rows: Sequence[Row]) -> list[str]:
+    names = max((len(row.name) for row in rows), default=0)
+    words = max((len(row.word) for row in rows), default=0)
+    return [f"{row.name:<{names}}  {row.word:<{words}}  {' '.join(row.sentences)}".rstrip() for row in rows]
+
+
+def _of_terminal(rows: Sequence[Row], width: int) -> list[str]:
+    lines = []
+    for row in rows:
+        first, *others = row.sentences
+        lines.append(row.name)
+        lines += _wrapped(f"{row.word}  {first}", width)
+        for each in others:
+            lines += _wrapped(each, width)
+    return lines
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    return textwrap.wrap(
+        text,
+        max(width, 2 * len(_INDENT)),
+        initial_indent=_INDENT,
+        subsequent_indent=_INDENT,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def as_json(data: Any) -> str:
+    """Plain values as JSON."""
+    return json.dumps(data, indent=2, ensure_ascii=False)
+
+
+def as_yaml(data: Any) -> str:
+    """Plain values as YAML."""
+    return yaml.safe_dump(data, sort_keys=False, width=120, allow_unicode=True).rstrip()
+
+
+def markdown_row(cells: Sequence[str]) -> str:
+    """One row of a Markdown table."""
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

@@ -1,0 +1,46 @@
+"""Help: options under headings, examples everywhere, and soon there."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from harness.cli import main
+from harness.options import OPTIONS
+
+
+def commands(group: click.Group = main, *path: str) -> Iterator[tuple[str, ...]]:
+    for name, command in group.commands.items():
+        yield (*path, name)
+        if isinstance(command, click.Group):
+            yield from commands(command, *path, name)
+
+
+@pytest.mark.parametrize("path", [(), *commands()], ids=" ".join)
+def test_each_command_has_examples_that_exist(path: tuple[str, ...]) -> None:
+    shown = CliRunner().invoke(main, [*path, "--help"]).output
+    examples = re.findall(r"^ +trafficdist (\S+(?: \S+)*)", shown.partition("Examples:")[2], re.MULTILINE)
+    assert examples
+    for example in examples:
+        assert main.get_command(click.Context(main), example.split()[0]) is not None, example
+
+
+def test_each_option_of_run_stands_under_its_heading() -> None:
+    shown = CliRunner().invoke(main, ["run", "--help"]).output
+    found = re.finditer(r"^(\S[^\n]*):\n((?:  [^\n]*\n|\n(?=  ))+)", shown, re.MULTILINE)
+    sections = {match[1]: match[2] for match in found}
+    for option in OPTIONS:
+        assert f"--{option.name}" in sections[option.group], option.name
+    assert "--options-file" in sections["Other"]
+
+
+def test_help_imports_neither_pytest_nor_clients_nor_kernel_bindings() -> None:
+    asked = "import sys, harness.cli; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    assert {"pytest", "kubernetes", "pyroute2", "rich", "yaml", "reference"}.isdisjoint(done.stdout.split())
