@@ -6,7 +6,15 @@ from collections.abc import Mapping
 
 import pytest
 
-from conformance.features import API_SERVER_RELEASES, CONTROLLER_RELEASES, PREFER_CLOSE, PROXY_RELEASES, ROLLOUT, SKEW
+from conformance.features import (
+    API_SERVER_RELEASES,
+    CONTROLLER_RELEASES,
+    PREFER_CLOSE,
+    PROXY_RELEASES,
+    ROLLOUT,
+    SKEW,
+    ZONE_HINTS,
+)
 from conformance.skew import CLIENTS, SERVERS, WEB, Skew, bring_to, expect_written, routes
 from harness.cluster import Cluster, Service, same_zone
 from harness.components import API_SERVER, CONTROLLER, PROXY, Release, release
@@ -121,7 +129,7 @@ def _expect_annotation_needed(cluster: Cluster, annotations: Mapping[str, str]) 
     "KEP-4444/proxy-with-gate-off-needs-the-annotation",
     "With the gate off, a proxy follows hints on Services with the annotation Auto, and not on those without.",
     level=MUST,
-    features={PROXY_RELEASES},
+    features={PROXY_RELEASES, ZONE_HINTS},
     source="KEP-4444, Changes within kube-proxy (assuming this feature-gate is enabled)",
     kills={"newest-proxy-at-any-release", "no-hints-without-the-gate"},
 )
@@ -135,7 +143,7 @@ def test_proxy_needs_the_annotation_while_its_gate_is_off(three_zones: Cluster) 
     "A proxy from before the field follows hints on Services with the annotation Auto, by either of its names, and not "
     "on those without.",
     level=MUST,
-    features={PROXY_RELEASES},
+    features={PROXY_RELEASES, ZONE_HINTS},
     source="KEP-4444, Changes within kube-proxy (present behaviour)",
     kills={"newest-proxy-at-any-release", "no-hints-without-the-gate"},
 )

@@ -19,7 +19,7 @@ from conformance.features import (
     PROXY_METRICS,
     TOPOLOGY_MODE,
 )
-from harness.cluster import Cluster, endpoint, same_zone
+from harness.cluster import Cluster, endpoint
 from harness.components import PROXY
 from harness.expect.becoming import controller_metrics, expect_becomes, proxy_metrics
 from harness.expect.hints import expect_hints, expect_shared_out
@@ -94,6 +94,7 @@ def test_annotated_service_is_not_counted(three_zones: Cluster) -> None:
     level=SHOULD,
     features={CONTROLLER_METRICS},
     source="KEP-4444, Monitoring Requirements (the count for success and failure)",
+    since="1.21",
     kills={"controller-metrics-never-change", "successes-count-as-failures"},
 )
 def test_successful_syncs_are_counted(three_zones: Cluster) -> None:
@@ -124,6 +125,7 @@ def _expect_failures_counted(cluster: Cluster, result: str) -> None:
     features={CONTROLLER_METRICS},
     source="KEP-4444, Monitoring Requirements (the count for success and failure)",
     as_="kep",
+    since="1.21",
     kills={"controller-metrics-never-change", "failures-count-as-successes"},
 )
 def test_failed_syncs_are_counted_as_failures(three_zones: Cluster) -> None:
@@ -139,6 +141,7 @@ def test_failed_syncs_are_counted_as_failures(three_zones: Cluster) -> None:
     source="Kubernetes, metrics of the EndpointSlice controller; KEP-4444 calls the result failure",
     as_="released",
     instead_of="KEP-4444/failed-syncs-are-counted-apart",
+    since="1.21",
     kills={"controller-metrics-never-change", "failures-count-as-successes"},
 )
 def test_failed_syncs_are_counted_as_errors(three_zones: Cluster) -> None:
@@ -212,7 +215,7 @@ def test_time_of_the_last_sync_moves_on(three_zones: Cluster) -> None:
     three_zones.publish(service, [endpoint(a1), endpoint(b1)])
     expect_traffic(three_zones, service, {"a1": {a1, b1}, "c1": {a1, b1}})
 
-    for change in ([same_zone(a1), same_zone(b1)], [endpoint(b1)]):
+    for change in ([endpoint(a1)], [endpoint(b1)]):
         before = {node: _last_sync(three_zones, node) for node in ("a1", "c1")}
         three_zones.publish(service, change)
         for node, then in before.items():
