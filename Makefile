@@ -6,7 +6,7 @@ BIN = $(VENV)/bin
 ARGS ?=
 WORKERS ?=
 N = $(if $(WORKERS),-n $(WORKERS))
-OWN = $(or $(WORKERS),$$($(BIN)/python -m harness.workers))
+OWN = $(or $(WORKERS),$$($(BIN)/python -m harness.run.workers))
 FROM ?= source
 
 .DEFAULT_GOAL := help

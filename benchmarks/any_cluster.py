@@ -18,20 +18,20 @@ from pathlib import Path
 
 import yaml
 
-from harness import manifests
-from harness.api import Api, Object
+from harness.api.client import Api, Object
 from harness.backends.any_cluster.places import cast
 from harness.backends.any_cluster.target import ALWAYS, Target
 from harness.backends.backend import WantedPod
 from harness.backends.kubeconfig import KubeconfigBackend
 from harness.backends.netns import NetnsBackend
-from harness.manifests import Endpoint
+from harness.kubelet.kubelet import Kubelet
+from harness.model import manifests
+from harness.model.manifests import Endpoint
+from harness.model.outcomes import Reached
+from harness.model.topology import THREE_ZONES
+from harness.model.workloads import pod_client
 from harness.netns import sandbox
-from harness.netns.kubelet import Kubelet
-from harness.outcomes import Reached
 from harness.probes.loop import Probe
-from harness.topology import THREE_ZONES
-from harness.workloads import pod_client
 
 RUN_ID = "benchmrk"
 NAMESPACE = f"td-{RUN_ID}-main-1"

@@ -18,11 +18,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from harness.model.topology import grid
 from harness.netns import sandbox
 from harness.netns.addresses import EVERYTHING, EXTERNAL_CLIENT, FAMILIES, GATEWAY, Family, NodePlan
 from harness.netns.fabric import Network
 from harness.netns.namespace import unshare
-from harness.topology import grid
 
 CLONE_NEWNS = 0x20000
 TOPOLOGY = grid("three_by_two", {"a": 2, "b": 2, "c": 2})

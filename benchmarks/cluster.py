@@ -13,13 +13,13 @@ import argparse
 import statistics
 import time
 
-from harness import manifests
 from harness.backends.netns import NetnsBackend
+from harness.model import manifests
+from harness.model.outcomes import Reached
+from harness.model.topology import grid
+from harness.model.workloads import Pod, pod_client
 from harness.netns import sandbox
-from harness.outcomes import Reached
 from harness.probes.loop import Probe
-from harness.topology import grid
-from harness.workloads import Pod, pod_client
 
 TOPOLOGY = grid("three_by_two", {"a": 2, "b": 2, "c": 2})
 NODES = [node.name for node in TOPOLOGY.nodes]

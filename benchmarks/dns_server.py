@@ -25,10 +25,10 @@ import threading
 from collections.abc import Iterator
 
 from harness.eventually import eventually
+from harness.model.topology import THREE_ZONES, ZONE_LABEL
 from harness.netns import sandbox
 from harness.netns.fabric import Host, Network
 from harness.netns.namespace import Namespace
-from harness.topology import THREE_ZONES, ZONE_LABEL
 from reference.apiserver import ApiServer
 from reference.dns import DnsServer
 from reference.features import Features

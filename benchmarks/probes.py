@@ -19,13 +19,13 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from harness import manifests
 from harness.backends.netns import NetnsBackend
 from harness.eventually import eventually
+from harness.model import manifests
+from harness.model.outcomes import Reached
+from harness.model.workloads import pod_client
 from harness.netns import sandbox
-from harness.outcomes import Reached
 from harness.probes.loop import Probe
-from harness.workloads import pod_client
 
 CLIENT, SERVER = "a1", "b1"
 NOT_HTTP = 1  # curl's exit code for an answer that is not HTTP

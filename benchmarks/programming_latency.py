@@ -24,18 +24,18 @@ from pathlib import Path
 
 import pygal
 
-from harness import manifests
 from harness.backends.netns import NetnsBackend
 from harness.binaries import find_entry
 from harness.control_planes.control_plane import ControlPlane
 from harness.errors import UnavailableError
-from harness.implementations import Implementation, reference
+from harness.model import manifests
+from harness.model.outcomes import Reached
+from harness.model.topology import grid
+from harness.model.workloads import Pod, pod_client
 from harness.netns import sandbox
-from harness.outcomes import Reached
 from harness.probes.loop import Probe
 from harness.proxies.kube_proxy import KubeProxy, require
-from harness.topology import grid
-from harness.workloads import Pod, pod_client
+from harness.settings.implementations import Implementation, reference
 
 ONE_NODE = grid("one_node", {"a": 1})
 ROUNDS = {1: 200, 100: 200, 1_000: 100, 10_000: 40}

@@ -14,11 +14,11 @@ import statistics
 import time
 from collections.abc import Sequence
 
-from harness import manifests
 from harness.backends.netns import NetnsBackend
-from harness.components import API_SERVER, CONTROLLER, PROXY, Component, Release, release
+from harness.model import manifests
+from harness.model.release import API_SERVER, CONTROLLER, PROXY, Component, Release, release
+from harness.model.topology import grid
 from harness.netns import sandbox
-from harness.topology import grid
 
 TOPOLOGY = grid("three_by_two", {"a": 2, "b": 2, "c": 2})
 RELEASES = release("1.33"), release("1.34")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.requirements import Feature, Profile
+from harness.model.requirements import Feature, Profile
 
 _PROXY = Profile.SERVICE_PROXY
 _CONTROLLER = Profile.ENDPOINTSLICE_CONTROLLER

@@ -18,11 +18,11 @@ from conformance.features import (
     TERMINATING_ENDPOINTS,
     ZONE_HINTS,
 )
-from harness.cluster import Cluster, Service, endpoint
-from harness.expect.becoming import expect_answer, proxy_metrics
-from harness.expect.traffic import expect_traffic
-from harness.requirements import MAY, MUST, SHOULD, requirement
-from harness.workloads import external_client
+from harness.model.requirements import MAY, MUST, SHOULD, requirement
+from harness.model.workloads import external_client
+from harness.scenario.becoming import expect_answer, proxy_metrics
+from harness.scenario.cluster import Cluster, Service, endpoint
+from harness.scenario.traffic import expect_traffic
 
 HEALTH_PORT = 10256
 ABOUT_TO_GO = "ToBeDeletedByClusterAutoscaler"

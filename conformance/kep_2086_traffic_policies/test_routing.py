@@ -15,12 +15,12 @@ from conformance.features import (
     UDP_SERVICES,
     ZONE_HINTS,
 )
-from harness.cluster import Cluster, endpoint, same_zone
-from harness.expect.traffic import NO_ANSWER, Traffic, expect_client_address, expect_traffic
-from harness.manifests import UDP, Port
-from harness.outcomes import REFUSED, TIMED_OUT
-from harness.requirements import MUST, SHOULD, requirement
-from harness.workloads import external_client, node_client
+from harness.model.manifests import UDP, Port
+from harness.model.outcomes import REFUSED, TIMED_OUT
+from harness.model.requirements import MUST, SHOULD, requirement
+from harness.model.workloads import external_client, node_client
+from harness.scenario.cluster import Cluster, endpoint, same_zone
+from harness.scenario.traffic import NO_ANSWER, Traffic, expect_client_address, expect_traffic
 
 
 @requirement(

@@ -11,10 +11,10 @@ from conformance.kep_2433_topology_aware_hints.zones import (
     size_zones,
     unhinted,
 )
-from harness.cluster import Cluster
-from harness.expect.hints import expect_hints, expect_shared_out
-from harness.manifests import Port
-from harness.requirements import MUST, SHOULD, requirement
+from harness.model.manifests import Port
+from harness.model.requirements import MUST, SHOULD, requirement
+from harness.scenario.cluster import Cluster
+from harness.scenario.hints import expect_hints, expect_shared_out
 
 PORTS = {"a": 8080, "b": 9090, "c": 9191}
 

@@ -19,10 +19,10 @@ from conformance.kep_2433_topology_aware_hints.zones import (
     size_zones,
     unhinted,
 )
-from harness.cluster import Cluster
-from harness.components import CONTROLLER, release
-from harness.expect.hints import expect_enough, expect_hints, expect_shared_out
-from harness.requirements import MUST, requirement
+from harness.model.release import CONTROLLER, release
+from harness.model.requirements import MUST, requirement
+from harness.scenario.cluster import Cluster
+from harness.scenario.hints import expect_enough, expect_hints, expect_shared_out
 
 TABLE = "KEP-2433, Controller Unit Tests"
 GATE_OFF = {

@@ -15,10 +15,10 @@ from conformance.kep_2433_topology_aware_hints.zones import (
     size_zones,
     unhinted,
 )
-from harness.cluster import Cluster
-from harness.expect.becoming import controller_metrics
-from harness.expect.hints import expect_hints
-from harness.requirements import SHOULD, requirement
+from harness.model.requirements import SHOULD, requirement
+from harness.scenario.becoming import controller_metrics
+from harness.scenario.cluster import Cluster
+from harness.scenario.hints import expect_hints
 
 CHANGED = "endpoint_slice_controller_endpointslices_changed_per_sync_sum"
 AUTO_SERVICES, OTHERS = {"topology": "Auto"}, {"topology": "Disabled"}

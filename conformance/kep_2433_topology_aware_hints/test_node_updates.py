@@ -20,10 +20,10 @@ from conformance.kep_2433_topology_aware_hints.zones import (
     size_zones,
     unhinted,
 )
-from harness.cluster import Cluster, Service
-from harness.expect.hints import expect_hints, expect_shared_out, expect_writes
-from harness.manifests import Port
-from harness.requirements import MUST, SHOULD, requirement
+from harness.model.manifests import Port
+from harness.model.requirements import MUST, SHOULD, requirement
+from harness.scenario.cluster import Cluster, Service
+from harness.scenario.hints import expect_hints, expect_shared_out, expect_writes
 
 HANDLING = "KEP-2433, Handling Node Updates"
 

@@ -16,14 +16,14 @@ from conformance.features import (
     ZONE_HINTS,
 )
 from conformance.kep_2433_topology_aware_hints.zones import AUTO, AWARE_HINTS, MODE, WEB
-from harness.cluster import Cluster, endpoint, same_zone
-from harness.components import PROXY, release
-from harness.expect.hints import expect_hints, expect_shared_out
-from harness.expect.traffic import Traffic, expect_traffic
-from harness.expect.transitions import expect_no_loss
-from harness.manifests import Port
-from harness.requirements import MUST, requirement
-from harness.workloads import Pod
+from harness.model.manifests import Port
+from harness.model.release import PROXY, release
+from harness.model.requirements import MUST, requirement
+from harness.model.workloads import Pod
+from harness.scenario.cluster import Cluster, endpoint, same_zone
+from harness.scenario.hints import expect_hints, expect_shared_out
+from harness.scenario.traffic import Traffic, expect_traffic
+from harness.scenario.transitions import expect_no_loss
 
 TABLE = "KEP-2433, Kube-Proxy Unit Tests"
 CLIENTS = ("a1", "a2", "b1", "c1")

@@ -9,11 +9,11 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable
 
-from harness.cluster import Cluster, Service
-from harness.components import Release, release
-from harness.expect.hints import expect_hints
-from harness.manifests import Hints
-from harness.workloads import Pod
+from harness.model.manifests import Hints
+from harness.model.release import Release, release
+from harness.model.workloads import Pod
+from harness.scenario.cluster import Cluster, Service
+from harness.scenario.hints import expect_hints
 
 VERSION = "1.32"
 ON, OFF = release(VERSION, NodeLevelTopology=True), release(VERSION, NodeLevelTopology=False)

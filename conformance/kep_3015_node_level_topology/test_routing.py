@@ -6,13 +6,13 @@ import pytest
 
 from conformance.features import EXTERNAL_POLICY, INTERNAL_POLICY, NODE_LEVEL_TOPOLOGY, NODE_PORT, ZONE_HINTS
 from conformance.kep_3015_node_level_topology.daemon_sets import OFF, ON
-from harness.cluster import Cluster, endpoint, same_node
-from harness.components import PROXY, release
-from harness.expect.traffic import NO_ANSWER, Traffic, expect_traffic
-from harness.expect.transitions import expect_no_loss
-from harness.manifests import Endpoint
-from harness.requirements import MUST, requirement
-from harness.workloads import Pod, external_client, node_client
+from harness.model.manifests import Endpoint
+from harness.model.release import PROXY, release
+from harness.model.requirements import MUST, requirement
+from harness.model.workloads import Pod, external_client, node_client
+from harness.scenario.cluster import Cluster, endpoint, same_node
+from harness.scenario.traffic import NO_ANSWER, Traffic, expect_traffic
+from harness.scenario.transitions import expect_no_loss
 
 
 def own_node(pod: Pod) -> Endpoint:

@@ -8,13 +8,13 @@ from contextlib import ExitStack
 import pytest
 
 from conformance.features import PREFER_SAME_ROUTING, ROUTING
-from harness.cluster import Cluster
-from harness.expect.hints import expect_hints
-from harness.expect.traffic import Traffic, expect_traffic
-from harness.expect.transitions import expect_no_loss
-from harness.manifests import Hints, Port
-from harness.requirements import SHOULD, requirement
-from harness.workloads import Pod
+from harness.model.manifests import Hints, Port
+from harness.model.requirements import SHOULD, requirement
+from harness.model.workloads import Pod
+from harness.scenario.cluster import Cluster
+from harness.scenario.hints import expect_hints
+from harness.scenario.traffic import Traffic, expect_traffic
+from harness.scenario.transitions import expect_no_loss
 
 WEB = {"app": "web"}
 DNS = {"k8s-app": "dns"}

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from conformance.features import ROLLOUT
 from conformance.skew import CLIENTS, SERVERS, WEB, Skew, bring_to, expect_written, routes
-from harness.cluster import Cluster, Service
-from harness.components import API_SERVER, CONTROLLER, PROXY, release
-from harness.expect.hints import expect_hints
-from harness.expect.traffic import expect_traffic
-from harness.expect.transitions import expect_no_loss
-from harness.manifests import Hints, Port
-from harness.requirements import MUST, requirement
-from harness.workloads import Pod
+from harness.model.manifests import Hints, Port
+from harness.model.release import API_SERVER, CONTROLLER, PROXY, release
+from harness.model.requirements import MUST, requirement
+from harness.model.workloads import Pod
+from harness.scenario.cluster import Cluster, Service
+from harness.scenario.hints import expect_hints
+from harness.scenario.traffic import expect_traffic
+from harness.scenario.transitions import expect_no_loss
 
 BEFORE, BETA = release("1.33"), release("1.34")
 GATE_ON, GATE_OFF = (release("1.34", PreferSameTrafficDistribution=on) for on in (True, False))

@@ -17,15 +17,15 @@ from conformance.features import (
     SKEW,
 )
 from conformance.skew import CLIENTS, SERVERS, WEB, Routed, Skew, Written, bring_to, expect_written, routes
-from harness import manifests
-from harness.api import MERGE_PATCH, path_of
-from harness.cluster import Cluster, Service, endpoint, same_node
-from harness.components import API_SERVER, CONTROLLER, PROXY, Release, release
-from harness.expect.hints import expect_hints, expect_unchanged
-from harness.expect.traffic import expect_traffic
-from harness.expect.transitions import expect_no_loss
-from harness.manifests import Endpoint, Hints
-from harness.requirements import MUST, SHOULD, requirement
+from harness.api.client import MERGE_PATCH, path_of
+from harness.model import manifests
+from harness.model.manifests import Endpoint, Hints
+from harness.model.release import API_SERVER, CONTROLLER, PROXY, Release, release
+from harness.model.requirements import MUST, SHOULD, requirement
+from harness.scenario.cluster import Cluster, Service, endpoint, same_node
+from harness.scenario.hints import expect_hints, expect_unchanged
+from harness.scenario.traffic import expect_traffic
+from harness.scenario.transitions import expect_no_loss
 
 OFF, ON = release("1.34", PreferSameTrafficDistribution=False), release("1.34")
 NEW_VALUES = ("PreferSameZone", "PreferSameNode")

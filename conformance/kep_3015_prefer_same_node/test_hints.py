@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from conformance.features import DUAL_STACK_SLICES, PREFER_CLOSE, PREFER_SAME_NODE, PREFER_SAME_ZONE
-from harness.cluster import Cluster
-from harness.expect.hints import expect_hints, expect_unchanged
-from harness.manifests import Hints
-from harness.requirements import MUST, SHOULD, requirement
+from harness.model.manifests import Hints
+from harness.model.requirements import MUST, SHOULD, requirement
+from harness.scenario.cluster import Cluster
+from harness.scenario.hints import expect_hints, expect_unchanged
 
 WEB = {"app": "web"}
 

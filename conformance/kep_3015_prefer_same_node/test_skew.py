@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from conformance.features import SKEW
 from conformance.skew import SERVERS, WEB, Matrix, Outcome, Skew, bring_to, expect_written, while_upgrading
-from harness.cluster import Cluster
-from harness.components import PROXY, release
-from harness.expect.traffic import expect_traffic
-from harness.requirements import MUST, requirement
+from harness.model.release import PROXY, release
+from harness.model.requirements import MUST, requirement
+from harness.scenario.cluster import Cluster
+from harness.scenario.traffic import expect_traffic
 
 OLD, NEW = release("1.33"), release("1.34")
 

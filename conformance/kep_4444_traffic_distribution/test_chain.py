@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from conformance.features import ROUTING
-from harness.cluster import Cluster
-from harness.expect.hints import expect_hints
-from harness.expect.traffic import expect_traffic
-from harness.expect.transitions import expect_no_loss
-from harness.manifests import Hints
-from harness.requirements import SHOULD, requirement
+from harness.model.manifests import Hints
+from harness.model.requirements import SHOULD, requirement
+from harness.scenario.cluster import Cluster
+from harness.scenario.hints import expect_hints
+from harness.scenario.traffic import expect_traffic
+from harness.scenario.transitions import expect_no_loss
 
 WEB = {"app": "web"}
 

@@ -7,13 +7,13 @@ lie: each scenario looks at the slices or the packets too.
 from __future__ import annotations
 
 from conformance.features import CONDITIONS, HONORED, PREFER_CLOSE, PREFER_SAME_NODE, ROUTING
-from harness.cluster import Cluster
-from harness.components import PROXY
-from harness.expect.becoming import conditions_of, expect_becomes, expect_condition
-from harness.expect.hints import expect_hints
-from harness.expect.traffic import expect_traffic
-from harness.manifests import Hints
-from harness.requirements import MAY, SHOULD, requirement
+from harness.model.manifests import Hints
+from harness.model.release import PROXY
+from harness.model.requirements import MAY, SHOULD, requirement
+from harness.scenario.becoming import conditions_of, expect_becomes, expect_condition
+from harness.scenario.cluster import Cluster
+from harness.scenario.hints import expect_hints
+from harness.scenario.traffic import expect_traffic
 
 WEB = {"app": "web"}
 STANDARD = {"TrafficDistributionAccepted", "TrafficDistributionProgrammed", "TrafficDistributionHonored"}

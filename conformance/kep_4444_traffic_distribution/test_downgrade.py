@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from conformance.features import ROLLOUT
 from conformance.skew import CLIENTS, SERVERS, WEB, Skew, bring_to, expect_written, routes
-from harness.cluster import Cluster, Service
-from harness.components import API_SERVER, CONTROLLER, PROXY, release
-from harness.expect.hints import expect_unchanged
-from harness.expect.traffic import expect_traffic
-from harness.expect.transitions import expect_no_loss
-from harness.manifests import Port
-from harness.requirements import MUST, requirement
-from harness.workloads import Pod
+from harness.model.manifests import Port
+from harness.model.release import API_SERVER, CONTROLLER, PROXY, release
+from harness.model.requirements import MUST, requirement
+from harness.model.workloads import Pod
+from harness.scenario.cluster import Cluster, Service
+from harness.scenario.hints import expect_unchanged
+from harness.scenario.traffic import expect_traffic
+from harness.scenario.transitions import expect_no_loss
 
 BEFORE = release("1.29")
 WITH_GATE = release("1.30", ServiceTrafficDistribution=True)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from conformance.features import ENDPOINT_SLICES, SYNC_EVENTS
-from harness.cluster import Cluster, Service
-from harness.expect.becoming import expect_becomes, warnings_about
-from harness.expect.hints import expect_hints
-from harness.requirements import SHOULD, requirement
+from harness.model.requirements import SHOULD, requirement
+from harness.scenario.becoming import expect_becomes, warnings_about
+from harness.scenario.cluster import Cluster, Service
+from harness.scenario.hints import expect_hints
 
 WEB, OTHER = {"app": "web"}, {"app": "other"}
 

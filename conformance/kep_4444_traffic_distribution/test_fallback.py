@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from conformance.features import CLUSTER_IP, TERMINATING_ENDPOINTS, UDP_SERVICES, ZONE_HINTS
-from harness.cluster import Cluster, endpoint, same_zone
-from harness.expect.traffic import expect_traffic
-from harness.expect.transitions import expect_no_loss
-from harness.manifests import TCP, UDP, Port
-from harness.requirements import MUST, requirement
+from harness.model.manifests import TCP, UDP, Port
+from harness.model.requirements import MUST, requirement
+from harness.scenario.cluster import Cluster, endpoint, same_zone
+from harness.scenario.traffic import expect_traffic
+from harness.scenario.transitions import expect_no_loss
 
 
 @requirement(

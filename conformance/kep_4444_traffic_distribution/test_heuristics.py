@@ -20,11 +20,11 @@ from conformance.kep_4444_traffic_distribution.test_validation import (
     expect_refused,
     expect_stored,
 )
-from harness.cluster import Cluster
-from harness.expect.hints import expect_hints
-from harness.expect.traffic import expect_traffic
-from harness.manifests import Hints
-from harness.requirements import MAY, MUST, requirement
+from harness.model.manifests import Hints
+from harness.model.requirements import MAY, MUST, requirement
+from harness.scenario.cluster import Cluster
+from harness.scenario.hints import expect_hints
+from harness.scenario.traffic import expect_traffic
 
 WEB = {"app": "web"}
 FIELD = "spec.trafficDistribution"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 
 from conformance.features import DUAL_STACK_SLICES, ENDPOINT_SLICES, PREFER_CLOSE
-from harness.cluster import Cluster, endpoint
-from harness.expect.hints import expect_hints, expect_unchanged, written_endpoints
-from harness.manifests import Hints, Port
-from harness.requirements import MUST, SHOULD, requirement
+from harness.model.manifests import Hints, Port
+from harness.model.requirements import MUST, SHOULD, requirement
+from harness.scenario.cluster import Cluster, endpoint
+from harness.scenario.hints import expect_hints, expect_unchanged, written_endpoints
 
 WEB = {"app": "web"}
 ZONE_A, ZONE_B, ZONE_C = Hints(zones=("a",)), Hints(zones=("b",)), Hints(zones=("c",))

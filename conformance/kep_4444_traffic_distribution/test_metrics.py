@@ -19,14 +19,14 @@ from conformance.features import (
     PROXY_METRICS,
     TOPOLOGY_MODE,
 )
-from harness.cluster import Cluster, endpoint
-from harness.components import PROXY
-from harness.expect.becoming import controller_metrics, expect_becomes, proxy_metrics
-from harness.expect.hints import expect_hints, expect_shared_out
-from harness.expect.traffic import NO_ANSWER, expect_traffic
-from harness.manifests import Hints
-from harness.requirements import SHOULD, requirement
-from harness.workloads import external_client
+from harness.model.manifests import Hints
+from harness.model.release import PROXY
+from harness.model.requirements import SHOULD, requirement
+from harness.model.workloads import external_client
+from harness.scenario.becoming import controller_metrics, expect_becomes, proxy_metrics
+from harness.scenario.cluster import Cluster, endpoint
+from harness.scenario.hints import expect_hints, expect_shared_out
+from harness.scenario.traffic import NO_ANSWER, expect_traffic
 
 WEB = {"app": "web"}
 ZONE_A = Hints(zones=("a",))

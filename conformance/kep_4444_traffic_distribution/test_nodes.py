@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from conformance.features import OUTAGE
-from harness.cluster import Cluster
-from harness.expect.traffic import expect_traffic
-from harness.expect.transitions import expect_no_loss
-from harness.requirements import MUST, requirement
+from harness.model.requirements import MUST, requirement
+from harness.scenario.cluster import Cluster
+from harness.scenario.traffic import expect_traffic
+from harness.scenario.transitions import expect_no_loss
 
 WEB = {"app": "web"}
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from conformance.features import OUTAGE
-from harness.cluster import Cluster
-from harness.components import API_SERVER, CONTROLLER, PROXY
-from harness.expect.hints import expect_hints, expect_unchanged
-from harness.expect.traffic import expect_traffic
-from harness.expect.transitions import expect_no_loss
-from harness.manifests import Hints
-from harness.requirements import MUST, requirement
+from harness.model.manifests import Hints
+from harness.model.release import API_SERVER, CONTROLLER, PROXY
+from harness.model.requirements import MUST, requirement
+from harness.scenario.cluster import Cluster
+from harness.scenario.hints import expect_hints, expect_unchanged
+from harness.scenario.traffic import expect_traffic
+from harness.scenario.transitions import expect_no_loss
 
 WEB = {"app": "web"}
 ZONE = {zone: Hints(zones=(zone,)) for zone in "abc"}

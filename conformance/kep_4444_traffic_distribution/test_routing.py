@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from conformance.features import CLUSTER_IP, IPV6_SERVICES, NODE_PORT, UDP_SERVICES, ZONE_HINTS
-from harness.cluster import Cluster, endpoint, same_zone
-from harness.expect.traffic import Traffic, expect_traffic
-from harness.manifests import UDP, Port
-from harness.requirements import MUST, SHOULD, requirement
-from harness.workloads import external_client, node_client
+from harness.model.manifests import UDP, Port
+from harness.model.requirements import MUST, SHOULD, requirement
+from harness.model.workloads import external_client, node_client
+from harness.scenario.cluster import Cluster, endpoint, same_zone
+from harness.scenario.traffic import Traffic, expect_traffic
 
 
 @requirement(

@@ -12,11 +12,11 @@ from conformance.features import (
     TRAFFIC_DISTRIBUTION_FIELD,
     TRAFFIC_POLICY_FIELDS,
 )
-from harness import manifests
-from harness.api import MERGE_PATCH, Response, path_of
-from harness.cluster import Cluster
-from harness.manifests import Endpoint, Hints
-from harness.requirements import MAY, MUST, SHOULD, requirement
+from harness.api.client import MERGE_PATCH, Response, path_of
+from harness.model import manifests
+from harness.model.manifests import Endpoint, Hints
+from harness.model.requirements import MAY, MUST, SHOULD, requirement
+from harness.scenario.cluster import Cluster
 
 
 def create_service(cluster: Cluster, name: str = "web", **fields: Any) -> Response:

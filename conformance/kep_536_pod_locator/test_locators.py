@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from conformance.features import POD_LOCATORS
-from harness.cluster import Cluster
-from harness.dns.told import expect_locators, locator_of
-from harness.requirements import MUST, SHOULD, requirement
-from harness.topology import HOSTNAME_LABEL, ZONE_LABEL
+from harness.model.requirements import MUST, SHOULD, requirement
+from harness.model.topology import HOSTNAME_LABEL, ZONE_LABEL
+from harness.scenario.cluster import Cluster
+from harness.scenario.dns_answers import expect_locators, locator_of
 
 CONTROLLER = "KEP-536, New PodLocator controller"
 RESOURCE = "KEP-536, New PodLocator resource"

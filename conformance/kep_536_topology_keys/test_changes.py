@@ -19,8 +19,8 @@ from conformance.kep_536_topology_keys.places import (
     create,
     expect_reached,
 )
-from harness.cluster import Cluster, endpoint
-from harness.requirements import MUST, requirement
+from harness.model.requirements import MUST, requirement
+from harness.scenario.cluster import Cluster, endpoint
 
 ALL = "a1 a2 b1"
 PROXY_CHANGES = "KEP-536, Kube-proxy changes"

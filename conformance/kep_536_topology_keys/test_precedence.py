@@ -19,9 +19,9 @@ from conformance.kep_536_topology_keys.places import (
     create,
     expect_reached,
 )
-from harness.cluster import Cluster, endpoint, same_zone
-from harness.requirements import MUST, SHOULD, requirement
-from harness.workloads import external_client
+from harness.model.requirements import MUST, SHOULD, requirement
+from harness.model.workloads import external_client
+from harness.scenario.cluster import Cluster, endpoint, same_zone
 
 RANDOMLY = "KEP-536, Proposal (multiple endpoints that satisfy the requirement: randomly pick one)"
 

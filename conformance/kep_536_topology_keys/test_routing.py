@@ -21,10 +21,10 @@ from conformance.kep_536_topology_keys.places import (
     expect_rows,
     publish,
 )
-from harness.cluster import Cluster, endpoint
-from harness.manifests import UDP
-from harness.requirements import MUST, SHOULD, requirement
-from harness.workloads import external_client, node_client
+from harness.model.manifests import UDP
+from harness.model.requirements import MUST, SHOULD, requirement
+from harness.model.workloads import external_client, node_client
+from harness.scenario.cluster import Cluster, endpoint
 
 API = "KEP-536, Service API changes"
 PLAN = "KEP-536, Test Plan"

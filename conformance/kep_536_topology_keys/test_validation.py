@@ -16,10 +16,10 @@ from conformance.kep_4444_traffic_distribution.test_validation import (
     expect_stored,
     field_of,
 )
-from harness.api import MERGE_PATCH, Response, path_of
-from harness.cluster import Cluster
-from harness.components import API_SERVER
-from harness.requirements import MAY, MUST, SHOULD, requirement
+from harness.api.client import MERGE_PATCH, Response, path_of
+from harness.model.release import API_SERVER
+from harness.model.requirements import MAY, MUST, SHOULD, requirement
+from harness.scenario.cluster import Cluster
 
 FIELD = "spec.topologyKeys"
 API = "KEP-536, Service API changes"

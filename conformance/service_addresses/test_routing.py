@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from conformance.features import CLUSTER_IP, EXTERNAL_IPS, IPV6_SERVICES, LOAD_BALANCER, NODE_PORT, UDP_SERVICES
-from harness.cluster import Cluster, endpoint
-from harness.expect.traffic import NO_ANSWER, Traffic, expect_flow_moves, expect_traffic
-from harness.manifests import TCP, UDP, Port
-from harness.requirements import MUST, requirement
-from harness.workloads import external_client, node_client
+from harness.model.manifests import TCP, UDP, Port
+from harness.model.requirements import MUST, requirement
+from harness.model.workloads import external_client, node_client
+from harness.scenario.cluster import Cluster, endpoint
+from harness.scenario.traffic import NO_ANSWER, Traffic, expect_flow_moves, expect_traffic
 
 
 @requirement(

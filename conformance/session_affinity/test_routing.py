@@ -24,15 +24,15 @@ from conformance.features import (
     UDP_SERVICES,
     ZONE_HINTS,
 )
-from harness.cluster import Cluster, Service, endpoint, same_node, same_zone
 from harness.errors import InconclusiveError
 from harness.eventually import eventually
-from harness.expect.affinity import SPREAD, expect_all_seen, expect_kept, who_answers
-from harness.expect.paths import Who
-from harness.expect.traffic import expect_traffic
-from harness.manifests import Port
-from harness.requirements import MUST, SHOULD, requirement
-from harness.workloads import Pod, external_client, node_client
+from harness.model.manifests import Port
+from harness.model.requirements import MUST, SHOULD, requirement
+from harness.model.workloads import Pod, external_client, node_client
+from harness.scenario.affinity import SPREAD, expect_all_seen, expect_kept, who_answers
+from harness.scenario.cluster import Cluster, Service, endpoint, same_node, same_zone
+from harness.scenario.paths import Who
+from harness.scenario.traffic import expect_traffic
 
 TCP, UDP = Port(80, name="tcp"), Port(80, protocol="UDP", name="udp")
 

@@ -13,12 +13,12 @@ from conformance.features import (
     UDP_SERVICES,
     ZONE_HINTS,
 )
-from harness.cluster import Cluster, endpoint, same_zone
-from harness.expect.traffic import NO_ANSWER, Traffic, expect_flow_survives, expect_traffic
-from harness.expect.transitions import expect_no_loss
-from harness.manifests import Endpoint, Port
-from harness.requirements import MUST, SHOULD, requirement
-from harness.workloads import Pod, external_client
+from harness.model.manifests import Endpoint, Port
+from harness.model.requirements import MUST, SHOULD, requirement
+from harness.model.workloads import Pod, external_client
+from harness.scenario.cluster import Cluster, endpoint, same_zone
+from harness.scenario.traffic import NO_ANSWER, Traffic, expect_flow_survives, expect_traffic
+from harness.scenario.transitions import expect_no_loss
 
 
 def leaving(pod: Pod, *, serving: bool = True, **fields: Any) -> Endpoint:

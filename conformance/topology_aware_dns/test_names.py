@@ -8,12 +8,12 @@ from functools import partial
 from conformance.features import SERVICE_DNS, TOPOLOGY_AWARE_DNS
 from conformance.kep_536_topology_keys.places import ANY, ZONE
 from conformance.topology_aware_dns.pods import begin, create_headless, expect_rows, kinds, publish, run
-from harness.cluster import Cluster, endpoint
-from harness.dns.resolvers import resolvers
-from harness.dns.told import addresses, ask, expect_answer, name_of
-from harness.expect.becoming import expect_becomes
-from harness.manifests import Endpoint, Port
-from harness.requirements import MUST, SHOULD, requirement
+from harness.model.manifests import Endpoint, Port
+from harness.model.requirements import MUST, SHOULD, requirement
+from harness.scenario.becoming import expect_becomes
+from harness.scenario.cluster import Cluster, endpoint
+from harness.scenario.dns_answers import addresses, ask, expect_answer, name_of
+from harness.scenario.resolvers import resolvers
 
 SPEC = "Kubernetes, DNS-Based Service Discovery 1.1.0"
 HTTP = Port(name="http")

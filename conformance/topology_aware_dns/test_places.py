@@ -7,10 +7,10 @@ import pytest
 from conformance.features import SERVICE_DNS, TOPOLOGY_AWARE_DNS
 from conformance.kep_536_topology_keys.places import ANY, HOST, RACK, ZONE
 from conformance.topology_aware_dns.pods import begin, create_headless, expect_rows, kinds, publish
-from harness.cluster import Cluster
-from harness.dns.told import expect_told
-from harness.requirements import MUST, SHOULD, requirement
-from harness.workloads import external_client
+from harness.model.requirements import MUST, SHOULD, requirement
+from harness.model.workloads import external_client
+from harness.scenario.cluster import Cluster
+from harness.scenario.dns_answers import expect_told
 
 DNS = "KEP-536, DNS server changes"
 API = "KEP-536, Service API changes"

@@ -9,15 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from harness.abilities import Ability
-from harness.api import Api, Object
-from harness.components import Component, Release
+from harness.api.client import Api, Object
+from harness.model.abilities import Ability
+from harness.model.outcomes import Observation
+from harness.model.release import Component, Release
+from harness.model.topology import Topology
+from harness.model.workloads import Client, Pod
 from harness.netns.http import HttpAnswer
 from harness.netns.namespace import Namespace
-from harness.outcomes import Observation
 from harness.probes.loop import Probe, Sample, SocketSource
-from harness.topology import Topology
-from harness.workloads import Client, Pod
 
 TERMINATION_SECONDS = 30  # that a pod goes on serving after a graceful deletion
 

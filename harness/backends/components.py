@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from harness.abilities import Ability
-from harness.components import Component, Release
 from harness.errors import UnavailableError
+from harness.model.abilities import Ability
+from harness.model.release import Component, Release
 
 
 class Components(Protocol):

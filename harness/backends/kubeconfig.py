@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, NoReturn
 
-from harness.abilities import Ability
-from harness.api import Api, Object, RefusedError, Response, new_record
+from harness.api import requests
+from harness.api.client import Api, Object, RefusedError, Response, new_record
+from harness.api.kubeconfig import find
 from harness.backends.any_cluster import pods
 from harness.backends.any_cluster.barrier import Barrier
 from harness.backends.any_cluster.client_pod import ClientPod
@@ -27,20 +28,19 @@ from harness.backends.any_cluster.translating import TranslatingApi
 from harness.backends.backend import TERMINATION_SECONDS, WantedPod
 from harness.backends.components import Components, Untouchable
 from harness.backends.node_lifecycle import ready_pods_on
-from harness.components import Component, Release
 from harness.errors import DistrustError, InconclusiveError, UnavailableError
 from harness.eventually import eventually
-from harness.evidence import requests
 from harness.guest import liveness
 from harness.guest.marks import run_labels
 from harness.guest.nodes import change_node, restore_node
-from harness.kubeconfig import find
+from harness.model.abilities import Ability
+from harness.model.outcomes import Observation, Unknown
+from harness.model.release import Component, Release
+from harness.model.workloads import Client, Pod, node_client
 from harness.netns.addresses import by_family
 from harness.netns.http import HttpAnswer
 from harness.netns.namespace import Namespace
-from harness.outcomes import Observation, Unknown
 from harness.probes.loop import Probe
-from harness.workloads import Client, Pod, node_client
 
 SETTLED = 10.0  # seconds, before the time scale, in which proxies work on what was written
 RESTARTED = 120.0  # the same after a component was replaced: clients ask an API server that was away ever less often
@@ -412,7 +412,7 @@ class KubeconfigBackend:
 
     def explain(self, namespace: str, service: str, nodes: Sequence[str]) -> str:  # noqa: ARG002  the table has all
         """What nodes are to do with a Service, by its objects: what its proxies decide is theirs to know."""
-        from harness.explain import explained  # noqa: PLC0415  who has the suite alone, without reference, goes on
+        from harness.explain.service import explained  # noqa: PLC0415  who has the suite alone, without reference, goes on
 
         follow: Literal["kep", "released"] = "kep" if self.release.follows == "kep" else "released"
         return f"what its objects ask for:\n{explained(self.api, namespace, service, follow)}"

@@ -15,26 +15,26 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Self
 
-from harness import manifests
-from harness.abilities import EVERYTHING, Ability
-from harness.api import Api, Object
+from harness.api import requests
+from harness.api.client import Api, Object
 from harness.backends import node_lifecycle
 from harness.backends.backend import TERMINATION_SECONDS, WantedPod
-from harness.components import Component, Release
 from harness.dns.dns import ClusterDns
 from harness.errors import InconclusiveError
 from harness.eventually import eventually
-from harness.evidence import requests
-from harness.evidence.texts import texts_of
-from harness.implementations import Implementation, reference
+from harness.model import manifests
+from harness.model.abilities import EVERYTHING, Ability
+from harness.model.outcomes import Observation
+from harness.model.release import Component, Release
+from harness.model.texts import texts_of
+from harness.model.topology import THREE_ZONES, Topology
+from harness.model.workloads import Client, Pod, node_client
 from harness.netns import addresses, conntrack, http, kernel, sandbox
 from harness.netns.fabric import Host, Network
 from harness.netns.http import HttpAnswer
 from harness.netns.namespace import Namespace
-from harness.outcomes import Observation
 from harness.probes.loop import Loop, Probe, Recording, Server, ServerPort, Stream
-from harness.topology import THREE_ZONES, Topology
-from harness.workloads import Client, Pod, node_client
+from harness.settings.implementations import Implementation, reference
 
 BOOT_SECONDS = 15.0  # until all have worked on everything that there is at first, before the time scale
 SETTLED = 5.0  # seconds, before the time scale, in which controller and proxies work on what was written

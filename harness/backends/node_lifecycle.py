@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.api import Api, Object
-from harness.conditions import is_true
+from harness.api.client import Api, Object
+from harness.model.conditions import is_true
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """One scenario's view of its backend: notes what the scenario needs, and refuses what the backend lacks.
 
-What was noted becomes the suite's table of needs: `harness.needs`.
+What was noted becomes the suite's table of needs: `harness.model.needs`.
 """
 
 from __future__ import annotations
@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from harness.abilities import Ability
-from harness.api import Api, Object
+from harness.api.client import Api, Object
 from harness.backends.backend import Backend, OpenConnection, WantedPod
-from harness.components import Component, Release
 from harness.errors import UnavailableError
-from harness.needs import Needs
+from harness.model.abilities import Ability
+from harness.model.needs import Needs
+from harness.model.release import Component, Release
+from harness.model.topology import Topology
+from harness.model.workloads import Client, Pod
 from harness.netns.http import HttpAnswer
 from harness.netns.namespace import Namespace
 from harness.probes.loop import Probe, SocketSource
-from harness.topology import Topology
-from harness.workloads import Client, Pod
 
 _RESTART = {
     Component.API_SERVER: Ability.RESTART_API_SERVER,

@@ -11,7 +11,7 @@ import click
 from harness.commands import values
 from harness.commands.from_options import GroupedCommand, with_options
 from harness.commands.front import examples
-from harness.options import BY_NAME
+from harness.settings.options import BY_NAME
 
 _MADE_OF = ("proxy", "mode", "control-plane", "controller", "kubernetes-version", "feature-gates", "topology",
             "families")  # fmt: skip
@@ -51,7 +51,7 @@ def up(name: str, kubeconfig: Path | None, **options: Any) -> None:
 
     What it is made of is said as for `run`; pods that are created through its API run.
     """
-    from harness import cluster_commands
+    from harness.commands import embedded_clusters as cluster_commands
 
     click.echo(cluster_commands.up(name, kubeconfig=kubeconfig, **options))
 
@@ -59,7 +59,7 @@ def up(name: str, kubeconfig: Path | None, **options: Any) -> None:
 @cluster.command(name="list", epilog=examples("cluster list"))
 def list_clusters() -> None:
     """Show the clusters that run now, and where their kubeconfigs are."""
-    from harness import cluster_commands
+    from harness.commands import embedded_clusters as cluster_commands
 
     click.echo(cluster_commands.listing())
 
@@ -68,7 +68,7 @@ def list_clusters() -> None:
 @_NAME
 def down(name: str) -> None:
     """End a cluster; nothing of it is left. One that is not up is no error."""
-    from harness import cluster_commands
+    from harness.commands import embedded_clusters as cluster_commands
 
     click.echo(cluster_commands.down(name))
 
@@ -83,7 +83,7 @@ def kubeconfig(name: str, path: bool) -> None:
 
     `export KUBECONFIG=$(trafficdist cluster kubeconfig --path)` lets kubectl use it.
     """
-    from harness import cluster_commands
+    from harness.commands import embedded_clusters as cluster_commands
 
     where = cluster_commands.kubeconfig(name)
     click.echo(where if path else where.read_text(encoding="utf-8").rstrip())
@@ -105,6 +105,6 @@ def _places(context: click.Context, parameter: click.Parameter, incomplete: str)
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def execute(name: str, place: str, command: Sequence[str]) -> None:
     """Run a command in the netns of a node, of a pod, or of the client outside (`external`)."""
-    from harness import cluster_commands
+    from harness.commands import embedded_clusters as cluster_commands
 
     cluster_commands.execute(name, place, command)

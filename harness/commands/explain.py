@@ -6,8 +6,8 @@ from typing import Literal
 
 import click
 
+from harness.commands.cleanup import of_cluster
 from harness.commands.front import examples
-from harness.guest.cli import of_cluster
 
 _EXAMPLES = examples(
     "explain web                            in the namespace of the current context",
@@ -33,6 +33,6 @@ def explain(service: str, kubeconfig: str, context: str, follow: Literal["releas
     """
     from rich.console import Console
 
-    from harness.explain import explain_service
+    from harness.explain.service import explain_service
 
     explain_service(service, kubeconfig=kubeconfig, context=context, follow=follow, console=Console(highlight=False))

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from harness.commands import values
-from harness.options import OPTIONS, Option
+from harness.settings.options import OPTIONS, Option
 
 
 class GroupedCommand(click.Command):

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from harness.errors import DistrustError, HarnessError, NothingSelectedError, UnavailableError, UsageError
-from harness.exit_codes import MEANINGS, ExitCode
+from harness.judging.exit_codes import MEANINGS, ExitCode
 
 EXIT_CODES = "\b\nExit codes:\n" + "\n".join(f"  {int(code):>2}  {meaning}" for code, meaning in MEANINGS.items())
 

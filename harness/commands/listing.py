@@ -10,10 +10,10 @@ from typing import Any
 
 import click
 
-from harness import suite_files
 from harness.commands import values
 from harness.commands.front import examples
-from harness.requirements import Level, Profile
+from harness.model.requirements import Level, Profile
+from harness.run import suite_files
 
 _EXAMPLES = examples(
     "list 'KEP-3015/*' 'AFFINITY/*'               of two documents",
@@ -63,9 +63,9 @@ def list_requirements(
 
     A table has one line each when it is not written to a terminal.
     """
-    from harness.plan import choose
+    from harness.plugin.suite import catalogue as collect
     from harness.report import catalogue
-    from harness.suite import catalogue as collect
+    from harness.run.plan import choose
 
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
     every = collect(suite)

@@ -37,7 +37,7 @@ def changes(old: str, new: str, issues: str | None) -> int:
     """Say which verdicts changed from OLD to NEW: two runs, or two folders of runs, compared by name."""
     from harness.report import changes as compared
     from harness.report.conformance import read_reports
-    from harness.report.folder import OutputFolder
+    from harness.run.folder import OutputFolder
 
     found = compared.changes(read_reports(old), read_reports(new))
     click.echo(compared.as_markdown(found))

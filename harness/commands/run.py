@@ -12,7 +12,7 @@ import click
 
 from harness.commands.from_options import GroupedCommand, as_arguments, with_options
 from harness.commands.front import EXIT_CODES, examples
-from harness.options import OPTIONS, resolve
+from harness.settings.options import OPTIONS, resolve
 
 _EXAMPLES = examples(
     "run                                     the reference on an embedded cluster",
@@ -41,7 +41,7 @@ def run(options_file: str | None, verbose: int, suite: str, pytest_arguments: Se
     An option may also be given as environment variable TRAFFICDIST_<OPTION>, or in an options file; the command line
     wins over the environment, and that over the file.
     """
-    from harness.suite import run_pytest
+    from harness.plugin.suite import run_pytest
 
     arguments = [] if options.get("backend") else _default_backend(options_file)
     for option in OPTIONS:

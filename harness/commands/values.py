@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterable, Mapping
 import click
 from click.shell_completion import CompletionItem
 
-from harness import claims, suite_files
 from harness.control_planes import choice
 from harness.errors import HarnessError
-from harness.options import Option
-from harness.topology import TOPOLOGIES
+from harness.model.topology import TOPOLOGIES
+from harness.run import suite_files
+from harness.settings import claims
+from harness.settings.options import Option
 
 Names = Callable[[], Iterable[str]]
 Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
@@ -48,21 +49,21 @@ def _files(kind: str) -> Complete:
 
 def mutants() -> Iterable[str]:
     """Mutants and benign variants."""
-    from harness.mutants import BENIGN, MUTANTS
+    from mutants import BENIGN, MUTANTS
 
     return [*MUTANTS, *BENIGN]
 
 
 def clusters() -> Iterable[str]:
     """The clusters that run in the background."""
-    from harness import cluster_state
+    from harness.commands import cluster_state
 
     return [state.name for state in cluster_state.running()]
 
 
 def places(cluster: str) -> Iterable[str]:
     """Where one can be in such a cluster: its nodes, its pods, and outside."""
-    from harness import cluster_state
+    from harness.commands import cluster_state
 
     state = cluster_state.load(cluster)
     return state.places if state else ()

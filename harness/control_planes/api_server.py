@@ -16,12 +16,12 @@ from typing import Any
 
 import trustme
 
-from harness.api import Api
-from harness.components import Release
+from harness.api.client import Api
 from harness.control_planes.processes import Processes, wait_until_ready
 from harness.errors import InconclusiveError
+from harness.model.release import Release
 from harness.netns.addresses import SERVICE_CIDRS
-from harness.process import Process
+from harness.netns.process import Process
 
 _SECONDS = 60.0  # that a component has to be ready, before the time scale
 _GROUPS = (

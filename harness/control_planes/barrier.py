@@ -16,11 +16,11 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from harness import manifests
-from harness.api import Api, Object, RefusedError
+from harness.api.client import Api, Object, RefusedError
 from harness.errors import InconclusiveError
 from harness.eventually import NotYetError, eventually
-from harness.topology import ZONE_LABEL
+from harness.model import manifests
+from harness.model.topology import ZONE_LABEL
 
 GATHERING = 0.03  # seconds that the controller gathers changes of pods
 _MARGIN = 0.01  # seconds on top of that

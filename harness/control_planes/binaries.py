@@ -10,14 +10,14 @@ import socket
 from dataclasses import replace
 from typing import Any
 
-from harness.components import Release
+from harness.api.requests import Asked
 from harness.control_planes.api_server import LocalApiServer
 from harness.control_planes.control_plane import OpenSocket
 from harness.control_planes.controller_manager import LocalControllerManager
 from harness.control_planes.egress import Egress
 from harness.control_planes.processes import Processes
 from harness.control_planes.relay import Relay
-from harness.evidence.requests import Asked
+from harness.model.release import Release
 
 
 class BinariesControlPlane:

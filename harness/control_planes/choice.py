@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from harness.components import API_SERVER, CONTROLLER, parse_gates
 from harness.errors import UsageError
-from harness.release_features import lacking
-from harness.requirements import Profile
+from harness.model.release import API_SERVER, CONTROLLER, parse_gates
+from harness.model.release_features import lacking
+from harness.model.requirements import Profile
 
 EMBEDDED, BINARIES, CONTAINERS = "embedded", "binaries", "containers"
 REFERENCE, MANAGER = "reference", "kube-controller-manager"

@@ -32,7 +32,7 @@ from harness.control_planes.processes import Processes, Program, in_use
 from harness.errors import DistrustError, UnavailableError
 from harness.guest.marks import RUN_LABEL
 from harness.netns import sandbox
-from harness.process import Process
+from harness.netns.process import Process
 
 if TYPE_CHECKING:
     from testcontainers.core.docker_client import DockerClient
@@ -149,11 +149,11 @@ class _Container:
             self._code = 128 - code if code > 128 else code
 
     def poll(self) -> int | None:
-        """See `harness.process.Handle`: known when all that it said is in its log."""
+        """See `harness.netns.process.Handle`: known when all that it said is in its log."""
         return self._code
 
     def stop(self, grace: float) -> None:  # noqa: ARG002  a crash is what the harness plays with these
-        """See `harness.process.Handle`. Raises `DistrustError` when the engine does not remove it."""
+        """See `harness.netns.process.Handle`. Raises `DistrustError` when the engine does not remove it."""
         try:
             self._container.stop()
         except NotFound:

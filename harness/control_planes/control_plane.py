@@ -9,8 +9,8 @@ import socket
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from harness.components import Release
-from harness.evidence.requests import Asked
+from harness.api.requests import Asked
+from harness.model.release import Release
 
 OpenSocket = Callable[[int, int], socket.socket]
 """Makes a socket of a family and a type inside the cluster's network, as `socket.socket` does outside of it."""

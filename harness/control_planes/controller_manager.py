@@ -17,14 +17,14 @@ import trustme
 import urllib3
 import yaml
 
-from harness.components import Release
 from harness.control_planes.api_server import gate_arguments
 from harness.control_planes.barrier import GATHERING, Barrier
 from harness.control_planes.processes import Processes, wait_until_ready
 from harness.control_planes.relay import Relay
 from harness.errors import InconclusiveError, UnavailableError
 from harness.eventually import NotYetError, eventually
-from harness.process import Process
+from harness.model.release import Release
+from harness.netns.process import Process
 
 _RETURN = 5.0  # seconds to come back to an API server that was replaced, before the time scale
 _SECONDS = 30.0  # that it has to be ready, before the time scale

@@ -12,10 +12,10 @@ from typing import Any
 
 from prometheus_client import generate_latest
 
-from harness.components import Release
+from harness.api.requests import Asked
 from harness.control_planes.control_plane import OpenSocket
 from harness.errors import InconclusiveError, UsageError
-from harness.evidence.requests import Asked
+from harness.model.release import Release
 from reference.apiserver import ApiServer
 from reference.apiserver.kinds import Strategy
 from reference.apiserver.server import HttpServer

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 from urllib.parse import urlsplit
 
-from harness.components import Release
 from harness.control_planes.controller_manager import LocalControllerManager
 from harness.control_planes.embedded import EmbeddedControlPlane
 from harness.control_planes.processes import Processes
+from harness.model.release import Release
 
 
 class ManagedControlPlane(EmbeddedControlPlane):

@@ -18,11 +18,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness import process
 from harness.binaries import find_entry
 from harness.errors import DistrustError, UnavailableError
 from harness.eventually import time_scale
-from harness.process import Process
+from harness.netns import process
+from harness.netns.process import Process
 
 _MEMORY = Path("/dev/shm")  # noqa: S108  a file system in memory; the folder in it is made by mkdtemp
 _ROOM = 1 << 30  # bytes: etcd alone reserves 128 MB

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from harness.abilities import EVERYTHING, Ability
 from harness.doctor.check import Check, State, ok
-from harness.needs import Needs
+from harness.model.abilities import EVERYTHING, Ability
+from harness.model.needs import Needs
 
 _KIND = "--backend kind or netns does"
 _NETNS = "--backend netns has it"

@@ -6,8 +6,8 @@ import enum
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from harness.exit_codes import ExitCode
-from harness.needs import Needs
+from harness.judging.exit_codes import ExitCode
+from harness.model.needs import Needs
 
 
 class State(enum.StrEnum):

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from harness.api import Api, RefusedError
+from harness.api.client import Api, RefusedError
+from harness.api.kubeconfig import find
 from harness.backends.any_cluster import target
 from harness.backends.any_cluster.places import cast
-from harness.backends.any_cluster.session import are_equal
 from harness.doctor import abilities, images, looks
 from harness.doctor.check import Check, unknown, unusable
 from harness.errors import DistrustError, InconclusiveError, UnavailableError
 from harness.guest import permissions, trouble
 from harness.guest.leftovers import Say
 from harness.guest.preflight import Reached, reach
-from harness.kubeconfig import find
-from harness.topology import Topology
+from harness.model.topology import Topology
+from harness.run.real_cluster import are_equal
 
 _REQUEST_SECONDS = 15.0
 

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.doctor.check import Check
-from harness.needs import Needs
-from harness.requirements import Profile, Requirement
+from harness.model.needs import Needs
+from harness.model.requirements import Profile, Requirement
 
 
 @dataclass(frozen=True, slots=True)

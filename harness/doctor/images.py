@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.api import Api, RefusedError
+from harness.api.client import Api, RefusedError
 from harness.backends.any_cluster import pods
 from harness.backends.any_cluster.names import Names
 from harness.doctor.check import Check, State, ok, unknown, unusable
@@ -12,7 +12,7 @@ from harness.guest import trouble
 from harness.guest.lease import hold
 from harness.guest.leftovers import Say
 from harness.guest.marks import new_run_id, run_labels
-from harness.needs import Needs
+from harness.model.needs import Needs
 
 _PULL_SECONDS = 120.0
 _PORT = 8080

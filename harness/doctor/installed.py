@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from harness.api import Object
+from harness.api.client import Object
 from harness.doctor.check import Check, ok, unknown
 
 _KNOWN = {  # a part of the name of a DaemonSet: what it does with Services

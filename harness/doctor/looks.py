@@ -10,12 +10,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
-from harness import manifests
-from harness.api import Api, Object, Response, path_of
+from harness.api.client import Api, Object, Response, path_of
 from harness.backends.any_cluster.names import Names
 from harness.backends.any_cluster.places import refusing_taints, takes_pods
-from harness.claims import OF_BOTH_FAMILIES
-from harness.components import Release
 from harness.doctor import gates, installed
 from harness.doctor.check import Check, State, ok, unknown, unusable
 from harness.errors import UsageError
@@ -24,9 +21,12 @@ from harness.guest.lease import in_use, is_over, read_claim
 from harness.guest.marks import new_run_id, run_labels
 from harness.guest.preflight import Reached
 from harness.guest.server_clock import ServerClock
-from harness.needs import Needs
+from harness.model import manifests
+from harness.model.needs import Needs
+from harness.model.release import Release
+from harness.model.topology import THREE_ZONES, ZONE_LABEL, Topology
 from harness.netns.addresses import by_family
-from harness.topology import THREE_ZONES, ZONE_LABEL, Topology
+from harness.settings.claims import OF_BOTH_FAMILIES
 
 _DRY_RUN = {"dryRun": "All"}
 _SKEW_SECONDS = 5

@@ -6,13 +6,13 @@ import contextlib
 import sys
 from collections.abc import Sequence
 
-from harness.claims import OF_BOTH_FAMILIES
 from harness.doctor.check import Check, State, ok, unknown, unusable
 from harness.errors import UnavailableError
+from harness.model.topology import Topology
 from harness.netns import kernel, programs, sandbox
 from harness.netns.addresses import FAMILIES
 from harness.netns.namespace import Namespace
-from harness.topology import Topology
+from harness.settings.claims import OF_BOTH_FAMILIES
 
 
 def examine_netns(families: Sequence[str] = FAMILIES) -> list[Check]:

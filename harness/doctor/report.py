@@ -11,9 +11,9 @@ from rich.text import Text
 
 from harness.doctor.check import Check, State, exit_code
 from harness.doctor.cost import costs
-from harness.exit_codes import ExitCode
-from harness.needs import Needs
-from harness.requirements import Profile, Requirement
+from harness.judging.exit_codes import ExitCode
+from harness.model.needs import Needs
+from harness.model.requirements import Profile, Requirement
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 
-from harness.api import Api
+from harness.api.client import Api
 from harness.errors import DistrustError
 from harness.guest import leftovers, process
 from harness.guest.claim import Claim

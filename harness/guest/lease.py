@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 
-from harness.api import Api, RefusedError, Response, path_of
+from harness.api.client import Api, RefusedError, Response, path_of
 from harness.errors import DistrustError, HarnessError
 from harness.eventually import eventually
 from harness.guest import leftovers, process, trouble

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from harness.api import Api, Object, RefusedError
+from harness.api.client import Api, Object, RefusedError
 from harness.errors import DistrustError
 from harness.eventually import time_scale
 from harness.guest.marks import NAMESPACE, RUN_LABEL

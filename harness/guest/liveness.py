@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 
-from harness.api import Api, path_of
+from harness.api.client import Api, path_of
 from harness.guest import trouble
 
 RENEWED_SECONDS = 15.0

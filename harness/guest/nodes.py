@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from harness.api import Api, Object, RefusedError
+from harness.api.client import Api, Object, RefusedError
 from harness.guest.marks import BEFORE_ANNOTATION
 
 _TRIES = 10

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harness.api import Api
+from harness.api.client import Api
 from harness.errors import DistrustError
 from harness.guest import trouble
 

@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from harness.api import Api
+from harness.api.client import Api
+from harness.api.kubeconfig import find
 from harness.errors import DistrustError, InconclusiveError, UnavailableError, UsageError
 from harness.guest import permissions, trouble
 from harness.guest.permissions import RULES, Rule
 from harness.guest.server_clock import ServerClock
-from harness.kubeconfig import find
 
 DEADLINE = 20.0
 """Seconds in which all has been asked, or the cluster is said not to answer. Not scaled: a person waits for it."""

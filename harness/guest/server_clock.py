@@ -6,7 +6,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 
-from harness.api import Response
+from harness.api.client import Response
 
 
 class ServerClock:

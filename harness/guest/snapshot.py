@@ -10,7 +10,7 @@ import copy
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from harness.api import Api, Object, RefusedError
+from harness.api.client import Api, Object, RefusedError
 
 _PAGE = 500
 _PASSING = {"events", "componentstatuses"}

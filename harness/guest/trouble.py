@@ -14,7 +14,7 @@ from typing import Any
 
 import urllib3.exceptions as http
 
-from harness.api import Object, RefusedError, Response
+from harness.api.client import Object, RefusedError, Response
 
 MANIFEST = "deploy/rbac.yaml"
 

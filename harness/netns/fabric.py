@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from typing import Self
 
 from harness.errors import HarnessError, UnavailableError, UsageError
+from harness.model.topology import Topology
 from harness.netns import addresses, kernel, rtnetlink, sysctls
 from harness.netns.addresses import EVERYTHING, EXTERNAL_CLIENT, GATEWAY, Family, NodePlan
 from harness.netns.namespace import Namespace
 from harness.netns.rtnetlink import LOOPBACK, Request
-from harness.topology import Topology
 
 _UPLINK = 2  # index of eth0, the link of a node, pod or external client to the rest
 _FIRST_NODE_LINK = 100  # index in the fabric of the link to node 0

@@ -11,8 +11,8 @@ import fcntl
 from collections.abc import Iterator
 from pathlib import Path
 
-from harness.abilities import Ability
-from harness.needs import Needs
+from harness.model.abilities import Ability
+from harness.model.needs import Needs
 
 DISRUPTIVE = frozenset(
     {

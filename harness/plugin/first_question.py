@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness import manifests
-from harness.api import RefusedError
+from harness.api.client import RefusedError
 from harness.backends.backend import WantedPod
 from harness.errors import HarnessError
 from harness.eventually import NotYetError, eventually
-from harness.manifests import Endpoint, Hints
-from harness.outcomes import Reached
+from harness.model import manifests
+from harness.model.manifests import Endpoint, Hints
+from harness.model.outcomes import Reached
+from harness.model.workloads import Pod, pod_client
 from harness.probes.loop import Probe
-from harness.workloads import Pod, pod_client
 
 if TYPE_CHECKING:
     from harness.backends.backend import Backend

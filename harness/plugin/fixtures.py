@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.components import Release
-from harness.history import History
-from harness.implementations import of_settings
-from harness.run import Run, run_of
-from harness.topology import THREE_ZONES, Topology
+from harness.judging.history import History
+from harness.model.release import Release
+from harness.model.topology import THREE_ZONES, Topology
+from harness.run.run import Run, run_of
+from harness.settings.implementations import of_settings
 
 if TYPE_CHECKING:
     from harness.backends.backend import Backend
-    from harness.cluster import Cluster
+    from harness.scenario.cluster import Cluster
 
     BootedBackends = Callable[[Topology], Backend]
 
@@ -54,7 +54,7 @@ def backends(request: pytest.FixtureRequest) -> Iterator[BootedBackends]:
 def _boot(run: Run | None, topology: Topology) -> Backend:
     """A cluster of this topology, or this worker's share of the real one."""
     if run is not None and run.target:
-        from harness.backends.any_cluster.session import boot  # noqa: PLC0415
+        from harness.run.real_cluster import boot  # noqa: PLC0415
 
         return boot(run.target, run.settings, run.worker or "main")
     from harness.backends.netns import NetnsBackend  # noqa: PLC0415
@@ -96,7 +96,7 @@ def new_cluster(
     request: pytest.FixtureRequest, backends: BootedBackends, history: History, _numbers: Iterator[int]
 ) -> Iterator[Callable[[Topology], Cluster]]:
     """Makes clusters of any topology, each in a Kubernetes namespace of its own, and empties them afterwards."""
-    from harness.cluster import Cluster  # noqa: PLC0415
+    from harness.scenario.cluster import Cluster  # noqa: PLC0415
 
     made: list[Cluster] = []
     run = run_of(request.config)

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from harness.api import RefusedError
-from harness.conclusion import first_line, outside_call
+from harness.api.client import RefusedError
 from harness.errors import DistrustError, HarnessError, InconclusiveError, UnavailableError
 from harness.guest import trouble
-from harness.report.results import CaseResult
-from harness.verdict import SkipReason, Verdict
+from harness.judging.conclusion import first_line, outside_call
+from harness.judging.results import CaseResult
+from harness.judging.verdict import SkipReason, Verdict
 
 
 @contextlib.contextmanager

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from harness import durations
 from harness.errors import DistrustError
-from harness.exit_codes import ExitCode, Situation, exit_code
-from harness.plan import Plan
+from harness.judging.exit_codes import ExitCode, Situation, exit_code
+from harness.judging.results import NOT_RUN, UNPROVEN, Case, CaseResult, Result
+from harness.judging.verdict import SkipReason, Verdict
 from harness.plugin.recorder import PROPERTY
-from harness.report.results import NOT_RUN, UNPROVEN, Case, CaseResult, Result
+from harness.report import durations
 from harness.report.writer import write_reports
-from harness.run import Run
-from harness.verdict import SkipReason, Verdict
+from harness.run.plan import Plan
+from harness.run.run import Run
 
 
 class Ledger:

@@ -12,19 +12,18 @@ from typing import Any
 
 import pytest
 
-from harness import durations
-from harness.plan import Plan
+from harness.judging.results import Case, Result
+from harness.judging.verdict import SkipReason, Verdict
 from harness.plugin.display import Display, Status
 from harness.plugin.ledger import Ledger
 from harness.plugin.outlook import Outlook
 from harness.plugin.recorder import PROPERTY
-from harness.report import summary
+from harness.report import durations, summary
 from harness.report.conformance import certifiable_reasons
 from harness.report.environment import suite_version
-from harness.report.results import Case, Result
 from harness.report.summary import Line
-from harness.run import Run
-from harness.verdict import SkipReason, Verdict
+from harness.run.plan import Plan
+from harness.run.run import Run
 
 _QUIET = -2  # pytest's reporter writes nothing of its own, except errors
 _WIDEST = 100

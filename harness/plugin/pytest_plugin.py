@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from harness.errors import DistrustError, NothingSelectedError, UnavailableError, UsageError
-from harness.exit_codes import ExitCode
-from harness.options import OPTIONS, resolve
-from harness.run import RUN, Run, run_of
+from harness.judging.exit_codes import ExitCode
+from harness.run.run import RUN, Run, run_of
+from harness.settings.options import OPTIONS, resolve
 
 _SUITE = "conformance"
 _WORKER_INPUT = "trafficdist"
@@ -89,9 +89,9 @@ def _take_charge(config: pytest.Config) -> None:
     if config.option.collectonly:
         return
 
-    from harness import durations
     from harness.plugin import progress
-    from harness.report.folder import OutputFolder, default_path
+    from harness.report import durations
+    from harness.run.folder import OutputFolder, default_path
 
     folder = OutputFolder(Path(settings.output_dir).absolute() if settings.output_dir else default_path())
     run = Run(settings, folder, _arguments(config), whole_suite=_is_whole_suite(config))
@@ -114,8 +114,8 @@ def _set_workers(config: pytest.Config, run: Run) -> str:
         return f"{asked or 'none'}: asked for with -n"
     workers = run.settings.workers
     if workers == "auto" and hasattr(config.option, "numprocesses"):
-        from harness.machine import this_machine
-        from harness.workers import choose
+        from harness.run.machine import this_machine
+        from harness.run.workers import choose
 
         choice = choose(run.settings, run.durations, this_machine())
         number, text = choice.number, choice.text
@@ -131,7 +131,7 @@ def _set_workers(config: pytest.Config, run: Run) -> str:
 
 def _suite(config: pytest.Config) -> Path:
     """The folder of what is run: the one with the table of durations, if what is named lies in one."""
-    from harness.durations import FILE
+    from harness.report.durations import FILE
 
     found = importlib.util.find_spec(_SUITE) if config.args[:1] == [_SUITE] and config.option.pyargs else None
     first = next(iter(found.submodule_search_locations or ()), "") if found else (config.args or ["."])[0]
@@ -210,16 +210,16 @@ def _end_with_controller() -> None:
 
 def _set_up(config: pytest.Config, run: Run) -> None:
     """What can be wrong with this machine is found out before anything runs."""
-    from harness.implementations import of_settings
     from harness.plugin import selection
+    from harness.settings.implementations import of_settings
 
     try:
         if run.settings.backend == "kind":
             selection.require_some(config, run.settings)
         run.folder.prepare()
         if run.settings.backend == "netns":
-            from harness.claims import OF_BOTH_FAMILIES
             from harness.netns import sandbox
+            from harness.settings.claims import OF_BOTH_FAMILIES
 
             sandbox.enter()
             of_settings(run.settings)
@@ -237,8 +237,8 @@ def _set_up(config: pytest.Config, run: Run) -> None:
 
 def _take_cluster(config: pytest.Config, run: Run) -> None:
     """Hold the real cluster until everything has ended. Raises `UnavailableError` and `DistrustError`."""
-    from harness.backends.any_cluster.session import Session
     from harness.plugin.display import unsilenced
+    from harness.run.real_cluster import Session
 
     def say(text: str) -> None:
         print(text, file=sys.stderr, flush=True)  # noqa: T201

@@ -14,18 +14,19 @@ from typing import Any
 
 import pytest
 
-from harness import needs, plan
 from harness.errors import DistrustError, InconclusiveError, UsageError
-from harness.judge import described
-from harness.needs import Needs
-from harness.plan import Plan
+from harness.judging.judge import described
+from harness.judging.results import Case, CaseResult
+from harness.judging.verdict import SkipReason, Verdict
+from harness.model import needs
+from harness.model.needs import Needs
+from harness.model.requirements import Requirement
 from harness.plugin import alone, judging
 from harness.plugin.evidence import gather
 from harness.report import rerun
-from harness.report.results import Case, CaseResult
-from harness.requirements import Requirement
-from harness.run import Run
-from harness.verdict import SkipReason, Verdict
+from harness.run import plan
+from harness.run.plan import Plan
+from harness.run.run import Run
 
 PROPERTY = "trafficdist"
 
@@ -235,7 +236,9 @@ def requirement_of(item: pytest.Item) -> Requirement | None:
     if marker is None:
         return None
     if not marker.args or not isinstance(marker.args[0], Requirement):
-        raise pytest.UsageError(f"{item.nodeid}: the marker 'requirement' is set by harness.requirements.requirement")
+        raise pytest.UsageError(
+            f"{item.nodeid}: the decorator harness.model.requirements.requirement sets the marker"
+        )
     return marker.args[0]
 
 

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 import pytest
 
 from harness.errors import DistrustError, NothingSelectedError
-from harness.exit_codes import MEANINGS, ExitCode
-from harness.plan import check_names, reason_to_skip
+from harness.judging.exit_codes import MEANINGS, ExitCode
+from harness.model.requirements import Requirement
 from harness.plugin.recorder import requirement_of
-from harness.requirements import Requirement
-from harness.settings import Settings
+from harness.run.plan import check_names, reason_to_skip
+from harness.settings.settings import Settings
 
 
 def require_some(config: pytest.Config, settings: Settings) -> None:

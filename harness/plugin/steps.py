@@ -14,7 +14,7 @@ import pytest
 from allure_pytest.listener import AllureListener
 
 from harness.plugin.recorder import PROPERTY
-from harness.report.folder import OutputFolder
+from harness.run.folder import OutputFolder
 
 
 def watch(config: pytest.Config, folder: OutputFolder) -> None:

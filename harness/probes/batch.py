@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.outcomes import Observation, Unknown
+from harness.model.outcomes import Observation, Unknown
 from harness.probes.probe import ATTEMPTS, Answers, Probe
 from harness.probes.reactor import Reactor, Waiter
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Self
 
 from harness.errors import InconclusiveError, UsageError
+from harness.model.outcomes import Observation
 from harness.netns.namespace import roam
-from harness.outcomes import Observation
 from harness.probes.batch import Batch
 from harness.probes.probe import ATTEMPTS, Answers, Probe, SocketSource
 from harness.probes.reactor import Reactor, Waiter

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from harness.errors import HarnessError
-from harness.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Unknown
+from harness.model.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Unknown
 from harness.probes.reactor import Reactor
 
 LONGEST_LINE = 512

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from harness.errors import InconclusiveError
-from harness.outcomes import Observation, Unknown
+from harness.model.outcomes import Observation, Unknown
 from harness.probes.probe import ATTEMPTS, Answers, Probe
 from harness.probes.reactor import Reactor, Waiter
 

@@ -10,7 +10,7 @@ import socket
 import time
 
 from harness.errors import InconclusiveError
-from harness.outcomes import TIMED_OUT, Observation, Unknown
+from harness.model.outcomes import TIMED_OUT, Observation, Unknown
 from harness.probes.probe import LONGEST_LINE, Answers, Probe, connected_socket, from_error, next_nonce, send
 from harness.probes.reactor import Reactor, Waiter
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from harness.api import Api, RefusedError, path_of
+from harness.api.client import Api, RefusedError, path_of
 from harness.errors import InconclusiveError
 
 

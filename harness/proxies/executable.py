@@ -10,9 +10,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.components import Release
 from harness.control_planes.control_plane import ControlPlane
 from harness.errors import UnavailableError
+from harness.model.release import Release
 from harness.netns.addresses import SERVICE_CIDRS, family_of
 from harness.netns.namespace import Namespace
 from harness.proxies.checks import Place, missing

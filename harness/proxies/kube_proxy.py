@@ -16,16 +16,16 @@ from pathlib import Path
 from typing import Any
 
 from harness.binaries import Version, find_entry
-from harness.components import Release
 from harness.control_planes.control_plane import ControlPlane
 from harness.errors import DistrustError, UnavailableError
+from harness.model.release import Release
+from harness.model.topology import ZONE_LABEL
 from harness.netns import http
 from harness.netns.namespace import Namespace
-from harness.process import search_path
+from harness.netns.process import search_path
 from harness.proxies.canary import Canaries
 from harness.proxies.kube_proxy_log import NAMESPACE, Follower
 from harness.proxies.node_processes import NodeProcesses
-from harness.topology import ZONE_LABEL
 
 HEALTH_PORT, METRICS_PORT = 10256, 10249
 

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from harness import process
-from harness.api import Api
+from harness.api.client import Api
 from harness.control_planes.control_plane import ControlPlane
 from harness.eventually import time_scale
+from harness.netns import process
 from harness.netns.namespace import Namespace
-from harness.process import Process
+from harness.netns.process import Process
 from harness.proxies.rules import listings
 
 API_SECONDS = 5.0  # that a request may take

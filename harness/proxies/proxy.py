@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from harness.components import Release
+from harness.model.release import Release
 from harness.netns.namespace import Namespace
 
 if TYPE_CHECKING:  # which in turn need nothing of a proxy

@@ -9,11 +9,11 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Sequence
 
-from harness.components import Release
 from harness.control_planes.control_plane import ControlPlane
 from harness.control_planes.embedded import EmbeddedControlPlane, features_of
+from harness.model.release import Release
 from harness.netns.namespace import Namespace
-from harness.process import search_path
+from harness.netns.process import search_path
 from harness.proxies.rules import listings
 from reference.client.remote import RemoteClient
 from reference.proxy import ServiceProxy

@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 
 from harness.netns.namespace import Namespace
-from harness.process import search_path
+from harness.netns.process import search_path
 
 _NFT = ("nft", "list", "ruleset")
 _IPTABLES = (("iptables-save",), ("ip6tables-save",))

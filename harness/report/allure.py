@@ -18,11 +18,11 @@ from typing import Any
 
 import allure
 
-from harness.report.folder import OutputFolder
-from harness.report.results import CaseResult, Result
-from harness.requirements import Level, Requirement
-from harness.settings import Settings
-from harness.verdict import SkipReason, Verdict
+from harness.judging.results import CaseResult, Result
+from harness.judging.verdict import SkipReason, Verdict
+from harness.model.requirements import Level, Requirement
+from harness.run.folder import OutputFolder
+from harness.settings.settings import Settings
 
 STATUS: Mapping[str, str] = {
     Verdict.PASSED: "passed",

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from harness.judging.results import requirement_to_json
+from harness.model.requirements import Profile, Requirement
 from harness.report.environment import catalogue_digest, suite_version
 from harness.report.listed import Row, as_json, as_lines, as_yaml, markdown_row
-from harness.report.results import requirement_to_json
-from harness.requirements import Profile, Requirement
 
 
 def write(requirements: Sequence[Requirement], form: str, *, of: Sequence[Requirement], width: int = 0) -> str:

@@ -17,12 +17,12 @@ import jsonschema
 import yaml
 
 from harness.errors import DistrustError, UsageError
-from harness.plan import Plan, claimed, not_certifiable
+from harness.judging.results import CaseResult, Result, count, left_out
+from harness.judging.verdict import Verdict
+from harness.model.requirements import Profile
 from harness.report import environment as env
-from harness.report.results import CaseResult, Result, count, left_out
-from harness.requirements import Profile
-from harness.run import Run
-from harness.verdict import Verdict
+from harness.run.plan import Plan, claimed, not_certifiable
+from harness.run.run import Run
 
 API_VERSION = "trafficdist.dev/v1alpha1"
 

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.report.results import requirement_to_json
-from harness.requirements import Requirement
-from harness.settings import Settings
-from harness.topology import parse_topology
+from harness.judging.results import requirement_to_json
+from harness.model.requirements import Requirement
+from harness.model.topology import parse_topology
+from harness.settings.settings import Settings
 
 _ROOT = Path(__file__).resolve().parents[2]
 

@@ -12,8 +12,8 @@ import socket
 from collections.abc import Sequence
 from xml.etree import ElementTree
 
-from harness.report.results import CaseResult, Result
-from harness.verdict import Verdict
+from harness.judging.results import CaseResult, Result
+from harness.judging.verdict import Verdict
 
 # What XML 1.0 cannot hold, not even escaped.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

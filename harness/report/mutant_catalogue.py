@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.errors import NothingSelectedError, UsageError
-from harness.mutants import BENIGN, MUTANTS, Mutant
-from harness.options import unknown_name
+from harness.model.requirements import Requirement
 from harness.report.listed import Row, as_json, as_lines, as_yaml, markdown_row
-from harness.requirements import Requirement
+from harness.settings.options import unknown_name
+from mutants import BENIGN, MUTANTS, Mutant
 
 
 @dataclass(frozen=True, slots=True)

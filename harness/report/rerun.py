@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.errors import UsageError
-from harness.options import OPTIONS, Option, resolve
-from harness.settings import Settings
+from harness.settings.options import OPTIONS, Option, resolve
+from harness.settings.settings import Settings
 
 PUBLISHED = "conformance"
 """The suite that the command runs unless told otherwise."""

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from harness.control_planes.choice import choose
-from harness.exit_codes import MEANINGS, ExitCode
-from harness.report.results import NOT_RUN, Result, count, left_out
-from harness.settings import Settings
-from harness.topology import parse_topology
-from harness.verdict import SkipReason, Verdict
+from harness.judging.exit_codes import MEANINGS, ExitCode
+from harness.judging.results import NOT_RUN, Result, count, left_out
+from harness.judging.verdict import SkipReason, Verdict
+from harness.model.topology import parse_topology
+from harness.settings.settings import Settings
 
 Style = Literal["", "bold", "green", "red", "yellow", "faint"]
 

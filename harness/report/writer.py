@@ -8,15 +8,15 @@ from functools import reduce
 from operator import or_
 from pathlib import Path
 
-from harness import needs
 from harness.errors import DistrustError, UsageError
-from harness.history import merge, read_parts
-from harness.judge import closing, judge
-from harness.needs import Needs
+from harness.judging.history import merge, read_parts
+from harness.judging.judge import closing, judge
+from harness.judging.results import Result
+from harness.judging.verdict import Verdict
+from harness.model import needs
+from harness.model.needs import Needs
 from harness.report import allure, conformance, environment, junit
-from harness.report.results import Result
-from harness.run import Run
-from harness.verdict import Verdict
+from harness.run.run import Run
 
 
 def write_reports(run: Run, results: Sequence[Result]) -> Path:

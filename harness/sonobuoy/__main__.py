@@ -19,13 +19,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
-from harness.exit_codes import MEANINGS, ExitCode
-from harness.report.folder import write_whole
+from harness.judging.exit_codes import MEANINGS, ExitCode
+from harness.run.folder import write_whole
 
 PATIENCE = 20.0
 """Seconds that an interrupted run has to clean up and write its reports; a pod has 30 until it is killed."""
 
-_RUN = (sys.executable, "-c", "from harness.cli import main; main()", "run")
+_RUN = (sys.executable, "-c", "from harness.commands.main import main; main()", "run")
 
 
 class Interruptible:

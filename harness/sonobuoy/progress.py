@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from harness.judging.verdict import Verdict, combine
 from harness.plugin.recorder import PROPERTY
-from harness.run import Run, run_of
-from harness.verdict import Verdict, combine
+from harness.run.run import Run, run_of
 
 TIMEOUT = 1.0
 INTERVAL = 1.0

@@ -10,10 +10,10 @@ import pytest
 
 from harness.backends.netns import NetnsBackend
 from harness.errors import UnavailableError
-from harness.history import History
-from harness.implementations import reference
-from harness.mutants import Mutant
+from harness.judging.history import History
 from harness.netns import sandbox
+from harness.settings.implementations import reference
+from mutants import Mutant
 from tests.conformance.trials import Trial
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from harness.mutants import BENIGN, MUTANTS, Mutant
-from harness.requirements import Profile
+from harness.model.requirements import Profile
+from mutants import BENIGN, MUTANTS, Mutant
 from tests.conformance.trials import SCENARIOS, Trial, time_scaled
 
 TELLING = (

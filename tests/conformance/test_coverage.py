@@ -8,7 +8,7 @@ import pytest
 
 from conformance.coverage import Coverage, Covered, Excluded, Open, Reason, load, parse, problems, summary
 from harness.errors import UsageError
-from harness.suite import catalogue
+from harness.plugin.suite import catalogue
 
 SMALL = """
 documents:

@@ -21,13 +21,13 @@ import pytest
 import yaml
 
 from harness.backends.netns import NetnsBackend
-from harness.cluster import Cluster
 from harness.errors import UnavailableError
-from harness.history import History
-from harness.implementations import reference
-from harness.mutants import MUTANTS
+from harness.judging.history import History
 from harness.netns import sandbox
 from harness.plugin.evidence import LONGEST, SECONDS, gather
+from harness.scenario.cluster import Cluster
+from harness.settings.implementations import reference
+from mutants import MUTANTS
 from tests.conformance.trials import SCENARIOS, time_scaled
 
 ADDRESS = r"10\.244\.\d+\.\d+"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from harness.errors import UsageError
-from harness.options import resolve
-from harness.plan import Plan, not_certifiable
 from harness.report.environment import implementation
 from harness.report.summary import header
+from harness.run.plan import Plan, not_certifiable
+from harness.settings.options import resolve
 
 
 def test_unknown_mutant_is_refused_with_the_nearest_names() -> None:

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 import pytest
 
 from harness.errors import InconclusiveError
-from harness.expect import affinity, becoming, hints, traffic
-from harness.mutants import BENIGN, MUTANTS, Mutant
-from harness.requirements import Profile
+from harness.model.requirements import Profile
+from harness.scenario import affinity, becoming, hints, traffic
+from mutants import BENIGN, MUTANTS, Mutant
 from tests.conformance.trials import SCENARIOS, Trial, time_scaled
 
 SHORT = 0.3  # probes may take 0.27 s

@@ -8,7 +8,7 @@ import sys
 WITHOUT_REFERENCE = """
 import sys
 sys.modules["reference"] = None  # an import of it, or of anything inside it, raises ImportError from here on
-from harness.cli import main
+from harness.commands.main import main
 main(["list", "--format", "json"])
 """
 

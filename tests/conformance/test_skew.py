@@ -8,11 +8,11 @@ import pytest
 from click.testing import CliRunner
 
 from conformance.skew import Matrix, Outcome, Skew, routes
-from harness.cli import main
-from harness.components import release
+from harness.commands.main import main
 from harness.errors import UsageError
-from harness.exit_codes import ExitCode
-from harness.workloads import Pod
+from harness.judging.exit_codes import ExitCode
+from harness.model.release import release
+from harness.model.workloads import Pod
 
 OLD, NEW = release("1.29"), release("1.31")
 SKEWS = {"old": Skew(NEW, OLD, OLD), "new": Skew(NEW, NEW, NEW)}
@@ -22,7 +22,7 @@ TABLE = {("old", "nothing"): NONE, ("old", "field"): NONE, ("new", "nothing"): N
 
 INCOMPLETE = """
 from conformance.skew import Matrix, Skew
-from harness.components import release
+from harness.model.release import release
 MATRIX = Matrix(skews={"new": Skew(*[release("1.31")] * 3)}, asked={"field": {}}, table={})
 """
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import conformance
 from harness.backends.netns import NetnsBackend
-from harness.cluster import Cluster
-from harness.components import Component
 from harness.eventually import set_time_scale, time_scale
-from harness.history import History
-from harness.requirements import Requirement
+from harness.judging.history import History
+from harness.model.release import Component
+from harness.model.requirements import Requirement
+from harness.scenario.cluster import Cluster
 
 if TYPE_CHECKING:
     import pytest

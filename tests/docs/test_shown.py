@@ -10,7 +10,7 @@ import textwrap
 import click
 import pytest
 
-from harness.cli import main
+from harness.commands.main import main
 from tests.docs.not_run import EXIT_CODES, NOT_RUN, RUNNABLE, SAYS
 from tests.docs.pages import PAGES, PROGRAMS, ROOT, Shown, blocks, commands, invocations, spans
 

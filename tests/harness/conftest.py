@@ -16,7 +16,7 @@ _HEAD = """
 import os, pathlib, signal
 import pytest
 from harness.errors import *
-from harness.requirements import *
+from harness.model.requirements import *
 
 CORE = Feature("Routing", Profile.SERVICE_PROXY, True, "Routes.")
 EXTENDED = Feature("PreferSameNode", Profile.SERVICE_PROXY, False, "Prefers the node.")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import urllib3
 
-from harness.api import Api, warning_texts
+from harness.api.client import Api, warning_texts
 from reference.apiserver.api import ApiServer
 from reference.apiserver.server import HttpServer
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
-from harness import suite_files
-from harness.components import PROXY
 from harness.errors import UsageError
-from harness.options import resolve
-from harness.release_features import lacking
+from harness.model.release import PROXY
+from harness.model.release_features import lacking
+from harness.run import suite_files
+from harness.settings.options import resolve
 
 
 @pytest.mark.parametrize(

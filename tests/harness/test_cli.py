@@ -13,8 +13,8 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from harness.cli import main
-from harness.options import OPTIONS
+from harness.commands.main import main
+from harness.settings.options import OPTIONS
 
 pytest_plugins = ["pytester"]
 
@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def trafficdist(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run the command in a process of its own."""
     return subprocess.run(
-        [sys.executable, "-c", "from harness.cli import main; main()", *arguments],
+        [sys.executable, "-c", "from harness.commands.main import main; main()", *arguments],
         capture_output=True,
         text=True,
         check=False,

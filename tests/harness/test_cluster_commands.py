@@ -14,12 +14,13 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from harness import cluster_commands, cluster_state
-from harness.api import Api
-from harness.cli import main
+from harness.api.client import Api
+from harness.commands import cluster_state
+from harness.commands import embedded_clusters as cluster_commands
+from harness.commands.main import main
 from harness.errors import UnavailableError, UsageError
 from harness.eventually import eventually
-from harness.manifests import pod
+from harness.model.manifests import pod
 
 ASK = "import urllib.request as r; print(r.urlopen('http://{clusterIP}:{port}/hostname', timeout=10).read().decode())"
 
@@ -38,7 +39,7 @@ def enter(place: str, *command: str, name: str = "default") -> subprocess.Comple
         [
             sys.executable,
             "-c",
-            "from harness.cli import main; main()",
+            "from harness.commands.main import main; main()",
             "cluster",
             "exec",
             "--name",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from harness.components import Component, Release, parse_gates, release
 from harness.control_planes.embedded import features_of, node_level_of
 from harness.errors import UsageError
+from harness.model.release import Component, Release, parse_gates, release
 from reference.endpointslice.node_level import Missing, NodeLevel
 
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 import conformance
-from harness import durations
-from harness.options import resolve
-from harness.plan import Plan
-from harness.report.results import Case, CaseResult, Result
-from harness.requirements import MUST, Feature, Profile, Requirement
+from harness.judging.results import Case, CaseResult, Result
+from harness.model.requirements import MUST, Feature, Profile, Requirement
+from harness.report import durations
+from harness.run.plan import Plan
+from harness.settings.options import resolve
 
 TABLE = "service-proxy:\n  KEP-1/a: 2.0\n  KEP-1/b: 4.0\ndns:\n  DNS/c: 8\n"
 

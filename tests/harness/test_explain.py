@@ -9,10 +9,10 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from harness import manifests
-from harness.api import Api, RefusedError, Response
+from harness.api.client import Api, RefusedError, Response
 from harness.backends.netns import NetnsBackend
-from harness.cli import main
+from harness.commands.main import main
+from harness.model import manifests
 
 Explain = Callable[..., Result]
 

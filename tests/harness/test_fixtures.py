@@ -9,8 +9,8 @@ import pytest
 pytest_plugins = ["pytester"]
 
 SCENARIO = """
-import harness.cluster
-from harness.run import run_of
+import harness.scenario.cluster
+from harness.run.run import run_of
 
 class Cluster:
     def __init__(self, *_, **__): pass
@@ -24,7 +24,7 @@ class Cluster:
 @pytest.fixture(scope="session")
 def backends(pytestconfig):
     run_of(pytestconfig).narrowed(backend="kind", keep_cluster={keep})
-    harness.cluster.Cluster = Cluster
+    harness.scenario.cluster.Cluster = Cluster
     return lambda topology: None
 
 @must("KEP-1/scenario")

@@ -8,13 +8,13 @@ from pathlib import Path
 import orjson
 import pytest
 
-from harness.conclusion import Cause
 from harness.errors import UsageError
-from harness.history import History, merge, read, sealed
-from harness.judge import judge
-from harness.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Unknown
-from harness.statistics import Rates
-from harness.verdict import NO_ANSWER, AnyOf, Evenly, Expected, Judgement, Verdict
+from harness.judging.conclusion import Cause
+from harness.judging.history import History, merge, read, sealed
+from harness.judging.judge import judge
+from harness.judging.statistics import Rates
+from harness.judging.verdict import NO_ANSWER, AnyOf, Evenly, Expected, Judgement, Verdict
+from harness.model.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Unknown
 
 A1, B1 = Reached("a1", "10.244.1.2"), Reached("b1", "10.244.1.2")
 LOOSE = Rates(leak=0.5, miss=0.1)

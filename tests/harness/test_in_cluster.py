@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from harness.api import Api
+from harness.api.client import Api
+from harness.api.kubeconfig import InCluster, find
 from harness.errors import UsageError
-from harness.kubeconfig import InCluster, find
 from reference.apiserver import ApiServer
 from reference.apiserver.server import HttpServer
 

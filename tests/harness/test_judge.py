@@ -20,15 +20,15 @@ from click.testing import CliRunner, Result
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.cli import main
-from harness.history import sealed
+from harness.commands.main import main
+from harness.judging.history import sealed
 
 pytest_plugins = ["pytester"]
 
 JUDGED = """
-from harness.outcomes import TIMED_OUT, Reached
-from harness.statistics import Rates
-from harness.verdict import AnyOf, Verdict
+from harness.model.outcomes import TIMED_OUT, Reached
+from harness.judging.statistics import Rates
+from harness.judging.verdict import AnyOf, Verdict
 
 def compare(history, observed, unknown=""):
     judgement = history.compare("", "hints of a1", expected=("a", 1), observed=observed, unknown=unknown)

@@ -11,14 +11,14 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from harness.api import Api
+from harness.api.client import Api
+from harness.api.kubeconfig import Kubeconfig
 from harness.backends.netns import NetnsBackend
-from harness.cli import main
+from harness.commands.main import main
 from harness.errors import UsageError
-from harness.exit_codes import ExitCode
-from harness.kubeconfig import Kubeconfig
-from harness.manifests import service
-from harness.topology import grid
+from harness.judging.exit_codes import ExitCode
+from harness.model.manifests import service
+from harness.model.topology import grid
 
 Object = dict[str, Any]
 

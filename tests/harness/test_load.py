@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.statistics import DEFAULT_RATES, at_most, bounded_load
+from harness.judging.statistics import DEFAULT_RATES, at_most, bounded_load
 
 
 @pytest.mark.parametrize(("count", "percent"), [(5, 20), (10, 20), (11, 30)])

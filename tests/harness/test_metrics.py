@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.metrics import Metrics
+from harness.model.metrics import Metrics
 
 TEXT = """\
 # HELP syncs Number of syncs

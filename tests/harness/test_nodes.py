@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from harness import manifests
-from harness.abilities import Ability
-from harness.api import Api
+from harness.api.client import Api
 from harness.backends.netns import NetnsBackend
 from harness.control_planes.embedded import EmbeddedControlPlane
 from harness.errors import UsageError
-from harness.history import History
-from harness.nodes import Nodes
-from harness.topology import Node
+from harness.judging.history import History
+from harness.model import manifests
+from harness.model.abilities import Ability
+from harness.model.topology import Node
+from harness.scenario.nodes import Nodes
 
 
 class _Backend(NetnsBackend):

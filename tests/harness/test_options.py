@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from harness.components import Release
 from harness.errors import UsageError
-from harness.options import OPTIONS, resolve
-from harness.settings import Settings
-from harness.topology import ONE_ZONE, THREE_ZONES
+from harness.model.release import Release
+from harness.model.topology import ONE_ZONE, THREE_ZONES
+from harness.settings.options import OPTIONS, resolve
+from harness.settings.settings import Settings
 
 
 def test_the_nearest_place_wins(tmp_path: Path) -> None:

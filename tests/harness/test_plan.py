@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from harness.options import resolve
-from harness.plan import reason_to_skip, what_cannot_show
-from harness.report.results import requirement_from_json, requirement_to_json
-from harness.requirements import SHOULD, Feature, Profile, Requirement
-from harness.verdict import SkipReason
+from harness.judging.results import requirement_from_json, requirement_to_json
+from harness.judging.verdict import SkipReason
+from harness.model.requirements import SHOULD, Feature, Profile, Requirement
+from harness.run.plan import reason_to_skip, what_cannot_show
+from harness.settings.options import resolve
 
 CORE = Feature("Routing", Profile.SERVICE_PROXY, True, "Routes.")
 STRICT = Requirement("KEP-1/strict", "It stays.", SHOULD, (CORE,), "KEP-1, Design", unless="Graded")

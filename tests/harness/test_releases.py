@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from harness.abilities import Ability
 from harness.backends.netns import NetnsBackend
-from harness.cluster import Cluster
-from harness.components import API_SERVER, CONTROLLER, PROXY, Component, Release, release
 from harness.errors import UnavailableError
-from harness.history import History
-from harness.topology import Node, Topology
+from harness.judging.history import History
+from harness.model.abilities import Ability
+from harness.model.release import API_SERVER, CONTROLLER, PROXY, Component, Release, release
+from harness.model.topology import Node, Topology
+from harness.scenario.cluster import Cluster
 
 OLD, BOOTED = release("1.33"), release("1.34")
 

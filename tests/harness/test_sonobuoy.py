@@ -17,7 +17,7 @@ from xml.etree import ElementTree
 import pytest
 
 from harness.eventually import eventually
-from harness.exit_codes import ExitCode
+from harness.judging.exit_codes import ExitCode
 
 pytest_plugins = ["pytester"]
 

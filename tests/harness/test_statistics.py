@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from harness.statistics import (
+from harness.judging.statistics import (
     Rates,
     allowed_set,
     at_most,

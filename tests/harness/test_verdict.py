@@ -6,9 +6,8 @@ import random
 
 import pytest
 
-from harness.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Unknown
-from harness.statistics import Rates
-from harness.verdict import (
+from harness.judging.statistics import Rates
+from harness.judging.verdict import (
     NO_ANSWER,
     AnyOf,
     Evenly,
@@ -21,6 +20,7 @@ from harness.verdict import (
     judge,
     plan,
 )
+from harness.model.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Unknown
 
 A1, B1 = Reached("a1", "10.244.1.2"), Reached("b1", "10.244.1.2")
 C1 = Reached("c1", "10.244.1.2")

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from harness.machine import Machine, this_machine
-from harness.options import resolve
-from harness.workers import choose, for_own_tests, predicted
+from harness.run.machine import Machine, this_machine
+from harness.run.workers import choose, for_own_tests, predicted
+from harness.settings.options import resolve
 
 GIGABYTE = 1024**3
 WHOLE = {f"KEP-1/r{number}": 0.7 for number in range(380)}

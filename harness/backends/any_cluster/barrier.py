@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from harness import manifests
-from harness.api import Api
+from harness.api.client import Api
 from harness.backends.any_cluster.client_pod import ClientPod
 from harness.backends.any_cluster.dialing import Dialer
 from harness.errors import InconclusiveError
 from harness.eventually import eventually
-from harness.manifests import Endpoint, Port
-from harness.outcomes import Observation, Reached, Unknown
+from harness.model import manifests
+from harness.model.manifests import Endpoint, Port
+from harness.model.outcomes import Observation, Reached, Unknown
 from harness.probes.loop import Probe
 
 NAME = "canary"

@@ -8,14 +8,14 @@ import contextlib
 import itertools
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 
-from harness.api import Api
+from harness.api.client import Api
 from harness.backends.any_cluster import pods
 from harness.backends.any_cluster.client_pod import ClientPod
 from harness.backends.any_cluster.guests import Guests
 from harness.errors import InconclusiveError, UnavailableError
-from harness.manifests import TARGET_PORT
-from harness.topology import Topology
-from harness.workloads import Client, Pod, node_client, pod_client
+from harness.model.manifests import TARGET_PORT
+from harness.model.topology import Topology
+from harness.model.workloads import Client, Pod, node_client, pod_client
 
 _NODE_CLIENT_PORTS = 20_480  # the first of two for each worker, on the network of the nodes
 _TWINS = 3  # of each client in a pod

@@ -18,14 +18,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
-from harness.api import Api, Response
+from harness.api.client import Api, Response
 from harness.backends.any_cluster.client_pod import ClientPod
 from harness.backends.any_cluster.crowd import BeginVigil, Crowd
 from harness.backends.any_cluster.port_forwarding import PortForwards
 from harness.backends.any_cluster.repeated_syns import FULL_WAIT, NETSTAT, RepeatedSyns
 from harness.backends.any_cluster.udp_flows import PORT_RANGE, UdpFlows, of_new_flows, ports_of
 from harness.errors import InconclusiveError, UnavailableError
-from harness.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Unknown
+from harness.model.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Unknown
 from harness.probes.loop import Probe
 from harness.probes.probe import REPEATED_SYN
 

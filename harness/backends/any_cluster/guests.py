@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from harness.api import STRATEGIC_MERGE_PATCH, Api, Object, RefusedError, path_of
+from harness.api.client import STRATEGIC_MERGE_PATCH, Api, Object, RefusedError, path_of
 from harness.backends.any_cluster import pods
 from harness.backends.backend import WantedPod
 from harness.errors import InconclusiveError

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.topology import HOSTNAME_LABEL, ZONE_LABEL
+from harness.model.topology import HOSTNAME_LABEL, ZONE_LABEL
 
 _NODE_PATH = re.compile(r"(/api/v1/nodes/)([^/?]+)")
 

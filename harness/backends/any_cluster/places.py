@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from harness.api import Object
+from harness.api.client import Object
 from harness.backends.any_cluster.names import Names
-from harness.conditions import is_true
-from harness.topology import ZONE_LABEL, Node, Topology
+from harness.model.conditions import is_true
+from harness.model.topology import ZONE_LABEL, Node, Topology
 
 
 def cast(topology: Topology, nodes: Sequence[Object]) -> Names:

@@ -10,8 +10,8 @@ from typing import Any
 
 from harness.backends.any_cluster.dialing import hostname
 from harness.backends.backend import TERMINATION_SECONDS, WantedPod
-from harness.conditions import is_true
-from harness.manifests import CONTAINER, TARGET_PORT, Object
+from harness.model.conditions import is_true
+from harness.model.manifests import CONTAINER, TARGET_PORT, Object
 from harness.netns.addresses import by_family
 
 AGNHOST = "agnhost:2.53@sha256:99c6b4bb4a1e1df3f0b3752168c89358794d02258ebebc26bf21c29399011a85"

@@ -19,7 +19,7 @@ import orjson
 import websocket
 from kubernetes.stream import ws_client
 
-from harness.api import Api, Object, Response, path_of
+from harness.api.client import Api, Object, Response, path_of
 from harness.backends.any_cluster.client_pod import ClientPod
 from harness.errors import InconclusiveError
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 
 from harness.backends.any_cluster.dialing import Dialer
-from harness.outcomes import TIMED_OUT
+from harness.model.outcomes import TIMED_OUT
 from harness.probes.loop import Probe, Sample
 
 TRIES = 10  # in one request: the shorter, the better is known when an answer came

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from harness.abilities import Ability
 from harness.backends.any_cluster.names import Names
-from harness.topology import Node, Topology
+from harness.model.abilities import Ability
+from harness.model.topology import Node, Topology
 
 ALWAYS = frozenset({Ability.PROXY_METRICS, Ability.EXTERNAL_CLIENT, Ability.UNDISTURBED})
 """What a client pod on the host's network can do: it is outside for the node ports of any other node."""

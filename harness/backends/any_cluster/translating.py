@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from harness.api import Api, Response
+from harness.api.client import Api, Response
+from harness.api.kubeconfig import Kubeconfig
 from harness.backends.any_cluster.names import Names
-from harness.kubeconfig import Kubeconfig
 
 TIMEOUT = 15.0  # seconds: who waits for a cluster that has gone is told so within 30
 

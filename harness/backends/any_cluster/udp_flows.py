@@ -17,8 +17,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Generic, TypeVar
 
-from harness.outcomes import Observation, Unknown
-from harness.statistics import DEFAULT_RATES, at_most, most, samples_for_leak
+from harness.judging.statistics import DEFAULT_RATES, at_most, most, samples_for_leak
+from harness.model.outcomes import Observation, Unknown
 
 FLOW_SECONDS = (
     60.0  # one question and its answer are kept for 30 s by Linux (nf_conntrack_udp_timeout), by Cilium for 60

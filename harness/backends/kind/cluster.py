@@ -14,8 +14,8 @@ from typing import Self
 
 import yaml
 
-from harness import process
-from harness.api import Api
+from harness.api.client import Api
+from harness.api.kubeconfig import Kubeconfig
 from harness.backends.kind.checks import Tools, require
 from harness.backends.kind.components import KindComponents
 from harness.backends.kind.config import (
@@ -31,12 +31,12 @@ from harness.backends.kind.leftovers import Say, remove, silent
 from harness.backends.kind.readiness import list_nodes, ready_nodes
 from harness.backends.kind.scarcity import naming_scarcity
 from harness.backends.kind.state import PREFIX, State
-from harness.components import Release
 from harness.errors import HarnessError, UnavailableError
 from harness.eventually import eventually
 from harness.guest.marks import checked_run_id, new_run_id
-from harness.kubeconfig import Kubeconfig
-from harness.topology import THREE_ZONES, Topology
+from harness.model.release import Release
+from harness.model.topology import THREE_ZONES, Topology
+from harness.netns import process
 
 CREATE_SECONDS = 1200.0  # before the time scale; most of it is the node image on its way over a slow line
 READY_SECONDS = 300.0

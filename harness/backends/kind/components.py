@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from harness.abilities import Ability
-from harness.api import Api, Object, Response
+from harness.api.client import Api, Object, Response
 from harness.backends.kind import static_pods
 from harness.backends.kind.config import gates_for_mode
 from harness.backends.kind.icmp import refuse_always
@@ -34,9 +33,10 @@ from harness.backends.kind.readiness import list_nodes, ready_nodes
 from harness.binaries.component import component_named
 from harness.binaries.release import KUBERNETES_MIRROR, Releases
 from harness.binaries.versions import Version, Wanted, parse_version, parse_wanted
-from harness.components import Component, Release
 from harness.errors import InconclusiveError, UnavailableError
 from harness.eventually import eventually
+from harness.model.abilities import Ability
+from harness.model.release import Component, Release
 
 if TYPE_CHECKING:
     from harness.backends.kind.engine import Shell

@@ -16,7 +16,7 @@ from typing import Any
 
 from harness.binaries.versions import Version, parse_version
 from harness.errors import UsageError
-from harness.topology import ZONE_LABEL, Topology
+from harness.model.topology import ZONE_LABEL, Topology
 
 NODE_LABEL = "trafficdist.dev/node"
 CONTROL_PLANE, WORKER = "control-plane", "worker"

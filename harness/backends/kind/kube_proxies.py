@@ -20,7 +20,7 @@ from typing import Any
 
 import yaml
 
-from harness.api import Object
+from harness.api.client import Object
 from harness.backends.kind.static_pods import image_at
 
 NAME, NAMESPACE = "kube-proxy", "kube-system"

@@ -15,7 +15,7 @@ from pathlib import Path
 import yaml
 
 from harness.backends.kind.config import CONTROL_PLANE, WORKER, Wanted, manifest
-from harness.topology import ONE_ZONE, THREE_ZONES
+from harness.model.topology import ONE_ZONE, THREE_ZONES
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from harness.api import MERGE_PATCH, Api, Object, RefusedError
+from harness.api.client import MERGE_PATCH, Api, Object, RefusedError
 from harness.backends.kind import kube_proxies as sets
 from harness.backends.kind.engine import Shell
 from harness.backends.kind.readiness import is_ready

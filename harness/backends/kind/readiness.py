@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 
-from harness.api import Api, Object, RefusedError
-from harness.conditions import is_true
+from harness.api.client import Api, Object, RefusedError
 from harness.errors import InconclusiveError
+from harness.model.conditions import is_true
 
 
 def list_nodes(api: Api) -> list[Object]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 
-from harness.api import Object
+from harness.api.client import Object
 from harness.errors import UnavailableError
 
 START_LABEL = "trafficdist.dev/start"

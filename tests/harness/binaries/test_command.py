@@ -17,7 +17,7 @@ from harness.binaries.cache import Cache, Origin, sha256_of
 from harness.binaries.component import component_named
 from harness.binaries.fetching import FromRelease, fetch
 from harness.binaries.versions import Version, parse_wanted
-from harness.cli import main
+from harness.commands.main import main
 from tests.harness.binaries.servers import Heard, Mirror, releases
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from harness import suite_files
-from harness.cli import main
-from harness.mutants import BENIGN, MUTANTS
-from harness.suite import catalogue
+from harness.commands.main import main
+from harness.plugin.suite import catalogue
+from harness.run import suite_files
+from mutants import BENIGN, MUTANTS
 
 PROGRAM = "trafficdist"
 
@@ -93,7 +93,7 @@ def test_ids_cost_less_than_half_a_second_of_a_processor() -> None:
         "COMP_WORDS": "trafficdist list KEP-3015/node-then",
         "COMP_CWORD": "2",
     }
-    command = [sys.executable, "-c", "from harness.cli import main; main(prog_name='trafficdist')"]
+    command = [sys.executable, "-c", "from harness.commands.main import main; main(prog_name='trafficdist')"]
     before = os.times()
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60)
     after = os.times()
@@ -110,7 +110,7 @@ def test_script_is_printed_for_each_shell(shell: str) -> None:
 
 def test_bash_completes_with_the_script(tmp_path: Path) -> None:
     program = tmp_path / "trafficdist"
-    program.write_text(f"#!{sys.executable}\nfrom harness.cli import main\nmain()\n")
+    program.write_text(f"#!{sys.executable}\nfrom harness.commands.main import main\nmain()\n")
     program.chmod(0o755)
     script = (
         "source <(trafficdist completion bash); COMP_WORDS=(trafficdist list KEP-3015/node-then); COMP_CWORD=2; "

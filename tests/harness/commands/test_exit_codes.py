@@ -13,7 +13,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from harness.cli import main
+from harness.commands.main import main
 from harness.control_planes.embedded import EmbeddedControlPlane
 from tests.harness.conftest import suite
 
@@ -144,6 +144,6 @@ def _here(arguments: list[str]) -> tuple[int, str, str]:
 
 def _in_a_process(arguments: list[str]) -> tuple[int, str, str]:
     """pytest cannot run twice in a process."""
-    command = [sys.executable, "-c", "from harness.cli import main; main()", *arguments]
+    command = [sys.executable, "-c", "from harness.commands.main import main; main()", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
     return done.returncode, done.stdout, done.stderr

@@ -11,8 +11,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from harness.cli import main
-from harness.options import OPTIONS
+from harness.commands.main import main
+from harness.settings.options import OPTIONS
 
 
 def commands(group: click.Group = main, *path: str) -> Iterator[tuple[str, ...]]:
@@ -41,6 +41,6 @@ def test_each_option_of_run_stands_under_its_heading() -> None:
 
 
 def test_help_imports_neither_pytest_nor_clients_nor_kernel_bindings() -> None:
-    asked = "import sys, harness.cli; print(*sys.modules)"
+    asked = "import sys, harness.commands.main; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
     assert {"pytest", "kubernetes", "pyroute2", "rich", "yaml", "reference"}.isdisjoint(done.stdout.split())

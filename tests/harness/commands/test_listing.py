@@ -10,11 +10,11 @@ import yaml
 from click.testing import CliRunner, Result
 
 from conformance.features import NODE_HINTS, ZONE_HINTS
-from harness import suite
-from harness.cli import main
+from harness.commands.main import main
+from harness.model.requirements import MAY, MUST, Feature, Level, Profile, Requirement
+from harness.plugin import suite
 from harness.report import listed
 from harness.report.listed import Row
-from harness.requirements import MAY, MUST, Feature, Level, Profile, Requirement
 
 LONG = "KEP-3015/" + "-".join(["a-slug-that-is-longer-than-any-terminal-is-wide"] * 4)
 API = Feature("Validation", Profile.API_SERVER, True, "Validates.")

@@ -10,9 +10,7 @@ from typing import Any
 
 import pytest
 
-from harness import manifests
-from harness.api import Api, Object
-from harness.components import Release, release
+from harness.api.client import Api, Object
 from harness.control_planes.binaries import BinariesControlPlane
 from harness.control_planes.containers import ContainersControlPlane
 from harness.control_planes.control_plane import ControlPlane
@@ -20,7 +18,9 @@ from harness.control_planes.managed import ManagedControlPlane
 from harness.control_planes.processes import Processes
 from harness.errors import InconclusiveError, UnavailableError
 from harness.eventually import eventually
-from harness.metrics import Metrics
+from harness.model import manifests
+from harness.model.metrics import Metrics
+from harness.model.release import Release, release
 
 NEWEST, OLD = "1.37", "1.30"
 WEB = {"app": "web"}

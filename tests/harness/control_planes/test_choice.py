@@ -6,8 +6,8 @@ import pytest
 
 from harness.control_planes.choice import Choice, choose
 from harness.errors import UsageError
-from harness.options import resolve
-from harness.settings import Settings
+from harness.settings.options import resolve
+from harness.settings.settings import Settings
 
 
 def _resolved(**given: object) -> Settings:

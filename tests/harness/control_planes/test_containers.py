@@ -18,9 +18,9 @@ from harness.control_planes.images import connect
 from harness.control_planes.processes import Program, wait_until_ready
 from harness.errors import DistrustError, UnavailableError
 from harness.eventually import eventually
-from harness.implementations import of_settings
 from harness.netns import sandbox
-from harness.options import resolve
+from harness.settings.implementations import of_settings
+from harness.settings.options import resolve
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import pytest
 from harness.control_planes.processes import Processes, free_ports, wait_until_ready
 from harness.errors import DistrustError, UnavailableError
 from harness.eventually import eventually
-from harness.process import Process
+from harness.netns.process import Process
 
 Script = Callable[[str], Path]
 

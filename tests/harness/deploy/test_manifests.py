@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from harness.guest.marks import NAMESPACE
-from harness.options import BY_NAME, resolve
+from harness.settings.options import BY_NAME, resolve
 
 ROOT = Path(__file__).resolve().parents[3]
 ENVIRONMENT = {option.environment for option in BY_NAME.values()}

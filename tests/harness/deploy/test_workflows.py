@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from harness.options import BY_NAME
+from harness.settings.options import BY_NAME
 
 pytest_plugins = ["pytester"]
 
@@ -71,7 +71,7 @@ def program(folder: Path, name: str, text: str) -> None:
     (folder / name).chmod(stat.S_IRWXU)
 
 
-COMMAND = "from harness.cli import main; main()"
+COMMAND = "from harness.commands.main import main; main()"
 
 TRAFFICDIST = f'#!/bin/sh\nexec {sys.executable} -c "{COMMAND}" "$@"\n'
 

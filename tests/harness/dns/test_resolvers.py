@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.dns.resolvers import resolvers
+from harness.scenario.resolvers import resolvers
 
 
 @pytest.mark.parametrize("dig", [True, False])

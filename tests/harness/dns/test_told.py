@@ -8,16 +8,24 @@ import dns.message
 import pytest
 
 from harness.backends.netns import NetnsBackend
-from harness.cluster import Cluster, endpoint
 from harness.control_planes.control_plane import ControlPlane
-from harness.dns import told
 from harness.dns.reference import ReferenceDns
-from harness.dns.told import ask, expect_answer, expect_locators, expect_told, locator_of, name_of, resolv_conf
 from harness.errors import UnavailableError
-from harness.history import History
+from harness.judging.history import History
+from harness.model.topology import ONE_ZONE
+from harness.model.workloads import pod_client
 from harness.netns import sandbox
-from harness.topology import ONE_ZONE
-from harness.workloads import pod_client
+from harness.scenario import dns_answers as told
+from harness.scenario.cluster import Cluster, endpoint
+from harness.scenario.dns_answers import (
+    ask,
+    expect_answer,
+    expect_locators,
+    expect_told,
+    locator_of,
+    name_of,
+    resolv_conf,
+)
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +43,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture(autouse=True)
 def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.expect.becoming.CONVERGENCE", 0.3)
+    monkeypatch.setattr("harness.scenario.becoming.CONVERGENCE", 0.3)
     monkeypatch.setattr(told, "PATIENCE", 0.3)
 
 

@@ -9,8 +9,8 @@ import pytest
 from harness.doctor import gates, installed
 from harness.doctor.check import Check, State, exit_code, ok, unknown, unusable
 from harness.doctor.cost import Cost, costs
-from harness.needs import Needs
-from harness.requirements import MUST, Feature, Profile, Requirement
+from harness.model.needs import Needs
+from harness.model.requirements import MUST, Feature, Profile, Requirement
 
 PROXY, CONTROLLER = Profile.SERVICE_PROXY, Profile.ENDPOINTSLICE_CONTROLLER
 ZONES = Feature("ZoneHints", PROXY, True, "")

@@ -13,9 +13,8 @@ import yaml
 from click.testing import CliRunner
 from rich.console import Console
 
-from harness import manifests
-from harness.api import Api
-from harness.cli import main
+from harness.api.client import Api
+from harness.commands.main import main
 from harness.doctor import cluster, gates, machine
 from harness.doctor.check import Check, State
 from harness.doctor.cluster import Asked
@@ -23,11 +22,12 @@ from harness.doctor.report import Suite, show
 from harness.errors import UnavailableError
 from harness.guest.lease import hold
 from harness.guest.permissions import RULES
-from harness.needs import Needs
+from harness.model import manifests
+from harness.model.needs import Needs
+from harness.model.requirements import MUST, Feature, Profile, Requirement
+from harness.model.topology import THREE_ZONES, Node
 from harness.netns import kernel, obstacles, programs, sandbox
 from harness.netns.obstacles import Readings
-from harness.requirements import MUST, Feature, Profile, Requirement
-from harness.topology import THREE_ZONES, Node
 from reference.apiserver.api import ApiServer
 from reference.apiserver.server import HttpServer
 from reference.features import Features
@@ -35,7 +35,7 @@ from reference.features import Features
 Examine = Callable[..., dict[str, list[Check]]]
 
 SUITE = """
-from harness.requirements import *
+from harness.model.requirements import *
 
 CORE = Feature("Routing", Profile.SERVICE_PROXY, True, "Routes.")
 

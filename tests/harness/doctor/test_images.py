@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from harness.api import Api
+from harness.api.client import Api
 from harness.backends.any_cluster import pods
 from harness.backends.any_cluster.names import Names
 from harness.backends.netns import NetnsBackend
@@ -14,9 +14,9 @@ from harness.doctor import images
 from harness.doctor.check import State
 from harness.errors import UnavailableError
 from harness.guest.snapshot import differences, snapshot
+from harness.kubelet.kubelet import Kubelet
+from harness.model.topology import THREE_ZONES
 from harness.netns import sandbox
-from harness.netns.kubelet import Kubelet
-from harness.topology import THREE_ZONES
 
 NAMES = Names({node.name: node.name for node in THREE_ZONES.nodes})
 

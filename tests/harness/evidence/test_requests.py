@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.evidence.requests import MOST_LINES, Asked, as_text
+from harness.api.requests import MOST_LINES, Asked, as_text
 
 SLICES = "/apis/discovery.k8s.io/v1/namespaces/td-3/endpointslices"
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from harness.evidence.texts import as_yaml, told, with_names
-from harness.evidence.timeline import AFTER, BEFORE, HEAD, Change, Seen, as_text
+from harness.judging.timeline import AFTER, BEFORE, HEAD, Change, Seen, as_text
+from harness.model.texts import as_yaml, told, with_names
 
 REFUSED = Seen(101.649, "c1 asks, and is refused")
 

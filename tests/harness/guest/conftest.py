@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from harness.api import Api
+from harness.api.client import Api
 from reference.apiserver.api import ApiServer
 from reference.apiserver.server import HttpServer
 

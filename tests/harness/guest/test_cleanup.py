@@ -9,9 +9,8 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from harness import manifests
-from harness.api import Api
-from harness.cli import main
+from harness.api.client import Api
+from harness.commands.main import main
 from harness.errors import DistrustError
 from harness.eventually import eventually
 from harness.guest import process
@@ -21,7 +20,8 @@ from harness.guest.lease import hold
 from harness.guest.marks import BEFORE_ANNOTATION, NAMESPACE, run_labels
 from harness.guest.nodes import change_node
 from harness.guest.snapshot import comparable, differences, snapshot
-from harness.topology import Node
+from harness.model import manifests
+from harness.model.topology import Node
 from reference.apiserver.server import HttpServer
 
 TAINT = {"key": "example.com/own", "effect": "NoSchedule"}

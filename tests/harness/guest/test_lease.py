@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from harness.api import Api, path_of
+from harness.api.client import Api, path_of
 from harness.errors import DistrustError
 from harness.eventually import eventually
 from harness.guest import process

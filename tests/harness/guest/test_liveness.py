@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from harness import manifests
-from harness.api import Api
+from harness.api.client import Api
 from harness.eventually import eventually
 from harness.guest.liveness import doubt
-from harness.topology import Node
+from harness.model import manifests
+from harness.model.topology import Node
 from reference.apiserver.server import HttpServer
 
 NODES = {"a1": "a1", "b1": "b1"}

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from harness.api import Api
+from harness.api.client import Api
 from harness.guest.cleanup import cleanup
 from harness.guest.lease import hold
 from harness.guest.marks import NAMESPACE, run_labels

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import urllib3
 
-from harness.api import RefusedError, Response
+from harness.api.client import RefusedError, Response
 from harness.errors import InconclusiveError
 from harness.guest import trouble
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from harness.model.topology import grid
 from harness.netns import sandbox
 from harness.netns.addresses import Family
 from harness.netns.fabric import Host, Network
 from harness.netns.namespace import Namespace
-from harness.topology import grid
 
 KINDS = {"IPv4": socket.AF_INET, "IPv6": socket.AF_INET6}
 PORT = 8080

@@ -19,10 +19,10 @@ from typing import Any
 import pytest
 
 from harness.eventually import eventually
+from harness.kubelet.agnhost.arguments import CommandError, Netexec, NoCommandError, Pause, parse
+from harness.kubelet.agnhost.engine import Engine
+from harness.kubelet.agnhost.messages import MalformedError, read_answer
 from harness.netns import http
-from harness.netns.agnhost.arguments import CommandError, Netexec, NoCommandError, Pause, parse
-from harness.netns.agnhost.engine import Engine
-from harness.netns.agnhost.messages import MalformedError, read_answer
 from harness.netns.fabric import Host, Network
 from harness.netns.http import HttpAnswer
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from harness.backends.netns import NetnsBackend
+from harness.model.topology import grid
+from harness.model.workloads import pod_client
 from harness.netns.namespace import Namespace
 from harness.probes.loop import Probe
-from harness.topology import grid
-from harness.workloads import pod_client
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from harness.errors import HarnessError, UsageError
+from harness.model.topology import Node, Topology, grid
 from harness.netns import fabric, rtnetlink
 from harness.netns.addresses import FAMILIES, Family
 from harness.netns.fabric import Host, Network
 from harness.netns.namespace import Namespace
-from harness.topology import Node, Topology, grid
 
 Reach = Callable[[Host, Host, Family], str]
 Send = Callable[..., str]

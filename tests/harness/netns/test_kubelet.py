@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from harness.api import Api
+from harness.api.client import Api
 from harness.backends.netns import NetnsBackend
-from harness.components import Release
 from harness.errors import UnavailableError
 from harness.eventually import eventually
-from harness.implementations import of_settings
+from harness.kubelet.kubelet import Kubelet
+from harness.model.release import Release
+from harness.model.topology import grid
 from harness.netns import http
 from harness.netns.fabric import Host
-from harness.netns.kubelet import Kubelet
-from harness.options import resolve
-from harness.topology import grid
+from harness.settings.implementations import of_settings
+from harness.settings.options import resolve
 
 Object = dict[str, Any]
 Create = Callable[..., Object]

@@ -19,10 +19,10 @@ import pytest
 from pyroute2 import IPRoute
 
 from harness.eventually import eventually
+from harness.model.topology import THREE_ZONES
 from harness.netns import rtnetlink, sysctls
 from harness.netns.fabric import Network
 from harness.netns.namespace import Namespace
-from harness.topology import THREE_ZONES
 
 CHILD = """
 import os, signal, sys
@@ -30,7 +30,7 @@ from harness.netns import rtnetlink
 from harness.netns import rtnetlink, sysctls
 from harness.netns.fabric import Network
 from harness.netns.namespace import Namespace
-from harness.topology import THREE_ZONES
+from harness.model.topology import THREE_ZONES
 
 observer = Namespace(int(sys.argv[1]))
 network = Network(THREE_ZONES)

@@ -15,14 +15,14 @@ from pathlib import Path
 import pyte
 import pytest
 
+from harness.judging.verdict import Verdict
 from harness.report.summary import MARKS
-from harness.verdict import Verdict
 
 IDS = ("KEP-3015/node-level-stuck-service-keeps-working", "KEP-2/waits", "KEP-1/never")
 SUITE = """
 import time
 import pytest
-from harness.requirements import MUST, Feature, Profile, requirement
+from harness.model.requirements import MUST, Feature, Profile, requirement
 
 FEATURES = [Feature("Routing", Profile.SERVICE_PROXY, True, "")]
 
@@ -39,7 +39,7 @@ def test_b():
 def test_c():
     pass
 """
-RUN = [sys.executable, "-c", "from harness.cli import main; main()", "run", "--suite", "test_suite.py"]
+RUN = [sys.executable, "-c", "from harness.commands.main import main; main()", "run", "--suite", "test_suite.py"]
 CHOSEN = ["--run-test=KEP-3015/*,KEP-2/*"]
 
 

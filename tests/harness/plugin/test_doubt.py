@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.exit_codes import ExitCode
+from harness.judging.exit_codes import ExitCode
 
 pytest_plugins = "pytester"
 

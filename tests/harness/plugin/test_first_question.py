@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from harness.backends.netns import NetnsBackend
-from harness.implementations import reference
-from harness.mutants import MUTANTS
+from harness.model.topology import ONE_ZONE, grid
 from harness.plugin.first_question import hints_change_something
-from harness.topology import ONE_ZONE, grid
+from harness.settings.implementations import reference
+from mutants import MUTANTS
 
 if TYPE_CHECKING:
     import pytest

@@ -185,7 +185,7 @@ def test_no_cluster_is_made_for_a_run_that_selects_nothing(
 )
 def test_wrong_use_ends_with_4_and_the_cause(pytester: pytest.Pytester, options: list[str], said: str) -> None:
     pytester.makepyfile(
-        "from harness.requirements import *\n"
+        "from harness.model.requirements import *\n"
         "@requirement('KEP-1/a', 'A.', level=MUST, source='KEP-1',\n"
         "             features=[Feature('Routing', Profile.SERVICE_PROXY, True, '')])\n"
         "def test_a(): pass"

@@ -10,9 +10,9 @@ from pyroute2 import IPRoute
 
 from harness.errors import InconclusiveError, UnavailableError
 from harness.eventually import eventually
+from harness.model.outcomes import Reached
 from harness.netns import sandbox, sysctls
 from harness.netns.namespace import Namespace
-from harness.outcomes import Reached
 from harness.probes.loop import Loop, Probe, Server, ServerPort
 
 CLIENT, SERVER, SECOND = "10.9.0.1", "10.9.0.2", "10.9.0.3"

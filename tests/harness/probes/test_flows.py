@@ -8,7 +8,7 @@ import pytest
 
 from harness.errors import UsageError
 from harness.eventually import eventually
-from harness.outcomes import REFUSED, TIMED_OUT, Reached, Unknown
+from harness.model.outcomes import REFUSED, TIMED_OUT, Reached, Unknown
 from harness.probes.loop import Recording
 from tests.harness.probes.conftest import CLIENT, SERVER6, Wire
 

@@ -15,8 +15,8 @@ from pyroute2 import IPRoute
 from harness.backends.any_cluster.repeated_syns import repeated_syns
 from harness.errors import InconclusiveError, UsageError
 from harness.eventually import eventually
+from harness.model.outcomes import REFUSED, TIMED_OUT, Reached, Unknown
 from harness.netns.namespace import Namespace
-from harness.outcomes import REFUSED, TIMED_OUT, Reached, Unknown
 from harness.probes.loop import Loop, ServerPort
 from tests.harness.probes.conftest import CLIENT, SECOND, SERVER, Wire
 

@@ -16,8 +16,8 @@ from pyroute2.nftables.expressions import genex
 from pyroute2.nftables.main import NFTables
 
 from harness.errors import UsageError
+from harness.model.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Unknown
 from harness.netns.namespace import Namespace
-from harness.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Unknown
 from harness.probes.loop import Probe, ServerPort
 from tests.harness.probes.conftest import CLIENT, CLIENT6, SECOND, SECOND6, SERVER, SERVER6, Wire
 

@@ -15,19 +15,19 @@ import pytest
 import yaml
 
 from harness.backends.netns import NetnsBackend
-from harness.components import PROXY, release
 from harness.errors import DistrustError, InconclusiveError, UnavailableError
 from harness.eventually import eventually
-from harness.implementations import reference
+from harness.model.release import PROXY, release
+from harness.model.topology import grid
 from harness.proxies.executable import ExecutableProxy
 from harness.proxies.recipe import parse_recipe
-from harness.topology import grid
+from harness.settings.implementations import reference
 from tests.harness.proxies.conftest import MakeFake
 from tests.harness.proxies.test_process import exists
 
 SUITE = """
 import time
-from harness.requirements import *
+from harness.model.requirements import *
 
 CORE = Feature("Routing", Profile.SERVICE_PROXY, True, "Routes.")
 

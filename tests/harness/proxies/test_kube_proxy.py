@@ -9,22 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from harness import manifests
 from harness.backends.netns import NetnsBackend
 from harness.binaries import Version, find_entry
-from harness.components import PROXY, release
 from harness.errors import DistrustError, UnavailableError
 from harness.eventually import eventually
-from harness.implementations import of_settings
-from harness.manifests import Endpoint
-from harness.options import resolve
-from harness.outcomes import Reached
+from harness.model import manifests
+from harness.model.manifests import Endpoint
+from harness.model.outcomes import Reached
+from harness.model.release import PROXY, release
+from harness.model.topology import grid
+from harness.model.workloads import pod_client
 from harness.probes.loop import Probe
 from harness.proxies import kube_proxy
 from harness.proxies.kube_proxy import KubeProxy, configuration, require
 from harness.proxies.kube_proxy_log import Follower
-from harness.topology import grid
-from harness.workloads import pod_client
+from harness.settings.implementations import of_settings
+from harness.settings.options import resolve
 
 NEW = """\
 I1121 08:49:51.773763   27095 utils.go:59] "Skipping service due to cluster IP" service="trafficdist-canary/c-7"

@@ -14,7 +14,7 @@ import pytest
 from harness.errors import DistrustError
 from harness.eventually import eventually
 from harness.netns.namespace import Namespace
-from harness.process import Process, start
+from harness.netns.process import Process, start
 from tests.harness.proxies.conftest import MakeFake
 
 
@@ -78,7 +78,7 @@ def test_nothing_is_left_after_kill_9_of_the_harness(tmp_path: Path) -> None:
         from pathlib import Path
         from harness.netns import sandbox
         from harness.netns.namespace import Namespace
-        from harness.process import start
+        from harness.netns.process import start
         sandbox.enter()
         process = start("it", ["sleep", "600"], namespace=Namespace.create(), log=Path({str(tmp_path / "log")!r}))
         print(process.pid, flush=True)

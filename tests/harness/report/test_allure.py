@@ -17,7 +17,7 @@ from xml.etree import ElementTree
 import pytest
 
 from harness.binaries.cache import default_folder
-from harness.requirements import MUST, Feature, Profile, Requirement
+from harness.model.requirements import MUST, Feature, Profile, Requirement
 
 pytest_plugins = ["pytester"]
 

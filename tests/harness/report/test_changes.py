@@ -10,7 +10,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from harness.cli import main
+from harness.commands.main import main
 from harness.report.changes import MOST_ISSUES, Change, as_markdown, changes, issues
 
 pytest_plugins = ["pytester"]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from harness.cli import main
+from harness.commands.main import main
 from harness.report.comparison import as_markdown, title_of
 
 

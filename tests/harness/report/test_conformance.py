@@ -11,15 +11,15 @@ import yaml
 
 from harness.backends.any_cluster.places import described
 from harness.errors import DistrustError
-from harness.options import resolve
-from harness.plan import Plan
+from harness.judging.results import Case, CaseResult, Result
+from harness.judging.verdict import SkipReason, Verdict
+from harness.model.requirements import MUST, Feature, Profile, Requirement
+from harness.model.topology import THREE_ZONES
 from harness.report import conformance, environment
-from harness.report.folder import OutputFolder
-from harness.report.results import Case, CaseResult, Result
-from harness.requirements import MUST, Feature, Profile, Requirement
-from harness.run import Run
-from harness.topology import THREE_ZONES
-from harness.verdict import SkipReason, Verdict
+from harness.run.folder import OutputFolder
+from harness.run.plan import Plan
+from harness.run.run import Run
+from harness.settings.options import resolve
 
 CORE = Feature("Routing", Profile.SERVICE_PROXY, True, "")
 EXTENDED = Feature("PreferSameNode", Profile.SERVICE_PROXY, False, "")

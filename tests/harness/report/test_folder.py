@@ -8,7 +8,7 @@ import pytest
 
 from harness.errors import DistrustError
 from harness.report.environment import without_secrets
-from harness.report.folder import DEFAULT_PARENT, OutputFolder, write_whole
+from harness.run.folder import DEFAULT_PARENT, OutputFolder, write_whole
 
 
 def test_a_folder_below_a_file_is_refused(tmp_path: Path) -> None:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from harness.cli import main
-from harness.options import OPTIONS, resolve
+from harness.commands.main import main
 from harness.report.rerun import ELSEWHERE, command, command_of_pytest
-from harness.settings import Settings
+from harness.settings.options import OPTIONS, resolve
+from harness.settings.settings import Settings
 
 
 def in_force(line: str) -> Settings:

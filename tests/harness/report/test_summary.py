@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from harness.exit_codes import ExitCode, Situation, exit_code
-from harness.options import resolve
-from harness.report.results import CaseResult, Result
+from harness.judging.exit_codes import ExitCode, Situation, exit_code
+from harness.judging.results import CaseResult, Result
+from harness.model.requirements import SHOULD, Feature, Profile, Requirement
 from harness.report.summary import header, summary
-from harness.requirements import SHOULD, Feature, Profile, Requirement
+from harness.settings.options import resolve
 
 FEATURE = Feature("PreferSameNode", Profile.SERVICE_PROXY, False, "")
 

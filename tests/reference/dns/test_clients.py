@@ -15,10 +15,10 @@ import pytest
 
 from harness.errors import UnavailableError
 from harness.eventually import eventually
+from harness.model.topology import THREE_ZONES
 from harness.netns import sandbox
 from harness.netns.fabric import Host, Network
 from harness.netns.programs import run
-from harness.topology import THREE_ZONES
 from reference.apiserver import ApiServer
 from reference.client import Object
 from reference.dns import DnsServer

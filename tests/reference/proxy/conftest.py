@@ -12,13 +12,13 @@ import pytest
 
 from harness.errors import UnavailableError
 from harness.eventually import eventually
+from harness.model.outcomes import Observation, Reached
+from harness.model.topology import grid
 from harness.netns import sandbox
 from harness.netns.addresses import POD_CIDRS
 from harness.netns.fabric import Host, Network
 from harness.netns.namespace import Namespace
-from harness.outcomes import Observation, Reached
 from harness.probes.loop import Loop, Probe, ServerPort
-from harness.topology import grid
 from reference.apiserver import ApiServer
 from reference.client import ApiError, Client, Object
 from reference.proxy import ServiceProxy

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 import pytest
 
 from harness.eventually import eventually
+from harness.model.outcomes import REFUSED, Reached
 from harness.netns.namespace import Namespace
-from harness.outcomes import REFUSED, Reached
 from harness.probes.loop import Probe
 from reference.apiserver import ApiServer
 from reference.client.informer import Informer

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.outcomes import REFUSED, TIMED_OUT, Reached
+from harness.model.outcomes import REFUSED, TIMED_OUT, Reached
 from reference.client import Object
 from tests.reference.proxy.conftest import FAMILIES, Cluster
 

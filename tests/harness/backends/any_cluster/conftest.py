@@ -10,21 +10,21 @@ from pathlib import Path
 import pytest
 import yaml
 
-from harness.abilities import Ability
-from harness.api import Api
+from harness.api.client import Api
 from harness.backends.any_cluster.places import cast
 from harness.backends.any_cluster.target import ALWAYS, Target
 from harness.backends.components import Untouchable
 from harness.backends.kubeconfig import KubeconfigBackend
 from harness.backends.netns import NetnsBackend
-from harness.cluster import Cluster
-from harness.components import Component, Release
 from harness.errors import UnavailableError
-from harness.history import History
-from harness.implementations import Implementation, reference
+from harness.judging.history import History
+from harness.kubelet.kubelet import Kubelet
+from harness.model.abilities import Ability
+from harness.model.release import Component, Release
+from harness.model.topology import THREE_ZONES
 from harness.netns import sandbox
-from harness.netns.kubelet import Kubelet
-from harness.topology import THREE_ZONES
+from harness.scenario.cluster import Cluster
+from harness.settings.implementations import Implementation, reference
 
 RUN_ID = "abcd1234"
 RESTARTS = (Ability.RESTART_API_SERVER, Ability.RESTART_CONTROLLER, Ability.RESTART_PROXY, Ability.CHANGE_RELEASE)

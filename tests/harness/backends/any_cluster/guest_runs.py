@@ -21,9 +21,9 @@ EVERYTHING = ({"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}, {"nonRes
 
 _SUITE = """
 import pathlib, time
-from harness.cluster import same_zone
-from harness.requirements import *
-from harness.expect.traffic import expect_traffic
+from harness.scenario.cluster import same_zone
+from harness.model.requirements import *
+from harness.scenario.traffic import expect_traffic
 
 FEATURE = Feature("Routing", Profile.SERVICE_PROXY, True, "Routes.")
 HERE = pathlib.Path(__file__).parent

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from harness.api import Api, Response
+from harness.api.client import Api, Response
 from harness.backends.any_cluster import dialing
 from harness.backends.any_cluster import repeated_syns as repeated_syns_module
 from harness.backends.any_cluster.client_pod import ClientPod
 from harness.backends.any_cluster.dialing import Dialer, address_seen, identity
 from harness.backends.any_cluster.repeated_syns import RepeatedSyns, repeated_syns
 from harness.errors import InconclusiveError, UnavailableError
-from harness.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Unknown
+from harness.model.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Unknown
 from harness.probes.loop import Probe
 
 CLIENT = ClientPod("td-abcd1234-main-clients", "client-a1", 8080)

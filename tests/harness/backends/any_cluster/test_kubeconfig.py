@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 
 import conformance
-from harness import needs
-from harness.abilities import Ability
 from harness.backends.any_cluster import pods
 from harness.backends.any_cluster.barrier import Barrier
 from harness.backends.any_cluster.names import Names
@@ -19,17 +17,19 @@ from harness.backends.backend import WantedPod
 from harness.backends.components import Untouchable
 from harness.backends.kubeconfig import RESTARTED, SETTLED, KubeconfigBackend
 from harness.backends.netns import NetnsBackend
-from harness.components import API_SERVER, Component
 from harness.errors import UnavailableError
 from harness.eventually import eventually
 from harness.guest.marks import RUN_LABEL
 from harness.guest.snapshot import differences, snapshot
-from harness.implementations import reference
-from harness.mutants import MUTANTS
+from harness.kubelet.kubelet import Kubelet
+from harness.model import needs
+from harness.model.abilities import Ability
+from harness.model.release import API_SERVER, Component
+from harness.model.topology import THREE_ZONES
 from harness.netns import sandbox
-from harness.netns.kubelet import Kubelet
 from harness.plugin.evidence import gather
-from harness.topology import THREE_ZONES
+from harness.settings.implementations import reference
+from mutants import MUTANTS
 from tests.conformance.trials import SCENARIOS
 from tests.harness.backends.any_cluster.conftest import RESTARTS, RUN_ID, Stranger, share_of
 

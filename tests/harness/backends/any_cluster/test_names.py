@@ -11,7 +11,7 @@ from harness.backends.any_cluster.names import Names
 from harness.backends.any_cluster.places import cast
 from harness.backends.any_cluster.target import ALWAYS, Target
 from harness.backends.kubeconfig import KubeconfigBackend
-from harness.topology import THREE_ZONES, ZONE_LABEL
+from harness.model.topology import THREE_ZONES, ZONE_LABEL
 from reference.apiserver import ApiServer
 from reference.apiserver.server import HttpServer
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from harness.api import Api
+from harness.api.client import Api
 from harness.backends.any_cluster.client_pod import ClientPod
 from harness.backends.any_cluster.port_forwarding import PortForwards
 from harness.errors import InconclusiveError

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from harness import cluster_state
 from harness.binaries import find
+from harness.commands import cluster_state
 from harness.errors import UnavailableError
-from harness.exit_codes import ExitCode
+from harness.judging.exit_codes import ExitCode
 
-RUN = [sys.executable, "-c", "from harness.cli import main; main()"]
+RUN = [sys.executable, "-c", "from harness.commands.main import main; main()"]
 NAME = f"same-verdicts-{os.getpid()}"
 JUDGED = {ExitCode.PASSED, ExitCode.FAILED, ExitCode.INCONCLUSIVE, ExitCode.PARTIAL}
 PROFILES = ["--profile=service-proxy", "--profile=endpointslice-controller", "--profile=api-server"]

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from harness import manifests
-from harness.api import Api
-from harness.backends.any_cluster.session import Session
-from harness.options import resolve
-from harness.topology import THREE_ZONES
+from harness.api.client import Api
+from harness.model import manifests
+from harness.model.topology import THREE_ZONES
+from harness.run.real_cluster import Session
+from harness.settings.options import resolve
 from reference.apiserver.api import ApiServer
 from reference.apiserver.server import HttpServer
 from reference.features import Features

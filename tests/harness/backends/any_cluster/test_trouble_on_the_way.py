@@ -15,26 +15,26 @@ from pyroute2 import IPRoute
 
 from harness.backends.any_cluster import guests
 from harness.backends.any_cluster.places import cast
-from harness.backends.any_cluster.session import Session, boot
 from harness.backends.any_cluster.target import ALWAYS, Target
 from harness.backends.backend import WantedPod
 from harness.backends.components import Untouchable
 from harness.backends.kubeconfig import KubeconfigBackend
 from harness.backends.netns import NetnsBackend
-from harness.cluster import Cluster, same_zone
-from harness.components import Component, Release
 from harness.errors import DistrustError, InconclusiveError, UnavailableError
 from harness.eventually import eventually
-from harness.expect.traffic import expect_traffic
 from harness.guest.permissions import RULES
-from harness.history import History
-from harness.manifests import TARGET_PORT
+from harness.judging.history import History
+from harness.kubelet.kubelet import Kubelet
+from harness.model.manifests import TARGET_PORT
+from harness.model.release import Component, Release
+from harness.model.topology import THREE_ZONES
+from harness.model.workloads import pod_client
 from harness.netns import sandbox
-from harness.netns.kubelet import Kubelet
-from harness.options import resolve
 from harness.probes.loop import Probe
-from harness.topology import THREE_ZONES
-from harness.workloads import pod_client
+from harness.run.real_cluster import Session, boot
+from harness.scenario.cluster import Cluster, same_zone
+from harness.scenario.traffic import expect_traffic
+from harness.settings.options import resolve
 from tests.harness.backends.any_cluster.conftest import RUN_ID
 from tests.harness.backends.any_cluster.guest_runs import EVERYTHING, Host
 

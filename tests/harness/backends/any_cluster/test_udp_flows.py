@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from harness.backends.any_cluster.udp_flows import UdpFlows, enough, of_new_flows, ports_of
-from harness.outcomes import TIMED_OUT, Observation, Reached, Unknown
+from harness.model.outcomes import TIMED_OUT, Observation, Reached, Unknown
 
 BEFORE, AFTER = Reached("a1"), Reached("b1")
 PORTS = 28_232

@@ -10,7 +10,7 @@ from harness.backends.kind.checks import check_engine, find_kind, notes, require
 from harness.backends.kind.config import Wanted
 from harness.backends.kind.engine import Facts, find_engine
 from harness.errors import UnavailableError
-from harness.topology import THREE_ZONES
+from harness.model.topology import THREE_ZONES
 from tests.harness.backends.kind.conftest import Install
 
 FACTS = Facts("28.2.2", "/nowhere", 16_000_000_000, "6.8.0", "2")

@@ -11,7 +11,7 @@ from harness.backends.kind.engine import Engine
 from harness.backends.kind.readiness import ready_nodes
 from harness.backends.kind.state import root
 from harness.errors import UnavailableError, UsageError
-from harness.topology import ONE_ZONE
+from harness.model.topology import ONE_ZONE
 from tests.harness.backends.kind.conftest import Install
 
 NO_SUCH_IMAGE = "localhost:1/no-such-node:v1.34.0"

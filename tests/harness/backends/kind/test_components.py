@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 import yaml
 
-from harness.api import Api
+from harness.api.client import Api
 from harness.backends.kind.components import KindComponents
 from harness.backends.kind.static_pods import tag_of
 from harness.binaries.versions import Version
-from harness.components import API_SERVER, CONTROLLER, release
 from harness.errors import InconclusiveError, UnavailableError
+from harness.model.release import API_SERVER, CONTROLLER, release
 
 WRITTEN = Path(__file__).parent / "kubeadm"
 MANIFESTS = "/etc/kubernetes/manifests"

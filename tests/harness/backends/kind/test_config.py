@@ -18,7 +18,7 @@ from harness.backends.kind.config import (
 from harness.backends.kind.named import NAMED, text_of
 from harness.binaries.versions import Version
 from harness.errors import UsageError
-from harness.topology import ONE_ZONE, THREE_ZONES
+from harness.model.topology import ONE_ZONE, THREE_ZONES
 from tests.harness.backends.kind.conftest import Install
 
 FILES = Path(__file__).parents[4] / "kind-configs"

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from harness.backends.kind.engine import CLUSTER_LABEL, Engine
 from harness.backends.kind.leftovers import remove_leftovers
 from harness.backends.kind.state import State, root
-from harness.guest.cli import cleanup
+from harness.commands.cleanup import cleanup
 from tests.harness.backends.kind.conftest import Install
 
 HOLD = """

@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from harness import process
-from harness.api import Api, Object
+from harness.api.client import Api, Object
 from harness.backends.kind.proxy_pods import ProxyPods, Running
 from harness.binaries import find
-from harness.components import release
 from harness.control_planes import api_server
 from harness.control_planes.binaries import BinariesControlPlane
 from harness.errors import UnavailableError
 from harness.eventually import eventually
+from harness.model.release import release
+from harness.netns import process
 
 WRITTEN = Path(__file__).parent / "kubeadm" / "kube-proxy.yaml"
 VERSION = "1.34"

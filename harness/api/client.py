@@ -1,0 +1,263 @@
+"""The Kubernetes API as scenarios use it: paths in, plain JSON out, nothing hidden.
+
+Configuration, TLS and credentials are the official client's. Objects stay dicts, because a suite must be able to send
+what a typed client would refuse to build, and to read what it would drop.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import re
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+import orjson
+import urllib3
+
+from harness.api.kubeconfig import Kubeconfig, client_of
+from harness.api.requests import Asked
+from harness.errors import InconclusiveError
+
+Object = dict[str, Any]
+
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+
+_PREFIXES = {
+    "endpointslices": "/apis/discovery.k8s.io/v1",
+    "leases": "/apis/coordination.k8s.io/v1",
+    "podlocators": "/apis/trafficdist.dev/v1alpha1",
+}
+_REMEMBERED = 10_000  # requests that a failure can tell of
+_CLUSTER_SCOPED = frozenset({"nodes", "namespaces"})
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What the API server answered: HTTP status code, JSON body, the texts of its Warning headers, and its Date."""
+
+    code: int
+    body: Object
+    warnings: tuple[str, ...] = ()
+    date: str = ""
+
+    @property
+    def causes(self) -> list[Object]:
+        """The field errors of a Status with reason Invalid: `{"reason", "field", "message"}` each."""
+        return list((self.body.get("details") or {}).get("causes") or ())
+
+
+class RefusedError(Exception):
+    """The API server refused a request that the scenario needs."""
+
+    def __init__(self, method: str, path: str, response: Response) -> None:
+        super().__init__(f"{method} {path}: {response.code} {response.body.get('message', '')}")
+        self.response = response
+
+
+def path_of(resource: str, namespace: str = "", name: str = "", subresource: str = "") -> str:
+    """The URL path of a resource: `path_of("services", "default", "web", "status")`."""
+    parts = [_PREFIXES.get(resource, "/api/v1")]
+    if namespace and resource not in _CLUSTER_SCOPED:
+        parts += ["namespaces", namespace]
+    parts += [part for part in (resource, name, subresource) if part]
+    return "/".join(parts)
+
+
+def new_record() -> deque[Asked]:
+    """Return an empty record of requests, which keeps the latest."""
+    return deque(maxlen=_REMEMBERED)
+
+
+class Api:
+    """One connection pool to one API server, from kubeconfig files or from what one of them would contain."""
+
+    def __init__(
+        self,
+        kubeconfig: Kubeconfig | Mapping[str, Any],
+        *,
+        timeout: float = 30.0,
+        connections: int = 10,
+        asked: deque[Asked] | None = None,
+    ) -> None:
+        """Requests may take `timeout` seconds; so many `connections` are kept for threads that ask at once.
+
+        The latest requests are noted in `asked`, which several may share.
+        Raises `UsageError` when files cannot be used.
+        """
+        self._client: Any = kubeconfig.client() if isinstance(kubeconfig, Kubeconfig) else client_of(kubeconfig)
+        self._pool: urllib3.PoolManager = self._client.rest_client.pool_manager
+        self._pool.connection_pool_kw["maxsize"] = connections
+        self._configuration = self._client.configuration
+        self._timeout = timeout
+        self.writes = 0  # requests so far that may have changed something
+        self.asked: deque[Asked] = new_record() if asked is None else asked
+
+    @property
+    def server(self) -> str:
+        """The URL of the API server."""
+        return str(self._configuration.host)
+
+    @property
+    def configuration(self) -> Any:
+        """Of the official client: TLS, proxy, credentials."""
+        return self._configuration
+
+    def authentication(self) -> dict[str, str]:
+        """The headers that say who asks."""
+        return {each["key"]: each["value"] for each in self._configuration.auth_settings().values()}
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._pool.clear()
+        self._client.close()
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        query: Mapping[str, str] | None = None,
+        content_type: str = "application/json",
+        authenticate: bool = True,
+        timeout: float = 0.0,
+    ) -> Response:
+        """Send one request and return whatever was answered. Raises `InconclusiveError` when nothing was."""
+        headers = {"Accept": "application/json", **(self.authentication() if authenticate else {})}
+        if body is not None:
+            headers["Content-Type"] = content_type
+        self.writes += method != "GET"
+        url = path + ("?" + urlencode(query) if query else "")
+        sent = None if body is None else orjson.dumps(body)
+        at, code = time.monotonic(), 0
+        try:
+            answer = self._send(method, url, headers=headers, body=sent, timeout=timeout or self._timeout)
+            code = answer.status
+        finally:
+            self.asked.append(Asked(at, method, path, code, _name_in(body), urlencode(query or {})))
+        warnings = tuple(warning_texts(answer.headers))
+        return Response(answer.status, _json(answer.data), warnings, answer.headers.get("date", ""))
+
+    def text(self, path: str) -> str:
+        """Read what is no JSON, as /metrics is; "" when it is refused. Raises `InconclusiveError`."""
+        answer = self._send("GET", path, headers=self.authentication(), timeout=self._timeout)
+        return str(answer.data.decode(errors="replace")) if answer.status == 200 else ""
+
+    def _send(self, method: str, path: str, *, headers: Mapping[str, str], **options: Any) -> urllib3.BaseHTTPResponse:
+        url, said = f"{self._configuration.host}{path}", {"User-Agent": "trafficdist", **headers}
+        try:
+            return self._pool.request(method, url, headers=said, retries=False, **options)
+        except urllib3.exceptions.HTTPError as error:
+            shown = path.partition("?")[0]
+            raise InconclusiveError(f"the API server did not answer {method} {shown}: {error}") from error
+
+    def watch(self, resource: str, *, resource_version: str) -> Watch:
+        """Follow what becomes of all objects of a resource after that version.
+
+        Raises `RefusedError`, and `InconclusiveError` when nothing was answered.
+        """
+        path = path_of(resource)
+        headers = {"Accept": "application/json", **self.authentication()}
+        query = urlencode({"watch": "true", "resourceVersion": resource_version})
+        forever = urllib3.Timeout(connect=self._timeout, read=None)
+        answer = self._send("GET", f"{path}?{query}", headers=headers, timeout=forever, preload_content=False)
+        if answer.status >= 400:
+            raise RefusedError("GET", path, Response(answer.status, _json(answer.data)))
+        return Watch(answer)
+
+    def get(self, resource: str, namespace: str, name: str) -> Object:
+        """Read one object. Raises `RefusedError`."""
+        return self._expect("GET", path_of(resource, namespace, name))
+
+    def list(self, resource: str, namespace: str = "", *, label_selector: str = "") -> builtins.list[Object]:
+        """Read all objects of a resource, in all namespaces when `namespace` is empty. Raises `RefusedError`."""
+        query = {"labelSelector": label_selector} if label_selector else None
+        return builtins.list(self._expect("GET", path_of(resource, namespace), query=query).get("items") or ())
+
+    def create(self, resource: str, namespace: str, obj: Object) -> Object:
+        """Create an object and return it as stored. Raises `RefusedError`."""
+        return self._expect("POST", path_of(resource, namespace), obj)
+
+    def replace(self, resource: str, namespace: str, obj: Object) -> Object:
+        """Update a whole object. Raises `RefusedError`."""
+        return self._expect("PUT", path_of(resource, namespace, obj["metadata"]["name"]), obj)
+
+    def patch(self, resource: str, namespace: str, name: str, patch: Object, *, subresource: str = "") -> Object:
+        """Apply a JSON merge patch (`None` removes a field). Raises `RefusedError`."""
+        path = path_of(resource, namespace, name, subresource)
+        return self._expect("PATCH", path, patch, content_type=MERGE_PATCH)
+
+    def delete(self, resource: str, namespace: str, name: str, *, grace_seconds: int | None = None) -> None:
+        """Delete an object; one that is already gone is fine. Raises `RefusedError`."""
+        query = None if grace_seconds is None else {"gracePeriodSeconds": str(grace_seconds)}
+        path = path_of(resource, namespace, name)
+        response = self.request("DELETE", path, query=query)
+        if response.code >= 400 and response.code != 404:
+            raise RefusedError("DELETE", path, response)
+
+    def evict(self, namespace: str, name: str, *, grace_seconds: int) -> None:
+        """Delete a pod as a drain of its node does. Raises `RefusedError`: 404, 429 (a PodDisruptionBudget)."""
+        options = {"gracePeriodSeconds": grace_seconds}
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}, "deleteOptions": options}
+        self._expect("POST", path_of("pods", namespace, name, "eviction"), body)
+
+    def _expect(self, method: str, path: str, body: Object | None = None, **options: Any) -> Object:
+        response = self.request(method, path, body, **options)
+        if response.code >= 400:
+            raise RefusedError(method, path, response)
+        return response.body
+
+
+class Watch:
+    """A watch under way; iterating gives ("ADDED", "MODIFIED", "DELETED" or "ERROR", object) until it ends."""
+
+    def __init__(self, answer: urllib3.BaseHTTPResponse) -> None:
+        self._answer = answer
+
+    def __iter__(self) -> Iterator[tuple[str, Object]]:
+        rest = b""
+        try:
+            for chunk in self._answer.stream(1 << 16):
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    event = orjson.loads(line)
+                    yield event["type"], event["object"]
+        except (urllib3.exceptions.HTTPError, OSError, ValueError):  # the server is gone, or `stop` ended it
+            return
+        finally:
+            self._answer.close()
+
+    def stop(self) -> None:
+        """End it, from another thread than the one that iterates."""
+        with contextlib.suppress(OSError, ValueError, RuntimeError):  # it has ended already
+            self._answer.shutdown()
+
+
+def _name_in(body: object) -> str:
+    """The name of the object that is sent, where it has one."""
+    metadata = body.get("metadata") if isinstance(body, dict) else None
+    return str(metadata.get("name") or "") if isinstance(metadata, dict) else ""
+
+
+def _json(data: bytes) -> Object:
+    try:
+        decoded = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return {"message": data[:200].decode(errors="replace")}
+    return decoded if isinstance(decoded, dict) else {"items": decoded}
+
+
+_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')  # RFC 9110: a backslash stands before a quote in a quoted text
+
+
+def warning_texts(headers: urllib3.HTTPHeaderDict) -> builtins.list[str]:
+    """The texts of all Warning headers."""
+    found = (_QUOTED.search(text) for text in headers.getlist("warning"))
+    return [re.sub(r"\\(.)", r"\1", each[1]) for each in found if each]

@@ -1,0 +1,110 @@
+"""What is known of clusters that run in the background: a folder a cluster, readable by its owner only.
+
+    $XDG_RUNTIME_DIR/trafficdist/NAME/   (or /tmp/trafficdist-UID/NAME/)
+        state.json  kubeconfig  log
+
+A process id alone says nothing, since ids are used again: a state counts only while the process that wrote it lives,
+recognised by its start time. What a killed process left is removed by whoever comes next.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import stat
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UnavailableError, UsageError
+from harness.run.folder import write_whole
+
+READY = "ready"  # what the process of a cluster says once it is up
+
+_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterState:
+    """A running cluster. `places` are its nodes, pods and external client by name, each with the path of its netns."""
+
+    name: str
+    pid: int
+    start_time: int  # clock ticks after the machine's boot
+    topology: str
+    zones: dict[str, str]
+    places: dict[str, str]
+    user_namespace: str  # path, where the cluster is in a user namespace of its own
+    service: dict[str, Any]
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The file with which clients reach it."""
+        return folder_of(self.name) / "kubeconfig"
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process that wrote this still runs."""
+        return start_time(self.pid) == self.start_time
+
+
+def start_time(pid: int) -> int:
+    """When a process began, in clock ticks after the machine's boot; 0 if there is none, or only its remains."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return 0
+    fields = text.rpartition(")")[2].split()  # the name, in brackets, may hold anything
+    return 0 if fields[0] in "ZX" else int(fields[19])
+
+
+def root() -> Path:
+    """The folder of all states of this user, made if need be. Raises `UnavailableError` if it is not ours alone."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    path = Path(runtime) / "trafficdist" if runtime else Path(f"/tmp/trafficdist-{os.getuid()}")  # noqa: S108  checked
+    try:
+        path.mkdir(mode=0o700, parents=False, exist_ok=True)
+        found = path.lstat()
+    except OSError as error:
+        raise UnavailableError(f"cannot use {path} for the state of clusters: {error.strerror}") from None
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
+        raise UnavailableError(
+            f"{path} must be a folder that belongs to you and that nobody else can enter (mode 0700). "
+            "Remove it, or set XDG_RUNTIME_DIR to a folder of your own."
+        )
+    return path
+
+
+def folder_of(name: str) -> Path:
+    """The folder of a cluster. Raises `UsageError` for a name that cannot be one."""
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"cluster name {name!r}: want a-z, 0-9 and -, at most 40 characters")
+    return root() / name
+
+
+def save(folder: Path, state: ClusterState) -> None:
+    """Write a state, whole or not at all."""
+    write_whole(folder / "state.json", json.dumps(asdict(state), indent=2))
+
+
+def load(name: str) -> ClusterState | None:
+    """The running cluster of that name, or None; remains of a killed one are removed."""
+    folder = folder_of(name)
+    try:
+        state = ClusterState(**json.loads((folder / "state.json").read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError):
+        state = None
+    if state is None or not state.alive:
+        shutil.rmtree(folder, ignore_errors=True)
+        return None
+    return state
+
+
+def running() -> list[ClusterState]:
+    """All running clusters of this user, by name."""
+    names = sorted(path.name for path in root().iterdir() if path.is_dir())
+    return [state for name in names if (state := load(name)) is not None]

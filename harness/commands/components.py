@@ -1,0 +1,134 @@
+"""The command group `trafficdist components`. Imports little: `trafficdist --help` must not wait for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import click
+
+from harness.commands.front import examples
+
+
+@click.group(epilog=examples("components fetch kube-proxy 1.34", "components list"))
+def components() -> None:
+    """Get, list and check real components: kube-proxy, kube-controller-manager, kube-apiserver, etcd; and kind.
+
+    They are kept by version in a cache, where runs find them. What is in the folder KUBEBUILDER_ASSETS is used too.
+    """
+
+
+def _cached(command: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option(
+        "--cache",
+        "folder",
+        type=click.Path(path_type=Path, file_okay=False, resolve_path=True),
+        metavar="FOLDER",
+        envvar="TRAFFICDIST_CACHE",
+        show_envvar=True,
+        help="Where binaries are kept. [$XDG_CACHE_HOME/trafficdist, else ~/.cache/trafficdist]",
+    )(command)
+
+
+@components.command(
+    epilog=examples(
+        "components fetch kube-proxy 1.34",
+        "components fetch kube-proxy 1.30 1.31 --from source",
+        "components fetch etcd --mirror https://mirror.example/etcd",
+    )
+)
+@click.argument("component")
+@click.argument("versions", nargs=-1, metavar="[VERSION]...")
+@click.option(
+    "--from",
+    "origin",
+    type=click.Choice(["release", "source"]),
+    default="release",
+    show_default=True,
+    help="Download official binaries, or compile them from the official Go modules.",
+)
+@click.option(
+    "--mirror",
+    "mirrors",
+    multiple=True,
+    metavar="URL",
+    envvar="TRAFFICDIST_MIRROR",
+    show_envvar=True,
+    help="In place of https://dl.k8s.io, or of the releases on GitHub; several are tried in turn.",
+)
+@click.option(
+    "--jobs", type=click.IntRange(min=0), default=0, help="Compile so many packages at once. [one a processor]"
+)
+@click.option("--again", is_flag=True, help="Get it even if it is there.")
+@_cached
+def fetch(
+    component: str,
+    versions: Sequence[str],
+    *,
+    origin: Literal["release", "source"],
+    mirrors: Sequence[str],
+    jobs: int,
+    again: bool,
+    folder: Path | None,
+) -> None:
+    """Get a component, in one version or several, and print the paths.
+
+    A version is 1.34.2, or 1.34 for its newest patch; without one it is the newest of all.
+    """
+    from harness.binaries.cache import Cache
+    from harness.commands.components_run import fetch_all
+
+    names = (component, *versions)
+    for entry in fetch_all(names, origin=origin, cache=Cache(folder), mirrors=mirrors, jobs=jobs, again=again):
+        click.echo(entry.path)
+
+
+@components.command(name="list", epilog=examples("components list", "components list kube-proxy --available"))
+@click.argument("names", nargs=-1, metavar="[COMPONENT]...")
+@click.option("--available", is_flag=True, help="The versions that can be compiled, as the Go module proxy lists them.")
+@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@_cached
+def list_components(names: Sequence[str], available: bool, form: Literal["table", "json"], folder: Path | None) -> None:
+    """Show which components are there, or which could be."""
+    from harness.binaries.cache import Cache
+    from harness.commands import components_run as commands
+
+    click.echo(commands.offers(names) if available else commands.listing(Cache(folder), names, form))
+
+
+@components.command(epilog=examples("components check", "components check etcd"))
+@click.argument("component", default="")
+@_cached
+def check(component: str, folder: Path | None) -> int:
+    """Check that each binary is the one that was got, and runs; 1 if not."""
+    from harness.binaries.cache import Cache
+    from harness.commands import components_run as commands
+
+    text, well = commands.check(Cache(folder), component)
+    click.echo(text)
+    return 0 if well else 1
+
+
+@components.command(epilog=examples("components path kube-proxy 1.34"))
+@click.argument("component")
+@click.argument("version", default="")
+@_cached
+def path(component: str, version: str, folder: Path | None) -> None:
+    """Print the path of a binary that is there."""
+    from harness.binaries.cache import Cache
+    from harness.commands import components_run as commands
+
+    click.echo(commands.where(Cache(folder), component, version))
+
+
+@components.command(epilog=examples("components remove kube-proxy 1.34", "components remove --all"))
+@click.argument("names", nargs=-1, metavar="[COMPONENT [VERSION]...]")
+@click.option("--all", "everything", is_flag=True, help="All components, and what interrupted downloads left.")
+@_cached
+def remove(names: Sequence[str], everything: bool, folder: Path | None) -> None:
+    """Remove a component from the cache, all its versions or some."""
+    from harness.binaries.cache import Cache
+    from harness.commands import components_run as commands
+
+    click.echo(commands.remove(Cache(folder), names, everything=everything))

@@ -1,0 +1,43 @@
+"""The command `trafficdist`: the front door. What each command does stands in `harness.commands`, a file each."""
+
+from __future__ import annotations
+
+import click
+
+from harness.commands.cleanup import cleanup
+from harness.commands.cluster import cluster
+from harness.commands.completion import completion
+from harness.commands.components import components
+from harness.commands.doctor import doctor
+from harness.commands.explain import explain
+from harness.commands.front import Front, examples
+from harness.commands.judge import judge
+from harness.commands.listing import list_requirements
+from harness.commands.reports import changes, compare
+from harness.commands.run import run
+
+
+@click.group(
+    cls=Front,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=examples("run", "list 'KEP-3015/*'", "cluster up", "run --help"),
+)
+@click.version_option(package_name="trafficdist")
+def main() -> None:
+    """Certify implementations of Kubernetes topology-aware Service routing, with real packets."""
+
+
+for command in (
+    run,
+    judge,
+    list_requirements,
+    explain,
+    compare,
+    changes,
+    cleanup,
+    components,
+    doctor,
+    cluster,
+    completion,
+):
+    main.add_command(command)

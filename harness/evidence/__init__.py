@@ -1,1 +1,0 @@
-"""What a failure leaves behind, in words of the field: requests, decisions, and what happened when."""

@@ -1,0 +1,292 @@
+"""What a run saw, written down as it happens, one JSON object a line.
+
+Judging needs nothing but this file: a corrected judge can be applied to last year's runs, and whoever doubts a verdict
+can derive it again. Each line ends with a digest over itself and the digest of the line before, so that a changed or
+removed line is found by its number. A line is written whole, by one system call: what a killed process leaves is a
+history without end, at worst with a torn last line, and both are told.
+
+    begin         worker, version of this format; of a merged history the workers
+    run           facts about the run
+    change        what was done to the cluster
+    window        what is expected of each client from here on, and the error rates
+    observed      counts of one client in a window, and the first offending observations in full
+    judged        verdict on a window
+    comparison    something expected and something read, equal or not, and the verdict
+    verdict       verdict on a phase of a test, and whether it follows from the judgements since the verdict before;
+                  without a phase it is what the run said in the end, whatever was written before
+    not-run       tests that never began, and what is said of them
+    broken-off    in a merged history: here a worker's part ended, without its end
+    end
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import threading
+import time
+import zlib
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import orjson
+
+from harness.errors import UsageError
+from harness.judging import comparison
+from harness.judging import history_format as as_json
+from harness.judging.comparison import Relation
+from harness.judging.conclusion import cause, conclude
+from harness.judging.statistics import DEFAULT_RATES, Rates
+from harness.judging.timeline import Change
+from harness.judging.verdict import Expectation, Judgement, Tally, Verdict, is_wrong, judge
+from harness.model.outcomes import Observation
+
+VERSION = 2
+SHOWN_IN_FULL = 5
+"""Offending observations of one client and call that are written in full; the rest is in the counts."""
+
+_CHANGES = 1000  # that are remembered
+
+_DIGEST = 64  # hexadecimal digits of SHA-256
+_TAIL = len(b',"digest":""}') + _DIGEST
+
+
+class History:
+    """A history being written, by one process; a context manager. Safe to use from several threads."""
+
+    def __init__(self, path: Path, *, worker: str = "") -> None:
+        """Begin a new file. Raises `UsageError` when it cannot be written or exists."""
+        try:
+            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise UsageError(f"cannot write a history to {path}: {error.strerror}") from error
+        self._lock = threading.Lock()
+        self._digest = b""
+        self._windows = 0
+        self.changes: deque[Change] = deque(maxlen=_CHANGES)  # the latest, for a failure to tell of
+        self._judged: list[Judgement] = []  # since the verdict before
+        self.write("begin", worker=worker, version=VERSION)
+
+    def write(self, kind: str, **fields: Any) -> None:
+        """Append one record, with the time (monotonic and wall clock, seconds)."""
+        record = {"kind": kind, "mono": round(time.monotonic(), 6), "wall": round(time.time(), 6), **fields}
+        with self._lock:
+            line, self._digest = sealed(record, self._digest)
+            _write_all(self._fd, line)
+
+    def run(self, **facts: Any) -> None:
+        """Facts about the run: arguments, versions, seed."""
+        self.write("run", facts=facts)
+
+    def change(self, what: str, **facts: Any) -> None:
+        """Something is done to the cluster, now."""
+        self.changes.append(Change(time.monotonic(), what, facts))
+        self.write("change", what=what, facts=facts)
+
+    def window(self, test: str, expectation: Expectation, rates: Rates = DEFAULT_RATES) -> Window:
+        """Begin a measuring window of a test: from here on each observation counts."""
+        with self._lock:
+            self._windows += 1
+            number = self._windows
+        expected = {client: as_json.expected(each) for client, each in expectation.items()}
+        self.write("window", window=number, test=test, expectation=expected, rates=as_json.rates(rates))
+        return Window(self, number, expectation, rates)
+
+    def compare(
+        self, test: str, what: str, *, expected: Any, observed: Any, relation: Relation = "equal", unknown: str = ""
+    ) -> Judgement:
+        """Judge two JSON-able values, for what is read and not probed: see `harness.judging.comparison`."""
+        expected, observed, judgement = comparison.compare(what, expected, observed, relation=relation, unknown=unknown)
+        special: dict[str, str] = {"relation": relation} if relation != "equal" else {}
+        special |= {"unknown": unknown} if unknown else {}
+        values = {"expected": expected, "observed": observed, **special}
+        self.write("comparison", test=test, what=what, **values, verdict=judgement.verdict)
+        self._judged.append(judgement)
+        return judgement
+
+    def judged(self, window: int, judgement: Judgement) -> None:
+        """The verdict on a window."""
+        self.write("judged", window=window, verdict=judgement.verdict, message=judgement.message)
+        self._judged.append(judgement)
+
+    def verdict(self, test: str, phase: str, verdict: Verdict, message: str = "", **facts: Any) -> None:
+        """The verdict on a phase of a test (set-up, call or teardown) as reports say it, and what it follows from."""
+        why = cause(conclude(self._judged, phase), verdict, message)
+        self._judged.clear()
+        self.write("verdict", test=test, phase=phase, verdict=verdict, message=message, cause=why, **facts)
+
+    def close(self) -> None:
+        """End the file. Idempotent."""
+        if self._fd >= 0:
+            self.write("end")
+            os.close(self._fd)
+            self._fd = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Window:
+    """A measuring window: observations go in, one judgement comes out, and all of it is written down."""
+
+    def __init__(self, history: History, number: int, expectation: Expectation, rates: Rates) -> None:
+        self._history = history
+        self._number = number
+        self._expectation = expectation
+        self.rates = rates
+        self.tallies: dict[str, Tally] = {}
+
+    def observe(self, client: str, observations: Sequence[Observation], *, gap_ms: float = 0.0) -> None:
+        """Count what a client saw, with the longest gap where it was measured. May be called several times."""
+        tally = Tally.of(observations)
+        tally.gap_ms = gap_ms
+        wrong = [
+            {"index": index, "saw": as_json.observation(each)}
+            for index, each in enumerate(observations)
+            if is_wrong(each, self._expectation[client])
+        ]
+        self._history.write(
+            "observed", window=self._number, client=client, tally=as_json.tally(tally), offending=wrong[:SHOWN_IN_FULL]
+        )
+        self.tallies.setdefault(client, Tally()).add(tally)
+
+    def judge(self) -> Judgement:
+        """The verdict on everything observed, written down."""
+        judgement = judge(self._expectation, self.tallies, self.rates)
+        self._history.judged(self._number, judgement)
+        return judgement
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A history that was read and holds together.
+
+    `torn` is the text of an unfinished last line, `complete` whether all workers came to their end, and `sha256` the
+    digest of the whole file.
+    """
+
+    records: tuple[dict[str, Any], ...]
+    complete: bool
+    torn: str = ""
+    sha256: str = ""
+
+
+def read(path: Path) -> Recorded:
+    """Read a history, also one that gzip made smaller, and verify its digests.
+
+    Raises `UsageError` with the number of the line that does not fit.
+    """
+    recorded = _read(path)
+    if not recorded.records:
+        raise UsageError(f"{path} is not a history: it has no complete line")
+    first, last = recorded.records[0], recorded.records[-1]
+    if first["kind"] != "begin":
+        raise UsageError(f"{path}, line 1: not the beginning of a history; lines were removed before it")
+    if first.get("version") != VERSION:
+        raise UsageError(
+            f"{path}, line 1: written in version {first.get('version')} of the format, and this is version {VERSION}: "
+            "take the release of trafficdist that made the run"
+        )
+    if "merged" in first and (last["kind"] != "end" or recorded.torn):
+        number = len(recorded.records) + 1
+        raise UsageError(f"{path}, line {number}: the end is missing; this line and all after it were removed")
+    return recorded
+
+
+def read_parts(paths: Sequence[Path]) -> Recorded:
+    """Read what the workers of a run wrote that was killed before it could be merged. Raises `UsageError`."""
+    return Recorded(tuple(_in_order(paths)[1]), complete=False)
+
+
+def merge(paths: Sequence[Path], out: Path, closing: Sequence[Mapping[str, Any]] = ()) -> None:
+    """Make one history of those that the workers of a run wrote: in order of time, newly chained.
+
+    What a worker that died left unfinished is written down as such. `closing` are records without time that say what
+    the run as a whole knows in the end. Raises `UsageError` for a part that was changed.
+    """
+    workers, entries = _in_order(paths)
+    began = {key: entries[0][key] if entries else 0 for key in ("mono", "wall")}
+    ended = {key: entries[-1][key] if entries else 0 for key in ("mono", "wall")}
+    begin = {"kind": "begin", **began, "worker": "", "version": VERSION, "merged": workers}
+    lines, digest = [], b""
+    for record in (begin, *entries, *({**each, **ended} for each in closing), {"kind": "end", **ended}):
+        line, digest = sealed(record, digest)
+        lines.append(line)
+    out.write_bytes(b"".join(lines))
+
+
+def _in_order(paths: Sequence[Path]) -> tuple[list[str], list[dict[str, Any]]]:
+    """The workers that wrote these files, and all their records but the ends, in order of time."""
+    workers: list[str] = []
+    entries: list[dict[str, Any]] = []
+    for path in sorted(paths):
+        recorded = _read(path)
+        first, last = (recorded.records[0], recorded.records[-1]) if recorded.records else ({}, {"mono": 0, "wall": 0})
+        workers.append(first.get("worker") or path.stem.removeprefix("history-"))
+        entries += [{**record, "worker": workers[-1]} for record in recorded.records if record["kind"] != "end"]
+        if not recorded.complete:
+            times = {"mono": last["mono"], "wall": last["wall"]}
+            entries.append({"kind": "broken-off", **times, "worker": workers[-1], "torn": recorded.torn})
+    entries.sort(key=lambda record: float(record["mono"]))  # stable: each worker's records keep their order
+    return workers, entries
+
+
+def sealed(record: Mapping[str, Any], before: bytes) -> tuple[bytes, bytes]:
+    """A record as a line that ends with its digest, and that digest; `before` is the digest of the line before."""
+    body = orjson.dumps(record)[:-1]
+    digest = hashlib.sha256(before + body).hexdigest().encode()
+    return b'%s,"digest":"%s"}\n' % (body, digest), digest
+
+
+def _read(path: Path) -> Recorded:
+    content = _content(path)
+    *lines, torn = content.split(b"\n")
+    records = []
+    digest = b""
+    for number, line in enumerate(lines, start=1):
+        record, digest = _opened(line, digest, f"{path}, line {number}")
+        records.append(record)
+    kinds = {record["kind"] for record in records}
+    complete = bool(records) and records[-1]["kind"] == "end" and "broken-off" not in kinds
+    sha256 = hashlib.sha256(content).hexdigest()
+    return Recorded(tuple(records), complete, torn.decode("utf-8", "replace"), sha256)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        content = path.read_bytes()
+        return gzip.decompress(content) if path.suffix == ".gz" else content
+    except gzip.BadGzipFile as error:
+        raise UsageError(f"cannot read the history {path}: {error}") from error
+    except (EOFError, zlib.error) as error:
+        raise UsageError(f"cannot read the history {path}: its compressed data are damaged or cut off") from error
+    except OSError as error:
+        raise UsageError(f"cannot read the history {path}: {error.strerror}") from error
+
+
+def _opened(line: bytes, before: bytes, where: str) -> tuple[dict[str, Any], bytes]:
+    digest = line[-_DIGEST - 2 : -2]
+    if hashlib.sha256(before + line[:-_TAIL]).hexdigest().encode() != digest:
+        raise UsageError(f"{where}: the digest does not fit; this line was changed, or one before it was removed")
+    try:
+        record = orjson.loads(line)
+        if not isinstance(record["kind"], str):
+            raise TypeError
+        record["mono"], record["wall"] = float(record["mono"]), float(record["wall"])
+        del record["digest"]
+    except (KeyError, TypeError, ValueError) as error:
+        raise UsageError(f"{where}: not a record of a history") from error
+    return record, digest
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    """One write as a rule; the kernel may take less on a full disk, and then the rest follows or raises."""
+    while data:
+        data = data[os.write(fd, data) :]

@@ -1,0 +1,84 @@
+"""How the words of judging look in a history: outcomes, expectations, counts and error rates as JSON, and back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from harness.judging.statistics import Rates
+from harness.judging.verdict import NO_ANSWER, AnyOf, Evenly, Expected, NoAnswer, Tally
+from harness.model.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Refused, TimedOut, Unknown
+
+_WORDS: Mapping[str, Expected] = {"TIMED_OUT": TIMED_OUT, "REFUSED": REFUSED, "NO_ANSWER": NO_ANSWER}
+
+
+def observation(value: Observation) -> Any:
+    """One observation, whole."""
+    match value:
+        case Reached(pod, client_address):
+            return {"reached": pod, "from": client_address}
+        case TimedOut():
+            return "TIMED_OUT"
+        case Refused():
+            return "REFUSED"
+        case Unknown(why):
+            return {"unknown": why}
+
+
+def expected(value: Expected) -> Any:
+    """A sorted list of pods, of which all, any, or all equally are expected, or a word."""
+    match value:
+        case AnyOf(pods):
+            return {"anyOf": sorted(pods)}
+        case Evenly(pods):
+            return {"evenly": sorted(pods)}
+        case TimedOut():
+            return "TIMED_OUT"
+        case Refused():
+            return "REFUSED"
+        case NoAnswer():
+            return "NO_ANSWER"
+    return sorted(value)
+
+
+def read_expected(value: Any) -> Expected:
+    """What `expected` wrote."""
+    match value:
+        case {"anyOf": pods}:
+            return AnyOf(frozenset(pods))
+        case {"evenly": pods}:
+            return Evenly(frozenset(pods))
+    return _WORDS[value] if isinstance(value, str) else frozenset(value)
+
+
+def tally(value: Tally) -> dict[str, Any]:
+    """Counts; what did not happen is left out."""
+    return {
+        "pods": dict(sorted(value.pods.items())),
+        **({"timedOut": value.timed_out} if value.timed_out else {}),
+        **({"refused": value.refused} if value.refused else {}),
+        **({"unknown": dict(sorted(value.unknown.items()))} if value.unknown else {}),
+        **({"gapMs": value.gap_ms} if value.gap_ms else {}),
+    }
+
+
+def read_tally(value: Mapping[str, Any]) -> Tally:
+    """What `tally` wrote."""
+    return Tally(
+        Counter(value["pods"]),
+        value.get("timedOut", 0),
+        value.get("refused", 0),
+        Counter(value.get("unknown", {})),
+        value.get("gapMs", 0.0),
+    )
+
+
+def rates(value: Rates) -> dict[str, float]:
+    """Both error rates."""
+    return {"leak": value.leak, "miss": value.miss}
+
+
+def read_rates(value: Mapping[str, float]) -> Rates:
+    """What `rates` wrote."""
+    return Rates(value["leak"], value["miss"])

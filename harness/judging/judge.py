@@ -1,0 +1,283 @@
+"""Judges a run again from its history alone: the verdict and the message of each requirement, as the run said them.
+
+What follows from observations is derived anew, by the functions that the run itself used. What does not (a skip, an
+exception, a scenario's own code) is taken as the run stated it, and told apart by its cause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UsageError
+from harness.judging import comparison, verdict
+from harness.judging import history_format as as_json
+from harness.judging.conclusion import Cause, cause, conclude
+from harness.judging.results import NOT_RUN, CaseResult, Result, severity
+from harness.judging.verdict import Judgement, Tally, Verdict
+from harness.model.requirements import Feature, Level, Profile, Requirement
+
+Key = tuple[str, str]
+"""A case: the id of its requirement, and its parameters."""
+
+
+_Tests = dict[str, dict[str, list[str]]]
+"""Parameters of cases by document and slug, none for a test without."""
+
+
+@dataclass(slots=True)
+class Rejudged:
+    """One case: what the run stated and what is derived now, and what the stated verdict follows from."""
+
+    stated: CaseResult
+    derived: CaseResult
+    cause: Cause
+    number: int  # among the cases of its requirement, as planned
+
+    def take_in(self, other: Rejudged) -> None:
+        """A later phase, or a repetition: the worse verdict stays, as in the run."""
+        if severity(other.stated.verdict) > severity(self.stated.verdict):
+            self.cause = other.cause
+        self.stated.worsen(other.stated)
+        self.derived.worsen(other.derived)
+
+
+@dataclass(slots=True)
+class Judged:
+    """All cases of a run, the requirements that they are of, and what the run said of itself."""
+
+    cases: dict[Key, Rejudged] = field(default_factory=dict)
+    requirements: dict[str, Requirement] = field(default_factory=dict)
+    distrust: tuple[str, ...] = ()
+    interrupted: bool = False
+
+    def stated(self) -> list[Result]:
+        """What the run said of each requirement, by id."""
+        return self._results({key: each.stated for key, each in self.cases.items()})
+
+    def derived(self) -> list[Result]:
+        """What is said of each requirement now, by id."""
+        return self._results({key: each.derived for key, each in self.cases.items()})
+
+    def causes(self) -> dict[str, Cause]:
+        """What the verdict on each requirement follows from: observations only if that holds for all its cases."""
+        found: dict[str, Cause] = {}
+        for (requirement, _), each in self.cases.items():
+            if found.get(requirement, Cause.OBSERVED) is Cause.OBSERVED:
+                found[requirement] = each.cause
+        return found
+
+    def _results(self, cases: Mapping[Key, CaseResult]) -> list[Result]:
+        of: dict[str, list[CaseResult]] = {}
+        for key in sorted(cases, key=lambda key: self.cases[key].number):
+            of.setdefault(key[0], []).append(cases[key])
+        return [Result(self.requirements[each], tuple(of[each])) for each in sorted(of)]
+
+
+def judge(records: Sequence[Mapping[str, Any]], where: Path) -> Judged:
+    """Judge what these records of a history tell. Raises `UsageError` for one that no run writes, by its line."""
+    reader = _Reader()
+    for number, record in enumerate(records, start=1):
+        try:
+            reader.read(record)
+        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+            raise UsageError(f"{where}, line {number}: not a record that a run writes ({error!r})") from error
+    return reader.judged
+
+
+_TEXTS = (
+    "cause", "client", "explanation", "message", "parameters", "phase", "reason", "relation", "sentence", "source",
+    "test", "unknown", "verdict", "what", "worker",
+)  # fmt: skip
+
+
+@dataclass(slots=True)
+class _Worker:
+    """What one worker has written so far: its windows by number, and what was judged since its verdict before."""
+
+    windows: dict[int, tuple[Mapping[str, Any], dict[str, Tally]]] = field(default_factory=dict)
+    judgements: list[Judgement] = field(default_factory=list)
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.judged = Judged()
+        self._workers: dict[str, _Worker] = {}
+
+    def read(self, record: Mapping[str, Any]) -> None:
+        for name in _TEXTS:
+            if not isinstance(record.get(name, ""), str):
+                raise TypeError(f"{name} is no text")
+        worker = self._workers.setdefault(record.get("worker", ""), _Worker())
+        match record["kind"]:
+            case "window":
+                worker.windows[record["window"]] = record, {}
+            case "observed":
+                tally = worker.windows[record["window"]][1].setdefault(record["client"], Tally())
+                tally.add(as_json.read_tally(record["tally"]))
+            case "judged":
+                worker.judgements.append(judge_window(*worker.windows[record["window"]]))
+            case "comparison":
+                worker.judgements.append(judge_comparison(record))
+            case "verdict":
+                self._take_in(record, worker.judgements)
+                worker.judgements.clear()
+            case "not-run":
+                for key, result in _never_began(record):
+                    self._note(key[0], record)
+                    number = len(self.judged.cases)  # the cases of a requirement stand in the order of the plan
+                    self.judged.cases[key] = Rejudged(result, replace(result), Cause(record["cause"]), number)
+            case "run":
+                self.judged.distrust = tuple(map(str, record["facts"].get("distrust", ())))
+                self.judged.interrupted = bool(record["facts"].get("interrupted"))
+
+    def _take_in(self, record: Mapping[str, Any], judgements: Sequence[Judgement]) -> None:
+        why = Cause(record["cause"])
+        stated = _stated(record)
+        derived = replace(stated)
+        if why is Cause.OBSERVED:
+            concluded = _concluded(stated, judgements, record["phase"])
+            derived.verdict, derived.message = concluded.verdict, concluded.message
+            if (derived.verdict, derived.message) != (stated.verdict, stated.message):
+                derived.explanation = f"{concluded.message}\n\n{concluded.grid}".strip()
+        self._note(record["test"], record)
+        key, new = (record["test"], stated.parameters), Rejudged(stated, derived, why, int(record["number"]))
+        if not record["phase"]:  # the run's last word
+            self.judged.cases[key] = new
+        elif key in self.judged.cases:
+            self.judged.cases[key].take_in(new)
+        else:
+            self.judged.cases[key] = new
+
+    def _note(self, requirement_id: str, record: Mapping[str, Any]) -> None:
+        """Keep what is said of a requirement. Where it was met, the history has no use for its sentence."""
+        feature = Feature("", Profile(record["profile"]), bool(record["core"]), "")
+        sentence, source = record.get("sentence", ""), record.get("source", "")
+        if sentence or requirement_id not in self.judged.requirements:
+            noted = Requirement(requirement_id, sentence, Level(record["level"]), (feature,), source)
+            self.judged.requirements[requirement_id] = noted
+
+
+def judge_window(window: Mapping[str, Any], tallies: Mapping[str, Tally]) -> Judgement:
+    """The judgement on a window as a history has it."""
+    expectation = {client: as_json.read_expected(each) for client, each in window["expectation"].items()}
+    return verdict.judge(expectation, tallies, as_json.read_rates(window["rates"]))
+
+
+def judge_comparison(record: Mapping[str, Any]) -> Judgement:
+    """The judgement on a comparison as a history has it."""
+    return comparison.judge(
+        record["what"],
+        record["expected"],
+        record["observed"],
+        relation=record.get("relation", "equal"),
+        unknown=record.get("unknown", ""),
+    )
+
+
+def _concluded(stated: CaseResult, judgements: Sequence[Judgement], phase: str) -> Judgement:
+    """What follows from the judgements of a phase, now that they were made anew."""
+    concluded = conclude(judgements, phase)
+    if concluded is None:
+        raise ValueError("it says that it follows from observations, and there is none")
+    if concluded.verdict is Verdict.PASSED and stated.verdict != Verdict.PASSED:
+        text = f"what ended this scenario passes now, and what would have followed is not known: {stated.message}"
+        return Judgement(Verdict.INCONCLUSIVE, text)
+    grid = next((each.grid for each in judgements if each.verdict is not Verdict.PASSED), "")
+    return replace(concluded, grid=grid)
+
+
+def _stated(record: Mapping[str, Any]) -> CaseResult:
+    return CaseResult(
+        "",
+        record["test"],
+        record.get("parameters", ""),
+        verdict=Verdict(record["verdict"]),
+        reason=record.get("reason", ""),
+        message=record["message"],
+        explanation=record.get("explanation", ""),
+        evidence=list(map(str, record.get("evidence", ()))),
+    )
+
+
+def _never_began(record: Mapping[str, Any]) -> Iterator[tuple[Key, CaseResult]]:
+    said = {key: record.get(key, "") for key in ("reason", "message", "explanation")}
+    for document, slugs in record["tests"].items():
+        for slug, parameters in slugs.items():
+            for each in parameters or [""]:
+                key = (f"{document}/{slug}", str(each))
+                yield key, CaseResult("", *key, verdict=Verdict(record["verdict"]), **said)
+
+
+# What a run writes down for this
+
+
+def facts(requirement: Requirement, *, story: bool) -> dict[str, Any]:
+    """What a record of a verdict says of the requirement; with `story` what a reader wants to know of one not met."""
+    found: dict[str, Any] = {
+        "level": requirement.level,
+        "profile": requirement.profile,
+        "core": requirement.core,
+    }
+    return {**found, "sentence": requirement.sentence, "source": requirement.source} if story else found
+
+
+def closing(
+    results: Sequence[Result], judged: Judged, *, interrupted: bool, distrust: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Records that make a history tell these results: what its workers did not see, or what they saw otherwise."""
+    groups: dict[tuple[Any, ...], _Tests] = {}
+    records: list[dict[str, Any]] = []
+    began = {requirement_id for requirement_id, _ in judged.cases}
+    for result in results:
+        requirement = result.requirement
+        for number, case in enumerate(result.cases):
+            if requirement.id not in began:
+                group = groups.setdefault((*_said(case), *facts(requirement, story=False).values()), {})
+                parameters = group.setdefault(requirement.document, {}).setdefault(requirement.slug, [])
+                parameters += [case.parameters] if result.parametrized else []
+                continue
+            known = judged.cases.get((requirement.id, case.parameters))
+            if known is None or _said(known.stated) != _said(case):
+                records.append(_last_word(requirement, case, number))
+    records += [_not_run(group, tests) for group, tests in groups.items()]
+    return [*records, {"kind": "run", "facts": {"interrupted": interrupted, "distrust": list(distrust)}}]
+
+
+def _said(case: CaseResult) -> tuple[str, str, str]:
+    return str(case.verdict), str(case.reason), case.message
+
+
+def _not_run(group: tuple[Any, ...], tests: _Tests) -> dict[str, Any]:
+    names = ("verdict", "reason", "message", "level", "profile", "core")
+    record = dict(zip(names, group, strict=True))
+    return {"kind": "not-run", **record, "cause": _cause_of_absence(record["verdict"]), "tests": tests}
+
+
+def _last_word(requirement: Requirement, case: CaseResult, number: int) -> dict[str, Any]:
+    absent = case.message.startswith(NOT_RUN) or case.verdict == Verdict.SKIPPED
+    why = _cause_of_absence(case.verdict) if absent else cause(None, Verdict(case.verdict), case.message)
+    return {
+        "kind": "verdict",
+        "test": requirement.id,
+        "phase": "",
+        "verdict": case.verdict,
+        "message": case.message,
+        "cause": why,
+        "number": number,
+        **described(requirement, case),
+    }
+
+
+def _cause_of_absence(verdict_: str) -> Cause:
+    return Cause.NOT_TRIED if verdict_ == Verdict.SKIPPED else Cause.NOT_RUN
+
+
+def described(requirement: Requirement, case: CaseResult) -> dict[str, Any]:
+    """What a record of a verdict says besides it: whose it is, and for one who asks why, what there is to read."""
+    story = case.verdict in (Verdict.FAILED, Verdict.INCONCLUSIVE)
+    more: dict[str, Any] = {"parameters": case.parameters, "reason": case.reason}
+    more |= {"explanation": case.explanation, "evidence": case.evidence} if story else {}
+    return {**facts(requirement, story=story), **{key: value for key, value in more.items() if value}}

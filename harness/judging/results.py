@@ -1,0 +1,183 @@
+"""What came of each requirement: plain values that travel from workers to the controller and into every report.
+
+A requirement may have several cases (a parametrized test), and has one verdict: the worst of its cases. It has passed
+only when every case has.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.judging.verdict import SkipReason, Verdict
+from harness.model.requirements import Feature, Level, Profile, Requirement
+
+_SEVERITY = [Verdict.PASSED, Verdict.SKIPPED, Verdict.INCONCLUSIVE, Verdict.FAILED]
+
+# How the message of a requirement begins that was planned and never began.
+NOT_RUN = "not run: "
+
+# Reasons that leave a claim unproven: the run is partial.
+UNPROVEN = frozenset({SkipReason.INELIGIBLE, SkipReason.UNAVAILABLE})
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One test of a requirement, as planned: pytest's node id, and its parameters ("" for a plain test)."""
+
+    nodeid: str
+    requirement: str
+    parameters: str = ""
+    reason: str = ""
+    thing: str = ""
+
+    @property
+    def to_run(self) -> bool:
+        """Whether it is planned to run."""
+        return not self.reason
+
+    @property
+    def begins(self) -> bool:
+        """Whether pytest begins it, to run or to skip it."""
+        return self.reason != SkipReason.DESELECTED
+
+
+@dataclass(slots=True)
+class CaseResult:
+    """What came of one case. `message` is one line, `explanation` all that there is to say.
+
+    `rerun` is the command that runs it again, where it did not pass; the explanation ends with it.
+    """
+
+    nodeid: str
+    requirement: str
+    parameters: str = ""
+    verdict: str = Verdict.PASSED
+    reason: str = ""
+    message: str = ""
+    explanation: str = ""
+    rerun: str = ""
+    start: float = 0.0  # seconds since 1970; 0 for what never began
+    duration: float = 0.0
+    worker: str = ""
+    check: dict[str, Any] = field(default_factory=dict)
+    observed: dict[str, Any] = field(default_factory=dict)
+    evidence: list[str] = field(default_factory=list)
+    needs: dict[str, Any] = field(default_factory=dict)
+    steps: list[dict[str, Any]] = field(default_factory=list)  # in Allure's form, as are attachments
+    attachments: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def left_out(self) -> bool:
+        """Whether the options of the run left it out, so that it never began."""
+        return self.reason == SkipReason.DESELECTED and not self.message.startswith(NOT_RUN)
+
+    def worsen(self, other: CaseResult) -> None:
+        """Take in a later phase, or a repetition, of the same case: the worse verdict stays, the first of equals."""
+        if severity(other.verdict) > severity(self.verdict):
+            self.verdict, self.reason, self.message = other.verdict, other.reason, other.message
+            self.explanation, self.rerun = other.explanation, other.rerun
+        self.start = self.start or other.start
+        self.duration += other.duration
+        self.check = other.check or self.check
+        self.observed = other.observed or self.observed
+        self.needs = other.needs or self.needs
+        self.evidence = sorted({*self.evidence, *other.evidence})
+        self.steps = other.steps or self.steps
+        self.attachments = other.attachments or self.attachments
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came of one requirement."""
+
+    requirement: Requirement
+    cases: tuple[CaseResult, ...]
+
+    @property
+    def worst(self) -> CaseResult:
+        """The case that decides: the first of those with the worst verdict."""
+        return max(self.cases, key=lambda case: severity(case.verdict))
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict of the requirement."""
+        return Verdict(self.worst.verdict)
+
+    @property
+    def reason(self) -> str:
+        """Why it did not run, if it did not."""
+        return self.worst.reason
+
+    @property
+    def duration(self) -> float:
+        """Seconds, over all cases."""
+        return sum(case.duration for case in self.cases)
+
+    @property
+    def parametrized(self) -> bool:
+        """Whether it has cases that go by their parameters, one of which may have none."""
+        return any(case.parameters for case in self.cases)
+
+    @property
+    def left_out(self) -> bool:
+        """Whether the options of the run left out all of it: such requirements are counted, not listed."""
+        return all(case.left_out for case in self.cases)
+
+    @property
+    def selected(self) -> bool:
+        """Whether it was claimed and chosen, so that it counts."""
+        return self.reason not in (SkipReason.UNSUPPORTED, SkipReason.DESELECTED)
+
+
+def severity(verdict: str) -> int:
+    """Passed, skipped, inconclusive, failed: the higher, the worse."""
+    return _SEVERITY.index(Verdict(verdict))
+
+
+def count(results: Sequence[Result]) -> dict[Verdict, int]:
+    """How many requirements have each verdict; all four are present."""
+    return {verdict: sum(result.verdict == verdict for result in results) for verdict in Verdict}
+
+
+def left_out(results: Sequence[Result]) -> dict[str, int]:
+    """How many requirements the options left out, by what left them out."""
+    return dict(Counter(result.worst.message for result in results if result.left_out))
+
+
+def requirement_to_json(requirement: Requirement) -> dict[str, Any]:
+    """Plain values, in the catalogue's own shape."""
+    return {
+        "id": requirement.id,
+        "sentence": requirement.sentence,
+        "level": str(requirement.level),
+        "profile": str(requirement.profile),
+        "features": [dataclasses.asdict(feature) for feature in requirement.features],
+        "source": requirement.source,
+        "as": requirement.as_,
+        "insteadOf": requirement.instead_of,
+        "unless": requirement.unless,
+        "since": requirement.since,
+    }
+
+
+def requirement_from_json(values: Mapping[str, Any]) -> Requirement:
+    """The inverse of `requirement_to_json`."""
+    features = tuple(
+        Feature(each["name"], Profile(each["profile"]), each["core"], each["description"])
+        for each in values["features"]
+    )
+    return Requirement(
+        values["id"],
+        values["sentence"],
+        Level(values["level"]),
+        features,
+        values["source"],
+        values["as"],
+        values["insteadOf"],
+        unless=values["unless"],
+        since=values.get("since", ""),
+    )

@@ -1,0 +1,301 @@
+"""From observations to a verdict: a pure function, so that a recorded run can be judged again.
+
+Sets, not shares: a client passes when every answer came from its allowed set and every member was seen. Nothing is
+averaged and nothing forgiven. What could not be told is neither right nor wrong, and makes the whole inconclusive
+unless something else failed without doubt.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+
+from harness.judging.grid import Cell, Mark, Row, render
+from harness.judging.statistics import (
+    DEFAULT_RATES,
+    Rates,
+    SamplePlan,
+    allowed_set,
+    even_shares,
+    no_loss,
+    share_bounds,
+    silence,
+)
+from harness.model.outcomes import Observation, Reached, Refused, TimedOut, Unknown
+
+
+class Verdict(enum.StrEnum):
+    """What is said of a requirement."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    INCONCLUSIVE = "inconclusive"
+    SKIPPED = "skipped"
+
+
+class SkipReason(enum.StrEnum):
+    """Why a requirement was not tried; the four are never mixed up in a report."""
+
+    UNSUPPORTED = "unsupported"
+    """The implementation does not claim the feature."""
+    INELIGIBLE = "ineligible"
+    """The cluster is too small or of the wrong make."""
+    DESELECTED = "deselected"
+    """The user left it out."""
+    UNAVAILABLE = "unavailable"
+    """The backend cannot do what the scenario needs."""
+
+
+def combine(verdicts: Iterable[Verdict]) -> Verdict:
+    """Failed beats inconclusive beats passed beats skipped. Of nothing at all, nothing can be told: inconclusive."""
+    found = set(verdicts)
+    order = (Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.PASSED, Verdict.SKIPPED)
+    return next((verdict for verdict in order if verdict in found), Verdict.INCONCLUSIVE)
+
+
+@dataclass(frozen=True, slots=True)
+class NoAnswer:
+    """Silence or refusals, and no answer from anybody: for requirements that leave open how a client hears no."""
+
+
+NO_ANSWER = NoAnswer()
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """Answers, each from one of these pods; nobody has to be seen. What holds throughout a change."""
+
+    pods: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Evenly:
+    """Answers from these pods, two at least, and an equal share from each."""
+
+    pods: frozenset[str]
+
+
+Expected = AbstractSet[str] | AnyOf | Evenly | TimedOut | Refused | NoAnswer
+"""What a client must see: answers from all of these pods and no other, from any of them, from each equally often,
+silence, refusals, or either of the last two."""
+
+Expectation = Mapping[str, Expected]
+"""What each client must see."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """How often one client saw what: answers by pod, silence, refusals, and what could not be told by its reason.
+
+    `gap_ms` is the longest time without a right answer, where that was measured.
+    """
+
+    pods: Counter[str] = field(default_factory=Counter)
+    timed_out: int = 0
+    refused: int = 0
+    unknown: Counter[str] = field(default_factory=Counter)
+    gap_ms: float = 0.0
+
+    @classmethod
+    def of(cls, observations: Iterable[Observation]) -> Tally:
+        """Count these observations."""
+        tally = cls()
+        for observation, count in Counter(observations).items():
+            match observation:
+                case Reached(pod):
+                    tally.pods[pod] += count
+                case TimedOut():
+                    tally.timed_out += count
+                case Refused():
+                    tally.refused += count
+                case Unknown(why):
+                    tally.unknown[why] += count
+        return tally
+
+    @property
+    def told(self) -> int:
+        """Observations that can be judged."""
+        return self.pods.total() + self.timed_out + self.refused
+
+    def add(self, other: Tally) -> None:
+        """Count these too."""
+        self.pods += other.pods
+        self.timed_out += other.timed_out
+        self.refused += other.refused
+        self.unknown += other.unknown
+        self.gap_ms = max(self.gap_ms, other.gap_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """A verdict, why in one sentence, and the grid of client by endpoint as a text table."""
+
+    verdict: Verdict
+    message: str
+    grid: str = ""
+
+
+def plan(expected: Expected, rates: Rates = DEFAULT_RATES) -> SamplePlan:
+    """How many probes one client needs for this expectation. Raises `ValueError` for an empty set."""
+    if isinstance(expected, TimedOut | Refused | NoAnswer):
+        return silence(rates)
+    if isinstance(expected, AnyOf):
+        if not expected.pods:
+            raise ValueError("nobody may answer: say TIMED_OUT, REFUSED or NO_ANSWER")
+        return no_loss(rates)
+    if isinstance(expected, Evenly):
+        return even_shares(len(expected.pods), rates).plan
+    if not expected:
+        raise ValueError("an empty set of endpoints is no expectation: say TIMED_OUT, REFUSED or NO_ANSWER")
+    return allowed_set(len(expected), rates)
+
+
+def is_wrong(observation: Observation, expected: Expected) -> bool:
+    """Whether this one observation breaks the expectation."""
+    match observation:
+        case Reached(pod):
+            return pod not in _allowed(expected)
+        case TimedOut() | Refused():
+            return not isinstance(expected, NoAnswer) and observation != expected
+        case Unknown():
+            return False
+
+
+def _allowed(expected: Expected) -> frozenset[str]:
+    """The pods that may answer."""
+    match expected:
+        case TimedOut() | Refused() | NoAnswer():
+            return frozenset()
+        case AnyOf(pods) | Evenly(pods):
+            return pods
+    return frozenset(expected)
+
+
+def judge(expectation: Expectation, tallies: Mapping[str, Tally], rates: Rates = DEFAULT_RATES) -> Judgement:
+    """Judge what was seen. Each client needs as many observations as `plan` says; fewer are inconclusive.
+
+    Raises `ValueError` for observations of a client of whom nothing is expected.
+    """
+    if strangers := sorted(tallies.keys() - expectation.keys()):
+        raise ValueError(f"nothing is expected of {', '.join(strangers)}")
+    named: set[str] = set()
+    for expected in expectation.values():
+        named |= _allowed(expected)
+    pods = sorted(named.union(*(tally.pods for tally in tallies.values())))
+    clients = [
+        _Client(name, expected, tallies.get(name, Tally()), rates, pods) for name, expected in expectation.items()
+    ]
+    verdict = combine(client.verdict for client in clients)
+    told = sum(client.tally.told for client in clients)
+    reasons = [reason for client in clients if client.verdict is verdict for reason in client.reasons(verdict)]
+    if verdict is Verdict.PASSED:
+        probes = f"all of {told} probes by {_many(len(clients), 'client')}"
+        kinds = {type(each) for each in expectation.values()}
+        seen = "" if kinds == {AnyOf} else ", and every endpoint was seen"
+        message = f"{probes} had an allowed outcome{seen}"
+    elif not reasons:
+        message = "nothing was expected of anybody"
+    else:
+        message = reasons[0] + (f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else "")
+    return Judgement(verdict, message, render(pods, [client.row() for client in clients]))
+
+
+OFFENCES = frozenset({Mark.WRONG, Mark.UNEVEN, Mark.UNSEEN})
+
+
+class _Client:
+    """The judgement of one client's observations."""
+
+    def __init__(self, name: str, expected: Expected, tally: Tally, rates: Rates, pods: Sequence[str]) -> None:
+        self.name = name
+        self.expected = expected
+        self.tally = tally
+        self.needed = plan(expected, rates).samples
+        self.allowed = _allowed(expected)
+        self.bounds = self._share_bounds(rates)
+        self.cells = [*((pod, self._pod(pod)) for pod in pods), *self._others()]
+
+    @property
+    def verdict(self) -> Verdict:
+        marks = {cell.mark for _, cell in self.cells}
+        if marks & OFFENCES:
+            return Verdict.FAILED
+        doubtful = marks & {Mark.UNKNOWN, Mark.UNSURE} or self.tally.told < self.needed
+        return Verdict.INCONCLUSIVE if doubtful else Verdict.PASSED
+
+    def row(self) -> Row:
+        return Row(self.name, self._wanted(), dict(self.cells))
+
+    def reasons(self, verdict: Verdict) -> list[str]:
+        """Why this verdict, a clause for each cell that led to it."""
+        tally = self.tally
+        if verdict is Verdict.FAILED:
+            offences = [(column, cell) for column, cell in self.cells if cell.mark in OFFENCES]
+            # What happened says more than what did not: it comes first.
+            return [self._offence(*each) for each in sorted(offences, key=lambda each: each[1].mark is Mark.UNSEEN)]
+        found = [
+            f"{self.name} could not tell {_many(count, 'time')}: {why}" for why, count in sorted(tally.unknown.items())
+        ]
+        if not found and tally.told < self.needed:
+            found = [f"{self.name} has {tally.told} observations, and the stated error rates need {self.needed}"]
+        return found
+
+    def _share_bounds(self, rates: Rates) -> tuple[int, int]:
+        """Between which counts a pod's answers must lie, when there are enough to tell."""
+        if isinstance(self.expected, Evenly) and self.tally.told >= self.needed:
+            return share_bounds(self.tally.told, len(self.allowed), rates.miss)
+        return 0, self.tally.told
+
+    def _pod(self, pod: str) -> Cell:
+        count = self.tally.pods[pod]
+        if count and pod not in self.allowed:
+            return Cell(count, Mark.WRONG)
+        if count:
+            fewest, most = self.bounds
+            return Cell(count, Mark.RIGHT if fewest <= count <= most else Mark.UNEVEN)
+        if pod not in self.allowed or isinstance(self.expected, AnyOf):
+            return Cell(0, Mark.NONE)
+        # What could not be told may have been just this endpoint, and too few probes may miss it by chance.
+        sure = not self.tally.unknown and self.tally.told >= self.needed
+        return Cell(0, Mark.UNSEEN if sure else Mark.UNSURE)
+
+    def _others(self) -> list[tuple[str, Cell]]:
+        def cell(count: int, wanted: bool) -> Cell:
+            return Cell(count, Mark.NONE if not count else Mark.RIGHT if wanted else Mark.WRONG)
+
+        unknown = self.tally.unknown.total()
+        return [
+            ("timed out", cell(self.tally.timed_out, isinstance(self.expected, TimedOut | NoAnswer))),
+            ("refused", cell(self.tally.refused, isinstance(self.expected, Refused | NoAnswer))),
+            ("unknown", Cell(unknown, Mark.UNKNOWN if unknown else Mark.NONE)),
+        ]
+
+    def _wanted(self) -> str:
+        match self.expected:
+            case TimedOut():
+                return "silence"
+            case Refused():
+                return "refusal"
+            case NoAnswer():
+                return "no answer"
+            case AnyOf():
+                return "any of " + ", ".join(sorted(self.allowed))
+            case Evenly():
+                return "equally often " + ", ".join(sorted(self.allowed))
+        return ", ".join(sorted(self.allowed))
+
+    def _offence(self, column: str, cell: Cell) -> str:
+        if cell.mark is Mark.UNSEEN:
+            return f"{self.name} never reached {column} in {self.tally.told} probes, and must reach {self._wanted()}"
+        if cell.mark is Mark.UNEVEN:
+            times = f"{cell.count} times in {self.tally.told} probes"
+            return f"{self.name} reached {column} {times}, where an equal share is {self.bounds[0]} to {self.bounds[1]}"
+        happened = {"timed out": "got no answer", "refused": "was refused"}.get(column, f"reached {column}")
+        return f"{self.name} {happened} in {cell.count} of {self.tally.told} probes, where {self._wanted()} is expected"
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -1,0 +1,148 @@
+"""Runs containers, and asks them over HTTP, all on one thread: what a kubelet has a container runtime for."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Callable, Sequence
+from typing import Self
+
+from harness.errors import InconclusiveError
+from harness.kubelet.agnhost.arguments import Command, Netexec
+from harness.kubelet.agnhost.dialing import HttpTry, Report, TcpTry
+from harness.kubelet.agnhost.serving import NetexecServer
+from harness.netns.addresses import Family
+from harness.netns.namespace import roam
+from harness.probes.probe import SocketSource
+from harness.probes.reactor import Reactor, Waiter
+
+KILLED = 137  # the exit code of a process that SIGKILL ended
+
+
+class Container:
+    """A process of a container. `ended` is told its exit code on the engine's thread, once, unless `drop` ended it."""
+
+    def __init__(self, command: Command, reactor: Reactor, ended: Callable[[int], None]) -> None:
+        self._command = command
+        self._reactor = reactor
+        self._ended = ended
+        self._server: NetexecServer | None = None
+        self._runs = True
+
+    def open(self, source: SocketSource, families: Sequence[Family], hostname: str) -> None:
+        """Begin to serve. On the engine's thread. Raises `OSError`."""
+        if isinstance(self._command, Netexec):
+            server = NetexecServer(self._command, hostname, source, self._reactor)
+            server.open(families)
+            self._server = server
+
+    def terminate(self) -> None:
+        """SIGTERM: it ends, some time after that if it was told to delay it."""
+        with contextlib.suppress(InconclusiveError):  # an engine that ended has ended it
+            self._reactor.call(self._terminate)
+
+    def kill(self) -> None:
+        """SIGKILL: it has ended when this returns."""
+        with contextlib.suppress(InconclusiveError):
+            self._reactor.call(lambda: self._end(KILLED))
+
+    def drop(self) -> None:
+        """The same, and nobody is told."""
+        self._ended = lambda _code: None
+        self.kill()
+
+    def _terminate(self) -> None:
+        if self._server is not None:
+            self._server.me = dataclasses.replace(self._server.me, ending=True)
+        delay, code = self._command.delay_shutdown, self._command.exit_code
+        if delay > 0:
+            self._reactor.at(time.monotonic() + delay, Alarm(lambda: self._end(code)))
+        else:
+            self._end(code)
+
+    def _end(self, code: int) -> None:
+        if not self._runs:
+            return
+        self._runs = False
+        if self._server is not None:
+            self._server.shut()
+        self._ended(code)
+
+
+class Alarm:
+    """Calls a function on the engine's thread when its time comes."""
+
+    def __init__(self, ring: Callable[[], None]) -> None:
+        self.done = False
+        self._ring = ring
+
+    def expired(self, _now: float) -> None:
+        self.done = True
+        self._ring()
+
+    def cancel(self) -> None:
+        """Never call it."""
+        self.done = True
+
+
+class Engine:
+    """A context manager. `get`, `connect` and `after` may be called from any thread, the others not from its own."""
+
+    def __init__(self) -> None:
+        self._reactor = Reactor()
+
+    def start(self) -> None:
+        """Start the engine's thread. Once."""
+        self._reactor.start()
+        self._reactor.call(roam)
+
+    def close(self) -> None:
+        """End all containers, and the thread. Idempotent."""
+        self._reactor.close()
+
+    def run(
+        self,
+        command: Command,
+        source: SocketSource,
+        *,
+        families: Sequence[Family],
+        hostname: str,
+        ended: Callable[[int], None] = lambda _code: None,
+    ) -> Container:
+        """Start a container whose sockets are made by `source`. Raises `OSError` when it cannot have its ports."""
+        container = Container(command, self._reactor, ended)
+        self._reactor.call(lambda: container.open(source, families, hostname))
+        return container
+
+    def get(self, source: SocketSource, target: tuple[str, int], path: str, *, seconds: float, report: Report) -> None:
+        """GET a path from there; `report` is told status code and body, or 0 and why not, on the engine's thread."""
+        attempt = HttpTry(target, path.removeprefix("/"), reactor=self._reactor, report=report)
+        self._post(lambda: attempt.begin(source, seconds))
+
+    def connect(self, source: SocketSource, target: tuple[str, int], *, seconds: float, report: Report) -> None:
+        """Make a TCP connection and end it; `report` is told 200 and nothing, or 0 and why not."""
+        attempt = TcpTry(target, "", reactor=self._reactor, report=report)
+        self._post(lambda: attempt.begin(source, seconds))
+
+    def after(self, seconds: float, ring: Callable[[], None]) -> Alarm:
+        """Call a function on the engine's thread after that time. It must not block."""
+        alarm = Alarm(ring)
+        self._post(lambda: self._reactor.at(time.monotonic() + seconds, alarm))
+        return alarm
+
+    def _post(self, command: Callable[[], None]) -> None:
+        waiter = Waiter()
+
+        def obey() -> None:
+            command()
+            self._reactor.finished(waiter)
+
+        self._reactor.post(obey, waiter)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

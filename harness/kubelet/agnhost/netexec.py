@@ -1,0 +1,215 @@
+"""What `agnhost netexec` answers: its HTTP endpoints, and the commands of its UDP server.
+
+Pure: from a request to an answer, or to the dials that must be made first.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from harness.kubelet.agnhost.messages import Answer, Request, error_answer
+from harness.kubelet.agnhost.wording import joined
+
+_INTEGER = re.compile(r"[+-]?\d+")
+READABLE = {
+    "cat /proc/net/netstat": "/proc/thread-self/net/netstat",
+    "cat /proc/sys/net/ipv4/ip_local_port_range": "/proc/sys/net/ipv4/ip_local_port_range",
+}
+"""The commands of /shell that are known here, and the files in which they stand for a network namespace."""
+
+_NOT_HERE = ("/upload", "/exit", "/shutdown", "/envvar")
+_SERVICES = {"http": 80, "https": 443, "domain": 53}  # of /etc/services, those that somebody could mean
+
+
+@dataclass(frozen=True, slots=True)
+class Self:
+    """What a server knows of itself: host name, ports, whether its UDP server runs, whether it is about to end."""
+
+    hostname: str
+    http_port: int
+    udp_port: int
+    ending: bool = False
+    read: Callable[[str], str] = str  # one of the files of `READABLE`
+
+    @property
+    def healthy(self) -> bool:
+        """Only the UDP server (or SCTP) makes it so."""
+        return self.udp_port != -1
+
+
+@dataclass(frozen=True, slots=True)
+class Dial:
+    """So many connections to a target, one after the other: protocol "http" or "udp", and what is asked."""
+
+    protocol: str
+    address: str
+    port: int
+    request: str
+    tries: int
+
+    @property
+    def target(self) -> str:
+        """Address and port in one."""
+        return joined(self.address, self.port)
+
+
+def respond(request: Request, me: Self, client: str) -> Answer | Dial:
+    """The answer to a request of `client` (address and port in one), or what it asks to dial."""
+    path = request.path
+    if "//" in path:
+        return _clean(path, request)
+    if path == "/dial":
+        return _dial(request.query)
+    if path in _NOT_HERE:
+        return error_answer(501, f"{path} is not available in an embedded cluster")
+    route = _ROUTES.get(path)
+    return route(request, me, client) if route else Answer(200, f"NOW: {_now()}".encode())
+
+
+def _clean(path: str, request: Request) -> Answer:
+    """Go's ServeMux sends a client on to the path without empty parts."""
+    clean, (_, mark, query) = re.sub("/+", "/", path), request.target.partition("?")
+    place = f"{clean}{mark}{query}"
+    body = f'<a href="{place}">Temporary Redirect</a>.\n\n'.encode()
+    return Answer(307, body, (("Location", place),))
+
+
+def _now() -> str:
+    now = time.time()
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(now)) + f"{now % 1:.9f}"[1:] + " +0000 UTC"
+
+
+def _hostname(_request: Request, me: Self, _client: str) -> Answer:
+    return Answer(200, me.hostname.encode())
+
+
+def _client_ip(_request: Request, _me: Self, client: str) -> Answer:
+    return Answer(200, client.encode())
+
+
+def _server_port(_request: Request, me: Self, _client: str) -> Answer:
+    return Answer(200, b"%d" % me.http_port)
+
+
+def _healthz(_request: Request, me: Self, _client: str) -> Answer:
+    return Answer(200 if me.healthy else 412)
+
+
+def _readyz(_request: Request, me: Self, _client: str) -> Answer:
+    if me.ending:
+        return Answer(503, b"shutting down")
+    return Answer(200, b"ok") if me.healthy else Answer(412)
+
+
+def _echo(request: Request, _me: Self, _client: str) -> Answer:
+    query = request.query
+    code, text = query.get("code", ""), query.get("msg", "").encode()
+    if not code:
+        return Answer(200, text)
+    if not _INTEGER.fullmatch(code):
+        return Answer(200, f"argument 'code' must be an integer or empty, got \"{code}\"\n".encode())
+    return Answer(int(code), text) if 100 <= int(code) <= 999 else Answer(500)
+
+
+def _header(request: Request, _me: Self, _client: str) -> Answer:
+    key = request.query.get("key", "").lower()
+    if key:
+        return Answer(200, next((value for name, value in request.headers if name == key), "").encode())
+    shown: dict[str, list[str]] = {}
+    for name, value in request.headers:
+        if name != "host":
+            shown.setdefault(name.title(), []).append(value)
+    return Answer(200, to_json(shown))
+
+
+def _shell(request: Request, me: Self, _client: str) -> Answer:
+    command = request.query.get("shellCommand", "") or request.query.get("cmd", "")
+    if command not in READABLE:
+        known = " and ".join(map(repr, READABLE))
+        return error_answer(501, f"/shell knows {known} in an embedded cluster, and no other command")
+    return Answer(200, to_json({"output": me.read(READABLE[command])}))
+
+
+_ROUTES: dict[str, Callable[[Request, Self, str], Answer]] = {
+    "/hostname": _hostname,
+    "/hostName": _hostname,
+    "/clientip": _client_ip,
+    "/serverport": _server_port,
+    "/healthz": _healthz,
+    "/readyz": _readyz,
+    "/echo": _echo,
+    "/header": _header,
+    "/shell": _shell,
+}
+
+
+def _dial(query: dict[str, str]) -> Answer | Dial:
+    tries, request, protocol = query.get("tries", ""), query.get("request", ""), query.get("protocol", "")
+    if tries and not _INTEGER.fullmatch(tries):
+        return error_answer(400, f'tries parameter is invalid. strconv.Atoi: parsing "{tries}": invalid syntax')
+    if not request:
+        return error_answer(400, "request parameter not specified. <nil>")
+    if protocol.lower() not in ("", "http", "udp"):
+        return error_answer(400, f"unsupported protocol. {protocol}")
+    chosen = protocol.lower() or "http"
+    try:
+        address = _address(query.get("host", ""), query.get("port", ""))
+        port = _port(query.get("port", ""), "udp" if chosen == "udp" else "tcp")
+    except ValueError as error:
+        return error_answer(400, f"host and/or port param are invalid. {error}")
+    return Dial(chosen, address, port, request, int(tries or 1))
+
+
+def _port(text: str, network: str) -> int:
+    if not text:
+        return 0
+    if not _INTEGER.fullmatch(text):
+        if text not in _SERVICES:
+            raise ValueError(f"lookup {network}/{text}: unknown port")
+        return _SERVICES[text]
+    if not 0 <= int(text) <= 65535:
+        raise ValueError(f"address {text}: invalid port")
+    return int(text)
+
+
+def _address(host: str, port: str) -> str:
+    """A numeric address, as Go writes it. Names are not resolved, but for that of the machine itself."""
+    if host in ("", "localhost"):
+        return "127.0.0.1"
+    if host.startswith("["):
+        raise ValueError(f"address {joined(host, 0)[:-1]}{port}: missing port in address")
+    try:
+        return str(ipaddress.ip_address(host))
+    except ValueError:
+        raise ValueError(f"lookup {host}: no such host") from None
+
+
+def dialed(responses: list[str], errors: list[str], *, last: str) -> Answer:
+    """What `/dial` answers: 200 whatever came, and no responses at all when the last try had none (or an empty one)."""
+    output = {**({"errors": errors} if errors else {}), **({"responses": responses} if last else {})}
+    return Answer(200, to_json(output))
+
+
+def to_json(value: object) -> bytes:
+    """As Go's encoding/json writes it."""
+    text = json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e").encode()
+
+
+def respond_udp(data: bytes, me: Self, client: str) -> bytes | None:
+    """The answer to a datagram of `client`; None for a command that it does not know, which it leaves unanswered."""
+    text = data.decode("utf-8", "replace").strip().lower()
+    if text == "hostname":
+        return me.hostname.encode()
+    if text == "clientip":
+        return client.encode()
+    if text == "serverport":
+        return b"%d" % me.udp_port
+    if text.startswith("echo "):
+        return text.partition(" ")[2].encode()
+    return None

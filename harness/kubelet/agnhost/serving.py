@@ -1,0 +1,247 @@
+"""The sockets of `agnhost netexec`: an HTTP server and a UDP server for each family, inside a pod's netns.
+
+All on the reactor's thread. As with a process that ends, what is open is closed at once when a container ends.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from harness.kubelet.agnhost.arguments import Netexec
+from harness.kubelet.agnhost.dialing import Dialing
+from harness.kubelet.agnhost.messages import (
+    Answer,
+    MalformedError,
+    Request,
+    read_request,
+    write_answer,
+    write_malformed,
+)
+from harness.kubelet.agnhost.netexec import Dial, Self, respond, respond_udp
+from harness.kubelet.agnhost.wording import joined
+from harness.netns.addresses import Family
+from harness.netns.namespace import Namespace
+from harness.probes.bound import GONE, bound
+from harness.probes.probe import SocketSource
+from harness.probes.reactor import Reactor, starved
+
+_CHUNK = 1 << 16
+_AT_ONCE = 64
+"""Datagrams that one socket takes before the others have their turn."""
+
+
+def _read(source: SocketSource, file: str) -> str:
+    """What a file says in the network namespace in which a server is; nothing where it is in none."""
+    if not isinstance(source, Namespace):
+        return ""
+    with source.entered():
+        return Path(file).read_text(encoding="ascii")
+
+
+class NetexecServer:
+    """All that one container of netexec has open. `me` may be replaced while it runs."""
+
+    def __init__(self, command: Netexec, hostname: str, source: SocketSource, reactor: Reactor) -> None:
+        self.me = Self(hostname, command.http_port, command.udp_port, read=lambda file: _read(source, file))
+        self.source = source
+        self.reactor = reactor
+        self.parts: set[_Part] = set()
+        self.dialings: set[Dialing] = set()
+
+    def open(self, families: Sequence[Family]) -> None:
+        """Open all ports, or none. Raises `OSError`."""
+        try:
+            for family in families:
+                _Listener(self, bound(self.source, "TCP", family, self.me.http_port)).watch()
+                if self.me.udp_port != -1:
+                    _Datagrams(self, bound(self.source, "UDP", family, self.me.udp_port)).watch()
+        except BaseException:
+            self.shut()
+            raise
+
+    def shut(self) -> None:
+        """Close everything. Idempotent."""
+        for dialing in list(self.dialings):
+            dialing.drop()
+        self.dialings.clear()
+        for part in list(self.parts):
+            part.drop()
+
+
+class _Part:
+    """One descriptor of a server."""
+
+    __slots__ = ("_fd", "_server", "_socket")
+
+    def __init__(self, server: NetexecServer, sock: socket.socket) -> None:
+        self._server = server
+        self._socket = sock
+        self._fd = sock.fileno()
+        server.parts.add(self)
+
+    def watch(self) -> None:
+        """Be told when there is something to read, unless it is closed already."""
+        if self in self._server.parts:
+            self._server.reactor.watch(self._fd, self)
+
+    def ready(self) -> None:
+        raise NotImplementedError
+
+    def give_up(self, why: str) -> None:
+        """A server goes on."""
+
+    def drop(self) -> None:
+        if self in self._server.parts:
+            self._server.parts.remove(self)
+            self._server.reactor.forget(self._fd)
+            self._socket.close()
+
+
+class _Listener(_Part):
+    """A listening TCP socket. It accepts one connection at a time: mostly there is one, and another look costs more."""
+
+    __slots__ = ()
+
+    def ready(self) -> None:
+        try:
+            sock, peer = self._socket.accept()
+        except BlockingIOError:
+            return
+        except OSError as error:
+            if starved(error):
+                self._server.reactor.give_up(f"{self._server.me.hostname} cannot accept: {error.strerror}")
+            elif error.errno not in GONE:  # the client left before it was accepted, or an error of its network
+                raise
+            return
+        connection = _Connection(self._server, sock, joined(*peer[:2]))
+        connection.ready()  # mostly the request is there already
+        connection.watch()
+
+
+class _Connection(_Part):
+    """One HTTP connection: requests are answered in their order, while a dial is under way none is begun.
+
+    The socket itself is blocking (that saves a system call for each connection); every call on it is not. It is watched
+    for edges only once an answer did not fit into its buffer, or the client has said all and waits.
+    """
+
+    __slots__ = ("_busy", "_client", "_edges", "_ended", "_input", "_output", "_stays", "_watched")
+
+    def __init__(self, server: NetexecServer, sock: socket.socket, client: str) -> None:
+        super().__init__(server, sock)
+        self._client = client
+        self._input = b""
+        self._output = b""
+        self._busy = False
+        self._edges = False
+        self._ended = False  # the client sends nothing more
+        self._stays = True
+        self._watched = False
+
+    def ready(self) -> None:
+        try:
+            if self._output:
+                self._flush()
+            self._read()
+        except BlockingIOError:
+            pass
+        except OSError:  # reset by the client
+            self.drop()
+            return
+        self._go_on()
+
+    def _read(self) -> None:
+        """Take what there is: with `edges` all of it. Raises `OSError`."""
+        while not self._ended:
+            data = self._socket.recv(_CHUNK, socket.MSG_DONTWAIT)
+            self._ended = not data
+            self._input += data
+            if self._ended:
+                self._watch_edges()  # else it would be called for this over and over while a dial is under way
+            if not self._edges:
+                return
+
+    def _go_on(self) -> None:
+        """Answer what was asked, and end the connection when all is said."""
+        try:
+            while self._input and not self._busy and self._stays and (found := read_request(self._input)):
+                request, length = found
+                self._input = self._input[length:]
+                self._stays = request.stays
+                self._serve(request)
+        except MalformedError as error:
+            self._stays = False
+            self._say(write_malformed(error))
+        if not self._busy and not self._output and (self._ended or not self._stays):
+            self.drop()
+
+    def _serve(self, request: Request) -> None:
+        answer = respond(request, self._server.me, self._client)
+        if isinstance(answer, Answer):
+            self._say(write_answer(answer, request))
+            return
+        self._busy = True
+        self._dial(answer, lambda answered: self._dialed(answered, request))
+
+    def _dial(self, dial: Dial, done: Callable[[Answer], None]) -> None:
+        server = self._server
+
+        def ended(answer: Answer) -> None:
+            server.dialings.discard(dialing)
+            done(answer)
+
+        dialing = Dialing(dial, server.source, server.reactor, ended)
+        server.dialings.add(dialing)
+        dialing.begin()
+
+    def _dialed(self, answer: Answer, request: Request) -> None:
+        self._busy = False
+        if self in self._server.parts:
+            self._say(write_answer(answer, request))
+            self._go_on()
+
+    def _say(self, data: bytes) -> None:
+        self._output += data
+        try:
+            self._flush()
+        except BlockingIOError:
+            self._watch_edges()
+        except OSError:  # the client is gone
+            self._output, self._ended = b"", True
+
+    def watch(self) -> None:
+        self._watched = True
+        if self in self._server.parts:
+            self._server.reactor.watch(self._fd, self, edges=self._edges)
+
+    def _watch_edges(self) -> None:
+        if not self._edges:
+            self._edges = True
+            if self._watched:
+                self._server.reactor.watch_edges(self._fd)
+
+    def _flush(self) -> None:
+        """Send what is left. Raises `BlockingIOError` when the client must read first; `OSError` when it is gone."""
+        while self._output:
+            sent = self._socket.send(self._output, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+            self._output = self._output[sent:]
+
+
+class _Datagrams(_Part):
+    """A UDP socket; as with the real one, the kernel chooses the address that an answer leaves from."""
+
+    __slots__ = ()
+
+    def ready(self) -> None:
+        for _ in range(_AT_ONCE):
+            try:
+                data, peer = self._socket.recvfrom(2048)
+                answer = respond_udp(data, self._server.me, joined(*peer[:2]))
+                if answer is not None:
+                    self._socket.sendto(answer, peer)
+            except BlockingIOError:
+                return
+            except OSError:  # an ICMP error for an earlier answer, or no way back to this client: it sees silence
+                continue

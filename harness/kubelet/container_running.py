@@ -1,0 +1,195 @@
+"""One container of a pod from its start to its end: what it runs, how it is, and whether it is ready."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from harness.kubelet.agnhost.arguments import Command, CommandError, NoCommandError, parse
+from harness.kubelet.agnhost.engine import Container, Engine
+from harness.kubelet.pod_status import ContainerState
+from harness.kubelet.readiness import Readiness
+from harness.netns.addresses import Family
+from harness.netns.namespace import Namespace
+
+Object = dict[str, Any]
+
+IMAGES = ("agnhost", "pause")
+_FIRST_PAUSE, _LONGEST_PAUSE = 10.0, 300.0  # seconds before a container is started again, as a kubelet has it
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """Where the containers of a pod run. `wake` has the pod looked at again; it may be called from any thread."""
+
+    uid: str
+    hostname: str
+    namespace: Namespace
+    node: Namespace
+    addresses: Mapping[Family, str]
+    engine: Engine
+    wake: Callable[[], None]
+
+
+def now() -> str:
+    """The time as the API has it."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+class RunningContainer:
+    """Its methods belong to one thread at a time; exits and probes come from the engine's, and only leave a note."""
+
+    def __init__(self, spec: Object, around: Surroundings, *, again: bool) -> None:
+        """`again`: it is started again when it ends."""
+        self._spec = spec
+        self._around = around
+        self._again = again
+        self._state: Object = {"waiting": {"reason": "ContainerCreating"}}
+        self._last: Object = {}
+        self._restarts = 0
+        self._container: Container | None = None
+        self._began = ""
+        self._exit: int | None = None
+        self._pause = _FIRST_PAUSE
+        self._due = 0.0
+        self._readiness: Readiness | None = None
+        self._retry = self._start
+        self._id = ""
+
+    @property
+    def name(self) -> str:
+        """Its name in the pod."""
+        return str(self._spec["name"])
+
+    @property
+    def pre_stop(self) -> float:
+        """Seconds that its preStop hook sleeps before SIGTERM."""
+        hook = ((self._spec.get("lifecycle") or {}).get("preStop") or {}).get("sleep") or {}
+        return float(hook.get("seconds") or 0)
+
+    @property
+    def state(self) -> ContainerState:
+        """How it is."""
+        ready = "running" in self._state and self._readiness is not None and self._readiness.ready
+        image = str(self._spec.get("image", ""))
+        return ContainerState(self.name, image, self._state, ready, self._restarts, self._last, self._id)
+
+    @property
+    def known(self) -> bool:
+        """Whether there is anything to report of it yet: not while its first probe is under way."""
+        return self._readiness is None or self._readiness.known
+
+    @property
+    def runs(self) -> bool:
+        """Whether it has a process."""
+        return self._container is not None
+
+    def look(self) -> None:
+        """Take notice of an exit, and start it when it is time to."""
+        if self._exit is not None:
+            self._ended(self._exit)
+        elif self._container is None and "waiting" in self._state and time.monotonic() >= self._due:
+            self._start()
+
+    def terminate(self) -> None:
+        """SIGTERM. One that does not run is not started any more."""
+        self._due = float("inf")
+        if self._container is not None:
+            self._container.terminate()
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        if self._container is not None:
+            self._container.kill()
+
+    def drop(self) -> None:
+        """End it; nothing is reported."""
+        if self._readiness is not None:
+            self._readiness.stop()
+        container, self._container = self._container, None
+        if container is not None:
+            container.drop()
+
+    def _start(self) -> None:
+        name = str(self._spec.get("image", ""))
+        image = _repository(name)
+        if image not in IMAGES or _is_nowhere(name):
+            self._wait(
+                "ImagePullBackOff" if self._state["waiting"]["reason"] == "ErrImagePull" else "ErrImagePull",
+                _no_image(self._spec),
+            )
+            return
+        try:
+            command = parse(image, self._spec.get("command") or (), self._spec.get("args") or ())
+            self._run(command)
+        except NoCommandError as error:
+            self._wait("RunContainerError", f"failed to create containerd task: {error}")
+        except (CommandError, OSError) as error:
+            self._began = now()
+            self._ended(1, str(error))
+
+    def _run(self, command: Command) -> None:
+        """Raises `OSError` when a port is taken."""
+        around = self._around
+        self._container = around.engine.run(
+            command, around.namespace, families=tuple(around.addresses), hostname=around.hostname, ended=self._note
+        )
+        self._id = _container_id(around.uid, self.name, self._restarts)
+        self._began = now()
+        self._state = {"running": {"startedAt": self._began}}
+        address = next(iter(around.addresses.values()))
+        self._readiness = Readiness(self._spec, around.node, address, engine=around.engine, changed=around.wake)
+        self._readiness.begin()
+
+    def _note(self, code: int) -> None:
+        self._exit = code
+        self._around.wake()
+
+    def _ended(self, code: int, why: str = "") -> None:
+        if self._readiness is not None:
+            self._readiness.stop()
+        self._exit = self._container = None
+        ended: Object = {
+            "exitCode": code,
+            "reason": "Completed" if code == 0 else "Error",
+            "startedAt": self._began,
+            "finishedAt": now(),
+            "containerID": self._id,
+            **({"message": why} if why else {}),
+        }
+        if self._again and self._due != float("inf"):
+            self._restarts += 1
+            self._last = {"terminated": ended}
+            said = f"back-off {self._pause:.0f}s restarting failed container={self.name}: {why or f'exit code {code}'}"
+            self._wait("CrashLoopBackOff", said)
+        else:
+            self._state = {"terminated": ended}
+
+    def _wait(self, reason: str, message: str) -> None:
+        self._state = {"waiting": {"reason": reason, "message": message}}
+        self._due = time.monotonic() + self._pause
+        self._around.engine.after(self._pause, self._around.wake)
+        self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+
+
+def _repository(image: str) -> str:
+    """The last part of an image's name, without registry, tag and digest: "agnhost"."""
+    return image.partition("@")[0].rpartition("/")[2].partition(":")[0]
+
+
+def _is_nowhere(image: str) -> bool:
+    """Whether its registry cannot exist: the name ends in .invalid (RFC 6761)."""
+    return image.partition("/")[0].partition(":")[0].endswith(".invalid")
+
+
+def _no_image(spec: Object) -> str:
+    if _is_nowhere(str(spec.get("image", ""))):
+        return f'failed to pull image "{spec["image"]}": no such host'
+    return f'failed to pull image "{spec.get("image", "")}": an embedded cluster has {" and ".join(IMAGES)} only'
+
+
+def _container_id(uid: str, name: str, restarts: int) -> str:
+    return "trafficdist://" + hashlib.sha256(f"{uid}/{name}/{restarts}".encode()).hexdigest()

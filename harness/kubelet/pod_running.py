@@ -1,0 +1,178 @@
+"""One pod on a node from its first sight to its end, as its kubelet brings it about.
+
+`look` compares what the API says with what there is, and does what is next; whatever happens has it called again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from harness.api.client import STRATEGIC_MERGE_PATCH, Api, RefusedError, path_of
+from harness.errors import UsageError
+from harness.kubelet.agnhost.engine import Engine
+from harness.kubelet.container_running import RunningContainer, Surroundings, now
+from harness.kubelet.pod_status import Place, status_of
+from harness.netns.addresses import Family
+from harness.netns.fabric import Host, Network
+
+Object = dict[str, Any]
+
+_NOT_STARTED_AGAIN = ("Succeeded", "Failed")
+
+
+class RunningPod:
+    """All methods belong to one thread at a time."""
+
+    def __init__(
+        self,
+        pod: Object,
+        *,
+        api: Api,
+        network: Network,
+        engine: Engine,
+        wake: Callable[[], None],
+        placed: Callable[[Host | None], None],
+    ) -> None:
+        """`wake` has it looked at again; `placed` is told its host when it has one, and None before it loses it."""
+        meta = pod["metadata"]
+        self.uid = str(meta["uid"])
+        self._host: Host | None = None
+        self._pod = pod
+        self._path = path_of("pods", meta["namespace"], meta["name"])
+        self._api = api
+        self._network = network
+        self._engine = engine
+        self._wake = wake
+        self._placed = placed
+        self._node = network.nodes[pod["spec"]["nodeName"]]
+        self._since = now()
+        self._containers: list[RunningContainer] = []
+        self._reported: Object = {}
+        self._begun = False
+        self._gone = False
+        self._ends_since = self._kill_at = float("inf")
+
+    @property
+    def ending(self) -> bool:
+        """Whether its deletion has begun."""
+        return self._ends_since != float("inf")
+
+    def look(self, pod: Object) -> None:
+        """Do what is next. Raises `InconclusiveError` when the API server does not answer."""
+        self._pod = pod
+        if self._gone:
+            return
+        if not self._begun:
+            self._begin()
+        if pod["metadata"].get("deletionTimestamp"):
+            self._end()
+        for container in self._containers:
+            container.look()
+        if self.ending and not any(container.runs for container in self._containers):
+            self._finish()
+        elif all(container.known for container in self._containers):
+            self._report()
+
+    def remove(self) -> None:
+        """End it at once: processes and netns. Idempotent."""
+        self._gone = True
+        for container in self._containers:
+            container.drop()
+        host, self._host = self._host, None
+        if host is not None:
+            self._placed(None)
+            if not self._on_node:
+                self._network.remove_pod(host)
+
+    @property
+    def _on_node(self) -> bool:
+        return bool(self._pod["spec"].get("hostNetwork"))
+
+    @property
+    def _addresses(self) -> Mapping[Family, str]:
+        return {} if self._host is None else self._host.addresses
+
+    def _begin(self) -> None:
+        """Give it a netns and its containers, if it is to run at all. Raises `HarnessError`; then it is tried again."""
+        spec = self._pod["spec"]
+        over = (self._pod.get("status") or {}).get("phase") in _NOT_STARTED_AGAIN
+        if not over and not self._pod["metadata"].get("deletionTimestamp"):
+            try:
+                self._host = self._host or (self._node if self._on_node else self._network.add_pod(spec["nodeName"]))
+            except UsageError as error:  # the node has no address left
+                self._refuse(str(error))
+                return
+            self._make_containers(self._host)
+        self._begun = True
+
+    def _make_containers(self, host: Host) -> None:
+        meta, spec = self._pod["metadata"], self._pod["spec"]
+        self._placed(host)
+        hostname = self._node.name if self._on_node else spec.get("hostname") or meta["name"][:63].rstrip("-.")
+        around = Surroundings(
+            self.uid, hostname, host.namespace, self._node.namespace, host.addresses, self._engine, self._wake
+        )
+        again = spec.get("restartPolicy", "Always") == "Always"
+        self._containers = [RunningContainer(each, around, again=again) for each in spec["containers"]]
+
+    def _end(self) -> None:
+        """SIGTERM to each container after what its preStop hook sleeps, SIGKILL when the grace period is over."""
+        moment = time.monotonic()
+        if not self.ending:
+            self._ends_since = moment
+            for container in self._containers:
+                self._wake_at(moment + container.pre_stop)
+        kill_at = self._ends_since + float(self._pod["metadata"].get("deletionGracePeriodSeconds") or 0)
+        if kill_at < self._kill_at:
+            self._kill_at = kill_at
+            self._wake_at(kill_at)
+        for container in self._containers:
+            if moment >= self._kill_at:
+                container.kill()
+            elif moment >= self._ends_since + container.pre_stop:
+                container.terminate()
+
+    def _wake_at(self, moment: float) -> None:
+        if moment > time.monotonic():
+            self._engine.after(moment - time.monotonic(), self._wake)
+
+    def _finish(self) -> None:
+        """All processes have ended: say so, give the netns back, and let the object go."""
+        if self._containers:
+            self._report()
+        self.remove()
+        self._gone = False  # until the object has gone: if the API server is away this is tried again
+        self._containers = []
+        body = {"gracePeriodSeconds": 0, "preconditions": {"uid": self.uid}}
+        response = self._api.request("DELETE", self._path, body)
+        if response.code >= 400 and response.code not in (404, 409):
+            raise RefusedError("DELETE", self._path, response)
+        self._gone = True
+
+    def _refuse(self, why: str) -> None:
+        self._patch({"phase": "Failed", "reason": "OutOfpods", "message": why})
+        self._gone = True
+
+    def _report(self) -> None:
+        if not self._containers:
+            return
+        place = Place(
+            {str(f): ip for f, ip in self._addresses.items()},
+            {str(f): ip for f, ip in self._node.addresses.items()},
+            self._since,
+        )
+        states = [container.state for container in self._containers]
+        status = status_of(self._pod, place, states, before=self._reported, now=now())
+        if status != self._reported:
+            self._patch(status)
+            self._reported = status
+
+    def _patch(self, status: Object) -> None:
+        """Report a status, of this very pod: one that has taken its name meanwhile is left alone."""
+        body = {"metadata": {"uid": self.uid}, "status": status}
+        path = f"{self._path}/status"
+        response = self._api.request("PATCH", path, body, content_type=STRATEGIC_MERGE_PATCH)
+        if response.code >= 400 and response.code not in (404, 409):
+            raise RefusedError("PATCH", path, response)

@@ -1,0 +1,200 @@
+"""Minimal valid Kubernetes objects: each builder takes the fields that a scenario is about, and fills in the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.model.topology import HOSTNAME_LABEL, ZONE_LABEL, Node
+
+Object = dict[str, Any]
+
+MANAGED_BY = "trafficdist.dev"
+TARGET_PORT = 8080
+CONTAINER = "server"
+IMAGE = "registry.k8s.io/e2e-test-images/agnhost:2.53"
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """A port of a Service: the pods behind it listen on `target` (a number, or the name of a container port)."""
+
+    port: int = 80
+    protocol: str = "TCP"
+    name: str = ""
+    target: int | str = TARGET_PORT
+
+    def manifest(self) -> Object:
+        """The entry of spec.ports."""
+        named = {"name": self.name} if self.name else {}
+        return {**named, "port": self.port, "protocol": self.protocol, "targetPort": self.target}
+
+
+TCP = Port()
+UDP = Port(protocol="UDP")
+
+
+@dataclass(frozen=True, slots=True)
+class Hints:
+    """The hints of an endpoint: the zones and the nodes that should use it."""
+
+    zones: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+
+    def manifest(self) -> Object:
+        """The `hints` field, with only the lists that are not empty."""
+        zones = {"forZones": [{"name": zone} for zone in self.zones]} if self.zones else {}
+        nodes = {"forNodes": [{"name": node} for node in self.nodes]} if self.nodes else {}
+        return {**zones, **nodes}
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One endpoint of a hand-written EndpointSlice. `None` leaves a condition or field out."""
+
+    addresses: Mapping[str, str]
+    node: str | None = None
+    zone: str | None = None
+    hints: Hints | None = None
+    ready: bool | None = True
+    serving: bool | None = None
+    terminating: bool | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def manifest(self, family: str) -> Object:
+        """The entry of `endpoints` in a slice of this address family ("IPv4" or "IPv6")."""
+        conditions = {"ready": self.ready, "serving": self.serving, "terminating": self.terminating}
+        optional = {
+            "nodeName": self.node,
+            "zone": self.zone,
+            "hints": None if self.hints is None else self.hints.manifest(),
+        }
+        return {
+            "addresses": [self.addresses[family]],
+            "conditions": {name: value for name, value in conditions.items() if value is not None},
+            **{name: value for name, value in optional.items() if value is not None},
+            **self.extra,
+        }
+
+
+def service(
+    name: str,
+    *,
+    ports: Sequence[Port] = (TCP,),
+    selector: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+    labels: Mapping[str, str] | None = None,
+    **spec: Any,
+) -> Object:
+    """A Service. Fields of its spec are given by their Kubernetes names; those that are `None` are left out."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, "annotations": dict(annotations or {}), "labels": dict(labels or {})},
+        "spec": {
+            "ports": [port.manifest() for port in ports],
+            **({"selector": dict(selector)} if selector else {}),
+            **{name: value for name, value in spec.items() if value is not None},
+        },
+    }
+
+
+def endpoint_slice(
+    name: str,
+    service_name: str,
+    endpoints: Sequence[Endpoint],
+    *,
+    family: str = "IPv4",
+    ports: Sequence[Port] = (TCP,),
+    labels: Mapping[str, str] | None = None,
+) -> Object:
+    """An EndpointSlice written by hand: its managed-by label keeps controllers away from it."""
+    return {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {
+            "name": name,
+            "labels": {
+                "kubernetes.io/service-name": service_name,
+                "endpointslice.kubernetes.io/managed-by": MANAGED_BY,
+                **(labels or {}),
+            },
+        },
+        "addressType": family,
+        "endpoints": [endpoint.manifest(family) for endpoint in endpoints],
+        "ports": [{"name": port.name, "protocol": port.protocol, "port": port.target} for port in ports],
+    }
+
+
+def pod(
+    name: str,
+    node: str,
+    *,
+    labels: Mapping[str, str] | None = None,
+    container_ports: Sequence[tuple[str, int, str]] = (),
+    host_network: bool = False,
+) -> Object:
+    """A Pod bound to a node. `container_ports` are (name, number, protocol)."""
+    ports = [{"name": name, "containerPort": port, "protocol": protocol} for name, port, protocol in container_ports]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": dict(labels or {})},
+        "spec": {
+            "nodeName": node,
+            "containers": [{"name": CONTAINER, "image": IMAGE, "args": ["netexec"], "ports": ports}],
+            "terminationGracePeriodSeconds": 30,
+            **({"hostNetwork": True} if host_network else {}),
+        },
+    }
+
+
+def pod_status(addresses: Mapping[str, str], host_ip: str | None, *, ready: bool, phase: str = "Running") -> Object:
+    """The status that a kubelet would report for a pod with these addresses, by family."""
+    state = "True" if ready else "False"
+    ips = list(addresses.values())
+    return {
+        "phase": phase,
+        "hostIP": host_ip,
+        "podIP": ips[0] if ips else None,
+        "podIPs": [{"ip": ip} for ip in ips],
+        "conditions": [{"type": kind, "status": state} for kind in ("Ready", "ContainersReady")],
+        "containerStatuses": [
+            {
+                "name": CONTAINER,
+                "image": IMAGE,
+                "imageID": "",
+                "ready": ready,
+                "restartCount": 0,
+                "state": {"running": {}} if phase == "Running" else {"terminated": {"exitCode": 0}},
+            }
+        ],
+    }
+
+
+def node(place: Node, addresses: Sequence[str], pod_cidrs: Sequence[str]) -> Object:
+    """A Node with its zone label, and the pod CIDRs that were given to it."""
+    zone = {ZONE_LABEL: place.zone} if place.zone else {}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": place.name, "labels": {HOSTNAME_LABEL: place.name, **zone}},
+        "spec": {"podCIDR": pod_cidrs[0], "podCIDRs": list(pod_cidrs)},
+        "status": node_status(place, addresses),
+    }
+
+
+def node_status(place: Node, addresses: Sequence[str], *, ready: bool = True) -> Object:
+    """The status that a kubelet would report for a node."""
+    resources = {"cpu": f"{place.cpu_milli}m", "memory": "8Gi", "pods": "110"}
+    return {
+        "addresses": [
+            *({"type": "InternalIP", "address": address} for address in addresses),
+            {"type": "Hostname", "address": place.name},
+        ],
+        "allocatable": resources,
+        "capacity": resources,
+        "conditions": [{"type": "Ready", "status": "True" if ready else "False", "reason": "KubeletReady"}],
+        "nodeInfo": {"operatingSystem": "linux", "architecture": "amd64"},
+    }

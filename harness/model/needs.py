@@ -1,0 +1,82 @@
+"""What each requirement needs of a cluster, and what it therefore costs that a cluster lacks something.
+
+Nobody writes the table: a run on the embedded cluster, which can do everything, notes what scenarios use, and a test
+holds the file beside the suite to it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.errors import UsageError
+
+FILE = "needs.yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """Abilities (`harness.model.abilities`), and nodes by the names of the default topology."""
+
+    abilities: frozenset[str] = frozenset()
+    nodes: frozenset[str] = frozenset()
+
+    def __or__(self, other: Needs) -> Needs:
+        return Needs(self.abilities | other.abilities, self.nodes | other.nodes)
+
+    def to_json(self) -> dict[str, list[str]]:
+        """Plain values, sorted; what is empty is left out."""
+        both = {"abilities": sorted(self.abilities), "nodes": sorted(self.nodes)}
+        return {name: values for name, values in both.items() if values}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Iterable[str]]) -> Needs:
+        """The inverse of `to_json`."""
+        return cls(frozenset(values.get("abilities") or ()), frozenset(values.get("nodes") or ()))
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What a cluster has of both."""
+
+    abilities: frozenset[str]
+    nodes: frozenset[str]
+
+    def lacks(self, needs: Needs) -> Needs:
+        """What is needed and not there."""
+        return Needs(needs.abilities - self.abilities, needs.nodes - self.nodes)
+
+
+def read(place: Path) -> dict[str, Needs]:
+    """The table of the suite in this folder, by requirement; empty where there is none. Raises `UsageError`."""
+    import yaml  # noqa: PLC0415  the plugin loads this module in every pytest run on the machine
+
+    file = place / FILE
+    if not file.exists():
+        return {}
+    try:
+        loaded = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
+        return {str(name): Needs.from_json(values) for name, values in loaded.items()}
+    except (OSError, yaml.YAMLError, AttributeError, TypeError) as error:
+        raise UsageError(f"{file}: is no table of needs: {' '.join(str(error).split())}") from None
+
+
+@functools.cache
+def table_for(folder: Path) -> dict[str, Needs]:
+    """The table of the suite to which tests in this folder belong: the nearest one. Raises `UsageError`."""
+    if (folder / FILE).exists() or folder == folder.parent:
+        return read(folder)
+    return table_for(folder.parent)
+
+
+def as_yaml(needs: Mapping[str, Needs]) -> str:
+    """The table as a file, sorted by requirement, one line each."""
+    import yaml  # noqa: PLC0415  the same
+
+    table = {name: needs[name].to_json() for name in sorted(needs)}
+    return "".join(
+        yaml.safe_dump({name: values}, default_flow_style=None, width=10_000, sort_keys=True)
+        for name, values in table.items()
+    )

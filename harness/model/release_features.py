@@ -1,0 +1,110 @@
+"""Which features a release of Kubernetes lacks, by its version and the gates that are set: the history of the gates.
+
+A run of an old release judges what that release had, and says of the rest that it is not supported. What no gate tells,
+because a release simply did otherwise, a requirement says itself (`since`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from harness.model.release import API_SERVER, CONTROLLER, PROXY, Component
+
+NEWEST = 1000  # newer than all that this table knows of
+
+_GATES: Mapping[str, tuple[int, int]] = {
+    "ProxyTerminatingEndpoints": (22, 26),
+    "ServiceInternalTrafficPolicy": (21, 22),
+    "TopologyAwareHints": (21, 24),
+    "KubeProxyDrainingTerminatingNodes": (28, 30),
+    "ServiceTrafficDistribution": (30, 31),
+    "PreferSameTrafficDistribution": (33, 34),
+    "NodeLevelTopology": (26, NEWEST),  # never released
+}
+"""The minor version in which a gate can first be set, and that in which it is first on unasked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Since:
+    """There from Kubernetes 1.`minor` on, while one of these gates is on if there are any."""
+
+    gates: tuple[str, ...] = ()
+    minor: int = 0
+
+    def holds(self, minor: int, gates: Mapping[str, bool]) -> bool:
+        """Whether a release has it."""
+        return minor >= self.minor and (not self.gates or any(_is_on(each, minor, gates) for each in self.gates))
+
+
+def _is_on(gate: str, minor: int, gates: Mapping[str, bool]) -> bool:
+    introduced, on = _GATES[gate]
+    return minor >= introduced and gates.get(gate, minor >= on)
+
+
+_INTERNAL = Since(("ServiceInternalTrafficPolicy",))
+_DISTRIBUTION = Since(("ServiceTrafficDistribution",))
+_SAME = Since(("PreferSameTrafficDistribution",))
+_MODE = Since(("TopologyAwareHints",), minor=27)  # the annotation was called otherwise before
+_NODE_LEVEL = Since(("NodeLevelTopology", "PreferSameTrafficDistribution"))  # the API server keeps hints for nodes
+
+_FEATURES: Mapping[Component | None, Mapping[str, Since]] = {
+    PROXY: {
+        "InternalTrafficPolicy": _INTERNAL,
+        "NodeHints": _SAME,
+        "NodeLevelTopology": _NODE_LEVEL,
+        "ProxyHealth": Since(("KubeProxyDrainingTerminatingNodes",)),
+        "TerminatingEndpoints": Since(("ProxyTerminatingEndpoints",)),
+        "ZoneHints": _DISTRIBUTION,  # whatever annotations the Service has
+    },
+    CONTROLLER: {
+        **dict.fromkeys(("PreferClose", "TrafficDistributionConditions"), _DISTRIBUTION),
+        **dict.fromkeys(("PreferSameNode", "PreferSameZone"), _SAME),
+        **{
+            f"NodeLevelTopology{each}": _NODE_LEVEL
+            for each in ("Automatic", "ByDaemonSet", "ByNodes", "Manual", "OptIn", "OptOut")
+        },
+        "TopologyMode": _MODE,
+    },
+    API_SERVER: {
+        "DeprecationWarnings": Since(minor=35),
+        "DomainValues": _DISTRIBUTION,
+        "HintsField": Since(("TopologyAwareHints",)),
+        "NodeHintsField": _SAME,
+        "PreferSameValues": _SAME,
+        "TrafficDistributionField": _DISTRIBUTION,
+        "TrafficPolicyFields": _INTERNAL,
+    },
+    None: {  # of all of them together
+        **dict.fromkeys(
+            ("DomainHeuristics", "HonoredCondition", "Outage", "PreferNextZone", "TrafficDistributionRouting"),
+            _DISTRIBUTION,
+        ),
+        "PreferSameRouting": _SAME,
+        "TopologyModeRouting": _MODE,
+    },
+}
+
+
+def lacking(version: str, gates: Mapping[str, bool], *components: Component) -> tuple[str, ...]:
+    """The features that a release does not have, sorted; of some components, or of a cluster of it.
+
+    `version` is like "1.31", "v1.31.2" or empty for the newest; so is one that cannot be read.
+    """
+    minor = minor_of(version)
+    return tuple(
+        sorted(
+            name
+            for component, features in _FEATURES.items()
+            if not components or component in components
+            for name, since in features.items()
+            if not since.holds(minor, gates)
+        )
+    )
+
+
+def minor_of(version: str) -> int:
+    """The 31 of "1.31"; of the newest where there is none."""
+    match = re.fullmatch(r"v?1\.(\d+)(\..+)?", version)
+    return int(match[1]) if match else NEWEST

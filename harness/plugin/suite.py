@@ -1,0 +1,116 @@
+"""Runs pytest over the published suite, wherever it is installed, whatever folder and configuration we are in."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import signal
+import threading
+from collections.abc import Generator, Iterator, Sequence
+from importlib import resources
+from typing import Any
+
+import pytest
+
+from harness.errors import DistrustError, UsageError
+from harness.model.requirements import Requirement
+from harness.plugin.recorder import requirement_of
+from harness.run.suite_files import SUITE, place_of
+
+_PLUGINS = ("trafficdist", "allure_pytest", "xdist", "timeout")
+
+
+def run_pytest(arguments: Sequence[str], *, suite: str = SUITE, plugins: Sequence[object] = ()) -> int:
+    """Run pytest over a suite with our configuration; its exit code.
+
+    Raises `UsageError` for an unknown suite, and for arguments that pytest does not know.
+    """
+    place = place_of(suite)
+    root = place.parent
+    configuration = resources.files("harness").joinpath("certify.ini")
+    with resources.as_file(configuration) as file:
+        ours = ["-c", str(file), f"--rootdir={root}", f"--confcutdir={place if place.is_dir() else root}"]
+        if os.environ.get("PYTEST_DISABLE_PLUGIN_AUTOLOAD"):
+            ours += [part for name in _PLUGINS for part in ("-p", name)]
+        with _terminated_as_interrupted():
+            return int(pytest.main([*ours, str(place), *arguments], plugins=[_Command(), *plugins]))
+
+
+class _Command:
+    """Says that the command runs pytest, and has usage errors said by the command, as all others are."""
+
+    __name__ = "trafficdist_command"  # as which pytest knows it
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_cmdline_main(self) -> Generator[None, Any, Any]:
+        try:
+            return (yield)
+        except pytest.UsageError as error:
+            raise UsageError(str(error)) from error
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_cmdline_parse(self) -> Generator[None, Any, Any]:
+        try:
+            return (yield)
+        except pytest.UsageError as error:
+            said = re.search(r"error: (.*)", str(error))
+            raise UsageError(f"pytest: {said[1] if said else error}") from None
+
+
+@contextlib.contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """SIGTERM ends a run as Ctrl-C does, so that what it made is removed; a second one does not end the removing."""
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield
+        return
+
+    def interrupt(*_: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def catalogue(suite: str = SUITE) -> list[Requirement]:
+    """Every requirement of a suite, by id, found by collecting it; needs no cluster.
+
+    Raises `DistrustError` with pytest's words when the suite cannot be collected.
+    """
+    collector = _Collector()
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said), _without_options():
+        code = run_pytest(
+            ["--collect-only", "-q", "-p", "no:xdist", "-o", "td_workers="], suite=suite, plugins=[collector]
+        )
+    if code not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+        raise DistrustError(f"the suite cannot be collected:\n{said.getvalue()}")
+    return [collector.found[each] for each in sorted(collector.found)]
+
+
+class _Collector:
+    def __init__(self) -> None:
+        self.found: dict[str, Requirement] = {}
+
+    def pytest_collection_modifyitems(self, items: Sequence[pytest.Item]) -> None:
+        for item in items:
+            requirement = requirement_of(item)
+            if requirement is not None:
+                self.found[requirement.id] = requirement
+
+
+@contextlib.contextmanager
+def _without_options():  # type: ignore[no-untyped-def]
+    """Collecting is not a run: what the environment asks of runs does not count."""
+    ours = {name: value for name, value in os.environ.items() if name.startswith(("TRAFFICDIST_", "PYTEST_ADDOPTS"))}
+    for name in ours:
+        del os.environ[name]
+    try:
+        yield
+    finally:
+        os.environ.update(ours)

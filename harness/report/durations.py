@@ -1,0 +1,125 @@
+"""How long each requirement takes: in the last run of its kind on this machine, else as the suite says.
+
+With it the longest start first, as many workers are chosen as help, and a person is told how long a run still takes. No
+verdict rests on it, so a file that cannot be read or written is as none. The table beside the suite is made from the
+report of a whole run on the embedded cluster:
+
+    python -m harness.report.durations trafficdist-results/latest > conformance/durations.yaml
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from harness.binaries.cache import default_folder
+from harness.judging.results import Result
+from harness.judging.verdict import Verdict
+from harness.run.folder import write_whole
+from harness.run.plan import Plan, matches
+from harness.settings.settings import Settings
+
+FILE = "durations.yaml"
+
+_KINDS = 20  # of runs are remembered, the newest
+
+Table = Mapping[str, Mapping[str, float]]
+"""Seconds by requirement, by profile."""
+
+
+def expected(settings: Settings, suite: Path) -> dict[str, float]:
+    """Seconds by requirement, of those that the options choose as far as is known before the suite is collected."""
+    tables = (of_suite(suite), _all_remembered().get(_kind(settings, suite), {}))
+    return {
+        requirement: seconds
+        for table in tables
+        for profile, mine in table.items()
+        if not settings.profile or profile in settings.profile
+        for requirement, seconds in mine.items()
+        if not settings.run_test or matches(requirement, settings.run_test)
+        if not matches(requirement, settings.skip_tests)
+    }
+
+
+def by_case(plan: Plan, seconds: Mapping[str, float]) -> dict[str, float]:
+    """Seconds by node id of what is to run. Cases share the time of their requirement; unknown ones take the usual."""
+    usual = median(seconds.values()) if seconds else 1.0
+    cases = [case for case in plan.cases if case.to_run]
+    number = {each.requirement: 0 for each in cases}
+    for each in cases:
+        number[each.requirement] += 1
+    return {case.nodeid: seconds.get(case.requirement, usual) / number[case.requirement] for case in cases}
+
+
+def of_suite(suite: Path) -> Table:
+    """The table beside a suite; empty where there is none."""
+    import yaml  # noqa: PLC0415  the plugin loads this module where requirements are run only
+
+    with contextlib.suppress(OSError, yaml.YAMLError):
+        return _checked(yaml.safe_load((suite / FILE).read_text(encoding="utf-8")))
+    return {}
+
+
+def remember(settings: Settings, suite: Path, results: Sequence[Result]) -> None:
+    """Keep how long what was met has taken, beside what is known of earlier runs of the same kind."""
+    met = [each for each in results if each.verdict is Verdict.PASSED]
+    if settings.mutant or not met:
+        return
+    everything, kind = dict(_all_remembered()), _kind(settings, suite)
+    mine = {profile: dict(table) for profile, table in everything.pop(kind, {}).items()}
+    for each in met:
+        mine.setdefault(str(each.requirement.profile), {})[each.requirement.id] = round(each.duration, 2)
+    with contextlib.suppress(OSError):
+        _file().parent.mkdir(parents=True, exist_ok=True)
+        newest = [*everything.items(), (kind, mine)][-_KINDS:]
+        write_whole(_file(), json.dumps(dict(newest), indent=1))
+
+
+def _all_remembered() -> dict[str, Table]:
+    try:
+        loaded = json.loads(_file().read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return {str(kind): _checked(table) for kind, table in loaded.items()} if isinstance(loaded, dict) else {}
+
+
+def _file() -> Path:
+    return default_folder() / "durations.json"
+
+
+def _kind(settings: Settings, suite: Path) -> str:
+    """Runs of one kind take as long: the same suite on the same backend judges the same components."""
+    parts = (settings.backend, settings.proxy, settings.mode, settings.control_plane, settings.controller, str(suite))
+    return " ".join(filter(None, parts))
+
+
+def _checked(table: Any) -> Table:
+    """What of a file is a table."""
+    if not isinstance(table, dict):
+        return {}
+    return {
+        str(profile): {str(each): float(s) for each, s in mine.items() if isinstance(s, (int, float)) and s >= 0}
+        for profile, mine in table.items()
+        if isinstance(mine, dict)
+    }
+
+
+def as_yaml(tests: Iterable[Mapping[str, Any]]) -> str:
+    """The table of the `tests` of a report that passed, by profile and id."""
+    table: dict[str, dict[str, float]] = {}
+    for test in sorted(tests, key=lambda each: (each["profile"], each["id"])):
+        if test["verdict"] == "passed":
+            table.setdefault(test["profile"].lower(), {})[test["id"]] = round(test["durationSeconds"], 2)
+    rows = ((f"{profile}:", *(f"  {name}: {s}" for name, s in mine.items())) for profile, mine in table.items())
+    return "".join(f"{line}\n" for row in rows for line in row)
+
+
+if __name__ == "__main__":
+    from harness.report.conformance import read_report
+
+    sys.stdout.write(as_yaml(read_report(sys.argv[1])["tests"]))

@@ -1,0 +1,221 @@
+"""What `trafficdist judge` does: what a run said is derived again from its history, without a cluster or a network."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import yaml
+
+from harness.errors import UsageError
+from harness.judging.conclusion import Cause
+from harness.judging.exit_codes import ExitCode, Situation, exit_code
+from harness.judging.history import Recorded, read, read_parts
+from harness.judging.judge import Judged
+from harness.judging.judge import judge as judge_records
+from harness.judging.results import UNPROVEN, CaseResult, Result
+from harness.judging.verdict import Verdict
+from harness.report.summary import Line, summary
+from harness.run.folder import DEFAULT_PARENT
+
+_NAMES = ("run.jsonl", "run.jsonl.gz")
+_COLOURS = {"green": "green", "red": "red", "yellow": "yellow"}
+
+
+def show(run: str, form: str) -> int:
+    """Judge a run, print what came of it as text, json or yaml, and give the exit code. Raises `UsageError`."""
+    found = _judge(_place(run))
+    if form == "text":
+        for line in found.lines():
+            click.secho(line.text, fg=_COLOURS.get(line.style), bold=line.style == "bold", dim=line.style == "faint")
+    elif form == "json":
+        click.echo(json.dumps(found.to_json(), indent=1, ensure_ascii=False))
+    else:
+        click.echo(yaml.safe_dump(found.to_json(), sort_keys=False, allow_unicode=True, width=120), nl=False)
+    return int(found.code)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A run that was judged again, and where it is not what the run stated."""
+
+    path: Path
+    recorded: Recorded
+    judged: Judged
+    results: list[Result]
+    reported: bool
+    differences: list[str]
+
+    @property
+    def code(self) -> ExitCode:
+        return ExitCode.DISTRUST if self.differences else self._code_of_verdicts
+
+    @property
+    def _code_of_verdicts(self) -> ExitCode:
+        verdicts = {result.verdict for result in self.results}
+        unproven = any(result.verdict == Verdict.SKIPPED and result.reason in UNPROVEN for result in self.results)
+        situation = Situation(
+            distrust=bool(self.judged.distrust),
+            failed=Verdict.FAILED in verdicts,
+            inconclusive=Verdict.INCONCLUSIVE in verdicts,
+            not_run=unproven,
+            selected=any(result.selected for result in self.results),
+        )
+        return exit_code(situation)
+
+    @property
+    def causes(self) -> Counter[str]:
+        """How many requirements have a verdict that follows from what."""
+        return Counter(map(str, self.judged.causes().values()))
+
+    def lines(self) -> Iterator[Line]:
+        yield Line(f"{self.path}: {len(self.recorded.records)} records, each as it was written", "bold")
+        if not self.recorded.complete:
+            yield Line(
+                "The run has not come to its end, or a worker of it died: what was written until then is judged.",
+                "yellow",
+            )
+        yield Line(self._counts())
+        yield Line("")
+        said = self.judged.distrust
+        yield from summary(self.results, code=self._code_of_verdicts, report="", reasons=(), distrust=said)
+        if not self.differences:
+            where = "the history and report.yaml state" if self.reported else "the history states"
+            yield Line(f"Each verdict and each message is what {where}, byte for byte.", "green")
+            return
+        yield Line(f"Not what the run stated (exit code {int(self.code)})", "bold")
+        for each in self.differences:
+            yield Line(f"  {each}", "red")
+
+    def _counts(self) -> str:
+        causes = self.causes
+        derived = causes.pop(Cause.OBSERVED, 0)
+        stated = "; ".join(f"{number} {name}" for name, number in causes.most_common())
+        text = f"{len(self.results)} verdicts: {derived} derived again from observations, {causes.total()} as stated"
+        return f"{text} ({stated})" if stated else text
+
+    def to_json(self) -> dict[str, Any]:
+        causes = self.judged.causes()
+        return {
+            "history": str(self.path),
+            "sha256": self.recorded.sha256,
+            "complete": self.recorded.complete,
+            "exitCode": int(self.code),
+            "verdicts": dict(Counter(str(result.verdict) for result in self.results)),
+            "causes": dict(self.causes),
+            "differences": self.differences,
+            "tests": [_test(result, causes[result.requirement.id]) for result in self.results],
+        }
+
+
+def _judge(path: Path) -> _Found:
+    """Judge a history, or the parts of one in a folder. Raises `UsageError`."""
+    recorded = read_parts(sorted(path.glob("history-*.jsonl"))) if path.is_dir() else read(path)
+    judged = judge_records(recorded.records, path)
+    results = judged.derived()
+    differences = _differences(_told(judged.stated()), _told(results), "the history states")
+    report = path.parent / "report.yaml"
+    reported = path.name in _NAMES and report.exists()
+    if reported:
+        loaded = _load(report)
+        _check_digest(path, recorded, loaded)
+        listed = [each for each in results if not each.left_out]  # the report counts what options left out
+        differences += _differences(_reported(loaded, report), _told(listed), "report.yaml states")
+    return _Found(path, recorded, judged, results, reported, differences)
+
+
+def _place(run: str) -> Path:
+    """The history of a run, or the folder where a run that was killed left the parts of it. Raises `UsageError`."""
+    path = Path(run)
+    if run == "latest" and not path.exists():
+        path = Path(DEFAULT_PARENT) / run
+    if not path.exists():
+        raise UsageError(f"{path}: there is no such folder or file; want the folder of a run, or its run.jsonl")
+    if not path.is_dir():
+        return path
+    found = next((path / name for name in _NAMES if (path / name).exists()), path / ".parts")
+    if (found.is_dir() and not list(found.glob("history-*.jsonl"))) or not found.exists():
+        raise UsageError(f"{path}: there is no run.jsonl in it; want the folder of a run, or its run.jsonl")
+    return found
+
+
+def _load(report: Path) -> Any:
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        return yaml.load(report.read_text(encoding="utf-8"), Loader=loader)  # noqa: S506  it is a safe one
+    except OSError as error:
+        raise UsageError(f"{report}: cannot be read: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UsageError(f"{report}: is not YAML: {' '.join(str(error).split())}") from None
+
+
+def _check_digest(path: Path, recorded: Recorded, report: Any) -> None:
+    """Whoever changes a line can make all digests after it anew, but not the one that the report has of the file."""
+    try:
+        digests = {each["path"]: each["sha256"] for each in report["artifacts"]}
+    except (KeyError, TypeError):
+        raise UsageError(f"{path.parent / 'report.yaml'}: is not the report of a run: it has no artifacts") from None
+    stated = digests.get("run.jsonl")
+    if stated != recorded.sha256:
+        raise UsageError(
+            f"{path}: is not the history that report.yaml beside it was made with: its SHA-256 is {recorded.sha256}, "
+            f"and the report says {stated or 'nothing of it'}; one of both was changed after the run"
+        )
+
+
+Told = dict[str, tuple[str, str, str]]
+"""Verdict, reason and message by requirement, and by case where it has several."""
+
+
+def _told(results: Sequence[Result]) -> Told:
+    told: Told = {}
+    for result in results:
+        told[result.requirement.id] = _said(result.worst)
+        if result.parametrized:
+            told |= {f"{result.requirement.id}[{each.parameters or '-'}]": _said(each) for each in result.cases}
+    return told
+
+
+def _said(case: CaseResult) -> tuple[str, str, str]:
+    return str(case.verdict), str(case.reason), case.message
+
+
+def _reported(report: Any, where: Path) -> Told:
+    told: Told = {}
+    try:
+        for test in report["tests"]:
+            for name, each in (
+                (test["id"], test),
+                *((f"{test['id']}[{c['parameters']}]", c) for c in test.get("cases", ())),
+            ):
+                told[name] = (each["verdict"], each.get("reason", ""), each.get("message", ""))
+    except (AttributeError, KeyError, TypeError):
+        raise UsageError(f"{where}: is not the report of a run: a test in it has no id or verdict") from None
+    return told
+
+
+def _differences(stated: Told, derived: Told, who: str) -> list[str]:
+    return [
+        f"{name}: {_shown(derived.get(name))} is derived, and {who} {_shown(stated.get(name))}"
+        for name in sorted(stated.keys() | derived.keys())
+        if stated.get(name) != derived.get(name)
+    ]
+
+
+def _shown(said: tuple[str, str, str] | None) -> str:
+    return "nothing" if said is None else ": ".join(filter(None, said))
+
+
+def _test(result: Result, why: Cause) -> dict[str, Any]:
+    return {
+        "id": result.requirement.id,
+        "verdict": str(result.verdict),
+        "reason": str(result.reason),
+        "message": result.worst.message,
+        "cause": str(why),
+    }

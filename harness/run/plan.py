@@ -1,0 +1,212 @@
+"""Which requirement runs, and why another does not: decided once, at collection, and never silent.
+
+Every requirement that was collected is in the plan, with one of the four reasons (`SkipReason`) if it does not run. What options of the run leave out never begins, and reports count it; all else keeps its place in them.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from harness.errors import NothingSelectedError, UsageError
+from harness.judging.results import Case, requirement_from_json, requirement_to_json
+from harness.judging.verdict import SkipReason
+from harness.model.needs import Needs, Offer
+from harness.model.release_features import minor_of
+from harness.model.requirements import Feature, Requirement
+from harness.settings.options import unknown_name
+from harness.settings.settings import Settings
+
+BY_PYTEST = "by pytest's own options"
+"""What took a case away: -k, -m or --deselect."""
+
+
+@dataclass(slots=True)
+class Plan:
+    """All collected requirements by id, and their cases in the order in which they run."""
+
+    requirements: dict[str, Requirement] = field(default_factory=dict)
+    cases: list[Case] = field(default_factory=list)
+    error: str = ""
+
+    def cases_of(self, requirement_id: str) -> list[Case]:
+        """The cases of one requirement."""
+        return [case for case in self.cases if case.requirement == requirement_id]
+
+    def features(self) -> list[Feature]:
+        """Every feature that some requirement is about, by name."""
+        found = {feature.name: feature for each in self.requirements.values() for feature in each.features}
+        return [found[name] for name in sorted(found)]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, to hand over from a worker."""
+        return {
+            "requirements": [requirement_to_json(each) for each in self.requirements.values()],
+            "cases": [asdict(case) for case in self.cases],
+            "error": self.error,
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Plan:
+        """The inverse of `to_json`."""
+        requirements = [requirement_from_json(each) for each in values["requirements"]]
+        return cls(
+            {each.id: each for each in requirements}, [Case(**case) for case in values["cases"]], values["error"]
+        )
+
+
+def claimed(feature: Feature, settings: Settings) -> bool:
+    """Whether the implementation claims a feature; core features are always claimed, unless exempted by name."""
+    if feature.name in settings.exempt_features:
+        return False
+    return feature.core or settings.claims_everything or feature.name in settings.supported_features
+
+
+def reason_to_skip(requirement: Requirement, settings: Settings) -> tuple[str, str]:
+    """The reason for which a requirement does not run, and the thing that it is about; two empty texts if it runs."""
+    for reason, thing in (
+        (SkipReason.DESELECTED, _what_deselects(requirement, settings)),
+        (SkipReason.UNSUPPORTED, _what_is_not_claimed(requirement, settings)),
+    ):
+        if thing:
+            return reason, thing
+    return "", ""
+
+
+def _what_deselects(requirement: Requirement, settings: Settings) -> str:
+    if settings.profile and requirement.profile not in settings.profile:
+        return f"profile {requirement.profile} was not asked for"
+    if settings.run_test and not matches(requirement.id, settings.run_test):
+        return "not named by --run-test"
+    return "named by --skip-tests" if matches(requirement.id, settings.skip_tests) else ""
+
+
+def _what_is_not_claimed(requirement: Requirement, settings: Settings) -> str:
+    unclaimed = [feature.name for feature in requirement.features if not claimed(feature, settings)]
+    if unclaimed:
+        return ", ".join(unclaimed)
+    if requirement.unless in settings.supported_features:
+        return f"ruled out by {requirement.unless}, which is declared"
+    if requirement.since and settings.reference_minor < minor_of(requirement.since):
+        return f"holds since Kubernetes {requirement.since}"
+    return _other_reading(requirement, settings.follow)
+
+
+def what_is_lacking(needed: Needs, offer: Offer) -> tuple[str, str]:
+    """The reason for which a cluster cannot run a requirement that needs this, as `reason_to_skip` gives it."""
+    lacks = offer.lacks(needed)
+    if lacks.abilities:
+        return SkipReason.UNAVAILABLE, f"the cluster has no {', '.join(sorted(lacks.abilities))} for us"
+    if lacks.nodes:
+        return SkipReason.INELIGIBLE, f"the cluster has no node that could be {', '.join(sorted(lacks.nodes))}"
+    return "", ""
+
+
+def what_cannot_show(requirement: Requirement, lacking: Mapping[str, str]) -> tuple[str, str]:
+    """The same for a cluster on which features, by name, cannot show whatever implements them; with the reason why."""
+    found = {lacking[each.name]: each.name for each in requirement.features if each.name in lacking}
+    things = [f"{name} cannot show on this cluster ({why})" for why, name in sorted(found.items())]
+    return (SkipReason.UNAVAILABLE, "; ".join(things)) if things else ("", "")
+
+
+def _other_reading(requirement: Requirement, follow: str) -> str:
+    """Why a requirement is not for who follows `follow`; empty where KEP text and release can both be held to."""
+    if follow == "kep" and requirement.instead_of:
+        return f"follows the text of the KEP: see {requirement.instead_of}"
+    if follow == "released" and requirement.as_ == "kep":
+        return "follows released Kubernetes, not the text of the KEP"
+    return ""
+
+
+def choose(
+    requirements: Iterable[Requirement],
+    patterns: Sequence[str] = (),
+    *,
+    levels: Sequence[str] = (),
+    features: Sequence[str] = (),
+    profiles: Sequence[str] = (),
+) -> list[Requirement]:
+    """Those that a person asks for by id, level, feature and profile; what is not given does not count.
+
+    Raises `UsageError` for a name that does not exist, and `NothingSelectedError` when nothing is left over.
+    """
+    known = list(requirements)
+    check_ids(patterns, known)
+    check_features(features, known)
+    found = [
+        each
+        for each in known
+        if (not patterns or matches(each.id, patterns))
+        and (not levels or each.level in levels)
+        and (not profiles or each.profile in profiles)
+        and (not features or any(feature.name in features for feature in each.features))
+    ]
+    if not found:
+        raise NothingSelectedError("no requirement is all of that: leave an option or a pattern out")
+    return found
+
+
+def check_names(settings: Settings, requirements: Iterable[Requirement]) -> None:
+    """Refuse requirement ids and features that do not exist. Raises `UsageError` that names the nearest ones."""
+    known = list(requirements)
+    check_ids(settings.run_test, known, "--run-test: ")
+    check_ids(settings.skip_tests, known, "--skip-tests: ")
+    check_features(settings.supported_features, known, "--supported-features: ")
+    check_features(settings.exempt_features, known, "--exempt-features: ")
+
+
+def check_ids(patterns: Sequence[str], known: Sequence[Requirement], option: str = "") -> None:
+    """Raise `UsageError` for the first pattern that matches no id."""
+    ids = [each.id for each in known]
+    for pattern in patterns:
+        if not fnmatch.filter(ids, pattern):
+            documents = {each.document for each in known}
+            document = next((each for each in sorted(documents) if each.lower() == pattern.lower().rstrip("/")), "")
+            said = f"unknown requirement {pattern!r}; did you mean {document}/*?"
+            said = said if document else unknown_name(pattern, ids, "requirement")
+            where = "`trafficdist list` shows all of them" if known else "no requirement was collected at all"
+            raise UsageError(f"{option}{said} ({where})")
+
+
+def check_features(names: Sequence[str], known: Sequence[Requirement], option: str = "") -> None:
+    """Raise `UsageError` for the first name that is no feature."""
+    features = sorted({feature.name for each in known for feature in each.features})
+    for name in names:
+        if name not in features:
+            raise UsageError(f"{option}{unknown_name(name, features, 'feature')}")
+
+
+def not_certifiable(settings: Settings, plan: Plan, *, whole_suite: bool, retries: int = 0) -> list[str]:
+    """Why no certificate can rest on this run; empty when one can."""
+    exempt = [each.name for each in plan.features() if each.core and each.name in settings.exempt_features]
+    not_given = [name for name in ("organization", "project", "version") if not getattr(settings, name)]
+    by_hand = any(case.reason == SkipReason.DESELECTED and "profile " not in case.thing for case in plan.cases)
+    reasons = (
+        (bool(settings.mutant), f"mutant {settings.mutant} was judged"),
+        (not whole_suite, "not all of the suite was collected"),
+        (bool(settings.run_test), "--run-test chose requirements"),
+        (bool(settings.skip_tests), "--skip-tests left requirements out"),
+        (by_hand and not settings.run_test and not settings.skip_tests, "requirements were deselected"),
+        (bool(exempt), f"core features were exempted: {', '.join(exempt)}"),
+        (retries > 0, f"{retries} tests were repeated"),
+        (
+            bool(not_given) and settings.proxy != "reference",
+            f"the implementation is not named: no --{', --'.join(not_given)}",
+        ),
+    )
+    return [text for holds, text in reasons if holds]
+
+
+def duplicates(ids: Sequence[tuple[str, str]]) -> list[str]:
+    """Requirement ids that more than one test function claims; pairs are (id, test without parameters)."""
+    tests: dict[str, set[str]] = {}
+    for requirement_id, test in ids:
+        tests.setdefault(requirement_id, set()).add(test)
+    return sorted(requirement_id for requirement_id, found in tests.items() if len(found) > 1)
+
+
+def matches(requirement_id: str, patterns: Sequence[str]) -> bool:
+    """Whether one of the patterns, with * and ?, is for this id."""
+    return any(fnmatch.fnmatchcase(requirement_id, pattern) for pattern in patterns)

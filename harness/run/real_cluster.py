@@ -1,0 +1,193 @@
+"""A run on a real cluster, from the process that is in charge: what is there, whose it is for now, and its end.
+
+Workers get what was found out as plain values, and work beside each other in namespaces of their own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Self
+
+from harness.api.client import Api, Object, RefusedError
+from harness.api.kubeconfig import find
+from harness.backends.any_cluster.names import Names
+from harness.backends.any_cluster.places import cast, takes_pods
+from harness.backends.any_cluster.target import Target, abilities
+from harness.backends.kubeconfig import KubeconfigBackend
+from harness.binaries.versions import parse_version, parse_wanted
+from harness.doctor import looks
+from harness.errors import DistrustError, InconclusiveError, UnavailableError
+from harness.guest import trouble
+from harness.guest.lease import hold
+from harness.guest.marks import new_run_id
+from harness.guest.permissions import DISRUPTIVE, RULES, asks_by_port_forward
+from harness.guest.preflight import Reached, preflight
+from harness.model.abilities import Ability
+from harness.model.release import Release
+from harness.model.topology import THREE_ZONES, Topology, parse_topology
+from harness.settings.settings import Settings
+
+if TYPE_CHECKING:
+    from harness.backends.kind.cluster import KindCluster
+
+Say = Callable[[str], None]
+
+
+class Session:
+    """One run's hold on one cluster. `close` gives it back as it was; idempotent."""
+
+    def __init__(self, settings: Settings, say: Say) -> None:
+        self._settings = settings
+        self._say = say
+        self._begun = contextlib.ExitStack()
+        self.run_id = new_run_id()
+        self.lacking: dict[str, str] = {}
+
+    def start(self) -> Self:
+        """Find the cluster, or make it, and take it. Raises `UnavailableError` and `DistrustError` with the remedy."""
+        with contextlib.ExitStack() as begun:
+            kubeconfig = self._settings.kubeconfig
+            if self._settings.backend == "kind":
+                kubeconfig = self._make_kind_cluster(begun)
+            rules = (*RULES, *(DISRUPTIVE if self._settings.allow_disruptive else ()))
+            reached = preflight(kubeconfig, self._settings.context, rules=rules)
+            self._say(
+                f"cluster {reached.server}, Kubernetes {reached.version.get('gitVersion', '?')}, run {self.run_id}"
+            )
+            if asks_by_port_forward(reached.denied):
+                self._say("pods/proxy is not granted: client pods are asked by port-forward")
+            api = Api(find(kubeconfig, context=self._settings.context))
+            begun.callback(api.close)
+            begun.enter_context(hold(api, self.run_id, say=self._say, ends=self._settings.cluster_ends))
+            try:
+                nodes = api.list("nodes")
+                self.target = self._look(nodes, kubeconfig)
+                self.lacking = self._cannot_show(api, nodes, reached)
+            except (RefusedError, InconclusiveError) as error:
+                raise UnavailableError(trouble.of(error)) from error
+            self._begun = begun.pop_all()
+        return self
+
+    def close(self) -> None:
+        """Remove all that the run made, and give the Lease back."""
+        self._begun.close()
+
+    def _cannot_show(self, api: Api, nodes: list[Object], reached: Reached) -> dict[str, str]:
+        """Features by name that no proxy and no controller could show here, and why: as doctor says it."""
+        checks = [looks.families(api, nodes)]
+        if self._settings.backend != "kind":  # there gates are known from image and options, and scenarios set them
+            checks.append(looks.feature_gates(api, reached, self._settings.release.gates))
+        return {feature: f"{check.name}: {check.found}" for check in checks for feature in check.features}
+
+    def _make_kind_cluster(self, begun: contextlib.ExitStack) -> str:
+        made = begun.enter_context(kind_cluster(self._settings, self.run_id, self._say))
+        return str(made.kubeconfig)
+
+    def _look(self, nodes: list[Object], kubeconfig: str) -> Target:
+        topology = parse_topology(self._settings.topology)
+        names = cast(topology, nodes)
+        found = Topology(topology.name, tuple(node for node in topology.nodes if node.name in names.nodes))
+        if len(found.nodes) < 2:
+            raise UnavailableError(
+                f"of {len(nodes)} nodes, {len(found.nodes)} are ready, take pods and have a zone (label "
+                "topology.kubernetes.io/zone): scenarios need two at least; `trafficdist doctor` says more"
+            )
+        kind = self._settings.backend == "kind"
+        offered = abilities(
+            disruptive=self._settings.allow_disruptive or kind, equal_nodes=are_equal(topology, names, nodes)
+        )
+        return Target(
+            kubeconfig=kubeconfig,
+            context=self._settings.context,
+            run_id=self.run_id,
+            names=names,
+            topology=found,
+            abilities=offered | (kind_abilities() if kind else frozenset()),
+            registry=self._settings.image_registry,
+            backend=self._settings.backend,
+        )
+
+
+def are_equal(topology: Topology, names: Names, nodes: list[Object]) -> bool:
+    """Whether the nodes that take pods are those of the topology, with CPU in the proportions that it says.
+
+    Controllers share endpoints out by what part of all CPU a zone has, whatever a node's is in figures.
+    """
+    working = {str(each["metadata"]["name"]): each for each in nodes if takes_pods(each)}
+    if topology != THREE_ZONES or working.keys() != {names.nodes.get(node.name) for node in topology.nodes}:
+        return False
+    cpus = [
+        (_milli(working[names.nodes[node.name]]["status"]["allocatable"].get("cpu", "")), node.cpu_milli)
+        for node in topology.nodes
+    ]
+    return all(found > 0 and found * cpus[0][1] == cpus[0][0] * said for found, said in cpus)
+
+
+def _milli(cpu: str) -> int:
+    if cpu.endswith("m"):
+        return int(cpu[:-1])
+    return int(cpu) * 1000 if cpu.isdecimal() else 0
+
+
+def kind_cluster(settings: Settings, run_id: str, say: Say = print) -> Any:
+    """The kind cluster of a run, not started. Raises `UsageError`."""
+    from harness.backends.kind.cluster import KindCluster  # noqa: PLC0415  only who asks for it needs it
+
+    topology = parse_topology(settings.topology)
+    return KindCluster(
+        topology,
+        families=settings.families,
+        mode="iptables" if settings.mode in ("", "default") else settings.mode,
+        image=settings.kind_image,
+        feature_gates=settings.release.gates,
+        run_id=run_id,
+        keep=settings.keep_cluster,
+        say=say,
+    )
+
+
+def kind_abilities() -> frozenset[Ability]:
+    """What can be done to the components of a kind cluster."""
+    from harness.backends.kind.components import KindComponents  # noqa: PLC0415
+
+    return KindComponents.abilities
+
+
+def boot(values: Mapping[str, Any], settings: Settings, worker: str) -> KubeconfigBackend:
+    """The backend of one worker. Raises `DistrustError` with the remedy: without it no test can be run."""
+    target = Target.from_json(values)
+    backend = KubeconfigBackend(target, worker=worker, release=settings.release)
+    kind = _known_kind_cluster(settings, target) if target.backend == "kind" else None
+    try:
+        with kind.naming_scarcity() if kind else contextlib.nullcontext():
+            backend.start()
+    except (RefusedError, InconclusiveError, UnavailableError) as error:
+        raise DistrustError(trouble.of(error)) from error
+    if kind:
+        patches = dict(each.split("=", 1) for each in settings.kind_patch)
+        backend.release = _release_of_kind(settings, backend, patches)
+        components = kind.components(backend.plain_api, backend.release, patches=patches)
+        backend.components = components
+        backend.ask_aside(components.ask_pod)
+    return backend
+
+
+def _known_kind_cluster(settings: Settings, target: Target) -> KindCluster:
+    """The kind cluster of this run, which runs."""
+    from harness.backends.kind.checks import require  # noqa: PLC0415
+
+    cluster: KindCluster = kind_cluster(settings, target.run_id)
+    cluster.tools = require(cluster.wanted)
+    return cluster
+
+
+def _release_of_kind(settings: Settings, backend: KubeconfigBackend, patches: Mapping[str, str]) -> Release:
+    """What a kind cluster was booted as, so that it is known what needs no change: its version, or "" for unknown.
+
+    A minor version that stands for another patch than the one that runs is another release.
+    """
+    found = parse_version(backend.environment()["servers"]["apiserver"])
+    known = found is not None and parse_wanted(patches.get(found.series, found.series)).allows(found)
+    return replace(settings.release, version=found.series if found and known else "")

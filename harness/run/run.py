@@ -1,0 +1,136 @@
+"""One run, as every part of the plugin sees it: what is in force, where it writes, and what is planned.
+
+The controller and each xdist worker have one each. What a worker must tell the controller apart from test reports goes
+through the output folder, so that it is there even when the worker is not any more.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.judging.history import History
+from harness.model.needs import Offer
+from harness.run.folder import OutputFolder
+from harness.run.plan import Plan
+from harness.settings.settings import Settings
+
+
+@dataclass(slots=True)
+class Run:
+    """State of a run in this process."""
+
+    settings: Settings
+    folder: OutputFolder
+    arguments: tuple[str, ...] = ()
+    worker: str = ""  # "gw0" in a worker, "" in the controller
+    distributed: bool = False
+    whole_suite: bool = False
+    start: datetime.datetime = field(default_factory=lambda: datetime.datetime.now(datetime.UTC))
+    started_at: float = field(default_factory=time.monotonic)
+    plan: Plan | None = None
+    environment: dict[str, Any] = field(default_factory=dict)
+    distrust: list[str] = field(default_factory=list)
+    retries: int = 0
+    interrupted: bool = False
+    usage_error: str = ""
+    target: dict[str, Any] = field(default_factory=dict)  # the real cluster of the run, if it has one
+    lacking: dict[str, str] = field(default_factory=dict)  # features that it cannot show, by name, and why
+    suite: Path = Path()  # the folder of what is run
+    durations: dict[str, float] = field(default_factory=dict)  # seconds by requirement, as far as they are known
+    workers: str = ""  # how many processes, and why
+    _history: History | None = field(default=None, init=False, repr=False)
+
+    @property
+    def history(self) -> History:
+        """To which this process writes its part of the history, as it goes; begun when it is first asked for.
+
+        Raises `UsageError` when it cannot be written.
+        """
+        if self._history is None:
+            worker = self.worker or "main"
+            self._history = History(self.folder.parts / f"history-{worker}.jsonl", worker=worker)
+        return self._history
+
+    def close_history(self) -> None:
+        """End this process' part, if there is one. Idempotent."""
+        if self._history is not None:
+            self._history.close()
+
+    def leave_plan(self, plan: Plan) -> None:
+        """Keep the plan, and leave it for the controller if this is a worker. All workers leave the same."""
+        self.plan = plan
+        if self.worker:
+            self.folder.leave_part("plan", plan.to_json())
+
+    def known_plan(self) -> Plan | None:
+        """The plan, as soon as somebody has collected."""
+        if self.plan is None and self.distributed:
+            for values in self.folder.parts_named("plan"):
+                self.plan = Plan.from_json(values)
+        return self.plan
+
+    def leave_environment(self, environment: Mapping[str, Any]) -> None:
+        """Keep what the backend says of itself, once, for the report."""
+        if not self.environment:
+            self.environment = dict(environment)
+            if self.worker:
+                self.folder.leave_part(f"environment-{self.worker}", self.environment)
+
+    def known_environment(self) -> dict[str, Any]:
+        """What a backend said of itself; empty if none was booted."""
+        for values in [] if self.environment else self.folder.parts_named("environment-"):
+            self.environment = values
+        return self.environment
+
+    @property
+    def offer(self) -> Offer:
+        """What the real cluster has of what requirements need."""
+        return Offer(
+            frozenset(self.target["abilities"]), frozenset(node["name"] for node in self.target["topology"]["nodes"])
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """What a worker needs to know."""
+        return {
+            "settings": self.settings.to_json(),
+            "folder": str(self.folder.path),
+            "arguments": list(self.arguments),
+            "whole_suite": self.whole_suite,
+            "target": self.target,
+            "lacking": self.lacking,
+            "durations": self.durations,
+        }
+
+    @classmethod
+    def in_worker(cls, values: Mapping[str, Any], worker: str) -> Run:
+        """The run of a worker, from what the controller said."""
+        return cls(
+            Settings.from_json(values["settings"]),
+            OutputFolder(Path(values["folder"])),
+            tuple(values["arguments"]),
+            worker=worker,
+            whole_suite=values["whole_suite"],
+            target=dict(values["target"]),
+            lacking=dict(values["lacking"]),
+            durations=dict(values["durations"]),
+        )
+
+    def narrowed(self, **changes: Any) -> None:
+        """Replace some settings."""
+        self.settings = dataclasses.replace(self.settings, **changes)
+
+
+RUN = pytest.StashKey[Run]()
+
+
+def run_of(config: pytest.Config) -> Run | None:
+    """The run in force, or None where the plugin was not asked for."""
+    return config.stash.get(RUN, None)

@@ -1,0 +1,103 @@
+"""How many processes a run uses when nobody says it: as many as help, and no more than the machine bears.
+
+A scenario waits most of its time: for a component to take up a change, for a silence to last. So twice as many workers
+as processors help: the whole run on two took 110 s with two workers, 68 s with four, 67 s with six. Each of them costs
+the time to load and collect the suite, and the memory for clusters of its own.
+
+    python -m harness.run.workers    # the number for the tests of this project, which compute more than they wait
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from harness.control_planes.choice import choose as choose_components
+from harness.run.machine import Machine, this_machine
+from harness.settings.claims import REFERENCE
+from harness.settings.settings import Settings
+
+LOADING = 3.5
+"""Seconds of a processor until a process has loaded and collected the suite."""
+
+STARTING = 2.0
+"""Seconds until workers are there at all, however many."""
+
+MEGABYTE = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """How many workers (0: none but this process), and why, for a person."""
+
+    number: int
+    why: str
+
+    @property
+    def text(self) -> str:
+        """As the head of a run says it."""
+        return f"{self.number or 'none'}: {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    most: int
+    why: str
+    megabytes: int  # for each worker
+
+
+def choose(settings: Settings, seconds: Mapping[str, float], machine: Machine) -> Choice:
+    """The least number with which requirements that take so many seconds are done soonest."""
+    if not seconds:
+        return Choice(0, "it is not known how long these requirements take")
+    bound = _bound(settings, machine)
+    by_memory = machine.memory // (bound.megabytes * MEGABYTE)
+    most = max(0, min(bound.most, by_memory))
+    number = min((0, *range(2, most + 1)), key=lambda workers: predicted(workers, seconds, machine.processors))
+    return Choice(number, _why(number, bound, by_memory, len(seconds)))
+
+
+def predicted(workers: int, seconds: Mapping[str, float], processors: int) -> float:
+    """About how long a run takes, in seconds."""
+    if not workers:
+        return LOADING + sum(seconds.values())
+    loading = LOADING * math.ceil(workers / processors)
+    return STARTING + loading + max(*seconds.values(), sum(seconds.values()) / workers)
+
+
+def _why(number: int, bound: _Bound, by_memory: int, requirements: int) -> str:
+    if number and number == by_memory < bound.most:
+        return f"there is memory for {number}"
+    if number == bound.most:
+        return bound.why
+    if number:
+        return f"more would not end {requirements} requirements sooner"
+    if by_memory < 2:
+        return "there is no memory for more processes"
+    return f"{requirements} requirement{'s are' if requirements > 1 else ' is'} done sooner without"
+
+
+def _bound(settings: Settings, machine: Machine) -> _Bound:
+    """What a machine, or a cluster, bears."""
+    has = f"{machine.processors} processor{'s' if machine.processors > 1 else ''}"
+    if settings.backend == "kubeconfig":
+        return _Bound(4, "more would burden a cluster that others use", 200)
+    if settings.backend == "kind":
+        return _Bound(2, "the nodes of kind share the processors of this machine", 200)
+    if settings.proxy != REFERENCE or choose_components(settings.control_plane, settings.controller).real:
+        return _Bound(max(2, machine.processors), f"{has}, and each node of each worker runs real components", 1000)
+    return _Bound(2 * machine.processors, f"{has}, and requirements wait more than they compute", 300)
+
+
+def for_own_tests(machine: Machine) -> Choice:
+    """How many workers pytest has for the tests of this project."""
+    number = min(math.ceil(1.5 * machine.processors), machine.memory // (500 * MEGABYTE))
+    return Choice(max(1, number), f"{machine.processors} processors, {machine.memory // MEGABYTE} MB of memory")
+
+
+if __name__ == "__main__":
+    chosen = for_own_tests(this_machine())
+    sys.stderr.write(f"workers {chosen.text}\n")
+    sys.stdout.write(f"{chosen.number}\n")

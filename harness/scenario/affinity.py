@@ -1,0 +1,76 @@
+"""Which endpoint a client keeps: found out by asking, and then held against every further answer.
+
+Session affinity leaves open which of the allowed endpoints a client gets. So a scenario asks each client once, and
+from then on expects traffic literally: that client, that pod, and no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any
+
+from harness.eventually import seen_last
+from harness.model.manifests import Port
+from harness.model.outcomes import Reached
+from harness.model.workloads import Pod
+from harness.scenario.cluster import Cluster, Service
+from harness.scenario.paths import Who, named, target_of
+from harness.scenario.traffic import expect_traffic
+
+CONVERGENCE = 5.0  # seconds that a change has to reach the packets, before the time scale
+SPREAD = 24  # clients; that two endpoints are not both seen happens once in eight million times
+
+
+def expect_kept(
+    cluster: Cluster, service: Service, allowed: Mapping[Who, AbstractSet[Pod]], **address: Any
+) -> dict[Who, Pod]:
+    """Each client is answered by one of its allowed pods, and then by that one alone. Returns which.
+
+    `address` says which one is asked, as for `expect_traffic`. Raises `AssertionError` with the grid.
+    """
+    cluster.backend.settle()
+    kept = {who: _first(cluster, service, who, pods, address) for who, pods in allowed.items()}
+    expect_traffic(cluster, service, {who: {pod} for who, pod in kept.items()}, **address)
+    return kept
+
+
+def _first(cluster: Cluster, service: Service, who: Who, allowed: AbstractSet[Pod], address: Mapping[str, Any]) -> Pod:
+    """The allowed pod that answers a client first; if none does, any of them, for the comparison to say who did."""
+    by_name = {pod.name: pod for pod in allowed}
+    seen = seen_last(
+        lambda: _ask(cluster, service, [who], **address)[0],
+        by_name.__contains__,
+        within=CONVERGENCE,
+        every=0.02,
+        describe=f"an answer to {who} by {service.name}",
+    )
+    return by_name.get(seen, by_name[min(by_name)])
+
+
+def who_answers(cluster: Cluster, service: Service, clients: Sequence[Who], **address: Any) -> dict[Who, str]:
+    """The pod that answers each client, asked once; or what else came of it."""
+    return dict(zip(clients, _ask(cluster, service, clients, **address), strict=True))
+
+
+def expect_all_seen(cluster: Cluster, service: Service, seen: Mapping[Who, str], pods: AbstractSet[Pod]) -> None:
+    """Between them, the clients were answered by all of these pods and by no other. Raises `AssertionError`."""
+    cluster.expect_equal(
+        f"pods of service {service.name} that answered {len(seen)} clients",
+        expected=sorted(pod.name for pod in pods),
+        observed=sorted(set(seen.values())),
+    )
+
+
+def _ask(
+    cluster: Cluster,
+    service: Service,
+    clients: Sequence[Who],
+    *,
+    port: Port | None = None,
+    **address: Any,
+) -> list[str]:
+    target = target_of(cluster, service, port=port, **address)
+    probes = [target.path(who, frozenset({"any"})).probes(1)[0] for who in clients]
+    observations = [named(cluster, each) for each in cluster.backend.probe(probes)]
+    return [each.pod if isinstance(each, Reached) else type(each).__name__ for each in observations]

@@ -1,0 +1,151 @@
+"""What comes to be true of a cluster beside its packets: metrics, health, conditions, Events.
+
+A component works on a change in its own time, so a scenario says what it must come to show, and waits. What is compared
+is a JSON-able value, kept as small as the sentence of the requirement, so that the failure says it in one line.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from harness.api.client import Object
+from harness.eventually import seen_last
+from harness.model.metrics import Metrics
+from harness.model.release import CONTROLLER, PROXY, Component
+from harness.model.texts import told
+from harness.model.workloads import Client, Pod
+from harness.netns.http import HttpAnswer
+from harness.scenario.cluster import Cluster, Service
+
+CONVERGENCE = 5.0  # seconds that a component has to show a change, before the time scale
+
+
+def expect_becomes(
+    cluster: Cluster, what: str, look: Callable[[], Any], *, expected: Any, explain: Callable[[], str] = str
+) -> None:
+    """`look` comes to give `expected`. Raises `AssertionError` with the value that it gave last."""
+    cluster.backend.settle()
+    seen = seen_last(look, lambda seen: bool(seen == expected), within=CONVERGENCE, every=0.02, describe=what)
+    explanation = "" if seen == expected else told(explain)  # whatever it does, the verdict stays
+    cluster.expect_equal(what, expected=expected, observed=seen, explanation=explanation)
+
+
+class Counted:
+    """The metrics of a component from now on: others use it too, so what counts is by how much a value has changed."""
+
+    def __init__(self, cluster: Cluster, component: Component, node: str = "") -> None:
+        self._cluster, self._component, self._node = cluster, component, node
+        cluster.backend.settle()
+        self._before = self._read()
+
+    def expect(self, name: str, labels: Mapping[str, str] | None = None, *, by: int) -> None:
+        """The sum of this metric, over all series with these labels, comes to have changed by so much."""
+        before = self._before.total(name, **(labels or {}))
+        expect_becomes(
+            self._cluster,
+            f"{self._title(name, labels)} has changed by",
+            lambda: round(self._read().total(name, **(labels or {})) - before),
+            expected=by,
+            explain=lambda: self._lines(name),
+        )
+
+    def expect_growth(self, name: str, labels: Mapping[str, str] | None = None) -> None:
+        """It comes to be larger: for what a component may do more often than it must."""
+        before = self._before.total(name, **(labels or {}))
+        expect_becomes(
+            self._cluster,
+            f"{self._title(name, labels)} has grown",
+            lambda: self._read().total(name, **(labels or {})) > before,
+            expected=True,
+            explain=lambda: self._lines(name),
+        )
+
+    def _read(self) -> Metrics:
+        return self._cluster.metrics(self._component, self._node)
+
+    def _title(self, name: str, labels: Mapping[str, str] | None) -> str:
+        chosen = ",".join(f"{key}={value or '(empty)'}" for key, value in (labels or {}).items())
+        return f"metric {name}{{{chosen}}} of {f'the proxy on {self._node}' if self._node else self._component}"
+
+    def _lines(self, name: str) -> str:
+        return "\n".join(line for line in self._read().text.splitlines() if line.startswith(name))
+
+
+def controller_metrics(cluster: Cluster) -> Counted:
+    """Those of the controller of EndpointSlices, from now on."""
+    return Counted(cluster, CONTROLLER)
+
+
+def proxy_metrics(cluster: Cluster, node: str) -> Counted:
+    """Those of the proxy on a node, from now on."""
+    return Counted(cluster, PROXY, node)
+
+
+def expect_answer(
+    cluster: Cluster,
+    who: Client | Pod,
+    to: tuple[str, int],
+    path: str,
+    *,
+    code: int,
+    body: Mapping[str, Any] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> None:
+    """An HTTP server on a node, at its first address and this port, comes to answer like this.
+
+    Of the JSON body and of the headers, only the fields named here are looked at. Raises `AssertionError`.
+    """
+    node, port = to
+    address = next(iter(cluster.backend.node_addresses(node).values()))
+    expected: Object = {"code": code, **(body or {}), **(headers or {})}
+    fields, names = list(body or {}), list(headers or {})
+
+    def look() -> Object | str:
+        try:
+            answer = cluster.backend.http_get(who, address, port, path)
+        except OSError as error:
+            return f"no answer: {error}"
+        return {"code": answer.code, **_fields(answer, fields), **{name: answer.headers.get(name) for name in names}}
+
+    expect_becomes(cluster, f"answer to GET :{port}{path} on {node}", look, expected=expected)
+
+
+def _fields(answer: HttpAnswer, names: Iterable[str]) -> Object:
+    try:
+        body = json.loads(answer.text)
+    except ValueError:
+        return dict.fromkeys(names)
+    return {name: body.get(name) for name in names}
+
+
+def conditions_of(cluster: Cluster, service: Service) -> dict[str, Object]:
+    """The conditions in the status of a Service, by type."""
+    stored = cluster.api.get("services", cluster.namespace, service.name)
+    return {each["type"]: each for each in (stored.get("status") or {}).get("conditions") or ()}
+
+
+def expect_condition(cluster: Cluster, service: Service, kind: str, status: str | None) -> Object:
+    """A condition of a Service comes to be "True", "False" or "Unknown", or is not there (`None`). Returns it.
+
+    Raises `AssertionError`.
+    """
+    expect_becomes(
+        cluster,
+        f"condition {kind} of service {service.name}",
+        lambda: conditions_of(cluster, service).get(kind, {}).get("status"),
+        expected=status,
+        explain=lambda: json.dumps(conditions_of(cluster, service), indent=1),
+    )
+    return conditions_of(cluster, service).get(kind, {})
+
+
+def warnings_about(cluster: Cluster, service: Service) -> list[Object]:
+    """The Events of type Warning that are about a Service."""
+    return [
+        each
+        for each in cluster.api.list("events", cluster.namespace)
+        if each.get("type") == "Warning"
+        and (each["involvedObject"].get("kind"), each["involvedObject"].get("name")) == ("Service", service.name)
+    ]

@@ -1,0 +1,528 @@
+"""A cluster as a scenario sees it: a Kubernetes namespace of its own on a booted backend, and verbs to fill it.
+
+The backend outlives scenarios, a `Cluster` does not: `close` takes away every object that it made, and leaves the
+nodes as they were. For the service-proxy profile scenarios write EndpointSlices by hand (`publish`), so that a proxy is
+judged whatever controller there is; for the controller profile they make pods that exist in the API only
+(`create_pod`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Literal
+
+from harness.api.client import Api, Object, RefusedError
+from harness.backends.backend import Backend, WantedPod
+from harness.backends.view import View
+from harness.errors import InconclusiveError, UsageError
+from harness.judging import timeline
+from harness.judging.history import History, Window
+from harness.judging.statistics import DEFAULT_RATES, Rates
+from harness.judging.timeline import Seen
+from harness.judging.verdict import Expectation, Judgement, Tally, Verdict, plan
+from harness.model import manifests
+from harness.model.abilities import Ability
+from harness.model.manifests import TCP, Endpoint, Hints, Port
+from harness.model.metrics import Metrics
+from harness.model.release import Component, Release
+from harness.model.texts import as_yaml, told, with_names
+from harness.model.topology import Topology
+from harness.model.workloads import Pod
+from harness.scenario.nodes import Nodes
+from harness.scenario.steps import step
+
+AUTOMATIC = {"service.kubernetes.io/topology-mode", "service.kubernetes.io/topology-aware-hints"}
+"""Annotations that have a controller share out endpoints by the CPU of all nodes."""
+
+_SERVICES = 10  # that are explained, where proxies do not tell what they decide
+_SAID = 300  # letters of a value in a timeline; all of it stands in the message
+
+AddressKind = Literal["cluster-ip", "node-port", "load-balancer", "external-ip"]
+
+
+@dataclass(slots=True)
+class Service:
+    """A Service of the scenario, as the API server stored it last."""
+
+    object: Object
+    ports: tuple[Port, ...]
+    virtual: Mapping[tuple[AddressKind, str], Mapping[str, str]] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The name of the Service."""
+        return str(self.object["metadata"]["name"])
+
+    @property
+    def namespace(self) -> str:
+        """The Kubernetes namespace of the Service."""
+        return str(self.object["metadata"]["namespace"])
+
+    @property
+    def selector(self) -> dict[str, str]:
+        """The labels that its pods have; empty when slices are written by hand."""
+        return dict(self.object["spec"].get("selector") or {})
+
+    def cluster_ip(self, family: str) -> str:
+        """The cluster IP of a family. Raises `UsageError` when it has none."""
+        families = self.object["spec"].get("ipFamilies") or []
+        if family not in families:
+            raise UsageError(f"service {self.name} has no {family} cluster IP: it has {families}")
+        return str(self.object["spec"]["clusterIPs"][families.index(family)])
+
+    def node_port(self, port: Port) -> int:
+        """The node port of one of its ports. Raises `UsageError` when it has none."""
+        for each in self.object["spec"]["ports"]:
+            if each["port"] == port.port and each["protocol"] == port.protocol and each.get("nodePort"):
+                return int(each["nodePort"])
+        raise UsageError(f"service {self.name} has no node port for {port.protocol} {port.port}")
+
+
+class Cluster:
+    """One scenario's share of a cluster."""
+
+    def __init__(self, backend: Backend, namespace: str, *, history: History, test: str) -> None:
+        """Begin test `test` in Kubernetes namespace `namespace`; all that is seen goes to the history."""
+        self.history = history
+        self.test = test
+        self.backend = View(backend)
+        self.namespace = namespace
+        self.topology: Topology = backend.topology
+        self.api: Api = backend.api
+        self.answered: set[str] = set()  # services that have answered a probe: silence counts only after speech
+        self.nodes = Nodes(self.backend, history)
+        self._measured: dict[str, Mapping[str, float]] = {}
+        self._numbers = itertools.count(1)
+        self._pods: dict[str, Pod] = {}
+        self._names: dict[str, str] = {}  # of all pods that ran, by address: who has gone is still told of
+        self._begun = time.monotonic()
+        self._windows: list[tuple[str, Expectation, Window]] = []
+        self._changed: dict[Component, dict[str, Release | None]] = {}  # as what each runs, by node; None: not known
+        self.backend.create_namespace(namespace)
+
+    def close(self) -> None:
+        """Take away all that the scenario made, after every component runs again as it was booted."""
+        booted = self.backend.release
+        for component in sorted(self._changed, key=list(Component).index):
+            nodes = sorted(node for node, release in self._changed[component].items() if release != booted)
+            if nodes:
+                self.backend.start_component(component, booted, nodes)
+        self.nodes.restore()
+        self.backend.delete_namespace(self.namespace)
+        self.backend.forget_connections()
+
+    @property
+    def running(self) -> list[Pod]:
+        """The pods of the scenario that run."""
+        return list(self._pods.values())
+
+    # Services
+
+    @step("create a Service")
+    def create_service(
+        self,
+        name: str = "",
+        *,
+        ports: Sequence[Port] = (TCP,),
+        selector: Mapping[str, str] | None = None,
+        annotations: Mapping[str, str] | None = None,
+        labels: Mapping[str, str] | None = None,
+        dual_stack: bool = False,
+        traffic_distribution: str | None = None,
+        internal_traffic_policy: str | None = None,
+        external_traffic_policy: str | None = None,
+        type: str | None = None,  # noqa: A002  the field's own word
+        external_ips: bool = False,
+        **spec: Any,
+    ) -> Service:
+        """Create a Service; without `selector` its slices are written by hand.
+
+        A LoadBalancer gets one address a node, routed to that node, as a cloud would give it; `external_ips` adds the
+        same as spec.externalIPs. Further fields of the spec are given by their Kubernetes names. Raises `RefusedError`.
+        """
+        if selector and AUTOMATIC & (annotations or {}).keys():
+            self.backend.need(Ability.EQUAL_NODES)
+        number = next(self._numbers)
+        name = name or f"web-{number}"
+        self.history.change("create service", service=name)
+        virtual = self._virtual_addresses(number, type, external_ips)
+        externals = [ip for (kind, _), ips in virtual.items() if kind == "external-ip" for ip in ips.values()]
+        made = self.api.create(
+            "services",
+            self.namespace,
+            manifests.service(
+                name,
+                ports=ports,
+                selector=selector,
+                annotations=annotations,
+                labels=labels,
+                type=type,
+                trafficDistribution=traffic_distribution,
+                internalTrafficPolicy=internal_traffic_policy,
+                externalTrafficPolicy=external_traffic_policy,
+                ipFamilyPolicy="RequireDualStack" if dual_stack else None,
+                externalIPs=externals or None,
+                **spec,
+            ),
+        )
+        ingress = [{"ip": ip} for (kind, _), ips in virtual.items() if kind == "load-balancer" for ip in ips.values()]
+        if ingress:
+            status = {"status": {"loadBalancer": {"ingress": ingress}}}
+            made = self.api.patch("services", self.namespace, name, status, subresource="status")
+        return Service(made, tuple(ports), virtual)
+
+    @step("patch Service {service.name}")
+    def patch_service(self, service: Service, patch: Object) -> None:
+        """Change a live Service with a JSON merge patch (`None` removes a field). Raises `RefusedError`."""
+        self.history.change("patch service", service=service.name, patch=patch)
+        service.object = self.api.patch("services", self.namespace, service.name, patch)
+
+    @step("delete Service {service.name}")
+    def delete_service(self, service: Service) -> None:
+        """Delete a Service; slices written by hand stay."""
+        self.history.change("delete service", service=service.name)
+        self.api.delete("services", self.namespace, service.name)
+
+    def _virtual_addresses(
+        self, number: int, service_type: str | None, external_ips: bool
+    ) -> dict[tuple[AddressKind, str], Mapping[str, str]]:
+        kinds: list[AddressKind] = ["load-balancer"] if service_type == "LoadBalancer" else []
+        kinds += ["external-ip"] if external_ips else []
+        return {
+            (kind, node.name): self.backend.virtual_addresses(kind, node.name, number)
+            for kind in kinds
+            for node in self.topology.nodes
+        }
+
+    # Pods and endpoints
+
+    @step("run servers on {on}")
+    def run_servers(
+        self,
+        on: Sequence[str],
+        *,
+        labels: Mapping[str, str] | None = None,
+        container_ports: Sequence[tuple[str, int, str]] = (),
+        ready: bool = True,
+    ) -> list[Pod]:
+        """Run one pod with an echo server on each of these nodes; the first on a node has the node's name."""
+        names = [self._free_name(node, list(on[:number])) for number, node in enumerate(on)]
+        wanted = [
+            WantedPod(name, node, labels, tuple(container_ports), ready) for name, node in zip(names, on, strict=True)
+        ]
+        self.history.change("run servers", pods=" ".join(names))
+        pods = self.backend.run_pods(self.namespace, wanted)
+        self._pods |= {pod.name: pod for pod in pods}
+        self._names |= {address: pod.name for pod in pods for address in pod.addresses.values()}
+        return pods
+
+    def _free_name(self, node: str, before: Sequence[str]) -> str:
+        """The first name for a pod on a node that no pod has, nor one that is made for a node `before` it."""
+        names = (name for name in itertools.chain([node], (f"{node}-{i}" for i in itertools.count(2))))
+        free = (name for name in names if name not in self._pods)
+        return next(itertools.islice(free, before.count(node), None))
+
+    @step("delete pod {pod.name}")
+    def delete_pod(self, pod: Pod) -> None:
+        """End a pod at once: its API object, its server and its netns."""
+        self.history.change("delete pod", pod=pod.name)
+        del self._pods[pod.name]
+        self.backend.delete_pod(self.namespace, pod.name)
+
+    @step("create pod {name} on {node}")
+    def create_pod(
+        self,
+        name: str,
+        node: str,
+        *,
+        labels: Mapping[str, str] | None = None,
+        ready: bool = True,
+        phase: str = "Running",
+        container_ports: Sequence[tuple[str, int, str]] = (("http", 8080, "TCP"),),
+    ) -> None:
+        """Create a pod that exists in the API only, with addresses of its node: for scenarios without traffic.
+
+        Its node need not exist either; that is what a pod looks like whose Node has been deleted.
+        """
+        self.history.change("create pod", pod=name, ready=ready)
+        wanted = WantedPod(name, node, labels, tuple(container_ports), ready)
+        self.backend.create_pod(self.namespace, wanted, phase=phase)
+
+    @step("report pod {name} as ready: {ready}")
+    def set_ready(self, name: str, ready: bool) -> None:
+        """Report a pod as ready or not ready, as its kubelet would."""
+        self.history.change("set readiness", pod=name, ready=ready)
+        self.backend.set_ready(self.namespace, name, ready)
+
+    @step("begin to terminate pod {name}")
+    def begin_termination(self, name: str) -> None:
+        """Delete a pod gracefully: it has a deletion time from now on, and goes on running."""
+        self.history.change("begin termination", pod=name)
+        self.backend.begin_termination(self.namespace, name)
+
+    @step("drain node {node}")
+    def drain(self, node: str) -> None:
+        """Cordon a node, and evict this scenario's pods from it, as `kubectl drain` does; they terminate gracefully."""
+        self.nodes.cordon(node)
+        for pod in [each for each in self._pods.values() if each.node == node]:
+            self.history.change("evict pod", pod=pod.name)
+            self.backend.evict_pod(self.namespace, pod.name)
+
+    @step("write slices of Service {service.name}")
+    def publish(
+        self,
+        service: Service,
+        endpoints: Sequence[Endpoint],
+        *,
+        name: str = "",
+        families: Sequence[str] | None = None,
+        ports: Sequence[Port] | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> None:
+        """Write these endpoints as the one slice of each family; again for the same `name` to replace them."""
+        for family in families or service.object["spec"]["ipFamilies"]:
+            slice_name = f"{service.name}-{name or 'slice'}-{family.lower()}"
+            wanted = manifests.endpoint_slice(
+                slice_name,
+                service.name,
+                endpoints,
+                family=family,
+                ports=service.ports if ports is None else ports,
+                labels=labels,
+            )
+            self.history.change("write slice", slice=slice_name, endpoints=wanted["endpoints"])
+            if any(each["metadata"]["name"] == slice_name for each in self.slices(service)):
+                self.api.replace("endpointslices", self.namespace, wanted)
+            else:
+                self.api.create("endpointslices", self.namespace, wanted)
+
+    @step("delete slices of Service {service.name}")
+    def unpublish(self, service: Service, name: str = "") -> None:
+        """Delete the slices that `publish` wrote under this name."""
+        for family in service.object["spec"]["ipFamilies"]:
+            slice_name = f"{service.name}-{name or 'slice'}-{family.lower()}"
+            self.history.change("delete slice", slice=slice_name)
+            self.api.delete("endpointslices", self.namespace, slice_name)
+
+    def slices(self, service: Service) -> list[Object]:
+        """All EndpointSlices of a Service, whoever wrote them, by name."""
+        found = self.api.list(
+            "endpointslices", self.namespace, label_selector=f"kubernetes.io/service-name={service.name}"
+        )
+        return sorted(found, key=lambda each: str(each["metadata"]["name"]))
+
+    # Components
+
+    @step("restart {component}")
+    def restart(self, component: Component, release: Release | None = None, *, on: Sequence[str] = ()) -> None:
+        """Replace a component by one of another release (unless given: as it was booted), and wait until it settled.
+
+        It also starts one that is stopped. Proxies are replaced `on` these nodes, on all unless given; the rules in the
+        kernel stay in force until the next proxy has replaced them. `close` brings everything back. Whose behaviour it
+        follows is the same for all releases of a run.
+        """
+        wanted = self._as_here(release)
+        nodes = self._note_change(component, on, wanted)
+        self.history.change("restart", component=component, release=wanted.to_json(), nodes=nodes)
+        self.backend.start_component(component, wanted, nodes)
+        self._changed[component].update(dict.fromkeys(nodes, wanted))
+
+    def bring_to(self, component: Component, release: Release) -> None:
+        """Have a component run as this release, wherever it does not yet: what runs so already is left alone."""
+        wanted, changed = self._as_here(release), self._changed.get(component, {})
+        nodes = [node.name for node in self.topology.nodes]
+        self.backend.need_component(component, wanted, nodes)
+        others = [node for node in nodes if changed.get(node, self.backend.release) != wanted]
+        if others:
+            self.restart(component, release, on=others)
+
+    @step("stop {component}")
+    def stop(self, component: Component, *, on: Sequence[str] = ()) -> None:
+        """Stop a component, as a crash or a drain would: objects, slices and rules in the kernel stay."""
+        nodes = self._note_change(component, on, self.backend.release)
+        self.history.change("stop", component=component, nodes=nodes)
+        self.backend.stop_component(component, nodes)
+
+    def _note_change(self, component: Component, on: Sequence[str], wanted: Release) -> list[str]:
+        nodes = list(on) or [node.name for node in self.topology.nodes]
+        self.backend.need_component(component, wanted, nodes)
+        self._changed.setdefault(component, {}).update(dict.fromkeys(nodes))
+        return nodes
+
+    def _as_here(self, release: Release | None) -> Release:
+        booted = self.backend.release
+        return booted if release is None else replace(release, follows=booted.follows)
+
+    def metrics(self, component: Component, node: str = "") -> Metrics:
+        """What a component exposes about itself at this moment; `node` says which proxy."""
+        return Metrics(self.backend.metrics(component, node))
+
+    def keep_time(self) -> None:
+        """Say that the scenario has to do things in time, which the load of others would prevent: it runs alone."""
+        self.backend.need(Ability.UNDISTURBED)
+
+    # What the run keeps of it
+
+    def window(self, title: str, expectation: Expectation, rates: Rates = DEFAULT_RATES) -> Window:
+        """Open a measuring window: from here on each observation counts, and is written to the history."""
+        window = self.history.window(self.test, expectation, rates)
+        self._windows.append((title, expectation, window))
+        return window
+
+    def measured(self, title: str, values: Mapping[str, float]) -> None:
+        """Numbers that say more than the verdict on them, for the report."""
+        self.history.change("measured", title=title, values=dict(values))
+        self._measured[f"measured {len(self._measured) + 1}. {title}"] = dict(values)
+
+    @step("compare {what}")
+    def expect_equal(
+        self, what: str, *, expected: Any, observed: Any, explanation: str = "", unknown: str = ""
+    ) -> None:
+        """Compare two JSON-able values, and write both to the history. `unknown` says why nothing was observed, if so.
+
+        Raises `AssertionError`, and `InconclusiveError` when it cannot be told.
+        """
+        judgement = self.history.compare(self.test, what, expected=expected, observed=observed, unknown=unknown)
+        self._raise_unless_passed(judgement, what, observed, explanation)
+
+    @step("compare {what}")
+    def expect_within(
+        self,
+        what: str,
+        fewest: float,
+        most: float | None,
+        *,
+        observed: float | Mapping[str, float],
+        explanation: str = "",
+    ) -> None:
+        """A number, or each of a mapping, lies between these two (`None`: as many as there are).
+
+        Writes them to the history. Raises `AssertionError`.
+        """
+        judgement = self.history.compare(self.test, what, expected=[fewest, most], observed=observed, relation="within")
+        self._raise_unless_passed(judgement, what, observed, explanation)
+
+    def _raise_unless_passed(self, judgement: Judgement, what: str, observed: Any, explanation: str) -> None:
+        if judgement.verdict is not Verdict.PASSED:
+            seen = [Seen(time.monotonic(), f"{what}: {observed!r}"[:_SAID])]
+            text = paragraphs(judgement.message, explanation, self.timeline(seen))
+            raise InconclusiveError(text) if judgement.verdict is Verdict.INCONCLUSIVE else AssertionError(text)
+
+    def judgement(self) -> dict[str, Any]:
+        """How the scenario was judged, who reached whom in each of its measuring windows, and what was measured."""
+        if not self._windows:
+            return {"observed": self._measured} if self._measured else {}
+        plans = [
+            plan(expected, window.rates)
+            for _, expectation, window in self._windows
+            for expected in expectation.values()
+        ]
+        largest = max(plans, key=lambda each: each.samples)
+        return {
+            "check": largest.check(len(plans)),
+            "observed": {
+                f"{number}. {title}": {client: _counts(tally) for client, tally in window.tallies.items()}
+                for number, (title, _, window) in enumerate(self._windows, 1)
+            }
+            | self._measured,
+        }
+
+    def needs(self) -> dict[str, list[str]]:
+        """What the scenario has needed of the cluster so far."""
+        return self.backend.needs.to_json()
+
+    def check_instruments(self) -> None:
+        """Raise `DistrustError` if a component has ended that nobody stopped: what was seen then means nothing."""
+        self.backend.check_instruments()
+
+    def environment(self) -> dict[str, Any]:
+        """Where the scenario took place, for the report."""
+        return dict(self.backend.environment())
+
+    def explain(self, service: Service, nodes: Sequence[str]) -> str:
+        """Why these nodes do what they do with a Service, as far as their proxies can say."""
+        return with_names(told(partial(self.backend.explain, self.namespace, service.name, nodes)), self._names)
+
+    def timeline(self, seen: Sequence[Seen]) -> str:
+        """What was changed when, beside what was seen; "" where the scenario has changed nothing."""
+        return with_names(timeline.as_text(self.history.changes, seen, zero=self._begun), self._names)
+
+    def evidence(self) -> Iterator[tuple[str, str]]:
+        """The objects of the scenario and what components say of themselves, as texts with their file names."""
+        texts = self.backend.evidence(self.namespace, since=self._begun)
+        names = self._pod_names()
+        for name, text in texts.items():
+            yield name, with_names(text, names) if name.startswith("decisions-") else text
+        if not any(name.startswith("decisions-") for name in texts):
+            yield "decisions.txt", with_names(told(self._explained), names)
+        for resource, namespace in (
+            ("services", self.namespace),
+            ("endpointslices", self.namespace),
+            ("pods", self.namespace),
+            ("events", self.namespace),
+            ("nodes", ""),
+        ):
+            yield f"{resource}.yaml", told(partial(self._objects, resource, namespace), comment="# ")
+        if Ability.DNS in self.needs().get("abilities", ()):
+            yield "podlocators.yaml", told(partial(self._objects, "podlocators", self.namespace), comment="# ")
+            yield "dns.txt", with_names(told(partial(_answers_now, self)), names)
+
+    def _explained(self) -> str:
+        """What the objects ask of the nodes where no proxy tells its own decisions, for the first Services."""
+        from harness.explain.service import explained  # noqa: PLC0415  who has the suite alone, without reference, goes on
+
+        services = [str(each["metadata"]["name"]) for each in self.api.list("services", self.namespace)]
+        follow: Literal["kep", "released"] = "kep" if self.backend.release.follows == "kep" else "released"
+        said = [told(partial(explained, self.api, self.namespace, each, follow)) for each in services[:_SERVICES]]
+        head = "The proxies tell nothing of what they decided. By its objects each Service is to be treated like this:"
+        return "\n\n".join([head, *(said or ["there is no Service"])]) + "\n"
+
+    def _pod_names(self) -> dict[str, str]:
+        """The names of all pods that ran or exist in the API, by address."""
+        with contextlib.suppress(RefusedError, InconclusiveError):
+            for pod in self.api.list("pods", self.namespace):
+                ips = (pod.get("status") or {}).get("podIPs") or ()
+                self._names |= {str(each["ip"]): str(pod["metadata"]["name"]) for each in ips}
+        return self._names
+
+    def _objects(self, resource: str, namespace: str) -> str:
+        return as_yaml(self.api.list(resource, namespace), f"{resource} in namespace {namespace}")
+
+
+def paragraphs(*texts: str) -> str:
+    """Texts with an empty line between them; those without a word are left out."""
+    return "\n\n".join(text.strip("\n") for text in texts if text.strip())
+
+
+def _answers_now(cluster: Cluster) -> str:
+    from harness.scenario.dns_answers import answers_now  # noqa: PLC0415  it is for scenarios, and knows what a cluster is
+
+    return answers_now(cluster)
+
+
+def _counts(tally: Tally) -> dict[str, float]:
+    others: dict[str, float] = {"timedOut": tally.timed_out, "refused": tally.refused}
+    others |= {"unknown": tally.unknown.total(), "longestGapMs": tally.gap_ms}
+    return {**dict(sorted(tally.pods.items())), **{name: count for name, count in others.items() if count}}
+
+
+def endpoint(pod: Pod, *, zones: Sequence[str] = (), nodes: Sequence[str] = (), **conditions: Any) -> Endpoint:
+    """A pod as a ready endpoint in its own place, hinted for these zones and nodes; other `Endpoint` fields by name."""
+    hints = Hints(tuple(zones), tuple(nodes)) if zones or nodes else None
+    own: dict[str, Any] = {"node": pod.node, "zone": pod.zone or None, "hints": hints}
+    return Endpoint(pod.addresses, **(own | conditions))
+
+
+def same_zone(pod: Pod, **conditions: Any) -> Endpoint:
+    """A pod as an endpoint hinted for its own zone, as a controller does for PreferSameZone."""
+    return endpoint(pod, zones=[pod.zone], **conditions)
+
+
+def same_node(pod: Pod, **conditions: Any) -> Endpoint:
+    """A pod as an endpoint hinted for its own node and its own zone, as a controller does for PreferSameNode."""
+    return endpoint(pod, zones=[pod.zone], nodes=[pod.node], **conditions)

@@ -1,0 +1,222 @@
+"""What pods are told by the cluster's DNS, and what PodLocators say: expected as literal tables, compared as a whole.
+
+Queries are sent from the client's own netns. An answer holds everything, so no numbers of samples have to be computed.
+But once a server has come to answer right it is asked again, and each of these answers counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Any
+
+import dns.exception
+import dns.flags
+import dns.message
+import dns.query
+import dns.rcode
+import dns.rdata
+import dns.rdatatype
+
+from harness.api.client import RefusedError
+from harness.dns.dns import PORT, ZONE
+from harness.model.manifests import Object
+from harness.model.workloads import Client, Pod
+from harness.scenario.becoming import expect_becomes
+from harness.scenario.cluster import Cluster, Service
+
+PATIENCE = 2.0  # seconds for one answer
+PAYLOAD = 4096
+AGAIN = 3
+_SHOWN = 20  # pods, and services, whose answers stand in the evidence
+
+Asking = Client | Pod
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer as far as scenarios look at it. `data` are its records' data, `further` address records by name."""
+
+    rcode: str
+    data: tuple[str, ...] = ()
+    further: tuple[tuple[str, str], ...] = ()
+    soa: bool = False
+    cut: bool = False
+    edns: bool = False
+    ttl: int = 0
+    size: int = 0
+
+
+def name_of(service: Service, *before: str) -> str:
+    """The name of a Service, or of something of it: `name_of(service, "_http", "_tcp")`."""
+    return ".".join([*before, service.name, service.namespace, "svc", ZONE]) + "."
+
+
+def ask(
+    cluster: Cluster,
+    client: Asking,
+    name: str,
+    kind: str = "A",
+    *,
+    tcp: bool = False,
+    payload: int = PAYLOAD,
+    family: str = "",
+) -> Answer:
+    """One query from a client's netns; `payload` 0 is one without EDNS. No answer within two seconds is an answer too.
+
+    `family` is that of the packets, the cluster's first one unless given.
+    """
+    server = cluster.backend.dns()
+    where = server[family or next(iter(server))]
+    edns: Any = {"use_edns": 0, "payload": payload} if payload else {}
+    query = dns.message.make_query(name, kind, **edns)
+    try:
+        with cluster.backend.namespace_of(client).entered():
+            if tcp:
+                answer = dns.query.tcp(query, where, timeout=PATIENCE, port=PORT)
+            else:
+                answer = dns.query.udp(query, where, timeout=PATIENCE, port=PORT)
+    except (OSError, dns.exception.DNSException) as error:
+        return Answer(f"no answer ({type(error).__name__})")
+    return _read(answer, query)
+
+
+def _read(answer: dns.message.Message, query: dns.message.Message) -> Answer:
+    same = answer.question == query.question
+    return Answer(
+        rcode=dns.rcode.to_text(answer.rcode()) if same else "an answer to something else",
+        data=tuple(_data(each) for rrset in answer.answer for each in rrset),
+        further=tuple((str(rrset.name), each.to_text()) for rrset in answer.additional for each in rrset),
+        soa=any(rrset.rdtype == dns.rdatatype.SOA for rrset in answer.authority),
+        cut=bool(answer.flags & dns.flags.TC),
+        edns=answer.edns >= 0,
+        ttl=max((rrset.ttl for rrset in answer.answer), default=0),
+        size=len(answer.wire or b""),
+    )
+
+
+def _data(record: dns.rdata.Rdata) -> str:
+    """As text; of an SRV record port and target, as its priority and weight are up to the server."""
+    text = record.to_text()
+    return " ".join(text.split()[2:]) if record.rdtype == dns.rdatatype.SRV else text
+
+
+def expect_told(
+    cluster: Cluster,
+    service: Service,
+    expected: Mapping[Pod, AbstractSet[Pod]] | Mapping[Client, AbstractSet[Pod]],
+    *,
+    kind: str = "A",
+) -> None:
+    """Each client is told of just these pods at the name of a Service: by A, AAAA or SRV records.
+
+    Of SRV records the targets count, by the addresses that come with them. Raises `AssertionError` with both tables.
+    """
+    pods: list[Pod] = [each for told in expected.values() for each in told]
+    names = {address: each.name for each in pods for address in each.addresses.values()}
+
+    def look() -> dict[str, list[str]]:
+        return {str(who): _pods_told(ask(cluster, who, name_of(service), kind), names, kind) for who in expected}
+
+    what = f"{kind} records of service {service.name} by client"
+    wanted = {str(who): sorted(each.name for each in told) for who, told in expected.items()}
+    expect_becomes(cluster, what, look, expected=wanted)
+    for _ in range(AGAIN):
+        cluster.expect_equal(f"{what}, asked again", expected=wanted, observed=look())
+
+
+def answers_now(cluster: Cluster) -> str:
+    """What the DNS server tells the scenario's running pods of its Services at this moment, for people."""
+    server = " ".join(cluster.backend.dns().values())
+    lines = [f"The DNS server at {server} tells, at the end of the scenario:"]
+    services = cluster.api.list("services", cluster.namespace)[:_SHOWN]
+    for name in [f"{each['metadata']['name']}.{cluster.namespace}.svc.{ZONE}." for each in services]:
+        for pod in cluster.running[:_SHOWN]:
+            for kind in ("A", "AAAA"):
+                said = ask(cluster, pod, name, kind)
+                lines.append(
+                    f"  pod {pod.name} on {pod.node}: {name} {kind}: {said.rcode} {' '.join(said.data)}".rstrip()
+                )
+    return "\n".join([*lines, ""])
+
+
+def _pods_told(answer: Answer, names: Mapping[str, str], kind: str) -> list[str]:
+    if answer.rcode != "NOERROR":
+        return [answer.rcode]
+    if kind != "SRV":
+        return sorted(names.get(each, each) for each in answer.data)
+    at = dict(answer.further)
+    targets = {each.split()[-1] for each in answer.data}
+    return sorted({names.get(at.get(each, ""), each) for each in targets})
+
+
+def expect_answer(
+    cluster: Cluster,
+    client: Asking,
+    name: str,
+    kind: str = "A",
+    *,
+    query: Mapping[str, Any] | None = None,
+    **fields: Any,
+) -> None:
+    """A client comes to get an answer with these fields of `Answer`; `query` are further arguments of `ask`.
+
+    `data` are compared without order. Raises `AssertionError`.
+    """
+    expected = {field: sorted(value) if field == "data" else value for field, value in fields.items()}
+
+    def look() -> Object:
+        answer = ask(cluster, client, name, kind, **(query or {}))
+        seen = {field: getattr(answer, field) for field in fields}
+        return {field: sorted(value) if field == "data" else value for field, value in seen.items()}
+
+    what = f"answer to {kind} {name} with {dict(query)}" if query else f"answer to {kind} {name}"
+    expect_becomes(cluster, what, look, expected=expected)
+
+
+def resolv_conf(cluster: Cluster) -> str:
+    """/etc/resolv.conf of a pod in the scenario's namespace, as kubelets write it (dnsPolicy ClusterFirst)."""
+    search = " ".join([f"{cluster.namespace}.svc.{ZONE}", f"svc.{ZONE}", ZONE])
+    servers = "".join(f"nameserver {each}\n" for each in cluster.backend.dns().values())
+    return f"{servers}search {search}\noptions ndots:5\n"
+
+
+def locator_of(cluster: Cluster, pod: str) -> Object | None:
+    """The PodLocator of a pod of the scenario; None when there is none."""
+    try:
+        return cluster.api.get("podlocators", cluster.namespace, pod)
+    except RefusedError as error:
+        if error.response.code == 404:
+            return None
+        raise
+
+
+def expect_locators(cluster: Cluster, expected: Mapping[str, Object]) -> None:
+    """The PodLocators of the scenario come to be just these, by name: fields of each that are to be as given.
+
+    `ips` are compared as plain addresses, sorted. Raises `AssertionError`.
+    """
+    cluster.backend.dns()
+    fields = sorted({field for each in expected.values() for field in each})
+
+    def look() -> dict[str, Object]:
+        found = cluster.api.list("podlocators", cluster.namespace)
+        return {each["metadata"]["name"]: _fields(each, fields) for each in found}
+
+    wanted = {name: {field: each.get(field) for field in fields} for name, each in expected.items()}
+    expect_becomes(cluster, f"PodLocators of pods {', '.join(expected) or '(none)'}", look, expected=wanted)
+
+
+def _fields(locator: Object, fields: Iterable[str]) -> Object:
+    values = {
+        "ips": sorted(each.get("ip", "") for each in locator.get("ips") or ()),
+        "nodeName": locator.get("nodeName") or "",
+        "nodeLabels": locator.get("nodeLabels") or {},
+    }
+    return {field: values[field] for field in fields}
+
+
+def addresses(pods: Sequence[Pod]) -> list[str]:
+    """All addresses of pods, sorted."""
+    return sorted(address for pod in pods for address in pod.addresses.values())

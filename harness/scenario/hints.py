@@ -1,0 +1,245 @@
+"""What a controller writes: the endpoints of a Service and their hints, read back through the API.
+
+Like traffic, hints are expected as a literal table and compared as a whole: an endpoint too many is as wrong as a
+missing one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+from harness.eventually import seen_last
+from harness.model.manifests import Hints, Object
+from harness.scenario.cluster import Cluster, Service
+
+CONVERGENCE = 10.0  # seconds that a controller has to write what the objects ask for
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenEndpoint:
+    """An endpoint as a controller wrote it. Conditions that it left out are `None`."""
+
+    pod: str
+    ready: bool | None
+    serving: bool | None
+    terminating: bool | None
+    zone: str | None
+    node: str | None
+    hints: Hints | None
+    slice: str
+
+
+def written_endpoints(cluster: Cluster, service: Service, family: str = "IPv4") -> dict[str, WrittenEndpoint]:
+    """The endpoints of a Service by pod name, from all its slices of an address family."""
+    found: dict[str, WrittenEndpoint] = {}
+    for each in cluster.slices(service):
+        if each["addressType"] == family:
+            for endpoint in each.get("endpoints") or ():
+                written = _read(endpoint, each["metadata"]["name"])
+                assert written.pod not in found, f"pod {written.pod} stands in the slices of {service.name} twice"
+                found[written.pod] = written
+    return found
+
+
+def expect_hints(
+    cluster: Cluster, service: Service, expected: Mapping[str, Hints | None], *, family: str = "IPv4"
+) -> dict[str, WrittenEndpoint]:
+    """The controller writes just these endpoints with just these hints (`None`: no hints). Returns the endpoints.
+
+    Raises `AssertionError` with both tables when it has not within `CONVERGENCE` seconds.
+    """
+    seen = seen_last(
+        lambda: written_endpoints(cluster, service, family),
+        lambda seen: {pod: each.hints for pod, each in seen.items()} == dict(expected),
+        within=CONVERGENCE,
+        describe=f"the endpoints of service {service.name}",
+    )
+    hints = {pod: each.hints for pod, each in sorted(seen.items())}
+    cluster.expect_equal(
+        f"{family} endpoints and hints of service {service.name} after at most {CONVERGENCE:g} s",
+        expected={pod: _cell(expected, pod) for pod in sorted(expected)},
+        observed={pod: _cell(hints, pod) for pod in hints},
+        explanation=_tables(expected, hints),
+    )
+    return seen
+
+
+def expect_shared_out(
+    cluster: Cluster, service: Service, expected: Mapping[str, int], *, family: str = "IPv4"
+) -> dict[str, set[str]]:
+    """The controller hints every endpoint for just one zone, and so many of them for each zone, whichever they are.
+
+    That is how a heuristic over all endpoints is judged: the KEP says how many, and leaves open which. Returns the
+    names of the pods by the zone that they are hinted for. Raises `AssertionError` with both counts when it has not
+    within `CONVERGENCE` seconds.
+    """
+    pods = seen_last(
+        lambda: _by_hinted_zone(cluster, service, family),
+        lambda pods: {zone: len(names) for zone, names in pods.items()} == dict(expected),
+        within=CONVERGENCE,
+        describe=f"the hints of service {service.name}",
+    )
+    cluster.expect_equal(
+        f"{family} endpoints of service {service.name} by the one zone that each is hinted for",
+        expected=dict(sorted(expected.items())),
+        observed={zone: len(names) for zone, names in sorted(pods.items())},
+        explanation="\n".join(f"{zone}: {', '.join(sorted(names))}" for zone, names in sorted(pods.items())),
+    )
+    return pods
+
+
+def expect_enough(
+    cluster: Cluster, service: Service, fewest: Mapping[str, int], *, endpoints: int, family: str = "IPv4"
+) -> dict[str, set[str]]:
+    """The controller hints each of so many endpoints for one of these zones, and at least as many as given for each.
+
+    For what a KEP leaves open: it bounds the overload of a zone, and any hints that stay below the bound are right. How
+    many each zone got stands in the report. Returns and raises as `expect_shared_out` does.
+    """
+
+    def summed_up(pods: Mapping[str, AbstractSet[str]]) -> dict[str, int]:
+        short = {zone: len(pods.get(zone, ())) for zone, least in fewest.items() if len(pods.get(zone, ())) < least}
+        strange = {zone: len(names) for zone, names in pods.items() if zone not in fewest}
+        return {"in all": sum(map(len, pods.values())), **short, **strange}
+
+    pods = seen_last(
+        lambda: _by_hinted_zone(cluster, service, family),
+        lambda pods: summed_up(pods) == {"in all": endpoints},
+        within=CONVERGENCE,
+        describe=f"the hints of service {service.name}",
+    )
+    counts = {zone: len(names) for zone, names in sorted(pods.items())}
+    cluster.measured(f"{family} endpoints of service {service.name} by the zone that they are hinted for", counts)
+    cluster.expect_equal(
+        f"{family} endpoints of service {service.name}, and by zone where they are fewer than allowed",
+        expected={"in all": endpoints},
+        observed=summed_up(pods),
+        explanation=f"at least {dict(fewest)} were needed, and there are {counts}",
+    )
+    return pods
+
+
+def _by_hinted_zone(cluster: Cluster, service: Service, family: str) -> dict[str, set[str]]:
+    """The names of pods by the one zone that each is hinted for, or by the number of zones where it is not one."""
+    pods: dict[str, set[str]] = {}
+    for pod, each in written_endpoints(cluster, service, family).items():
+        zones = each.hints.zones if each.hints is not None else ()
+        pods.setdefault(zones[0] if len(zones) == 1 else f"{len(zones)} zones", set()).add(pod)
+    return pods
+
+
+def expect_conditions(
+    cluster: Cluster, service: Service, expected: Mapping[str, tuple[bool, bool, bool]], *, family: str = "IPv4"
+) -> None:
+    """These endpoints come to have these conditions: ready, serving, terminating.
+
+    Raises `AssertionError` that names the first endpoint which has not within `CONVERGENCE` seconds.
+    """
+    seen = seen_last(
+        lambda: _conditions(cluster, service, family),
+        lambda seen: all(seen.get(pod) == conditions for pod, conditions in expected.items()),
+        within=CONVERGENCE,
+        describe=f"the conditions of endpoints of {service.name}",
+    )
+    for pod, conditions in expected.items():
+        what = f"ready, serving, terminating of {pod}"
+        cluster.expect_equal(what, expected=conditions, observed=seen.get(pod))
+
+
+def _conditions(cluster: Cluster, service: Service, family: str) -> dict[str, tuple[bool | None, bool | None, bool]]:
+    """Ready, serving and terminating of each endpoint, by pod name."""
+    written = written_endpoints(cluster, service, family)
+    return {pod: (each.ready, each.serving, bool(each.terminating)) for pod, each in written.items()}
+
+
+@contextlib.contextmanager
+def expect_unchanged(cluster: Cluster, service: Service) -> Iterator[None]:
+    """Nothing that the controller does about what happens in the block writes a slice of this Service.
+
+    Raises `AssertionError` with the resource versions.
+    """
+    cluster.backend.settle()
+    before = _versions(cluster, service)
+    yield
+    cluster.backend.settle()
+    after = _versions(cluster, service)
+    cluster.expect_equal(f"resource versions of the slices of {service.name}", expected=before, observed=after)
+
+
+@contextlib.contextmanager
+def expect_writes(
+    cluster: Cluster, service: Service, event: str, *, some: bool, at_most: int | None = None
+) -> Iterator[None]:
+    """In the block, `event` happens. Because of it, the controller writes no slice of this Service, or each one at most
+    once (unless `at_most` says otherwise) and `some` at least.
+
+    A write is a slice that came, went or changed; one that changed several times counts by its generation. The number
+    stands in the report. Raises `AssertionError`.
+    """
+    cluster.backend.settle()
+    before = _metadata(cluster, service)
+    yield
+    cluster.backend.settle()
+    after = _metadata(cluster, service)
+    writes = len(before.keys() ^ after.keys())
+    writes += sum(_writes(before[name], after[name]) for name in before.keys() & after.keys())
+    cluster.measured(event, {"writes": writes, "slices": len(before)})
+    fewest, most = (1, at_most or len(before.keys() | after.keys())) if some else (0, 0)
+    cluster.expect_within(f"writes of slices of service {service.name} when {event}", fewest, most, observed=writes)
+
+
+def _metadata(cluster: Cluster, service: Service) -> dict[str, Object]:
+    return {each["metadata"]["name"]: each["metadata"] for each in cluster.slices(service)}
+
+
+def _writes(before: Object, after: Object) -> int:
+    if before["resourceVersion"] == after["resourceVersion"]:
+        return 0
+    return max(1, int(after["generation"]) - int(before["generation"]))
+
+
+def _versions(cluster: Cluster, service: Service) -> dict[str, str]:
+    return {name: each["resourceVersion"] for name, each in _metadata(cluster, service).items()}
+
+
+def _read(endpoint: Object, slice_name: str) -> WrittenEndpoint:
+    conditions = endpoint.get("conditions") or {}
+    target = endpoint.get("targetRef") or {}
+    return WrittenEndpoint(
+        pod=target.get("name") or ",".join(endpoint["addresses"]),
+        ready=conditions.get("ready"),
+        serving=conditions.get("serving"),
+        terminating=conditions.get("terminating"),
+        zone=endpoint.get("zone"),
+        node=endpoint.get("nodeName"),
+        hints=_read_hints(endpoint.get("hints")),
+        slice=slice_name,
+    )
+
+
+def _read_hints(hints: Object | None) -> Hints | None:
+    if not hints:
+        return None
+    zones = tuple(each["name"] for each in hints.get("forZones") or ())
+    nodes = tuple(each["name"] for each in hints.get("forNodes") or ())
+    return Hints(zones, nodes) if zones or nodes else None
+
+
+def _tables(wanted: Mapping[str, Hints | None], seen: Mapping[str, Hints | None]) -> str:
+    rows = [f"{'pod':<12} {'expected':<40} written"]
+    rows += [f"{pod:<12} {_cell(wanted, pod):<40} {_cell(seen, pod)}" for pod in sorted({*wanted, *seen})]
+    return "hints of the Service's endpoints\n" + "\n".join(rows)
+
+
+def _cell(table: Mapping[str, Hints | None], pod: str) -> str:
+    if pod not in table:
+        return "not an endpoint"
+    hints = table[pod]
+    if hints is None:
+        return "no hints"
+    return " ".join(
+        f"{name}={','.join(values)}" for name, values in (("zones", hints.zones), ("nodes", hints.nodes)) if values
+    )

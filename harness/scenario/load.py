@@ -1,0 +1,58 @@
+"""How much of all traffic each endpoint gets, where clients are as many as the CPU of their zones asks for.
+
+Hints that share endpoints out by CPU promise that no endpoint gets much more than it would under a perfect spread. That
+is a promise about all clients together, not about one of them, so it is judged over their sum.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+
+from harness.judging.statistics import bounded_load
+from harness.judging.verdict import AnyOf
+from harness.model.workloads import Pod
+from harness.scenario.cluster import Cluster, Service
+from harness.scenario.paths import names, target_of
+from harness.scenario.traffic import MANY_IN_FLIGHT, expect_first_answers, measure
+
+
+def expect_no_overload(
+    cluster: Cluster, service: Service, clients: Sequence[str], zones: Mapping[str, AbstractSet[Pod]], *, percent: int
+) -> None:
+    """Clients ask equally often, and no pod gets more than `percent` above an equal share, but for chance.
+
+    `clients` are nodes; `zones` are all pods by the zone that they are hinted for, for the report. Raises
+    `AssertionError` when one gets more or somebody is not answered, `InconclusiveError` when it cannot be told.
+    """
+    pods = {pod for each in zones.values() for pod in each}
+    target = target_of(cluster, service)
+    paths = [target.path(who, AnyOf(names(pods))) for who in clients]
+    expect_first_answers(cluster, paths, target)
+    bounds = bounded_load(len(pods), percent)
+    samples = dict.fromkeys(paths, -(-bounds.plan.samples // len(paths)))
+    title = f"{target}, by clients in proportion to CPU"
+    window = measure(cluster, title, samples, in_flight=MANY_IN_FLIGHT)
+    load: Counter[str] = sum((tally.pods for tally in window.tallies.values()), Counter())
+    _report(cluster, load, zones)
+    share, most = load.total() / len(pods), bounds.most * load.total() / bounds.plan.samples
+    cluster.expect_within(
+        f"connections of each endpoint of service {service.name}, where an equal share is {share:g}",
+        0,
+        most,
+        observed=dict(sorted(load.items())),
+        explanation=f"by chance, an endpoint that may have {100 + percent} % has up to {most:.0f}",
+    )
+
+
+def _report(cluster: Cluster, load: Counter[str], zones: Mapping[str, AbstractSet[Pod]]) -> None:
+    """Connections for each endpoint of a zone, and by how much that exceeds a perfect spread, in per cent."""
+    perfect = load.total() / sum(map(len, zones.values()))
+    by_zone = {zone: sum(load[pod.name] for pod in pods) / len(pods) for zone, pods in sorted(zones.items())}
+    cluster.measured("connections for each endpoint, expected", dict.fromkeys(by_zone, round(perfect, 1)))
+    cluster.measured(
+        "connections for each endpoint, observed", {zone: round(each, 1) for zone, each in by_zone.items()}
+    )
+    overload = {zone: round(100 * (each / perfect - 1), 1) for zone, each in by_zone.items()}
+    cluster.measured("overload of each endpoint in per cent", overload)

@@ -1,0 +1,189 @@
+"""Nodes as a scenario changes them: labels, taints, what kubelets report, and nodes that exist in the API only.
+
+Nothing runs on a node of the API, so it costs nothing, and a cluster can have zones that no machine stands in. That is
+enough for all that a controller makes of nodes. `restore` takes such nodes away, and gives the others back what they
+had and reported before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from harness.api.client import Api, Object
+from harness.errors import UsageError
+from harness.judging.history import History
+from harness.model import manifests
+from harness.model.abilities import Ability
+from harness.model.topology import HOSTNAME_LABEL, ZONE_LABEL, Node
+
+_REPORTED = ("allocatable", "capacity", "conditions")
+
+
+class Changing(Protocol):
+    """What changes the nodes of a cluster: a backend, as one scenario sees it."""
+
+    @property
+    def api(self) -> Api:
+        """The API server."""
+
+    def need(self, *abilities: Ability) -> None:
+        """Raise `UnavailableError` for what the cluster lacks."""
+
+    def change_node(
+        self,
+        name: str,
+        *,
+        labels: Mapping[str, str | None] | None = None,
+        taints: Sequence[Object] | None = None,
+        unschedulable: bool | None = None,
+    ) -> None:
+        """Change labels of a node (`None` removes one), give it these taints and no others, or cordon it."""
+
+    def stop_node(self, name: str) -> None:
+        """Switch a node off, and return when the control plane knows."""
+
+    def start_node(self, name: str) -> None:
+        """Switch a node on again, and return when its pods are ready."""
+
+    def restore_node(self, name: str, before: Object) -> None:
+        """Give a node back what it had."""
+
+    def settle(self) -> None:
+        """Wait until components have worked on everything written so far."""
+
+
+class Nodes:
+    """The nodes of one scenario's cluster."""
+
+    def __init__(self, backend: Changing, history: History) -> None:
+        """What is done to them goes to the history. Raises `UnavailableError` for what the cluster lacks."""
+        self._backend = backend
+        self._api: Api = backend.api
+        self._need = backend.need
+        self._history = history
+        self._made: set[str] = set()
+        self._reported: set[str] = set()
+        self._stopped: set[str] = set()
+        self._before: dict[str, Object] = {}
+
+    def create(
+        self,
+        name: str,
+        zone: str,
+        *,
+        cpu_milli: int = 4000,
+        ready: bool = True,
+        labels: Mapping[str, str] | None = None,
+    ) -> None:
+        """Create a node that exists in the API only; its CPU is unknown where `cpu_milli` is 0."""
+        self._need(Ability.CREATE_NODES)
+        self._history.change("create node", node=name, zone=zone, cpu_milli=cpu_milli, ready=ready)
+        where = {HOSTNAME_LABEL: name} | ({ZONE_LABEL: zone} if zone else {})
+        status = manifests.node_status(Node(name, zone, cpu_milli), [], ready=ready)
+        if not cpu_milli:
+            del status["allocatable"]["cpu"]  # it is the capacity as well
+        metadata = {"name": name, "labels": {**where, **(labels or {})}}
+        self._api.create("nodes", "", {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status})
+        self._made.add(name)
+
+    def delete(self, name: str) -> None:
+        """Delete a node that exists in the API only. Raises `UsageError` for any other."""
+        if name not in self._made:
+            raise UsageError(f"node {name} runs pods and a proxy: only nodes that a scenario made can be deleted")
+        self._history.change("delete node", node=name)
+        self._api.delete("nodes", "", name)
+        self._made.discard(name)
+
+    def report(self, name: str, *, cpu_milli: int | None = None, ready: bool | None = None) -> None:
+        """Have a node report another allocatable CPU (0: unknown) or readiness, as its kubelet would."""
+        self._need(Ability.REPORT_NODES)
+        self._history.change("report of node", node=name, cpu_milli=cpu_milli, ready=ready)
+        self._remember(name)
+        self._reported.add(name)
+        self._report(name, _status(cpu_milli, ready))
+
+    def label(self, name: str, labels: Mapping[str, str | None]) -> None:
+        """Change labels of a node (`None` removes one), and wait until components know.
+
+        They watch nodes apart from all else: of what is written next they might hear first.
+        """
+        self._need(Ability.CHANGE_NODES)
+        self._history.change("label node", node=name, labels=dict(labels))
+        self._remember(name)
+        self._backend.change_node(name, labels=labels)
+        self._backend.settle()
+
+    def move(self, name: str, zone: str | None) -> None:
+        """Give a node another zone label, or none, as `label` does."""
+        self.label(name, {ZONE_LABEL: zone})
+
+    def taint(self, name: str, *keys: str) -> None:
+        """Give a node these taints (effect NoSchedule) on top of those it had, and no other."""
+        self._need(Ability.CHANGE_NODES)
+        self._history.change("taint node", node=name, keys=list(keys))
+        before = self._remember(name)["spec"].get("taints") or []
+        taints = [*before, *({"key": key, "effect": "NoSchedule"} for key in keys)]
+        self._backend.change_node(name, taints=taints)
+
+    def cordon(self, name: str) -> None:
+        """Mark a node as one on which nothing new is to be scheduled, as the first step of a drain."""
+        self._need(Ability.CHANGE_NODES)
+        self._history.change("cordon node", node=name)
+        self._remember(name)
+        self._backend.change_node(name, unschedulable=True)
+
+    def stop(self, name: str) -> None:
+        """Switch a node off, as a power failure would, and wait until the control plane has noticed.
+
+        Until then its endpoints are given out although nobody answers there; from then on its pods are not ready.
+        """
+        self._need(Ability.STOP_NODES)
+        if name in self._stopped:
+            raise UsageError(f"node {name} is off already")
+        self._history.change("stop node", node=name)
+        self._stopped.add(name)
+        self._backend.stop_node(name)
+
+    def start(self, name: str) -> None:
+        """Switch a node on again, and wait until its pods are ready; their addresses may be others.
+
+        Raises `UsageError` for one that was not stopped.
+        """
+        if name not in self._stopped:
+            raise UsageError(f"node {name} is not off")
+        self._history.change("start node", node=name)
+        self._backend.start_node(name)
+        self._stopped.discard(name)
+
+    def restore(self) -> None:
+        """Leave the nodes as they were before the scenario."""
+        for name in sorted(self._stopped):
+            self.start(name)
+        for name, before in self._before.items():
+            if name not in self._made:
+                self._backend.restore_node(name, before)
+            if name in self._reported and name not in self._made:
+                self._report(name, {key: before["status"].get(key) for key in _REPORTED})
+        self._before.clear()
+        self._reported.clear()
+        for name in sorted(self._made):
+            self._api.delete("nodes", "", name)
+        self._made.clear()
+
+    def _remember(self, name: str) -> Object:
+        """The node as it was before the first change."""
+        if name not in self._before:
+            self._before[name] = self._api.get("nodes", "", name)
+        return self._before[name]
+
+    def _report(self, name: str, status: Mapping[str, Any]) -> None:
+        self._api.patch("nodes", "", name, {"status": dict(status)}, subresource="status")
+
+
+def _status(cpu_milli: int | None, ready: bool | None) -> dict[str, Any]:
+    """The part of a status that says this, as a merge patch; `None` says nothing."""
+    resources = {"cpu": f"{cpu_milli}m" if cpu_milli else None}
+    cpu = {} if cpu_milli is None else {"allocatable": resources, "capacity": resources}
+    reported = manifests.node_status(Node("", ""), [], ready=bool(ready))
+    return cpu | ({} if ready is None else {"conditions": reported["conditions"]})

@@ -1,0 +1,123 @@
+"""From a client to an address of a Service: what is asked along the way, and what counts as right.
+
+Checks differ in when they ask and how they judge. Who asks whom is the same for all of them, and stands here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+from harness.errors import UsageError
+from harness.eventually import time_scale
+from harness.judging import verdict
+from harness.judging.verdict import NoAnswer
+from harness.model.manifests import Port
+from harness.model.outcomes import Observation, Reached, Refused, TimedOut
+from harness.model.workloads import Client, Pod, pod_client
+from harness.probes.loop import Probe, SocketSource
+from harness.scenario.cluster import AddressKind, Cluster, Service
+
+Who = str | Client | Pod
+"""A client: a node's name (a pod on that node), a `Client`, or a `Pod` that asks itself."""
+
+ANSWER_LIMIT = 0.9  # seconds; below the second after which the kernel repeats a lost SYN, so that no loss is hidden
+SILENCE_LIMIT = 0.4  # seconds without an answer that count as silence
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """From a client to an address of the Service, by way of the rules of `node`."""
+
+    label: str
+    node: str
+    place: SocketSource
+    address: str
+    port: int
+    protocol: str
+    expected: verdict.Expected
+
+    @property
+    def speaks(self) -> bool:
+        """Whether an answer is expected."""
+        return not isinstance(self.expected, TimedOut | Refused | NoAnswer)
+
+    @property
+    def silent(self) -> bool:
+        """Whether to hear nothing is right."""
+        return isinstance(self.expected, TimedOut | NoAnswer)
+
+    def probes(self, count: int) -> list[Probe]:
+        """That many probes along this path."""
+        limit = (SILENCE_LIMIT if self.silent else ANSWER_LIMIT) * time_scale()
+        return [Probe(self.place, self.protocol, self.address, self.port, limit)] * count
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What is asked: an address of a Service, of some kind and family, and a port."""
+
+    cluster: Cluster
+    service: Service
+    to: AddressKind
+    family: str
+    port: Port
+    via: str | None = None
+
+    def address(self, node: str) -> tuple[str, int]:
+        """Address and port that belong to a node, or to the whole cluster. Raises `UsageError`."""
+        if self.to == "cluster-ip":
+            return self.service.cluster_ip(self.family), self.port.port
+        if self.to == "node-port":
+            return self.cluster.backend.node_addresses(node)[self.family], self.service.node_port(self.port)
+        if (self.to, node) not in self.service.virtual:
+            raise UsageError(f"service {self.service.name} has no {self.to} address that is routed to {node}")
+        return self.service.virtual[self.to, node][self.family], self.port.port
+
+    def path(self, who: Who, expected: verdict.Expected) -> Path:
+        """The way of a client to it."""
+        client = pod_client(who) if isinstance(who, str) else who
+        may_change = self.port.protocol == "UDP" and self.service.object["spec"].get("sessionAffinity") != "ClientIP"
+        address, number = self.address(self.via or client.node)
+        return Path(
+            label=f"pod {client.name}" if isinstance(client, Pod) else str(client),
+            node=self.via or client.node,
+            place=self.cluster.backend.place_of(client, fresh=may_change),
+            address=address,
+            port=number,
+            protocol=self.port.protocol,
+            expected=expected,
+        )
+
+    def __str__(self) -> str:
+        return f"{self.port.protocol} to the {self.to} of {self.service.name}, {self.family}"
+
+
+def target_of(
+    cluster: Cluster,
+    service: Service,
+    *,
+    to: AddressKind = "cluster-ip",
+    family: str | None = None,
+    port: Port | None = None,
+    via: str | None = None,
+) -> Target:
+    """A target, by default of the Service's first family and first port."""
+    return Target(cluster, service, to, family or first_family(service), port or service.ports[0], via)
+
+
+def first_family(service: Service) -> str:
+    """The IP family of a Service's first cluster IP."""
+    return str(service.object["spec"]["ipFamilies"][0])
+
+
+def names(pods: AbstractSet[Pod]) -> frozenset[str]:
+    """Pods as verdicts know them."""
+    return frozenset(pod.name for pod in pods)
+
+
+def named(cluster: Cluster, observation: Observation) -> Observation:
+    """Servers answer as namespace/name; within the scenario the name is enough."""
+    if isinstance(observation, Reached):
+        return Reached(observation.pod.removeprefix(f"{cluster.namespace}/"))
+    return observation

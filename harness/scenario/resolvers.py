@@ -1,0 +1,76 @@
+"""Resolvers as programs in a pod have them: each reads the resolv.conf of its pod, and makes of it what it does.
+
+Two are on every machine. The C library asks for A and AAAA at once, from one socket, and without EDNS; dnspython's stub
+resolver asks as dig does: one after the other, with EDNS and a cookie. dig itself asks too where it is installed.
+"""
+
+from __future__ import annotations
+
+import io
+import secrets
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import dns.edns
+import dns.exception
+import dns.flags
+import dns.resolver
+
+from harness.netns.programs import run
+from harness.scenario.cluster import Cluster
+from harness.scenario.dns_answers import PATIENCE, PAYLOAD, Asking, resolv_conf
+
+_NSSWITCH = "/etc/nsswitch.conf"
+_GETADDRINFO = "import socket, sys; [print(each[4][0]) for each in socket.getaddrinfo(sys.argv[1], 80)]"
+
+
+@dataclass(frozen=True, slots=True)
+class Resolver:
+    """One of them. `resolve` gives the addresses of a name in a client's place, sorted; none where it finds none."""
+
+    name: str
+    resolve: Callable[[Cluster, Asking, str], list[str]]
+
+
+def resolvers() -> list[Resolver]:
+    """Those of this machine."""
+    everywhere = [Resolver("the C library", _c_library), Resolver("dnspython", _dnspython)]
+    return everywhere + ([Resolver("dig", _dig)] if shutil.which("dig") else [])
+
+
+def _c_library(cluster: Cluster, client: Asking, name: str) -> list[str]:
+    return _program(cluster, client, sys.executable, "-I", "-S", "-c", _GETADDRINFO, name)
+
+
+def _dig(cluster: Cluster, client: Asking, name: str) -> list[str]:
+    return _program(cluster, client, "dig", "+short", "+search", name, "A", name, "AAAA")
+
+
+def _program(cluster: Cluster, client: Asking, *command: str) -> list[str]:
+    files = {"/etc/resolv.conf": resolv_conf(cluster)}
+    if Path(_NSSWITCH).exists():  # without one the C library asks DNS
+        files[_NSSWITCH] = "hosts: dns\n"
+    try:
+        said = run(cluster.backend.namespace_of(client), command, files=files).stdout
+    except subprocess.TimeoutExpired:  # nobody answers, and the C library asks again and again
+        return []
+    return sorted(set(said.split()))
+
+
+def _dnspython(cluster: Cluster, client: Asking, name: str) -> list[str]:
+    resolver = dns.resolver.Resolver(io.StringIO(resolv_conf(cluster)))
+    resolver.use_edns(0, payload=PAYLOAD, options=[dns.edns.CookieOption(secrets.token_bytes(8), b"")])
+    resolver.flags = dns.flags.RD | dns.flags.AD
+    found: set[str] = set()
+    with cluster.backend.namespace_of(client).entered():
+        for kind in ("A", "AAAA"):
+            try:
+                answer = resolver.resolve(name, kind, search=True, raise_on_no_answer=False, lifetime=PATIENCE)
+            except (OSError, dns.exception.DNSException):
+                continue
+            found.update(record.to_text() for record in answer)
+    return sorted(found)

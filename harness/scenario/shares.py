@@ -1,0 +1,78 @@
+"""Which share of the traffic each endpoint gets: whether shares are equal, and whether load drives traffic away.
+
+Sets say who may answer. Two things that the KEPs speak of are about how often: without hints all endpoints get the same
+share, and with hints an endpoint goes on to get everything however hot its zone is. The counts of each client stand in
+the report beside the verdict.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+
+from harness.backends.backend import OpenConnection
+from harness.judging import verdict
+from harness.judging.verdict import AnyOf, Evenly
+from harness.model.outcomes import Reached
+from harness.model.workloads import Pod
+from harness.scenario.cluster import Cluster, Service
+from harness.scenario.paths import Path, Who, names, target_of
+from harness.scenario.traffic import MANY_IN_FLIGHT, expect_first_answers, measure
+
+HELD_OPEN = 100  # connections of each client that are open, while it makes more
+
+
+def expect_even_shares(cluster: Cluster, service: Service, expected: Mapping[Who, AbstractSet[Pod]]) -> None:
+    """Each client reaches these pods and no other, and each of them equally often, within `statistics.even_shares`.
+
+    Raises `AssertionError` with the grid, and `InconclusiveError` when it cannot be told.
+    """
+    target = target_of(cluster, service)
+    paths = [target.path(who, Evenly(names(pods))) for who, pods in expected.items()]
+    expect_first_answers(cluster, paths, target)
+    _judge(cluster, f"{target}, shares", paths)
+
+
+def expect_all_under_load(cluster: Cluster, service: Service, expected: Mapping[Who, AbstractSet[Pod]]) -> None:
+    """Clients that all ask at once, and keep connections open, reach just these pods.
+
+    Raises `AssertionError` with the grid, and `InconclusiveError` when it cannot be told.
+    """
+    _under_load(cluster, service, {who: names(pods) for who, pods in expected.items()})
+
+
+def expect_any_under_load(cluster: Cluster, service: Service, expected: Mapping[Who, AbstractSet[Pod]]) -> None:
+    """The same, where each answer may come from any of the pods. Raises as `expect_all_under_load` does."""
+    _under_load(cluster, service, {who: AnyOf(names(pods)) for who, pods in expected.items()})
+
+
+def _under_load(cluster: Cluster, service: Service, expected: Mapping[Who, verdict.Expected]) -> None:
+    target = target_of(cluster, service)
+    paths = [target.path(who, what) for who, what in expected.items()]
+    expect_first_answers(cluster, paths, target)
+    with _held_open(cluster, paths):
+        _judge(cluster, f"{target}, shares with {HELD_OPEN} connections open", paths)
+
+
+@contextlib.contextmanager
+def _held_open(cluster: Cluster, paths: Sequence[Path]) -> Iterator[None]:
+    """Connections of each client that stay open in the block: up to `HELD_OPEN`, but none after one that failed.
+
+    Whom they reach, and whether more are answered, is what the window is about to tell.
+    """
+    streams: list[OpenConnection] = []
+    try:
+        for path in paths:
+            for probe in path.probes(HELD_OPEN):
+                streams.append(cluster.backend.connect(probe))
+                if not isinstance(streams[-1].opened, Reached):
+                    break
+        yield
+    finally:
+        for stream in streams:
+            stream.close()
+
+
+def _judge(cluster: Cluster, title: str, paths: Sequence[Path]) -> None:
+    measure(cluster, title, {path: verdict.plan(path.expected).samples for path in paths}, in_flight=MANY_IN_FLIGHT)

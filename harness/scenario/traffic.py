@@ -1,0 +1,268 @@
+"""Who reaches whom: real connections from each client, judged against a literal table.
+
+A check has two parts. First it polls until the clients see what is expected, since a change takes its time to
+arrive; then the measuring window opens, and from there on every single observation counts. Sample sizes come from
+stated error rates. Whoever expects silence must have heard the Service speak before: a Service that never worked
+proves nothing by its silence.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+
+from harness.backends.backend import OpenConnection
+from harness.errors import InconclusiveError, UsageError
+from harness.eventually import NotYetError, eventually, seen_last
+from harness.judging import verdict
+from harness.judging.history import Window
+from harness.judging.statistics import DEFAULT_RATES, Rates
+from harness.judging.timeline import Seen
+from harness.judging.verdict import NO_ANSWER, Judgement, NoAnswer, Verdict
+from harness.model.abilities import Ability
+from harness.model.manifests import Port
+from harness.model.outcomes import TIMED_OUT, Observation, Reached, Refused, TimedOut, Unknown
+from harness.model.workloads import Client, Pod
+from harness.scenario.cluster import AddressKind, Cluster, Service, paragraphs
+from harness.scenario.paths import Path, Target, Who, first_family, named, names, target_of
+from harness.scenario.steps import step
+
+__all__ = [
+    "NO_ANSWER",
+    "Traffic",
+    "expect_client_address",
+    "expect_flow_moves",
+    "expect_flow_survives",
+    "expect_traffic",
+]
+
+Expected = AbstractSet[Pod] | TimedOut | Refused | NoAnswer
+Traffic = Mapping[Who, Expected]
+
+CONVERGENCE = 5.0  # seconds that a change has to reach the packets, before the time scale
+IN_FLIGHT = 32  # probes at once, where answers are expected
+MANY_IN_FLIGHT = 256  # probes at once, where it is load that shows something, or very many are needed
+FIRST_LOOK = 4  # probes of each client in a round of polling
+
+
+def expect_traffic(
+    cluster: Cluster,
+    service: Service,
+    expected: Traffic,
+    *,
+    to: AddressKind = "cluster-ip",
+    family: str | None = None,
+    port: Port | None = None,
+    via: str | None = None,
+    rates: Rates = DEFAULT_RATES,
+) -> None:
+    """Each client reaches just these pods (all of them, and no other), or hears silence or a refusal.
+
+    A client is a node's name (a pod on that node), a `Client`, or a `Pod` that asks itself. `to` is the kind of
+    address; node ports and load balancer addresses are those of the client's own node, or of node `via`. `rates` say
+    how small a fault must be seen, and how often it may be missed.
+    Raises `AssertionError` with the grid, and `InconclusiveError` when it cannot be told.
+    """
+    target = target_of(cluster, service, to=to, family=family, port=port, via=via)
+    paths = [target.path(who, names(what) if isinstance(what, AbstractSet) else what) for who, what in expected.items()]
+    if any(isinstance(path.expected, Refused) for path in paths):
+        cluster.backend.need(Ability.EVERY_REFUSAL)
+    _insist_on_speech(cluster, service, paths)
+    _, waited = wait_until_as_expected(cluster, paths, "traffic as expected")
+    late = f"Before the window: {waited}\n\n" if waited else ""
+    measure(
+        cluster,
+        str(target),
+        {path: verdict.plan(path.expected, rates).samples for path in paths},
+        rates=rates,
+        explain=lambda window: late + _why(cluster, service, paths, window),
+    )
+    cluster.answered.add(service.name)
+    what = f"traffic became as expected within {CONVERGENCE:g} s"
+    cluster.expect_equal(what, expected=True, observed=not late, explanation=late)
+
+
+def expect_client_address(
+    cluster: Cluster, service: Service, client: Client, *, to: AddressKind = "cluster-ip", family: str | None = None
+) -> None:
+    """The server sees the client's own address. Raises `AssertionError`."""
+    cluster.backend.settle()
+    family = family or first_family(service)
+    wanted = cluster.backend.client_address(client, family)
+    path = target_of(cluster, service, to=to, family=family).path(client, frozenset())
+    observations = cluster.backend.addresses_seen(path.probes(FIRST_LOOK))
+    seen = [each.client_address if isinstance(each, Reached) else type(each).__name__ for each in observations]
+    unknown = next((each.why for each in observations if isinstance(each, Unknown)), "")
+    what = f"address of {path.label} as the server sees it"
+    cluster.expect_equal(what, expected=[wanted] * len(seen), observed=seen, unknown=unknown)
+
+
+@contextlib.contextmanager
+def expect_flow_survives(cluster: Cluster, service: Service, client: str, pod: Pod) -> Iterator[None]:
+    """A connection that is open before the block still talks to the same pod after it. Raises `AssertionError`."""
+    with _flow(cluster, service, client) as flow:
+        _assert_pod(cluster, flow.opened, pod, f"the connection of {client} was made to")
+        yield
+        cluster.backend.settle()
+        _assert_pod(cluster, flow.ask(), pod, f"the open connection of {client} now talks to")
+
+
+@contextlib.contextmanager
+def expect_flow_moves(cluster: Cluster, service: Service, client: str, *, before: Pod, after: Pod) -> Iterator[None]:
+    """A UDP flow that keeps its source port is answered by `before`, and after the block by `after`."""
+    with _flow(cluster, service, client) as flow:
+        _assert_pod(cluster, flow.opened, before, f"the flow of {client} began with")
+        yield
+        cluster.backend.settle()
+        answer = seen_last(
+            lambda: named(cluster, flow.ask()),
+            lambda seen: seen == Reached(after.name),
+            within=CONVERGENCE,
+            every=0.02,
+            describe=f"the flow of {client} to reach {after}",
+        )
+        _assert_pod(cluster, answer, after, f"the flow of {client} is answered by")
+
+
+@contextlib.contextmanager
+def _flow(cluster: Cluster, service: Service, client: str) -> Iterator[OpenConnection]:
+    cluster.backend.settle()
+    probe = target_of(cluster, service).path(client, frozenset()).probes(1)[0]
+
+    def opened() -> OpenConnection:
+        stream = cluster.backend.connect(probe)
+        if not isinstance(stream.opened, Reached):
+            stream.close()
+        return stream
+
+    what = f"connection of {client} to {service.name}"
+    stream = seen_last(
+        opened, lambda stream: isinstance(stream.opened, Reached), within=CONVERGENCE, every=0.02, describe=what
+    )
+    cluster.expect_equal(what, expected="Reached", observed=type(stream.opened).__name__)
+    try:
+        yield stream
+    finally:
+        stream.close()
+
+
+def _assert_pod(cluster: Cluster, observation: Observation, pod: Pod, what: str) -> None:
+    seen = named(cluster, observation)
+    name = seen.pod if isinstance(seen, Reached) else type(seen).__name__
+    unknown = seen.why if isinstance(seen, Unknown) else ""
+    cluster.expect_equal(what, expected=pod.name, observed=name, unknown=unknown)
+
+
+def _insist_on_speech(cluster: Cluster, service: Service, paths: Sequence[Path]) -> None:
+    if service.name not in cluster.answered and not any(path.speaks for path in paths):
+        raise UsageError(
+            f"service {service.name} has not answered yet, so its silence proves nothing: expect an answer first"
+        )
+
+
+def _why(cluster: Cluster, service: Service, paths: Sequence[Path], window: Window) -> str:
+    """What the proxies say of their decisions on the nodes where something was not as expected."""
+    unmet = [
+        path.node
+        for path in paths
+        if verdict.judge({path.label: path.expected}, {path.label: window.tallies[path.label]}, window.rates).verdict
+        is not Verdict.PASSED
+    ]
+    return cluster.explain(service, list(dict.fromkeys(unmet)))
+
+
+def expect_first_answers(cluster: Cluster, paths: Sequence[Path], target: Target) -> None:
+    """Before more is asked, clients come to be answered as expected. Raises `AssertionError`."""
+    wrong, waited = wait_until_as_expected(cluster, paths, f"an answer by {target}")
+    cluster.expect_equal(f"wrong answer by {target}", expected="none", observed=wrong or "none", explanation=waited)
+
+
+@step("wait for {awaited}")
+def wait_until_as_expected(cluster: Cluster, paths: Sequence[Path], awaited: str) -> tuple[str, str]:
+    """Wait until all components have settled and a few probes along each path see what is expected.
+
+    That opens no window. Returns what somebody saw instead, and how long that was waited for; "" twice when it came.
+    """
+    wrong = ""
+
+    def as_expected() -> bool:
+        nonlocal wrong
+        wrong = _seen_wrong(cluster, paths)
+        if wrong:
+            raise NotYetError(wrong)
+        return True
+
+    cluster.backend.settle()
+    try:
+        eventually(as_expected, within=CONVERGENCE, every=0.02, describe=awaited)
+    except NotYetError as error:
+        return wrong, str(error)
+    return "", ""
+
+
+@step("probe {title}")
+def measure(
+    cluster: Cluster,
+    title: str,
+    samples: Mapping[Path, int],
+    *,
+    rates: Rates = DEFAULT_RATES,
+    in_flight: int = IN_FLIGHT,
+    explain: Callable[[Window], str] = lambda _: "",
+) -> Window:
+    """Open a measuring window, ask so often along each path, and judge what was seen.
+
+    Raises as `raise_unless_passed` does; `explain` is asked for more only then.
+    """
+    opens = Seen(time.monotonic(), "the measuring window opens: from here on each observation counts")
+    window = cluster.window(title, {path.label: path.expected for path in samples}, rates)
+    first = {path: count if path.silent else min(count, IN_FLIGHT) for path, count in samples.items()}
+    in_vain = _observe(cluster, window, first, in_flight)
+    rest = {path: samples[path] - first[path] for path in samples if path not in in_vain}
+    _observe(cluster, window, {path: count for path, count in rest.items() if count}, in_flight)
+    raise_unless_passed(window.judge(), title, lambda: paragraphs(explain(window), cluster.timeline([opens])))
+    return window
+
+
+def raise_unless_passed(judgement: Judgement, title: str, explain: Callable[[], str]) -> None:
+    """Raise `AssertionError` with the grid and what there is to explain, `InconclusiveError` when it cannot be told."""
+    if judgement.verdict is not Verdict.PASSED:
+        text = f"{judgement.message}\n\n{title}:\n\n{judgement.grid}\n\n{explain()}".rstrip()
+        raise InconclusiveError(text) if judgement.verdict is Verdict.INCONCLUSIVE else AssertionError(text)
+
+
+def _seen_wrong(cluster: Cluster, paths: Sequence[Path]) -> str:
+    """What the first of a few probes along each path saw that is not expected; "" if all is."""
+    probes = [(path, probe) for path in paths for probe in path.probes(FIRST_LOOK)]
+    seen = cluster.backend.glance([probe for _, probe in probes])
+    for (path, _), observation in zip(probes, seen, strict=True):
+        each = named(cluster, observation)
+        if isinstance(each, Unknown):
+            return f"{path.label} could not tell: {each.why}"
+        if verdict.is_wrong(each, path.expected):
+            return f"{path.label} saw {each.pod if isinstance(each, Reached) else type(each).__name__}"
+    return ""
+
+
+def _observe(cluster: Cluster, window: Window, counts: Mapping[Path, int], in_flight: int) -> set[Path]:
+    """Probe and count. Returns the paths that waited in vain: they have failed, and to wait on shows nothing more."""
+    in_vain = set()
+    for path, observations in _probe(cluster, counts, in_flight).items():
+        window.observe(path.label, observations)
+        if not path.silent and TIMED_OUT in observations:
+            in_vain.add(path)
+    return in_vain
+
+
+def _probe(cluster: Cluster, counts: Mapping[Path, int], in_flight: int = IN_FLIGHT) -> dict[Path, list[Observation]]:
+    """That many observations of each path. Silent paths are asked all at once, as each answer would take its limit."""
+    seen = {}
+    for silent in (False, True):
+        chosen = {path: count for path, count in counts.items() if path.silent is silent}
+        probes = [probe for path, count in chosen.items() for probe in path.probes(count)]
+        observations = iter(cluster.backend.probe(probes, in_flight=max(1, len(probes)) if silent else in_flight))
+        for path, count in chosen.items():
+            seen[path] = [named(cluster, next(observations)) for _ in range(count)]
+    return seen

@@ -1,0 +1,154 @@
+"""Steady traffic through a block of changes, where every single question must be answered.
+
+    with expect_no_loss(cluster, service, from_=["a1", "c1"], allowed={a1, b1}) as flow:
+        cluster.publish(service, [same_zone(b1)])
+        expect_traffic(cluster, service, {"a1": {b1}})   # by now everybody is at b1
+        flow.wait_for_samples()                          # and stays there for as long as the error rates ask for
+
+Each client asks at a fixed rate, by a connection of its own (TCP) or from a source port of its own (UDP), whether or
+not it has been answered: a hole of 200 ms costs as many questions as 200 ms have. When the block ends, the flow goes on
+until each client has asked as often after the last change as the stated error rates need; then all is judged, from the
+first question to the last. A question that nobody answered, that was refused, or that another pod answered, fails the
+check. How long a client was without an answer at most stands in the history and in the report.
+
+Which pod answers when is for `expect_traffic` to say, inside the block. Blocks can be nested, one for each Service or
+kind of address.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from itertools import pairwise
+
+from harness.backends.backend import SteadyTraffic
+from harness.errors import InconclusiveError
+from harness.eventually import eventually
+from harness.judging import verdict
+from harness.judging.timeline import Seen
+from harness.judging.verdict import AnyOf
+from harness.model.manifests import Port
+from harness.model.outcomes import Observation, Reached, Refused, TimedOut, Unknown
+from harness.model.workloads import Pod
+from harness.probes.loop import Sample
+from harness.scenario.cluster import AddressKind, Cluster, Service
+from harness.scenario.paths import Path, Who, named, names, target_of
+from harness.scenario.traffic import expect_first_answers, raise_unless_passed
+
+INTERVAL = 0.004  # seconds between two questions of a client
+BEFORE = 10  # questions of each client before the block begins
+PATIENCE = 30.0  # seconds, before the time scale, that the wanted number of questions may take
+
+
+class Flow:
+    """The traffic of a block; clients ask until the block ends."""
+
+    def __init__(self, recording: SteadyTraffic, clients: int, needed: int) -> None:
+        self._recording = recording
+        self._clients = clients
+        self._needed = needed
+
+    def wait_for_samples(self, count: int = 0) -> None:
+        """Go on until each client has asked `count` times more, or as often as the error rates need.
+
+        Raises `InconclusiveError` when the machine is too slow for that.
+        """
+        asked = self._recording.asked
+        wanted = asked + (count or self._needed) * self._clients
+        eventually(
+            lambda: self._recording.asked >= wanted,
+            within=PATIENCE,
+            describe=f"{wanted - asked} questions by {self._clients} clients",
+            error=InconclusiveError,
+        )
+
+
+@contextlib.contextmanager
+def expect_no_loss(
+    cluster: Cluster,
+    service: Service,
+    *,
+    from_: Sequence[Who],
+    allowed: AbstractSet[Pod],
+    to: AddressKind = "cluster-ip",
+    family: str | None = None,
+    port: Port | None = None,
+    via: str | None = None,
+) -> Iterator[Flow]:
+    """Through all changes of the block, each question of these clients is answered by one of the allowed pods.
+
+    Clients and addresses are given as for `expect_traffic`. Before the block, every client is answered. A pod that is
+    made inside the block and has the name of an allowed one is allowed too. What the block itself raises goes on;
+    else raises `AssertionError` with the grid, and `InconclusiveError` when it cannot be told.
+    """
+    target = target_of(cluster, service, to=to, family=family, port=port, via=via)
+    paths = [target.path(who, AnyOf(names(allowed))) for who in from_]
+    expect_first_answers(cluster, paths, target)
+    title = f"{target}, through changes"
+    window = cluster.window(title, {path.label: path.expected for path in paths})
+    recording = cluster.backend.record(INTERVAL, [path.probes(1)[0] for path in paths])
+    flow = Flow(recording, len(paths), verdict.plan(paths[0].expected).samples)
+    try:
+        flow.wait_for_samples(BEFORE)
+        yield flow
+        with contextlib.suppress(InconclusiveError):  # a component that does not get there: packets show what it does
+            cluster.backend.settle()
+        flow.wait_for_samples()
+    finally:
+        seen = _by_client(cluster, paths, recording.stop())
+        for label, samples in seen.items():
+            window.observe(label, [observation for _, observation in samples], gap_ms=longest_gap(samples))
+    raise_unless_passed(window.judge(), title, lambda: cluster.timeline(_losses(paths, seen)))
+    cluster.answered.add(service.name)
+
+
+Timed = tuple[float, Observation]
+"""When a question left (monotonic seconds), and what came of it."""
+
+
+def longest_gap(samples: Sequence[Timed]) -> float:
+    """The longest time in ms from one question that was answered to the next; beginning and end count as answered."""
+    if not samples:
+        return 0.0
+    answered = [at for at, observation in samples[1:-1] if isinstance(observation, Reached)]
+    times = [samples[0][0], *answered, samples[-1][0]]
+    return round(max((after - before for before, after in pairwise(times)), default=0.0) * 1000, 1)
+
+
+def _by_client(cluster: Cluster, paths: Sequence[Path], samples: Sequence[Sample]) -> dict[str, list[Timed]]:
+    found: dict[str, list[Timed]] = defaultdict(list)
+    for each in samples:
+        found[paths[each.probe].label].append((each.at, named(cluster, each.observation)))
+    return found
+
+
+def _losses(paths: Sequence[Path], seen: dict[str, list[Timed]]) -> list[Seen]:
+    """When each client first asked a question that was answered wrongly or not at all, and its longest gap."""
+    found = []
+    for path in paths:
+        samples = seen[path.label]
+        wrong = [(at, each) for at, each in samples if verdict.is_wrong(each, path.expected)]
+        if wrong:
+            at, first = wrong[0]
+            found.append(
+                Seen(
+                    at,
+                    f"{path.label} asks, and {_came_of(first)}: the first of {len(wrong)} wrong of {len(samples)} "
+                    f"questions; its longest gap is {longest_gap(samples):g} ms",
+                )
+            )
+    return found
+
+
+def _came_of(observation: Observation) -> str:
+    match observation:
+        case Reached(pod):
+            return f"{pod} answers"
+        case Refused():
+            return "is refused"
+        case TimedOut():
+            return "nobody answers"
+        case Unknown(why):
+            return f"nobody knows what comes of it ({why})"

@@ -1,0 +1,163 @@
+"""What an implementation claims unless somebody says otherwise: features, reading, profile and mode.
+
+For the reference and for kube-proxy the history of the feature gates is known, so a run of an old version judges what
+that version had. What an option says always wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from harness.control_planes.choice import choose
+from harness.errors import UnavailableError, UsageError
+from harness.model import release_features
+from harness.model.release import PROXY, parse_gates
+
+if TYPE_CHECKING:  # every pytest run on the machine loads this module
+    from harness.binaries.versions import Version
+
+REFERENCE, KUBE_PROXY, INSTALLED = "reference", "kube-proxy", "installed"
+
+REAL_CLUSTERS = ("kubeconfig", "kind")
+"""Backends whose clusters have components of their own."""
+
+OF_BOTH_FAMILIES = frozenset({"IPv6", "DualStack"})
+"""Features that show on a cluster with IPv4 and IPv6 only."""
+
+MODES: Mapping[str, tuple[str, ...]] = {REFERENCE: ("nftables",), KUBE_PROXY: ("nftables", "iptables", "ipvs")}
+"""The kernel mechanisms that proxies program, the usual one first; Gateway API reports have the same field."""
+
+_KUBE_PROXY_HAS = (
+    "ExternalIPs",
+    "HealthCheckNodePort",
+    "IPv6",
+    "LoadBalancer",
+    "ProxyHealth",
+    "ProxyMetrics",
+    "SessionAffinity",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """Values of options that were not given."""
+
+    mode: str
+    follow: str = "kep"
+    profile: tuple[str, ...] = ()
+    supported_features: tuple[str, ...] = ()
+    exempt_features: tuple[str, ...] = ()
+    version: str = ""
+    organization: str = ""
+    project: str = ""
+    url: str = ""
+
+
+def is_file(proxy: str) -> bool:
+    """Whether a value of --proxy names a file that describes one."""
+    return proxy.endswith((".yaml", ".yml", ".json"))
+
+
+def kind_of(proxy: str) -> tuple[str, str]:
+    """A value of --proxy as (kind, version): "kube-proxy:1.34" is ("kube-proxy", "1.34"). Raises `UsageError`."""
+    if is_file(proxy):
+        return "file", ""
+    kind, sign, version = proxy.partition(":")
+    if kind == KUBE_PROXY and (version or not sign):
+        return kind, version
+    if kind in (REFERENCE, INSTALLED) and not sign:
+        return kind, ""
+    raise UsageError(
+        f"unknown proxy {proxy!r}; allowed: {REFERENCE}, {KUBE_PROXY}, {KUBE_PROXY}:VERSION, {INSTALLED}, "
+        "or a file whose name ends in .yaml"
+    )
+
+
+def claims_of(values: Mapping[str, Any]) -> Claims:
+    """What follows from the options that were given. `values` are those of all options, by key.
+
+    Raises `UsageError` for what does not go together. A binary that is not there is taken for the newest one.
+    """
+    kind, version = kind_of(values["proxy"])
+    if kind != REFERENCE and values["mutant"]:
+        raise UsageError(f"--mutant is a fault in the reference: it does not go with --proxy {values['proxy']}")
+    if (values["backend"] in REAL_CLUSTERS) is not (kind == INSTALLED):
+        _refuse_mismatch(values)
+    if values["backend"] == "kind":
+        return _of_kind(values)
+    if kind == INSTALLED:
+        return Claims(mode=values["mode"] or "default", follow="released", profile=("service-proxy",))
+    if kind == "file":
+        from harness.proxies.recipe import read_recipe  # noqa: PLC0415  only for those who have one
+
+        recipe = read_recipe(values["proxy"])
+        return Claims(
+            mode=_mode(values, recipe.modes, f"--proxy {values['proxy']}"),
+            follow=recipe.follows,
+            profile=("service-proxy",),
+            supported_features=recipe.supported_features,
+            exempt_features=recipe.exempt_features,
+            version=recipe.version,
+            project=recipe.name,
+        )
+    mode = _mode(values, MODES[kind], f"--proxy {kind}")
+    if kind == REFERENCE:
+        version, gates = values["kubernetes_version"] or "", parse_gates(values["feature_gates"])
+        alone = not choose(values["control_plane"] or "", values["controller"] or "").real
+        return Claims(mode=mode, exempt_features=release_features.lacking(version, gates, *(() if alone else (PROXY,))))
+    return _of_kube_proxy(version or values["kubernetes_version"] or "", mode, parse_gates(values["feature_gates"]))
+
+
+def _refuse_mismatch(values: Mapping[str, Any]) -> None:
+    """Raise `UsageError`: who brings the proxy is settled by the backend."""
+    if values["backend"] in REAL_CLUSTERS:
+        raise UsageError(
+            f"--proxy {values['proxy']}: a cluster of --backend {values['backend']} has its own proxy, which is "
+            f"judged: take --proxy {INSTALLED}, or nothing"
+        )
+    raise UsageError(
+        "--proxy installed judges the proxy that a real cluster runs; the nodes of --backend netns run none of "
+        f"their own: take --proxy {REFERENCE}, {KUBE_PROXY} or a file"
+    )
+
+
+def _mode(values: Mapping[str, Any], allowed: tuple[str, ...], who: str) -> str:
+    asked = values["mode"]
+    if asked and asked not in allowed:
+        raise UsageError(f"--mode {asked}: {who} has mode {', '.join(allowed)}")
+    return str(asked or allowed[0])
+
+
+def _of_kube_proxy(version: str, mode: str, gates: Mapping[str, bool]) -> Claims:
+    from harness.binaries import find_entry  # noqa: PLC0415  only where there is one to look for
+
+    try:
+        found = find_entry(KUBE_PROXY, version).version
+    except UnavailableError:  # said when it is to run
+        found = None
+    return _kube_proxy(found, mode, gates)
+
+
+def _of_kind(values: Mapping[str, Any]) -> Claims:
+    """A kind cluster runs the kube-proxy of its node image, whose tag says the version."""
+    from harness.backends.kind.config import version_of_image  # noqa: PLC0415  only where there is an image
+
+    version = version_of_image(values["kind_image"] or "")
+    return _kube_proxy(version, values["mode"] or "default", parse_gates(values["feature_gates"]))
+
+
+def _kube_proxy(found: Version | None, mode: str, gates: Mapping[str, bool]) -> Claims:
+    lacks = release_features.lacking(found.tag if found else "", gates, PROXY)
+    return Claims(
+        mode=mode,
+        follow="released",
+        profile=("service-proxy",),
+        supported_features=tuple(each for each in _KUBE_PROXY_HAS if each not in lacks),
+        exempt_features=lacks,
+        version=found.tag if found else "",
+        organization="The Kubernetes authors",
+        project=KUBE_PROXY,
+        url="https://kubernetes.io",
+    )

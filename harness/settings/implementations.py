@@ -1,0 +1,98 @@
+"""From settings to what is judged: which control plane and which proxy a cluster is made of.
+
+Adapters are imported only when they are asked for: what they need is not needed otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from harness.control_planes.choice import CONTAINERS, EMBEDDED, MANAGER, choose
+from harness.settings.claims import KUBE_PROXY, kind_of
+from harness.settings.settings import Settings
+
+if TYPE_CHECKING:
+    from harness.control_planes.control_plane import MakeControlPlane
+    from harness.dns.dns import MakeDns
+    from harness.proxies.proxy import MakeProxy
+    from mutants.mutant import Mutant
+
+
+@dataclass(frozen=True, slots=True)
+class Implementation:
+    """Makes the parts of a cluster that are under test."""
+
+    control_plane: MakeControlPlane
+    proxy: MakeProxy
+    dns: MakeDns
+
+
+def reference(mutant: Mutant | None = None) -> Implementation:
+    """The reference, in this process; a mutant takes the place of one of its components."""
+    from harness.control_planes.embedded import EmbeddedControlPlane
+    from harness.dns.reference import ReferenceDns
+    from harness.proxies.reference import ReferenceProxy
+    from mutants.mutant import Mutant
+
+    parts = mutant or Mutant("", "The reference itself.")
+    return Implementation(
+        control_plane=lambda release: EmbeddedControlPlane(
+            release, api_server=parts.api_server, controller=parts.controller, kinds=parts.kinds()
+        ),
+        proxy=lambda plane, pod_cidrs: ReferenceProxy(plane, pod_cidrs=pod_cidrs, proxy=parts.proxy),
+        dns=lambda plane: ReferenceDns(plane, controller=parts.pod_locators, server=parts.dns),
+    )
+
+
+def of_settings(settings: Settings) -> Implementation:
+    """What the options ask for. Raises `UsageError`, and `UnavailableError` with the remedy."""
+    if settings.mutant:
+        from mutants import BENIGN, MUTANTS
+
+        return reference({**MUTANTS, **BENIGN}[settings.mutant])
+    return Implementation(_control_plane_of(settings), _proxy_of(settings), reference().dns)
+
+
+def _control_plane_of(settings: Settings) -> MakeControlPlane:
+    chosen = choose(settings.control_plane, settings.controller)
+    if not chosen.real:
+        return reference().control_plane
+    controller = (MANAGER, chosen.controller_version or chosen.version or settings.kubernetes_version)
+    needed = [controller, *(() if chosen.plane == EMBEDDED else (("etcd", ""), ("kube-apiserver", chosen.version)))]
+    if chosen.plane == CONTAINERS:
+        from harness.control_planes import containers
+
+        containers.check(needed)
+        return lambda release: containers.ContainersControlPlane(release, controller=chosen.controller_version)
+    from harness.binaries import find
+
+    for component, version in needed:
+        find(component, version)
+    if chosen.plane == EMBEDDED:
+        from harness.control_planes.managed import ManagedControlPlane
+
+        return lambda release: ManagedControlPlane(release, version=chosen.controller_version)
+    from harness.control_planes.binaries import BinariesControlPlane
+
+    return lambda release: BinariesControlPlane(release, controller=chosen.controller_version)
+
+
+def _proxy_of(settings: Settings) -> MakeProxy:
+    kind, version = kind_of(settings.proxy)
+    if kind == KUBE_PROXY:
+        from harness.binaries import find_entry
+        from harness.proxies.kube_proxy import KubeProxy, require
+
+        asked = version or settings.kubernetes_version
+        require(settings.mode, find_entry(KUBE_PROXY, asked).version)
+        return lambda plane, pod_cidrs: KubeProxy(
+            plane, pod_cidrs=pod_cidrs, mode=settings.mode, version=asked, booted=settings.kubernetes_version
+        )
+    if kind == "file":
+        from harness.proxies.executable import ExecutableProxy
+        from harness.proxies.recipe import read_recipe
+
+        recipe = read_recipe(settings.proxy)
+        return lambda plane, pod_cidrs: ExecutableProxy(plane, recipe, pod_cidrs=pod_cidrs, mode=settings.mode)
+    return reference().proxy

@@ -1,0 +1,334 @@
+"""What a run was asked to do: one table of options, whichever way they come.
+
+`trafficdist run --backend netns` and `pytest --td-backend=netns` are the same option, and so are TRAFFICDIST_BACKEND
+and the key `backend` of an options file. Both front ends are made from the one table here, so that they cannot drift
+apart. The nearest source wins: command line, environment, options file, ini file, default.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from harness.control_planes import choice
+from harness.errors import UsageError
+from harness.model.release import parse_gates
+from harness.model.requirements import Profile
+from harness.model.topology import TOPOLOGIES, parse_topology
+from harness.settings.claims import INSTALLED, REAL_CLUSTERS, REFERENCE, claims_of, kind_of
+from harness.settings.settings import Settings
+
+ENVIRONMENT_PREFIX = "TRAFFICDIST_"
+
+FEW = 8
+"""So many names an error lists."""
+
+_OF_COMMANDS = ("OPTIONS_FILE", "CACHE", "MIRROR")
+"""Variables of commands that are no options of a run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option under all its names. `kind` is "value", "list" (repeatable, or with commas) or "flag".
+
+    `group` is the heading under which `--help` shows it. `allowed` are all its values, where it has so few.
+    """
+
+    name: str
+    help: str
+    kind: str = "value"
+    metavar: str = "TEXT"
+    default: Any = None
+    check: Callable[[str], Any] = field(default=str)
+    allowed: tuple[str, ...] = ()
+    group: str = ""
+
+    @property
+    def key(self) -> str:
+        """The name as a Python identifier."""
+        return self.name.replace("-", "_")
+
+    @property
+    def environment(self) -> str:
+        """The environment variable of the same meaning."""
+        return ENVIRONMENT_PREFIX + self.key.upper()
+
+
+def _topology(text: str) -> str:
+    parse_topology(text)
+    return text
+
+
+def _proxy(text: str) -> str:
+    kind_of(text)
+    return text
+
+
+def _control_plane(text: str) -> str:
+    choice.parse_plane(text)
+    return text
+
+
+def _controller(text: str) -> str:
+    choice.parse_controller(text)
+    return text
+
+
+def _mutant(text: str) -> str:
+    from mutants import BENIGN, MUTANTS
+
+    if text not in {**MUTANTS, **BENIGN}:
+        raise UsageError(unknown_name(text, [*MUTANTS, *BENIGN], "mutant"))
+    return text
+
+
+def _gate(text: str) -> str:
+    parse_gates((text,))
+    return text
+
+
+def _patch(text: str) -> str:
+    if not re.fullmatch(r"(\d+\.\d+)=\1\.\d+", text):
+        raise UsageError(f"{text!r}: want a minor version and one of its patches, like 1.30=1.30.14")
+    return text
+
+
+def _integer(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise UsageError(f"{text!r} is not a whole number") from None
+
+
+def _positive(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0.0 < number < 1000.0:
+        raise UsageError(f"{text!r} is not a number above 0 and below 1000")
+    return number
+
+
+def _workers(text: str) -> str:
+    if text != "auto" and not text.isdecimal():
+        raise UsageError(f"{text!r} is neither a number of processes (0: none but this one) nor 'auto'")
+    return text
+
+
+_JUDGED = (
+    Option("proxy", "The service proxy to judge: reference, kube-proxy[:VERSION], or a YAML file that says how to run "
+           "one; installed: whatever a real cluster runs. [reference; on a real cluster installed]", metavar="NAME",
+           check=_proxy),
+    Option("mode", "What the proxy programs: nftables, iptables or ipvs. [the usual one of the proxy]", metavar="MODE"),
+    Option("control-plane", "What serves the API: embedded is the reference; binaries:VERSION is etcd, kube-apiserver "
+           "and kube-controller-manager of the cache; containers:VERSION, of their official images. [embedded]",
+           metavar="NAME", check=_control_plane),
+    Option("controller", "What writes EndpointSlices: reference, or kube-controller-manager[:VERSION]. [the one of the "
+           "control plane]", metavar="NAME", check=_controller),
+    Option("mutant", "Judge the reference with one fault, to see what the suite says of it; never certifiable.",
+           metavar="NAME", check=_mutant),
+    Option("kubernetes-version", "The release as which the reference behaves, like 1.31. [the newest]",
+           metavar="VERSION"),
+    Option("feature-gates", "Feature gates of the reference, or of --backend kind, like "
+           "PreferSameTrafficDistribution=false; on any other cluster those of its API server, if /metrics may not be "
+           "read. Repeatable.", kind="list", metavar="GATES", default=(), check=_gate),
+    Option("follow", "Whose behaviour, where a KEP text and released Kubernetes contradict each other: kep, released. "
+           "[kep for the reference]", metavar="WHICH", allowed=("kep", "released")),
+    Option("supported-features", "The extended features that the implementation claims.", kind="list",
+           metavar="FEATURES", default=()),
+    Option("exempt-features", "Features that it does not claim, although they would be expected.", kind="list",
+           metavar="FEATURES", default=()),
+    Option("all-features", "Claim every feature.", kind="flag", default=False),
+)  # fmt: skip
+
+_PLACE = (
+    Option("backend", "Where to run: netns is a cluster of network namespaces on this machine, kubeconfig any "
+           "cluster, kind one that is made with kind and thrown away.", metavar="NAME",
+           allowed=("netns", "kubeconfig", "kind")),
+    Option("kubeconfig", "The cluster of --backend kubeconfig; several files like $KUBECONFIG. [$KUBECONFIG, "
+           "~/.kube/config, or in a pod its service account]", metavar="FILE"),
+    Option("context", "Which context of it. [the current one]", metavar="NAME"),
+    Option("image-registry", "Where nodes pull the test image from, if not from registry.k8s.io/e2e-test-images.",
+           metavar="REGISTRY"),
+    Option("allow-disruptive", "Change more of a real cluster than the run's own objects: labels and taints of "
+           "nodes, which are given back.", kind="flag", default=False),
+    Option("kind-image", "Node image of --backend kind, like kindest/node:v1.34.3; by role: "
+           "control-plane=IMAGE,worker=IMAGE. [kind's own]", metavar="IMAGE"),
+    Option("kind-patch", "Which patch a minor version stands for on --backend kind, like 1.30=1.30.14. Repeatable. "
+           "[the newest, as https://dl.k8s.io says]", kind="list", metavar="VERSIONS", default=(), check=_patch),
+    Option("keep-cluster", "Leave the cluster of --backend kind in place at the end.", kind="flag", default=False),
+    Option("topology", f"Zones and nodes: {', '.join(TOPOLOGIES)}, or like a=2,b=2,c=1.", metavar="TOPOLOGY",
+           default="three_zones", check=_topology),
+    Option("families", "IP families of the cluster, the primary one first.", kind="list", metavar="FAMILIES",
+           default=("IPv4", "IPv6"), allowed=("IPv4", "IPv6")),
+)  # fmt: skip
+
+_SELECTED = (
+    Option("profile", f"Judge this profile only: {', '.join(Profile)}. Repeatable.", kind="list", metavar="PROFILE",
+           default=(), check=str.lower, allowed=tuple(Profile)),
+    Option("run-test", "Run only these requirements: ids, * and ? allowed.", kind="list", metavar="IDS", default=()),
+    Option("skip-tests", "Leave these requirements out: ids, * and ? allowed.", kind="list", metavar="IDS", default=()),
+)  # fmt: skip
+
+_RUN = (
+    Option("seed", "Seed of everything random; a run prints the one that it used.", metavar="N", check=_integer),
+    Option("time-scale", "Multiply every time limit, for slow machines; the report shows it.", metavar="FACTOR",
+           default=1.0, check=_positive),
+    Option("fail-fast", "Stop at the first requirement that is not met.", kind="flag", default=False),
+    Option("workers", "Run on that many processes at once; 0: none but this one; auto: as many as help, by processors, "
+           "memory, backend and what is to run. [auto; 0 under pytest itself]", metavar="N", check=_workers),
+)  # fmt: skip
+
+_LEFT = (
+    Option("output-dir", "Folder for reports, history and evidence. [./trafficdist-results/<time>]", metavar="FOLDER"),
+    Option("keep", "Keep evidence (rules, slices, nodes) of scenarios: failed, always or never.", metavar="WHEN",
+           default="failed", allowed=("failed", "always", "never")),
+    Option("organization", "Who makes the implementation (for the report)."),
+    Option("project", "What it is called (for the report)."),
+    Option("url", "Where it lives (for the report)."),
+    Option("version", "Which release was judged (for the report)."),
+    Option("contact", "Whom to ask about it (for the report). Repeatable.", kind="list", default=()),
+)  # fmt: skip
+
+_GROUPS: Mapping[str, tuple[Option, ...]] = {
+    "What is judged": _JUDGED,
+    "Where it runs": _PLACE,
+    "Which requirements": _SELECTED,
+    "How it runs": _RUN,
+    "What it leaves": _LEFT,
+}
+"""Which heading of `--help` stands over which options."""
+
+OPTIONS: tuple[Option, ...] = tuple(replace(each, group=group) for group, some in _GROUPS.items() for each in some)
+
+BY_NAME: Mapping[str, Option] = {option.name: option for option in OPTIONS}
+
+
+def unknown_name(name: str, allowed: Sequence[str], what: str) -> str:
+    """A sentence about a name that does not exist: the nearest existing ones, or the first few of all."""
+    near = difflib.get_close_matches(name, allowed, n=3, cutoff=0.5)
+    few = sorted(allowed)[:FEW]
+    more = f" and {len(allowed) - FEW} more" if len(allowed) > FEW else ""
+    hint = f"did you mean {', '.join(near)}?" if near else f"allowed: {', '.join(few) or 'none'}{more}"
+    return f"unknown {what} {name!r}; {hint}"
+
+
+def read_options_file(path: str) -> dict[str, Any]:
+    """The options in a YAML file, by name. Raises `UsageError` that says what is wrong in which file."""
+    import yaml
+
+    try:
+        loaded = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"options file {path}: cannot be read: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UsageError(f"options file {path}: is not YAML: {' '.join(str(error).split())}") from None
+    if loaded is None:
+        return {}
+    if not isinstance(loaded, dict):
+        raise UsageError(f"options file {path}: want a mapping of option names to values, not {type(loaded).__name__}")
+    for name in loaded:
+        if name not in BY_NAME:
+            raise UsageError(f"options file {path}: {unknown_name(str(name), list(BY_NAME), 'option')}")
+    return {str(name): value for name, value in loaded.items()}
+
+
+def resolve(
+    given: Mapping[str, Any],
+    *,
+    environment: Mapping[str, str] | None = None,
+    options_file: str = "",
+    ini: Mapping[str, Any] | None = None,
+) -> Settings:
+    """Put the sources together. `given` and `ini` are by option name; absent, None and () mean not given.
+
+    Raises `UsageError` with the value, the place that it came from, and what is allowed.
+    """
+    environment = os.environ if environment is None else environment
+    options_file = options_file or environment.get(ENVIRONMENT_PREFIX + "OPTIONS_FILE", "")
+    in_file = read_options_file(options_file) if options_file else {}
+    _refuse_unknown_variables(environment)
+    values: dict[str, Any] = {}
+    for option in OPTIONS:
+        for place, value in (
+            (f"--{option.name}", given.get(option.name)),
+            (f"environment variable {option.environment}", environment.get(option.environment)),
+            (f"options file {options_file}, key {option.name}", in_file.get(option.name)),
+            (f"ini file, td_{option.key}", (ini or {}).get(option.name)),
+        ):
+            if value not in (None, "", (), []):
+                values[option.key] = _convert(option, value, place)
+                break
+        else:
+            values[option.key] = option.default
+    values["backend"] = values["backend"] or ""
+    values["proxy"] = values["proxy"] or (INSTALLED if values["backend"] in REAL_CLUSTERS else REFERENCE)
+    _claim(values)
+    values["seed"] = int.from_bytes(os.urandom(4)) if values["seed"] is None else values["seed"]
+    return Settings.from_json({key: "" if value is None else value for key, value in values.items()})
+
+
+def _claim(values: dict[str, Any]) -> None:
+    """Fill in what follows from what is judged, where nothing was given: of the control plane, and of the proxy."""
+    given = {key for key, value in values.items() if value} - {"exempt_features"}
+    given |= {"exempt_features"} if values["all_features"] else set()
+    supported = values["supported_features"]
+    for claim in (choice.claims_of, lambda known: asdict(claims_of(known))):  # the version of the one is the other's
+        claims = claim(values)
+        claims["exempt_features"] = tuple(each for each in claims.get("exempt_features", ()) if each not in supported)
+        for key, value in claims.items():
+            if key not in given:
+                both = isinstance(value, tuple)
+                values[key] = _joined(values[key] or (), value) if both else values[key] or value
+
+
+def _joined(some: Sequence[str], others: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*some, *others)))
+
+
+def _refuse_unknown_variables(environment: Mapping[str, str]) -> None:
+    known = {option.environment for option in OPTIONS} | {ENVIRONMENT_PREFIX + each for each in _OF_COMMANDS}
+    for name in environment:
+        if name.startswith(ENVIRONMENT_PREFIX) and name not in known:
+            raise UsageError(unknown_name(name, sorted(known), "environment variable"))
+
+
+def _convert(option: Option, value: Any, place: str) -> Any:
+    try:
+        if option.kind == "flag":
+            return _flag(value)
+        if option.kind == "list":
+            return tuple(dict.fromkeys(_checked(option, part) for part in _parts(value)))
+        if isinstance(value, (dict, list)):
+            raise UsageError(f"want one value, not {value!r}")
+        return _checked(option, str(value))
+    except UsageError as error:
+        raise UsageError(f"{place}: {error}") from None
+
+
+def _checked(option: Option, text: str) -> Any:
+    value = option.check(text)
+    if option.allowed and value not in option.allowed:
+        raise UsageError(f"unknown value {text!r}; allowed: {', '.join(option.allowed)}")
+    return value
+
+
+def _parts(value: Any) -> list[str]:
+    items = value if isinstance(value, (list, tuple)) else [value]
+    if any(isinstance(item, (dict, list)) for item in items):
+        raise UsageError(f"want a list of words, not {value!r}")
+    return [part.strip() for item in items for part in str(item).split(",") if part.strip()]
+
+
+def _flag(value: Any) -> bool:
+    words = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+    try:
+        return words[str(value).lower()]
+    except KeyError:
+        raise UsageError(f"want yes or no, not {value!r}") from None

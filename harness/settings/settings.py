@@ -1,0 +1,102 @@
+"""What is in force in a run, after all options were put together; the same in the controller and in each worker."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from harness.control_planes.choice import choose
+from harness.model.release import Release, parse_gates
+from harness.model.release_features import NEWEST, minor_of
+from harness.model.topology import THREE_ZONES, Topology, parse_topology
+from harness.settings.claims import REAL_CLUSTERS, REFERENCE
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The options of `harness.settings.options`, each with its value. Text that was not given is empty."""
+
+    backend: str
+    kubeconfig: str
+    context: str
+    image_registry: str
+    allow_disruptive: bool
+    kind_image: str
+    kind_patch: tuple[str, ...]
+    keep_cluster: bool
+    proxy: str
+    mode: str
+    control_plane: str
+    controller: str
+    mutant: str
+    kubernetes_version: str
+    feature_gates: tuple[str, ...]
+    follow: str
+    topology: str
+    families: tuple[str, ...]
+    profile: tuple[str, ...]
+    supported_features: tuple[str, ...]
+    exempt_features: tuple[str, ...]
+    all_features: bool
+    run_test: tuple[str, ...]
+    skip_tests: tuple[str, ...]
+    organization: str
+    project: str
+    url: str
+    version: str
+    contact: tuple[str, ...]
+    output_dir: str
+    seed: int
+    time_scale: float
+    keep: str
+    fail_fast: bool
+    workers: str
+
+    @property
+    def claims_everything(self) -> bool:
+        """Whether every feature is claimed: asked for, or the reference with nothing said about its features."""
+        return self.all_features or (self.proxy == "reference" and not self.supported_features)
+
+    @property
+    def reference_minor(self) -> int:
+        """The 31 of 1.31, if the reference behaves as that; else a number above all that there are."""
+        alone = self.proxy == REFERENCE and not choose(self.control_plane, self.controller).real
+        return minor_of(self.kubernetes_version) if alone else NEWEST
+
+    @property
+    def cluster_ends(self) -> bool:
+        """Whether the real cluster is deleted when the run is over, so that nothing on it need be given back then."""
+        return self.backend == "kind" and not self.keep_cluster
+
+    @property
+    def release(self) -> Release:
+        """What the components of the reference are of."""
+        return Release(self.kubernetes_version, parse_gates(self.feature_gates), self.follow)
+
+    def topology_for(self, wanted: Topology) -> Topology | None:
+        """The topology to boot for a scenario that wants this one; None if the one asked for does not have its nodes.
+
+        Scenarios for the default topology run on any that has the same nodes in the same zones, and more; on a real
+        cluster on fewer too, since the table of needs says which of them can. Those for a special one get it, where
+        clusters are made for them.
+        """
+        asked = parse_topology(self.topology)
+        if self.backend in REAL_CLUSTERS:
+            return asked if wanted.name in (THREE_ZONES.name, asked.name) else None
+        if wanted.name != THREE_ZONES.name:
+            return wanted
+        return asked if set(wanted.nodes) <= set(asked.nodes) else None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, to hand over to an xdist worker."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Settings:
+        """The inverse of `to_json`, where tuples may have become lists."""
+        plain: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in values.items()
+        }
+        return cls(**plain)

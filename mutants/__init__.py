@@ -1,0 +1,68 @@
+"""Wrong implementations on purpose, and odd ones that are right: what the suite itself is tested with.
+
+`trafficdist run --mutant NAME` runs the suite on one of them. They are made from the reference, by the parts that its
+components let one replace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mutants import (
+    affinity,
+    api_servers,
+    benign,
+    cluster_dns,
+    conditions,
+    controllers,
+    cpu_hints,
+    data_planes,
+    decisions,
+    health,
+    heuristics,
+    metrics,
+    node_level,
+    overload,
+    pod_locators,
+    proxies,
+    releases,
+    restarts,
+    succession,
+    topology_keys,
+)
+from mutants.mutant import Mutant
+
+__all__ = ["BENIGN", "MUTANTS", "Mutant"]
+
+
+def _by_name(*groups: list[Mutant]) -> Mapping[str, Mutant]:
+    found = {each.name: each for group in groups for each in group}
+    assert len(found) == sum(map(len, groups)), "every mutant has a name of its own"
+    return found
+
+
+MUTANTS: Mapping[str, Mutant] = _by_name(
+    decisions.MUTANTS,
+    proxies.MUTANTS,
+    data_planes.MUTANTS,
+    controllers.MUTANTS,
+    cpu_hints.MUTANTS,
+    api_servers.MUTANTS,
+    overload.MUTANTS,
+    releases.MUTANTS,
+    restarts.MUTANTS,
+    succession.MUTANTS,
+    metrics.MUTANTS,
+    health.MUTANTS,
+    conditions.MUTANTS,
+    heuristics.MUTANTS,
+    affinity.MUTANTS,
+    pod_locators.MUTANTS,
+    cluster_dns.MUTANTS,
+    topology_keys.MUTANTS,
+    node_level.MUTANTS,
+)
+"""Each has one fault, and at least one requirement fails for it."""
+
+BENIGN: Mapping[str, Mutant] = _by_name(benign.BENIGN)
+"""Each is right, and no requirement fails for it."""

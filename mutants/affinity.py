@@ -1,0 +1,149 @@
+"""Proxies whose session affinity is missing, too strong, or looks where it should not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from mutants.decisions import Question, deciding, without_hints
+from mutants.mutant import NO_ANSWER, REACHED, WRITTEN, Mutant
+from reference.proxy import ServiceProxy, uapi
+from reference.proxy.decision import Decision, Family, ServicePort
+from reference.proxy.netlink import number
+from reference.proxy.nftables import KernelTable
+from reference.proxy.ruleset import Endpoint, Entries, RuleAction, ServiceAddress, Sticky, render
+from reference.proxy.skeleton import Chain
+from reference.proxy.state import State
+
+FOR_EVER = 86_400  # seconds
+
+_ADD, _UPDATE = (number(uapi.NFTA_DYNSET_OP, each) for each in (uapi.NFT_DYNSET_OP_ADD, uapi.NFT_DYNSET_OP_UPDATE))
+
+Render = Callable[[ServicePort, Decision, str, Sequence[str]], Entries]
+Change = Callable[[ServicePort, ServiceAddress, Sticky], RuleAction]
+
+
+def _rendering(of: Callable[[ServicePort], ServicePort]) -> Callable[..., ServiceProxy]:
+    """A proxy that makes rules for another service port."""
+
+    def rendered(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
+        return render(of(port), decision, node, addresses)
+
+    return partial(ServiceProxy, state=partial(State, render=rendered))
+
+
+def _changed(change: Change) -> Render:
+    """Rules in which what has session affinity is changed."""
+
+    def rendered(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
+        def each(actions: Mapping[ServiceAddress, RuleAction]) -> dict[ServiceAddress, RuleAction]:
+            return {
+                service: change(port, service, action) if isinstance(action, Sticky) else action
+                for service, action in actions.items()
+            }
+
+        right = render(port, decision, node, addresses)
+        return replace(right, services=each(right.services), external=each(right.external))
+
+    return rendered
+
+
+def _changing(change: Change) -> Callable[..., ServiceProxy]:
+    return partial(ServiceProxy, state=partial(State, render=_changed(change)))
+
+
+class _OutlivesEndpoints(State):
+    """Never takes an endpoint out of the rules of a Service with affinity."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments, render=_changed(self._with_former))
+        self._known: dict[ServiceAddress, dict[Endpoint, None]] = {}
+
+    def _with_former(self, port: ServicePort, service: ServiceAddress, action: Sticky) -> RuleAction:
+        known = self._known.setdefault(service, {})
+        known.update(dict.fromkeys(action.endpoints))
+        return replace(action, endpoints=tuple(known))
+
+
+def _at_the_cluster_ip_only(port: ServicePort, service: ServiceAddress, action: Sticky) -> RuleAction:
+    return action if service.address in port.cluster_ips else action.endpoints
+
+
+def _deciding(wrong: Callable[[Question], Decision]) -> Callable[..., ServiceProxy]:
+    """A proxy that decides otherwise about Services with affinity."""
+
+    def decided(asked: Question) -> Decision:
+        return wrong(asked) if asked.port.affinity_seconds else asked.answer()
+
+    return partial(ServiceProxy, state=partial(State, decide=deciding(decided)))
+
+
+def _unrenewed(_: Family, chain: Chain) -> Chain:
+    rules = [
+        each._replace(expressions=each.expressions.replace(_UPDATE, _ADD)) if "update @affinity" in each.text else each
+        for each in chain.rules
+    ]
+    return replace(chain, rules=tuple(rules))
+
+
+MUTANTS = [
+    Mutant(
+        "no-affinity",
+        "sessionAffinity is not looked at.",
+        symptom=REACHED,
+        proxy=_rendering(lambda port: replace(port, affinity_seconds=0)),
+    ),
+    Mutant(
+        "no-affinity-over-udp",
+        "sessionAffinity is looked at for TCP only.",
+        symptom=REACHED,
+        proxy=_rendering(lambda port: replace(port, affinity_seconds=0) if port.protocol == "UDP" else port),
+    ),
+    Mutant(
+        "affinity-at-the-cluster-ip-only",
+        "At node ports and other external addresses there is no session affinity.",
+        symptom=REACHED,
+        proxy=_changing(_at_the_cluster_ip_only),
+    ),
+    Mutant(
+        "affinity-ignores-hints",
+        "With session affinity, clients get endpoints as if there were no hints.",
+        symptom=REACHED,
+        proxy=_deciding(lambda asked: asked.answer(endpoints=without_hints(asked.endpoints))),
+    ),
+    Mutant(
+        "affinity-ignores-policies",
+        "With session affinity, clients get endpoints as if traffic policies were Cluster.",
+        symptom=f"{REACHED}|{NO_ANSWER}",  # from outside, answers of another node come back another way
+        proxy=_deciding(
+            lambda asked: asked.answer(port=replace(asked.port, internal_local=False, external_local=False))
+        ),
+    ),
+    Mutant(
+        "affinity-outlives-endpoints",
+        "A client keeps its endpoint when that has left, or is no longer for it.",
+        "kubernetes#99299",
+        REACHED,
+        proxy=partial(ServiceProxy, state=_OutlivesEndpoints),
+    ),
+    Mutant(
+        "everyone-gets-the-same-endpoint",
+        "With session affinity, all clients get one endpoint.",
+        symptom=WRITTEN,
+        proxy=_changing(lambda port, service, action: replace(action, endpoints=(min(action.endpoints),))),
+    ),
+    Mutant(
+        "affinity-for-ever",
+        "Clients are remembered for a day, whatever timeoutSeconds says.",
+        symptom=WRITTEN,
+        proxy=_changing(lambda port, service, action: replace(action, seconds=FOR_EVER)),
+    ),
+    Mutant(
+        "affinity-is-not-renewed",
+        "A client is forgotten at its time even if it comes all the while.",
+        symptom=WRITTEN,
+        proxy=partial(ServiceProxy, kernel_table=partial(KernelTable, edit=_unrenewed)),
+    ),
+]

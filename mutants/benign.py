@@ -1,0 +1,148 @@
+"""Odd but right: implementations that no requirement may fail, because none of what they do is forbidden.
+
+A suite that knows one way of doing things is no conformance suite. These take turns where the reference draws lots,
+translate more addresses than needed, are slow, or write everything anew.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from mutants.mutant import Mutant
+from reference.apiserver.kinds import FieldError
+from reference.apiserver.kinds.endpointslices import EndpointSlices
+from reference.apiserver.kinds.services import Services
+from reference.client import Object
+from reference.endpointslice import EndpointSliceController
+from reference.endpointslice.plan import Plan, plan_service
+from reference.features import Features
+from reference.proxy import ServiceProxy, uapi
+from reference.proxy import expressions as nft
+from reference.proxy.decision import Decision, Family, ServicePort
+from reference.proxy.netlink import Message, attribute, nested, number, text
+from reference.proxy.nftables import ChainEdit, KernelTable
+from reference.proxy.ruleset import LOCAL_LIST, Entries, RuleAction, Ruleset, render
+from reference.proxy.skeleton import Chain, Rule
+from reference.proxy.state import State
+
+DELAY = 0.2  # seconds
+
+
+def _takes_turns(_: Family, chain: Chain) -> Chain:
+    """numgen inc instead of numgen random."""
+    if not chain.name.startswith("lb-"):
+        return chain
+    draw, *rest = chain.rules
+    random, incremental = (number(uapi.NFTA_NG_TYPE, each) for each in (uapi.NFT_NG_RANDOM, uapi.NFT_NG_INCREMENTAL))
+    return replace(chain, rules=(draw._replace(expressions=draw.expressions.replace(random, incremental, 1)), *rest))
+
+
+def _hashes_the_source(family: Family, chain: Chain) -> Chain:
+    """The endpoint is chosen by jhash over the client's address and port."""
+    if not chain.name.startswith("lb-"):
+        return chain
+    first = nft.FIRST_REGISTER
+    length, offset = (4, 12) if family == "IPv4" else (16, 8)
+    _, count, *local = chain.name.split("-")
+    hashed = nft.expression(
+        "hash", number(1, first), number(2, first), number(3, length + 4), number(4, int(count)), number(5, 1),
+        number(6, LOCAL_LIST if local else 0), number(7, 0),
+    )  # fmt: skip
+    draw = (
+        nft.load_payload(uapi.NFT_PAYLOAD_NETWORK_HEADER, offset, length, first)
+        + nft.load_payload(uapi.NFT_PAYLOAD_TRANSPORT_HEADER, 0, 2, first + length // 4)
+        + hashed
+        + nft.set_mark(first)
+    )
+    return replace(chain, rules=(Rule("meta mark set jhash saddr . sport", draw), *chain.rules[1:]))
+
+
+def _translates_inside_too(_: Family, chain: Chain) -> Chain:
+    """Clients of the own node and its pods are masqueraded as well, where nobody is promised their address."""
+    return replace(chain, rules=tuple(each for each in chain.rules if not each.text.endswith("saddr @own return")))
+
+
+class _Slow(State):
+    def compute(self) -> bool:
+        time.sleep(DELAY)
+        return super().compute()
+
+
+class _Rebuilding(State):
+    def compute(self) -> bool:
+        super().compute()
+        return True
+
+
+class _BesideOthers(KernelTable):
+    """Somebody else's table has a chain before ours, which lets everything pass."""
+
+    def load(self, ruleset: Ruleset) -> None:
+        here = struct.pack(">BBH", 2 if ruleset.family == "IPv4" else 10, 0, 0) + text(1, "somebody-else")
+        hook = nested(4, number(1, 0), attribute(2, struct.pack(">i", -300)))
+        chain = here + text(3, "first") + text(7, "filter") + hook
+        rule = here + text(2, "first") + nested(4, nft.verdict(nft.Verdict.ACCEPT))
+        self._nft.commit_all(
+            [
+                Message(uapi.NFT_MSG_NEWTABLE, uapi.NLM_F_CREATE, here, "a foreign table"),
+                Message(uapi.NFT_MSG_NEWCHAIN, uapi.NLM_F_CREATE, chain, "a foreign chain"),
+                Message(uapi.NFT_MSG_NEWRULE, uapi.NLM_F_CREATE, rule, "a foreign rule"),
+            ]
+        )
+        super().load(ruleset)
+
+
+def _backwards(port: ServicePort, decision: Decision, node: str, addresses: Iterable[str]) -> Entries:
+    """Endpoints stand in another order."""
+    entries = render(port, decision, node, tuple(addresses))
+    return replace(entries, services={front: _turned(action) for front, action in entries.services.items()})
+
+
+def _turned(action: RuleAction) -> RuleAction:
+    return action[::-1] if isinstance(action, tuple) else action
+
+
+def _slow_plan(*arguments: Any, **options: Any) -> Plan:
+    time.sleep(DELAY / 10)
+    return plan_service(*arguments, **options)
+
+
+def _reworded(errors: list[FieldError]) -> list[FieldError]:
+    return [replace(each, detail="no, sorry") for each in errors]
+
+
+class _OtherServices(Services):
+    def validate(self, obj: Object, features: Features) -> list[FieldError]:
+        return _reworded(super().validate(obj, features))
+
+
+class _OtherSlices(EndpointSlices):
+    def validate(self, obj: Object, features: Features, *, known: Sequence[Object] = ()) -> list[FieldError]:
+        return _reworded(super().validate(obj, features, known=known))
+
+
+def _proxy(name: str, sentence: str, *, edit: ChainEdit | None = None, **parts: Any) -> Mutant:
+    if edit is not None:
+        parts["kernel_table"] = partial(KernelTable, edit=edit)
+    return Mutant(name, sentence, proxy=partial(ServiceProxy, **parts))
+
+
+BENIGN: list[Mutant] = [
+    _proxy("takes-turns", "Endpoints are used in turns instead of at random.", edit=_takes_turns),
+    _proxy("hashes-the-source", "The client's address and port choose the endpoint.", edit=_hashes_the_source),
+    _proxy("translates-inside-too", "Clients inside are masqueraded too.", edit=_translates_inside_too),
+    _proxy("slow", "Every change takes effect 200 ms later.", state=_Slow),
+    _proxy("rebuilds", "All rules are written anew for each change.", state=_Rebuilding),
+    _proxy("beside-others", "A chain of somebody else sees all packets first, and lets them pass.",
+           kernel_table=_BesideOthers),
+    _proxy("backwards", "Endpoints stand in the rules in the opposite order.", state=partial(State, render=_backwards)),
+    Mutant("one-endpoint-a-slice", "No slice has more than one endpoint.",
+           controller=partial(EndpointSliceController, max_endpoints_per_slice=1)),
+    Mutant("slow-controller", "Every sync takes 20 ms.", controller=partial(EndpointSliceController, plan=_slow_plan)),
+    Mutant("other-words", "Refusals are worded otherwise.", kinds=lambda: (_OtherServices(), _OtherSlices())),
+]  # fmt: skip

@@ -1,0 +1,228 @@
+"""DNS servers with one fault each: about where clients are (KEP-536), about names, and about messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import dns.edns
+import dns.message
+
+from mutants.mutant import WRITTEN, Mutant, kebab
+from reference.client import Object, key_of
+from reference.dns import DnsServer
+from reference.dns.index import Changed, ClusterIndex
+from reference.dns.objects import Origin
+from reference.dns.records import NO_DATA, Found, Service, find
+from reference.dns.resolver import Resolver
+from reference.features import Features
+from reference.objects.topology_keys import ANY, Labels
+
+ZONE = "topology.kubernetes.io/zone"
+FORMERR, NXDOMAIN = 1, 3
+_RCODE, _ANSWERS = 3, 7  # bytes of a message: the lower bits of its flags, and of the number of its answers
+
+MUTANTS: list[Mutant] = []
+
+Find = Callable[[Any, str, Service, Labels | None], Found | None]
+
+
+def _dns(name: str, sentence: str, **options: Any) -> None:
+    MUTANTS.append(Mutant(name, sentence, symptom=WRITTEN, dns=partial(DnsServer, **options)))
+
+
+# What is found
+
+
+def _finds(sentence: str) -> Callable[[Find], Find]:
+    """Make a mutant of what is found at names of Services."""
+
+    def register(wrong: Find) -> Find:
+        _dns(kebab(wrong.__name__), sentence, resolver=partial(Resolver, find=wrong))
+        return wrong
+
+    return register
+
+
+@_finds("Clients are told of IPv6 addresses everywhere.")
+def _dns_knows_places_of_ipv4(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
+    return find(about, kind, service, None if kind == "AAAA" else client)
+
+
+@_finds("SRV records are of endpoints everywhere.")
+def _dns_has_ports_of_everywhere(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
+    return find(about, kind, service, None if kind == "SRV" else client)
+
+
+@_finds("Where no endpoint is near, clients are told of all.")
+def _dns_keys_are_soft(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
+    return find(about, kind, replace(service, keys=(*service.keys, ANY) if service.keys else ()), client)
+
+
+@_finds("Only the last topology key is looked at.")
+def _dns_looks_at_the_last_key(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
+    return find(about, kind, replace(service, keys=service.keys[-1:]), client)
+
+
+@_finds("Clients are told of the endpoints that any key is met by.")
+def _dns_unites_keys(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
+    met = [find(about, kind, replace(service, keys=(key,)), client) for key in service.keys if key != ANY]
+    records = tuple(dict.fromkeys(record for each in met if each is not None for record in each.records))
+    return Found(records) if records else find(about, kind, service, client)
+
+
+@_finds("The key * is a label that no node has.")
+def _dns_star_is_a_label(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
+    keys = tuple("no-label" if key == ANY else key for key in service.keys)
+    return find(about, kind, replace(service, keys=keys), client)
+
+
+@_finds("Services without topology keys prefer the client's zone.")
+def _dns_prefers_zones_unasked(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
+    return find(about, kind, replace(service, keys=service.keys or (ZONE, ANY)), client)
+
+
+@_finds("Clients that nobody knows are told of nothing.")
+def _dns_hides_from_unknown_clients(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
+    return find(about, kind, service, frozenset() if client is None else client)
+
+
+@_finds("Services have no AAAA records.")
+def _dns_has_one_family(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
+    return NO_DATA if kind == "AAAA" else find(about, kind, service, client)
+
+
+@_finds("Services have no SRV records.")
+def _dns_has_no_ports(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
+    return None if kind == "SRV" else find(about, kind, service, client)
+
+
+# What is known
+
+
+def _knows(sentence: str) -> Callable[[type[ClusterIndex]], type[ClusterIndex]]:
+    """Make a mutant of what is known of the cluster."""
+
+    def register(wrong: type[ClusterIndex]) -> type[ClusterIndex]:
+        def resolver(_: ClusterIndex, **options: Any) -> Resolver:
+            return Resolver(wrong(), **options)
+
+        name = "".join(f"-{letter}" if letter.isupper() else letter for letter in wrong.__name__.strip("_"))
+        _dns(kebab(name.strip("-")), sentence, resolver=resolver)
+        return wrong
+
+    return register
+
+
+@_knows("Topology keys are read when a Service is created, and never again.")
+class _DnsReadsKeysOnce(ClusterIndex):
+    def __init__(self) -> None:
+        super().__init__()
+        self._first: dict[str, tuple[str, ...]] = {}
+
+    def _topology_keys(self, service: Object) -> tuple[str, ...]:
+        return self._first.setdefault(service["metadata"]["uid"], super()._topology_keys(service))
+
+
+@_knows("Where a pod was first is where it is for ever.")
+class _DnsKnowsPlacesOnce(ClusterIndex):
+    def __init__(self) -> None:
+        super().__init__()
+        self._first: dict[str, Labels] = {}
+
+    def labels_at(self, address: str) -> Labels | None:
+        labels = super().labels_at(address)
+        return None if labels is None else self._first.setdefault(address, labels)
+
+    def _labels_of(self, origin: Origin) -> Labels | None:
+        return self.labels_at(origin.address)
+
+
+@_knows("Endpoints are those that a slice had when it was created.")
+class _DnsKnowsEndpointsOnce(ClusterIndex):
+    def _take_slice(self, obj: Object, gone: bool) -> Changed:
+        return super()._take_slice(obj, gone) if gone or key_of(obj) not in self._owner else Changed()
+
+
+def _with_endpoints(obj: Object, change: Callable[[Object], Object]) -> Object:
+    return {**obj, "endpoints": [change(each) for each in obj.get("endpoints") or []]}
+
+
+@_knows("Endpoints that are not ready are told of like the others.")
+class _DnsTellsOfUnreadyEndpoints(ClusterIndex):
+    def _take_slice(self, obj: Object, gone: bool) -> Changed:
+        return super()._take_slice(_with_endpoints(obj, lambda each: {**each, "conditions": {}}), gone)
+
+
+@_knows("Hostnames of endpoints are not looked at.")
+class _DnsForgetsHostnames(ClusterIndex):
+    def _take_slice(self, obj: Object, gone: bool) -> Changed:
+        return super()._take_slice(_with_endpoints(obj, lambda each: {**each, "hostname": ""}), gone)
+
+
+# What is answered
+
+
+def _answers(sentence: str) -> Callable[[type[Resolver]], type[Resolver]]:
+    """Make a mutant of messages."""
+
+    def register(wrong: type[Resolver]) -> type[Resolver]:
+        name = "".join(f"-{letter}" if letter.isupper() else letter for letter in wrong.__name__.strip("_"))
+        _dns(kebab(name.strip("-")), sentence, resolver=wrong)
+        return wrong
+
+    return register
+
+
+@_answers("Names that do not exist are without records.")
+class _DnsKnowsEveryName(Resolver):
+    def answer(self, packet: bytes, client: str, *, over_tcp: bool = False) -> bytes | None:
+        return _with_rcode(super().answer(packet, client, over_tcp=over_tcp), NXDOMAIN, 0)
+
+
+@_answers("Names without records do not exist.")
+class _DnsDeniesNamesWithoutRecords(Resolver):
+    def answer(self, packet: bytes, client: str, *, over_tcp: bool = False) -> bytes | None:
+        answer = super().answer(packet, client, over_tcp=over_tcp)
+        return _with_rcode(answer, 0, NXDOMAIN) if answer and not answer[_ANSWERS] else answer
+
+
+def _with_rcode(answer: bytes | None, old: int, new: int) -> bytes | None:
+    if answer is None or answer[_RCODE] & 0xF != old:
+        return answer
+    return answer[:_RCODE] + bytes([answer[_RCODE] & 0xF0 | new]) + answer[_RCODE + 1 :]
+
+
+@_answers("Answers over UDP have any size.")
+class _DnsNeverCuts(Resolver):
+    def answer(self, packet: bytes, client: str, *, over_tcp: bool = False) -> bytes | None:
+        return super().answer(packet, client, over_tcp=True)
+
+
+@_answers("Answers over TCP are as small as those over UDP.")
+class _DnsCutsOverTcp(Resolver):
+    def answer(self, packet: bytes, client: str, *, over_tcp: bool = False) -> bytes | None:
+        return super().answer(packet, client)
+
+
+@_answers("Names with capitals do not exist.")
+class _DnsMistakesTheCaseOfNames(Resolver):
+    def answer(self, packet: bytes, client: str, *, over_tcp: bool = False) -> bytes | None:
+        answer = super().answer(packet, client, over_tcp=over_tcp)
+        name = packet[12:].partition(b"\0")[0]
+        return answer if name == name.lower() else _with_rcode(answer, 0, NXDOMAIN)
+
+
+@_answers("Queries with an EDNS cookie, as dig sends them, are malformed.")
+class _DnsFailsAtCookies(Resolver):
+    def answer(self, packet: bytes, client: str, *, over_tcp: bool = False) -> bytes | None:
+        answer = super().answer(packet, client, over_tcp=over_tcp)
+        cookie = any(each.otype == dns.edns.OptionType.COOKIE for each in dns.message.from_wire(packet).options)
+        return _with_rcode(answer, 0, FORMERR) if cookie else answer
+
+
+_dns("dns-ignores-topology-keys", "Clients are told of all endpoints, whatever the keys.", features=Features())
+_dns("dns-ignores-edns", "Answers over UDP have at most 512 bytes.", resolver=partial(Resolver, largest=512))
+_dns("dns-is-kept-for-a-day", "Records live for a day.", ttl=86400)

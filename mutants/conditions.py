@@ -1,0 +1,135 @@
+"""Controllers that write right slices, and tell users otherwise: in Events and conditions of Services."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from mutants.mutant import WRITTEN, Mutant
+from reference.client import Client, Key, Object
+from reference.endpointslice import EndpointSliceController
+from reference.endpointslice.conditions import ACCEPTED, HONORED, PROGRAMMED, Condition
+from reference.endpointslice.status import StatusKeeper
+
+MUTANTS: list[Mutant] = []
+
+
+# Events
+
+
+class _Writing:
+    """A client whose creations are changed, or not made at all."""
+
+    def __init__(self, client: Client, change: Callable[[Object], Object | None]) -> None:
+        self._client = client
+        self._change = change
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def create(self, resource: str, namespace: str, obj: Object) -> Object:
+        """Create an object; Events as `change` says."""
+        changed = self._change(obj) if resource == "events" else obj
+        return obj if changed is None else self._client.create(resource, namespace, changed)
+
+
+def _reporting(change: Callable[[Object], Object | None]) -> Callable[..., EndpointSliceController]:
+    return lambda client, **options: EndpointSliceController(_Writing(client, change), **options)
+
+
+MUTANTS += [
+    Mutant(
+        "tells-nobody-of-failures",
+        "A sync that fails is no Event.",
+        "kubernetes#103888",
+        WRITTEN,
+        controller=_reporting(lambda event: None),
+    ),
+    Mutant(
+        "failures-are-normal-events",
+        "A sync that fails is an Event of type Normal.",
+        symptom=WRITTEN,
+        controller=_reporting(lambda event: {**event, "type": "Normal"}),
+    ),
+    Mutant(
+        "failures-are-events-of-the-slice",
+        "A sync that fails is an Event of some EndpointSlice.",
+        symptom=WRITTEN,
+        controller=_reporting(
+            lambda event: {**event, "involvedObject": {**event["involvedObject"], "kind": "EndpointSlice"}}
+        ),
+    ),
+]
+
+
+# Conditions
+
+Conditions = list[Condition]
+
+
+class _Lying(StatusKeeper):
+    """Writes other conditions than those that are true."""
+
+    def __init__(self, *arguments: Any, lie: Callable[[Key, Conditions], Conditions]) -> None:
+        super().__init__(*arguments)
+        self._lie = lie
+
+    def _wanted(self, key: Key, service: Object) -> Conditions:
+        return self._lie(key, super()._wanted(key, service))
+
+
+class _Reporting(EndpointSliceController):
+    def __init__(
+        self, client: Client, *, lie: Callable[[], Callable[[Key, Conditions], Conditions]], **options: Any
+    ) -> None:
+        super().__init__(client, status=partial(_Lying, lie=lie()), **options)
+
+
+def _turned(kind: str, status: Any, *, if_: str = "") -> Callable[[], Callable[[Key, Conditions], Conditions]]:
+    """Condition `kind` has this status, if condition `if_` is True; always, if there is none."""
+
+    def lie(_: Key, right: Conditions) -> Conditions:
+        if if_ and not any(each.type == if_ and each.status == "True" for each in right):
+            return right
+        return [replace(each, status=status) if each.type == kind else each for each in right]
+
+    return lambda: lie
+
+
+def _outliving() -> Callable[[Key, Conditions], Conditions]:
+    last: dict[Key, Conditions] = {}
+
+    def lie(key: Key, right: Conditions) -> Conditions:
+        last[key] = right or last.get(key, [])
+        return last[key]
+
+    return lie
+
+
+def _bare_name(_: Key, right: Conditions) -> Conditions:
+    return [*right, Condition("TrafficDistributionBalanced", "True", "Balanced", "shares are even")] if right else right
+
+
+def _condition(name: str, sentence: str, lie: Callable[[], Callable[[Key, Conditions], Conditions]]) -> Mutant:
+    return Mutant(name, sentence, "", WRITTEN, controller=partial(_Reporting, lie=lie))
+
+
+MUTANTS += [
+    _condition("says-accepted-of-anything", "Any value is said to be accepted.", _turned(ACCEPTED, "True")),
+    _condition("says-accepted-of-nothing", "No value is said to be accepted.", _turned(ACCEPTED, "False")),
+    _condition(
+        "says-programmed-when-accepted",
+        "Hints are said to be written as soon as the value is accepted.",
+        _turned(PROGRAMMED, "True", if_=ACCEPTED),
+    ),
+    _condition(
+        "says-honored-when-programmed",
+        "Proxies are said to follow hints as soon as hints are written.",
+        _turned(HONORED, "True", if_=PROGRAMMED),
+    ),
+    _condition("says-honored-of-nothing", "No hints are said to be followed.", _turned(HONORED, "Unknown")),
+    _condition("conditions-outlive-the-field", "Conditions stay when the field is removed.", _outliving),
+    _condition("condition-without-domain", "A condition of this controller's own has no domain.", lambda: _bare_name),
+]

@@ -1,0 +1,398 @@
+"""Controllers with one fault each in what they make of the topology annotation (KEP-2433)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from mutants.mutant import WRITTEN, Mutant, kebab
+from reference.client import Object
+from reference.endpointslice import EndpointSliceController
+from reference.endpointslice.allocation import allocate, rules
+from reference.endpointslice.hints import CpuHeuristic, NoHints, mechanism
+from reference.endpointslice.labels import TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE, node_zone
+from reference.endpointslice.metrics import Metrics
+from reference.endpointslice.plan import Plan, plan_service
+from reference.endpointslice.zones import Refusal, ZoneShares, ZoneTable
+from reference.features import Features
+
+MUTANTS: list[Mutant] = []
+
+Pods = Iterable[Object]
+Nodes = Mapping[str, Object]
+Planner = Callable[..., Plan]
+"""A function called as `plan_service`, for Services whose hints go by CPU."""
+
+
+def _register(name: str, sentence: str, provenance: str, controller: Callable[..., EndpointSliceController]) -> None:
+    MUTANTS.append(Mutant(kebab(name), sentence, provenance, WRITTEN, controller=controller))
+
+
+def _planner(plan: Planner) -> Planner:
+    """A planner that is right for all Services whose hints do not go by CPU."""
+
+    def plan_any(service: Object, *others: Any, features: Features, **options: Any) -> Plan:
+        by_cpu = isinstance(mechanism(service, features), CpuHeuristic)
+        return (plan if by_cpu else plan_service)(service, *others, features=features, **options)
+
+    return plan_any
+
+
+def _misplans(sentence: str, provenance: str = "") -> Callable[[Planner], Planner]:
+    def register(plan: Planner) -> Planner:
+        _register(plan.__name__, sentence, provenance, partial(EndpointSliceController, plan=_planner(plan)))
+        return plan
+
+    return register
+
+
+def _remembers(sentence: str, provenance: str = "") -> Callable[[Callable[[], Planner]], Callable[[], Planner]]:
+    """A fault of memory: the function makes a planner for each controller."""
+
+    def register(make: Callable[[], Planner]) -> Callable[[], Planner]:
+        def controller(client: Any, **options: Any) -> EndpointSliceController:
+            return EndpointSliceController(client, plan=_planner(make()), **options)
+
+        _register(make.__name__, sentence, provenance, controller)
+        return make
+
+    return register
+
+
+def _miscounts(sentence: str, provenance: str = "") -> Callable[[Callable[[Nodes], Nodes]], Callable[[Nodes], Nodes]]:
+    """A fault in what zones weigh: the function gives the nodes by which they are weighed."""
+
+    def register(see: Callable[[Nodes], Nodes]) -> Callable[[Nodes], Nodes]:
+        def plan(
+            service: Object, pods: Pods, nodes: Nodes, existing: Pods, *, features: Features, **options: Any
+        ) -> Plan:
+            options["zones"] = ZoneTable(features, see(nodes))
+            return plan_service(service, pods, nodes, existing, features=features, **options)
+
+        _register(see.__name__, sentence, provenance, partial(EndpointSliceController, plan=_planner(plan)))
+        return see
+
+    return register
+
+
+def _as_the_field(service: Object, *others: Any, **options: Any) -> Plan:
+    """The plan for the Service as if it had PreferClose instead of the annotation."""
+    return plan_service(_without_annotation(service, trafficDistribution="PreferClose"), *others, **options)
+
+
+def _unasked(service: Object, *others: Any, **options: Any) -> Plan:
+    """The plan for the Service as if nobody asked for hints."""
+    return plan_service(_without_annotation(service), *others, **options)
+
+
+def _without_annotation(service: Object, **spec: Any) -> Object:
+    named = (service["metadata"].get("annotations") or {}).items()
+    annotations = {key: value for key, value in named if key not in (TOPOLOGY_MODE, TOPOLOGY_AWARE_HINTS)}
+    bare = {name: value for name, value in service["spec"].items() if name != "trafficDistribution"}
+    return {**service, "metadata": {**service["metadata"], "annotations": annotations}, "spec": {**bare, **spec}}
+
+
+def _is_refused(plan: Plan) -> bool:
+    return any(family.refusal for family in plan.families.values())
+
+
+def _endpoints(plan: Plan) -> list[Object]:
+    """All endpoints of the first family, as they will be."""
+    families = list(plan.families.values())
+    return [each for slices in families[:1] for one in slices.slices for each in one]
+
+
+def _allows(options: Mapping[str, Any], endpoints: int) -> bool:
+    """Whether so many endpoints can be shared out."""
+    features = options["features"]
+    return not isinstance(allocate(options["zones"].shares, endpoints, rules(features).to_add), Refusal)
+
+
+# Shares and thresholds
+
+
+@_misplans("Each endpoint is hinted for its own zone, whatever that does to the load.", "what the e2e test lets pass")
+def copies_the_own_zone(*arguments: Any, **options: Any) -> Plan:
+    return _as_the_field(*arguments, **options)
+
+
+@_misplans("Where hints are given, they are for the own zone: endpoints are never shared out to other zones.")
+def keeps_every_own_zone(*arguments: Any, **options: Any) -> Plan:
+    right = plan_service(*arguments, **options)
+    return right if _is_refused(right) else _as_the_field(*arguments, **options)
+
+
+@_misplans("The right number of endpoints for each zone, whichever they are.")
+def forgets_who_is_in_the_zone(*arguments: Any, **options: Any) -> Plan:
+    right = plan_service(*arguments, **options)
+
+    def turned(each: Object) -> Object:
+        hints = [one.get("hints") for one in each["endpoints"]]
+        if None in hints:
+            return each
+        pairs = zip(each["endpoints"], hints[::-1], strict=True)
+        return {**each, "endpoints": [{**one, "hints": hint} for one, hint in pairs]}
+
+    return replace(right, create=tuple(map(turned, right.create)), update=tuple(map(turned, right.update)))
+
+
+@_misplans("A Service needs more endpoints than there are zones.")
+def needs_more_endpoints_than_zones(*arguments: Any, **options: Any) -> Plan:
+    shares = options["zones"].shares
+    right = plan_service(*arguments, **options)
+    few = isinstance(shares, ZoneShares) and len(_endpoints(right)) <= len(shares.weights)
+    return _unasked(*arguments, **options) if few else right
+
+
+@_misplans("Where all nodes are in one zone, endpoints are hinted for it.")
+def hints_in_one_zone(service: Object, pods: Pods, nodes: Nodes, *others: Any, **options: Any) -> Plan:
+    plan = _as_the_field if len({node_zone(each) for each in nodes.values()}) == 1 else plan_service
+    return plan(service, pods, nodes, *others, **options)
+
+
+@_misplans("Every slice is shared out by itself.")
+def shares_out_each_slice(*arguments: Any, **options: Any) -> Plan:
+    right = plan_service(*arguments, **options)
+    slices = [each for family in right.families.values() for each in family.slices]
+    return right if all(_allows(options, len(each)) for each in slices) else _unasked(*arguments, **options)
+
+
+@_misplans("An endpoint counts once for each port of the Service.")
+def counts_endpoints_by_port(service: Object, *others: Any, **options: Any) -> Plan:
+    right = plan_service(service, *others, **options)
+    counted = len(_endpoints(right)) * len(service["spec"].get("ports") or ())
+    return _as_the_field(service, *others, **options) if _is_refused(right) and _allows(options, counted) else right
+
+
+@_misplans("Endpoints that are not ready count as if they could serve.", "kubernetes PR#106507")
+def counts_unready_endpoints(*arguments: Any, **options: Any) -> Plan:
+    right = plan_service(*arguments, **options)
+    return right if _allows(options, len(_endpoints(right))) else _unasked(*arguments, **options)
+
+
+@_misplans("An endpoint whose zone is not known is taken to be in zone a.")
+def guesses_unknown_zones(service: Object, pods: Pods, nodes: Nodes, *others: Any, **options: Any) -> Plan:
+    return plan_service(service, pods, {name: _in_some_zone(node) for name, node in nodes.items()}, *others, **options)
+
+
+def _in_some_zone(node: Object) -> Object:
+    labels = {"topology.kubernetes.io/zone": "a", **(node["metadata"].get("labels") or {})}
+    return {**node, "metadata": {**node["metadata"], "labels": labels}}
+
+
+def _other_reading(client: Any, *, features: Features, **options: Any) -> EndpointSliceController:
+    other = replace(features, follows="kep" if features.follows == "released" else "released")
+    return EndpointSliceController(client, features=other, **options)
+
+
+_register(
+    "takes-the-other-thresholds",
+    "The controller goes by the thresholds of the KEP where those of releases are due, and the other way round.",
+    "",
+    _other_reading,
+)
+
+
+# Which nodes count
+
+
+def _with_status(node: Object, **status: Any) -> Object:
+    return {**node, "status": {**(node.get("status") or {}), **status}}
+
+
+@_miscounts("Zones weigh as much as they have nodes, though their CPU is known.")
+def counts_nodes_instead_of_cores(nodes: Nodes) -> Nodes:
+    return {name: _with_status(node, allocatable={"cpu": "1"}) for name, node in nodes.items()}
+
+
+@_miscounts("Nodes of the control plane count.", "kubernetes PR#104744")
+def counts_control_plane_nodes(nodes: Nodes) -> Nodes:
+    def plain(node: Object) -> Object:
+        labels = {key: value for key, value in node["metadata"]["labels"].items() if "node-role" not in key}
+        return {**node, "metadata": {**node["metadata"], "labels": labels}}
+
+    return {name: plain(node) for name, node in nodes.items()}
+
+
+@_miscounts("Nodes that are not ready count.")
+def counts_unready_nodes(nodes: Nodes) -> Nodes:
+    ready = [{"type": "Ready", "status": "True"}]
+    return {name: _with_status(node, conditions=ready) for name, node in nodes.items()}
+
+
+@_miscounts("Nodes without zone are left out, and nobody is told.")
+def leaves_out_nodes_without_zone(nodes: Nodes) -> Nodes:
+    return {name: node for name, node in nodes.items() if node_zone(node)}
+
+
+@_miscounts("Nodes of unknown CPU are left out.")
+def leaves_out_nodes_without_cpu(nodes: Nodes) -> Nodes:
+    return {name: node for name, node in nodes.items() if node["status"].get("allocatable", {}).get("cpu")}
+
+
+# Changes
+
+
+@_remembers("A Service that did not get hints at first never gets any.")
+def first_refusal_for_ever() -> Planner:
+    refused: set[str] = set()
+
+    def plan(service: Object, *others: Any, **options: Any) -> Plan:
+        right = plan_service(service, *others, **options)
+        if _is_refused(right):
+            refused.add(service["metadata"]["uid"])
+        return _unasked(service, *others, **options) if service["metadata"]["uid"] in refused else right
+
+    return plan
+
+
+@_misplans("Hints that were given once stay, however large the overload becomes.")
+def never_withdraws(service: Object, pods: Pods, nodes: Nodes, existing: Pods, **options: Any) -> Plan:
+    existing = list(existing)
+    hinted = any("hints" in one for each in existing for one in each.get("endpoints") or ())
+    right = plan_service(service, pods, nodes, existing, **options)
+    return _as_the_field(service, pods, nodes, existing, **options) if hinted and _is_refused(right) else right
+
+
+class _Deaf(EndpointSliceController):
+    """Looks at no Service when nodes change."""
+
+    def _check_nodes(self) -> None:
+        self._judged_nodes = self._nodes_versions()
+
+
+class _Busy(EndpointSliceController):
+    """Looks at every Service when nodes change."""
+
+    def _check_nodes(self) -> None:
+        if self._nodes_versions() != self._judged_nodes and self._loop.has_state:
+            for key in self._index.services:
+                self._work.add(key)
+        self._judged_nodes = self._nodes_versions()
+
+
+def _rewriting(client: Any, **options: Any) -> EndpointSliceController:
+    """Writes all slices of a Service with the annotation anew when the zones weigh something else than before."""
+    weighed: dict[str, object] = {}
+
+    def plan(service: Object, pods: Pods, nodes: Nodes, existing: Pods, **more: Any) -> Plan:
+        existing = list(existing)
+        right = plan_service(service, pods, nodes, existing, **more)
+        shares, uid = more["zones"].shares, service["metadata"]["uid"]
+        if weighed.setdefault(uid, shares) == shares or not right.is_empty:
+            return right
+        weighed[uid] = shares
+        return replace(right, update=tuple(_looked_at(each, shares) for each in existing))
+
+    return _Busy(client, plan=_planner(plan), **options)
+
+
+def _looked_at(each: Object, shares: object) -> Object:
+    return {**each, "metadata": {**each["metadata"], "annotations": {"example.org/shares": str(shares)}}}
+
+
+_register("deaf-to-nodes", "Nodes that come, go or change move no hints.", "", _Deaf)
+_register("rewrites-at-node-events", "Slices are written whenever the CPU of a zone changes.", "", _rewriting)
+
+
+@_remembers("When one slice of a Service is written, the others are written as well.", "kubernetes PR#105267")
+def rewrites_slices_that_stand() -> Planner:
+    written: dict[str, int] = {}
+
+    def plan(service: Object, pods: Pods, nodes: Nodes, existing: Pods, **options: Any) -> Plan:
+        existing = list(existing)
+        right = plan_service(service, pods, nodes, existing, **options)
+        if right.is_empty:
+            return right
+        uid = service["metadata"]["uid"]
+        written[uid] = written.get(uid, 0) + 1
+        changed = {each["metadata"].get("name") for each in (*right.update, *right.delete)}
+        others = [_looked_at(each, written[uid]) for each in existing if each["metadata"]["name"] not in changed]
+        return replace(right, update=(*right.update, *others))
+
+    return plan
+
+
+# What users and operators are told
+
+
+class _Telling:
+    """A client by which other Events are written, or none."""
+
+    def __init__(self, client: Any, tell: Callable[[Object], Object | None]) -> None:
+        self._client = client
+        self._tell = tell
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def create(self, resource: str, namespace: str, obj: Object) -> Object:
+        told = self._tell(obj) if resource == "events" and "TopologyAware" in obj["reason"] else obj
+        return obj if told is None else dict(self._client.create(resource, namespace, told))
+
+
+def _tells(sentence: str, provenance: str = "") -> Callable[[Callable[[Object], Object | None]], None]:
+    """A fault in what Events about hints say: the function gives what is written instead."""
+
+    def register(tell: Callable[[Object], Object | None]) -> None:
+        def controller(client: Any, **options: Any) -> EndpointSliceController:
+            return EndpointSliceController(_Telling(client, tell), **options)
+
+        _register(tell.__name__, sentence, provenance, controller)
+
+    return register
+
+
+@_tells("No Event says that hints are there, or why not.", "kubernetes#103888")
+def tells_nobody_of_hints(event: Object) -> Object | None:
+    return None
+
+
+@_tells("Only what is wrong is an Event.")
+def tells_of_trouble_only(event: Object) -> Object | None:
+    return event if event["type"] == "Warning" else None
+
+
+@_tells("Events say that there are no hints, and not why.", "kubernetes#119990")
+def tells_without_a_cause(event: Object) -> Object | None:
+    return {**event, "message": "Topology Aware Hints has changed"}
+
+
+def _once(client: Any, **options: Any) -> EndpointSliceController:
+    told: set[str] = set()
+
+    def tell(event: Object) -> Object | None:
+        uid = event["involvedObject"]["uid"]
+        if uid in told:
+            return None
+        told.add(uid)
+        return event
+
+    return EndpointSliceController(_Telling(client, tell), **options)
+
+
+_register("tells-the-first-news-only", "A Service has one Event about its hints, whatever becomes of them.", "", _once)
+
+
+class _MetricsWithoutAuto(Metrics):
+    def applied(self, plan: Plan) -> None:
+        by_cpu = isinstance(plan.mechanism, CpuHeuristic)
+        super().applied(replace(plan, mechanism=NoHints("")) if by_cpu else plan)
+
+
+class _CountsAutoAsDisabled(EndpointSliceController):
+    def __init__(self, client: Any, **options: Any) -> None:
+        super().__init__(client, **options)
+        self.registry.unregister(self._metrics)
+        self._metrics = _MetricsWithoutAuto(self._features)
+        self.registry.register(self._metrics)
+
+
+_register(
+    "auto-counts-as-disabled",
+    "Slices that hints by CPU changed are counted as if nobody had asked for hints.",
+    "",
+    _CountsAutoAsDisabled,
+)

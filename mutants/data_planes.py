@@ -1,0 +1,220 @@
+"""Proxies that decide right and have wrong rules: in what they render, in their chains, or in what they forget."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from mutants.mutant import NO_ANSWER, REACHED, REFUSED, Mutant, kebab
+from reference.proxy import ServiceProxy, uapi
+from reference.proxy import expressions as nft
+from reference.proxy.decision import Decision, Drop, Family, ServicePort
+from reference.proxy.netlink import pack
+from reference.proxy.nftables import ChainEdit, KernelTable
+from reference.proxy.ruleset import NOTHING, Entries, render
+from reference.proxy.skeleton import Chain
+from reference.proxy.state import FAMILIES, State
+from reference.proxy.table import Changes, Element, HairpinElement, Table
+
+HOLE = 0.05  # seconds
+
+MUTANTS: list[Mutant] = []
+
+
+def _register(name: str, sentence: str, provenance: str, symptom: str, **parts: Any) -> None:
+    MUTANTS.append(Mutant(name, sentence, provenance, symptom, proxy=partial(ServiceProxy, **parts)))
+
+
+# Rendering
+
+Render = Callable[[ServicePort, Decision, str, Sequence[str]], Entries]
+
+
+def _misrender(sentence: str, provenance: str = "", *, symptom: str = NO_ANSWER) -> Callable[[Render], Render]:
+    def register(wrong: Render) -> Render:
+        _register(kebab(wrong.__name__), sentence, provenance, symptom, state=partial(State, render=wrong))
+        return wrong
+
+    return register
+
+
+@_misrender("The proxy does nothing at all.")
+def nothing_moves(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
+    return NOTHING
+
+
+@_misrender("A pod that is sent to itself sees its own address as the client's, and no answer reaches it.")
+def no_hairpin_masquerade(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
+    return replace(render(port, decision, node, addresses), hairpin=frozenset())
+
+
+@_misrender("Load balancer addresses are not served on the node.")
+def no_load_balancer_addresses(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
+    return render(replace(port, load_balancer_ips=()), decision, node, addresses)
+
+
+@_misrender("Addresses in spec.externalIPs are not served.", "kube-router")
+def no_external_ips(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
+    return render(replace(port, external_ips=()), decision, node, addresses)
+
+
+@_misrender("The node port does not answer on nodes without endpoint.", symptom=REFUSED)
+def node_port_beside_endpoints_only(
+    port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]
+) -> Entries:
+    here = any(each.node == node for each in decision.reachable)
+    return render(port if here else replace(port, node_port=0), decision, node, addresses)
+
+
+@_misrender(
+    "With externalTrafficPolicy Local, a node without endpoints falls back to those of others.", symptom=REACHED
+)
+def external_local_falls_back(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
+    lost = isinstance(decision.outside, Drop)
+    return render(replace(port, external_local=port.external_local and not lost), decision, node, addresses)
+
+
+@_misrender("externalTrafficPolicy Local does not hold at the addresses in spec.externalIPs.", symptom=REACHED)
+def external_ips_ignore_local(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
+    if not port.external_ips:
+        return render(port, decision, node, addresses)
+    return render(replace(port, external_local=False), replace(decision, outside=decision.inside), node, addresses)
+
+
+@_misrender("Services have no rules for UDP.")
+def no_udp(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
+    return NOTHING if port.protocol == "UDP" else render(port, decision, node, addresses)
+
+
+@_misrender("The cluster IP of the second family does not answer.")
+def no_ipv6(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
+    is_ipv6 = any(":" in address for address in port.cluster_ips)
+    return NOTHING if is_ipv6 else render(port, decision, node, addresses)
+
+
+# Chains and connections
+
+
+def _edited(edit: ChainEdit) -> Callable[..., KernelTable]:
+    return partial(KernelTable, edit=edit)
+
+
+def _wrong_chain(sentence: str, provenance: str = "", *, symptom: str = NO_ANSWER) -> Callable[[ChainEdit], ChainEdit]:
+    def register(edit: ChainEdit) -> ChainEdit:
+        _register(kebab(edit.__name__), sentence, provenance, symptom, kernel_table=_edited(edit))
+        return edit
+
+    return register
+
+
+@_wrong_chain("The address of a client outside is always replaced.", "kubernetes#99299", symptom="expected")
+def always_masquerades(family: Family, chain: Chain) -> Chain:
+    return replace(chain, rules=tuple(each for each in chain.rules if "meta mark &" not in each.text))
+
+
+@_wrong_chain(
+    "Pods of other nodes keep their address, so that answers do not come back the same way.", "kubernetes#74383"
+)
+def pods_of_other_nodes_keep_their_address(family: Family, chain: Chain) -> Chain:
+    def kept(expressions: bytes) -> bytes:
+        return expressions.removesuffix(nft.masquerade()) + nft.verdict(nft.Verdict.RETURN)
+
+    rules = [
+        each._replace(expressions=kept(each.expressions)) if "saddr @pods masq" in each.text else each
+        for each in chain.rules
+    ]
+    return replace(chain, rules=tuple(rules))
+
+
+@_wrong_chain("Clients on the node itself are passed by.", "cilium#23837", symptom=NO_ANSWER)
+def passes_clients_on_the_node_by(family: Family, chain: Chain) -> Chain:
+    return replace(chain, rules=()) if chain.name == "output" else chain
+
+
+class _Unswept(Table):
+    def take_changes(self, most: int = 1 << 20) -> list[Changes]:
+        return [replace(changes, stale=[]) for changes in super().take_changes(most)]
+
+
+class _LeavesUdpFlows(State):
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.tables = {family: _Unswept(family) for family in FAMILIES}
+
+
+_register(
+    "leaves-udp-flows",
+    "UDP flows to an endpoint that is gone are left as they are.",
+    "kubernetes#105657, kubernetes PR#139629",
+    "is answered by",
+    state=_LeavesUdpFlows,
+)
+
+
+class _Flushing(KernelTable):
+    """Forgets all connections after each change of the rules."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._conntrack = socket.socket(
+            socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, uapi.NETLINK_NETFILTER
+        )
+
+    def __del__(self) -> None:
+        self._conntrack.close()
+
+    def apply(self, changes: Changes) -> None:
+        super().apply(changes)
+        everything = struct.pack(">BBH", socket.AF_UNSPEC, 0, 0)
+        self._conntrack.send(pack(1 << 8 | 2, 1 | 4, 1, everything))
+        self._conntrack.recv(1 << 16)
+
+
+_register(
+    "cuts-open-connections",
+    "Every change of the rules cuts the connections that are open.",
+    "cilium#48259, cilium#48348",
+    "the open connection of",
+    kernel_table=_Flushing,
+)
+
+
+class _ForgetsBeforeItLearns(KernelTable):
+    """Takes away what changes for these protocols, and 50 ms later adds what comes instead."""
+
+    protocols: tuple[str, ...] = ("TCP", "UDP")
+
+    def apply(self, changes: Changes) -> None:
+        if gone := [each for each in changes.first_delete if _protocol(each) in self.protocols]:
+            self._nft.commit_all(self._messages.delete(gone))
+            time.sleep(HOLE)
+        super().apply(replace(changes, first_delete=[each for each in changes.first_delete if each not in gone]))
+
+
+class _UdpForgetsBeforeItLearns(_ForgetsBeforeItLearns):
+    protocols = ("UDP",)
+
+
+def _protocol(element: Element) -> str:
+    return "" if isinstance(element, HairpinElement) else element.service.protocol
+
+
+_register(
+    "forgets-before-it-learns",
+    "At a change, rules are taken away first, and the new ones come a moment later.",
+    "",
+    f"{NO_ANSWER}|{REFUSED}",
+    kernel_table=_ForgetsBeforeItLearns,
+)
+_register(
+    "udp-forgets-before-it-learns",
+    "At a change, rules for UDP are taken away first, and the new ones come a moment later.",
+    "",
+    f"{NO_ANSWER}|{REFUSED}",
+    kernel_table=_UdpForgetsBeforeItLearns,
+)

@@ -1,0 +1,148 @@
+"""Proxies that route right and answer wrongly when they are asked for their health."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from mutants.mutant import WRITTEN, Mutant
+from reference.proxy import ServiceProxy
+from reference.proxy.state import Name, State
+from reference.serving import Response
+
+MUTANTS: list[Mutant] = []
+
+Endpoints = Sequence[Mapping[str, Any]]
+
+
+class _Checking(State):
+    """Its health checks see other endpoints."""
+
+    def __init__(self, *arguments: Any, see: Callable[[Endpoints, str, str], Endpoints], **parts: Any) -> None:
+        super().__init__(*arguments, **parts)
+        self._see = see
+
+    def _check_health(self, name: Name, service: Any) -> None:
+        place, slices = self._node.place, service.slices
+        service.slices = {
+            key: replace(each, raw=self._see(each.raw, place.node, place.zone)) for key, each in slices.items()
+        }
+        super()._check_health(name, service)
+        service.slices = slices
+
+
+class _ChecksOnce(State):
+    """Its health checks count until there is something."""
+
+    def _check_health(self, name: Name, service: Any) -> None:
+        if service.checked is None or not any(service.checked[1].counts.values()):
+            super()._check_health(name, service)
+
+
+def _everywhere(endpoints: Endpoints, node: str, zone: str) -> Endpoints:
+    return [{**each, "nodeName": node} for each in endpoints]
+
+
+def _hinted(endpoints: Endpoints, node: str, zone: str) -> Endpoints:
+    def here(endpoint: Mapping[str, Any]) -> bool:
+        zones = (endpoint.get("hints") or {}).get("forZones")
+        return not zones or {"name": zone} in zones
+
+    return [each for each in endpoints if here(each)]
+
+
+def _leaving(endpoints: Endpoints, node: str, zone: str) -> Endpoints:
+    return [{**each, "conditions": {}} if each["conditions"].get("serving") else each for each in endpoints]
+
+
+class _Answering(ServiceProxy):
+    """What it answers to /healthz and /livez, given the path and the right answer."""
+
+    def __init__(self, *arguments: Any, change: Callable[[str, Response], Response], **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        right = self._health.answer
+        self._health.answer = lambda path: change(path, right(path))  # type: ignore[method-assign]
+
+
+class _Weightless(ServiceProxy):
+    """No header of a health check node port."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        make = self._listening._check
+
+        def check(*which: Any) -> Callable[[str], Response]:
+            right = make(*which)
+
+            def answer(path: str) -> Response:
+                code, headers, body = right(path)
+                return code, {name: value for name, value in headers.items() if "Weight" not in name}, body
+
+            return answer
+
+        self._listening._check = check  # type: ignore[assignment, method-assign]
+
+
+def _always_eligible(_: str, response: Response) -> Response:
+    return 200, response[1], response[2].replace(b'"nodeEligible": false', b'"nodeEligible": true')
+
+
+class _DiesWithItsNode(_Answering):
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, change=self._as_healthz, **options)
+
+    def _as_healthz(self, path: str, response: Response) -> Response:
+        eligible = self._health._eligible
+        return response if eligible else (503, response[1], response[2])
+
+
+def _checks(name: str, sentence: str, provenance: str = "", **parts: Any) -> Mutant:
+    return Mutant(name, sentence, provenance, WRITTEN, **parts)
+
+
+MUTANTS += [
+    _checks(
+        "never-healthy",
+        "/healthz and /livez say no, whatever the proxy does.",
+        proxy=partial(_Answering, change=lambda _, response: (503, *response[1:])),
+    ),
+    _checks(
+        "healthy-until-it-is-gone",
+        "A node that is about to go is healthy.",
+        "kube-proxy before 1.28",
+        proxy=partial(_Answering, change=_always_eligible),
+    ),
+    _checks(
+        "dead-when-it-is-about-to-go",
+        "On a node that is about to go, /livez says no like /healthz, and the proxy is restarted.",
+        proxy=_DiesWithItsNode,
+    ),
+    _checks(
+        "health-port-counts-all-endpoints",
+        "Health check node ports count the endpoints of all nodes.",
+        proxy=partial(ServiceProxy, state=partial(_Checking, see=_everywhere)),
+    ),
+    _checks(
+        "health-port-counts-hinted-endpoints",
+        "Health check node ports count endpoints that are hinted for the node's zone, and no others.",
+        proxy=partial(ServiceProxy, state=partial(_Checking, see=_hinted)),
+    ),
+    _checks(
+        "health-port-counts-terminating-endpoints",
+        "Health check node ports count endpoints that terminate.",
+        proxy=partial(ServiceProxy, state=partial(_Checking, see=_leaving)),
+    ),
+    _checks(
+        "health-port-counts-once",
+        "Health check node ports tell the first endpoints for ever.",
+        proxy=partial(ServiceProxy, state=_ChecksOnce),
+    ),
+    _checks(
+        "health-port-without-weight",
+        "Health check node ports have no header for the number of endpoints.",
+        "kube-proxy before 1.28",
+        proxy=_Weightless,
+    ),
+]

@@ -1,0 +1,92 @@
+"""Controllers and API servers that treat values with a domain wrongly."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from mutants.mutant import WRITTEN, Mutant
+from reference.apiserver.kinds import FieldError, errors
+from reference.apiserver.kinds.services import Services
+from reference.client import Object
+from reference.endpointslice import EndpointSliceController
+from reference.endpointslice.plan import Plan, plan_service
+from reference.features import Features
+from reference.heuristics import Endpoint, Hints, Node, PreferNextZone
+
+FIELD = "spec.trafficDistribution"
+SAMPLE = "trafficdist.dev/PreferNextZone"
+
+
+class _RefusesDomains(Services):
+    """As released."""
+
+    def validate(self, obj: Object, features: Features) -> list[FieldError]:
+        value = obj["spec"].get("trafficDistribution") or ""
+        return super().validate(obj, features) + (
+            [errors.not_supported(FIELD, value, ["PreferClose"])] if "/" in value else []
+        )
+
+
+class _TakesAnySlash(Services):
+    """Whatever has a slash in it is a domain and a name."""
+
+    def validate(self, obj: Object, features: Features) -> list[FieldError]:
+        found = super().validate(obj, features)
+        slash = "/" in (obj["spec"].get("trafficDistribution") or "")
+        return [each for each in found if not (slash and each.field == FIELD)]
+
+
+def _unknown_is_close(service: Object, *others: Any, **options: Any) -> Plan:
+    """As `plan_service`, with any value of a domain taken for PreferClose."""
+    spec = service["spec"]
+    if "/" in (spec.get("trafficDistribution") or ""):
+        service = {**service, "spec": {**spec, "trafficDistribution": "PreferClose"}}
+    return plan_service(service, *others, **options)
+
+
+class _OwnZoneOnly(PreferNextZone):
+    """Lends nothing."""
+
+    def hints(self, endpoints: Any, nodes: Mapping[str, Node]) -> Mapping[Endpoint, Hints]:
+        return {each: Hints(zones=given.zones[:1]) for each, given in super().hints(endpoints, nodes).items()}
+
+
+MUTANTS = [
+    Mutant(
+        "refuses-values-with-a-domain",
+        "Values of trafficDistribution that carry a domain are refused.",
+        "kube-apiserver, as released",
+        WRITTEN,
+        kinds=lambda: (_RefusesDomains(),),
+    ),
+    Mutant(
+        "takes-any-value-with-a-slash",
+        "A value of trafficDistribution with a slash in it is stored, however malformed.",
+        "",
+        WRITTEN,
+        kinds=lambda: (_TakesAnySlash(),),
+    ),
+    Mutant(
+        "domains-mean-prefer-close",
+        "Any value that carries a domain is taken for PreferClose.",
+        "",
+        WRITTEN,
+        controller=partial(EndpointSliceController, plan=_unknown_is_close),
+    ),
+    Mutant(
+        "knows-no-heuristics",
+        "Heuristics that are installed are not found.",
+        "",
+        WRITTEN,
+        controller=partial(EndpointSliceController, heuristics={}),
+    ),
+    Mutant(
+        "hints-of-a-heuristic-cut-short",
+        "Of the zones that a heuristic hints an endpoint for, only the first one is written.",
+        "",
+        WRITTEN,
+        controller=partial(EndpointSliceController, heuristics={SAMPLE: _OwnZoneOnly()}),
+    ),
+]

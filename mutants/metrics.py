@@ -1,0 +1,220 @@
+"""Components that do right and have wrong metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
+
+from mutants.mutant import WRITTEN, Mutant
+from reference.client import Client, Key
+from reference.endpointslice import EndpointSliceController
+from reference.endpointslice.hints import CpuHeuristic
+from reference.endpointslice.plan import Plan
+from reference.proxy import ServiceProxy
+from reference.proxy.state import Dropped, Name, State
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+MUTANTS: list[Mutant] = []
+
+Samples = list[Sample]
+
+
+class _Telling(Collector):
+    """Exposes what `change` makes of another collector's samples."""
+
+    def __init__(self, inner: Collector, change: Callable[[Samples], Samples]) -> None:
+        self._inner = inner
+        self._change = change
+
+    def collect(self) -> Iterable[Metric]:
+        for metric in self._inner.collect():
+            metric.samples = self._change(metric.samples)
+            yield metric
+
+
+def _registry(inner: Collector, change: Callable[[Samples], Samples]) -> CollectorRegistry:
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Telling(inner, change))
+    return registry
+
+
+def _nothing(samples: Samples) -> Samples:
+    return [each._replace(value=0.0) for each in samples]
+
+
+class _Controller(EndpointSliceController):
+    """Its metrics are told otherwise."""
+
+    def __init__(
+        self, client: Client, *, change: Callable[[], Callable[[Samples], Samples]] | None = None, **options: Any
+    ) -> None:
+        super().__init__(client, **options)
+        if change is not None:
+            self.registry = _registry(self._metrics, change())
+
+
+class _Proxy(ServiceProxy):
+    """The same of a proxy."""
+
+    def __init__(
+        self, *arguments: Any, change: Callable[[], Callable[[Samples], Samples]] | None = None, **options: Any
+    ) -> None:
+        super().__init__(*arguments, **options)
+        if change is not None:
+            self.registry = self._metrics.registry = _registry(self._metrics, change())
+
+
+def _relabelled(name: str, label: str, values: Mapping[str, str]) -> Callable[[], Callable[[Samples], Samples]]:
+    """Samples whose name ends so have other values of a label; where two become one, it has the sum."""
+
+    def change(samples: Samples) -> Samples:
+        found: dict[str, Sample] = {}
+        for each in samples:
+            if each.name.endswith(name) and label in each.labels:
+                value = each.labels[label]
+                each = each._replace(labels={**each.labels, label: values.get(value, value)})  # noqa: PLW2901
+            key = f"{each.name} {sorted(each.labels.items())}"
+            found[key] = each._replace(value=each.value + found[key].value) if key in found else each
+        return list(found.values())
+
+    return lambda: change
+
+
+def _milliseconds(samples: Samples) -> Samples:
+    return [
+        each._replace(value=each.value * 1000) if each.name.endswith("timestamp_seconds") else each for each in samples
+    ]
+
+
+def _only_growing() -> Callable[[Samples], Samples]:
+    """Gauges of the controller that never become less."""
+    most: dict[str, float] = {}
+
+    def change(samples: Samples) -> Samples:
+        found = []
+        for each in samples:
+            most[each.name] = max(each.value, most.get(each.name, 0.0))
+            gauge = each.name.endswith(("_endpoint_slices", "_endpoints_desired"))
+            found.append(each._replace(value=most[each.name]) if gauge else each)
+        return found
+
+    return change
+
+
+class _CountsAtFirstSight(_Controller):
+    """The value that a Service had first is the one that it is counted by."""
+
+    def _follow(self, key: Key, plan: Plan) -> None:
+        if key not in self._plans_seen:
+            self._plans_seen[key] = plan
+        super()._follow(key, replace(plan, mechanism=self._plans_seen[key].mechanism))
+
+    def __init__(self, client: Client, **options: Any) -> None:
+        self._plans_seen: dict[Key, Plan] = {}
+        super().__init__(client, **options)
+
+
+class _CountsAnnotated(_Controller):
+    """Under the annotation, a Service stays counted as it was."""
+
+    def _follow(self, key: Key, plan: Plan) -> None:
+        if not isinstance(plan.mechanism, CpuHeuristic):
+            super()._follow(key, plan)
+
+
+class _CountsRefusals(State):
+    """Counts Services with policy Local that have no endpoint at all."""
+
+    def _compute_service(self, name: Name, service: Any) -> None:
+        super()._compute_service(name, service)
+        if any(port.internal_local for ports in service.ports.values() for port in ports) and not service.dropped:
+            counted: set[Dropped] = set() if service.slices else {("IPv4", "internal")}
+            self.dropped.update(counted)
+            service.dropped = frozenset(counted)
+
+
+_SAME_RESULT = {"failure": "success", "error": "success"}
+
+MUTANTS += [
+    Mutant(
+        "controller-metrics-never-change",
+        "The metrics of the controller are 0 for ever.",
+        symptom=WRITTEN,
+        controller=partial(_Controller, change=lambda: _nothing),
+    ),
+    Mutant(
+        "proxy-metrics-never-change",
+        "The metrics of the proxy are 0 for ever.",
+        symptom=WRITTEN,
+        proxy=partial(_Proxy, change=lambda: _nothing),
+    ),
+    Mutant(
+        "failures-count-as-successes",
+        "A sync that failed counts as one that succeeded.",
+        symptom=WRITTEN,
+        controller=partial(_Controller, change=_relabelled("_syncs", "result", _SAME_RESULT)),
+    ),
+    Mutant(
+        "successes-count-as-failures",
+        "A sync that succeeded counts as one that failed.",
+        symptom=WRITTEN,
+        controller=partial(_Controller, change=_relabelled("_syncs", "result", {"success": "failure"})),
+    ),
+    Mutant(
+        "changed-slices-without-labels",
+        "The slices that a sync changed are counted without the value of the field and the annotation.",
+        symptom=WRITTEN,
+        controller=partial(
+            _Controller, change=_relabelled("", "traffic_distribution", {"PreferClose": "", "PreferSameNode": ""})
+        ),
+    ),
+    Mutant(
+        "forgets-to-uncount",
+        "Slices and endpoints that are gone stay counted.",
+        symptom=WRITTEN,
+        controller=partial(_Controller, change=_only_growing),
+    ),
+    Mutant(
+        "counts-services-at-first-sight",
+        "A Service is counted by the value that it had first.",
+        symptom=WRITTEN,
+        controller=_CountsAtFirstSight,
+    ),
+    Mutant(
+        "counts-annotated-services",
+        "A Service that gets the annotation is counted by its field on.",
+        symptom=WRITTEN,
+        controller=_CountsAnnotated,
+    ),
+    Mutant(
+        "timestamps-in-milliseconds",
+        "Metrics in seconds are told in milliseconds.",
+        symptom=WRITTEN,
+        proxy=partial(_Proxy, change=lambda: _milliseconds),
+    ),
+    Mutant(
+        "drops-counted-for-the-other-policy",
+        "Services whose internal traffic is dropped are counted as external, and the other way round.",
+        symptom=WRITTEN,
+        proxy=partial(
+            _Proxy,
+            change=_relabelled(
+                "_no_local_endpoints_total", "traffic_policy", {"internal": "external", "external": "internal"}
+            ),
+        ),
+    ),
+    Mutant(
+        "refusals-counted-as-drops",
+        "A Service without any endpoint counts as one whose traffic is dropped.",
+        symptom=WRITTEN,
+        proxy=partial(ServiceProxy, state=_CountsRefusals),
+    ),
+]

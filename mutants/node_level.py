@@ -1,0 +1,225 @@
+"""Components with one fault each in node-level topology after the text of KEP-3015 of 2022."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from mutants.decisions import Question, deciding
+from mutants.mutant import NO_ANSWER, REACHED, WRITTEN, Mutant
+from reference.apiserver import ApiServer
+from reference.client import Object
+from reference.endpointslice import EndpointSliceController
+from reference.endpointslice.labels import TOPOLOGY_MODE
+from reference.endpointslice.node_level import ASKED, GATE, Missing, NodeLevel, daemon_set_of
+from reference.endpointslice.plan import Plan, plan_service
+from reference.features import Features
+from reference.proxy import ServiceProxy
+from reference.proxy.decision import Decision, Drop
+from reference.proxy.state import State
+
+MUTANTS: list[Mutant] = []
+
+ANY_OWNER = [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "any", "uid": "any"}]
+
+
+def _without_gate(features: Features) -> Features:
+    return replace(features, gates={name: on for name, on in features.gates.items() if name != GATE})
+
+
+def _controller(name: str, sentence: str, plan: Callable[..., Plan]) -> None:
+    controller = partial(EndpointSliceController, plan=plan)
+    MUTANTS.append(Mutant(name, sentence, symptom=f"{WRITTEN}|{REACHED}", controller=controller))
+
+
+def _with_gate(on: bool) -> Callable[..., Plan]:
+    def plan(*others: Any, features: Features, **options: Any) -> Plan:
+        changed = _without_gate(features)
+        return plan_service(
+            *others, features=replace(changed, gates={**changed.gates, GATE: True}) if on else changed, **options
+        )
+
+    return plan
+
+
+def _configured(change: Callable[[NodeLevel], NodeLevel]) -> Callable[..., Plan]:
+    """A planner whose controller was told something else."""
+
+    def plan(*others: Any, node_level: NodeLevel, **options: Any) -> Plan:
+        return plan_service(*others, node_level=change(node_level), **options)
+
+    return plan
+
+
+def _approach(wrong: str, right: str) -> Callable[..., Plan]:
+    """A planner that takes one approach for another."""
+    return _configured(lambda told: replace(told, approach=right) if told.approach == wrong else told)  # type: ignore[arg-type]
+
+
+def _loosely(told: NodeLevel) -> NodeLevel:
+    """One node more in five."""
+    if told.missing is None:
+        return told
+    return replace(told, missing=replace(told.missing, most=told.missing.most + (20 if told.missing.percent else 1)))
+
+
+def _as_number(told: NodeLevel) -> NodeLevel:
+    return told if told.missing is None else replace(told, missing=Missing(told.missing.most))
+
+
+def _first_criterion(told: NodeLevel) -> NodeLevel:
+    return told if told.missing is None else replace(told, daemon_set=False)
+
+
+def _owned(owners: Callable[[Sequence[Object]], Sequence[bool]]) -> Callable[..., Plan]:
+    """A planner that sees these pods owned by one DaemonSet."""
+
+    def plan(service: Object, pods: Iterable[Object], *others: Any, **options: Any) -> Plan:
+        pods = list(pods)
+        seen = [
+            {**pod, "metadata": {**pod["metadata"], "ownerReferences": ANY_OWNER if owned else []}}
+            for pod, owned in zip(pods, owners(pods), strict=True)
+        ]
+        return plan_service(service, seen, *others, **options)
+
+    return plan
+
+
+def _any_one(pods: Sequence[Object]) -> list[bool]:
+    return [any(daemon_set_of(pod) for pod in pods)] * len(pods)
+
+
+def _each_one(pods: Sequence[Object]) -> list[bool]:
+    return [bool(daemon_set_of(pod)) for pod in pods]
+
+
+def _asking(service: Object) -> Object:
+    return {**service, "metadata": {**service["metadata"], "annotations": {TOPOLOGY_MODE: ASKED}}}
+
+
+def _unasked(service: Object, *others: Any, **options: Any) -> Plan:
+    return plan_service(_asking(service), *others, **options)
+
+
+def _remembering(client: Any, **options: Any) -> EndpointSliceController:
+    """A controller for which a Service that asked once asks for ever."""
+    asked: set[str] = set()
+
+    def plan(service: Object, *others: Any, **more: Any) -> Plan:
+        uid = service["metadata"]["uid"]
+        if ASKED in (service["metadata"].get("annotations") or {}).values():
+            asked.add(uid)
+        return plan_service(_asking(service) if uid in asked else service, *others, **more)
+
+    return EndpointSliceController(client, plan=plan, **options)
+
+
+def _nodes_alone(*others: Any, **options: Any) -> Plan:
+    """As `plan_service`, without the zone hints of endpoints that have node hints."""
+
+    def bared(each: Object) -> Object:
+        endpoints = [
+            {**one, "hints": {"forNodes": one["hints"]["forNodes"]}} if "forNodes" in one.get("hints", ()) else one
+            for one in each["endpoints"]
+        ]
+        return {**each, "endpoints": endpoints}
+
+    right = plan_service(*others, **options)
+    return replace(right, create=tuple(map(bared, right.create)), update=tuple(map(bared, right.update)))
+
+
+def _counting_once(*others: Any, **options: Any) -> Plan:
+    return replace(plan_service(*others, **options), counts_nodes=False)
+
+
+_controller("knows-no-node-level-topology", "The controller does not know gate NodeLevelTopology.", _with_gate(False))
+_controller("node-level-without-its-gate", "The controller writes node hints though its gate is off.", _with_gate(True))
+_controller("node-level-unasked", "With the manual approach every Service is taken to ask.", _unasked)
+_controller("node-level-replaces-other-hints", "Endpoints that get node hints lose their others.", _nodes_alone)
+_controller("one-missing-node-too-many", "A node more than allowed may be without endpoint.", _configured(_loosely))
+_controller("percentage-as-number", "The percentage of missing nodes is taken for a number.", _configured(_as_number))
+_controller("counts-nodes-once", "Nodes that come and go later are not counted.", _counting_once)
+_controller("any-daemon-set-will-do", "Pods may belong to several DaemonSets.", _owned(_each_one))
+_controller("one-pod-of-a-daemon-set-will-do", "One pod of a DaemonSet makes the Service suitable.", _owned(_any_one))
+_controller("one-criterion-suffices", "Of several criteria the first one counts.", _configured(_first_criterion))
+_controller("opt-in-asks-nobody", "Opt-in is taken for automatic.", _approach("opt-in", "automatic"))
+_controller("opt-in-looks-at-no-endpoint", "Opt-in is taken for manual.", _approach("opt-in", "manual"))
+_controller("opt-out-is-ignored", "Opt-out is taken for automatic.", _approach("opt-out", "automatic"))
+MUTANTS.append(
+    Mutant("node-level-for-ever", "A Service that asked once asks for ever.", symptom=WRITTEN, controller=_remembering)
+)
+
+
+def _deciding(wrong: Callable[[Question], Decision]) -> Callable[..., ServiceProxy]:
+    return partial(ServiceProxy, state=partial(State, decide=deciding(wrong)))
+
+
+def _hinted(asked: Question) -> bool:
+    return bool(asked.ready) and all(each.node_hints for each in asked.ready)
+
+
+def _softened(asked: Question) -> Decision:
+    port = replace(asked.port, internal_local=False, external_local=False)
+    return asked.answer(port=port) if _hinted(asked) else asked.answer()
+
+
+def _narrowed(asked: Question) -> Decision:
+    if not (asked.port.internal_local or asked.port.external_local):
+        return asked.answer()
+    here = asked.place.node
+    return asked.answer(endpoints=[each for each in asked.endpoints if each.node != here or here in each.node_hints])
+
+
+def _unforgiving(asked: Question) -> Decision:
+    right = asked.answer()
+    if not _hinted(asked) or right.mode == "PreferSameNode":
+        return right
+    return asked.instead(Drop("no endpoint is hinted for this node"))
+
+
+def _annotated(asked: Question) -> Decision:
+    """Before 1.30, as zone hints: only with the annotation."""
+    needed = asked.behaviour.annotation != "unused" and not asked.port.topology_annotation
+    return asked.answer(behaviour=replace(asked.behaviour, node_hints=False)) if needed else asked.answer()
+
+
+def _ungated(*arguments: Any, features: Features, **options: Any) -> ServiceProxy:
+    return ServiceProxy(*arguments, features=_without_gate(features), **options)
+
+
+def _ungated_server(features: Features, **options: Any) -> ApiServer:
+    return ApiServer(_without_gate(features), **options)
+
+
+MUTANTS += [
+    Mutant("knows-no-node-level-hints", "The proxy does not know gate NodeLevelTopology.", proxy=_ungated),
+    Mutant(
+        "node-level-needs-the-annotation",
+        "Node hints are followed on annotated Services alone, where zone hints are.",
+        proxy=_deciding(_annotated),
+    ),
+    Mutant(
+        "node-level-softens-local",
+        "With node hints on all endpoints, policy Local falls back as policy Cluster does.",
+        proxy=_deciding(_softened),
+    ),
+    Mutant(
+        "node-level-narrows-local",
+        "Policy Local leaves out endpoints of the node that are hinted for another.",
+        proxy=_deciding(_narrowed),
+    ),
+    Mutant(
+        "node-level-without-fallback",
+        "With node hints on all endpoints, a node without one drops connections.",
+        symptom=NO_ANSWER,
+        proxy=_deciding(_unforgiving),
+    ),
+    Mutant(
+        "stores-no-node-level-hints",
+        "The API server does not know gate NodeLevelTopology.",
+        symptom=WRITTEN,
+        api_server=_ungated_server,
+    ),
+]

@@ -1,0 +1,136 @@
+"""Controllers of PodLocators with one fault each (KEP-536)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from mutants.mutant import WRITTEN, Mutant, kebab
+from reference.client import Client, Event, Key, Object, key_of
+from reference.pod_locator import PodLocatorController
+from reference.pod_locator.index import Locations
+from reference.pod_locator.location import says
+
+KNOWN = ("kubernetes.io/hostname", "topology.kubernetes.io/region", "topology.kubernetes.io/zone")
+
+MUTANTS: list[Mutant] = []
+
+Wanted = Callable[[Object, Object | None], Object]
+
+
+class _Wanting(Locations):
+    """Wants something else of a locator, given what is right and what it says."""
+
+    def __init__(self, want: Wanted) -> None:
+        super().__init__()
+        self._want = want
+
+    def wanted(self, key: Key) -> Object | None:
+        right, locator = super().wanted(key), self.locator(key)
+        return right if right is None else self._want(right, None if locator is None else says(locator))
+
+
+def _fault(sentence: str) -> Callable[[Wanted], Wanted]:
+    def register(want: Wanted) -> Wanted:
+        def controller(client: Client) -> PodLocatorController:
+            return PodLocatorController(client, locations=_Wanting(want))
+
+        MUTANTS.append(Mutant(kebab(want.__name__), sentence, symptom=WRITTEN, pod_locators=controller))
+        return want
+
+    return register
+
+
+@_fault("Only the first address of a pod is in its PodLocator.")
+def _locator_has_one_address(right: Object, _: Object | None) -> Object:
+    return {**right, "ips": right["ips"][:1]}
+
+
+@_fault("Only the labels that Kubernetes gives a meaning are in PodLocators.")
+def _locator_has_known_labels_only(right: Object, _: Object | None) -> Object:
+    labels: Mapping[str, str] = right["nodeLabels"]
+    return {**right, "nodeLabels": {key: labels[key] for key in KNOWN if key in labels}}
+
+
+@_fault("A PodLocator stays as it was created.")
+def _locator_is_written_once(right: Object, there: Object | None) -> Object:
+    return right if there is None else there
+
+
+@_fault("A PodLocator has the labels that the node had when the pod came to it.")
+def _locator_keeps_the_first_labels(right: Object, there: Object | None) -> Object:
+    stays = there is not None and there["nodeName"] and there["nodeName"] == right["nodeName"]
+    return {**right, "nodeLabels": there["nodeLabels"]} if there is not None and stays else right
+
+
+@_fault("A label that a node loses stays in PodLocators.")
+def _locator_loses_no_label(right: Object, there: Object | None) -> Object:
+    if there is None or there["nodeName"] != right["nodeName"]:
+        return right
+    return {**right, "nodeLabels": {**there["nodeLabels"], **right["nodeLabels"]}}
+
+
+@_fault("PodLocators go on to name a node that is deleted.")
+def _locator_keeps_a_deleted_node(right: Object, there: Object | None) -> Object:
+    if there is None or right["nodeName"]:
+        return right
+    return {**right, "nodeName": there["nodeName"], "nodeLabels": there["nodeLabels"]}
+
+
+class _Restless(_Wanting):
+    """Every event of a pod is a change to it, and it writes the addresses the other way round each time."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda right, there: {**right, "ips": list(reversed(there["ips"]))} if there else right)
+
+    def apply(self, event: Event) -> Collection[Key]:
+        keys = super().apply(event)
+        return (key_of(event.object),) if event.resource == "pods" else keys
+
+    def wanted(self, key: Key) -> Object | None:
+        locator, wanted = self.locator(key), super().wanted(key)
+        if wanted is not None and (locator is None or not says(locator)["ips"]):
+            return Locations.wanted(self, key)
+        return wanted
+
+
+class _NeverDeletes(PodLocatorController):
+    def _delete(self, key: Key, existing: Object) -> None:
+        self._locations.deleted(existing)
+
+
+class _Renames:
+    """A client under whose hands objects get other names."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def create(self, resource: str, namespace: str, obj: Object) -> Object:
+        name = obj["metadata"]["name"]
+        made = self._client.create(resource, namespace, {**obj, "metadata": {"name": f"pod-{name}"}})
+        return {**made, "metadata": {**made["metadata"], "name": name}}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+
+MUTANTS += [
+    Mutant(
+        "locator-is-written-for-every-event",
+        "A PodLocator is written whenever its pod is.",
+        symptom=WRITTEN,
+        pod_locators=lambda client: PodLocatorController(client, locations=_Restless()),
+    ),
+    Mutant(
+        "locator-is-never-deleted",
+        "PodLocators of pods that are gone stay.",
+        symptom=WRITTEN,
+        pod_locators=_NeverDeletes,
+    ),
+    Mutant(
+        "locator-has-another-name",
+        "PodLocators are not named like their pods.",
+        symptom=WRITTEN,
+        pod_locators=lambda client: PodLocatorController(_Renames(client)),
+    ),
+]

@@ -1,0 +1,304 @@
+"""Proxies that see or remember wrongly, while each decision for itself is right.
+
+A fault in what is seen is a `State` that reads objects otherwise, one in memory a `State` that keeps something.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from mutants.decisions import Question, deciding, without_hints
+from mutants.mutant import NO_ANSWER, REACHED, REFUSED, Mutant, kebab
+from reference.client import Object
+from reference.proxy import ServiceProxy
+from reference.proxy.decision import Decision, Drop, Place, ServicePort
+from reference.proxy.objects import read_slice
+from reference.proxy.state import State
+
+Name = tuple[str, str]
+
+MUTANTS: list[Mutant] = []
+
+
+def _register(name: str, sentence: str, provenance: str, symptom: str, **parts: Any) -> None:
+    MUTANTS.append(Mutant(name, sentence, provenance, symptom, proxy=partial(ServiceProxy, **parts)))
+
+
+# Objects read wrongly
+
+ReadEndpoint = Callable[[Object], Object]
+
+
+class _Rereading(State):
+    """Reads each endpoint of a slice otherwise."""
+
+    def __init__(self, *arguments: Any, read: ReadEndpoint) -> None:
+        super().__init__(*arguments)
+        self._read = read
+
+    def receive(self, resource: str, obj: Object, *, deleted: bool) -> None:
+        if resource == "endpointslices" and not deleted:
+            obj = {**obj, "endpoints": [self._read(each) for each in obj.get("endpoints") or ()]}
+        super().receive(resource, obj, deleted=deleted)
+
+
+def _misread(sentence: str, provenance: str = "", *, symptom: str = REACHED) -> Callable[[ReadEndpoint], ReadEndpoint]:
+    def register(read: ReadEndpoint) -> ReadEndpoint:
+        _register(kebab(read.__name__), sentence, provenance, symptom, state=partial(_Rereading, read=read))
+        return read
+
+    return register
+
+
+@_misread("The zone that an endpoint is in counts, not the one that it is hinted for.", "Envoy Gateway")
+def zone_of_the_endpoint_instead_of_hint(endpoint: Object) -> Object:
+    hints = endpoint.get("hints") or {}
+    return _hinted(endpoint, {**hints, "forZones": [{"name": endpoint.get("zone", "")}]} if hints else {})
+
+
+@_misread("The node that an endpoint is on counts, not the one that it is hinted for.", "Cilium, spring 2026")
+def node_of_the_endpoint_instead_of_hint(endpoint: Object) -> Object:
+    hints = endpoint.get("hints") or {}
+    own = [{"name": endpoint.get("nodeName", "")}]
+    return _hinted(endpoint, {**hints, "forNodes": own} if hints.get("forNodes") else hints)
+
+
+@_misread("Of a list of hints only the first one counts.")
+def first_hint_only(endpoint: Object) -> Object:
+    return _hinted(endpoint, {kind: names[:1] for kind, names in (endpoint.get("hints") or {}).items()})
+
+
+@_misread(
+    "An endpoint without ready condition counts as not ready.", "kube-router, ingress-nginx#9550", symptom=REFUSED
+)
+def unknown_readiness_means_not_ready(endpoint: Object) -> Object:
+    return {**endpoint, "conditions": {"ready": False, **(endpoint.get("conditions") or {})}}
+
+
+def _hinted(endpoint: Object, hints: Mapping[str, Any]) -> Object:
+    return {**endpoint, "hints": dict(hints)}
+
+
+# Events missed or remembered
+
+
+def _wrong_state(
+    sentence: str, provenance: str = "", *, symptom: str = REACHED
+) -> Callable[[type[State]], type[State]]:
+    def register(state: type[State]) -> type[State]:
+        name = "".join(f"-{letter}" if letter.isupper() else letter for letter in state.__name__.strip("_"))
+        _register(kebab(name.strip("-")), sentence, provenance, symptom, state=state)
+        return state
+
+    return register
+
+
+@_wrong_state("The Node is read once: a change of its labels is not seen.", "kubernetes#90521, Calico eBPF")
+class _IgnoresNodeUpdates(State):
+    _known = False
+
+    def receive(self, resource: str, obj: Object, *, deleted: bool) -> None:
+        if resource == "nodes" and obj["metadata"]["name"] == self._node.place.node:
+            if self._known:
+                return
+            self._known = True
+        super().receive(resource, obj, deleted=deleted)
+
+
+class _Remembering(State):
+    """Remembers the last version of each object that it was told about."""
+
+    def __init__(self, *arguments: Any, **parts: Any) -> None:
+        super().__init__(*arguments, **parts)
+        self.last: dict[tuple[str, Name], Object] = {}
+
+    def receive(self, resource: str, obj: Object, *, deleted: bool) -> None:
+        key = resource, _name(obj)
+        before = self.last.get(key)
+        self.last[key] = obj
+        self.told(resource, obj, before, deleted=deleted)
+
+    def told(self, resource: str, obj: Object, before: Object | None, *, deleted: bool) -> None:
+        """What happens with an object, the last version of which was `before`."""
+        super().receive(resource, obj, deleted=deleted)
+
+
+def _name(obj: Object) -> Name:
+    return obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
+
+
+@_wrong_state("Hints that are taken away from a slice are followed on.", "linkerd PR#10925")
+class _HintsOutliveTheirRemoval(_Remembering):
+    def told(self, resource: str, obj: Object, before: Object | None, *, deleted: bool) -> None:
+        if resource == "endpointslices" and before is not None:
+            known = {each["addresses"][0]: each.get("hints") for each in before["endpoints"]}
+            kept = [{"hints": known.get(each["addresses"][0]), **each} for each in obj["endpoints"]]
+            obj = self.last[resource, _name(obj)] = {**obj, "endpoints": kept}
+        super().told(resource, obj, before, deleted=deleted)
+
+
+@_wrong_state("externalTrafficPolicy Local is not looked at.", "antrea#3295")
+class _IgnoresExternalLocal(State):
+    def receive(self, resource: str, obj: Object, *, deleted: bool) -> None:
+        if resource == "services":
+            obj = {**obj, "spec": {**obj["spec"], "externalTrafficPolicy": "Cluster"}}
+        super().receive(resource, obj, deleted=deleted)
+
+
+@_wrong_state("The rules of a deleted Service stay.", "antrea#4713")
+class _IgnoresServiceDeletes(State):
+    def receive(self, resource: str, obj: Object, *, deleted: bool) -> None:
+        if not (resource == "services" and deleted):
+            super().receive(resource, obj, deleted=deleted)
+
+
+@_wrong_state("A change of a live Service is not seen.", "antrea#4845")
+class _IgnoresServiceUpdates(_Remembering):
+    def told(self, resource: str, obj: Object, before: Object | None, *, deleted: bool) -> None:
+        if resource != "services" or before is None or deleted:
+            super().told(resource, obj, before, deleted=deleted)
+
+
+@_wrong_state("The endpoints of a deleted slice stay.", "linkerd#10370")
+class _IgnoresSliceDeletes(State):
+    def receive(self, resource: str, obj: Object, *, deleted: bool) -> None:
+        if not (resource == "endpointslices" and deleted):
+            super().receive(resource, obj, deleted=deleted)
+
+
+@_wrong_state("Endpoints that leave a slice are used on.", "kubernetes#99299")
+class _KeepsRemovedEndpoints(_Remembering):
+    def told(self, resource: str, obj: Object, before: Object | None, *, deleted: bool) -> None:
+        if resource == "endpointslices" and before is not None:
+            present = {each["addresses"][0] for each in obj["endpoints"]}
+            gone = [each for each in before["endpoints"] if each["addresses"][0] not in present]
+            obj = self.last[resource, _name(obj)] = {**obj, "endpoints": [*obj["endpoints"], *gone]}
+        super().told(resource, obj, before, deleted=deleted)
+
+
+@_wrong_state("Endpoints that join a slice later are not used.", "linkerd#12427", symptom="never reached|was refused")
+class _IgnoresNewEndpoints(_Remembering):
+    def told(self, resource: str, obj: Object, before: Object | None, *, deleted: bool) -> None:
+        if resource == "endpointslices" and before is not None:
+            known = {each["addresses"][0] for each in before["endpoints"]}
+            old = [each for each in obj["endpoints"] if each["addresses"][0] in known]
+            obj = self.last[resource, _name(obj)] = {**obj, "endpoints": old}
+        super().told(resource, obj, before, deleted=deleted)
+
+
+@_wrong_state("A change of a slice takes effect with the next change only.")
+class _OneUpdateLate(_Remembering):
+    def told(self, resource: str, obj: Object, before: Object | None, *, deleted: bool) -> None:
+        late = resource == "endpointslices" and before is not None and not deleted
+        super().told(resource, before if late and before is not None else obj, before, deleted=deleted)
+
+
+# What is judged together, or apart
+
+
+class _Knowing(_Remembering):
+    """Decides with knowledge of all slices and Services."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments, decide=deciding(self.wrong))
+
+    def wrong(self, asked: Question) -> Decision:
+        """The decision."""
+        return asked.answer()
+
+    def ready_hints(self, port: ServicePort) -> list[list[frozenset[str]]]:
+        """The zone hints of ready endpoints, for each port of each slice of the Service, in both families."""
+        found = []
+        for (resource, _), obj in self.last.items():
+            read = read_slice(obj) if resource == "endpointslices" else None
+            if read is not None and read.service == (port.namespace, port.name):
+                found += [[each.zone_hints for each in every if each.ready] for every in read.ports.values()]
+        return found
+
+
+@_wrong_state("Whether all endpoints have hints is judged for each slice on its own.", "ingress-nginx")
+class _JudgesEachSlice(_Remembering):
+    def told(self, resource: str, obj: Object, before: Object | None, *, deleted: bool) -> None:
+        ready = [each for each in obj.get("endpoints") or () if each["conditions"].get("ready") is not False]
+        if resource == "endpointslices" and not all(each.get("hints") for each in ready):
+            zone = {"forZones": [{"name": self._node.place.zone}]}
+            obj = {**obj, "endpoints": [{**each, "hints": zone} for each in obj["endpoints"]]}
+        super().told(resource, obj, before, deleted=deleted)
+
+
+@_wrong_state("A near endpoint of another port keeps a port from falling back.", "cilium#45214", symptom=NO_ANSWER)
+class _JudgesAllPortsTogether(_Knowing):
+    def wrong(self, asked: Question) -> Decision:
+        near = any(asked.place.zone in zones for every in self.ready_hints(asked.port) for zones in every)
+        mine = any(asked.place.zone in each.zone_hints for each in asked.ready)
+        return asked.instead(Drop("a near one, of another port")) if near and not mine else asked.answer()
+
+
+@_wrong_state("Endpoints of one IP family without hints switch hints off for the other.", "cilium#45214")
+class _JudgesBothFamiliesTogether(_Knowing):
+    def wrong(self, asked: Question) -> Decision:
+        hinted = all(zones for every in self.ready_hints(asked.port) for zones in every)
+        return asked.answer(endpoints=asked.endpoints if hinted else without_hints(asked.endpoints))
+
+
+@_wrong_state("Hints are followed only on Services that set trafficDistribution.", "Cilium, cilium#25283")
+class _HintsNeedTheField(_Knowing):
+    def wrong(self, asked: Question) -> Decision:
+        asks = _distribution(self, asked.port)
+        return asked.answer(endpoints=asked.endpoints if asks else without_hints(asked.endpoints))
+
+
+@_wrong_state("A Service that sets trafficDistribution stays in the zone without any hints.", "Envoy Gateway")
+class _FieldWithoutHints(_Knowing):
+    def wrong(self, asked: Question) -> Decision:
+        if not _distribution(self, asked.port) or any(each.zone_hints for each in asked.ready):
+            return asked.answer()
+        invented = [each._replace(zone_hints=frozenset({each.node[:1]})) for each in asked.endpoints]
+        return asked.answer(endpoints=invented)
+
+
+def _distribution(state: _Remembering, port: ServicePort) -> str:
+    return str(state.last["services", (port.namespace, port.name)]["spec"].get("trafficDistribution") or "")
+
+
+@_wrong_state("A Service that has fallen back once never follows hints again.")
+class _NeverReturnsToHints(_Knowing):
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._fallen: set[Name] = set()
+
+    def wrong(self, asked: Question) -> Decision:
+        name = asked.port.namespace, asked.port.name
+        if name in self._fallen:
+            return asked.answer(endpoints=without_hints(asked.endpoints))
+        right = asked.answer()
+        if asked.ready and right.mode != "PreferSameNode":
+            self._fallen.add(name)
+        return right
+
+
+@_wrong_state("A Service that has once had no endpoint in the zone never follows hints for zones again.")
+class _NeverReturnsToZoneHints(_Knowing):
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._fallen: set[Name] = set()
+
+    def wrong(self, asked: Question) -> Decision:
+        name = asked.port.namespace, asked.port.name
+        hinted = asked.ready and all(each.zone_hints for each in asked.ready)
+        if hinted and not any(asked.place.zone in each.zone_hints for each in asked.ready):
+            self._fallen.add(name)
+        return asked.answer(endpoints=without_hints(asked.endpoints) if name in self._fallen else asked.endpoints)
+
+
+@_wrong_state("A new zone label of the node counts for new Services only.")
+class _ZoneRememberedByServices(_Knowing):
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._places: dict[Name, Place] = {}
+
+    def wrong(self, asked: Question) -> Decision:
+        place = self._places.setdefault((asked.port.namespace, asked.port.name), asked.place)
+        return asked.answer(place=place)

@@ -1,0 +1,214 @@
+"""Controllers and proxies that are of another release than they were told to be, or mix up what came with which."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from mutants.mutant import REACHED, WRITTEN, Mutant
+from reference.client import Object
+from reference.endpointslice import EndpointSliceController
+from reference.endpointslice.hints import NoHints
+from reference.endpointslice.plan import Plan, plan_service
+from reference.features import Features
+from reference.proxy import ServiceProxy
+from reference.proxy.decision import Behaviour
+from reference.proxy.state import State
+
+MUTANTS: list[Mutant] = []
+
+Endpoint = Object
+Rehint = Callable[[Endpoint, Object | None], Endpoint]
+"""An endpoint that is about to be written and the hints that it has now, to what is written instead."""
+
+
+def _controller_of(always: Features, client: Any, *, features: Features, **options: Any) -> EndpointSliceController:
+    return EndpointSliceController(client, features=always, **options)
+
+
+def _proxy_of(always: Features, *arguments: Any, features: Features, **options: Any) -> ServiceProxy:
+    return ServiceProxy(*arguments, features=always, **options)
+
+
+def _field_first(service: Object, *others: Any, **options: Any) -> Plan:
+    """As `plan_service`, without the annotations of a Service that has the field."""
+    if "trafficDistribution" in service["spec"]:
+        service = {**service, "metadata": {**service["metadata"], "annotations": {}}}
+    return plan_service(service, *others, **options)
+
+
+def _field_first_from_1_30(service: Object, *others: Any, features: Features, **options: Any) -> Plan:
+    """As `plan_service` up to 1.29; from then on the field comes first."""
+    plan = _field_first if features.at_least(30) else plan_service
+    return plan(service, *others, features=features, **options)
+
+
+def _close_is_same_node(service: Object, *others: Any, features: Features, **options: Any) -> Plan:
+    """As `plan_service`; where PreferSameNode is known, PreferClose is taken for it."""
+    spec = service["spec"]
+    if spec.get("trafficDistribution") == "PreferClose" and features.enabled("PreferSameTrafficDistribution"):
+        service = {**service, "spec": {**spec, "trafficDistribution": "PreferSameNode"}}
+    return plan_service(service, *others, features=features, **options)
+
+
+def _rehints(rehint: Rehint, *, of: Callable[[Plan], bool]) -> Callable[..., EndpointSliceController]:
+    """A controller that treats endpoints which it finds in slices otherwise, in those plans."""
+
+    def plan(service: Object, pods: Any, nodes: Any, existing: Iterable[Object], **options: Any) -> Plan:
+        existing = list(existing)
+        right = plan_service(service, pods, nodes, existing, **options)
+        known = {each["addresses"][0]: each.get("hints") for found in existing for each in found["endpoints"]}
+
+        def rehinted(endpoint: Endpoint) -> Endpoint:
+            address = endpoint["addresses"][0]
+            return rehint(endpoint, known[address]) if address in known else endpoint
+
+        update = [{**each, "endpoints": [rehinted(one) for one in each["endpoints"]]} for each in right.update]
+        return replace(right, update=tuple(update)) if of(right) else right
+
+    return partial(EndpointSliceController, plan=plan)
+
+
+def _hinted(endpoint: Endpoint, hints: Object | None) -> Endpoint:
+    bare = {name: value for name, value in endpoint.items() if name != "hints"}
+    return {**bare, "hints": hints} if hints else bare
+
+
+def _state(behave: Callable[[Behaviour], Behaviour]) -> Callable[..., ServiceProxy]:
+    """A proxy that behaves otherwise."""
+    return partial(ServiceProxy, state=lambda node, behaviour: State(node, behave(behaviour)))
+
+
+def _hints_need_the_gate(behaviour: Behaviour) -> Behaviour:
+    return replace(behaviour, zone_hints=behaviour.zone_hints and behaviour.annotation == "unused")
+
+
+def _zone_hints_need_node_hints(behaviour: Behaviour) -> Behaviour:
+    return replace(behaviour, zone_hints=behaviour.zone_hints and behaviour.node_hints)
+
+
+MODE, AWARE_HINTS = "service.kubernetes.io/topology-mode", "service.kubernetes.io/topology-aware-hints"
+
+
+def _annotated(service: Object, annotations: Object) -> Object:
+    return {**service, "metadata": {**service["metadata"], "annotations": annotations}}
+
+
+def _one_spelling(service: Object, *others: Any, **options: Any) -> Plan:
+    """As `plan_service`, for "Auto" alone."""
+    annotations = service["metadata"].get("annotations") or {}
+    known = {key: value for key, value in annotations.items() if value != "auto"}
+    return plan_service(_annotated(service, known), *others, **options)
+
+
+def _newer_name(service: Object, *others: Any, **options: Any) -> Plan:
+    """As `plan_service`, without the annotation's older name."""
+    annotations = service["metadata"].get("annotations") or {}
+    known = {key: value for key, value in annotations.items() if key != AWARE_HINTS}
+    return plan_service(_annotated(service, known), *others, **options)
+
+
+def _remembering(client: Any, **options: Any) -> EndpointSliceController:
+    """A controller for which a Service that was annotated once stays so."""
+    annotated: set[str] = set()
+
+    def plan(service: Object, *others: Any, **more: Any) -> Plan:
+        annotations = service["metadata"].get("annotations") or {}
+        uid = service["metadata"]["uid"]
+        if annotations.get(MODE) == "Auto":
+            annotated.add(uid)
+        return plan_service(_annotated(service, {MODE: "Auto"} if uid in annotated else annotations), *others, **more)
+
+    return EndpointSliceController(client, plan=plan, **options)
+
+
+MUTANTS += [
+    Mutant(
+        "newest-controller-at-any-release",
+        "The controller does what the newest release does, whatever release and gates it was given.",
+        symptom=WRITTEN,
+        controller=partial(_controller_of, Features()),
+    ),
+    Mutant(
+        "oldest-controller-at-any-release",
+        "The controller does what 1.29 did, whatever release and gates it was given.",
+        symptom=WRITTEN,
+        controller=partial(_controller_of, Features((1, 29))),
+    ),
+    Mutant(
+        "newest-proxy-at-any-release",
+        "The proxy does what the newest release does, whatever release and gates it was given.",
+        symptom=REACHED,
+        proxy=partial(_proxy_of, Features()),
+    ),
+    Mutant(
+        "oldest-proxy-at-any-release",
+        "The proxy does what 1.29 did, whatever release and gates it was given.",
+        symptom=REACHED,
+        proxy=partial(_proxy_of, Features((1, 29))),
+    ),
+    Mutant(
+        "field-before-annotation",
+        "Where annotation and field are both set, the field decides.",
+        symptom=WRITTEN,
+        controller=partial(EndpointSliceController, plan=_field_first),
+    ),
+    Mutant(
+        "knows-one-spelling-of-auto",
+        "The annotation is known with the value Auto, and not with auto.",
+        symptom=WRITTEN,
+        controller=partial(EndpointSliceController, plan=_one_spelling),
+    ),
+    Mutant(
+        "knows-the-newer-annotation-only",
+        "The annotation is known by the name topology-mode, and not by topology-aware-hints.",
+        symptom=WRITTEN,
+        controller=partial(EndpointSliceController, plan=_newer_name),
+    ),
+    Mutant(
+        "annotation-outlives-itself",
+        "A Service that had the annotation once is treated as if it had it still.",
+        symptom=WRITTEN,
+        controller=_remembering,
+    ),
+    Mutant(
+        "field-before-annotation-from-1-30",
+        "Once the field is known, it decides, also where the annotation is set.",
+        symptom=f"{WRITTEN}|{REACHED}",
+        controller=partial(EndpointSliceController, plan=_field_first_from_1_30),
+    ),
+    Mutant(
+        "prefer-close-becomes-same-node",
+        "Once PreferSameNode is known, PreferClose is taken for it.",
+        symptom=f"{WRITTEN}|{REACHED}",
+        controller=partial(EndpointSliceController, plan=_close_is_same_node),
+    ),
+    Mutant(
+        "hints-outlive-their-gate",
+        "Hints that nobody asks for any more stay on the endpoints that have them.",
+        symptom=WRITTEN,
+        controller=_rehints(_hinted, of=lambda plan: isinstance(plan.mechanism, NoHints)),
+    ),
+    Mutant(
+        "hints-new-endpoints-only",
+        "Endpoints that have no hints when their slice is found never get any.",
+        symptom=WRITTEN,
+        controller=_rehints(
+            lambda endpoint, hints: endpoint if hints else _hinted(endpoint, None), of=lambda plan: True
+        ),
+    ),
+    Mutant(
+        "no-hints-without-the-gate",
+        "With gate ServiceTrafficDistribution off, hints are followed nowhere, annotation or not.",
+        symptom=REACHED,
+        proxy=_state(_hints_need_the_gate),
+    ),
+    Mutant(
+        "no-zone-hints-without-node-hints",
+        "With gate PreferSameTrafficDistribution off, no hints are followed.",
+        symptom=REACHED,
+        proxy=_state(_zone_hints_need_node_hints),
+    ),
+]

@@ -1,0 +1,203 @@
+"""Components that come back wrongly, or bear it badly when another one is away."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from mutants.data_planes import HOLE
+from mutants.mutant import NO_ANSWER, REACHED, REFUSED, WRITTEN, Mutant
+from reference.client import Client, Event, Object, Subscription
+from reference.endpointslice import EndpointSliceController
+from reference.endpointslice.plan import Plan, plan_service
+from reference.proxy import ServiceProxy
+from reference.proxy.nftables import KernelTable
+from reference.proxy.ruleset import Ruleset
+
+Sink = Callable[[Event], None]
+
+LOOK = 0.02  # seconds between two looks at whether the API server is there
+
+
+class _Filtering:
+    """A client that keeps some events of each subscription to itself."""
+
+    def __init__(self, client: Client, filtered: Callable[[Sink], Sink]) -> None:
+        self._client = client
+        self._filtered = filtered
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def subscribe(self, resources: Collection[str], sink: Sink) -> Subscription:
+        return self._client.subscribe(resources, self._filtered(sink))
+
+
+def _from_the_first_change_on(sink: Sink) -> Sink:
+    """Nothing of what is there already, but for the nodes."""
+    listed = False
+
+    def filtered(event: Event) -> None:
+        nonlocal listed
+        listed = listed or event.type == "SYNCED"
+        if listed or event.resource == "nodes":
+            sink(event)
+
+    return filtered
+
+
+def _until_the_second_list(sink: Sink) -> Sink:
+    """Nothing any more, once a list has been told for the second time."""
+    lists = 0
+
+    def filtered(event: Event) -> None:
+        nonlocal lists
+        if lists < 2:
+            sink(event)
+        lists += event.type == "SYNCED"
+
+    return filtered
+
+
+def _newer_versions(sink: Sink) -> Sink:
+    """Nothing about an object at the resource version that was told last."""
+    told: dict[str, str] = {}
+
+    def filtered(event: Event) -> None:
+        if event.type != "SYNCED":
+            metadata = event.object["metadata"]
+            before = told.get(metadata["uid"])
+            told[metadata["uid"]] = metadata["resourceVersion"]
+            if event.type == "MODIFIED" and before == metadata["resourceVersion"]:
+                return
+        sink(event)
+
+    return filtered
+
+
+def _controller(filtered: Callable[[Sink], Sink]) -> Callable[..., EndpointSliceController]:
+    return lambda client, **options: EndpointSliceController(_Filtering(client, filtered), **options)
+
+
+def _proxy(filtered: Callable[[Sink], Sink]) -> Callable[..., ServiceProxy]:
+    return lambda node, client, **options: ServiceProxy(node, _Filtering(client, filtered), **options)
+
+
+def _touching(client: Client, **options: Any) -> EndpointSliceController:
+    """A controller that writes every slice at its first look at a Service."""
+    seen: set[str] = set()
+
+    def plan(service: Object, pods: Any, nodes: Any, existing: Iterable[Object], **more: Any) -> Plan:
+        existing = list(existing)
+        right = plan_service(service, pods, nodes, existing, **more)
+        if service["metadata"]["uid"] in seen:
+            return right
+        seen.add(service["metadata"]["uid"])
+        changed = {each["metadata"]["name"] for each in (*right.update, *right.delete)}
+        return replace(
+            right, update=right.update + tuple(_touched(each) for each in existing if _name(each) not in changed)
+        )
+
+    return EndpointSliceController(client, plan=plan, **options)
+
+
+def _name(obj: Object) -> str:
+    return str(obj["metadata"]["name"])
+
+
+def _touched(obj: Object) -> Object:
+    started = {"example.org/started": str(time.monotonic_ns())}
+    return {**obj, "metadata": {**obj["metadata"], "annotations": started}}
+
+
+class _Flushing(KernelTable):
+    """Takes everything away before it loads everything anew."""
+
+    def load(self, ruleset: Ruleset) -> None:
+        self.delete()
+        time.sleep(HOLE)
+        super().load(ruleset)
+
+
+class _Dependent(ServiceProxy):
+    """Takes its rules away when its API server is."""
+
+    def __init__(self, node_name: str, client: Client, **options: Any) -> None:
+        super().__init__(node_name, client, **options)
+        self._server = client
+        self._ended = threading.Event()
+        self._looking = threading.Thread(target=self._look, daemon=True)
+
+    def start(self) -> None:
+        super().start()
+        self._looking.start()
+
+    def stop(self) -> None:
+        self._ended.set()
+        if self._looking.is_alive():
+            self._looking.join()
+        super().stop()
+
+    def _look(self) -> None:
+        while not self._ended.wait(LOOK):
+            try:
+                self._server.get("namespaces", "", "default")
+            except OSError:
+                self.cleanup()
+
+
+MUTANTS = [
+    Mutant(
+        "trusts-resource-versions",
+        "The controller takes an object for unchanged as long as its resourceVersion is, also where another release "
+        "serves it otherwise.",
+        symptom=WRITTEN,
+        controller=_controller(_newer_versions),
+    ),
+    Mutant(
+        "rewrites-slices-at-any-start",
+        "A controller that starts writes every slice once, changed or not.",
+        symptom=WRITTEN,
+        controller=_touching,
+    ),
+    Mutant(
+        "knows-only-what-changes",
+        "A controller that starts does not look at the Services, pods and slices that are there already.",
+        symptom=WRITTEN,
+        controller=_controller(_from_the_first_change_on),
+    ),
+    Mutant(
+        "routes-only-what-changes",
+        "A proxy that starts does not look at the Services that are there already, and loses the rules for them.",
+        symptom=f"{NO_ANSWER}|{REFUSED}",
+        proxy=_proxy(_from_the_first_change_on),
+    ),
+    Mutant(
+        "watches-once",
+        "Once the API server has been away, the controller learns of no change any more.",
+        symptom=f"{REACHED}|{NO_ANSWER}",
+        controller=_controller(_until_the_second_list),
+    ),
+    Mutant(
+        "watches-once-as-a-proxy",
+        "Once the API server has been away, the proxies learn of no change any more.",
+        symptom=f"{REACHED}|{NO_ANSWER}",
+        proxy=_proxy(_until_the_second_list),
+    ),
+    Mutant(
+        "flushes-before-it-starts",
+        "A proxy that starts takes away what the former one left, and has its own rules a moment later.",
+        symptom=f"{NO_ANSWER}|{REFUSED}",
+        proxy=partial(ServiceProxy, kernel_table=_Flushing),
+    ),
+    Mutant(
+        "forgets-all-without-its-server",
+        "A proxy takes its rules away while it does not reach the API server.",
+        symptom=f"{NO_ANSWER}|{REFUSED}",
+        proxy=_Dependent,
+    ),
+]

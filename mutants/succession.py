@@ -1,0 +1,133 @@
+"""API servers that are of another release than they were told to be, or treat wrongly what another one has stored."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from mutants.mutant import WRITTEN, Mutant
+from reference.apiserver import ApiServer
+from reference.apiserver.kinds import FieldError, errors
+from reference.apiserver.kinds.endpointslices import EndpointSlices
+from reference.apiserver.kinds.services import Services
+from reference.apiserver.registry import Registry
+from reference.client import Object
+from reference.features import Features
+
+FIELD = "spec.trafficDistribution"
+
+
+def _newest(features: Features, **options: Any) -> ApiServer:
+    return ApiServer(replace(Features(), follows=features.follows), **options)
+
+
+def _other_reading(features: Features, **options: Any) -> ApiServer:
+    return ApiServer(replace(features, follows="kep" if features.follows == "released" else "released"), **options)
+
+
+class _ServesAllThatIsStored(ApiServer):
+    """Takes a store over as if it knew every field in it."""
+
+    def __init__(self, features: Features, *, predecessor: ApiServer | None = None) -> None:
+        super().__init__(features)
+        if predecessor is not None:
+            before = predecessor.registry
+            store = before.store.hand_over({})
+            self.registry = Registry(
+                before.strategies.values(), features, store=store, pools=before.pools, admission=before.admission
+            )
+
+
+class _WritesAllAnew(ApiServer):
+    """Writes every object once when it takes a store over, as far as it knows the object."""
+
+    def __init__(self, features: Features, *, predecessor: ApiServer | None = None) -> None:
+        super().__init__(features, predecessor=predecessor)
+        store = self.registry.store
+        for resource in self.registry.strategies:
+            for stored in store.items(resource):
+                if stored.hides:
+                    store.put(resource, stored.copy())
+
+
+class _DropsStoredFields(Services):
+    """Takes the field out of every Service that is written while its gate is off."""
+
+    def prepare_for_update(self, new: Object, old: Object, features: Features) -> None:
+        super().prepare_for_update(new, old, features)
+        if not features.enabled("ServiceTrafficDistribution"):
+            new["spec"].pop("trafficDistribution", None)
+
+
+class _RefusesStoredValues(Services):
+    """Judges a stored value as one that is new."""
+
+    def validate_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
+        value = new["spec"].get("trafficDistribution")
+        known = value in (None, "PreferClose") or features.enabled("PreferSameTrafficDistribution")
+        refused = [] if known else [errors.not_supported(FIELD, value, ["PreferClose"])]
+        return super().validate_update(new, old, features) + refused
+
+
+class _DropsZoneHintsToo(EndpointSlices):
+    """Takes out all hints, where only those for nodes are behind the gate."""
+
+    def prepare_for_create(self, obj: Object, features: Features) -> None:
+        super().prepare_for_create(obj, features)
+        _drop_hints(obj, features)
+
+    def prepare_for_update(self, new: Object, old: Object, features: Features) -> None:
+        super().prepare_for_update(new, old, features)
+        _drop_hints(new, features)
+
+
+def _drop_hints(obj: Object, features: Features) -> None:
+    if not features.enabled("PreferSameTrafficDistribution"):
+        for endpoint in obj.get("endpoints") or ():
+            endpoint.pop("hints", None)
+
+
+MUTANTS = [
+    Mutant(
+        "newest-api-server-at-any-release",
+        "The API server does what the newest release does, whatever release and gates it was given.",
+        symptom=WRITTEN,
+        api_server=_newest,
+    ),
+    Mutant(
+        "follows-the-other-reading",
+        "The API server follows released Kubernetes where it says that it follows the KEPs, and the other way round.",
+        symptom=WRITTEN,
+        api_server=_other_reading,
+    ),
+    Mutant(
+        "serves-fields-of-later-releases",
+        "The API server serves fields that its release does not have, when a later one has stored them.",
+        symptom=WRITTEN,
+        api_server=_ServesAllThatIsStored,
+    ),
+    Mutant(
+        "forgets-fields-of-later-releases",
+        "The API server rewrites what a later release has stored, and so loses what it does not know.",
+        symptom=WRITTEN,
+        api_server=_WritesAllAnew,
+    ),
+    Mutant(
+        "drops-stored-fields",
+        "With its gate off, trafficDistribution is dropped from Services that have it stored.",
+        symptom=WRITTEN,
+        kinds=lambda: (_DropsStoredFields(),),
+    ),
+    Mutant(
+        "refuses-stored-values",
+        "With their gate off, Services that have one of the newer values stored cannot be changed.",
+        symptom=WRITTEN,
+        kinds=lambda: (_RefusesStoredValues(),),
+    ),
+    Mutant(
+        "drops-zone-hints-too",
+        "With the gate of node hints off, hints for zones are dropped as well.",
+        symptom=WRITTEN,
+        kinds=lambda: (_DropsZoneHintsToo(),),
+    ),
+]

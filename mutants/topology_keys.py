@@ -1,0 +1,377 @@
+"""Components with one fault each about topology keys (KEP-536)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from mutants.decisions import Question, Wrong, deciding, without_hints
+from mutants.mutant import NO_ANSWER, REACHED, REFUSED, WRITTEN, Mutant, kebab
+from reference.apiserver.kinds import FieldError, Strategy, errors
+from reference.apiserver.kinds.services import Services
+from reference.client import Object
+from reference.features import Features
+from reference.objects.topology_keys import ANY, Labels
+from reference.proxy import ServiceProxy
+from reference.proxy.decision import Behaviour, Decision, Endpoint, Forward, Reject
+from reference.proxy.state import State
+
+FIELD = "spec.topologyKeys"
+HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
+FAILS = f"{NO_ANSWER}|{REFUSED}"
+
+MUTANTS: list[Mutant] = []
+
+
+# Decisions
+
+
+def _fault(sentence: str, provenance: str = "", *, symptom: str = REACHED) -> Callable[[Wrong], Wrong]:
+    """Make a mutant of a wrong decision about Services with topology keys; about others it is right."""
+
+    def register(wrong: Wrong) -> Wrong:
+        def about_keys(asked: Question) -> Decision:
+            return wrong(asked) if asked.port.topology_keys and asked.behaviour.topology_keys else asked.answer()
+
+        proxy = partial(ServiceProxy, state=partial(State, decide=deciding(about_keys)))
+        MUTANTS.append(Mutant(kebab(wrong.__name__), sentence, provenance, symptom, proxy=proxy))
+        return wrong
+
+    return register
+
+
+def _with_keys(asked: Question, *keys: str) -> Decision:
+    return asked.answer(port=replace(asked.port, topology_keys=keys))
+
+
+def _matched(asked: Question, key: str) -> tuple[Endpoint, ...]:
+    """The endpoints that would be used if this were the only key."""
+    action = _with_keys(asked, key).cluster_ip
+    return action.endpoints if isinstance(action, Forward) else ()
+
+
+def _relabelled(asked: Question, change: Callable[[Labels], Labels]) -> Decision:
+    """The decision, were all labels others."""
+    place = replace(asked.place, labels=change(asked.place.labels))
+    return asked.answer(place=place, endpoints=[each._replace(labels=change(each.labels)) for each in asked.endpoints])
+
+
+@_fault("Topology keys are not looked at.", "kube-proxy from 1.22 on")
+def ignores_topology_keys(asked: Question) -> Decision:
+    return _with_keys(asked)
+
+
+@_fault("Where no key matches an endpoint, every endpoint is used.", "trafficDistribution, by design")
+def topology_keys_are_soft(asked: Question) -> Decision:
+    return _with_keys(asked, *(each for each in asked.port.topology_keys if each != ANY), ANY)
+
+
+@_fault("Only the first topology key is looked at.", symptom=FAILS)
+def first_topology_key_only(asked: Question) -> Decision:
+    return _with_keys(asked, asked.port.topology_keys[0])
+
+
+@_fault("Topology keys are tried from the last to the first, and * after all others.", symptom=REACHED)
+def reads_topology_keys_backwards(asked: Question) -> Decision:
+    keys = [each for each in reversed(asked.port.topology_keys) if each != ANY]
+    return _with_keys(asked, *keys, *({ANY} & {*asked.port.topology_keys}))
+
+
+@_fault("The endpoints of all keys are used together.")
+def unites_topology_keys(asked: Question) -> Decision:
+    keys = [each for each in asked.port.topology_keys if each != ANY]
+    united = tuple(dict.fromkeys(each for key in keys for each in _matched(asked, key)))
+    return asked.instead(Forward(united, "any key")) if united else asked.answer()
+
+
+@_fault("Only endpoints that match every key are used.", symptom=f"{FAILS}|never reached")
+def demands_every_topology_key(asked: Question) -> Decision:
+    sets = [set(_matched(asked, key)) for key in asked.port.topology_keys]
+    common = tuple(set.intersection(*sets))
+    return asked.instead(Forward(common, "every key") if common else Reject("not every key"))
+
+
+@_fault("* is taken for the name of a label, which no node has.", symptom=FAILS)
+def star_is_a_label(asked: Question) -> Decision:
+    return _with_keys(asked, *("star" if each == ANY else each for each in asked.port.topology_keys))
+
+
+@_fault("Where * is among the keys, the others are not looked at.")
+def star_decides_at_once(asked: Question) -> Decision:
+    return _with_keys(asked, *((ANY,) if ANY in asked.port.topology_keys else asked.port.topology_keys))
+
+
+@_fault("Keys other than Kubernetes' own labels are passed over.")
+def knows_common_topology_keys_only(asked: Question) -> Decision:
+    return _with_keys(asked, *(each for each in asked.port.topology_keys if "kubernetes.io/" in each or each == ANY))
+
+
+@_fault("Whatever the key is, endpoints of other zones do not match it.", symptom="never reached")
+def topology_keys_stay_in_the_zone(asked: Question) -> Decision:
+    zone = dict(asked.place.labels).get(ZONE)
+    near = [each for each in asked.endpoints if (ZONE, zone) in each.labels]
+    return asked.answer(endpoints=near) if near else asked.answer()
+
+
+@_fault("Nodes without the label of a key share a place.")
+def missing_label_is_a_place(asked: Question) -> Decision:
+    def filled(labels: Labels) -> Labels:
+        return labels | {(key, "") for key in asked.port.topology_keys if key not in dict(labels)}
+
+    return _relabelled(asked, filled)
+
+
+@_fault("A key matches where any label of the two nodes has the same value.")
+def topology_keys_match_any_label(asked: Question) -> Decision:
+    values = {value for _, value in asked.place.labels}
+    near = tuple(each for each in asked.ready if values & {value for _, value in each.labels})
+    return asked.instead(Forward(near, "some label")) if near else asked.answer()
+
+
+@_fault("An endpoint that is not ready decides for a key, and is then not used.", symptom=FAILS)
+def unready_endpoint_meets_a_key(asked: Question) -> Decision:
+    right = asked.answer(endpoints=[each._replace(ready=True) for each in asked.endpoints])
+    unready = {each.address for each in asked.starting}
+    if not isinstance(right.cluster_ip, Forward):
+        return right
+    usable = tuple(each for each in right.cluster_ip.endpoints if each.address not in unready)
+    return asked.instead(Forward(usable, "met") if usable else Reject("met by one that is not ready"))
+
+
+@_fault("Topology keys do not hold for UDP.")
+def udp_ignores_topology_keys(asked: Question) -> Decision:
+    return _with_keys(asked) if asked.port.protocol == "UDP" else asked.answer()
+
+
+@_fault("Topology keys do not hold for IPv6.")
+def ipv6_ignores_topology_keys(asked: Question) -> Decision:
+    return _with_keys(asked) if any(":" in each for each in asked.port.cluster_ips) else asked.answer()
+
+
+@_fault("Topology keys hold at the cluster IP only, not at node ports and load balancer addresses.")
+def external_addresses_ignore_topology_keys(asked: Question) -> Decision:
+    everywhere = _with_keys(asked)
+    return replace(asked.answer(), outside=everywhere.outside, inside=everywhere.inside)
+
+
+@_fault("Hints decide where there are any, and topology keys only where there are none.")
+def hints_before_topology_keys(asked: Question) -> Decision:
+    by_hints = _with_keys(asked)
+    return by_hints if by_hints.mode else asked.answer()
+
+
+@_fault("Among the endpoints of the key that decides, hints choose once more.", symptom="never reached")
+def hints_narrow_topology_keys(asked: Question) -> Decision:
+    right = asked.answer().cluster_ip
+    left = right.endpoints if isinstance(right, Forward) else ()
+    return asked.instead(
+        asked.answer(port=replace(asked.port, topology_keys=(), internal_local=False), endpoints=left).cluster_ip
+    )
+
+
+@_fault("Topology keys put policy Local out of force.")
+def topology_keys_end_policy_local(asked: Question) -> Decision:
+    return asked.answer(port=replace(asked.port, internal_local=False, external_local=False))
+
+
+# What is seen and remembered
+
+Name = tuple[str, str]
+Rewrite = Callable[["_Rewriting", Name, list[str]], list[str]]
+"""The keys that a Service has, to those that are read."""
+
+
+class _Rewriting(State):
+    """Reads other keys than a Service has. `known` are the keys that were read before, the newest last."""
+
+    def __init__(self, *arguments: Any, rewrite: Rewrite) -> None:
+        super().__init__(*arguments)
+        self.known: dict[Name, list[str]] = {}
+        self._rewrite = rewrite
+
+    def receive(self, resource: str, obj: Object, *, deleted: bool) -> None:
+        if resource == "services" and not deleted:
+            name = obj["metadata"]["namespace"], obj["metadata"]["name"]
+            read = self._rewrite(self, name, obj["spec"].get("topologyKeys") or [])
+            self.known[name] = read
+            obj = {**obj, "spec": {**obj["spec"], "topologyKeys": read}}
+        super().receive(resource, obj, deleted=deleted)
+
+
+class _IgnoresOtherNodes(State):
+    """Reads Nodes other than its own once."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._seen: set[str] = set()
+
+    def receive(self, resource: str, obj: Object, *, deleted: bool) -> None:
+        name = obj["metadata"]["name"]
+        if resource == "nodes" and name != self._node.place.node:
+            if name in self._seen:
+                return
+            self._seen.add(name)
+        super().receive(resource, obj, deleted=deleted)
+
+
+class _Settling(State):
+    """Never goes back to a key before the one that decided last."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments, decide=deciding(self._settle))
+        self._left: dict[Name, tuple[str, ...]] = {}
+
+    def _settle(self, asked: Question) -> Decision:
+        if not asked.port.topology_keys:
+            return asked.answer()
+        name = asked.port.namespace, asked.port.name
+        left = self._left.get(name, asked.port.topology_keys)
+        decides = next((index for index, key in enumerate(left) if _matched(asked, key)), 0)
+        self._left[name] = left[decides:]
+        return _with_keys(asked, *left[decides:])
+
+
+def _without_the_gate(node: str, behaviour: Behaviour) -> State:
+    return State(node, replace(behaviour, topology_keys=True))
+
+
+def _no_hints_with_the_gate(asked: Question) -> Decision:
+    return asked.answer(endpoints=without_hints(asked.endpoints) if asked.behaviour.topology_keys else asked.endpoints)
+
+
+def _proxy(name: str, sentence: str, state: Callable[..., State], *, symptom: str = REACHED) -> None:
+    MUTANTS.append(Mutant(name, sentence, symptom=symptom, proxy=partial(ServiceProxy, state=state)))
+
+
+_proxy(
+    "topology-keys-by-default",
+    "A Service without topology keys is treated as one that prefers its clients' nodes.",
+    partial(_Rewriting, rewrite=lambda state, name, keys: keys or [HOST, ANY]),
+    symptom="never reached",
+)
+_proxy(
+    "remembers-topology-keys",
+    "A Service keeps the topology keys that it had when it was first seen.",
+    partial(_Rewriting, rewrite=lambda state, name, keys: state.known.get(name, keys)),
+)
+_proxy(
+    "topology-keys-of-the-last-service",
+    "A Service without topology keys has those of the one that was read before it.",
+    partial(_Rewriting, rewrite=lambda state, name, keys: keys or next(reversed(state.known.values()), [])),
+    symptom=FAILS,
+)
+_proxy("ignores-updates-of-other-nodes", "New labels of other nodes are not seen.", _IgnoresOtherNodes)
+_proxy(
+    "remembers-the-topology-key-that-decided",
+    "Once a later key has decided for a Service, earlier ones are not tried any more.",
+    _Settling,
+)
+_proxy(
+    "topology-keys-need-no-gate",
+    "Topology keys are followed also while their gate is off.",
+    _without_the_gate,
+    symptom=f"{FAILS}|never reached",
+)
+_proxy(
+    "gate-of-topology-keys-ends-hints",
+    "With the gate of topology keys on, hints are followed nowhere.",
+    partial(State, decide=deciding(_no_hints_with_the_gate)),
+)
+
+
+# API servers
+
+
+def _api_fault(sentence: str) -> Callable[[type[Strategy]], type[Strategy]]:
+    """Make a mutant of the rules of Services."""
+
+    def register(kind: type[Strategy]) -> type[Strategy]:
+        name = "".join(f"-{letter}" if letter.isupper() else letter for letter in kind.__name__.strip("_"))
+        MUTANTS.append(Mutant(kebab(name.strip("-")), sentence, symptom=WRITTEN, kinds=lambda: (kind(),)))
+        return kind
+
+    return register
+
+
+def _keys(obj: Object) -> list[str]:
+    return list(obj["spec"].get("topologyKeys") or [])
+
+
+def _lenient(sentence: str, name: str, forgiven: Callable[[FieldError], bool]) -> None:
+    """A mutant that does not find this wrong in topology keys."""
+
+    class Lenient(Services):
+        def validate(self, obj: Object, features: Features) -> list[FieldError]:
+            found = super().validate(obj, features)
+            return [each for each in found if not each.field.startswith(FIELD) or not forgiven(each)]
+
+    MUTANTS.append(Mutant(name, sentence, symptom=WRITTEN, kinds=lambda: (Lenient(),)))
+
+
+_lenient(
+    "Topology keys are stored beside externalTrafficPolicy Local.",
+    "topology-keys-beside-local",
+    lambda error: error.type == "Forbidden",
+)
+_lenient("Any number of topology keys is stored.", "unlimited-topology-keys", lambda error: error.type == "TooMany")
+_lenient("A topology key may stand twice.", "topology-keys-may-repeat", lambda error: error.type == "Duplicate")
+_lenient(
+    "Any text is a topology key.",
+    "topology-keys-of-any-syntax",
+    lambda error: error.type == "Invalid" and error.value != ANY,
+)
+_lenient(
+    "* may stand before other topology keys.",
+    "star-anywhere",
+    lambda error: error.type == "Invalid" and error.value == ANY,
+)
+
+
+@_api_fault("topologyKeys are taken out of Services.")
+class _LosesTopologyKeys(Services):
+    def decode(self, obj: Object, features: Features, known: Object | None = None) -> list[str]:
+        (obj.get("spec") or {}).pop("topologyKeys", None)
+        return super().decode(obj, features, known)
+
+
+@_api_fault("Topology keys are stored in the order of the alphabet, and * last.")
+class _SortsTopologyKeys(Services):
+    def default(self, obj: Object) -> None:
+        super().default(obj)
+        if _keys(obj):
+            obj["spec"]["topologyKeys"] = sorted(_keys(obj), key=lambda key: (key == ANY, key))
+
+
+@_api_fault("Topology keys of a live Service cannot be changed.")
+class _TopologyKeysAreFixed(Services):
+    def validate_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
+        fixed = [errors.invalid(FIELD, _keys(new), "field is immutable")] if _keys(new) != _keys(old) else []
+        return super().validate_update(new, old, features) + fixed
+
+
+@_api_fault("Topology keys are refused beside any other field about routing.")
+class _TopologyKeysExcludeEverything(Services):
+    def validate(self, obj: Object, features: Features) -> list[FieldError]:
+        spec = obj["spec"]
+        other = spec.get("trafficDistribution") or spec.get("internalTrafficPolicy") == "Local"
+        refused = [errors.forbidden(FIELD, "not beside other fields")] if _keys(obj) and other else []
+        return super().validate(obj, features) + refused
+
+
+@_api_fault("Topology keys are stored whatever their gate says.")
+class _StoresTopologyKeysWithoutTheGate(Services):
+    def prepare_for_create(self, obj: Object, features: Features) -> None:
+        keys = _keys(obj)
+        super().prepare_for_create(obj, features)
+        if keys:
+            obj["spec"]["topologyKeys"] = keys
+
+
+@_api_fault("With their gate off, topology keys are dropped from Services that have them stored.")
+class _DropsStoredTopologyKeys(Services):
+    def prepare_for_update(self, new: Object, old: Object, features: Features) -> None:
+        super().prepare_for_update(new, old, features)
+        if not features.enabled("ServiceTopology"):
+            new["spec"].pop("topologyKeys", None)
