@@ -24,6 +24,7 @@ from pathlib import Path
 
 import pygal
 
+from harness.backends.implementation import Implementation, reference
 from harness.backends.netns import NetnsBackend
 from harness.binaries import find_entry
 from harness.control_planes.control_plane import ControlPlane
@@ -35,7 +36,6 @@ from harness.model.workloads import Pod, pod_client
 from harness.netns import sandbox
 from harness.probes.loop import Probe
 from harness.proxies.kube_proxy import KubeProxy, require
-from harness.settings.implementations import Implementation, reference
 
 ONE_NODE = grid("one_node", {"a": 1})
 ROUNDS = {1: 200, 100: 200, 1_000: 100, 10_000: 40}

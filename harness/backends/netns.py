@@ -19,6 +19,7 @@ from harness.api import requests
 from harness.api.client import Api, Object
 from harness.backends import node_lifecycle
 from harness.backends.backend import TERMINATION_SECONDS, WantedPod
+from harness.backends.implementation import Implementation, reference
 from harness.dns.dns import ClusterDns
 from harness.errors import InconclusiveError
 from harness.eventually import eventually
@@ -34,7 +35,6 @@ from harness.netns.fabric import Host, Network
 from harness.netns.http import HttpAnswer
 from harness.netns.namespace import Namespace
 from harness.probes.loop import Loop, Probe, Recording, Server, ServerPort, Stream
-from harness.settings.implementations import Implementation, reference
 
 BOOT_SECONDS = 15.0  # until all have worked on everything that there is at first, before the time scale
 SETTLED = 5.0  # seconds, before the time scale, in which controller and proxies work on what was written

@@ -23,7 +23,7 @@ import yaml
 
 from harness.api.client import Api, Object, RefusedError
 from harness.backends.netns import BOOT_SECONDS, NetnsBackend
-from harness.commands.cluster_state import READY, ClusterState, save, start_time
+from harness.commands.cluster_state import READY, ClusterState, save
 from harness.errors import HarnessError, InconclusiveError
 from harness.eventually import eventually
 from harness.kubelet.kubelet import Key, Kubelet
@@ -33,6 +33,7 @@ from harness.model.topology import parse_topology
 from harness.model.workloads import external_client, node_client
 from harness.netns import sandbox
 from harness.netns.fabric import Host
+from harness.netns.process import start_time
 from harness.settings.implementations import of_settings
 from harness.settings.settings import Settings
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UnavailableError, UsageError
+from harness.netns.process import start_time
 from harness.run.folder import write_whole
 
 READY = "ready"  # what the process of a cluster says once it is up
@@ -48,16 +49,6 @@ class ClusterState:
     def alive(self) -> bool:
         """Whether the process that wrote this still runs."""
         return start_time(self.pid) == self.start_time
-
-
-def start_time(pid: int) -> int:
-    """When a process began, in clock ticks after the machine's boot; 0 if there is none, or only its remains."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
-    except OSError:
-        return 0
-    fields = text.rpartition(")")[2].split()  # the name, in brackets, may hold anything
-    return 0 if fields[0] in "ZX" else int(fields[19])
 
 
 def root() -> Path:

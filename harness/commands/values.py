@@ -49,9 +49,9 @@ def _files(kind: str) -> Complete:
 
 def mutants() -> Iterable[str]:
     """Mutants and benign variants."""
-    from mutants import BENIGN, MUTANTS
+    from harness.settings import mutants as installed
 
-    return [*MUTANTS, *BENIGN]
+    return installed.mutants()
 
 
 def clusters() -> Iterable[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from harness.api.client import Api, RefusedError
 from harness.api.kubeconfig import find
 from harness.backends.any_cluster import target
-from harness.backends.any_cluster.places import cast
+from harness.backends.any_cluster.places import are_equal, cast
 from harness.doctor import abilities, images, looks
 from harness.doctor.check import Check, unknown, unusable
 from harness.errors import DistrustError, InconclusiveError, UnavailableError
@@ -16,7 +16,6 @@ from harness.guest import permissions, trouble
 from harness.guest.leftovers import Say
 from harness.guest.preflight import Reached, reach
 from harness.model.topology import Topology
-from harness.run.real_cluster import are_equal
 
 _REQUEST_SECONDS = 15.0
 

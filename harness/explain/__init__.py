@@ -1,1 +1,1 @@
-"""TODO."""
+"""Why the traffic of a Service goes where it goes."""

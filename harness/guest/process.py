@@ -11,7 +11,7 @@ import os
 import socket
 from pathlib import Path
 
-from harness.commands.cluster_state import start_time
+from harness.netns.process import start_time
 
 
 def identity() -> str:

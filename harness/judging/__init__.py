@@ -1,1 +1,1 @@
-"""TODO."""
+"""From observations to verdicts; pure but for the file that a history is."""

@@ -162,3 +162,13 @@ def _environment(more: Mapping[str, str]) -> dict[str, str]:
 def search_path() -> str:
     """The PATH that programs get."""
     return _environment({})["PATH"]
+
+
+def start_time(pid: int) -> int:
+    """When a process began, in clock ticks after the machine's boot; 0 if there is none, or only its remains."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return 0
+    fields = text.rpartition(")")[2].split()  # the name, in brackets, may hold anything
+    return 0 if fields[0] in "ZX" else int(fields[19])

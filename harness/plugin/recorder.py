@@ -236,9 +236,7 @@ def requirement_of(item: pytest.Item) -> Requirement | None:
     if marker is None:
         return None
     if not marker.args or not isinstance(marker.args[0], Requirement):
-        raise pytest.UsageError(
-            f"{item.nodeid}: the decorator harness.model.requirements.requirement sets the marker"
-        )
+        raise pytest.UsageError(f"{item.nodeid}: the decorator harness.model.requirements.requirement sets the marker")
     return marker.args[0]
 
 

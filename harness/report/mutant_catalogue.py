@@ -10,8 +10,8 @@ from typing import Any
 from harness.errors import NothingSelectedError, UsageError
 from harness.model.requirements import Requirement
 from harness.report.listed import Row, as_json, as_lines, as_yaml, markdown_row
+from harness.settings.mutants import Mutant, benign_variants, mutants
 from harness.settings.options import unknown_name
-from mutants import BENIGN, MUTANTS, Mutant
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Listed:
     @property
     def benign(self) -> bool:
         """Whether it is odd, but right."""
-        return self.mutant.name in BENIGN
+        return self.mutant.name in benign_variants()
 
 
 def of(requirements: Sequence[Requirement], patterns: Sequence[str], *, only_killed: bool = False) -> list[Listed]:
@@ -32,7 +32,7 @@ def of(requirements: Sequence[Requirement], patterns: Sequence[str], *, only_kil
 
     Raises `UsageError` for a pattern that matches none, and `NothingSelectedError` when nothing is left over.
     """
-    every = {**MUTANTS, **BENIGN}
+    every = mutants()
     for pattern in patterns:
         if not fnmatch.filter(every, pattern):
             raise UsageError(f"{unknown_name(pattern, list(every), 'mutant')}; `trafficdist list --mutants` shows all")

@@ -1,6 +1,7 @@
 """Which requirement runs, and why another does not: decided once, at collection, and never silent.
 
-Every requirement that was collected is in the plan, with one of the four reasons (`SkipReason`) if it does not run. What options of the run leave out never begins, and reports count it; all else keeps its place in them.
+Every requirement that was collected is in the plan, with one of the four reasons (`SkipReason`) if it
+does not run. What options of the run leave out never begins, and reports count it; all else keeps its place in them.
 """
 
 from __future__ import annotations

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from harness.api.client import Api, Object, RefusedError
 from harness.api.kubeconfig import find
-from harness.backends.any_cluster.names import Names
-from harness.backends.any_cluster.places import cast, takes_pods
+from harness.backends.any_cluster.places import are_equal, cast
 from harness.backends.any_cluster.target import Target, abilities
 from harness.backends.kubeconfig import KubeconfigBackend
 from harness.binaries.versions import parse_version, parse_wanted
@@ -26,7 +25,7 @@ from harness.guest.permissions import DISRUPTIVE, RULES, asks_by_port_forward
 from harness.guest.preflight import Reached, preflight
 from harness.model.abilities import Ability
 from harness.model.release import Release
-from harness.model.topology import THREE_ZONES, Topology, parse_topology
+from harness.model.topology import Topology, parse_topology
 from harness.settings.settings import Settings
 
 if TYPE_CHECKING:
@@ -108,27 +107,6 @@ class Session:
             registry=self._settings.image_registry,
             backend=self._settings.backend,
         )
-
-
-def are_equal(topology: Topology, names: Names, nodes: list[Object]) -> bool:
-    """Whether the nodes that take pods are those of the topology, with CPU in the proportions that it says.
-
-    Controllers share endpoints out by what part of all CPU a zone has, whatever a node's is in figures.
-    """
-    working = {str(each["metadata"]["name"]): each for each in nodes if takes_pods(each)}
-    if topology != THREE_ZONES or working.keys() != {names.nodes.get(node.name) for node in topology.nodes}:
-        return False
-    cpus = [
-        (_milli(working[names.nodes[node.name]]["status"]["allocatable"].get("cpu", "")), node.cpu_milli)
-        for node in topology.nodes
-    ]
-    return all(found > 0 and found * cpus[0][1] == cpus[0][0] * said for found, said in cpus)
-
-
-def _milli(cpu: str) -> int:
-    if cpu.endswith("m"):
-        return int(cpu[:-1])
-    return int(cpu) * 1000 if cpu.isdecimal() else 0
 
 
 def kind_cluster(settings: Settings, run_id: str, say: Say = print) -> Any:

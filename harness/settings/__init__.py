@@ -1,1 +1,1 @@
-"""TODO."""
+"""From options to settings: what is judged, what it claims, and which adapters make it."""

@@ -5,52 +5,23 @@ Adapters are imported only when they are asked for: what they need is not needed
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from harness.backends.implementation import Implementation, reference
 from harness.control_planes.choice import CONTAINERS, EMBEDDED, MANAGER, choose
 from harness.settings.claims import KUBE_PROXY, kind_of
+from harness.settings.mutants import mutants
 from harness.settings.settings import Settings
 
 if TYPE_CHECKING:
     from harness.control_planes.control_plane import MakeControlPlane
-    from harness.dns.dns import MakeDns
     from harness.proxies.proxy import MakeProxy
-    from mutants.mutant import Mutant
-
-
-@dataclass(frozen=True, slots=True)
-class Implementation:
-    """Makes the parts of a cluster that are under test."""
-
-    control_plane: MakeControlPlane
-    proxy: MakeProxy
-    dns: MakeDns
-
-
-def reference(mutant: Mutant | None = None) -> Implementation:
-    """The reference, in this process; a mutant takes the place of one of its components."""
-    from harness.control_planes.embedded import EmbeddedControlPlane
-    from harness.dns.reference import ReferenceDns
-    from harness.proxies.reference import ReferenceProxy
-    from mutants.mutant import Mutant
-
-    parts = mutant or Mutant("", "The reference itself.")
-    return Implementation(
-        control_plane=lambda release: EmbeddedControlPlane(
-            release, api_server=parts.api_server, controller=parts.controller, kinds=parts.kinds()
-        ),
-        proxy=lambda plane, pod_cidrs: ReferenceProxy(plane, pod_cidrs=pod_cidrs, proxy=parts.proxy),
-        dns=lambda plane: ReferenceDns(plane, controller=parts.pod_locators, server=parts.dns),
-    )
 
 
 def of_settings(settings: Settings) -> Implementation:
     """What the options ask for. Raises `UsageError`, and `UnavailableError` with the remedy."""
     if settings.mutant:
-        from mutants import BENIGN, MUTANTS
-
-        return reference({**MUTANTS, **BENIGN}[settings.mutant])
+        return reference(mutants()[settings.mutant])
     return Implementation(_control_plane_of(settings), _proxy_of(settings), reference().dns)
 
 

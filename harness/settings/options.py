@@ -80,10 +80,10 @@ def _controller(text: str) -> str:
 
 
 def _mutant(text: str) -> str:
-    from mutants import BENIGN, MUTANTS
+    from harness.settings.mutants import mutants
 
-    if text not in {**MUTANTS, **BENIGN}:
-        raise UsageError(unknown_name(text, [*MUTANTS, *BENIGN], "mutant"))
+    if text not in mutants():
+        raise UsageError(unknown_name(text, list(mutants()), "mutant"))
     return text
 
 

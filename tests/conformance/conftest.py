@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from harness.backends.implementation import reference
 from harness.backends.netns import NetnsBackend
 from harness.errors import UnavailableError
 from harness.judging.history import History
 from harness.netns import sandbox
-from harness.settings.implementations import reference
 from mutants import Mutant
 from tests.conformance.trials import Trial
 

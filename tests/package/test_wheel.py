@@ -67,9 +67,7 @@ def test_cluster_boots_and_ends(installed: Installed, tmp_path: Path) -> None:
 
 
 def test_types_reach_those_who_import_it(installed: Installed, tmp_path: Path) -> None:
-    scenario = (
-        "from harness.model.topology import parse_topology\nreveal_type(parse_topology('a=1').nodes)\n"
-    )
+    scenario = "from harness.model.topology import parse_topology\nreveal_type(parse_topology('a=1').nodes)\n"
     (tmp_path / "scenario.py").write_text(scenario, encoding="utf-8")
     python = f"--python-executable={installed.folder}/bin/python"
     checked = installed.run("python", "-m", "mypy", "--strict", python, "scenario.py", cwd=tmp_path)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from harness.api.client import Object
 from harness.backends.any_cluster.names import Names
 from harness.model.conditions import is_true
-from harness.model.topology import ZONE_LABEL, Node, Topology
+from harness.model.topology import THREE_ZONES, ZONE_LABEL, Node, Topology
 
 
 def cast(topology: Topology, nodes: Sequence[Object]) -> Names:
@@ -40,6 +40,27 @@ def refusing_taints(node: Object) -> list[str]:
     """The keys of the taints that keep pods without tolerations away."""
     taints = (node.get("spec") or {}).get("taints") or ()
     return [str(each["key"]) for each in taints if each.get("effect") in ("NoSchedule", "NoExecute")]
+
+
+def are_equal(topology: Topology, names: Names, nodes: list[Object]) -> bool:
+    """Whether the nodes that take pods are those of the topology, with CPU in the proportions that it says.
+
+    Controllers share endpoints out by what part of all CPU a zone has, whatever a node's is in figures.
+    """
+    working = {str(each["metadata"]["name"]): each for each in nodes if takes_pods(each)}
+    if topology != THREE_ZONES or working.keys() != {names.nodes.get(node.name) for node in topology.nodes}:
+        return False
+    cpus = [
+        (_milli(working[names.nodes[node.name]]["status"]["allocatable"].get("cpu", "")), node.cpu_milli)
+        for node in topology.nodes
+    ]
+    return all(found > 0 and found * cpus[0][1] == cpus[0][0] * said for found, said in cpus)
+
+
+def _milli(cpu: str) -> int:
+    if cpu.endswith("m"):
+        return int(cpu[:-1])
+    return int(cpu) * 1000 if cpu.isdecimal() else 0
 
 
 def described(node: Node, played_by: Object, real: str) -> dict[str, str]:

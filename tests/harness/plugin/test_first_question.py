@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from harness.backends.implementation import reference
 from harness.backends.netns import NetnsBackend
 from harness.model.topology import ONE_ZONE, grid
 from harness.plugin.first_question import hints_change_something
-from harness.settings.implementations import reference
 from mutants import MUTANTS
 
 if TYPE_CHECKING:

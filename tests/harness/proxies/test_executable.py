@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+from harness.backends.implementation import reference
 from harness.backends.netns import NetnsBackend
 from harness.errors import DistrustError, InconclusiveError, UnavailableError
 from harness.eventually import eventually
@@ -21,7 +22,6 @@ from harness.model.release import PROXY, release
 from harness.model.topology import grid
 from harness.proxies.executable import ExecutableProxy
 from harness.proxies.recipe import parse_recipe
-from harness.settings.implementations import reference
 from tests.harness.proxies.conftest import MakeFake
 from tests.harness.proxies.test_process import exists
 

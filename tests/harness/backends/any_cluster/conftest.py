@@ -14,6 +14,7 @@ from harness.api.client import Api
 from harness.backends.any_cluster.places import cast
 from harness.backends.any_cluster.target import ALWAYS, Target
 from harness.backends.components import Untouchable
+from harness.backends.implementation import Implementation, reference
 from harness.backends.kubeconfig import KubeconfigBackend
 from harness.backends.netns import NetnsBackend
 from harness.errors import UnavailableError
@@ -24,7 +25,6 @@ from harness.model.release import Component, Release
 from harness.model.topology import THREE_ZONES
 from harness.netns import sandbox
 from harness.scenario.cluster import Cluster
-from harness.settings.implementations import Implementation, reference
 
 RUN_ID = "abcd1234"
 RESTARTS = (Ability.RESTART_API_SERVER, Ability.RESTART_CONTROLLER, Ability.RESTART_PROXY, Ability.CHANGE_RELEASE)

@@ -15,6 +15,7 @@ from harness.backends.any_cluster.names import Names
 from harness.backends.any_cluster.target import Target
 from harness.backends.backend import WantedPod
 from harness.backends.components import Untouchable
+from harness.backends.implementation import reference
 from harness.backends.kubeconfig import RESTARTED, SETTLED, KubeconfigBackend
 from harness.backends.netns import NetnsBackend
 from harness.errors import UnavailableError
@@ -28,7 +29,6 @@ from harness.model.release import API_SERVER, Component
 from harness.model.topology import THREE_ZONES
 from harness.netns import sandbox
 from harness.plugin.evidence import gather
-from harness.settings.implementations import reference
 from mutants import MUTANTS
 from tests.conformance.trials import SCENARIOS
 from tests.harness.backends.any_cluster.conftest import RESTARTS, RUN_ID, Stranger, share_of

@@ -1,0 +1,47 @@
+"""The mutants and benign variants that are installed beside the harness, which knows none of them by itself.
+
+A package offers them by an entry point of group `trafficdist.mutants`, called `mutants` or `benign`: a mapping from
+names to mutants.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from importlib.metadata import entry_points
+from typing import Protocol
+
+from harness.backends.implementation import Parts
+
+GROUP = "trafficdist.mutants"
+
+
+class Mutant(Parts, Protocol):
+    """The reference with one part replaced: by one with a fault, or by one that is odd but right."""
+
+    @property
+    def name(self) -> str:
+        """Its name in kebab case."""
+
+    @property
+    def sentence(self) -> str:
+        """What is wrong, or odd, about it."""
+
+    @property
+    def provenance(self) -> str:
+        """The real bug that it repeats, or ""."""
+
+
+def mutants() -> Mapping[str, Mutant]:
+    """Return all mutants and benign variants by name."""
+    return {**_of_entry_point("mutants"), **benign_variants()}
+
+
+def benign_variants() -> Mapping[str, Mutant]:
+    """Return the benign variants by name."""
+    return _of_entry_point("benign")
+
+
+@functools.cache
+def _of_entry_point(name: str) -> Mapping[str, Mutant]:
+    return {key: mutant for each in entry_points(group=GROUP, name=name) for key, mutant in each.load().items()}
