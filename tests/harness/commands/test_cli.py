@@ -18,7 +18,7 @@ from harness.settings.options import OPTIONS
 
 pytest_plugins = ["pytester"]
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def trafficdist(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
