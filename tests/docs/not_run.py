@@ -14,12 +14,14 @@ _JOB = "it needs a cluster that runs Jobs, and our image; tests/harness/deploy r
 _SONOBUOY = "it needs Sonobuoy, and images; tests/harness/test_sonobuoy.py is its worker"
 _NO_CRD = "the embedded cluster serves PodLocators by itself, and takes no CustomResourceDefinition"
 _NODE = "it needs Node, and downloads; tests/harness/report/test_allure.py makes the same report where npm is"
+_SHELL = "it is for a person's own shell; tests/harness/commands/test_completion.py presses the tab key in one"
 _TOOL = "it needs setup-envtest, which downloads"
 
 RUNNABLE = {"export", "kubectl", "pytest", "trafficdist"}
 """Programs that a session of the tests has; what starts with any other stands in the table."""
 
 NOT_RUN = {
+    "source <(trafficdist completion bash)": _SHELL,
     "make certify": _SELF,
     "make fresh": _FRESH,
     "make lint": _SELF,
