@@ -99,8 +99,8 @@ def _is_command(text: str) -> bool:
 
 
 def spans(page: str) -> list[str]:
-    """The `trafficdist ...` of a page's running text."""
-    text = (ROOT / page).read_text(encoding="utf-8")
+    """The `trafficdist ...` of a page's running text. In a table a bar is written with a backslash before it."""
+    text = (ROOT / page).read_text(encoding="utf-8").replace(r"\|", "|")
     return [" ".join(each.split()) for each in _SPAN.findall(text)]
 
 
