@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from mutants.mutant import WRITTEN, Mutant, kebab
+from mutants.mutant import WRITTEN, Mutant
 from reference.apiserver.kinds import FieldError, Strategy, errors
 from reference.apiserver.kinds.endpointslices import EndpointSlices
 from reference.apiserver.kinds.services import Services
@@ -19,12 +19,11 @@ FIELD = "spec.trafficDistribution"
 MUTANTS: list[Mutant] = []
 
 
-def _fault(sentence: str, provenance: str = "") -> Callable[[type[Strategy]], type[Strategy]]:
+def _fault(name: str, sentence: str, provenance: str = "") -> Callable[[type[Strategy]], type[Strategy]]:
     """Make a mutant of the rules of one kind."""
 
     def register(kind: type[Strategy]) -> type[Strategy]:
-        name = "".join(f"-{letter}" if letter.isupper() else letter for letter in kind.__name__.strip("_"))
-        MUTANTS.append(Mutant(kebab(name.strip("-")), sentence, provenance, WRITTEN, kinds=lambda: (kind(),)))
+        MUTANTS.append(Mutant(name, sentence, provenance, WRITTEN, kinds=lambda: (kind(),)))
         return kind
 
     return register
@@ -34,14 +33,14 @@ def _not_about(found: list[FieldError], *fields: str) -> list[FieldError]:
     return [each for each in found if not each.field.startswith(fields)]
 
 
-@_fault("trafficDistribution is taken out of Services.", "kube-apiserver before 1.30")
+@_fault("loses-the-field", "trafficDistribution is taken out of Services.", "kube-apiserver before 1.30")
 class _LosesTheField(Services):
     def decode(self, obj: Object, features: Features, known: Object | None = None) -> list[str]:
         (obj.get("spec") or {}).pop("trafficDistribution", None)
         return super().decode(obj, features, known)
 
 
-@_fault("PreferSameZone and PreferSameNode are refused.", "kube-apiserver before 1.34")
+@_fault("refuses-new-values", "PreferSameZone and PreferSameNode are refused.", "kube-apiserver before 1.34")
 class _RefusesNewValues(Services):
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
         value = obj["spec"].get("trafficDistribution")
@@ -49,19 +48,19 @@ class _RefusesNewValues(Services):
         return super().validate(obj, features) + new
 
 
-@_fault("Any value of trafficDistribution is stored.")
+@_fault("accepts-every-value", "Any value of trafficDistribution is stored.")
 class _AcceptsEveryValue(Services):
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
         return _not_about(super().validate(obj, features), FIELD)
 
 
-@_fault("A refusal does not say which field it is about.")
+@_fault("names-no-field", "A refusal does not say which field it is about.")
 class _NamesNoField(Services):
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
         return [replace(each, field="spec") for each in super().validate(obj, features)]
 
 
-@_fault("trafficDistribution of a live Service cannot be changed.")
+@_fault("field-is-fixed", "trafficDistribution of a live Service cannot be changed.")
 class _FieldIsFixed(Services):
     def validate_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
         was, now = (each["spec"].get("trafficDistribution") for each in (old, new))
@@ -69,7 +68,7 @@ class _FieldIsFixed(Services):
         return super().validate_update(new, old, features) + fixed
 
 
-@_fault("trafficDistribution is refused beside traffic policy Local.")
+@_fault("field-excludes-policies", "trafficDistribution is refused beside traffic policy Local.")
 class _FieldExcludesPolicies(Services):
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
         spec = obj["spec"]
@@ -80,13 +79,17 @@ class _FieldExcludesPolicies(Services):
         return super().validate(obj, features) + ([errors.forbidden(FIELD, "not beside Local")] if both else [])
 
 
-@_fault("Topology annotations that contradict each other are stored.", "kube-apiserver before 1.27")
+@_fault(
+    "annotations-may-contradict",
+    "Topology annotations that contradict each other are stored.",
+    "kube-apiserver before 1.27",
+)
 class _AnnotationsMayContradict(Services):
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
         return _not_about(super().validate(obj, features), "metadata.annotations")
 
 
-@_fault("internalTrafficPolicy has no default.")
+@_fault("no-default-policy", "internalTrafficPolicy has no default.")
 class _NoDefaultPolicy(Services):
     def default(self, obj: Object) -> None:
         given = "internalTrafficPolicy" in obj["spec"]
@@ -98,13 +101,13 @@ class _NoDefaultPolicy(Services):
         return _not_about(super().validate(obj, features), "spec.internalTrafficPolicy")
 
 
-@_fault("externalTrafficPolicy is stored on Services that nobody outside can reach.")
+@_fault("external-policy-anywhere", "externalTrafficPolicy is stored on Services that nobody outside can reach.")
 class _ExternalPolicyAnywhere(Services):
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
         return _not_about(super().validate(obj, features), "spec.externalTrafficPolicy")
 
 
-@_fault("Hints for nodes are taken out of slices.", "kube-apiserver before 1.34")
+@_fault("loses-node-hints", "Hints for nodes are taken out of slices.", "kube-apiserver before 1.34")
 class _LosesNodeHints(EndpointSlices):
     def decode(self, obj: Object, features: Features, known: Object | None = None) -> list[str]:
         for endpoint in obj.get("endpoints") or []:
@@ -112,19 +115,19 @@ class _LosesNodeHints(EndpointSlices):
         return super().decode(obj, features, known)
 
 
-@_fault("Any number of hints is stored, and any name.")
+@_fault("unlimited-hints", "Any number of hints is stored, and any name.")
 class _UnlimitedHints(EndpointSlices):
     def validate(self, obj: Object, features: Features, *, known: Sequence[Object] = ()) -> list[FieldError]:
         return [each for each in super().validate(obj, features, known=known) if ".hints" not in each.field]
 
 
-@_fault("An endpoint may be hinted for the same place twice.")
+@_fault("hints-may-repeat", "An endpoint may be hinted for the same place twice.")
 class _HintsMayRepeat(EndpointSlices):
     def validate(self, obj: Object, features: Features, *, known: Sequence[Object] = ()) -> list[FieldError]:
         return [each for each in super().validate(obj, features, known=known) if each.type != "Duplicate"]
 
 
-@_fault("A change of hints alone does not raise the generation.")
+@_fault("hints-do-not-count", "A change of hints alone does not raise the generation.")
 class _HintsDoNotCount(EndpointSlices):
     def spec_changed(self, new: Object, old: Object) -> bool:
         return super().spec_changed(_without_hints(new), _without_hints(old))
@@ -134,7 +137,7 @@ def _without_hints(obj: Object) -> Object:
     return {**obj, "endpoints": [{**each, "hints": None} for each in obj.get("endpoints") or []]}
 
 
-@_fault("Hints for nodes that are written are added to those that are there.")
+@_fault("node-hints-add-up", "Hints for nodes that are written are added to those that are there.")
 class _NodeHintsAddUp(EndpointSlices):
     def prepare_for_update(self, new: Object, old: Object, features: Features) -> None:
         before = {each["addresses"][0]: _nodes(each) for each in old.get("endpoints") or []}
@@ -149,7 +152,7 @@ def _nodes(endpoint: Object) -> list[Object]:
     return list((endpoint.get("hints") or {}).get("forNodes") or [])
 
 
-@_fault("Nobody is told that PreferClose is deprecated.", "kube-apiserver before 1.35")
+@_fault("does-not-warn", "Nobody is told that PreferClose is deprecated.", "kube-apiserver before 1.35")
 class _DoesNotWarn(Services):
     def warnings(self, obj: Object, features: Features = NEWEST) -> list[str]:
         return [each for each in super().warnings(obj, features) if "PreferClose" not in each]
@@ -164,6 +167,6 @@ class _OfNoModel(str):
         return "Unknown"
 
 
-@_fault("The OpenAPI document does not describe the fields of Services.")
+@_fault("describes-no-services", "The OpenAPI document does not describe the fields of Services.")
 class _DescribesNoServices(Services):
     resource = replace(Services.resource, version=_OfNoModel("v1"), short_names=("svc", "undescribed"))

@@ -10,7 +10,7 @@ from typing import Any
 import dns.edns
 import dns.message
 
-from mutants.mutant import WRITTEN, Mutant, kebab
+from mutants.mutant import WRITTEN, Mutant
 from reference.client import Object, key_of
 from reference.dns import DnsServer
 from reference.dns.index import Changed, ClusterIndex
@@ -36,65 +36,65 @@ def _dns(name: str, sentence: str, **options: Any) -> None:
 # What is found
 
 
-def _finds(sentence: str) -> Callable[[Find], Find]:
+def _finds(name: str, sentence: str) -> Callable[[Find], Find]:
     """Make a mutant of what is found at names of Services."""
 
     def register(wrong: Find) -> Find:
-        _dns(kebab(wrong.__name__), sentence, resolver=partial(Resolver, find=wrong))
+        _dns(name, sentence, resolver=partial(Resolver, find=wrong))
         return wrong
 
     return register
 
 
-@_finds("Clients are told of IPv6 addresses everywhere.")
+@_finds("dns-knows-places-of-ipv4", "Clients are told of IPv6 addresses everywhere.")
 def _dns_knows_places_of_ipv4(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
     return find(about, kind, service, None if kind == "AAAA" else client)
 
 
-@_finds("SRV records are of endpoints everywhere.")
+@_finds("dns-has-ports-of-everywhere", "SRV records are of endpoints everywhere.")
 def _dns_has_ports_of_everywhere(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
     return find(about, kind, service, None if kind == "SRV" else client)
 
 
-@_finds("Where no endpoint is near, clients are told of all.")
+@_finds("dns-keys-are-soft", "Where no endpoint is near, clients are told of all.")
 def _dns_keys_are_soft(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
     return find(about, kind, replace(service, keys=(*service.keys, ANY) if service.keys else ()), client)
 
 
-@_finds("Only the last topology key is looked at.")
+@_finds("dns-looks-at-the-last-key", "Only the last topology key is looked at.")
 def _dns_looks_at_the_last_key(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
     return find(about, kind, replace(service, keys=service.keys[-1:]), client)
 
 
-@_finds("Clients are told of the endpoints that any key is met by.")
+@_finds("dns-unites-keys", "Clients are told of the endpoints that any key is met by.")
 def _dns_unites_keys(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
     met = [find(about, kind, replace(service, keys=(key,)), client) for key in service.keys if key != ANY]
     records = tuple(dict.fromkeys(record for each in met if each is not None for record in each.records))
     return Found(records) if records else find(about, kind, service, client)
 
 
-@_finds("The key * is a label that no node has.")
+@_finds("dns-star-is-a-label", "The key * is a label that no node has.")
 def _dns_star_is_a_label(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
     keys = tuple("no-label" if key == ANY else key for key in service.keys)
     return find(about, kind, replace(service, keys=keys), client)
 
 
-@_finds("Services without topology keys prefer the client's zone.")
+@_finds("dns-prefers-zones-unasked", "Services without topology keys prefer the client's zone.")
 def _dns_prefers_zones_unasked(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
     return find(about, kind, replace(service, keys=service.keys or (ZONE, ANY)), client)
 
 
-@_finds("Clients that nobody knows are told of nothing.")
+@_finds("dns-hides-from-unknown-clients", "Clients that nobody knows are told of nothing.")
 def _dns_hides_from_unknown_clients(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
     return find(about, kind, service, frozenset() if client is None else client)
 
 
-@_finds("Services have no AAAA records.")
+@_finds("dns-has-one-family", "Services have no AAAA records.")
 def _dns_has_one_family(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
     return NO_DATA if kind == "AAAA" else find(about, kind, service, client)
 
 
-@_finds("Services have no SRV records.")
+@_finds("dns-has-no-ports", "Services have no SRV records.")
 def _dns_has_no_ports(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
     return None if kind == "SRV" else find(about, kind, service, client)
 
@@ -102,21 +102,20 @@ def _dns_has_no_ports(about: Any, kind: str, service: Service, client: Labels | 
 # What is known
 
 
-def _knows(sentence: str) -> Callable[[type[ClusterIndex]], type[ClusterIndex]]:
+def _knows(name: str, sentence: str) -> Callable[[type[ClusterIndex]], type[ClusterIndex]]:
     """Make a mutant of what is known of the cluster."""
 
     def register(wrong: type[ClusterIndex]) -> type[ClusterIndex]:
         def resolver(_: ClusterIndex, **options: Any) -> Resolver:
             return Resolver(wrong(), **options)
 
-        name = "".join(f"-{letter}" if letter.isupper() else letter for letter in wrong.__name__.strip("_"))
-        _dns(kebab(name.strip("-")), sentence, resolver=resolver)
+        _dns(name, sentence, resolver=resolver)
         return wrong
 
     return register
 
 
-@_knows("Topology keys are read when a Service is created, and never again.")
+@_knows("dns-reads-keys-once", "Topology keys are read when a Service is created, and never again.")
 class _DnsReadsKeysOnce(ClusterIndex):
     def __init__(self) -> None:
         super().__init__()
@@ -126,7 +125,7 @@ class _DnsReadsKeysOnce(ClusterIndex):
         return self._first.setdefault(service["metadata"]["uid"], super()._topology_keys(service))
 
 
-@_knows("Where a pod was first is where it is for ever.")
+@_knows("dns-knows-places-once", "Where a pod was first is where it is for ever.")
 class _DnsKnowsPlacesOnce(ClusterIndex):
     def __init__(self) -> None:
         super().__init__()
@@ -140,7 +139,7 @@ class _DnsKnowsPlacesOnce(ClusterIndex):
         return self.labels_at(origin.address)
 
 
-@_knows("Endpoints are those that a slice had when it was created.")
+@_knows("dns-knows-endpoints-once", "Endpoints are those that a slice had when it was created.")
 class _DnsKnowsEndpointsOnce(ClusterIndex):
     def _take_slice(self, obj: Object, gone: bool) -> Changed:
         return super()._take_slice(obj, gone) if gone or key_of(obj) not in self._owner else Changed()
@@ -150,13 +149,13 @@ def _with_endpoints(obj: Object, change: Callable[[Object], Object]) -> Object:
     return {**obj, "endpoints": [change(each) for each in obj.get("endpoints") or []]}
 
 
-@_knows("Endpoints that are not ready are told of like the others.")
+@_knows("dns-tells-of-unready-endpoints", "Endpoints that are not ready are told of like the others.")
 class _DnsTellsOfUnreadyEndpoints(ClusterIndex):
     def _take_slice(self, obj: Object, gone: bool) -> Changed:
         return super()._take_slice(_with_endpoints(obj, lambda each: {**each, "conditions": {}}), gone)
 
 
-@_knows("Hostnames of endpoints are not looked at.")
+@_knows("dns-forgets-hostnames", "Hostnames of endpoints are not looked at.")
 class _DnsForgetsHostnames(ClusterIndex):
     def _take_slice(self, obj: Object, gone: bool) -> Changed:
         return super()._take_slice(_with_endpoints(obj, lambda each: {**each, "hostname": ""}), gone)
@@ -165,24 +164,23 @@ class _DnsForgetsHostnames(ClusterIndex):
 # What is answered
 
 
-def _answers(sentence: str) -> Callable[[type[Resolver]], type[Resolver]]:
+def _answers(name: str, sentence: str) -> Callable[[type[Resolver]], type[Resolver]]:
     """Make a mutant of messages."""
 
     def register(wrong: type[Resolver]) -> type[Resolver]:
-        name = "".join(f"-{letter}" if letter.isupper() else letter for letter in wrong.__name__.strip("_"))
-        _dns(kebab(name.strip("-")), sentence, resolver=wrong)
+        _dns(name, sentence, resolver=wrong)
         return wrong
 
     return register
 
 
-@_answers("Names that do not exist are without records.")
+@_answers("dns-knows-every-name", "Names that do not exist are without records.")
 class _DnsKnowsEveryName(Resolver):
     def answer(self, packet: bytes, client: str, *, over_tcp: bool = False) -> bytes | None:
         return _with_rcode(super().answer(packet, client, over_tcp=over_tcp), NXDOMAIN, 0)
 
 
-@_answers("Names without records do not exist.")
+@_answers("dns-denies-names-without-records", "Names without records do not exist.")
 class _DnsDeniesNamesWithoutRecords(Resolver):
     def answer(self, packet: bytes, client: str, *, over_tcp: bool = False) -> bytes | None:
         answer = super().answer(packet, client, over_tcp=over_tcp)
@@ -195,19 +193,19 @@ def _with_rcode(answer: bytes | None, old: int, new: int) -> bytes | None:
     return answer[:_RCODE] + bytes([answer[_RCODE] & 0xF0 | new]) + answer[_RCODE + 1 :]
 
 
-@_answers("Answers over UDP have any size.")
+@_answers("dns-never-cuts", "Answers over UDP have any size.")
 class _DnsNeverCuts(Resolver):
     def answer(self, packet: bytes, client: str, *, over_tcp: bool = False) -> bytes | None:
         return super().answer(packet, client, over_tcp=True)
 
 
-@_answers("Answers over TCP are as small as those over UDP.")
+@_answers("dns-cuts-over-tcp", "Answers over TCP are as small as those over UDP.")
 class _DnsCutsOverTcp(Resolver):
     def answer(self, packet: bytes, client: str, *, over_tcp: bool = False) -> bytes | None:
         return super().answer(packet, client)
 
 
-@_answers("Names with capitals do not exist.")
+@_answers("dns-mistakes-the-case-of-names", "Names with capitals do not exist.")
 class _DnsMistakesTheCaseOfNames(Resolver):
     def answer(self, packet: bytes, client: str, *, over_tcp: bool = False) -> bytes | None:
         answer = super().answer(packet, client, over_tcp=over_tcp)
@@ -215,7 +213,7 @@ class _DnsMistakesTheCaseOfNames(Resolver):
         return answer if name == name.lower() else _with_rcode(answer, 0, NXDOMAIN)
 
 
-@_answers("Queries with an EDNS cookie, as dig sends them, are malformed.")
+@_answers("dns-fails-at-cookies", "Queries with an EDNS cookie, as dig sends them, are malformed.")
 class _DnsFailsAtCookies(Resolver):
     def answer(self, packet: bytes, client: str, *, over_tcp: bool = False) -> bytes | None:
         answer = super().answer(packet, client, over_tcp=over_tcp)

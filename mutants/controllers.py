@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from harness.model.conditions import is_true
-from mutants.mutant import NO_ANSWER, WRITTEN, Mutant, kebab
+from mutants.mutant import NO_ANSWER, WRITTEN, Mutant
 from reference.apiserver import ApiServer
 from reference.client import Client, Event, Object, Subscription
 from reference.endpointslice import EndpointSliceController
@@ -44,28 +44,30 @@ def _register(
     MUTANTS.append(Mutant(name, sentence, provenance, symptom, controller=controller))
 
 
-def _misplans(sentence: str, provenance: str = "", symptom: str = WRITTEN) -> Callable[[Planner], Planner]:
+def _misplans(name: str, sentence: str, provenance: str = "", symptom: str = WRITTEN) -> Callable[[Planner], Planner]:
     def register(plan: Planner) -> Planner:
-        _register(kebab(plan.__name__), sentence, provenance, partial(EndpointSliceController, plan=plan), symptom)
+        _register(name, sentence, provenance, partial(EndpointSliceController, plan=plan), symptom)
         return plan
 
     return register
 
 
-def _remembers(sentence: str, provenance: str = "") -> Callable[[Callable[[], Planner]], Callable[[], Planner]]:
+def _remembers(
+    name: str, sentence: str, provenance: str = ""
+) -> Callable[[Callable[[], Planner]], Callable[[], Planner]]:
     """A fault of memory: the function makes a planner for each controller."""
 
     def register(make: Callable[[], Planner]) -> Callable[[], Planner]:
         def controller(client: Client, **options: Any) -> EndpointSliceController:
             return EndpointSliceController(client, plan=make(), **options)
 
-        _register(kebab(make.__name__), sentence, provenance, controller)
+        _register(name, sentence, provenance, controller)
         return make
 
     return register
 
 
-def _miswrites(sentence: str, provenance: str = "") -> Callable[[Write], Write]:
+def _miswrites(name: str, sentence: str, provenance: str = "") -> Callable[[Write], Write]:
     def register(write: Write) -> Write:
         def plan(service: Object, pods: Pods, nodes: Nodes, existing: Iterable[Object], **options: Any) -> Plan:
             right = plan_service(service, pods, nodes, existing, **options)
@@ -77,7 +79,7 @@ def _miswrites(sentence: str, provenance: str = "") -> Callable[[Write], Write]:
                 right, create=tuple(map(rewritten, right.create)), update=tuple(map(rewritten, right.update))
             )
 
-        _register(kebab(write.__name__), sentence, provenance, partial(EndpointSliceController, plan=plan))
+        _register(name, sentence, provenance, partial(EndpointSliceController, plan=plan))
         return write
 
     return register
@@ -100,12 +102,12 @@ def _without(obj: Object, *names: str) -> Object:
 # Hints
 
 
-@_miswrites("No endpoint gets hints, and nobody is told why.", "kubernetes#103888")
+@_miswrites("writes-no-hints", "No endpoint gets hints, and nobody is told why.", "kubernetes#103888")
 def writes_no_hints(service: Object, endpoint: Object) -> Object:
     return _without(endpoint, "hints")
 
 
-@_misplans("Fewer than three endpoints get no hints.", "kubernetes#122437")
+@_misplans("hints-need-three-endpoints", "Fewer than three endpoints get no hints.", "kubernetes#122437")
 def hints_need_three_endpoints(service: Object, pods: Pods, *others: Any, **options: Any) -> Plan:
     pods = list(pods)
     return plan_service(
@@ -113,12 +115,12 @@ def hints_need_three_endpoints(service: Object, pods: Pods, *others: Any, **opti
     )
 
 
-@_misplans("Services that ask for nothing get hints as well.")
+@_misplans("hints-unasked", "Services that ask for nothing get hints as well.")
 def hints_unasked(service: Object, *others: Any, **options: Any) -> Plan:
     return plan_service(_with(service, trafficDistribution=_value(service) or "PreferClose"), *others, **options)
 
 
-@_remembers("Hints stay when the field is removed.")
+@_remembers("hints-outlive-the-field", "Hints stay when the field is removed.")
 def hints_outlive_the_field() -> Planner:
     values: dict[str, str] = {}
 
@@ -130,7 +132,7 @@ def hints_outlive_the_field() -> Planner:
     return plan
 
 
-@_remembers("The first value of the field counts for ever.")
+@_remembers("first-value-for-ever", "The first value of the field counts for ever.")
 def first_value_for_ever() -> Planner:
     values: dict[str, str] = {}
 
@@ -141,7 +143,7 @@ def first_value_for_ever() -> Planner:
     return plan
 
 
-@_miswrites("Endpoints that are not ready get hints too.")
+@_miswrites("hints-unready-endpoints", "Endpoints that are not ready get hints too.")
 def hints_unready_endpoints(service: Object, endpoint: Object) -> Object:
     if not _value(service) or "zone" not in endpoint:
         return endpoint
@@ -149,7 +151,11 @@ def hints_unready_endpoints(service: Object, endpoint: Object) -> Object:
     return {**endpoint, "hints": {"forZones": [{"name": endpoint["zone"]}], **nodes}}
 
 
-@_misplans("One node without zone label ends the hints of all endpoints.", "kubernetes#123401")
+@_misplans(
+    "one-unlabelled-node-ends-hints",
+    "One node without zone label ends the hints of all endpoints.",
+    "kubernetes#123401",
+)
 def one_unlabelled_node_ends_hints(
     service: Object, pods: Pods, nodes: Nodes, existing: Iterable[Object], **options: Any
 ) -> Plan:
@@ -157,12 +163,12 @@ def one_unlabelled_node_ends_hints(
     return plan_service(_with(service, trafficDistribution=value or None), pods, nodes, existing, **options)
 
 
-@_miswrites("Every endpoint is hinted for all zones.")
+@_miswrites("hints-every-zone", "Every endpoint is hinted for all zones.")
 def hints_every_zone(service: Object, endpoint: Object) -> Object:
     return _hinted(endpoint, forZones=[{"name": zone} for zone in "abc"])
 
 
-@_miswrites("Hints for nodes are written whatever the value.")
+@_miswrites("node-hints-for-every-value", "Hints for nodes are written whatever the value.")
 def node_hints_for_every_value(service: Object, endpoint: Object) -> Object:
     return _hinted(endpoint, forNodes=[{"name": endpoint["nodeName"]}])
 
@@ -171,43 +177,51 @@ def _hinted(endpoint: Object, **lists: Any) -> Object:
     return {**endpoint, "hints": {**endpoint["hints"], **lists}} if "hints" in endpoint else endpoint
 
 
-@_miswrites("PreferSameNode gives no hints for nodes.")
+@_miswrites("same-node-without-node-hints", "PreferSameNode gives no hints for nodes.")
 def same_node_without_node_hints(service: Object, endpoint: Object) -> Object:
     return {**endpoint, "hints": _without(endpoint["hints"], "forNodes")} if "hints" in endpoint else endpoint
 
 
-@_miswrites("PreferSameNode gives no hints for zones, and older proxies are left without any.")
+@_miswrites(
+    "same-node-without-zone-hints", "PreferSameNode gives no hints for zones, and older proxies are left without any."
+)
 def same_node_without_zone_hints(service: Object, endpoint: Object) -> Object:
     bare = "hints" in endpoint and _value(service) == "PreferSameNode"
     return {**endpoint, "hints": _without(endpoint["hints"], "forZones")} if bare else endpoint
 
 
-@_miswrites("PreferSameNode gives no hint to an endpoint without zone.")
+@_miswrites("same-node-needs-a-zone", "PreferSameNode gives no hint to an endpoint without zone.")
 def same_node_needs_a_zone(service: Object, endpoint: Object) -> Object:
     return endpoint if "zone" in endpoint else _without(endpoint, "hints")
 
 
-@_misplans("PreferSameZone and PreferSameNode mean nothing.", "kube-controller-manager before 1.34")
+@_misplans(
+    "knows-only-prefer-close", "PreferSameZone and PreferSameNode mean nothing.", "kube-controller-manager before 1.34"
+)
 def knows_only_prefer_close(service: Object, *others: Any, **options: Any) -> Plan:
     value = _value(service) if _value(service) == "PreferClose" else None
     return plan_service(_with(service, trafficDistribution=value), *others, **options)
 
 
-@_misplans("A Service with a traffic policy Local gets no hints.", "KEP-2433's table, taken at its word")
+@_misplans(
+    "local-policy-ends-hints",
+    "A Service with a traffic policy Local gets no hints.",
+    "KEP-2433's table, taken at its word",
+)
 def local_policy_ends_hints(service: Object, *others: Any, **options: Any) -> Plan:
     policies = (service["spec"].get("internalTrafficPolicy"), service["spec"].get("externalTrafficPolicy"))
     value = None if "Local" in policies else _value(service) or None
     return plan_service(_with(service, trafficDistribution=value), *others, **options)
 
 
-@_misplans("A value of the field is understood in the annotation as well.")
+@_misplans("annotation-as-the-field", "A value of the field is understood in the annotation as well.")
 def annotation_as_the_field(service: Object, *others: Any, **options: Any) -> Plan:
     value = _value(service) or _annotation(service)
     known = value if value in ("PreferClose", "PreferSameZone", "PreferSameNode") else None
     return plan_service(_with(service, trafficDistribution=known), *others, **options)
 
 
-@_misplans("The annotation hides the field whatever its value is.")
+@_misplans("any-annotation-hides-the-field", "The annotation hides the field whatever its value is.")
 def any_annotation_hides_the_field(service: Object, *others: Any, **options: Any) -> Plan:
     value = None if _annotation(service) else _value(service) or None
     return plan_service(_with(service, trafficDistribution=value), *others, **options)
@@ -218,7 +232,7 @@ def _annotation(service: Object) -> str:
     return str(annotations.get(TOPOLOGY_AWARE_HINTS, annotations.get(TOPOLOGY_MODE)) or "")
 
 
-@_remembers("Of several slices only the first one has hints.")
+@_remembers("hints-one-slice-only", "Of several slices only the first one has hints.")
 def hints_one_slice_only() -> Planner:
     first: dict[str, Any] = {}
 
@@ -237,7 +251,7 @@ def hints_one_slice_only() -> Planner:
     return plan
 
 
-@_remembers("Hints for nodes stay when the field is removed.")
+@_remembers("node-hints-outlive-the-field", "Hints for nodes stay when the field is removed.")
 def node_hints_outlive_the_field() -> Planner:
     local: set[str] = set()
 
@@ -258,12 +272,12 @@ def node_hints_outlive_the_field() -> Planner:
     return plan
 
 
-@_miswrites("Slices of the second IP family have no hints.")
+@_miswrites("hints-in-one-family", "Slices of the second IP family have no hints.")
 def hints_in_one_family(service: Object, endpoint: Object) -> Object:
     return _without(endpoint, "hints") if service["slice"]["addressType"] == "IPv6" else endpoint
 
 
-@_remembers("The zone of a node is read once.", "kubernetes#117245")
+@_remembers("node-zone-read-once", "The zone of a node is read once.", "kubernetes#117245")
 def node_zone_read_once() -> Planner:
     known: dict[str, Object] = {}
 
@@ -278,36 +292,36 @@ def node_zone_read_once() -> Planner:
 # Endpoints
 
 
-@_miswrites("Endpoints do not say in which zone they are.", "passbolt#117")
+@_miswrites("endpoints-without-zone", "Endpoints do not say in which zone they are.", "passbolt#117")
 def endpoints_without_zone(service: Object, endpoint: Object) -> Object:
     return _without(endpoint, "zone")
 
 
-@_miswrites("Endpoints that terminate are ready as long as they serve.")
+@_miswrites("terminating-means-ready", "Endpoints that terminate are ready as long as they serve.")
 def terminating_means_ready(service: Object, endpoint: Object) -> Object:
     conditions = endpoint["conditions"]
     return {**endpoint, "conditions": {**conditions, "ready": conditions["serving"]}}
 
 
-@_misplans("publishNotReadyAddresses is not looked at.")
+@_misplans("ignores-publish-not-ready", "publishNotReadyAddresses is not looked at.")
 def ignores_publish_not_ready(service: Object, *others: Any, **options: Any) -> Plan:
     return plan_service(_with(service, publishNotReadyAddresses=None), *others, **options)
 
 
-@_miswrites("publishNotReadyAddresses makes endpoints serve that do not.", "istio#60422")
+@_miswrites("published-means-serving", "publishNotReadyAddresses makes endpoints serve that do not.", "istio#60422")
 def published_means_serving(service: Object, endpoint: Object) -> Object:
     conditions = endpoint["conditions"]
     published = bool(service["spec"].get("publishNotReadyAddresses"))
     return {**endpoint, "conditions": {**conditions, "serving": conditions["serving"] or published}}
 
 
-@_misplans("Pods that have ended stay endpoints.")
+@_misplans("keeps-ended-pods", "Pods that have ended stay endpoints.")
 def keeps_ended_pods(service: Object, pods: Pods, *others: Any, **options: Any) -> Plan:
     running = [{**pod, "status": {**pod["status"], "phase": "Running"}} for pod in pods]
     return plan_service(service, running, *others, **options)
 
 
-@_remembers("Pods that match no more, or are gone, stay endpoints.")
+@_remembers("keeps-former-pods", "Pods that match no more, or are gone, stay endpoints.")
 def keeps_former_pods() -> Planner:
     known: dict[str, dict[str, Object]] = {}
 
@@ -327,7 +341,7 @@ _register(
 )
 
 
-@_misplans("The first pod says for all what number a named port has.")
+@_misplans("named-ports-resolve-once", "The first pod says for all what number a named port has.")
 def named_ports_resolve_once(service: Object, pods: Pods, *others: Any, **options: Any) -> Plan:
     pods = sorted(pods, key=lambda pod: str(pod["metadata"]["name"]))
     names = {port["name"]: port["containerPort"] for pod in pods[:1] for port in pod["spec"]["containers"][0]["ports"]}
@@ -337,23 +351,25 @@ def named_ports_resolve_once(service: Object, pods: Pods, *others: Any, **option
     return plan_service(_with(service, ports=ports), pods, *others, **options)
 
 
-@_misplans("The second IP family gets no slices.")
+@_misplans("one-family-only", "The second IP family gets no slices.")
 def one_family_only(service: Object, *others: Any, **options: Any) -> Plan:
     families = service["spec"].get("ipFamilies") or ["IPv4"]
     return plan_service(_with(service, ipFamilies=families[:1]), *others, **options)
 
 
-@_remembers("Every look at a Service rewrites its slices.")
+@_remembers("writes-without-need", "Every look at a Service rewrites its slices.")
 def writes_without_need() -> Planner:
     return _rewriting(lambda _: True)
 
 
-@_remembers("Every look at a Service rewrites slices that have hints for nodes.")
+@_remembers("rewrites-node-hints", "Every look at a Service rewrites slices that have hints for nodes.")
 def rewrites_node_hints() -> Planner:
     return _rewriting(lambda each: any("forNodes" in one.get("hints", {}) for one in each["endpoints"]))
 
 
-@_remembers("Every look at a Service rewrites slices that have no ports.", "kubernetes#133474")
+@_remembers(
+    "rewrites-slices-without-ports", "Every look at a Service rewrites slices that have no ports.", "kubernetes#133474"
+)
 def rewrites_slices_without_ports() -> Planner:
     return _rewriting(lambda each: not each.get("ports"))
 
@@ -437,7 +453,9 @@ _register(
 )
 
 
-@_misplans("A pod counts as ready while its containers do, whatever its node says.", symptom=NO_ANSWER)
+@_misplans(
+    "ready-by-containers", "A pod counts as ready while its containers do, whatever its node says.", symptom=NO_ANSWER
+)
 def ready_by_containers(service: Object, pods: Pods, *others: Any, **options: Any) -> Plan:
     def judged(pod: Object) -> Object:
         ready = "True" if is_true(pod, "ContainersReady") else "False"

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from mutants.mutant import WRITTEN, Mutant, kebab
+from mutants.mutant import WRITTEN, Mutant
 from reference.client import Object
 from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.allocation import allocate, rules
@@ -27,7 +27,7 @@ Planner = Callable[..., Plan]
 
 
 def _register(name: str, sentence: str, provenance: str, controller: Callable[..., EndpointSliceController]) -> None:
-    MUTANTS.append(Mutant(kebab(name), sentence, provenance, WRITTEN, controller=controller))
+    MUTANTS.append(Mutant(name, sentence, provenance, WRITTEN, controller=controller))
 
 
 def _planner(plan: Planner) -> Planner:
@@ -40,28 +40,32 @@ def _planner(plan: Planner) -> Planner:
     return plan_any
 
 
-def _misplans(sentence: str, provenance: str = "") -> Callable[[Planner], Planner]:
+def _misplans(name: str, sentence: str, provenance: str = "") -> Callable[[Planner], Planner]:
     def register(plan: Planner) -> Planner:
-        _register(plan.__name__, sentence, provenance, partial(EndpointSliceController, plan=_planner(plan)))
+        _register(name, sentence, provenance, partial(EndpointSliceController, plan=_planner(plan)))
         return plan
 
     return register
 
 
-def _remembers(sentence: str, provenance: str = "") -> Callable[[Callable[[], Planner]], Callable[[], Planner]]:
+def _remembers(
+    name: str, sentence: str, provenance: str = ""
+) -> Callable[[Callable[[], Planner]], Callable[[], Planner]]:
     """A fault of memory: the function makes a planner for each controller."""
 
     def register(make: Callable[[], Planner]) -> Callable[[], Planner]:
         def controller(client: Any, **options: Any) -> EndpointSliceController:
             return EndpointSliceController(client, plan=_planner(make()), **options)
 
-        _register(make.__name__, sentence, provenance, controller)
+        _register(name, sentence, provenance, controller)
         return make
 
     return register
 
 
-def _miscounts(sentence: str, provenance: str = "") -> Callable[[Callable[[Nodes], Nodes]], Callable[[Nodes], Nodes]]:
+def _miscounts(
+    name: str, sentence: str, provenance: str = ""
+) -> Callable[[Callable[[Nodes], Nodes]], Callable[[Nodes], Nodes]]:
     """A fault in what zones weigh: the function gives the nodes by which they are weighed."""
 
     def register(see: Callable[[Nodes], Nodes]) -> Callable[[Nodes], Nodes]:
@@ -71,7 +75,7 @@ def _miscounts(sentence: str, provenance: str = "") -> Callable[[Callable[[Nodes
             options["zones"] = ZoneTable(features, see(nodes))
             return plan_service(service, pods, nodes, existing, features=features, **options)
 
-        _register(see.__name__, sentence, provenance, partial(EndpointSliceController, plan=_planner(plan)))
+        _register(name, sentence, provenance, partial(EndpointSliceController, plan=_planner(plan)))
         return see
 
     return register
@@ -113,18 +117,25 @@ def _allows(options: Mapping[str, Any], endpoints: int) -> bool:
 # Shares and thresholds
 
 
-@_misplans("Each endpoint is hinted for its own zone, whatever that does to the load.", "what the e2e test lets pass")
+@_misplans(
+    "copies-the-own-zone",
+    "Each endpoint is hinted for its own zone, whatever that does to the load.",
+    "what the e2e test lets pass",
+)
 def copies_the_own_zone(*arguments: Any, **options: Any) -> Plan:
     return _as_the_field(*arguments, **options)
 
 
-@_misplans("Where hints are given, they are for the own zone: endpoints are never shared out to other zones.")
+@_misplans(
+    "keeps-every-own-zone",
+    "Where hints are given, they are for the own zone: endpoints are never shared out to other zones.",
+)
 def keeps_every_own_zone(*arguments: Any, **options: Any) -> Plan:
     right = plan_service(*arguments, **options)
     return right if _is_refused(right) else _as_the_field(*arguments, **options)
 
 
-@_misplans("The right number of endpoints for each zone, whichever they are.")
+@_misplans("forgets-who-is-in-the-zone", "The right number of endpoints for each zone, whichever they are.")
 def forgets_who_is_in_the_zone(*arguments: Any, **options: Any) -> Plan:
     right = plan_service(*arguments, **options)
 
@@ -138,7 +149,7 @@ def forgets_who_is_in_the_zone(*arguments: Any, **options: Any) -> Plan:
     return replace(right, create=tuple(map(turned, right.create)), update=tuple(map(turned, right.update)))
 
 
-@_misplans("A Service needs more endpoints than there are zones.")
+@_misplans("needs-more-endpoints-than-zones", "A Service needs more endpoints than there are zones.")
 def needs_more_endpoints_than_zones(*arguments: Any, **options: Any) -> Plan:
     shares = options["zones"].shares
     right = plan_service(*arguments, **options)
@@ -146,33 +157,35 @@ def needs_more_endpoints_than_zones(*arguments: Any, **options: Any) -> Plan:
     return _unasked(*arguments, **options) if few else right
 
 
-@_misplans("Where all nodes are in one zone, endpoints are hinted for it.")
+@_misplans("hints-in-one-zone", "Where all nodes are in one zone, endpoints are hinted for it.")
 def hints_in_one_zone(service: Object, pods: Pods, nodes: Nodes, *others: Any, **options: Any) -> Plan:
     plan = _as_the_field if len({node_zone(each) for each in nodes.values()}) == 1 else plan_service
     return plan(service, pods, nodes, *others, **options)
 
 
-@_misplans("Every slice is shared out by itself.")
+@_misplans("shares-out-each-slice", "Every slice is shared out by itself.")
 def shares_out_each_slice(*arguments: Any, **options: Any) -> Plan:
     right = plan_service(*arguments, **options)
     slices = [each for family in right.families.values() for each in family.slices]
     return right if all(_allows(options, len(each)) for each in slices) else _unasked(*arguments, **options)
 
 
-@_misplans("An endpoint counts once for each port of the Service.")
+@_misplans("counts-endpoints-by-port", "An endpoint counts once for each port of the Service.")
 def counts_endpoints_by_port(service: Object, *others: Any, **options: Any) -> Plan:
     right = plan_service(service, *others, **options)
     counted = len(_endpoints(right)) * len(service["spec"].get("ports") or ())
     return _as_the_field(service, *others, **options) if _is_refused(right) and _allows(options, counted) else right
 
 
-@_misplans("Endpoints that are not ready count as if they could serve.", "kubernetes PR#106507")
+@_misplans(
+    "counts-unready-endpoints", "Endpoints that are not ready count as if they could serve.", "kubernetes PR#106507"
+)
 def counts_unready_endpoints(*arguments: Any, **options: Any) -> Plan:
     right = plan_service(*arguments, **options)
     return right if _allows(options, len(_endpoints(right))) else _unasked(*arguments, **options)
 
 
-@_misplans("An endpoint whose zone is not known is taken to be in zone a.")
+@_misplans("guesses-unknown-zones", "An endpoint whose zone is not known is taken to be in zone a.")
 def guesses_unknown_zones(service: Object, pods: Pods, nodes: Nodes, *others: Any, **options: Any) -> Plan:
     return plan_service(service, pods, {name: _in_some_zone(node) for name, node in nodes.items()}, *others, **options)
 
@@ -202,12 +215,12 @@ def _with_status(node: Object, **status: Any) -> Object:
     return {**node, "status": {**(node.get("status") or {}), **status}}
 
 
-@_miscounts("Zones weigh as much as they have nodes, though their CPU is known.")
+@_miscounts("counts-nodes-instead-of-cores", "Zones weigh as much as they have nodes, though their CPU is known.")
 def counts_nodes_instead_of_cores(nodes: Nodes) -> Nodes:
     return {name: _with_status(node, allocatable={"cpu": "1"}) for name, node in nodes.items()}
 
 
-@_miscounts("Nodes of the control plane count.", "kubernetes PR#104744")
+@_miscounts("counts-control-plane-nodes", "Nodes of the control plane count.", "kubernetes PR#104744")
 def counts_control_plane_nodes(nodes: Nodes) -> Nodes:
     def plain(node: Object) -> Object:
         labels = {key: value for key, value in node["metadata"]["labels"].items() if "node-role" not in key}
@@ -216,18 +229,18 @@ def counts_control_plane_nodes(nodes: Nodes) -> Nodes:
     return {name: plain(node) for name, node in nodes.items()}
 
 
-@_miscounts("Nodes that are not ready count.")
+@_miscounts("counts-unready-nodes", "Nodes that are not ready count.")
 def counts_unready_nodes(nodes: Nodes) -> Nodes:
     ready = [{"type": "Ready", "status": "True"}]
     return {name: _with_status(node, conditions=ready) for name, node in nodes.items()}
 
 
-@_miscounts("Nodes without zone are left out, and nobody is told.")
+@_miscounts("leaves-out-nodes-without-zone", "Nodes without zone are left out, and nobody is told.")
 def leaves_out_nodes_without_zone(nodes: Nodes) -> Nodes:
     return {name: node for name, node in nodes.items() if node_zone(node)}
 
 
-@_miscounts("Nodes of unknown CPU are left out.")
+@_miscounts("leaves-out-nodes-without-cpu", "Nodes of unknown CPU are left out.")
 def leaves_out_nodes_without_cpu(nodes: Nodes) -> Nodes:
     return {name: node for name, node in nodes.items() if node["status"].get("allocatable", {}).get("cpu")}
 
@@ -235,7 +248,7 @@ def leaves_out_nodes_without_cpu(nodes: Nodes) -> Nodes:
 # Changes
 
 
-@_remembers("A Service that did not get hints at first never gets any.")
+@_remembers("first-refusal-for-ever", "A Service that did not get hints at first never gets any.")
 def first_refusal_for_ever() -> Planner:
     refused: set[str] = set()
 
@@ -248,7 +261,7 @@ def first_refusal_for_ever() -> Planner:
     return plan
 
 
-@_misplans("Hints that were given once stay, however large the overload becomes.")
+@_misplans("never-withdraws", "Hints that were given once stay, however large the overload becomes.")
 def never_withdraws(service: Object, pods: Pods, nodes: Nodes, existing: Pods, **options: Any) -> Plan:
     existing = list(existing)
     hinted = any("hints" in one for each in existing for one in each.get("endpoints") or ())
@@ -297,7 +310,11 @@ _register("deaf-to-nodes", "Nodes that come, go or change move no hints.", "", _
 _register("rewrites-at-node-events", "Slices are written whenever the CPU of a zone changes.", "", _rewriting)
 
 
-@_remembers("When one slice of a Service is written, the others are written as well.", "kubernetes PR#105267")
+@_remembers(
+    "rewrites-slices-that-stand",
+    "When one slice of a Service is written, the others are written as well.",
+    "kubernetes PR#105267",
+)
 def rewrites_slices_that_stand() -> Planner:
     written: dict[str, int] = {}
 
@@ -333,29 +350,29 @@ class _Telling:
         return obj if told is None else dict(self._client.create(resource, namespace, told))
 
 
-def _tells(sentence: str, provenance: str = "") -> Callable[[Callable[[Object], Object | None]], None]:
+def _tells(name: str, sentence: str, provenance: str = "") -> Callable[[Callable[[Object], Object | None]], None]:
     """A fault in what Events about hints say: the function gives what is written instead."""
 
     def register(tell: Callable[[Object], Object | None]) -> None:
         def controller(client: Any, **options: Any) -> EndpointSliceController:
             return EndpointSliceController(_Telling(client, tell), **options)
 
-        _register(tell.__name__, sentence, provenance, controller)
+        _register(name, sentence, provenance, controller)
 
     return register
 
 
-@_tells("No Event says that hints are there, or why not.", "kubernetes#103888")
+@_tells("tells-nobody-of-hints", "No Event says that hints are there, or why not.", "kubernetes#103888")
 def tells_nobody_of_hints(event: Object) -> Object | None:
     return None
 
 
-@_tells("Only what is wrong is an Event.")
+@_tells("tells-of-trouble-only", "Only what is wrong is an Event.")
 def tells_of_trouble_only(event: Object) -> Object | None:
     return event if event["type"] == "Warning" else None
 
 
-@_tells("Events say that there are no hints, and not why.", "kubernetes#119990")
+@_tells("tells-without-a-cause", "Events say that there are no hints, and not why.", "kubernetes#119990")
 def tells_without_a_cause(event: Object) -> Object | None:
     return {**event, "message": "Topology Aware Hints has changed"}
 

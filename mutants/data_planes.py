@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from mutants.mutant import NO_ANSWER, REACHED, REFUSED, Mutant, kebab
+from mutants.mutant import NO_ANSWER, REACHED, REFUSED, Mutant
 from reference.proxy import ServiceProxy, uapi
 from reference.proxy import expressions as nft
 from reference.proxy.decision import Decision, Drop, Family, ServicePort
@@ -35,35 +35,42 @@ def _register(name: str, sentence: str, provenance: str, symptom: str, **parts: 
 Render = Callable[[ServicePort, Decision, str, Sequence[str]], Entries]
 
 
-def _misrender(sentence: str, provenance: str = "", *, symptom: str = NO_ANSWER) -> Callable[[Render], Render]:
+def _misrender(
+    name: str, sentence: str, provenance: str = "", *, symptom: str = NO_ANSWER
+) -> Callable[[Render], Render]:
     def register(wrong: Render) -> Render:
-        _register(kebab(wrong.__name__), sentence, provenance, symptom, state=partial(State, render=wrong))
+        _register(name, sentence, provenance, symptom, state=partial(State, render=wrong))
         return wrong
 
     return register
 
 
-@_misrender("The proxy does nothing at all.")
+@_misrender("nothing-moves", "The proxy does nothing at all.")
 def nothing_moves(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
     return NOTHING
 
 
-@_misrender("A pod that is sent to itself sees its own address as the client's, and no answer reaches it.")
+@_misrender(
+    "no-hairpin-masquerade",
+    "A pod that is sent to itself sees its own address as the client's, and no answer reaches it.",
+)
 def no_hairpin_masquerade(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
     return replace(render(port, decision, node, addresses), hairpin=frozenset())
 
 
-@_misrender("Load balancer addresses are not served on the node.")
+@_misrender("no-load-balancer-addresses", "Load balancer addresses are not served on the node.")
 def no_load_balancer_addresses(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
     return render(replace(port, load_balancer_ips=()), decision, node, addresses)
 
 
-@_misrender("Addresses in spec.externalIPs are not served.", "kube-router")
+@_misrender("no-external-ips", "Addresses in spec.externalIPs are not served.", "kube-router")
 def no_external_ips(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
     return render(replace(port, external_ips=()), decision, node, addresses)
 
 
-@_misrender("The node port does not answer on nodes without endpoint.", symptom=REFUSED)
+@_misrender(
+    "node-port-beside-endpoints-only", "The node port does not answer on nodes without endpoint.", symptom=REFUSED
+)
 def node_port_beside_endpoints_only(
     port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]
 ) -> Entries:
@@ -72,26 +79,32 @@ def node_port_beside_endpoints_only(
 
 
 @_misrender(
-    "With externalTrafficPolicy Local, a node without endpoints falls back to those of others.", symptom=REACHED
+    "external-local-falls-back",
+    "With externalTrafficPolicy Local, a node without endpoints falls back to those of others.",
+    symptom=REACHED,
 )
 def external_local_falls_back(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
     lost = isinstance(decision.outside, Drop)
     return render(replace(port, external_local=port.external_local and not lost), decision, node, addresses)
 
 
-@_misrender("externalTrafficPolicy Local does not hold at the addresses in spec.externalIPs.", symptom=REACHED)
+@_misrender(
+    "external-ips-ignore-local",
+    "externalTrafficPolicy Local does not hold at the addresses in spec.externalIPs.",
+    symptom=REACHED,
+)
 def external_ips_ignore_local(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
     if not port.external_ips:
         return render(port, decision, node, addresses)
     return render(replace(port, external_local=False), replace(decision, outside=decision.inside), node, addresses)
 
 
-@_misrender("Services have no rules for UDP.")
+@_misrender("no-udp", "Services have no rules for UDP.")
 def no_udp(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
     return NOTHING if port.protocol == "UDP" else render(port, decision, node, addresses)
 
 
-@_misrender("The cluster IP of the second family does not answer.")
+@_misrender("no-ipv6", "The cluster IP of the second family does not answer.")
 def no_ipv6(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
     is_ipv6 = any(":" in address for address in port.cluster_ips)
     return NOTHING if is_ipv6 else render(port, decision, node, addresses)
@@ -104,21 +117,27 @@ def _edited(edit: ChainEdit) -> Callable[..., KernelTable]:
     return partial(KernelTable, edit=edit)
 
 
-def _wrong_chain(sentence: str, provenance: str = "", *, symptom: str = NO_ANSWER) -> Callable[[ChainEdit], ChainEdit]:
+def _wrong_chain(
+    name: str, sentence: str, provenance: str = "", *, symptom: str = NO_ANSWER
+) -> Callable[[ChainEdit], ChainEdit]:
     def register(edit: ChainEdit) -> ChainEdit:
-        _register(kebab(edit.__name__), sentence, provenance, symptom, kernel_table=_edited(edit))
+        _register(name, sentence, provenance, symptom, kernel_table=_edited(edit))
         return edit
 
     return register
 
 
-@_wrong_chain("The address of a client outside is always replaced.", "kubernetes#99299", symptom="expected")
+@_wrong_chain(
+    "always-masquerades", "The address of a client outside is always replaced.", "kubernetes#99299", symptom="expected"
+)
 def always_masquerades(family: Family, chain: Chain) -> Chain:
     return replace(chain, rules=tuple(each for each in chain.rules if "meta mark &" not in each.text))
 
 
 @_wrong_chain(
-    "Pods of other nodes keep their address, so that answers do not come back the same way.", "kubernetes#74383"
+    "pods-of-other-nodes-keep-their-address",
+    "Pods of other nodes keep their address, so that answers do not come back the same way.",
+    "kubernetes#74383",
 )
 def pods_of_other_nodes_keep_their_address(family: Family, chain: Chain) -> Chain:
     def kept(expressions: bytes) -> bytes:
@@ -131,7 +150,9 @@ def pods_of_other_nodes_keep_their_address(family: Family, chain: Chain) -> Chai
     return replace(chain, rules=tuple(rules))
 
 
-@_wrong_chain("Clients on the node itself are passed by.", "cilium#23837", symptom=NO_ANSWER)
+@_wrong_chain(
+    "passes-clients-on-the-node-by", "Clients on the node itself are passed by.", "cilium#23837", symptom=NO_ANSWER
+)
 def passes_clients_on_the_node_by(family: Family, chain: Chain) -> Chain:
     return replace(chain, rules=()) if chain.name == "output" else chain
 

@@ -1,4 +1,4 @@
-"""Proxies that decide wrongly: each function is the reference's `decide` with one fault, and its name the mutant's.
+"""Proxies that decide wrongly: each function is the reference's `decide` with one fault.
 
 Most of them give the right answer to a changed question, so that all that is not the fault stays right.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from mutants.mutant import NO_ANSWER, REACHED, REFUSED, Mutant, kebab
+from mutants.mutant import NO_ANSWER, REACHED, REFUSED, Mutant
 from reference.proxy import ServiceProxy
 from reference.proxy.decision import (
     Action,
@@ -82,12 +82,12 @@ def deciding(wrong: Wrong) -> Callable[..., Decision]:
     return decide_wrongly
 
 
-def _fault(sentence: str, provenance: str = "", *, symptom: str = REACHED) -> Callable[[Wrong], Wrong]:
+def _fault(name: str, sentence: str, provenance: str = "", *, symptom: str = REACHED) -> Callable[[Wrong], Wrong]:
     """Make a mutant of a wrong decision."""
 
     def register(wrong: Wrong) -> Wrong:
         proxy = partial(ServiceProxy, state=partial(State, decide=deciding(wrong)))
-        MUTANTS.append(Mutant(kebab(wrong.__name__), sentence, provenance, symptom, proxy=proxy))
+        MUTANTS.append(Mutant(name, sentence, provenance, symptom, proxy=proxy))
         return wrong
 
     return register
@@ -112,31 +112,33 @@ def without_hints(endpoints: Iterable[Endpoint], *, zones: bool = True, nodes: b
 # Hints
 
 
-@_fault("Hints for zones are not looked at.", "kubernetes#101525, calico#10430")
+@_fault("ignores-zone-hints", "Hints for zones are not looked at.", "kubernetes#101525, calico#10430")
 def ignores_zone_hints(asked: Question) -> Decision:
     return asked.answer(endpoints=without_hints(asked.endpoints, nodes=False))
 
 
-@_fault("Hints for nodes are not looked at.", "Antrea, with its gate off")
+@_fault("ignores-node-hints", "Hints for nodes are not looked at.", "Antrea, with its gate off")
 def ignores_node_hints(asked: Question) -> Decision:
     return asked.answer(endpoints=without_hints(asked.endpoints, zones=False))
 
 
-@_fault("Hints for zones are followed while some ready endpoints have none.", "cilium#41022")
+@_fault(
+    "accepts-partial-zone-hints", "Hints for zones are followed while some ready endpoints have none.", "cilium#41022"
+)
 def accepts_partial_zone_hints(asked: Question) -> Decision:
     right = asked.answer()
     near = tuple(each for each in asked.ready if asked.place.zone in each.zone_hints)
     return asked.instead(Forward(near, "partial hints")) if near and not right.mode else right
 
 
-@_fault("Hints for nodes are followed while some ready endpoints have none.")
+@_fault("accepts-partial-node-hints", "Hints for nodes are followed while some ready endpoints have none.")
 def accepts_partial_node_hints(asked: Question) -> Decision:
     right = asked.answer()
     near = tuple(each for each in asked.ready if asked.place.node in each.node_hints)
     return asked.instead(Forward(near, "partial hints")) if near else right
 
 
-@_fault("An endpoint without hint joins those of every zone.", "kpng")
+@_fault("unhinted-endpoint-joins-every-zone", "An endpoint without hint joins those of every zone.", "kpng")
 def unhinted_endpoint_joins_every_zone(asked: Question) -> Decision:
     right = asked.answer()
     ready = asked.ready
@@ -145,14 +147,21 @@ def unhinted_endpoint_joins_every_zone(asked: Question) -> Decision:
     return asked.instead(Forward(mine, "unhinted ones too")) if partial_hints and mine else right
 
 
-@_fault("Where no endpoint has hints, nobody is meant, and packets are dropped.", symptom=NO_ANSWER)
+@_fault(
+    "no-hints-mean-nobody", "Where no endpoint has hints, nobody is meant, and packets are dropped.", symptom=NO_ANSWER
+)
 def no_hints_mean_nobody(asked: Question) -> Decision:
     right = asked.answer()
     unhinted = not any(each.zone_hints or each.node_hints for each in asked.endpoints)
     return asked.instead(Drop("no hints")) if unhinted and asked.ready else right
 
 
-@_fault("A client in a zone that no endpoint is hinted for gets no answer.", "cilium#41022", symptom=NO_ANSWER)
+@_fault(
+    "drops-without-hinted-endpoint",
+    "A client in a zone that no endpoint is hinted for gets no answer.",
+    "cilium#41022",
+    symptom=NO_ANSWER,
+)
 def drops_without_hinted_endpoint(asked: Question) -> Decision:
     right = asked.answer()
     ready = asked.ready
@@ -160,20 +169,28 @@ def drops_without_hinted_endpoint(asked: Question) -> Decision:
     return asked.instead(Drop("nobody is hinted for here")) if all_hinted and not right.mode else right
 
 
-@_fault("Clients on a node without zone label get no answer from hinted endpoints.", symptom=NO_ANSWER)
+@_fault(
+    "drops-without-zone-label",
+    "Clients on a node without zone label get no answer from hinted endpoints.",
+    symptom=NO_ANSWER,
+)
 def drops_without_zone_label(asked: Question) -> Decision:
     right = asked.answer()
     lost = not asked.place.zone and not right.mode and any(each.zone_hints for each in asked.ready)
     return asked.instead(Drop("where am I?")) if lost else right
 
 
-@_fault("A node that nobody is hinted for uses every endpoint, without a look at the zone.", "Cilium, spring 2026")
+@_fault(
+    "skips-zone-tier",
+    "A node that nobody is hinted for uses every endpoint, without a look at the zone.",
+    "Cilium, spring 2026",
+)
 def skips_zone_tier(asked: Question) -> Decision:
     hinted = all(each.node_hints for each in asked.ready)
     return asked.answer(endpoints=without_hints(asked.endpoints, nodes=False) if hinted else asked.endpoints)
 
 
-@_fault("Hints for nodes do not narrow the zone: its other endpoints are used as well.")
+@_fault("node-as-zone", "Hints for nodes do not narrow the zone: its other endpoints are used as well.")
 def node_as_zone(asked: Question) -> Decision:
     right = asked.answer()
     if right.mode != "PreferSameNode":
@@ -182,30 +199,40 @@ def node_as_zone(asked: Question) -> Decision:
     return asked.instead(Forward(tuple(near), "node or zone"))
 
 
-@_fault("Hints for zones come before hints for nodes.")
+@_fault("zone-before-node", "Hints for zones come before hints for nodes.")
 def zone_before_node(asked: Question) -> Decision:
     by_zone = asked.answer(endpoints=without_hints(asked.endpoints, zones=False))
     return by_zone if by_zone.mode else asked.answer()
 
 
-@_fault("Hints are followed only on Services with the topology annotation.", "kubernetes#116098, cilium#37930")
+@_fault(
+    "hints-need-the-annotation",
+    "Hints are followed only on Services with the topology annotation.",
+    "kubernetes#116098, cilium#37930",
+)
 def hints_need_the_annotation(asked: Question) -> Decision:
     return asked.answer(behaviour=replace(asked.behaviour, annotation="any"))
 
 
-@_fault("The annotation, with the value Disabled, switches hints off.", "kube-proxy before 1.30")
+@_fault(
+    "annotation-disabled-ends-hints",
+    "The annotation, with the value Disabled, switches hints off.",
+    "kube-proxy before 1.30",
+)
 def annotation_disabled_ends_hints(asked: Question) -> Decision:
     disabled = asked.port.topology_annotation in {"disabled", "Disabled"}
     return asked.answer(endpoints=without_hints(asked.endpoints) if disabled else asked.endpoints)
 
 
-@_fault("Names of zones are compared without regard to case.")
+@_fault("zone-names-in-any-case", "Names of zones are compared without regard to case.")
 def zone_names_in_any_case(asked: Question) -> Decision:
     lower = [each._replace(zone_hints=frozenset(zone.lower() for zone in each.zone_hints)) for each in asked.endpoints]
     return asked.answer(endpoints=lower, place=replace(asked.place, zone=asked.place.zone.lower()))
 
 
-@_fault("Names of zones that look like numbers are compared as numbers.", "envoyproxy/gateway#6669")
+@_fault(
+    "zone-names-as-numbers", "Names of zones that look like numbers are compared as numbers.", "envoyproxy/gateway#6669"
+)
 def zone_names_as_numbers(asked: Question) -> Decision:
     short = [
         each._replace(zone_hints=frozenset(zone.lstrip("0") for zone in each.zone_hints)) for each in asked.endpoints
@@ -213,23 +240,26 @@ def zone_names_as_numbers(asked: Question) -> Decision:
     return asked.answer(endpoints=short, place=replace(asked.place, zone=asked.place.zone.lstrip("0")))
 
 
-@_fault("Every node does what is right on node a1.")
+@_fault("decides-as-on-another-node", "Every node does what is right on node a1.")
 def decides_as_on_another_node(asked: Question) -> Decision:
     return asked.answer(place=Place("a1", "a"))
 
 
-@_fault("Hints are not followed over UDP.")
+@_fault("udp-ignores-hints", "Hints are not followed over UDP.")
 def udp_ignores_hints(asked: Question) -> Decision:
     return asked.answer(endpoints=without_hints(asked.endpoints) if asked.port.protocol == "UDP" else asked.endpoints)
 
 
-@_fault("Hints are not followed over IPv6.", "kubernetes#101525 (one family of two)")
+@_fault("ipv6-ignores-hints", "Hints are not followed over IPv6.", "kubernetes#101525 (one family of two)")
 def ipv6_ignores_hints(asked: Question) -> Decision:
     is_ipv6 = any(":" in address for address in asked.port.cluster_ips)
     return asked.answer(endpoints=without_hints(asked.endpoints) if is_ipv6 else asked.endpoints)
 
 
-@_fault("Hints are followed at the cluster IP only, not at node ports and load balancer addresses.")
+@_fault(
+    "external-addresses-ignore-hints",
+    "Hints are followed at the cluster IP only, not at node ports and load balancer addresses.",
+)
 def external_addresses_ignore_hints(asked: Question) -> Decision:
     everywhere = asked.answer(endpoints=without_hints(asked.endpoints))
     right = asked.answer()
@@ -239,7 +269,11 @@ def external_addresses_ignore_hints(asked: Question) -> Decision:
 # Conditions
 
 
-@_fault("A hinted endpoint that is not ready is used where another node or zone was due.", "kubernetes PR#106507")
+@_fault(
+    "uses-unready-hinted-endpoint",
+    "A hinted endpoint that is not ready is used where another node or zone was due.",
+    "kubernetes PR#106507",
+)
 def uses_unready_hinted_endpoint(asked: Question) -> Decision:
     right = asked.answer()
     unready = asked.starting
@@ -249,12 +283,18 @@ def uses_unready_hinted_endpoint(asked: Question) -> Decision:
     return asked.instead(Forward(chosen, "hinted, if not ready")) if chosen else right
 
 
-@_fault("An endpoint that is not ready and has no hint switches hints off.", "cilium#47960")
+@_fault(
+    "unready-endpoint-breaks-hints", "An endpoint that is not ready and has no hint switches hints off.", "cilium#47960"
+)
 def unready_endpoint_breaks_hints(asked: Question) -> Decision:
     return _broken_by(asked, asked.starting)
 
 
-@_fault("An endpoint that terminates and has no hint switches hints off.", "cilium PR#45947, Calico eBPF")
+@_fault(
+    "terminating-endpoint-breaks-hints",
+    "An endpoint that terminates and has no hint switches hints off.",
+    "cilium PR#45947, Calico eBPF",
+)
 def terminating_endpoint_breaks_hints(asked: Question) -> Decision:
     return _broken_by(asked, [each for each in asked.endpoints if each.terminating])
 
@@ -265,24 +305,33 @@ def _broken_by(asked: Question, counted: Sequence[Endpoint]) -> Decision:
     return asked.answer(endpoints=without_hints(asked.endpoints, zones=zones, nodes=nodes))
 
 
-@_fault("Terminating endpoints that serve are used beside ready ones.", "ovn-kubernetes 418043c, kube-router")
+@_fault(
+    "mixes-terminating-with-ready",
+    "Terminating endpoints that serve are used beside ready ones.",
+    "ovn-kubernetes 418043c, kube-router",
+)
 def mixes_terminating_with_ready(asked: Question) -> Decision:
     return asked.answer(
         endpoints=[each._replace(ready=each.ready or (each.terminating and each.serving)) for each in asked.endpoints]
     )
 
 
-@_fault("Terminating endpoints are never used.", "kubernetes#96514, Calico eBPF", symptom=f"{REFUSED}|{NO_ANSWER}")
+@_fault(
+    "no-terminating-fallback",
+    "Terminating endpoints are never used.",
+    "kubernetes#96514, Calico eBPF",
+    symptom=f"{REFUSED}|{NO_ANSWER}",
+)
 def no_terminating_fallback(asked: Question) -> Decision:
     return asked.answer(behaviour=replace(asked.behaviour, terminating_fallback=False))
 
 
-@_fault("Terminating endpoints count as serving, whatever they say.", "calico#8423")
+@_fault("terminating-means-serving", "Terminating endpoints count as serving, whatever they say.", "calico#8423")
 def terminating_means_serving(asked: Question) -> Decision:
     return asked.answer(endpoints=[each._replace(serving=each.serving or each.terminating) for each in asked.endpoints])
 
 
-@_fault("Hints narrow the terminating endpoints that are the last resort.")
+@_fault("hints-on-terminating-endpoints", "Hints narrow the terminating endpoints that are the last resort.")
 def hints_on_terminating_endpoints(asked: Question) -> Decision:
     right = asked.answer()
     if asked.ready or not asked.leaving:
@@ -294,7 +343,7 @@ def hints_on_terminating_endpoints(asked: Question) -> Decision:
 # Traffic policies
 
 
-@_fault("Hints narrow what policy Local leaves.", "Calico eBPF", symptom=NO_ANSWER)
+@_fault("hints-on-top-of-local", "Hints narrow what policy Local leaves.", "Calico eBPF", symptom=NO_ANSWER)
 def hints_on_top_of_local(asked: Question) -> Decision:
     right = asked.answer()
     hinted = all(each.zone_hints for each in asked.ready)
@@ -307,19 +356,22 @@ def hints_on_top_of_local(asked: Question) -> Decision:
     )
 
 
-@_fault("internalTrafficPolicy Local is not looked at.", "calico#8255")
+@_fault("ignores-internal-local", "internalTrafficPolicy Local is not looked at.", "calico#8255")
 def ignores_internal_local(asked: Question) -> Decision:
     return asked.answer(port=replace(asked.port, internal_local=False))
 
 
-@_fault("internalTrafficPolicy Local does not hold for UDP.")
+@_fault("udp-ignores-internal-local", "internalTrafficPolicy Local does not hold for UDP.")
 def udp_ignores_internal_local(asked: Question) -> Decision:
     return asked.answer(
         port=replace(asked.port, internal_local=asked.port.internal_local and asked.port.protocol != "UDP")
     )
 
 
-@_fault("With internalTrafficPolicy Local, a node without endpoints falls back to those of others.")
+@_fault(
+    "internal-local-falls-back",
+    "With internalTrafficPolicy Local, a node without endpoints falls back to those of others.",
+)
 def internal_local_falls_back(asked: Question) -> Decision:
     right = asked.answer()
     if not isinstance(right.cluster_ip, Drop):
@@ -327,7 +379,11 @@ def internal_local_falls_back(asked: Question) -> Decision:
     return replace(right, cluster_ip=asked.answer(port=replace(asked.port, internal_local=False)).cluster_ip)
 
 
-@_fault("internalTrafficPolicy Local restricts traffic from outside.", "kubernetes#105470")
+@_fault(
+    "internal-local-restricts-external",
+    "internalTrafficPolicy Local restricts traffic from outside.",
+    "kubernetes#105470",
+)
 def internal_local_restricts_external(asked: Question) -> Decision:
     right = asked.answer()
     if not asked.port.internal_local or right.outside is None:
@@ -335,13 +391,23 @@ def internal_local_restricts_external(asked: Question) -> Decision:
     return replace(right, outside=right.cluster_ip, inside=right.cluster_ip)
 
 
-@_fault("externalTrafficPolicy Local restricts traffic to the cluster IP.", "kube-router#818", symptom=NO_ANSWER)
+@_fault(
+    "external-local-restricts-cluster-ip",
+    "externalTrafficPolicy Local restricts traffic to the cluster IP.",
+    "kube-router#818",
+    symptom=NO_ANSWER,
+)
 def external_local_restricts_cluster_ip(asked: Question) -> Decision:
     local = asked.port.internal_local or (asked.port.external_local and asked.port.externally_accessible)
     return asked.answer(port=replace(asked.port, internal_local=local))
 
 
-@_fault("externalTrafficPolicy Local holds for clients inside the cluster too.", "kubernetes#131765", symptom=NO_ANSWER)
+@_fault(
+    "external-local-restricts-clients-inside",
+    "externalTrafficPolicy Local holds for clients inside the cluster too.",
+    "kubernetes#131765",
+    symptom=NO_ANSWER,
+)
 def external_local_restricts_clients_inside(asked: Question) -> Decision:
     right = asked.answer()
     return replace(right, inside=right.outside) if asked.port.external_local else right
@@ -350,19 +416,29 @@ def external_local_restricts_clients_inside(asked: Question) -> Decision:
 # Outcomes
 
 
-@_fault("Clients are refused where packets are to be dropped.", symptom=REFUSED)
+@_fault("rejects-where-drop-is-due", "Clients are refused where packets are to be dropped.", symptom=REFUSED)
 def rejects_where_drop_is_due(asked: Question) -> Decision:
     right = asked.answer()
     return _each(right, lambda action: Reject(action.reason) if isinstance(action, Drop) else action)
 
 
-@_fault("Packets are dropped where clients are to be refused.", "kube-router", symptom=NO_ANSWER)
+@_fault(
+    "drops-where-reject-is-due",
+    "Packets are dropped where clients are to be refused.",
+    "kube-router",
+    symptom=NO_ANSWER,
+)
 def drops_where_reject_is_due(asked: Question) -> Decision:
     right = asked.answer()
     return _each(right, lambda action: Drop(action.reason) if isinstance(action, Reject) else action)
 
 
-@_fault("One of several endpoints never gets a connection.", "calico#8423, calico#10430", symptom="never reached")
+@_fault(
+    "starves-one-endpoint",
+    "One of several endpoints never gets a connection.",
+    "calico#8423, calico#10430",
+    symptom="never reached",
+)
 def starves_one_endpoint(asked: Question) -> Decision:
     def starved(action: Action) -> Action:
         match action:
@@ -373,7 +449,9 @@ def starves_one_endpoint(asked: Question) -> Decision:
     return _each(asked.answer(), starved)
 
 
-@_fault("One connection in twenty goes to an endpoint outside the zone.", "Istio and Kuma, by design")
+@_fault(
+    "leaks-five-percent", "One connection in twenty goes to an endpoint outside the zone.", "Istio and Kuma, by design"
+)
 def leaks_five_percent(asked: Question) -> Decision:
     right = asked.answer()
     if not right.mode or not isinstance(right.cluster_ip, Forward):
@@ -384,7 +462,11 @@ def leaks_five_percent(asked: Question) -> Decision:
     return replace(right, cluster_ip=Forward(spilled, "and one in twenty elsewhere"))
 
 
-@_fault("One of several endpoints gets twice what each other one gets.", symptom="where an equal share is")
+@_fault(
+    "one-endpoint-twice",
+    "One of several endpoints gets twice what each other one gets.",
+    symptom="where an equal share is",
+)
 def one_endpoint_twice(asked: Question) -> Decision:
     def doubled(action: Action) -> Action:
         match action:
@@ -395,7 +477,11 @@ def one_endpoint_twice(asked: Question) -> Decision:
     return _each(asked.answer(), doubled)
 
 
-@_fault("An endpoint on the own node gets twice what each other one gets.", symptom="where an equal share is")
+@_fault(
+    "favours-its-own-node",
+    "An endpoint on the own node gets twice what each other one gets.",
+    symptom="where an equal share is",
+)
 def favours_its_own_node(asked: Question) -> Decision:
     def favoured(action: Action) -> Action:
         match action:

@@ -40,8 +40,3 @@ class Mutant:
     pod_locators: Callable[..., PodLocatorController] = PodLocatorController
     dns: Callable[..., DnsServer] = DnsServer
     kinds: Callable[[], Sequence[Strategy]] = tuple
-
-
-def kebab(name: str) -> str:
-    """A Python name as a mutant's name."""
-    return name.strip("_").replace("_", "-").lower()

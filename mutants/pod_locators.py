@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from mutants.mutant import WRITTEN, Mutant, kebab
+from mutants.mutant import WRITTEN, Mutant
 from reference.client import Client, Event, Key, Object, key_of
 from reference.pod_locator import PodLocatorController
 from reference.pod_locator.index import Locations
@@ -30,47 +30,47 @@ class _Wanting(Locations):
         return right if right is None else self._want(right, None if locator is None else says(locator))
 
 
-def _fault(sentence: str) -> Callable[[Wanted], Wanted]:
+def _fault(name: str, sentence: str) -> Callable[[Wanted], Wanted]:
     def register(want: Wanted) -> Wanted:
         def controller(client: Client) -> PodLocatorController:
             return PodLocatorController(client, locations=_Wanting(want))
 
-        MUTANTS.append(Mutant(kebab(want.__name__), sentence, symptom=WRITTEN, pod_locators=controller))
+        MUTANTS.append(Mutant(name, sentence, symptom=WRITTEN, pod_locators=controller))
         return want
 
     return register
 
 
-@_fault("Only the first address of a pod is in its PodLocator.")
+@_fault("locator-has-one-address", "Only the first address of a pod is in its PodLocator.")
 def _locator_has_one_address(right: Object, _: Object | None) -> Object:
     return {**right, "ips": right["ips"][:1]}
 
 
-@_fault("Only the labels that Kubernetes gives a meaning are in PodLocators.")
+@_fault("locator-has-known-labels-only", "Only the labels that Kubernetes gives a meaning are in PodLocators.")
 def _locator_has_known_labels_only(right: Object, _: Object | None) -> Object:
     labels: Mapping[str, str] = right["nodeLabels"]
     return {**right, "nodeLabels": {key: labels[key] for key in KNOWN if key in labels}}
 
 
-@_fault("A PodLocator stays as it was created.")
+@_fault("locator-is-written-once", "A PodLocator stays as it was created.")
 def _locator_is_written_once(right: Object, there: Object | None) -> Object:
     return right if there is None else there
 
 
-@_fault("A PodLocator has the labels that the node had when the pod came to it.")
+@_fault("locator-keeps-the-first-labels", "A PodLocator has the labels that the node had when the pod came to it.")
 def _locator_keeps_the_first_labels(right: Object, there: Object | None) -> Object:
     stays = there is not None and there["nodeName"] and there["nodeName"] == right["nodeName"]
     return {**right, "nodeLabels": there["nodeLabels"]} if there is not None and stays else right
 
 
-@_fault("A label that a node loses stays in PodLocators.")
+@_fault("locator-loses-no-label", "A label that a node loses stays in PodLocators.")
 def _locator_loses_no_label(right: Object, there: Object | None) -> Object:
     if there is None or there["nodeName"] != right["nodeName"]:
         return right
     return {**right, "nodeLabels": {**there["nodeLabels"], **right["nodeLabels"]}}
 
 
-@_fault("PodLocators go on to name a node that is deleted.")
+@_fault("locator-keeps-a-deleted-node", "PodLocators go on to name a node that is deleted.")
 def _locator_keeps_a_deleted_node(right: Object, there: Object | None) -> Object:
     if there is None or right["nodeName"]:
         return right

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from mutants.decisions import Question, deciding, without_hints
-from mutants.mutant import NO_ANSWER, REACHED, REFUSED, Mutant, kebab
+from mutants.mutant import NO_ANSWER, REACHED, REFUSED, Mutant
 from reference.client import Object
 from reference.proxy import ServiceProxy
 from reference.proxy.decision import Decision, Drop, Place, ServicePort
@@ -44,34 +44,47 @@ class _Rereading(State):
         super().receive(resource, obj, deleted=deleted)
 
 
-def _misread(sentence: str, provenance: str = "", *, symptom: str = REACHED) -> Callable[[ReadEndpoint], ReadEndpoint]:
+def _misread(
+    name: str, sentence: str, provenance: str = "", *, symptom: str = REACHED
+) -> Callable[[ReadEndpoint], ReadEndpoint]:
     def register(read: ReadEndpoint) -> ReadEndpoint:
-        _register(kebab(read.__name__), sentence, provenance, symptom, state=partial(_Rereading, read=read))
+        _register(name, sentence, provenance, symptom, state=partial(_Rereading, read=read))
         return read
 
     return register
 
 
-@_misread("The zone that an endpoint is in counts, not the one that it is hinted for.", "Envoy Gateway")
+@_misread(
+    "zone-of-the-endpoint-instead-of-hint",
+    "The zone that an endpoint is in counts, not the one that it is hinted for.",
+    "Envoy Gateway",
+)
 def zone_of_the_endpoint_instead_of_hint(endpoint: Object) -> Object:
     hints = endpoint.get("hints") or {}
     return _hinted(endpoint, {**hints, "forZones": [{"name": endpoint.get("zone", "")}]} if hints else {})
 
 
-@_misread("The node that an endpoint is on counts, not the one that it is hinted for.", "Cilium, spring 2026")
+@_misread(
+    "node-of-the-endpoint-instead-of-hint",
+    "The node that an endpoint is on counts, not the one that it is hinted for.",
+    "Cilium, spring 2026",
+)
 def node_of_the_endpoint_instead_of_hint(endpoint: Object) -> Object:
     hints = endpoint.get("hints") or {}
     own = [{"name": endpoint.get("nodeName", "")}]
     return _hinted(endpoint, {**hints, "forNodes": own} if hints.get("forNodes") else hints)
 
 
-@_misread("Of a list of hints only the first one counts.")
+@_misread("first-hint-only", "Of a list of hints only the first one counts.")
 def first_hint_only(endpoint: Object) -> Object:
     return _hinted(endpoint, {kind: names[:1] for kind, names in (endpoint.get("hints") or {}).items()})
 
 
 @_misread(
-    "An endpoint without ready condition counts as not ready.", "kube-router, ingress-nginx#9550", symptom=REFUSED
+    "unknown-readiness-means-not-ready",
+    "An endpoint without ready condition counts as not ready.",
+    "kube-router, ingress-nginx#9550",
+    symptom=REFUSED,
 )
 def unknown_readiness_means_not_ready(endpoint: Object) -> Object:
     return {**endpoint, "conditions": {"ready": False, **(endpoint.get("conditions") or {})}}
@@ -85,17 +98,20 @@ def _hinted(endpoint: Object, hints: Mapping[str, Any]) -> Object:
 
 
 def _wrong_state(
-    sentence: str, provenance: str = "", *, symptom: str = REACHED
+    name: str, sentence: str, provenance: str = "", *, symptom: str = REACHED
 ) -> Callable[[type[State]], type[State]]:
     def register(state: type[State]) -> type[State]:
-        name = "".join(f"-{letter}" if letter.isupper() else letter for letter in state.__name__.strip("_"))
-        _register(kebab(name.strip("-")), sentence, provenance, symptom, state=state)
+        _register(name, sentence, provenance, symptom, state=state)
         return state
 
     return register
 
 
-@_wrong_state("The Node is read once: a change of its labels is not seen.", "kubernetes#90521, Calico eBPF")
+@_wrong_state(
+    "ignores-node-updates",
+    "The Node is read once: a change of its labels is not seen.",
+    "kubernetes#90521, Calico eBPF",
+)
 class _IgnoresNodeUpdates(State):
     _known = False
 
@@ -129,7 +145,9 @@ def _name(obj: Object) -> Name:
     return obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
 
 
-@_wrong_state("Hints that are taken away from a slice are followed on.", "linkerd PR#10925")
+@_wrong_state(
+    "hints-outlive-their-removal", "Hints that are taken away from a slice are followed on.", "linkerd PR#10925"
+)
 class _HintsOutliveTheirRemoval(_Remembering):
     def told(self, resource: str, obj: Object, before: Object | None, *, deleted: bool) -> None:
         if resource == "endpointslices" and before is not None:
@@ -139,7 +157,7 @@ class _HintsOutliveTheirRemoval(_Remembering):
         super().told(resource, obj, before, deleted=deleted)
 
 
-@_wrong_state("externalTrafficPolicy Local is not looked at.", "antrea#3295")
+@_wrong_state("ignores-external-local", "externalTrafficPolicy Local is not looked at.", "antrea#3295")
 class _IgnoresExternalLocal(State):
     def receive(self, resource: str, obj: Object, *, deleted: bool) -> None:
         if resource == "services":
@@ -147,28 +165,28 @@ class _IgnoresExternalLocal(State):
         super().receive(resource, obj, deleted=deleted)
 
 
-@_wrong_state("The rules of a deleted Service stay.", "antrea#4713")
+@_wrong_state("ignores-service-deletes", "The rules of a deleted Service stay.", "antrea#4713")
 class _IgnoresServiceDeletes(State):
     def receive(self, resource: str, obj: Object, *, deleted: bool) -> None:
         if not (resource == "services" and deleted):
             super().receive(resource, obj, deleted=deleted)
 
 
-@_wrong_state("A change of a live Service is not seen.", "antrea#4845")
+@_wrong_state("ignores-service-updates", "A change of a live Service is not seen.", "antrea#4845")
 class _IgnoresServiceUpdates(_Remembering):
     def told(self, resource: str, obj: Object, before: Object | None, *, deleted: bool) -> None:
         if resource != "services" or before is None or deleted:
             super().told(resource, obj, before, deleted=deleted)
 
 
-@_wrong_state("The endpoints of a deleted slice stay.", "linkerd#10370")
+@_wrong_state("ignores-slice-deletes", "The endpoints of a deleted slice stay.", "linkerd#10370")
 class _IgnoresSliceDeletes(State):
     def receive(self, resource: str, obj: Object, *, deleted: bool) -> None:
         if not (resource == "endpointslices" and deleted):
             super().receive(resource, obj, deleted=deleted)
 
 
-@_wrong_state("Endpoints that leave a slice are used on.", "kubernetes#99299")
+@_wrong_state("keeps-removed-endpoints", "Endpoints that leave a slice are used on.", "kubernetes#99299")
 class _KeepsRemovedEndpoints(_Remembering):
     def told(self, resource: str, obj: Object, before: Object | None, *, deleted: bool) -> None:
         if resource == "endpointslices" and before is not None:
@@ -178,7 +196,12 @@ class _KeepsRemovedEndpoints(_Remembering):
         super().told(resource, obj, before, deleted=deleted)
 
 
-@_wrong_state("Endpoints that join a slice later are not used.", "linkerd#12427", symptom="never reached|was refused")
+@_wrong_state(
+    "ignores-new-endpoints",
+    "Endpoints that join a slice later are not used.",
+    "linkerd#12427",
+    symptom="never reached|was refused",
+)
 class _IgnoresNewEndpoints(_Remembering):
     def told(self, resource: str, obj: Object, before: Object | None, *, deleted: bool) -> None:
         if resource == "endpointslices" and before is not None:
@@ -188,7 +211,7 @@ class _IgnoresNewEndpoints(_Remembering):
         super().told(resource, obj, before, deleted=deleted)
 
 
-@_wrong_state("A change of a slice takes effect with the next change only.")
+@_wrong_state("one-update-late", "A change of a slice takes effect with the next change only.")
 class _OneUpdateLate(_Remembering):
     def told(self, resource: str, obj: Object, before: Object | None, *, deleted: bool) -> None:
         late = resource == "endpointslices" and before is not None and not deleted
@@ -218,7 +241,9 @@ class _Knowing(_Remembering):
         return found
 
 
-@_wrong_state("Whether all endpoints have hints is judged for each slice on its own.", "ingress-nginx")
+@_wrong_state(
+    "judges-each-slice", "Whether all endpoints have hints is judged for each slice on its own.", "ingress-nginx"
+)
 class _JudgesEachSlice(_Remembering):
     def told(self, resource: str, obj: Object, before: Object | None, *, deleted: bool) -> None:
         ready = [each for each in obj.get("endpoints") or () if each["conditions"].get("ready") is not False]
@@ -228,7 +253,12 @@ class _JudgesEachSlice(_Remembering):
         super().told(resource, obj, before, deleted=deleted)
 
 
-@_wrong_state("A near endpoint of another port keeps a port from falling back.", "cilium#45214", symptom=NO_ANSWER)
+@_wrong_state(
+    "judges-all-ports-together",
+    "A near endpoint of another port keeps a port from falling back.",
+    "cilium#45214",
+    symptom=NO_ANSWER,
+)
 class _JudgesAllPortsTogether(_Knowing):
     def wrong(self, asked: Question) -> Decision:
         near = any(asked.place.zone in zones for every in self.ready_hints(asked.port) for zones in every)
@@ -236,21 +266,31 @@ class _JudgesAllPortsTogether(_Knowing):
         return asked.instead(Drop("a near one, of another port")) if near and not mine else asked.answer()
 
 
-@_wrong_state("Endpoints of one IP family without hints switch hints off for the other.", "cilium#45214")
+@_wrong_state(
+    "judges-both-families-together",
+    "Endpoints of one IP family without hints switch hints off for the other.",
+    "cilium#45214",
+)
 class _JudgesBothFamiliesTogether(_Knowing):
     def wrong(self, asked: Question) -> Decision:
         hinted = all(zones for every in self.ready_hints(asked.port) for zones in every)
         return asked.answer(endpoints=asked.endpoints if hinted else without_hints(asked.endpoints))
 
 
-@_wrong_state("Hints are followed only on Services that set trafficDistribution.", "Cilium, cilium#25283")
+@_wrong_state(
+    "hints-need-the-field", "Hints are followed only on Services that set trafficDistribution.", "Cilium, cilium#25283"
+)
 class _HintsNeedTheField(_Knowing):
     def wrong(self, asked: Question) -> Decision:
         asks = _distribution(self, asked.port)
         return asked.answer(endpoints=asked.endpoints if asks else without_hints(asked.endpoints))
 
 
-@_wrong_state("A Service that sets trafficDistribution stays in the zone without any hints.", "Envoy Gateway")
+@_wrong_state(
+    "field-without-hints",
+    "A Service that sets trafficDistribution stays in the zone without any hints.",
+    "Envoy Gateway",
+)
 class _FieldWithoutHints(_Knowing):
     def wrong(self, asked: Question) -> Decision:
         if not _distribution(self, asked.port) or any(each.zone_hints for each in asked.ready):
@@ -263,7 +303,7 @@ def _distribution(state: _Remembering, port: ServicePort) -> str:
     return str(state.last["services", (port.namespace, port.name)]["spec"].get("trafficDistribution") or "")
 
 
-@_wrong_state("A Service that has fallen back once never follows hints again.")
+@_wrong_state("never-returns-to-hints", "A Service that has fallen back once never follows hints again.")
 class _NeverReturnsToHints(_Knowing):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -279,7 +319,10 @@ class _NeverReturnsToHints(_Knowing):
         return right
 
 
-@_wrong_state("A Service that has once had no endpoint in the zone never follows hints for zones again.")
+@_wrong_state(
+    "never-returns-to-zone-hints",
+    "A Service that has once had no endpoint in the zone never follows hints for zones again.",
+)
 class _NeverReturnsToZoneHints(_Knowing):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -293,7 +336,7 @@ class _NeverReturnsToZoneHints(_Knowing):
         return asked.answer(endpoints=without_hints(asked.endpoints) if name in self._fallen else asked.endpoints)
 
 
-@_wrong_state("A new zone label of the node counts for new Services only.")
+@_wrong_state("zone-remembered-by-services", "A new zone label of the node counts for new Services only.")
 class _ZoneRememberedByServices(_Knowing):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)

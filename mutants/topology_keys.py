@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from mutants.decisions import Question, Wrong, deciding, without_hints
-from mutants.mutant import NO_ANSWER, REACHED, REFUSED, WRITTEN, Mutant, kebab
+from mutants.mutant import NO_ANSWER, REACHED, REFUSED, WRITTEN, Mutant
 from reference.apiserver.kinds import FieldError, Strategy, errors
 from reference.apiserver.kinds.services import Services
 from reference.client import Object
@@ -28,7 +28,7 @@ MUTANTS: list[Mutant] = []
 # Decisions
 
 
-def _fault(sentence: str, provenance: str = "", *, symptom: str = REACHED) -> Callable[[Wrong], Wrong]:
+def _fault(name: str, sentence: str, provenance: str = "", *, symptom: str = REACHED) -> Callable[[Wrong], Wrong]:
     """Make a mutant of a wrong decision about Services with topology keys; about others it is right."""
 
     def register(wrong: Wrong) -> Wrong:
@@ -36,7 +36,7 @@ def _fault(sentence: str, provenance: str = "", *, symptom: str = REACHED) -> Ca
             return wrong(asked) if asked.port.topology_keys and asked.behaviour.topology_keys else asked.answer()
 
         proxy = partial(ServiceProxy, state=partial(State, decide=deciding(about_keys)))
-        MUTANTS.append(Mutant(kebab(wrong.__name__), sentence, provenance, symptom, proxy=proxy))
+        MUTANTS.append(Mutant(name, sentence, provenance, symptom, proxy=proxy))
         return wrong
 
     return register
@@ -58,64 +58,76 @@ def _relabelled(asked: Question, change: Callable[[Labels], Labels]) -> Decision
     return asked.answer(place=place, endpoints=[each._replace(labels=change(each.labels)) for each in asked.endpoints])
 
 
-@_fault("Topology keys are not looked at.", "kube-proxy from 1.22 on")
+@_fault("ignores-topology-keys", "Topology keys are not looked at.", "kube-proxy from 1.22 on")
 def ignores_topology_keys(asked: Question) -> Decision:
     return _with_keys(asked)
 
 
-@_fault("Where no key matches an endpoint, every endpoint is used.", "trafficDistribution, by design")
+@_fault(
+    "topology-keys-are-soft",
+    "Where no key matches an endpoint, every endpoint is used.",
+    "trafficDistribution, by design",
+)
 def topology_keys_are_soft(asked: Question) -> Decision:
     return _with_keys(asked, *(each for each in asked.port.topology_keys if each != ANY), ANY)
 
 
-@_fault("Only the first topology key is looked at.", symptom=FAILS)
+@_fault("first-topology-key-only", "Only the first topology key is looked at.", symptom=FAILS)
 def first_topology_key_only(asked: Question) -> Decision:
     return _with_keys(asked, asked.port.topology_keys[0])
 
 
-@_fault("Topology keys are tried from the last to the first, and * after all others.", symptom=REACHED)
+@_fault(
+    "reads-topology-keys-backwards",
+    "Topology keys are tried from the last to the first, and * after all others.",
+    symptom=REACHED,
+)
 def reads_topology_keys_backwards(asked: Question) -> Decision:
     keys = [each for each in reversed(asked.port.topology_keys) if each != ANY]
     return _with_keys(asked, *keys, *({ANY} & {*asked.port.topology_keys}))
 
 
-@_fault("The endpoints of all keys are used together.")
+@_fault("unites-topology-keys", "The endpoints of all keys are used together.")
 def unites_topology_keys(asked: Question) -> Decision:
     keys = [each for each in asked.port.topology_keys if each != ANY]
     united = tuple(dict.fromkeys(each for key in keys for each in _matched(asked, key)))
     return asked.instead(Forward(united, "any key")) if united else asked.answer()
 
 
-@_fault("Only endpoints that match every key are used.", symptom=f"{FAILS}|never reached")
+@_fault("demands-every-topology-key", "Only endpoints that match every key are used.", symptom=f"{FAILS}|never reached")
 def demands_every_topology_key(asked: Question) -> Decision:
     sets = [set(_matched(asked, key)) for key in asked.port.topology_keys]
     common = tuple(set.intersection(*sets))
     return asked.instead(Forward(common, "every key") if common else Reject("not every key"))
 
 
-@_fault("* is taken for the name of a label, which no node has.", symptom=FAILS)
+@_fault("star-is-a-label", "* is taken for the name of a label, which no node has.", symptom=FAILS)
 def star_is_a_label(asked: Question) -> Decision:
     return _with_keys(asked, *("star" if each == ANY else each for each in asked.port.topology_keys))
 
 
-@_fault("Where * is among the keys, the others are not looked at.")
+@_fault("star-decides-at-once", "Where * is among the keys, the others are not looked at.")
 def star_decides_at_once(asked: Question) -> Decision:
     return _with_keys(asked, *((ANY,) if ANY in asked.port.topology_keys else asked.port.topology_keys))
 
 
-@_fault("Keys other than Kubernetes' own labels are passed over.")
+@_fault("knows-common-topology-keys-only", "Keys other than Kubernetes' own labels are passed over.")
 def knows_common_topology_keys_only(asked: Question) -> Decision:
     return _with_keys(asked, *(each for each in asked.port.topology_keys if "kubernetes.io/" in each or each == ANY))
 
 
-@_fault("Whatever the key is, endpoints of other zones do not match it.", symptom="never reached")
+@_fault(
+    "topology-keys-stay-in-the-zone",
+    "Whatever the key is, endpoints of other zones do not match it.",
+    symptom="never reached",
+)
 def topology_keys_stay_in_the_zone(asked: Question) -> Decision:
     zone = dict(asked.place.labels).get(ZONE)
     near = [each for each in asked.endpoints if (ZONE, zone) in each.labels]
     return asked.answer(endpoints=near) if near else asked.answer()
 
 
-@_fault("Nodes without the label of a key share a place.")
+@_fault("missing-label-is-a-place", "Nodes without the label of a key share a place.")
 def missing_label_is_a_place(asked: Question) -> Decision:
     def filled(labels: Labels) -> Labels:
         return labels | {(key, "") for key in asked.port.topology_keys if key not in dict(labels)}
@@ -123,14 +135,18 @@ def missing_label_is_a_place(asked: Question) -> Decision:
     return _relabelled(asked, filled)
 
 
-@_fault("A key matches where any label of the two nodes has the same value.")
+@_fault("topology-keys-match-any-label", "A key matches where any label of the two nodes has the same value.")
 def topology_keys_match_any_label(asked: Question) -> Decision:
     values = {value for _, value in asked.place.labels}
     near = tuple(each for each in asked.ready if values & {value for _, value in each.labels})
     return asked.instead(Forward(near, "some label")) if near else asked.answer()
 
 
-@_fault("An endpoint that is not ready decides for a key, and is then not used.", symptom=FAILS)
+@_fault(
+    "unready-endpoint-meets-a-key",
+    "An endpoint that is not ready decides for a key, and is then not used.",
+    symptom=FAILS,
+)
 def unready_endpoint_meets_a_key(asked: Question) -> Decision:
     right = asked.answer(endpoints=[each._replace(ready=True) for each in asked.endpoints])
     unready = {each.address for each in asked.starting}
@@ -140,29 +156,36 @@ def unready_endpoint_meets_a_key(asked: Question) -> Decision:
     return asked.instead(Forward(usable, "met") if usable else Reject("met by one that is not ready"))
 
 
-@_fault("Topology keys do not hold for UDP.")
+@_fault("udp-ignores-topology-keys", "Topology keys do not hold for UDP.")
 def udp_ignores_topology_keys(asked: Question) -> Decision:
     return _with_keys(asked) if asked.port.protocol == "UDP" else asked.answer()
 
 
-@_fault("Topology keys do not hold for IPv6.")
+@_fault("ipv6-ignores-topology-keys", "Topology keys do not hold for IPv6.")
 def ipv6_ignores_topology_keys(asked: Question) -> Decision:
     return _with_keys(asked) if any(":" in each for each in asked.port.cluster_ips) else asked.answer()
 
 
-@_fault("Topology keys hold at the cluster IP only, not at node ports and load balancer addresses.")
+@_fault(
+    "external-addresses-ignore-topology-keys",
+    "Topology keys hold at the cluster IP only, not at node ports and load balancer addresses.",
+)
 def external_addresses_ignore_topology_keys(asked: Question) -> Decision:
     everywhere = _with_keys(asked)
     return replace(asked.answer(), outside=everywhere.outside, inside=everywhere.inside)
 
 
-@_fault("Hints decide where there are any, and topology keys only where there are none.")
+@_fault("hints-before-topology-keys", "Hints decide where there are any, and topology keys only where there are none.")
 def hints_before_topology_keys(asked: Question) -> Decision:
     by_hints = _with_keys(asked)
     return by_hints if by_hints.mode else asked.answer()
 
 
-@_fault("Among the endpoints of the key that decides, hints choose once more.", symptom="never reached")
+@_fault(
+    "hints-narrow-topology-keys",
+    "Among the endpoints of the key that decides, hints choose once more.",
+    symptom="never reached",
+)
 def hints_narrow_topology_keys(asked: Question) -> Decision:
     right = asked.answer().cluster_ip
     left = right.endpoints if isinstance(right, Forward) else ()
@@ -171,7 +194,7 @@ def hints_narrow_topology_keys(asked: Question) -> Decision:
     )
 
 
-@_fault("Topology keys put policy Local out of force.")
+@_fault("topology-keys-end-policy-local", "Topology keys put policy Local out of force.")
 def topology_keys_end_policy_local(asked: Question) -> Decision:
     return asked.answer(port=replace(asked.port, internal_local=False, external_local=False))
 
@@ -284,12 +307,11 @@ _proxy(
 # API servers
 
 
-def _api_fault(sentence: str) -> Callable[[type[Strategy]], type[Strategy]]:
+def _api_fault(name: str, sentence: str) -> Callable[[type[Strategy]], type[Strategy]]:
     """Make a mutant of the rules of Services."""
 
     def register(kind: type[Strategy]) -> type[Strategy]:
-        name = "".join(f"-{letter}" if letter.isupper() else letter for letter in kind.__name__.strip("_"))
-        MUTANTS.append(Mutant(kebab(name.strip("-")), sentence, symptom=WRITTEN, kinds=lambda: (kind(),)))
+        MUTANTS.append(Mutant(name, sentence, symptom=WRITTEN, kinds=lambda: (kind(),)))
         return kind
 
     return register
@@ -329,14 +351,14 @@ _lenient(
 )
 
 
-@_api_fault("topologyKeys are taken out of Services.")
+@_api_fault("loses-topology-keys", "topologyKeys are taken out of Services.")
 class _LosesTopologyKeys(Services):
     def decode(self, obj: Object, features: Features, known: Object | None = None) -> list[str]:
         (obj.get("spec") or {}).pop("topologyKeys", None)
         return super().decode(obj, features, known)
 
 
-@_api_fault("Topology keys are stored in the order of the alphabet, and * last.")
+@_api_fault("sorts-topology-keys", "Topology keys are stored in the order of the alphabet, and * last.")
 class _SortsTopologyKeys(Services):
     def default(self, obj: Object) -> None:
         super().default(obj)
@@ -344,14 +366,14 @@ class _SortsTopologyKeys(Services):
             obj["spec"]["topologyKeys"] = sorted(_keys(obj), key=lambda key: (key == ANY, key))
 
 
-@_api_fault("Topology keys of a live Service cannot be changed.")
+@_api_fault("topology-keys-are-fixed", "Topology keys of a live Service cannot be changed.")
 class _TopologyKeysAreFixed(Services):
     def validate_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
         fixed = [errors.invalid(FIELD, _keys(new), "field is immutable")] if _keys(new) != _keys(old) else []
         return super().validate_update(new, old, features) + fixed
 
 
-@_api_fault("Topology keys are refused beside any other field about routing.")
+@_api_fault("topology-keys-exclude-everything", "Topology keys are refused beside any other field about routing.")
 class _TopologyKeysExcludeEverything(Services):
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
         spec = obj["spec"]
@@ -360,7 +382,7 @@ class _TopologyKeysExcludeEverything(Services):
         return super().validate(obj, features) + refused
 
 
-@_api_fault("Topology keys are stored whatever their gate says.")
+@_api_fault("stores-topology-keys-without-the-gate", "Topology keys are stored whatever their gate says.")
 class _StoresTopologyKeysWithoutTheGate(Services):
     def prepare_for_create(self, obj: Object, features: Features) -> None:
         keys = _keys(obj)
@@ -369,7 +391,9 @@ class _StoresTopologyKeysWithoutTheGate(Services):
             obj["spec"]["topologyKeys"] = keys
 
 
-@_api_fault("With their gate off, topology keys are dropped from Services that have them stored.")
+@_api_fault(
+    "drops-stored-topology-keys", "With their gate off, topology keys are dropped from Services that have them stored."
+)
 class _DropsStoredTopologyKeys(Services):
     def prepare_for_update(self, new: Object, old: Object, features: Features) -> None:
         super().prepare_for_update(new, old, features)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+import mutants
 from harness.errors import UsageError
 from harness.report.environment import implementation
 from harness.report.summary import header
@@ -30,3 +33,8 @@ def test_header_says_that_a_mutant_is_judged() -> None:
     settings = resolve({"backend": "netns", "mutant": "skips-zone-tier"})
     lines = [line.text for line in header(settings, version="1", reasons=[], folder="out")]
     assert any("mutant skips-zone-tier" in line for line in lines)
+
+
+def test_name_of_each_mutant_stands_in_its_source_as_it_is_written_on_the_command_line() -> None:
+    sources = "".join(path.read_text(encoding="utf-8") for path in Path(*mutants.__path__).glob("*.py"))
+    assert [name for name in (*mutants.MUTANTS, *mutants.BENIGN) if f'"{name}"' not in sources] == []
