@@ -17,7 +17,9 @@ from dataclasses import dataclass
 from importlib import resources
 
 from conformance.coverage_text import Line, compose
-from harness.errors import UsageError
+from harness import (
+    UsageError,
+)
 
 FILE = "coverage.yaml"
 

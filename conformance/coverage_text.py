@@ -10,7 +10,9 @@ from dataclasses import dataclass
 
 import yaml
 
-from harness.errors import UsageError
+from harness import (
+    UsageError,
+)
 
 
 @dataclass(frozen=True, slots=True)

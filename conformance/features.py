@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from harness.model.requirements import Feature, Profile
+from harness import (
+    Feature,
+    Profile,
+)
 
 _PROXY = Profile.SERVICE_PROXY
 _CONTROLLER = Profile.ENDPOINTSLICE_CONTROLLER

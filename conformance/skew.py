@@ -18,13 +18,21 @@ from typing import Any, Literal
 
 import pytest
 
-from harness.errors import UsageError
-from harness.model.manifests import Hints
-from harness.model.release import API_SERVER, CONTROLLER, PROXY, Release
-from harness.model.workloads import Pod
-from harness.scenario.cluster import Cluster, Service
-from harness.scenario.hints import expect_hints, expect_shared_out
-from harness.scenario.traffic import Traffic, expect_traffic
+from harness import (
+    API_SERVER,
+    CONTROLLER,
+    PROXY,
+    Cluster,
+    Hints,
+    Pod,
+    Release,
+    Service,
+    Traffic,
+    UsageError,
+    expect_hints,
+    expect_shared_out,
+    expect_traffic,
+)
 
 WEB = {"app": "web"}
 SERVERS = ("a1", "a1", "a2", "b1", "b2")

@@ -1,1 +1,191 @@
-"""What scenarios run on: clusters, proxies under test, probes, evidence, verdicts and reports."""
+"""What scenarios run on: clusters, proxies under test, probes, evidence, verdicts and reports.
+
+The names here are what authors of scenarios use; `docs/own-suites.md` shows how. A name is imported when somebody asks
+for it, since all commands, and every pytest run on the machine, import this package.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from harness.api.client import MERGE_PATCH, Response, path_of
+    from harness.errors import UsageError
+    from harness.judging.statistics import Rates
+    from harness.model import manifests
+    from harness.model.manifests import TCP, UDP, Endpoint, Hints, Port
+    from harness.model.outcomes import REFUSED, TIMED_OUT
+    from harness.model.release import API_SERVER, CONTROLLER, PROXY, Component, Release, release
+    from harness.model.requirements import MAY, MUST, SHOULD, Feature, Profile, requirement
+    from harness.model.topology import HOSTNAME_LABEL, REGION_LABEL, ZONE_LABEL
+    from harness.model.workloads import Client, Pod, external_client, node_client, pod_client
+    from harness.scenario.affinity import SPREAD, expect_all_seen, expect_kept, who_answers, who_moved
+    from harness.scenario.becoming import (
+        conditions_of,
+        controller_metrics,
+        expect_becomes,
+        expect_condition,
+        expect_http_answer,
+        proxy_metrics,
+        warnings_about,
+    )
+    from harness.scenario.cluster import AddressKind, Cluster, Service, endpoint, same_node, same_zone
+    from harness.scenario.dns_answers import (
+        addresses_of,
+        ask_dns,
+        dns_name_of,
+        expect_dns_answer,
+        expect_locators,
+        expect_told,
+        locator_of,
+    )
+    from harness.scenario.hints import (
+        expect_conditions,
+        expect_enough,
+        expect_hints,
+        expect_shared_out,
+        expect_unchanged,
+        expect_writes,
+        written_endpoints,
+    )
+    from harness.scenario.load import expect_no_overload
+    from harness.scenario.paths import Who
+    from harness.scenario.resolvers import resolvers
+    from harness.scenario.shares import expect_all_under_load, expect_any_under_load, expect_even_shares
+    from harness.scenario.traffic import (
+        NO_ANSWER,
+        Expected,
+        Traffic,
+        expect_client_address,
+        expect_flow_moves,
+        expect_flow_survives,
+        expect_traffic,
+    )
+    from harness.scenario.transitions import expect_no_loss
+
+__all__ = [
+    "API_SERVER",
+    "CONTROLLER",
+    "HOSTNAME_LABEL",
+    "MAY",
+    "MERGE_PATCH",
+    "MUST",
+    "NO_ANSWER",
+    "PROXY",
+    "REFUSED",
+    "REGION_LABEL",
+    "SHOULD",
+    "SPREAD",
+    "TCP",
+    "TIMED_OUT",
+    "UDP",
+    "ZONE_LABEL",
+    "AddressKind",
+    "Client",
+    "Cluster",
+    "Component",
+    "Endpoint",
+    "Expected",
+    "Feature",
+    "Hints",
+    "Pod",
+    "Port",
+    "Profile",
+    "Rates",
+    "Release",
+    "Response",
+    "Service",
+    "Traffic",
+    "UsageError",
+    "Who",
+    "addresses_of",
+    "ask_dns",
+    "conditions_of",
+    "controller_metrics",
+    "dns_name_of",
+    "endpoint",
+    "expect_all_seen",
+    "expect_all_under_load",
+    "expect_any_under_load",
+    "expect_becomes",
+    "expect_client_address",
+    "expect_condition",
+    "expect_conditions",
+    "expect_dns_answer",
+    "expect_enough",
+    "expect_even_shares",
+    "expect_flow_moves",
+    "expect_flow_survives",
+    "expect_hints",
+    "expect_http_answer",
+    "expect_kept",
+    "expect_locators",
+    "expect_no_loss",
+    "expect_no_overload",
+    "expect_shared_out",
+    "expect_told",
+    "expect_traffic",
+    "expect_unchanged",
+    "expect_writes",
+    "external_client",
+    "locator_of",
+    "manifests",
+    "node_client",
+    "path_of",
+    "pod_client",
+    "proxy_metrics",
+    "release",
+    "requirement",
+    "resolvers",
+    "same_node",
+    "same_zone",
+    "warnings_about",
+    "who_answers",
+    "who_moved",
+    "written_endpoints",
+]
+
+_NAMES = {
+    "harness.api.client": "MERGE_PATCH Response path_of",
+    "harness.errors": "UsageError",
+    "harness.judging.statistics": "Rates",
+    "harness.model": "manifests",
+    "harness.model.manifests": "TCP UDP Endpoint Hints Port",
+    "harness.model.outcomes": "REFUSED TIMED_OUT",
+    "harness.model.release": "API_SERVER CONTROLLER PROXY Component Release release",
+    "harness.model.requirements": "MAY MUST SHOULD Feature Profile requirement",
+    "harness.model.topology": "HOSTNAME_LABEL REGION_LABEL ZONE_LABEL",
+    "harness.model.workloads": "Client Pod external_client node_client pod_client",
+    "harness.scenario.affinity": "SPREAD expect_all_seen expect_kept who_answers who_moved",
+    "harness.scenario.becoming": (
+        "conditions_of controller_metrics expect_becomes expect_condition "
+        "expect_http_answer proxy_metrics warnings_about"
+    ),
+    "harness.scenario.cluster": "AddressKind Cluster Service endpoint same_node same_zone",
+    "harness.scenario.dns_answers": (
+        "addresses_of ask_dns dns_name_of expect_dns_answer expect_locators expect_told locator_of"
+    ),
+    "harness.scenario.hints": (
+        "expect_conditions expect_enough expect_hints expect_shared_out "
+        "expect_unchanged expect_writes written_endpoints"
+    ),
+    "harness.scenario.load": "expect_no_overload",
+    "harness.scenario.paths": "Who",
+    "harness.scenario.resolvers": "resolvers",
+    "harness.scenario.shares": "expect_all_under_load expect_any_under_load expect_even_shares",
+    "harness.scenario.traffic": (
+        "NO_ANSWER Expected Traffic expect_client_address expect_flow_moves expect_flow_survives expect_traffic"
+    ),
+    "harness.scenario.transitions": "expect_no_loss",
+}
+_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(__import__(_MODULES[name], fromlist=[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from conformance.features import DUAL_STACK_SLICES, ENDPOINT_SLICES
-from harness.model.manifests import Port
-from harness.model.requirements import MUST, requirement
-from harness.scenario.cluster import Cluster
-from harness.scenario.hints import expect_conditions, expect_hints, written_endpoints
+from harness import (
+    MUST,
+    Cluster,
+    Port,
+    expect_conditions,
+    expect_hints,
+    requirement,
+    written_endpoints,
+)
 
 WEB = {"app": "web"}
 

@@ -18,11 +18,19 @@ from conformance.features import (
     TERMINATING_ENDPOINTS,
     ZONE_HINTS,
 )
-from harness.model.requirements import MAY, MUST, SHOULD, requirement
-from harness.model.workloads import external_client
-from harness.scenario.becoming import expect_answer, proxy_metrics
-from harness.scenario.cluster import Cluster, Service, endpoint
-from harness.scenario.traffic import expect_traffic
+from harness import (
+    MAY,
+    MUST,
+    SHOULD,
+    Cluster,
+    Service,
+    endpoint,
+    expect_http_answer,
+    expect_traffic,
+    external_client,
+    proxy_metrics,
+    requirement,
+)
 
 HEALTH_PORT = 10256
 ABOUT_TO_GO = "ToBeDeletedByClusterAutoscaler"
@@ -30,7 +38,7 @@ WEIGHT = "x-load-balancing-endpoint-weight"
 
 
 def _expect_health(cluster: Cluster, node: str, path: str, *, code: int, **body: Any) -> None:
-    expect_answer(cluster, external_client(node), (node, HEALTH_PORT), path, code=code, body=body)
+    expect_http_answer(cluster, external_client(node), (node, HEALTH_PORT), path, code=code, body=body)
 
 
 def _create_service(cluster: Cluster) -> Service:
@@ -42,7 +50,7 @@ def _expect_local(cluster: Cluster, service: Service, counts: Mapping[str, int])
     port = int(service.object["spec"]["healthCheckNodePort"])
     for node, count in counts.items():
         code, body = 200 if count else 503, {"localEndpoints": count}
-        expect_answer(cluster, external_client(node), (node, port), "/", code=code, body=body)
+        expect_http_answer(cluster, external_client(node), (node, port), "/", code=code, body=body)
 
 
 @requirement(
@@ -124,7 +132,7 @@ def test_health_check_node_port_counts_local_endpoints(three_zones: Cluster) -> 
     _expect_local(three_zones, service, {"a1": 1, "b1": 0})
     names = {"service": {"namespace": three_zones.namespace, "name": service.name}}
     address = "a1", int(service.object["spec"]["healthCheckNodePort"])
-    expect_answer(three_zones, external_client("a1"), address, "/", code=200, body=names)
+    expect_http_answer(three_zones, external_client("a1"), address, "/", code=200, body=names)
 
 
 @requirement(
@@ -144,7 +152,7 @@ def test_health_check_node_port_tells_the_weight(three_zones: Cluster) -> None:
     port = int(service.object["spec"]["healthCheckNodePort"])
     for node, code, weight in (("a1", 200, "2"), ("b1", 503, "0")):
         answered: dict[str, Any] = {"code": code, "headers": {WEIGHT: weight}}
-        expect_answer(three_zones, external_client(node), (node, port), "/", **answered)
+        expect_http_answer(three_zones, external_client(node), (node, port), "/", **answered)
 
 
 @requirement(

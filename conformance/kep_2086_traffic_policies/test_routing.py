@@ -15,12 +15,24 @@ from conformance.features import (
     UDP_SERVICES,
     ZONE_HINTS,
 )
-from harness.model.manifests import UDP, Port
-from harness.model.outcomes import REFUSED, TIMED_OUT
-from harness.model.requirements import MUST, SHOULD, requirement
-from harness.model.workloads import external_client, node_client
-from harness.scenario.cluster import Cluster, endpoint, same_zone
-from harness.scenario.traffic import NO_ANSWER, Traffic, expect_client_address, expect_traffic
+from harness import (
+    MUST,
+    NO_ANSWER,
+    REFUSED,
+    SHOULD,
+    TIMED_OUT,
+    UDP,
+    Cluster,
+    Port,
+    Traffic,
+    endpoint,
+    expect_client_address,
+    expect_traffic,
+    external_client,
+    node_client,
+    requirement,
+    same_zone,
+)
 
 
 @requirement(

@@ -11,10 +11,15 @@ from conformance.kep_2433_topology_aware_hints.zones import (
     size_zones,
     unhinted,
 )
-from harness.model.manifests import Port
-from harness.model.requirements import MUST, SHOULD, requirement
-from harness.scenario.cluster import Cluster
-from harness.scenario.hints import expect_hints, expect_shared_out
+from harness import (
+    MUST,
+    SHOULD,
+    Cluster,
+    Port,
+    expect_hints,
+    expect_shared_out,
+    requirement,
+)
 
 PORTS = {"a": 8080, "b": 9090, "c": 9191}
 

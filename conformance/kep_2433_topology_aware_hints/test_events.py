@@ -14,10 +14,14 @@ import pytest
 
 from conformance.features import TOPOLOGY_MODE
 from conformance.kep_2433_topology_aware_hints.zones import MODE, create_auto, create_pods, own_zones, size_zones
-from harness.model.requirements import SHOULD, requirement
-from harness.scenario.becoming import expect_becomes
-from harness.scenario.cluster import Cluster, Service
-from harness.scenario.hints import expect_hints
+from harness import (
+    SHOULD,
+    Cluster,
+    Service,
+    expect_becomes,
+    expect_hints,
+    requirement,
+)
 
 Seen = Mapping[str, int]
 """How often each Event was counted."""

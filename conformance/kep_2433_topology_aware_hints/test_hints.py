@@ -19,10 +19,16 @@ from conformance.kep_2433_topology_aware_hints.zones import (
     size_zones,
     unhinted,
 )
-from harness.model.release import CONTROLLER, release
-from harness.model.requirements import MUST, requirement
-from harness.scenario.cluster import Cluster
-from harness.scenario.hints import expect_enough, expect_hints, expect_shared_out
+from harness import (
+    CONTROLLER,
+    MUST,
+    Cluster,
+    expect_enough,
+    expect_hints,
+    expect_shared_out,
+    release,
+    requirement,
+)
 
 TABLE = "KEP-2433, Controller Unit Tests"
 GATE_OFF = {

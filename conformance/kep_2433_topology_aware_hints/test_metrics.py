@@ -15,10 +15,13 @@ from conformance.kep_2433_topology_aware_hints.zones import (
     size_zones,
     unhinted,
 )
-from harness.model.requirements import SHOULD, requirement
-from harness.scenario.becoming import controller_metrics
-from harness.scenario.cluster import Cluster
-from harness.scenario.hints import expect_hints
+from harness import (
+    SHOULD,
+    Cluster,
+    controller_metrics,
+    expect_hints,
+    requirement,
+)
 
 CHANGED = "endpoint_slice_controller_endpointslices_changed_per_sync_sum"
 AUTO_SERVICES, OTHERS = {"topology": "Auto"}, {"topology": "Disabled"}

@@ -20,10 +20,17 @@ from conformance.kep_2433_topology_aware_hints.zones import (
     size_zones,
     unhinted,
 )
-from harness.model.manifests import Port
-from harness.model.requirements import MUST, SHOULD, requirement
-from harness.scenario.cluster import Cluster, Service
-from harness.scenario.hints import expect_hints, expect_shared_out, expect_writes
+from harness import (
+    MUST,
+    SHOULD,
+    Cluster,
+    Port,
+    Service,
+    expect_hints,
+    expect_shared_out,
+    expect_writes,
+    requirement,
+)
 
 HANDLING = "KEP-2433, Handling Node Updates"
 

@@ -12,9 +12,15 @@ from conformance.kep_2433_topology_aware_hints.zones import (
     size_zones,
     unhinted,
 )
-from harness.model.requirements import MUST, SHOULD, requirement
-from harness.scenario.cluster import Cluster
-from harness.scenario.hints import expect_enough, expect_hints, expect_shared_out
+from harness import (
+    MUST,
+    SHOULD,
+    Cluster,
+    expect_enough,
+    expect_hints,
+    expect_shared_out,
+    requirement,
+)
 
 HUGE = 64_000
 """Thousandths of cores; with them, one zone would need three endpoints of three."""

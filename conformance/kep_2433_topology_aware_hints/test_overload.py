@@ -9,12 +9,16 @@ import pytest
 
 from conformance.features import TOPOLOGY_ROUTING
 from conformance.kep_2433_topology_aware_hints.zones import AUTO, WEB
-from harness.model.requirements import SHOULD, requirement
-from harness.model.workloads import Pod
-from harness.scenario.becoming import expect_becomes
-from harness.scenario.cluster import Cluster, Service
-from harness.scenario.hints import written_endpoints
-from harness.scenario.load import expect_no_overload
+from harness import (
+    SHOULD,
+    Cluster,
+    Pod,
+    Service,
+    expect_becomes,
+    expect_no_overload,
+    requirement,
+    written_endpoints,
+)
 
 CLIENTS = ("a1", "a2", "b1", "b2", "c1")
 PLACEMENTS = {

@@ -16,14 +16,22 @@ from conformance.features import (
     ZONE_HINTS,
 )
 from conformance.kep_2433_topology_aware_hints.zones import AUTO, AWARE_HINTS, MODE, WEB
-from harness.model.manifests import Port
-from harness.model.release import PROXY, release
-from harness.model.requirements import MUST, requirement
-from harness.model.workloads import Pod
-from harness.scenario.cluster import Cluster, endpoint, same_zone
-from harness.scenario.hints import expect_hints, expect_shared_out
-from harness.scenario.traffic import Traffic, expect_traffic
-from harness.scenario.transitions import expect_no_loss
+from harness import (
+    MUST,
+    PROXY,
+    Cluster,
+    Pod,
+    Port,
+    Traffic,
+    endpoint,
+    expect_hints,
+    expect_no_loss,
+    expect_shared_out,
+    expect_traffic,
+    release,
+    requirement,
+    same_zone,
+)
 
 TABLE = "KEP-2433, Kube-Proxy Unit Tests"
 CLIENTS = ("a1", "a2", "b1", "c1")

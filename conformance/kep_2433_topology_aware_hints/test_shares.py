@@ -13,9 +13,14 @@ import pytest
 
 from conformance.features import TOPOLOGY_MODE
 from conformance.kep_2433_topology_aware_hints.zones import create_auto, create_pods, size_zones, unhinted
-from harness.model.requirements import MUST, SHOULD, requirement
-from harness.scenario.cluster import Cluster
-from harness.scenario.hints import expect_hints, expect_shared_out
+from harness import (
+    MUST,
+    SHOULD,
+    Cluster,
+    expect_hints,
+    expect_shared_out,
+    requirement,
+)
 
 EXAMPLE = {"a": 20, "b": 16, "c": 14}
 """The cores of the KEP's example: 40, 32 and 28 %."""

@@ -5,11 +5,16 @@ from __future__ import annotations
 from conformance.features import ROLLOUT, SKEW
 from conformance.kep_2433_topology_aware_hints.zones import AUTO, AWARE_HINTS
 from conformance.skew import CLIENTS, SERVERS, WEB, Matrix, Outcome, Skew, bring_to, expect_written, routes
-from harness.model.release import CONTROLLER, PROXY, release
-from harness.model.requirements import MUST, requirement
-from harness.scenario.cluster import Cluster
-from harness.scenario.traffic import expect_traffic
-from harness.scenario.transitions import expect_no_loss
+from harness import (
+    CONTROLLER,
+    MUST,
+    PROXY,
+    Cluster,
+    expect_no_loss,
+    expect_traffic,
+    release,
+    requirement,
+)
 
 NEW, GATE_OFF, BEFORE = release("1.27"), release("1.27", TopologyAwareHints=False), release("1.20")
 NO_HINTS, NOT_FOLLOWED = Outcome("none", "anywhere"), Outcome("shared out", "anywhere")

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from harness.model.manifests import Hints
-from harness.scenario.cluster import Cluster, Service
+from harness import (
+    Cluster,
+    Hints,
+    Service,
+)
 
 WEB = {"app": "web"}
 MODE, AWARE_HINTS = "service.kubernetes.io/topology-mode", "service.kubernetes.io/topology-aware-hints"

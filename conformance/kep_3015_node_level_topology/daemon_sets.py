@@ -9,11 +9,15 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable
 
-from harness.model.manifests import Hints
-from harness.model.release import Release, release
-from harness.model.workloads import Pod
-from harness.scenario.cluster import Cluster, Service
-from harness.scenario.hints import expect_hints
+from harness import (
+    Cluster,
+    Hints,
+    Pod,
+    Release,
+    Service,
+    expect_hints,
+    release,
+)
 
 VERSION = "1.32"
 ON, OFF = release(VERSION, NodeLevelTopology=True), release(VERSION, NodeLevelTopology=False)

@@ -7,11 +7,15 @@ from contextlib import ExitStack
 from conformance.features import NODE_LEVEL_ROUTING
 from conformance.kep_3015_node_level_topology.daemon_sets import ON, adopt, choosing, expect_node_hints
 from conformance.skew import Skew, bring_to
-from harness.model.manifests import Port
-from harness.model.requirements import SHOULD, requirement
-from harness.scenario.cluster import Cluster
-from harness.scenario.traffic import Traffic, expect_traffic
-from harness.scenario.transitions import expect_no_loss
+from harness import (
+    SHOULD,
+    Cluster,
+    Port,
+    Traffic,
+    expect_no_loss,
+    expect_traffic,
+    requirement,
+)
 
 DNS = {"k8s-app": "dns"}
 QUERIES, TRANSFERS = Port(53, "UDP", name="dns"), Port(53, "TCP", name="dns-tcp")

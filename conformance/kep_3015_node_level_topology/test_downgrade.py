@@ -5,12 +5,18 @@ from __future__ import annotations
 from conformance.features import NODE_LEVEL_ROUTING, ROLLOUT
 from conformance.kep_3015_node_level_topology.daemon_sets import ASKED, BEFORE, OFF, ON, WEB, expect_node_hints
 from conformance.skew import CLIENTS, SERVERS, Skew, bring_to, routes
-from harness.model.release import API_SERVER, CONTROLLER, PROXY
-from harness.model.requirements import MUST, requirement
-from harness.model.workloads import Pod
-from harness.scenario.cluster import Cluster, Service
-from harness.scenario.traffic import expect_traffic
-from harness.scenario.transitions import expect_no_loss
+from harness import (
+    API_SERVER,
+    CONTROLLER,
+    MUST,
+    PROXY,
+    Cluster,
+    Pod,
+    Service,
+    expect_no_loss,
+    expect_traffic,
+    requirement,
+)
 
 
 def _routed_by_node(cluster: Cluster) -> tuple[Service, list[Pod]]:

@@ -7,14 +7,19 @@ from collections.abc import Sequence
 from conformance.features import API_SERVER_RELEASES, NODE_LEVEL_FIELD, NODE_LEVEL_ROUTING, ROLLOUT
 from conformance.kep_3015_node_level_topology.daemon_sets import OFF, ON, WEB, adopt, choosing, expect_node_hints
 from conformance.skew import CLIENTS, SERVERS, Skew, bring_to, expect_written, routes
-from harness.model import manifests
-from harness.model.manifests import Endpoint, Hints
-from harness.model.release import API_SERVER
-from harness.model.requirements import MUST, requirement
-from harness.scenario.cluster import Cluster
-from harness.scenario.hints import expect_unchanged
-from harness.scenario.traffic import Traffic, expect_traffic
-from harness.scenario.transitions import expect_no_loss
+from harness import (
+    API_SERVER,
+    MUST,
+    Cluster,
+    Endpoint,
+    Hints,
+    Traffic,
+    expect_no_loss,
+    expect_traffic,
+    expect_unchanged,
+    manifests,
+    requirement,
+)
 
 NODE, ZONE, BOTH = Hints(nodes=("a1",)), Hints(zones=("a",)), Hints(zones=("a",), nodes=("a1",))
 

@@ -22,11 +22,16 @@ from conformance.kep_3015_node_level_topology.daemon_sets import (
     create_pods,
     expect_node_hints,
 )
-from harness.model.manifests import Hints
-from harness.model.release import CONTROLLER
-from harness.model.requirements import MUST, SHOULD, requirement
-from harness.scenario.cluster import Cluster
-from harness.scenario.hints import expect_hints, expect_unchanged
+from harness import (
+    CONTROLLER,
+    MUST,
+    SHOULD,
+    Cluster,
+    Hints,
+    expect_hints,
+    expect_unchanged,
+    requirement,
+)
 
 ALL = ("a1", "a2", "b1", "b2", "c1")
 

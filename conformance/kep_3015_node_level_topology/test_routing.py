@@ -6,13 +6,23 @@ import pytest
 
 from conformance.features import EXTERNAL_POLICY, INTERNAL_POLICY, NODE_LEVEL_TOPOLOGY, NODE_PORT, ZONE_HINTS
 from conformance.kep_3015_node_level_topology.daemon_sets import OFF, ON
-from harness.model.manifests import Endpoint
-from harness.model.release import PROXY, release
-from harness.model.requirements import MUST, requirement
-from harness.model.workloads import Pod, external_client, node_client
-from harness.scenario.cluster import Cluster, endpoint, same_node
-from harness.scenario.traffic import NO_ANSWER, Traffic, expect_traffic
-from harness.scenario.transitions import expect_no_loss
+from harness import (
+    MUST,
+    NO_ANSWER,
+    PROXY,
+    Cluster,
+    Endpoint,
+    Pod,
+    Traffic,
+    endpoint,
+    expect_no_loss,
+    expect_traffic,
+    external_client,
+    node_client,
+    release,
+    requirement,
+    same_node,
+)
 
 
 def own_node(pod: Pod) -> Endpoint:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from conformance.features import NODE_LEVEL_ROUTING, SKEW
 from conformance.kep_3015_node_level_topology.daemon_sets import ASKED, OFF, ON, WEB, expect_node_hints
 from conformance.skew import Matrix, Outcome, Skew, bring_to
-from harness.model.release import CONTROLLER
-from harness.model.requirements import MUST, requirement
-from harness.scenario.cluster import Cluster
-from harness.scenario.traffic import expect_traffic
-from harness.scenario.transitions import expect_no_loss
+from harness import (
+    CONTROLLER,
+    MUST,
+    Cluster,
+    expect_no_loss,
+    expect_traffic,
+    requirement,
+)
 
 MATRIX = Matrix(
     skews={

@@ -8,13 +8,18 @@ from contextlib import ExitStack
 import pytest
 
 from conformance.features import PREFER_SAME_ROUTING, ROUTING
-from harness.model.manifests import Hints, Port
-from harness.model.requirements import SHOULD, requirement
-from harness.model.workloads import Pod
-from harness.scenario.cluster import Cluster
-from harness.scenario.hints import expect_hints
-from harness.scenario.traffic import Traffic, expect_traffic
-from harness.scenario.transitions import expect_no_loss
+from harness import (
+    SHOULD,
+    Cluster,
+    Hints,
+    Pod,
+    Port,
+    Traffic,
+    expect_hints,
+    expect_no_loss,
+    expect_traffic,
+    requirement,
+)
 
 WEB = {"app": "web"}
 DNS = {"k8s-app": "dns"}

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from conformance.features import ROLLOUT
 from conformance.skew import CLIENTS, SERVERS, WEB, Skew, bring_to, expect_written, routes
-from harness.model.manifests import Hints, Port
-from harness.model.release import API_SERVER, CONTROLLER, PROXY, release
-from harness.model.requirements import MUST, requirement
-from harness.model.workloads import Pod
-from harness.scenario.cluster import Cluster, Service
-from harness.scenario.hints import expect_hints
-from harness.scenario.traffic import expect_traffic
-from harness.scenario.transitions import expect_no_loss
+from harness import (
+    API_SERVER,
+    CONTROLLER,
+    MUST,
+    PROXY,
+    Cluster,
+    Hints,
+    Pod,
+    Port,
+    Service,
+    expect_hints,
+    expect_no_loss,
+    expect_traffic,
+    release,
+    requirement,
+)
 
 BEFORE, BETA = release("1.33"), release("1.34")
 GATE_ON, GATE_OFF = (release("1.34", PreferSameTrafficDistribution=on) for on in (True, False))

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from conformance.features import CLUSTER_IP, NODE_HINTS, TERMINATING_ENDPOINTS, UDP_SERVICES, ZONE_HINTS
-from harness.model.manifests import TCP, UDP, Endpoint, Port
-from harness.model.requirements import MUST, requirement
-from harness.model.workloads import Pod
-from harness.scenario.cluster import Cluster, same_node
-from harness.scenario.traffic import expect_traffic
-from harness.scenario.transitions import expect_no_loss
+from harness import (
+    MUST,
+    TCP,
+    UDP,
+    Cluster,
+    Endpoint,
+    Pod,
+    Port,
+    expect_no_loss,
+    expect_traffic,
+    requirement,
+    same_node,
+)
 
 
 @requirement(

@@ -17,15 +17,29 @@ from conformance.features import (
     SKEW,
 )
 from conformance.skew import CLIENTS, SERVERS, WEB, Routed, Skew, Written, bring_to, expect_written, routes
-from harness.api.client import MERGE_PATCH, path_of
-from harness.model import manifests
-from harness.model.manifests import Endpoint, Hints
-from harness.model.release import API_SERVER, CONTROLLER, PROXY, Release, release
-from harness.model.requirements import MUST, SHOULD, requirement
-from harness.scenario.cluster import Cluster, Service, endpoint, same_node
-from harness.scenario.hints import expect_hints, expect_unchanged
-from harness.scenario.traffic import expect_traffic
-from harness.scenario.transitions import expect_no_loss
+from harness import (
+    API_SERVER,
+    CONTROLLER,
+    MERGE_PATCH,
+    MUST,
+    PROXY,
+    SHOULD,
+    Cluster,
+    Endpoint,
+    Hints,
+    Release,
+    Service,
+    endpoint,
+    expect_hints,
+    expect_no_loss,
+    expect_traffic,
+    expect_unchanged,
+    manifests,
+    path_of,
+    release,
+    requirement,
+    same_node,
+)
 
 OFF, ON = release("1.34", PreferSameTrafficDistribution=False), release("1.34")
 NEW_VALUES = ("PreferSameZone", "PreferSameNode")

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from conformance.features import DUAL_STACK_SLICES, PREFER_CLOSE, PREFER_SAME_NODE, PREFER_SAME_ZONE
-from harness.model.manifests import Hints
-from harness.model.requirements import MUST, SHOULD, requirement
-from harness.scenario.cluster import Cluster
-from harness.scenario.hints import expect_hints, expect_unchanged
+from harness import (
+    MUST,
+    SHOULD,
+    Cluster,
+    Hints,
+    expect_hints,
+    expect_unchanged,
+    requirement,
+)
 
 WEB = {"app": "web"}
 

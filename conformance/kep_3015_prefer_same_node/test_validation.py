@@ -8,11 +8,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from conformance.features import DEPRECATION_WARNINGS, HINTS_FIELD, NODE_HINTS_FIELD, TRAFFIC_DISTRIBUTION_FIELD
-from harness.api.client import MERGE_PATCH, Response, path_of
-from harness.model import manifests
-from harness.model.manifests import Endpoint, Hints
-from harness.model.requirements import MAY, MUST, requirement
-from harness.scenario.cluster import Cluster
+from harness import (
+    MAY,
+    MERGE_PATCH,
+    MUST,
+    Cluster,
+    Endpoint,
+    Hints,
+    Response,
+    manifests,
+    path_of,
+    requirement,
+)
 
 APPLY_PATCH = "application/apply-patch+yaml"  # JSON is YAML
 

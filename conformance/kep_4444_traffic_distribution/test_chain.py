@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from conformance.features import ROUTING
-from harness.model.manifests import Hints
-from harness.model.requirements import SHOULD, requirement
-from harness.scenario.cluster import Cluster
-from harness.scenario.hints import expect_hints
-from harness.scenario.traffic import expect_traffic
-from harness.scenario.transitions import expect_no_loss
+from harness import (
+    SHOULD,
+    Cluster,
+    Hints,
+    expect_hints,
+    expect_no_loss,
+    expect_traffic,
+    requirement,
+)
 
 WEB = {"app": "web"}
 

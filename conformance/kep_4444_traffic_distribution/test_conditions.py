@@ -7,13 +7,19 @@ lie: each scenario looks at the slices or the packets too.
 from __future__ import annotations
 
 from conformance.features import CONDITIONS, HONORED, PREFER_CLOSE, PREFER_SAME_NODE, ROUTING
-from harness.model.manifests import Hints
-from harness.model.release import PROXY
-from harness.model.requirements import MAY, SHOULD, requirement
-from harness.scenario.becoming import conditions_of, expect_becomes, expect_condition
-from harness.scenario.cluster import Cluster
-from harness.scenario.hints import expect_hints
-from harness.scenario.traffic import expect_traffic
+from harness import (
+    MAY,
+    PROXY,
+    SHOULD,
+    Cluster,
+    Hints,
+    conditions_of,
+    expect_becomes,
+    expect_condition,
+    expect_hints,
+    expect_traffic,
+    requirement,
+)
 
 WEB = {"app": "web"}
 STANDARD = {"TrafficDistributionAccepted", "TrafficDistributionProgrammed", "TrafficDistributionHonored"}

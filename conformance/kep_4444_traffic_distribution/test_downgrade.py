@@ -8,14 +8,21 @@ from __future__ import annotations
 
 from conformance.features import ROLLOUT
 from conformance.skew import CLIENTS, SERVERS, WEB, Skew, bring_to, expect_written, routes
-from harness.model.manifests import Port
-from harness.model.release import API_SERVER, CONTROLLER, PROXY, release
-from harness.model.requirements import MUST, requirement
-from harness.model.workloads import Pod
-from harness.scenario.cluster import Cluster, Service
-from harness.scenario.hints import expect_unchanged
-from harness.scenario.traffic import expect_traffic
-from harness.scenario.transitions import expect_no_loss
+from harness import (
+    API_SERVER,
+    CONTROLLER,
+    MUST,
+    PROXY,
+    Cluster,
+    Pod,
+    Port,
+    Service,
+    expect_no_loss,
+    expect_traffic,
+    expect_unchanged,
+    release,
+    requirement,
+)
 
 BEFORE = release("1.29")
 WITH_GATE = release("1.30", ServiceTrafficDistribution=True)

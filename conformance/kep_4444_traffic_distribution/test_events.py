@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from conformance.features import ENDPOINT_SLICES, SYNC_EVENTS
-from harness.model.requirements import SHOULD, requirement
-from harness.scenario.becoming import expect_becomes, warnings_about
-from harness.scenario.cluster import Cluster, Service
-from harness.scenario.hints import expect_hints
+from harness import (
+    SHOULD,
+    Cluster,
+    Service,
+    expect_becomes,
+    expect_hints,
+    requirement,
+    warnings_about,
+)
 
 WEB, OTHER = {"app": "web"}, {"app": "other"}
 

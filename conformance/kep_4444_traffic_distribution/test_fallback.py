@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from conformance.features import CLUSTER_IP, TERMINATING_ENDPOINTS, UDP_SERVICES, ZONE_HINTS
-from harness.model.manifests import TCP, UDP, Port
-from harness.model.requirements import MUST, requirement
-from harness.scenario.cluster import Cluster, endpoint, same_zone
-from harness.scenario.traffic import expect_traffic
-from harness.scenario.transitions import expect_no_loss
+from harness import (
+    MUST,
+    TCP,
+    UDP,
+    Cluster,
+    Port,
+    endpoint,
+    expect_no_loss,
+    expect_traffic,
+    requirement,
+    same_zone,
+)
 
 
 @requirement(

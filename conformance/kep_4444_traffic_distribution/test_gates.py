@@ -16,14 +16,24 @@ from conformance.features import (
     ZONE_HINTS,
 )
 from conformance.skew import CLIENTS, SERVERS, WEB, Skew, bring_to, expect_written, routes
-from harness.model.manifests import Hints
-from harness.model.release import API_SERVER, CONTROLLER, PROXY, Release, release
-from harness.model.requirements import MUST, requirement
-from harness.model.workloads import Pod
-from harness.scenario.cluster import Cluster, Service, same_zone
-from harness.scenario.hints import expect_hints, expect_unchanged
-from harness.scenario.traffic import expect_traffic
-from harness.scenario.transitions import expect_no_loss
+from harness import (
+    API_SERVER,
+    CONTROLLER,
+    MUST,
+    PROXY,
+    Cluster,
+    Hints,
+    Pod,
+    Release,
+    Service,
+    expect_hints,
+    expect_no_loss,
+    expect_traffic,
+    expect_unchanged,
+    release,
+    requirement,
+    same_zone,
+)
 
 OFF, ON = release("1.31", ServiceTrafficDistribution=False), release("1.31")
 MODE, AWARE_HINTS = "service.kubernetes.io/topology-mode", "service.kubernetes.io/topology-aware-hints"

@@ -20,11 +20,15 @@ from conformance.kep_4444_traffic_distribution.test_validation import (
     expect_refused,
     expect_stored,
 )
-from harness.model.manifests import Hints
-from harness.model.requirements import MAY, MUST, requirement
-from harness.scenario.cluster import Cluster
-from harness.scenario.hints import expect_hints
-from harness.scenario.traffic import expect_traffic
+from harness import (
+    MAY,
+    MUST,
+    Cluster,
+    Hints,
+    expect_hints,
+    expect_traffic,
+    requirement,
+)
 
 WEB = {"app": "web"}
 FIELD = "spec.trafficDistribution"

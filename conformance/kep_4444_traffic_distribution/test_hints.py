@@ -5,10 +5,18 @@ from __future__ import annotations
 import itertools
 
 from conformance.features import DUAL_STACK_SLICES, ENDPOINT_SLICES, PREFER_CLOSE
-from harness.model.manifests import Hints, Port
-from harness.model.requirements import MUST, SHOULD, requirement
-from harness.scenario.cluster import Cluster, endpoint
-from harness.scenario.hints import expect_hints, expect_unchanged, written_endpoints
+from harness import (
+    MUST,
+    SHOULD,
+    Cluster,
+    Hints,
+    Port,
+    endpoint,
+    expect_hints,
+    expect_unchanged,
+    requirement,
+    written_endpoints,
+)
 
 WEB = {"app": "web"}
 ZONE_A, ZONE_B, ZONE_C = Hints(zones=("a",)), Hints(zones=("b",)), Hints(zones=("c",))

@@ -19,14 +19,22 @@ from conformance.features import (
     PROXY_METRICS,
     TOPOLOGY_MODE,
 )
-from harness.model.manifests import Hints
-from harness.model.release import PROXY
-from harness.model.requirements import SHOULD, requirement
-from harness.model.workloads import external_client
-from harness.scenario.becoming import controller_metrics, expect_becomes, proxy_metrics
-from harness.scenario.cluster import Cluster, endpoint
-from harness.scenario.hints import expect_hints, expect_shared_out
-from harness.scenario.traffic import NO_ANSWER, expect_traffic
+from harness import (
+    NO_ANSWER,
+    PROXY,
+    SHOULD,
+    Cluster,
+    Hints,
+    controller_metrics,
+    endpoint,
+    expect_becomes,
+    expect_hints,
+    expect_shared_out,
+    expect_traffic,
+    external_client,
+    proxy_metrics,
+    requirement,
+)
 
 WEB = {"app": "web"}
 ZONE_A = Hints(zones=("a",))

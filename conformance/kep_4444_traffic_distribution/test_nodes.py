@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from conformance.features import OUTAGE
-from harness.model.requirements import MUST, requirement
-from harness.scenario.cluster import Cluster
-from harness.scenario.traffic import expect_traffic
-from harness.scenario.transitions import expect_no_loss
+from harness import (
+    MUST,
+    Cluster,
+    expect_no_loss,
+    expect_traffic,
+    requirement,
+)
 
 WEB = {"app": "web"}
 

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from conformance.features import OUTAGE
-from harness.model.manifests import Hints
-from harness.model.release import API_SERVER, CONTROLLER, PROXY
-from harness.model.requirements import MUST, requirement
-from harness.scenario.cluster import Cluster
-from harness.scenario.hints import expect_hints, expect_unchanged
-from harness.scenario.traffic import expect_traffic
-from harness.scenario.transitions import expect_no_loss
+from harness import (
+    API_SERVER,
+    CONTROLLER,
+    MUST,
+    PROXY,
+    Cluster,
+    Hints,
+    expect_hints,
+    expect_no_loss,
+    expect_traffic,
+    expect_unchanged,
+    requirement,
+)
 
 WEB = {"app": "web"}
 ZONE = {zone: Hints(zones=(zone,)) for zone in "abc"}

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from conformance.features import CLUSTER_IP, GRADED_ZONES, UDP_SERVICES, ZONE_HINTS
-from harness.model.manifests import UDP
-from harness.model.requirements import MAY, SHOULD, requirement
-from harness.model.workloads import Pod, node_client
-from harness.scenario.cluster import Cluster, Service, endpoint, same_zone
-from harness.scenario.shares import expect_all_under_load, expect_any_under_load, expect_even_shares
+from harness import (
+    MAY,
+    SHOULD,
+    UDP,
+    Cluster,
+    Pod,
+    Service,
+    endpoint,
+    expect_all_under_load,
+    expect_any_under_load,
+    expect_even_shares,
+    node_client,
+    requirement,
+    same_zone,
+)
 
 
 @requirement(

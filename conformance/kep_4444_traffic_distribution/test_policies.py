@@ -19,12 +19,24 @@ from conformance.features import (
     NODE_PORT,
     ZONE_HINTS,
 )
-from harness.judging.statistics import Rates
-from harness.model.requirements import MUST, requirement
-from harness.model.workloads import Client, Pod, external_client, node_client, pod_client
-from harness.scenario.cluster import AddressKind, Cluster, Service, endpoint
-from harness.scenario.paths import Who
-from harness.scenario.traffic import NO_ANSWER, Expected, expect_traffic
+from harness import (
+    MUST,
+    NO_ANSWER,
+    AddressKind,
+    Client,
+    Cluster,
+    Expected,
+    Pod,
+    Rates,
+    Service,
+    Who,
+    endpoint,
+    expect_traffic,
+    external_client,
+    node_client,
+    pod_client,
+    requirement,
+)
 
 SOURCE = "KEP-4444, Intersection with internal/externalTrafficPolicy"
 

@@ -11,10 +11,15 @@ import pytest
 
 from conformance.features import PREFER_CLOSE, PREFER_SAME_NODE, TOPOLOGY_MODE
 from conformance.skew import SERVERS, SHARED_OUT, WEB
-from harness.model.manifests import Hints
-from harness.model.requirements import MUST, SHOULD, requirement
-from harness.scenario.cluster import Cluster
-from harness.scenario.hints import expect_hints, expect_shared_out
+from harness import (
+    MUST,
+    SHOULD,
+    Cluster,
+    Hints,
+    expect_hints,
+    expect_shared_out,
+    requirement,
+)
 
 MODE, AWARE_HINTS = "service.kubernetes.io/topology-mode", "service.kubernetes.io/topology-aware-hints"
 OWN_ZONE = {f"p{number}": Hints(zones=(node[0],)) for number, node in enumerate(SERVERS, 1)}

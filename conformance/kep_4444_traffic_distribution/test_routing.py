@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from conformance.features import CLUSTER_IP, IPV6_SERVICES, NODE_PORT, UDP_SERVICES, ZONE_HINTS
-from harness.model.manifests import UDP, Port
-from harness.model.requirements import MUST, SHOULD, requirement
-from harness.model.workloads import external_client, node_client
-from harness.scenario.cluster import Cluster, endpoint, same_zone
-from harness.scenario.traffic import Traffic, expect_traffic
+from harness import (
+    MUST,
+    SHOULD,
+    UDP,
+    Cluster,
+    Port,
+    Traffic,
+    endpoint,
+    expect_traffic,
+    external_client,
+    node_client,
+    requirement,
+    same_zone,
+)
 
 
 @requirement(

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from conformance.features import SKEW
 from conformance.skew import SERVERS, WEB, Matrix, Outcome, Skew, bring_to, expect_written, while_upgrading
-from harness.model.release import PROXY, release
-from harness.model.requirements import MUST, requirement
-from harness.scenario.cluster import Cluster
-from harness.scenario.traffic import expect_traffic
+from harness import (
+    MUST,
+    PROXY,
+    Cluster,
+    expect_traffic,
+    release,
+    requirement,
+)
 
 OLD, NEW = release("1.29"), release("1.31")
 AUTO = {"service.kubernetes.io/topology-mode": "Auto"}

@@ -12,11 +12,19 @@ from conformance.features import (
     TRAFFIC_DISTRIBUTION_FIELD,
     TRAFFIC_POLICY_FIELDS,
 )
-from harness.api.client import MERGE_PATCH, Response, path_of
-from harness.model import manifests
-from harness.model.manifests import Endpoint, Hints
-from harness.model.requirements import MAY, MUST, SHOULD, requirement
-from harness.scenario.cluster import Cluster
+from harness import (
+    MAY,
+    MERGE_PATCH,
+    MUST,
+    SHOULD,
+    Cluster,
+    Endpoint,
+    Hints,
+    Response,
+    manifests,
+    path_of,
+    requirement,
+)
 
 
 def create_service(cluster: Cluster, name: str = "web", **fields: Any) -> Response:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from conformance.features import POD_LOCATORS
-from harness.model.requirements import MUST, SHOULD, requirement
-from harness.model.topology import HOSTNAME_LABEL, ZONE_LABEL
-from harness.scenario.cluster import Cluster
-from harness.scenario.dns_answers import expect_locators, locator_of
+from harness import (
+    HOSTNAME_LABEL,
+    MUST,
+    SHOULD,
+    ZONE_LABEL,
+    Cluster,
+    expect_locators,
+    locator_of,
+    requirement,
+)
 
 CONTROLLER = "KEP-536, New PodLocator controller"
 RESOURCE = "KEP-536, New PodLocator resource"

@@ -15,11 +15,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from harness.model.release import API_SERVER, PROXY, Component
-from harness.model.topology import HOSTNAME_LABEL, REGION_LABEL, ZONE_LABEL
-from harness.model.workloads import Client, Pod
-from harness.scenario.cluster import Cluster, Service, endpoint
-from harness.scenario.traffic import NO_ANSWER, Traffic, expect_traffic
+from harness import (
+    API_SERVER,
+    HOSTNAME_LABEL,
+    NO_ANSWER,
+    PROXY,
+    REGION_LABEL,
+    ZONE_LABEL,
+    Client,
+    Cluster,
+    Component,
+    Pod,
+    Service,
+    Traffic,
+    endpoint,
+    expect_traffic,
+)
 
 GATE = "ServiceTopology"
 HOST, ZONE, REGION = HOSTNAME_LABEL, ZONE_LABEL, REGION_LABEL

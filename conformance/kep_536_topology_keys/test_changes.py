@@ -19,8 +19,12 @@ from conformance.kep_536_topology_keys.places import (
     create,
     expect_reached,
 )
-from harness.model.requirements import MUST, requirement
-from harness.scenario.cluster import Cluster, endpoint
+from harness import (
+    MUST,
+    Cluster,
+    endpoint,
+    requirement,
+)
 
 ALL = "a1 a2 b1"
 PROXY_CHANGES = "KEP-536, Kube-proxy changes"

@@ -17,9 +17,16 @@ from conformance.kep_536_topology_keys.places import (
     create,
     expect_reached,
 )
-from harness.model.release import API_SERVER, PROXY, Release
-from harness.model.requirements import MUST, SHOULD, requirement
-from harness.scenario.cluster import Cluster, Service
+from harness import (
+    API_SERVER,
+    MUST,
+    PROXY,
+    SHOULD,
+    Cluster,
+    Release,
+    Service,
+    requirement,
+)
 
 GRADUATION = "KEP-536, Graduation Criteria (enabled by ServiceTopology feature gate)"
 ON, OFF = Release(gates={GATE: True}), Release(gates={GATE: False})

@@ -19,9 +19,15 @@ from conformance.kep_536_topology_keys.places import (
     create,
     expect_reached,
 )
-from harness.model.requirements import MUST, SHOULD, requirement
-from harness.model.workloads import external_client
-from harness.scenario.cluster import Cluster, endpoint, same_zone
+from harness import (
+    MUST,
+    SHOULD,
+    Cluster,
+    endpoint,
+    external_client,
+    requirement,
+    same_zone,
+)
 
 RANDOMLY = "KEP-536, Proposal (multiple endpoints that satisfy the requirement: randomly pick one)"
 

@@ -21,10 +21,16 @@ from conformance.kep_536_topology_keys.places import (
     expect_rows,
     publish,
 )
-from harness.model.manifests import UDP
-from harness.model.requirements import MUST, SHOULD, requirement
-from harness.model.workloads import external_client, node_client
-from harness.scenario.cluster import Cluster, endpoint
+from harness import (
+    MUST,
+    SHOULD,
+    UDP,
+    Cluster,
+    endpoint,
+    external_client,
+    node_client,
+    requirement,
+)
 
 API = "KEP-536, Service API changes"
 PLAN = "KEP-536, Test Plan"

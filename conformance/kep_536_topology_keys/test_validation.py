@@ -16,10 +16,17 @@ from conformance.kep_4444_traffic_distribution.test_validation import (
     expect_stored,
     field_of,
 )
-from harness.api.client import MERGE_PATCH, Response, path_of
-from harness.model.release import API_SERVER
-from harness.model.requirements import MAY, MUST, SHOULD, requirement
-from harness.scenario.cluster import Cluster
+from harness import (
+    API_SERVER,
+    MAY,
+    MERGE_PATCH,
+    MUST,
+    SHOULD,
+    Cluster,
+    Response,
+    path_of,
+    requirement,
+)
 
 FIELD = "spec.topologyKeys"
 API = "KEP-536, Service API changes"

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from conformance.features import CLUSTER_IP, EXTERNAL_IPS, IPV6_SERVICES, LOAD_BALANCER, NODE_PORT, UDP_SERVICES
-from harness.model.manifests import TCP, UDP, Port
-from harness.model.requirements import MUST, requirement
-from harness.model.workloads import external_client, node_client
-from harness.scenario.cluster import Cluster, endpoint
-from harness.scenario.traffic import NO_ANSWER, Traffic, expect_flow_moves, expect_traffic
+from harness import (
+    MUST,
+    NO_ANSWER,
+    TCP,
+    UDP,
+    Cluster,
+    Port,
+    Traffic,
+    endpoint,
+    expect_flow_moves,
+    expect_traffic,
+    external_client,
+    node_client,
+    requirement,
+)
 
 
 @requirement(

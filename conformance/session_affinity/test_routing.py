@@ -7,7 +7,7 @@ node uses, and never widens them. An endpoint that a client may no longer use is
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
 
@@ -24,15 +24,27 @@ from conformance.features import (
     UDP_SERVICES,
     ZONE_HINTS,
 )
-from harness.errors import InconclusiveError
-from harness.eventually import eventually
-from harness.model.manifests import Port
-from harness.model.requirements import MUST, SHOULD, requirement
-from harness.model.workloads import Pod, external_client, node_client
-from harness.scenario.affinity import SPREAD, expect_all_seen, expect_kept, who_answers
-from harness.scenario.cluster import Cluster, Service, endpoint, same_node, same_zone
-from harness.scenario.paths import Who
-from harness.scenario.traffic import expect_traffic
+from harness import (
+    MUST,
+    SHOULD,
+    SPREAD,
+    Cluster,
+    Pod,
+    Port,
+    Service,
+    Who,
+    endpoint,
+    expect_all_seen,
+    expect_kept,
+    expect_traffic,
+    external_client,
+    node_client,
+    requirement,
+    same_node,
+    same_zone,
+    who_answers,
+    who_moved,
+)
 
 TCP, UDP = Port(80, name="tcp"), Port(80, protocol="UDP", name="udp")
 
@@ -220,32 +232,10 @@ def test_affinity_ends_after_its_time(three_zones: Cluster) -> None:
         expect_all_seen(three_zones, service, who_answers(three_zones, service, clients, port=port), {a1})
 
     three_zones.publish(service, [endpoint(a1), endpoint(b1)])
-    moved = _who_moved(three_zones, service, clients, a1, asked)
+    moved = who_moved(three_zones, service, clients, a1, asked=asked, port=TCP)
     what = f"clients of service {service.name} that moved while they came"
     three_zones.expect_equal(what, expected=[], observed=sorted(moved))
     expect_all_seen(three_zones, service, who_answers(three_zones, service, clients, port=UDP), {a1, b1})
-
-
-def _who_moved(cluster: Cluster, service: Service, clients: Sequence[Pod], kept: Pod, asked: float) -> set[str]:
-    """The clients that another pod answers, while all ask over TCP for longer than the time-out of a second.
-
-    `asked` is when they did so first. Raises `InconclusiveError` when the machine is too slow to ask within the time.
-    """
-    last = asked
-    moved: set[str] = set()
-
-    def asked_for_long() -> bool:
-        nonlocal last
-        begin = time.monotonic()
-        answers = who_answers(cluster, service, clients, port=TCP)
-        if time.monotonic() - last > 0.9:
-            raise InconclusiveError("the machine is too slow to ask more than once a second")
-        moved.update(str(who) for who, pod in answers.items() if pod != kept.name)
-        last = begin
-        return begin - asked > 1.4
-
-    eventually(asked_for_long, within=60, every=0.15, describe="clients to have asked for 1.4 s")
-    return moved
 
 
 @requirement(

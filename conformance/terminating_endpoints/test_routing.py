@@ -13,12 +13,23 @@ from conformance.features import (
     UDP_SERVICES,
     ZONE_HINTS,
 )
-from harness.model.manifests import Endpoint, Port
-from harness.model.requirements import MUST, SHOULD, requirement
-from harness.model.workloads import Pod, external_client
-from harness.scenario.cluster import Cluster, endpoint, same_zone
-from harness.scenario.traffic import NO_ANSWER, Traffic, expect_flow_survives, expect_traffic
-from harness.scenario.transitions import expect_no_loss
+from harness import (
+    MUST,
+    NO_ANSWER,
+    SHOULD,
+    Cluster,
+    Endpoint,
+    Pod,
+    Port,
+    Traffic,
+    endpoint,
+    expect_flow_survives,
+    expect_no_loss,
+    expect_traffic,
+    external_client,
+    requirement,
+    same_zone,
+)
 
 
 def leaving(pod: Pod, *, serving: bool = True, **fields: Any) -> Endpoint:

@@ -6,10 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from conformance.kep_536_topology_keys.places import NODES, label_nodes, switch_on
-from harness.model.release import API_SERVER
-from harness.model.workloads import Pod
-from harness.scenario.cluster import Cluster, Service, endpoint
-from harness.scenario.dns_answers import expect_told
+from harness import (
+    API_SERVER,
+    Cluster,
+    Pod,
+    Service,
+    endpoint,
+    expect_told,
+)
 
 Pods = Mapping[str, Pod]
 

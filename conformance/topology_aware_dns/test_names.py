@@ -8,12 +8,21 @@ from functools import partial
 from conformance.features import SERVICE_DNS, TOPOLOGY_AWARE_DNS
 from conformance.kep_536_topology_keys.places import ANY, ZONE
 from conformance.topology_aware_dns.pods import begin, create_headless, expect_rows, kinds, publish, run
-from harness.model.manifests import Endpoint, Port
-from harness.model.requirements import MUST, SHOULD, requirement
-from harness.scenario.becoming import expect_becomes
-from harness.scenario.cluster import Cluster, endpoint
-from harness.scenario.dns_answers import addresses, ask, expect_answer, name_of
-from harness.scenario.resolvers import resolvers
+from harness import (
+    MUST,
+    SHOULD,
+    Cluster,
+    Endpoint,
+    Port,
+    addresses_of,
+    ask_dns,
+    dns_name_of,
+    endpoint,
+    expect_becomes,
+    expect_dns_answer,
+    requirement,
+    resolvers,
+)
 
 SPEC = "Kubernetes, DNS-Based Service Discovery 1.1.0"
 HTTP = Port(name="http")
@@ -33,11 +42,11 @@ EXISTS, ABSENT = "NOERROR", "NXDOMAIN"
 def test_service_has_its_cluster_ips(three_zones: Cluster) -> None:
     pods = run(three_zones)
     service = three_zones.create_service(dual_stack=True, ports=[HTTP])
-    a1, name = pods["a1"], name_of(service)
+    a1, name = pods["a1"], dns_name_of(service)
 
     for kind, family in (("A", "IPv4"), ("AAAA", "IPv6")):
-        expect_answer(three_zones, a1, name, kind, rcode=EXISTS, data=[service.cluster_ip(family)])
-    expect_answer(three_zones, a1, name_of(service, "_http", "_tcp"), "SRV", rcode=EXISTS, data=[f"80 {name}"])
+        expect_dns_answer(three_zones, a1, name, kind, rcode=EXISTS, data=[service.cluster_ip(family)])
+    expect_dns_answer(three_zones, a1, dns_name_of(service, "_http", "_tcp"), "SRV", rcode=EXISTS, data=[f"80 {name}"])
 
 
 @requirement(
@@ -74,10 +83,10 @@ def test_endpoint_has_its_hostname(three_zones: Cluster) -> None:
     service = create_headless(three_zones, ports=[HTTP])
     three_zones.publish(service, [endpoint(pods["a1"], extra={"hostname": "db-0"})])
 
-    name, a1 = name_of(service, "db-0"), pods["a1"]
+    name, a1 = dns_name_of(service, "db-0"), pods["a1"]
     for kind, address in zip(kinds(three_zones), a1.addresses.values(), strict=True):
-        expect_answer(three_zones, a1, name, kind, rcode=EXISTS, data=[address])
-    expect_answer(three_zones, a1, name_of(service, "_http", "_tcp"), "SRV", data=[f"8080 {name}"])
+        expect_dns_answer(three_zones, a1, name, kind, rcode=EXISTS, data=[address])
+    expect_dns_answer(three_zones, a1, dns_name_of(service, "_http", "_tcp"), "SRV", data=[f"8080 {name}"])
 
 
 @requirement(
@@ -92,19 +101,19 @@ def test_endpoint_has_its_hostname(three_zones: Cluster) -> None:
 def test_absent_names_do_not_exist(three_zones: Cluster) -> None:
     pods = run(three_zones)
     service, empty = three_zones.create_service(ports=[HTTP]), create_headless(three_zones)
-    a1, name = pods["a1"], name_of(service)
+    a1, name = pods["a1"], dns_name_of(service)
 
-    for exists, kind in ((name, "TXT"), (name, "AAAA"), (name_of(empty), "A")):
-        expect_answer(three_zones, a1, exists, kind, rcode=EXISTS, data=[], soa=True)
+    for exists, kind in ((name, "TXT"), (name, "AAAA"), (dns_name_of(empty), "A")):
+        expect_dns_answer(three_zones, a1, exists, kind, rcode=EXISTS, data=[], soa=True)
     for absent in (
         f"none.{name}",
         f"none-{name}",
-        name_of(service, "_none", "_tcp"),
+        dns_name_of(service, "_none", "_tcp"),
         f"{service.name}.none.svc.cluster.local.",
     ):
-        expect_answer(three_zones, a1, absent, rcode=ABSENT, data=[], soa=True)
+        expect_dns_answer(three_zones, a1, absent, rcode=ABSENT, data=[], soa=True)
     three_zones.delete_service(service)
-    expect_answer(three_zones, a1, name, rcode=ABSENT, data=[], soa=True)
+    expect_dns_answer(three_zones, a1, name, rcode=ABSENT, data=[], soa=True)
 
 
 @requirement(
@@ -123,15 +132,15 @@ def test_large_answers_come_whole_over_tcp(three_zones: Cluster) -> None:
     for part in range(3):
         chosen = [Endpoint({"IPv4": each}) for each in ips[part::3]]
         three_zones.publish(service, chosen, name=str(part))
-    a1, name = pods["a1"], name_of(service)
+    a1, name = pods["a1"], dns_name_of(service)
 
-    expect_answer(three_zones, a1, name, query={"tcp": True}, rcode=EXISTS, data=ips, cut=False)
-    expect_answer(three_zones, a1, name, query={"payload": 0}, rcode=EXISTS, cut=True, edns=False)
-    expect_answer(three_zones, a1, name, query={"payload": 1232}, rcode=EXISTS, cut=True, edns=True)
+    expect_dns_answer(three_zones, a1, name, query={"tcp": True}, rcode=EXISTS, data=ips, cut=False)
+    expect_dns_answer(three_zones, a1, name, query={"payload": 0}, rcode=EXISTS, cut=True, edns=False)
+    expect_dns_answer(three_zones, a1, name, query={"payload": 1232}, rcode=EXISTS, cut=True, edns=True)
     small = three_zones.create_service(clusterIP="None")
     three_zones.publish(small, [Endpoint({"IPv4": each}) for each in ips[:60]])
-    expect_answer(three_zones, a1, name_of(small), query={"payload": 0}, rcode=EXISTS, cut=True)
-    expect_answer(three_zones, a1, name_of(small), query={"payload": 1232}, data=ips[:60], cut=False)
+    expect_dns_answer(three_zones, a1, dns_name_of(small), query={"payload": 0}, rcode=EXISTS, cut=True)
+    expect_dns_answer(three_zones, a1, dns_name_of(small), query={"payload": 1232}, data=ips[:60], cut=False)
 
 
 @requirement(
@@ -148,7 +157,7 @@ def test_answers_may_be_kept_for_a_short_time(three_zones: Cluster) -> None:
     publish(three_zones, service, pods, "a1")
 
     def seconds() -> bool:
-        return 0 < ask(three_zones, pods["b1"], name_of(service), kinds(three_zones)[0]).ttl <= 30
+        return 0 < ask_dns(three_zones, pods["b1"], dns_name_of(service), kinds(three_zones)[0]).ttl <= 30
 
     expect_becomes(three_zones, f"A records of service {service.name} live for 1 to 30 s", seconds, expected=True)
 
@@ -164,8 +173,8 @@ def test_answers_may_be_kept_for_a_short_time(three_zones: Cluster) -> None:
 def test_names_are_the_same_in_any_case(three_zones: Cluster) -> None:
     pods = run(three_zones)
     service = three_zones.create_service()
-    for name in (name_of(service), name_of(service).upper(), name_of(service).title()):
-        expect_answer(three_zones, pods["a1"], name, rcode=EXISTS, data=[service.cluster_ip("IPv4")])
+    for name in (dns_name_of(service), dns_name_of(service).upper(), dns_name_of(service).title()):
+        expect_dns_answer(three_zones, pods["a1"], name, rcode=EXISTS, data=[service.cluster_ip("IPv4")])
 
 
 @requirement(
@@ -185,7 +194,7 @@ def test_dns_serves_unchanged_resolvers(three_zones: Cluster) -> None:
     names = (service.name, f"{service.name}.{service.namespace}")  # the second is in the second domain of the search
     for resolver, name in itertools.product(resolvers(), names):
         for node, told in {"a1": "a1 a2", "b2": "b1", "c1": "a1 a2 b1"}.items():
-            expected = addresses([pods[each] for each in told.split()])
+            expected = addresses_of([pods[each] for each in told.split()])
             what = f"answer to {resolver.name} in a pod on {node} for {name}"
             look = partial(resolver.resolve, three_zones, pods[node], name)
             expect_becomes(three_zones, what, look, expected=expected)

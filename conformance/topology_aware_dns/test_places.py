@@ -7,10 +7,14 @@ import pytest
 from conformance.features import SERVICE_DNS, TOPOLOGY_AWARE_DNS
 from conformance.kep_536_topology_keys.places import ANY, HOST, RACK, ZONE
 from conformance.topology_aware_dns.pods import begin, create_headless, expect_rows, kinds, publish
-from harness.model.requirements import MUST, SHOULD, requirement
-from harness.model.workloads import external_client
-from harness.scenario.cluster import Cluster
-from harness.scenario.dns_answers import expect_told
+from harness import (
+    MUST,
+    SHOULD,
+    Cluster,
+    expect_told,
+    external_client,
+    requirement,
+)
 
 DNS = "KEP-536, DNS server changes"
 API = "KEP-536, Service API changes"

@@ -6,11 +6,13 @@ from then on expects traffic literally: that client, that pod, and no other.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
-from harness.eventually import seen_last
+from harness.errors import InconclusiveError
+from harness.eventually import eventually, seen_last
 from harness.model.manifests import Port
 from harness.model.outcomes import Reached
 from harness.model.workloads import Pod
@@ -51,6 +53,31 @@ def _first(cluster: Cluster, service: Service, who: Who, allowed: AbstractSet[Po
 def who_answers(cluster: Cluster, service: Service, clients: Sequence[Who], **address: Any) -> dict[Who, str]:
     """The pod that answers each client, asked once; or what else came of it."""
     return dict(zip(clients, _ask(cluster, service, clients, **address), strict=True))
+
+
+def who_moved(
+    cluster: Cluster, service: Service, clients: Sequence[Who], kept: Pod, *, asked: float, **address: Any
+) -> set[str]:
+    """The clients that another pod than `kept` answers, while all ask for longer than a time-out of one second.
+
+    `asked` is when they did so first, by the monotonic clock. Raises `InconclusiveError` when the machine is too slow
+    to ask within the time.
+    """
+    last = asked
+    moved: set[str] = set()
+
+    def asked_for_long() -> bool:
+        nonlocal last
+        begin = time.monotonic()
+        answers = who_answers(cluster, service, clients, **address)
+        if time.monotonic() - last > 0.9:
+            raise InconclusiveError("the machine is too slow to ask more than once a second")
+        moved.update(str(who) for who, pod in answers.items() if pod != kept.name)
+        last = begin
+        return begin - asked > 1.4
+
+    eventually(asked_for_long, within=60, every=0.15, describe="clients to have asked for 1.4 s")
+    return moved
 
 
 def expect_all_seen(cluster: Cluster, service: Service, seen: Mapping[Who, str], pods: AbstractSet[Pod]) -> None:

@@ -83,7 +83,7 @@ def proxy_metrics(cluster: Cluster, node: str) -> Counted:
     return Counted(cluster, PROXY, node)
 
 
-def expect_answer(
+def expect_http_answer(
     cluster: Cluster,
     who: Client | Pod,
     to: tuple[str, int],

@@ -48,12 +48,12 @@ class Answer:
     size: int = 0
 
 
-def name_of(service: Service, *before: str) -> str:
-    """The name of a Service, or of something of it: `name_of(service, "_http", "_tcp")`."""
+def dns_name_of(service: Service, *before: str) -> str:
+    """The name of a Service, or of something of it: `dns_name_of(service, "_http", "_tcp")`."""
     return ".".join([*before, service.name, service.namespace, "svc", ZONE]) + "."
 
 
-def ask(
+def ask_dns(
     cluster: Cluster,
     client: Asking,
     name: str,
@@ -117,7 +117,9 @@ def expect_told(
     names = {address: each.name for each in pods for address in each.addresses.values()}
 
     def look() -> dict[str, list[str]]:
-        return {str(who): _pods_told(ask(cluster, who, name_of(service), kind), names, kind) for who in expected}
+        return {
+            str(who): _pods_told(ask_dns(cluster, who, dns_name_of(service), kind), names, kind) for who in expected
+        }
 
     what = f"{kind} records of service {service.name} by client"
     wanted = {str(who): sorted(each.name for each in told) for who, told in expected.items()}
@@ -134,7 +136,7 @@ def answers_now(cluster: Cluster) -> str:
     for name in [f"{each['metadata']['name']}.{cluster.namespace}.svc.{ZONE}." for each in services]:
         for pod in cluster.running[:_SHOWN]:
             for kind in ("A", "AAAA"):
-                said = ask(cluster, pod, name, kind)
+                said = ask_dns(cluster, pod, name, kind)
                 lines.append(
                     f"  pod {pod.name} on {pod.node}: {name} {kind}: {said.rcode} {' '.join(said.data)}".rstrip()
                 )
@@ -151,7 +153,7 @@ def _pods_told(answer: Answer, names: Mapping[str, str], kind: str) -> list[str]
     return sorted({names.get(at.get(each, ""), each) for each in targets})
 
 
-def expect_answer(
+def expect_dns_answer(
     cluster: Cluster,
     client: Asking,
     name: str,
@@ -160,14 +162,14 @@ def expect_answer(
     query: Mapping[str, Any] | None = None,
     **fields: Any,
 ) -> None:
-    """A client comes to get an answer with these fields of `Answer`; `query` are further arguments of `ask`.
+    """A client comes to get an answer with these fields of `Answer`; `query` are further arguments of `ask_dns`.
 
     `data` are compared without order. Raises `AssertionError`.
     """
     expected = {field: sorted(value) if field == "data" else value for field, value in fields.items()}
 
     def look() -> Object:
-        answer = ask(cluster, client, name, kind, **(query or {}))
+        answer = ask_dns(cluster, client, name, kind, **(query or {}))
         seen = {field: getattr(answer, field) for field in fields}
         return {field: sorted(value) if field == "data" else value for field, value in seen.items()}
 
@@ -217,6 +219,6 @@ def _fields(locator: Object, fields: Iterable[str]) -> Object:
     return {field: values[field] for field in fields}
 
 
-def addresses(pods: Sequence[Pod]) -> list[str]:
+def addresses_of(pods: Sequence[Pod]) -> list[str]:
     """All addresses of pods, sorted."""
     return sorted(address for pod in pods for address in pod.addresses.values())

@@ -18,12 +18,12 @@ from harness.netns import sandbox
 from harness.scenario import dns_answers as told
 from harness.scenario.cluster import Cluster, endpoint
 from harness.scenario.dns_answers import (
-    ask,
-    expect_answer,
+    ask_dns,
+    dns_name_of,
+    expect_dns_answer,
     expect_locators,
     expect_told,
     locator_of,
-    name_of,
     resolv_conf,
 )
 
@@ -59,16 +59,16 @@ def test_answer_is_compared_as_a_whole(cluster: Cluster) -> None:
 
 
 def test_what_exists_and_what_does_not_is_told_apart(cluster: Cluster) -> None:
-    name = name_of(cluster.create_service(clusterIP="None"))
+    name = dns_name_of(cluster.create_service(clusterIP="None"))
     client = pod_client("a1")
-    expect_answer(cluster, client, name, rcode="NOERROR", data=[], soa=True)
+    expect_dns_answer(cluster, client, name, rcode="NOERROR", data=[], soa=True)
     with pytest.raises(AssertionError, match=r"expected .*NOERROR.* observed .*NXDOMAIN"):
-        expect_answer(cluster, client, f"none.{name}", rcode="NOERROR")
+        expect_dns_answer(cluster, client, f"none.{name}", rcode="NOERROR")
 
 
 def test_silence_is_an_answer(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster.backend, "dns", lambda: {"IPv4": "10.246.0.1"})  # where nobody is
-    assert ask(cluster, pod_client("a1"), "web.told.svc.cluster.local.").rcode == "no answer (Timeout)"
+    assert ask_dns(cluster, pod_client("a1"), "web.told.svc.cluster.local.").rcode == "no answer (Timeout)"
 
 
 def test_priority_and_weight_are_up_to_the_server() -> None:
