@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -108,6 +109,7 @@ def test_script_is_printed_for_each_shell(shell: str) -> None:
     assert f"_TRAFFICDIST_COMPLETE={shell}_complete" in result.stdout
 
 
+@pytest.mark.skipif(shutil.which("bash") is None, reason="unavailable: bash is not installed")
 def test_bash_completes_with_the_script(tmp_path: Path) -> None:
     program = tmp_path / "trafficdist"
     program.write_text(f"#!{sys.executable}\nfrom harness.commands.main import main\nmain()\n")
