@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,16 @@ def test_every_backend_goes_with_the_defaults_of_the_action(backend: str) -> Non
     inputs = {f"TRAFFICDIST_{name.replace('-', '_').upper()}": each for name, each in action["inputs"].items()}
     given = {name: each.get("default", "") for name, each in inputs.items() if name in ENVIRONMENT}
     assert resolve({}, environment=given | {"TRAFFICDIST_BACKEND": backend}).backend == backend
+
+
+def test_image_is_made_from_every_package_of_the_wheel() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    packages = set(project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"])
+    text = (ROOT / "deploy/Containerfile").read_text(encoding="utf-8")
+    copied = set(re.findall(r"^COPY (\w+)/ ", text, flags=re.MULTILINE))
+    sent = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    assert packages <= copied
+    assert {f"!{package}" for package in packages} <= set(sent)
 
 
 def test_image_is_pinned_and_runs_as_somebody_who_is_not_root() -> None:
