@@ -75,7 +75,6 @@ NOT_RUN = {
 
 EXIT_CODES = {
     "trafficdist doctor": 11,  # an embedded cluster lacks some abilities, as it says
-    "trafficdist run --kubernetes-version 1.31": 10,  # its API server has no PreferSameNode to ask the proxy for
     "trafficdist run --mutant skips-zone-tier": 1,
     "kubectl --token=$(kubectl create token guest) get nodes": 1,
 }
