@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from harness.model.conditions import is_true
+from harness.model.manifests import has_condition
 from mutants.mutant import NO_ANSWER, WRITTEN, Mutant
 from reference.apiserver import ApiServer
 from reference.client import Client, Event, Object, Subscription
@@ -458,7 +458,7 @@ _register(
 )
 def ready_by_containers(service: Object, pods: Pods, *others: Any, **options: Any) -> Plan:
     def judged(pod: Object) -> Object:
-        ready = "True" if is_true(pod, "ContainersReady") else "False"
+        ready = "True" if has_condition(pod, "ContainersReady") else "False"
         conditions = [{**each, "status": ready} for each in pod.get("status", {}).get("conditions") or ()]
         return {**pod, "status": {**pod.get("status", {}), "conditions": conditions}}
 

@@ -20,18 +20,18 @@ from harness.backends.any_cluster.barrier import Barrier
 from harness.backends.any_cluster.client_pod import ClientPod
 from harness.backends.any_cluster.clients import Clients
 from harness.backends.any_cluster.dialing import Dialer, address_seen
-from harness.backends.any_cluster.guests import Guests
+from harness.backends.any_cluster.names import TranslatingApi
 from harness.backends.any_cluster.places import described
+from harness.backends.any_cluster.pod_runner import PodRunner
 from harness.backends.any_cluster.steady import Steady
 from harness.backends.any_cluster.target import Target
-from harness.backends.any_cluster.translating import TranslatingApi
 from harness.backends.backend import TERMINATION_SECONDS, WantedPod
 from harness.backends.components import Components, Untouchable
 from harness.backends.node_lifecycle import ready_pods_on
 from harness.errors import DistrustError, InconclusiveError, UnavailableError
 from harness.eventually import eventually
 from harness.guest import liveness
-from harness.guest.marks import run_labels
+from harness.guest.labels import run_labels
 from harness.guest.nodes import change_node, restore_node
 from harness.model.abilities import Ability
 from harness.model.outcomes import Observation, Unknown
@@ -85,7 +85,7 @@ class KubeconfigBackend:
             loaded = find(self._target.kubeconfig, context=self._target.context)
             self.api: Api = TranslatingApi(loaded, self._target.names, connections=600, asked=self._asked)
             begun.callback(self.api.close)
-            self._guests = Guests(self.api, self._labels, self._target.registry)
+            self._guests = PodRunner(self.api, self._labels, self._target.registry)
             begun.callback(self._guests.close)
             self._guests.kubelets_may_be_late = self.name == "kind"  # all of them on this machine, beside this run
             self._dialer = Dialer(self.api, self._vigil)
@@ -376,7 +376,7 @@ class KubeconfigBackend:
 
     def _vigil(self) -> Callable[[], None]:
         """To be called while answers are late; raises `InconclusiveError` once a node is to be doubted."""
-        vigil = liveness.Vigil(self.api, self._nodes_on)
+        vigil = liveness.Watch(self.api, self._nodes_on)
 
         def look() -> None:
             nonlocal vigil
@@ -386,7 +386,7 @@ class KubeconfigBackend:
             if why:
                 raise InconclusiveError(why)
             if why == "":
-                vigil = liveness.Vigil(self.api, self._nodes_on)
+                vigil = liveness.Watch(self.api, self._nodes_on)
 
         return look
 

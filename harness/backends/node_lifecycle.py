@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.api.client import Api, Object
-from harness.model.conditions import is_true
+from harness.model.manifests import has_condition
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Reports:
 def ready_pods_on(api: Api, node: str, *, label_selector: str = "") -> list[tuple[str, str]]:
     """The pods on a node that are ready, as (namespace, name)."""
     listed = api.list("pods", label_selector=label_selector)
-    return [_key(each) for each in listed if each["spec"].get("nodeName") == node and is_true(each, "Ready")]
+    return [_key(each) for each in listed if each["spec"].get("nodeName") == node and has_condition(each, "Ready")]
 
 
 def reports_of(api: Api, name: str) -> Reports:

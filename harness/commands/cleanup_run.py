@@ -10,10 +10,10 @@ from harness.backends.kind.leftovers import remove_leftovers
 from harness.backends.kind.state import known
 from harness.control_planes import containers
 from harness.errors import DistrustError, InconclusiveError, UnavailableError
-from harness.guest import trouble
+from harness.guest import errors
 from harness.guest.cleanup import cleanup
+from harness.guest.labels import checked_run_id
 from harness.guest.leftovers import Say
-from harness.guest.marks import checked_run_id
 from harness.guest.preflight import reach
 
 _NOTHING = "nothing was left"
@@ -31,7 +31,7 @@ def clean_up(kubeconfig: str, context: str, *, run: str, force: bool, say: Say) 
     try:
         done += cleanup(api, run=run, force=force, say=say)
     except (RefusedError, InconclusiveError) as error:
-        raise DistrustError(trouble.of(error, server=found.server)) from error
+        raise DistrustError(errors.of(error, server=found.server)) from error
     finally:
         api.close()
     return done or [_NOTHING]

@@ -28,7 +28,7 @@ from harness.errors import HarnessError, InconclusiveError
 from harness.eventually import eventually
 from harness.kubelet.kubelet import Key, Kubelet
 from harness.model import manifests
-from harness.model.conditions import is_true
+from harness.model.manifests import has_condition
 from harness.model.topology import parse_topology
 from harness.model.workloads import external_client, node_client
 from harness.netns import sandbox
@@ -137,7 +137,7 @@ def _run_something(backend: NetnsBackend) -> dict[str, Any]:
         backend.api.create("pods", "default", manifests.pod(f"web-{node.name}", node.name, labels={"app": "web"}))
     made = _prefer_the_zone(backend.api)
     eventually(
-        lambda: all(is_true(pod, "Ready") for pod in backend.api.list("pods", "default")),
+        lambda: all(has_condition(pod, "Ready") for pod in backend.api.list("pods", "default")),
         within=BOOT_SECONDS,
         describe="a pod on each node to be ready",
         error=InconclusiveError,

@@ -1,9 +1,9 @@
-"""Whether kube-controller-manager has worked on everything that was written: a canary goes the same way, and arrives.
+"""Tells whether kube-controller-manager has worked on everything that was written, by objects of its own.
 
-It watches Services, Pods and Nodes apart, and works on one queue in order. The canary is one of each: each is changed
+It watches Services, Pods and Nodes apart, and works on one queue in order. The barrier has one of each: each is changed
 after all that is waited for, and when their slice shows all three changes, its worker has been told of everything
 before. What it was told of pods it gathers for a moment, and what it could not do it tries again after a second, so the
-barrier then waits until its queue is empty and nothing of the kind is left to wait for. The canary's node is changed
+barrier then waits until its queue is empty and nothing of the kind is left to wait for. The barrier's node is changed
 only where another one was: each change of a node has Services looked at again, which a scenario must not owe to us.
 
 Proxies see a headless Service, which they leave alone; heuristics see a node of the control plane, which they do too.
@@ -25,9 +25,9 @@ from harness.model.topology import ZONE_LABEL
 GATHERING = 0.03  # seconds that the controller gathers changes of pods
 _MARGIN = 0.01  # seconds on top of that
 _RETRY = 1.1  # seconds after which the controller tries again what failed, the first time, and a little more
-_ARRIVAL = 1.0  # seconds that the canary may take, before the time scale; then it is asked again
+_ARRIVAL = 1.0  # seconds that the barrier's slice may take, before the time scale; then it is asked again
 
-_NAME = "trafficdist-canary"
+_NAME = "trafficdist-barrier"
 _ROUND = "trafficdist.dev/round"
 _LABELS = {"app": _NAME}
 _SAMPLE = re.compile(r'^(workqueue_\w+)\{name="endpoint_slice"\} (\S+)$', re.MULTILINE)
@@ -43,7 +43,7 @@ _ITS_CHANGES = (
 
 
 class Barrier:
-    """One canary, for one controller from its start to its end."""
+    """The barrier's Service, Pod and Node, for one controller from its start to its end."""
 
     def __init__(self, kubeconfig: Mapping[str, Any], scrape: Callable[[], str], log: Callable[[], str]) -> None:
         """`scrape` gives the controller's metrics, and raises `InconclusiveError`; `log` what it said since last."""
@@ -55,15 +55,15 @@ class Barrier:
         self._round = 0
         self._revision = ""  # of the API server, when everything had been worked on
         self._failed_at = 0.0  # when a sync of another Service was last seen to have failed
-        self._generation = 0  # of the canary's slice when this controller began
+        self._generation = 0  # of the barrier's slice when this controller began
         self._written = 0
 
     def close(self) -> None:
-        """Leave the canary, and close all connections."""
+        """Leave the objects, and close all connections."""
         self._api.close()
 
     def passed(self) -> bool:
-        """Whether the controller has worked on everything that was written before this was called.
+        """Return whether the controller has worked on everything that was written before this was called.
 
         Raises `InconclusiveError` when it or the API server does not answer.
         """
@@ -74,22 +74,22 @@ class Barrier:
             if not self._round:
                 self._create()
             self._send(nodes)
-            eventually(self._arrived, within=_ARRIVAL, every=0.003, describe="the canary in its slice")
+            eventually(self._arrived, within=_ARRIVAL, every=0.003, describe="the changes of the barrier in its slice")
         except NotYetError:
             return False
         except RefusedError as error:
-            raise InconclusiveError(f"the canary of the controller was refused: {error}") from error
+            raise InconclusiveError(f"the barrier of the controller was refused: {error}") from error
         time.sleep(GATHERING + _MARGIN)
         return self._is_idle()
 
-    def without_canary(self, text: str) -> str:
-        """Metrics as they would be without the canary, as far as its writes are counted with those of others."""
+    def without_barrier(self, text: str) -> str:
+        """Return metrics as they would be without the barrier, as far as its writes are counted with others."""
         for pattern in _ITS_CHANGES:
             text = pattern.sub(lambda found: f"{found[1]} {float(found[2]) - self._written:g}", text)
         return text
 
     def _look(self) -> tuple[str, dict[str, str]]:
-        """The revision of the API server, and that of each node but the canary's."""
+        """The revision of the API server, and that of each node but the barrier's."""
         listed = self._api.request("GET", "/api/v1/nodes").body
         nodes = (each["metadata"] for each in listed.get("items") or ())
         revision = str((listed.get("metadata") or {}).get("resourceVersion", ""))

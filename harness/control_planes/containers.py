@@ -30,7 +30,7 @@ from harness.control_planes.binaries import BinariesControlPlane
 from harness.control_planes.images import connect, find_image, short
 from harness.control_planes.processes import Processes, Program, in_use
 from harness.errors import DistrustError, UnavailableError
-from harness.guest.marks import RUN_LABEL
+from harness.guest.labels import RUN_LABEL
 from harness.netns import sandbox
 from harness.netns.process import Process
 

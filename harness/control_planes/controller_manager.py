@@ -120,7 +120,7 @@ class LocalControllerManager:
         """What it exposes, without what `Barrier` causes. Raises `InconclusiveError` when it does not answer."""
         if self._barrier is None:
             raise InconclusiveError(f"{_NAME} is stopped and has no metrics")
-        return self._barrier.without_canary(self._scrape())
+        return self._barrier.without_barrier(self._scrape())
 
     def close(self) -> None:
         """Stop it, and close all connections."""

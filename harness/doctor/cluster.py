@@ -9,10 +9,10 @@ from harness.api.client import Api, RefusedError
 from harness.api.kubeconfig import find
 from harness.backends.any_cluster import target
 from harness.backends.any_cluster.places import are_equal, cast
-from harness.doctor import abilities, images, looks
+from harness.doctor import abilities, cluster_checks, images
 from harness.doctor.check import Check, unknown, unusable
 from harness.errors import DistrustError, InconclusiveError, UnavailableError
-from harness.guest import permissions, trouble
+from harness.guest import errors, permissions
 from harness.guest.leftovers import Say
 from harness.guest.preflight import Reached, reach
 from harness.model.topology import Topology
@@ -48,20 +48,24 @@ def examine(asked: Asked, say: Say) -> list[Check]:
 
 
 def _looked_at(api: Api, asked: Asked, reached: Reached, say: Say) -> Iterator[Check]:
-    yield looks.server(reached)
-    yield from looks.permitted(reached)
-    yield from _safely("other runs", lambda: [looks.other_runs(api, reached.clock)])
-    yield from _safely("feature gates", lambda: [looks.feature_gates(api, reached, asked.gates)])
+    yield cluster_checks.server(reached)
+    yield from cluster_checks.permitted(reached)
+    yield from _safely("other runs", lambda: [cluster_checks.other_runs(api, reached.clock)])
+    yield from _safely("feature gates", lambda: [cluster_checks.feature_gates(api, reached, asked.gates)])
     yield from _safely("zones and nodes", lambda: _of_nodes(api, asked, reached, say))
-    yield from _safely("proxy", lambda: [looks.proxy(api)])
-    yield from _safely("admission", lambda: [looks.admission(api)])
+    yield from _safely("proxy", lambda: [cluster_checks.proxy(api)])
+    yield from _safely("admission", lambda: [cluster_checks.admission(api)])
 
 
 def _of_nodes(api: Api, asked: Asked, reached: Reached, say: Say) -> list[Check]:
     nodes = api.list("nodes")
     names = cast(asked.topology, nodes)
-    found = [looks.kubelets(reached, nodes), looks.zones(asked.topology, nodes, names), looks.families(api, nodes)]
-    found += looks.clocks(api, reached.clock, list(names.nodes.values()))
+    found = [
+        cluster_checks.kubelets(reached, nodes),
+        cluster_checks.zones(asked.topology, nodes, names),
+        cluster_checks.families(api, nodes),
+    ]
+    found += cluster_checks.clocks(api, reached.clock, list(names.nodes.values()))
     found.append(images.check(api, names, asked.registry, try_pods=asked.try_pods, say=say))
     equal = are_equal(asked.topology, names, nodes)
     offered = target.abilities(disruptive=asked.disruptive, equal_nodes=equal)
@@ -73,4 +77,4 @@ def _safely(name: str, look: Callable[[], Iterable[Check]]) -> Iterable[Check]:
     try:
         return look()
     except (RefusedError, InconclusiveError, DistrustError) as error:
-        return [unknown(name, f"not seen: {trouble.of(error)}")]
+        return [unknown(name, f"not seen: {errors.of(error)}")]

@@ -8,10 +8,10 @@ from harness.backends.any_cluster.names import Names
 from harness.doctor.check import Check, State, ok, unknown, unusable
 from harness.errors import DistrustError, InconclusiveError
 from harness.eventually import eventually
-from harness.guest import trouble
+from harness.guest import errors
+from harness.guest.labels import new_run_id, run_labels
 from harness.guest.lease import hold
 from harness.guest.leftovers import Say
-from harness.guest.marks import new_run_id, run_labels
 from harness.model.needs import Needs
 
 _PULL_SECONDS = 120.0
@@ -26,7 +26,7 @@ def check(api: Api, names: Names, registry: str, *, try_pods: bool, say: Say) ->
     try:
         failed = _try(api, names, registry, say)
     except (RefusedError, InconclusiveError, DistrustError) as error:
-        return unusable("images", trouble.of(error))
+        return unusable("images", errors.of(error))
     if not failed:
         return ok("images", f"{image} runs on all {len(names.nodes)} nodes")
     why = next(iter(failed.values()))
@@ -68,7 +68,7 @@ def _outcome(api: Api, namespace: str, wanted: set[str]) -> dict[str, str]:
         found = {str(each["metadata"]["name"]): each for each in api.list("pods", namespace)}
         waiting = {name for name in wanted if name not in found or not pods.is_ready(found[name])}
         last.clear()
-        last.update({name: trouble.of_pod(found[name]) if name in found else "it is gone" for name in waiting})
+        last.update({name: errors.of_pod(found[name]) if name in found else "it is gone" for name in waiting})
         if all(last.values()):
             return True
         raise AssertionError(f"{', '.join(sorted(waiting))} not yet")

@@ -16,7 +16,7 @@ from rich.table import Table
 from harness.api.client import Api, RefusedError
 from harness.api.kubeconfig import find
 from harness.errors import InconclusiveError, UnavailableError, UsageError
-from harness.guest import trouble
+from harness.guest import errors
 from reference.explanation import Explanation, Tier, explain
 from reference.features import NEWEST, OLDEST, Features, Reading
 
@@ -33,7 +33,7 @@ def explain_service(name: str, *, kubeconfig: str, context: str, follow: Reading
         for part in _explained(api, namespace or loaded.namespace, short, follow):
             console.print(part, soft_wrap=isinstance(part, str))
     except (InconclusiveError, RefusedError) as error:
-        raise UnavailableError(f"kubeconfig {kubeconfig}: {trouble.of(error, server=api.server)}") from error
+        raise UnavailableError(f"kubeconfig {kubeconfig}: {errors.of(error, server=api.server)}") from error
     finally:
         api.close()
 

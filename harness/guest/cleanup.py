@@ -11,11 +11,10 @@ import time
 from harness.api.client import Api
 from harness.errors import DistrustError
 from harness.guest import leftovers, process
-from harness.guest.claim import Claim
-from harness.guest.lease import hold, in_use, is_over, read_claim, silent
+from harness.guest.labels import new_run_id
+from harness.guest.lease import hold, in_use, is_over, read_lease, silent
+from harness.guest.lease_record import LeaseRecord, ServerClock
 from harness.guest.leftovers import Say
-from harness.guest.marks import new_run_id
-from harness.guest.server_clock import ServerClock
 
 _LOOK_SECONDS = 1.0
 
@@ -27,35 +26,35 @@ def cleanup(api: Api, *, run: str = "", force: bool = False, say: Say = silent) 
     Raises `DistrustError` while a run is under way, unless forced, and `RefusedError`.
     """
     clock = ServerClock()
-    claim = read_claim(api, clock)
-    concerned = claim is not None and run in {"", claim.run}
-    if claim is not None and concerned and not force:
-        _wait_until_over(api, claim, clock, say)
+    record = read_lease(api, clock)
+    concerned = record is not None and run in {"", record.run}
+    if record is not None and concerned and not force:
+        _wait_until_over(api, record, clock, say)
     found = leftovers.find(api, run=run)
-    if claim is not None and not concerned:
+    if record is not None and not concerned:
         return leftovers.remove(api, found, say)
-    if not found and claim is None:
+    if not found and record is None:
         return []
     with hold(api, new_run_id(), say=say, force=force, sweep=False):
         done = leftovers.remove(api, found, say)
-    return done + ([f"the Lease of run {claim.run} is removed"] if claim is not None else [])
+    return done + ([f"the Lease of run {record.run} is removed"] if record is not None else [])
 
 
-def _wait_until_over(api: Api, claim: Claim, clock: ServerClock, say: Say) -> None:
+def _wait_until_over(api: Api, record: LeaseRecord, clock: ServerClock, say: Say) -> None:
     """Wait for a Lease to end that nobody renews. Raises `DistrustError` for one that somebody does renew."""
-    if is_over(claim, clock):
+    if is_over(record, clock):
         return
-    if process.is_of_here(claim.process):
-        raise DistrustError(_refused(claim, clock))
-    say(f"{claim.described(clock.now())}, may be alive: its Lease ends at {claim.expires:%H:%M:%S} UTC")
-    while not is_over(claim, clock):
+    if process.is_of_here(record.process):
+        raise DistrustError(_refused(record, clock))
+    say(f"{record.described(clock.now())}, may be alive: its Lease ends at {record.expires:%H:%M:%S} UTC")
+    while not is_over(record, clock):
         time.sleep(_LOOK_SECONDS)
-        seen = read_claim(api, clock)
+        seen = read_lease(api, clock)
         if seen is None:
             return
-        if seen.renewed != claim.renewed or seen.run != claim.run:
+        if seen.renewed != record.renewed or seen.run != record.run:
             raise DistrustError(_refused(seen, clock))
 
 
-def _refused(claim: Claim, clock: ServerClock) -> str:
-    return f"{in_use(claim, clock)}; --force removes what it has all the same"
+def _refused(record: LeaseRecord, clock: ServerClock) -> str:
+    return f"{in_use(record, clock)}; --force removes what it has all the same"

@@ -15,11 +15,10 @@ from dataclasses import replace
 from harness.api.client import Api, RefusedError, Response, path_of
 from harness.errors import DistrustError, HarnessError
 from harness.eventually import eventually
-from harness.guest import leftovers, process, trouble
-from harness.guest.claim import Claim, claim_of
+from harness.guest import errors, leftovers, process
+from harness.guest.labels import LEASE, NAMESPACE, RUN_LABEL, run_labels
+from harness.guest.lease_record import LeaseRecord, ServerClock, lease_record_of
 from harness.guest.leftovers import Say
-from harness.guest.marks import LEASE, NAMESPACE, RUN_LABEL, run_labels
-from harness.guest.server_clock import ServerClock
 
 RENEW_SECONDS = 10.0
 _BACK_SECONDS = 15.0  # in which an API server that is away at the end of a run may come back
@@ -66,17 +65,17 @@ def hold(
             held.give_back()
 
 
-def read_claim(api: Api, clock: ServerClock) -> Claim | None:
+def read_lease(api: Api, clock: ServerClock) -> LeaseRecord | None:
     """Who holds the cluster, or held it and did not give it back. Raises `DistrustError` when it may not be read."""
     answer = clock.saw(api.request("GET", _LEASE_PATH))
     if answer.code == 404:
         return None
-    return claim_of(_accepted(answer, "read the Lease").body)
+    return lease_record_of(_accepted(answer, "read the Lease").body)
 
 
-def is_over(claim: Claim, clock: ServerClock) -> bool:
-    """Whether the run that made this claim is dead for sure."""
-    return process.has_ended(claim.process) or clock.now() >= claim.expires
+def is_over(record: LeaseRecord, clock: ServerClock) -> bool:
+    """Whether the run that made this record is dead for sure."""
+    return process.has_ended(record.process) or clock.now() >= record.expires
 
 
 class Hold:
@@ -89,7 +88,7 @@ class Hold:
         self.lost = ""
         self._api, self._say = api, say
         self._clock = ServerClock()
-        self._claim: Claim | None = None
+        self._record: LeaseRecord | None = None
         self._told = False
 
     def take(self, *, force: bool = False) -> None:
@@ -132,9 +131,9 @@ class Hold:
                 self._remove()
                 done = True
             except (HarnessError, RefusedError) as error:
-                done = not trouble.is_of_connection(error) or time.monotonic() >= deadline
+                done = not errors.is_of_connection(error) or time.monotonic() >= deadline
                 if done:
-                    why = trouble.of(error)
+                    why = errors.of(error)
                     self._say(f"the cluster is not cleaned up: {why}; when that is mended, run `trafficdist cleanup`")
                 else:
                     time.sleep(0.2)
@@ -144,13 +143,13 @@ class Hold:
         owned = self._owns_namespace()
         leftovers.remove(self._api, found.with_lease() if owned else found, self._say)
         if not owned:
-            version = self._claim.version if self._claim else ""
+            version = self._record.version if self._record else ""
             self._api.request("DELETE", _LEASE_PATH, {"preconditions": {"resourceVersion": version}})
 
     def _try_to_take(self, *, force: bool) -> bool:
         """False: look again."""
-        claim = read_claim(self._api, self._clock)
-        if not (self._make() if claim is None else self._take_over(claim, force=force)):
+        record = read_lease(self._api, self._clock)
+        if not (self._make() if record is None else self._take_over(record, force=force)):
             return False
         if RUN_LABEL in self._namespace_labels():  # it is a run's, not a person's: of this run from now on
             self._api.patch("namespaces", "", NAMESPACE, {"metadata": {"labels": run_labels(self.run_id)}})
@@ -162,40 +161,40 @@ class Hold:
         answer = self._clock.saw(self._api.request("POST", path_of("namespaces"), namespace))
         if answer.code != 409:
             _accepted(answer, f"create namespace {NAMESPACE}")
-        return self._write("POST", self._new_claim())
+        return self._write("POST", self._new_record())
 
-    def _take_over(self, claim: Claim, *, force: bool) -> bool:
-        if claim.run != self.run_id:
-            if not force and not is_over(claim, self._clock):
-                raise DistrustError(in_use(claim, self._clock))
+    def _take_over(self, record: LeaseRecord, *, force: bool) -> bool:
+        if record.run != self.run_id:
+            if not force and not is_over(record, self._clock):
+                raise DistrustError(in_use(record, self._clock))
             if not self._told:
                 self._told = True
-                self._say(f"{claim.described(self._clock.now())}, did not give the cluster back; taking it over")
-        return self._write("PUT", replace(self._new_claim(), version=claim.version))
+                self._say(f"{record.described(self._clock.now())}, did not give the cluster back; taking it over")
+        return self._write("PUT", replace(self._new_record(), version=record.version))
 
-    def _new_claim(self) -> Claim:
+    def _new_record(self) -> LeaseRecord:
         now = self._clock.now()
-        return Claim(self.run_id, process.identity(), now, now, process=process.name())
+        return LeaseRecord(self.run_id, process.identity(), now, now, process=process.name())
 
     def _renew(self) -> None:
-        if self._claim is None or self._write("PUT", replace(self._claim, renewed=self._clock.now())):
+        if self._record is None or self._write("PUT", replace(self._record, renewed=self._clock.now())):
             return
-        found = read_claim(self._api, self._clock)
-        if found is not None and found.process == self._claim.process and found.run == self.run_id:
-            self._claim = replace(self._claim, version=found.version)  # somebody labelled it
-            self._write("PUT", replace(self._claim, renewed=self._clock.now()))
+        found = read_lease(self._api, self._clock)
+        if found is not None and found.process == self._record.process and found.run == self.run_id:
+            self._record = replace(self._record, version=found.version)  # somebody labelled it
+            self._write("PUT", replace(self._record, renewed=self._clock.now()))
         elif found is not None:
             self.lost = f"the cluster was taken by {found.described(self._clock.now())}, while this run was under way"
         else:
             self.lost = "the Lease of this run was removed while it was under way: somebody cleaned the cluster up"
 
-    def _write(self, method: str, claim: Claim) -> bool:
+    def _write(self, method: str, record: LeaseRecord) -> bool:
         """Whether it was written: False when somebody else was faster, or the namespace is on its way out."""
         path = _LEASE_PATH if method == "PUT" else path_of("leases", NAMESPACE)
-        answer = self._clock.saw(self._api.request(method, path, claim.lease()))
+        answer = self._clock.saw(self._api.request(method, path, record.lease()))
         if answer.code in {404, 409} or _is_terminating(answer):
             return False
-        self._claim = replace(claim, version=claim_of(_accepted(answer, "write the Lease").body).version)
+        self._record = replace(record, version=lease_record_of(_accepted(answer, "write the Lease").body).version)
         return True
 
     def _owns_namespace(self) -> bool:
@@ -205,11 +204,11 @@ class Hold:
         return dict(self._api.request("GET", _NAMESPACE_PATH).body.get("metadata", {}).get("labels") or {})
 
 
-def in_use(claim: Claim, clock: ServerClock) -> str:
+def in_use(record: LeaseRecord, clock: ServerClock) -> str:
     """One line: who has the cluster, and what to do."""
     return (
-        f"the cluster is in use by {claim.described(clock.now())}; wait until that run ends, "
-        f"or if it was killed until {claim.expires:%H:%M:%S} UTC, when its Lease ends"
+        f"the cluster is in use by {record.described(clock.now())}; wait until that run ends, "
+        f"or if it was killed until {record.expires:%H:%M:%S} UTC, when its Lease ends"
     )
 
 
@@ -222,5 +221,5 @@ def _is_terminating(answer: Response) -> bool:
 
 def _accepted(answer: Response, what: str) -> Response:
     if answer.code >= 400:
-        raise DistrustError(trouble.of_answer(answer, doing=what))
+        raise DistrustError(errors.of_answer(answer, doing=what))
     return answer

@@ -1,4 +1,4 @@
-"""What runs left on a cluster: found by their marks, and removed so that the cluster is what it was.
+"""What runs left on a cluster: found by their labels, and removed so that the cluster is what it was.
 
 It works on what a run that was killed left, and on what is still there when a run ends by itself.
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from harness.api.client import Api, Object, RefusedError
 from harness.errors import DistrustError
 from harness.eventually import time_scale
-from harness.guest.marks import NAMESPACE, RUN_LABEL
+from harness.guest.labels import NAMESPACE, RUN_LABEL
 from harness.guest.nodes import restore_node, run_of_node
 
 Say = Callable[[str], None]

@@ -10,13 +10,13 @@ import time
 from collections.abc import Iterable, Mapping
 
 from harness.api.client import Api, path_of
-from harness.guest import trouble
+from harness.guest import errors
 
 RENEWED_SECONDS = 15.0
 _NAMESPACE = "kube-node-lease"
 
 
-class Vigil:
+class Watch:
     """Looks at nodes again and again, until each has given a sign of life or one is to be doubted.
 
     `nodes` are the cluster's own names by those under which `api` shows them. A node without a Lease is believed.
@@ -46,9 +46,9 @@ class Vigil:
 
 
 def doubt(api: Api, nodes: Mapping[str, str], *, within: float = RENEWED_SECONDS) -> str:
-    """Keep a vigil; "" when all nodes are alive."""
-    vigil = Vigil(api, nodes, within=within)
-    while (why := vigil.look()) is None:
+    """Watch nodes until it is known which is gone or silent; return why, or "" when all are alive."""
+    watch = Watch(api, nodes, within=within)
+    while (why := watch.look()) is None:
         time.sleep(min(1.0, within / 20))
     return why
 
@@ -56,7 +56,7 @@ def doubt(api: Api, nodes: Mapping[str, str], *, within: float = RENEWED_SECONDS
 def not_ready(api: Api, nodes: Iterable[str]) -> str:
     """Which of these nodes is gone or not ready, as far as the control plane knows; "" when none is."""
     listed = {str(each["metadata"]["name"]): each for each in api.list("nodes")}
-    return next(filter(None, (trouble.of_node(name, listed.get(name)) for name in nodes)), "")
+    return next(filter(None, (errors.of_node(name, listed.get(name)) for name in nodes)), "")
 
 
 def _renewed(api: Api, node: str) -> str:

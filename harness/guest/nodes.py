@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from harness.api.client import Api, Object, RefusedError
-from harness.guest.marks import BEFORE_ANNOTATION
+from harness.guest.labels import BEFORE_ANNOTATION
 
 _TRIES = 10
 

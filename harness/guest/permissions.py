@@ -11,7 +11,7 @@ from typing import Any
 
 from harness.api.client import Api
 from harness.errors import DistrustError
-from harness.guest import trouble
+from harness.guest import errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ def _is_allowed(api: Api, question: dict[str, Any]) -> bool:
     if answer.code == 404:  # it serves no such reviews: what is not allowed will show
         return True
     if answer.code >= 400:
-        raise DistrustError(trouble.of_answer(answer, doing="ask for its permissions"))
+        raise DistrustError(errors.of_answer(answer, doing="ask for its permissions"))
     return bool((answer.body.get("status") or {}).get("allowed"))
 
 

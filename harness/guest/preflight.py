@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 from harness.api.client import Api
 from harness.api.kubeconfig import find
 from harness.errors import DistrustError, InconclusiveError, UnavailableError, UsageError
-from harness.guest import permissions, trouble
+from harness.guest import errors, permissions
+from harness.guest.lease_record import ServerClock
 from harness.guest.permissions import RULES, Rule
-from harness.guest.server_clock import ServerClock
 
 DEADLINE = 20.0
 """Seconds in which all has been asked, or the cluster is said not to answer. Not scaled: a person waits for it."""
@@ -52,7 +52,7 @@ def preflight(
     if needed:
         more = f", and {len(needed) - 1} more" if len(needed) > 1 else ""
         raise UnavailableError(
-            f"{found.server}: {found.user} {needed[0]}{more}; let a cluster administrator apply {trouble.MANIFEST}, "
+            f"{found.server}: {found.user} {needed[0]}{more}; let a cluster administrator apply {errors.MANIFEST}, "
             "or use another context; `trafficdist doctor` lists all"
         )
     return found
@@ -78,7 +78,7 @@ def reach(kubeconfig: str, context: str = "", *, rules: Sequence[Rule] = RULES, 
     except (UnavailableError, UsageError):
         raise
     except InconclusiveError as error:
-        raise UnavailableError(trouble.of(error, server=asked["server"])) from error
+        raise UnavailableError(errors.of(error, server=asked["server"])) from error
     except DistrustError as error:
         raise UnavailableError(str(error)) from error
 
@@ -90,7 +90,7 @@ def lost(kubeconfig: str, context: str = "", *, within: float = _BACK_SECONDS) -
         try:
             reach(kubeconfig, context, rules=(), within=_REQUEST_SECONDS)
         except (UnavailableError, UsageError) as error:
-            if trouble.LOG_IN in str(error) or time.monotonic() >= deadline:
+            if errors.LOG_IN in str(error) or time.monotonic() >= deadline:
                 return str(error)
             time.sleep(0.2)
         else:
@@ -103,7 +103,7 @@ def _ask(api: Api, rules: Sequence[Rule]) -> Reached:
     if answer.code >= 400:
         if "kind" not in answer.body and answer.code not in {401, 403}:
             raise UnavailableError(_no_api_server(api.server, f"{answer.code}"))
-        raise UnavailableError(f"{api.server}: {trouble.of_answer(answer, doing='say its version')}")
+        raise UnavailableError(f"{api.server}: {errors.of_answer(answer, doing='say its version')}")
     if "gitVersion" not in answer.body:
         raise UnavailableError(_no_api_server(api.server, "no version"))
     return Reached(api.server, answer.body, _user(api), tuple(permissions.denied(api, rules)), clock)
@@ -121,7 +121,7 @@ def _user(api: Api) -> str:
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     answer = api.request("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", review)
     if answer.code == 401:
-        raise UnavailableError(f"{api.server}: {trouble.of_answer(answer)}")
+        raise UnavailableError(f"{api.server}: {errors.of_answer(answer)}")
     info = (answer.body.get("status") or {}).get("userInfo") or {} if answer.code < 400 else {}
     return f"user {info['username']}" if "username" in info else "the user of this context"
 

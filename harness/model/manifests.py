@@ -198,3 +198,9 @@ def node_status(place: Node, addresses: Sequence[str], *, ready: bool = True) ->
         "conditions": [{"type": "Ready", "status": "True" if ready else "False", "reason": "KubeletReady"}],
         "nodeInfo": {"operatingSystem": "linux", "architecture": "amd64"},
     }
+
+
+def has_condition(obj: Mapping[str, Any], kind: str) -> bool:
+    """Return whether a pod or node has the status condition of this type, with status "True"."""
+    conditions = (obj.get("status") or {}).get("conditions") or ()
+    return any(each["type"] == kind and each["status"] == "True" for each in conditions)

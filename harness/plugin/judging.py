@@ -15,7 +15,7 @@ import pytest
 
 from harness.api.client import RefusedError
 from harness.errors import DistrustError, HarnessError, InconclusiveError, UnavailableError
-from harness.guest import trouble
+from harness.guest import errors
 from harness.judging.conclusion import first_line, outside_call
 from harness.judging.results import CaseResult
 from harness.judging.verdict import SkipReason, Verdict
@@ -42,10 +42,10 @@ def told_apart(phase: str) -> Iterator[None]:
             raise InconclusiveError(outside_call(phase, str(error))) from error
         raise
     except RefusedError as error:
-        raise InconclusiveError(trouble.of(error)) from error
+        raise InconclusiveError(errors.of(error)) from error
     except InconclusiveError as error:
-        if trouble.is_of_connection(error):
-            raise InconclusiveError(trouble.of(error)) from error
+        if errors.is_of_connection(error):
+            raise InconclusiveError(errors.of(error)) from error
         raise
 
 

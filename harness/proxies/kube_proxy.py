@@ -23,7 +23,7 @@ from harness.model.topology import ZONE_LABEL
 from harness.netns import http
 from harness.netns.namespace import Namespace
 from harness.netns.process import search_path
-from harness.proxies.canary import Canaries
+from harness.proxies.barrier import BarrierObjects
 from harness.proxies.kube_proxy_log import NAMESPACE, Follower
 from harness.proxies.node_processes import NodeProcesses
 
@@ -71,7 +71,7 @@ class KubeProxy:
         require(mode, entry.version)
         self.version = entry.version.tag
         self._processes = NodeProcesses(plane, "kube-proxy")
-        self._canaries = Canaries(self._processes.api, NAMESPACE)
+        self._barrier_objects = BarrierObjects(self._processes.api, NAMESPACE)
         self._followers: dict[str, Follower] = {}
         self._revision = ""  # of the API server: all that was written up to it has been worked on
 
@@ -144,28 +144,28 @@ class KubeProxy:
         self._processes.close()
 
     def synced(self) -> bool:
-        """Whether every node with a running proxy has worked on the Services and slices that were written so far.
+        """Return whether every node with a running proxy has worked on all Services and slices written so far.
 
-        Changes of Nodes come by a watch of their own, which no canary is sent through. Takes up to a second. Raises
-        `DistrustError` when a proxy has ended by itself.
+        Changes of Nodes come by a watch of their own, which no object of the barrier is sent through. Takes up to a
+        second. Raises `DistrustError` when a proxy has ended by itself.
         """
         self._processes.check()
-        if self._revision and self._canaries.revision() == self._revision:
+        if self._revision and self._barrier_objects.revision() == self._revision:
             return True
         for follower in self._followers.values():
             follower.update()
-            follower.forget_canaries()
-        canary, revision = self._canaries.write()
-        synced = self._have_synced(canary)
+            follower.forget_barrier_objects()
+        name, revision = self._barrier_objects.write()
+        synced = self._have_synced(name)
         self._revision = revision if synced else ""
         return synced
 
-    def _have_synced(self, canary: str) -> bool:
+    def _have_synced(self, name: str) -> bool:
         waiting: dict[str, dict[str, float] | None] = dict.fromkeys(self._processes.running)
         deadline = time.monotonic() + BARRIER_SECONDS
         while True:
             for node in list(waiting):
-                if waiting[node] is None and self._has_seen(node, canary):
+                if waiting[node] is None and self._has_seen(node, name):
                     waiting[node] = self._last_queued(node)
                 queued = waiting[node]
                 if queued is not None and self._has_synced(node, queued):
@@ -177,10 +177,10 @@ class KubeProxy:
                 return False
             time.sleep(_LOOK)
 
-    def _has_seen(self, node: str, canary: str) -> bool:
+    def _has_seen(self, node: str, name: str) -> bool:
         follower = self._followers[node]
         follower.update()
-        return not canary or (canary in follower.services and canary in follower.slices)
+        return not name or (name in follower.services and name in follower.slices)
 
     def _last_queued(self, node: str) -> dict[str, float] | None:
         """When syncs were asked for last, by IP family ("" before 1.33); asked after it has seen all that counts."""

@@ -1,10 +1,10 @@
-"""What kube-proxy's log tells about how far it is: which canaries it has seen, and when its last syncs began.
+"""Reads from kube-proxy's log how far it is: which objects of the barrier it has seen, and when its last syncs began.
 
 Why the log: metrics say when a sync was last asked for and when one last ended, and so cannot tell a sync that began
 before a change arrived from one that includes it. The log says how long each sync took. Read in versions 1.29 to 1.37,
 at verbosity 4:
 
-    "Skipping service due to ..." service="trafficdist-canary/c-7"       an event of the Services' watch was handled
+    "Skipping service due to ..." service="trafficdist-barrier/c-7"      an event of the Services' watch was handled
     "Error getting endpoint slice cache keys" err="... endpoint slice: c-7"    one of the EndpointSlices' watch
     "Syncing nftables rules" ipFamily="IPv4"                             the changes of a sync have been taken up
     "SyncProxyRules complete" ipFamily="IPv4" elapsed="21.6ms"           and are in the kernel
@@ -20,7 +20,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-NAMESPACE = "trafficdist-canary"
+NAMESPACE = "trafficdist-barrier"
 
 _LINE = re.compile(
     r"^I(?P<when>\d{4} \d\d:\d\d:\d\d\.\d+)[^\n]*?\] (?:"
@@ -72,7 +72,7 @@ class Follower:
         for found in _LINE.finditer(whole + newline):
             self._take(found)
 
-    def forget_canaries(self) -> None:
+    def forget_barrier_objects(self) -> None:
         """Those seen so far are not asked for any more."""
         self.services.clear()
         self.slices.clear()

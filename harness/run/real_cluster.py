@@ -16,11 +16,11 @@ from harness.backends.any_cluster.places import are_equal, cast
 from harness.backends.any_cluster.target import Target, abilities
 from harness.backends.kubeconfig import KubeconfigBackend
 from harness.binaries.versions import parse_version, parse_wanted
-from harness.doctor import looks
+from harness.doctor import cluster_checks
 from harness.errors import DistrustError, InconclusiveError, UnavailableError
-from harness.guest import trouble
+from harness.guest import errors
+from harness.guest.labels import new_run_id
 from harness.guest.lease import hold
-from harness.guest.marks import new_run_id
 from harness.guest.permissions import DISRUPTIVE, RULES, asks_by_port_forward
 from harness.guest.preflight import Reached, preflight
 from harness.model.abilities import Ability
@@ -65,7 +65,7 @@ class Session:
                 self.target = self._look(nodes, kubeconfig)
                 self.lacking = self._cannot_show(api, nodes, reached)
             except (RefusedError, InconclusiveError) as error:
-                raise UnavailableError(trouble.of(error)) from error
+                raise UnavailableError(errors.of(error)) from error
             self._begun = begun.pop_all()
         return self
 
@@ -75,9 +75,9 @@ class Session:
 
     def _cannot_show(self, api: Api, nodes: list[Object], reached: Reached) -> dict[str, str]:
         """Features by name that no proxy and no controller could show here, and why: as doctor says it."""
-        checks = [looks.families(api, nodes)]
+        checks = [cluster_checks.families(api, nodes)]
         if self._settings.backend != "kind":  # there gates are known from image and options, and scenarios set them
-            checks.append(looks.feature_gates(api, reached, self._settings.release.gates))
+            checks.append(cluster_checks.feature_gates(api, reached, self._settings.release.gates))
         return {feature: f"{check.name}: {check.found}" for check in checks for feature in check.features}
 
     def _make_kind_cluster(self, begun: contextlib.ExitStack) -> str:
@@ -142,7 +142,7 @@ def boot(values: Mapping[str, Any], settings: Settings, worker: str) -> Kubeconf
         with kind.naming_scarcity() if kind else contextlib.nullcontext():
             backend.start()
     except (RefusedError, InconclusiveError, UnavailableError) as error:
-        raise DistrustError(trouble.of(error)) from error
+        raise DistrustError(errors.of(error)) from error
     if kind:
         patches = dict(each.split("=", 1) for each in settings.kind_patch)
         backend.release = _release_of_kind(settings, backend, patches)

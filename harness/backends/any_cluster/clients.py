@@ -11,7 +11,7 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from harness.api.client import Api
 from harness.backends.any_cluster import pods
 from harness.backends.any_cluster.client_pod import ClientPod
-from harness.backends.any_cluster.guests import Guests
+from harness.backends.any_cluster.pod_runner import PodRunner
 from harness.errors import InconclusiveError, UnavailableError
 from harness.model.manifests import TARGET_PORT
 from harness.model.topology import Topology
@@ -28,7 +28,7 @@ class Clients:
     def __init__(
         self,
         api: Api,
-        guests: Guests,
+        runner: PodRunner,
         topology: Topology,
         *,
         prefix: str,
@@ -37,7 +37,7 @@ class Clients:
     ) -> None:
         """`worker` is its number, for ports on the network of nodes; `node_addresses` gives those of a node."""
         self._api = api
-        self._guests = guests
+        self._runner = runner
         self._nodes = [node.name for node in topology.nodes]
         self.namespace = f"{prefix}-clients"
         self._on_nodes = f"{prefix}-node-clients"
@@ -63,7 +63,7 @@ class Clients:
         """Begin to; where the API server is away, after an interrupt say, the end of the run sees to what is left."""
         with contextlib.suppress(InconclusiveError):
             for namespace in {each.namespace for each in self._places.values()} | {self.namespace}:
-                self._guests.delete_namespace(namespace)
+                self._runner.delete_namespace(namespace)
 
     def place_of(self, client: Client | Pod) -> ClientPod:
         """The pod that asks; those on the networks of nodes are made when the first of them is wanted."""
@@ -135,13 +135,13 @@ class Clients:
         on_host = clients[0].kind == "node"
         namespace = self._on_nodes if on_host else self.namespace
         port = self._node_client_port if on_host else TARGET_PORT
-        self._guests.create_namespace(namespace, privileged=on_host)
+        self._runner.create_namespace(namespace, privileged=on_host)
         wanted = {f"client-{client.node}": client.node for client in clients}
         self._places |= dict(zip(clients, self._run(namespace, wanted, port, on_host=on_host), strict=True))
 
     def _run(self, namespace: str, wanted: Mapping[str, str], port: int, *, on_host: bool) -> list[ClientPod]:
         """Run a pod of each name on its node."""
-        made = self._guests.run_clients(namespace, wanted, port=port, host_network=on_host)
+        made = self._runner.run_clients(namespace, wanted, port=port, host_network=on_host)
         found = [ClientPod(namespace, name, port, on_host) for name in wanted]
         for pod, node, obj in zip(found, wanted.values(), made, strict=True):
             self._nodes_of[pod] = node

@@ -20,7 +20,7 @@ from urllib.parse import urlencode
 
 from harness.api.client import Api, Response
 from harness.backends.any_cluster.client_pod import ClientPod
-from harness.backends.any_cluster.crowd import BeginVigil, Crowd
+from harness.backends.any_cluster.pool import BeginWatch, Pool
 from harness.backends.any_cluster.port_forwarding import PortForwards
 from harness.backends.any_cluster.repeated_syns import FULL_WAIT, NETSTAT, RepeatedSyns
 from harness.backends.any_cluster.udp_flows import PORT_RANGE, UdpFlows, of_new_flows, ports_of
@@ -88,19 +88,19 @@ def from_text(error: str) -> Observation:
 class Dialer:
     """Has client pods ask. One for a backend; methods may be called from any thread."""
 
-    def __init__(self, api: Api, vigil: BeginVigil) -> None:
+    def __init__(self, api: Api, watch: BeginWatch) -> None:
         self.aside: Aside | None = None
         self._api = api
         self._forwards = PortForwards(api)
         self._proxy_is_forbidden = False
-        self._crowd = Crowd(THREADS, vigil)
+        self._pool = Pool(THREADS, watch)
         self._syns: RepeatedSyns[ClientPod] = RepeatedSyns(self._netstat)
         self._flows: UdpFlows[tuple[ClientPod, str, int]] = UdpFlows()
         self._ports: dict[ClientPod, int] = {}  # how many a client draws source ports from
 
     def close(self) -> None:
         """Ask nothing more. What is under way is not waited for."""
-        self._crowd.close()
+        self._pool.close()
         self._forwards.close()
 
     def probe(self, probes: Sequence[Probe], read: Reader = identity) -> list[Observation]:
@@ -134,7 +134,7 @@ class Dialer:
         places = _by_probe(probes)
         for client in {_client(probe) for probe in places}:
             self._syns.begin(client, alone=not client.on_host)
-        first = dict(self._crowd.each(lambda each: self._dial(each, 1, read), list(places)))
+        first = dict(self._pool.each(lambda each: self._dial(each, 1, read), list(places)))
         work = []
         seen = {probe: [dialed] for probe, dialed in first.items()}
         for probe, indices in places.items():
@@ -144,7 +144,7 @@ class Dialer:
                 continue
             size = TRIES if isinstance(first[probe].outcomes[0], Reached) else 1
             work += [(probe, min(size, rest - done)) for done in range(0, rest, size)]
-        for (probe, _), dialed in self._crowd.each(lambda each: self._dial(each[0], each[1], read), work):
+        for (probe, _), dialed in self._pool.each(lambda each: self._dial(each[0], each[1], read), work):
             seen[probe].append(dialed)
         self._note_in_vain(seen)
         doubted = self._ask_again(seen, self._doubted(seen), read)
@@ -179,7 +179,7 @@ class Dialer:
 
     def glance(self, probes: Sequence[Probe]) -> list[Observation]:
         """What seems to come of each probe: what takes long counts as silence, whoever it is that takes long."""
-        seen = dict(self._crowd.each(lambda each: self._glance(probes[each]), range(len(probes))))
+        seen = dict(self._pool.each(lambda each: self._glance(probes[each]), range(len(probes))))
         return [seen[each].outcomes[0] for each in range(len(probes))]
 
     def _glance(self, probe: Probe) -> Dialed:

@@ -11,7 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from harness.api.client import Api, Response
+from harness.api.kubeconfig import Kubeconfig
 from harness.model.topology import HOSTNAME_LABEL, ZONE_LABEL
+
+_TIMEOUT = 15.0  # seconds: who waits for a cluster that has gone is told so within 30
 
 _NODE_PATH = re.compile(r"(/api/v1/nodes/)([^/?]+)")
 
@@ -39,6 +43,22 @@ class Names:
     def path(self, path: str) -> str:
         """A request's path with the cluster's names."""
         return _NODE_PATH.sub(lambda found: found[1] + self.nodes.get(found[2], found[2]), path)
+
+
+class TranslatingApi(Api):
+    """Sends and returns objects in the words of the topology."""
+
+    def __init__(self, kubeconfig: Kubeconfig | Mapping[str, Any], names: Names, **options: Any) -> None:
+        """The options are those of `Api`."""
+        super().__init__(kubeconfig, timeout=_TIMEOUT, **options)
+        self._names = names
+
+    def request(self, method: str, path: str, body: object = None, **options: Any) -> Response:
+        """As `Api.request`."""
+        if self._names.trivial:
+            return super().request(method, path, body, **options)
+        answer = super().request(method, self._names.path(path), self._names.outgoing(body), **options)
+        return Response(answer.code, self._names.incoming(answer.body), answer.warnings, answer.date)
 
 
 def _inverse(names: Mapping[str, str]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from harness.api.client import Object
 from harness.backends.any_cluster.names import Names
-from harness.model.conditions import is_true
+from harness.model.manifests import has_condition
 from harness.model.topology import THREE_ZONES, ZONE_LABEL, Node, Topology
 
 
@@ -33,7 +33,7 @@ def cast(topology: Topology, nodes: Sequence[Object]) -> Names:
 def takes_pods(node: Object) -> bool:
     """Whether a node is ready, and pods without tolerations can be put on it."""
     cordoned = (node.get("spec") or {}).get("unschedulable")
-    return is_true(node, "Ready") and not cordoned and not refusing_taints(node)
+    return has_condition(node, "Ready") and not cordoned and not refusing_taints(node)
 
 
 def refusing_taints(node: Object) -> list[str]:

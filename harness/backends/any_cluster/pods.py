@@ -10,8 +10,7 @@ from typing import Any
 
 from harness.backends.any_cluster.dialing import hostname
 from harness.backends.backend import TERMINATION_SECONDS, WantedPod
-from harness.model.conditions import is_true
-from harness.model.manifests import CONTAINER, TARGET_PORT, Object
+from harness.model.manifests import CONTAINER, TARGET_PORT, Object, has_condition
 from harness.netns.addresses import by_family
 
 AGNHOST = "agnhost:2.53@sha256:99c6b4bb4a1e1df3f0b3752168c89358794d02258ebebc26bf21c29399011a85"
@@ -61,13 +60,13 @@ def gate(ready: bool) -> Object:
 
 def is_ready(pod: Object) -> bool:
     """Whether its kubelet reports it as ready."""
-    return is_true(pod, "Ready")
+    return has_condition(pod, "Ready")
 
 
 def runs(pod: Object) -> bool:
     """Whether all its containers run and it has its addresses, ready or not."""
     status = pod.get("status") or {}
-    return bool(status.get("podIPs")) and is_true(pod, "ContainersReady")
+    return bool(status.get("podIPs")) and has_condition(pod, "ContainersReady")
 
 
 def addresses(pod: Object) -> dict[str, str]:

@@ -26,14 +26,13 @@ from harness.backends.kind.config import (
     parse_images,
 )
 from harness.backends.kind.engine import Engine
-from harness.backends.kind.icmp import refuse_always
 from harness.backends.kind.leftovers import Say, remove, silent
-from harness.backends.kind.readiness import list_nodes, ready_nodes
+from harness.backends.kind.nodes import list_nodes, ready_nodes, refuse_always
 from harness.backends.kind.scarcity import naming_scarcity
 from harness.backends.kind.state import PREFIX, State
 from harness.errors import HarnessError, UnavailableError
 from harness.eventually import eventually
-from harness.guest.marks import checked_run_id, new_run_id
+from harness.guest.labels import checked_run_id, new_run_id
 from harness.model.release import Release
 from harness.model.topology import THREE_ZONES, Topology
 from harness.netns import process

@@ -26,10 +26,9 @@ import yaml
 from harness.api.client import Api, Object, Response
 from harness.backends.kind import static_pods
 from harness.backends.kind.config import gates_for_mode
-from harness.backends.kind.icmp import refuse_always
 from harness.backends.kind.kube_proxies import mode_of
+from harness.backends.kind.nodes import list_nodes, ready_nodes, refuse_always
 from harness.backends.kind.proxy_pods import ProxyPods, Running
-from harness.backends.kind.readiness import list_nodes, ready_nodes
 from harness.binaries.component import component_named
 from harness.binaries.release import KUBERNETES_MIRROR, Releases
 from harness.binaries.versions import Version, Wanted, parse_version, parse_wanted

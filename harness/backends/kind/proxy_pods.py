@@ -12,11 +12,11 @@ from functools import cached_property
 from harness.api.client import MERGE_PATCH, Api, Object, RefusedError
 from harness.backends.kind import kube_proxies as sets
 from harness.backends.kind.engine import Shell
-from harness.backends.kind.readiness import is_ready
 from harness.backends.kind.scarcity import naming_scarcity
 from harness.backends.kind.static_pods import tag_of
 from harness.errors import UnavailableError
 from harness.eventually import eventually
+from harness.model.manifests import has_condition
 
 POD_SECONDS = 120.0
 _LOOK = 0.25
@@ -134,7 +134,7 @@ class ProxyPods:
         self._ask("POST", _DAEMON_SETS, made)
 
     def _are_up(self, nodes: Sequence[str]) -> bool:
-        running = {pod["spec"].get("nodeName") for pod in self._pods() if is_ready(pod)}
+        running = {pod["spec"].get("nodeName") for pod in self._pods() if _is_at_work(pod)}
         missing = sorted(set(nodes) - running)
         if missing:
             raise AssertionError(f"not running on {', '.join(missing)}")
@@ -157,3 +157,8 @@ class ProxyPods:
         if answer.code >= 400 and not (method == "DELETE" and answer.code == 404):
             raise RefusedError(method, path, answer)
         return answer.body
+
+
+def _is_at_work(pod: Object) -> bool:
+    """Return whether a pod is ready and is not being deleted."""
+    return has_condition(pod, "Ready") and "deletionTimestamp" not in pod["metadata"]

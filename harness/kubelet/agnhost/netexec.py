@@ -27,7 +27,7 @@ _SERVICES = {"http": 80, "https": 443, "domain": 53}  # of /etc/services, those 
 
 
 @dataclass(frozen=True, slots=True)
-class Self:
+class ServerState:
     """What a server knows of itself: host name, ports, whether its UDP server runs, whether it is about to end."""
 
     hostname: str
@@ -58,7 +58,7 @@ class Dial:
         return joined(self.address, self.port)
 
 
-def respond(request: Request, me: Self, client: str) -> Answer | Dial:
+def respond(request: Request, me: ServerState, client: str) -> Answer | Dial:
     """The answer to a request of `client` (address and port in one), or what it asks to dial."""
     path = request.path
     if "//" in path:
@@ -84,29 +84,29 @@ def _now() -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(now)) + f"{now % 1:.9f}"[1:] + " +0000 UTC"
 
 
-def _hostname(_request: Request, me: Self, _client: str) -> Answer:
+def _hostname(_request: Request, me: ServerState, _client: str) -> Answer:
     return Answer(200, me.hostname.encode())
 
 
-def _client_ip(_request: Request, _me: Self, client: str) -> Answer:
+def _client_ip(_request: Request, _me: ServerState, client: str) -> Answer:
     return Answer(200, client.encode())
 
 
-def _server_port(_request: Request, me: Self, _client: str) -> Answer:
+def _server_port(_request: Request, me: ServerState, _client: str) -> Answer:
     return Answer(200, b"%d" % me.http_port)
 
 
-def _healthz(_request: Request, me: Self, _client: str) -> Answer:
+def _healthz(_request: Request, me: ServerState, _client: str) -> Answer:
     return Answer(200 if me.healthy else 412)
 
 
-def _readyz(_request: Request, me: Self, _client: str) -> Answer:
+def _readyz(_request: Request, me: ServerState, _client: str) -> Answer:
     if me.ending:
         return Answer(503, b"shutting down")
     return Answer(200, b"ok") if me.healthy else Answer(412)
 
 
-def _echo(request: Request, _me: Self, _client: str) -> Answer:
+def _echo(request: Request, _me: ServerState, _client: str) -> Answer:
     query = request.query
     code, text = query.get("code", ""), query.get("msg", "").encode()
     if not code:
@@ -116,7 +116,7 @@ def _echo(request: Request, _me: Self, _client: str) -> Answer:
     return Answer(int(code), text) if 100 <= int(code) <= 999 else Answer(500)
 
 
-def _header(request: Request, _me: Self, _client: str) -> Answer:
+def _header(request: Request, _me: ServerState, _client: str) -> Answer:
     key = request.query.get("key", "").lower()
     if key:
         return Answer(200, next((value for name, value in request.headers if name == key), "").encode())
@@ -127,7 +127,7 @@ def _header(request: Request, _me: Self, _client: str) -> Answer:
     return Answer(200, to_json(shown))
 
 
-def _shell(request: Request, me: Self, _client: str) -> Answer:
+def _shell(request: Request, me: ServerState, _client: str) -> Answer:
     command = request.query.get("shellCommand", "") or request.query.get("cmd", "")
     if command not in READABLE:
         known = " and ".join(map(repr, READABLE))
@@ -135,7 +135,7 @@ def _shell(request: Request, me: Self, _client: str) -> Answer:
     return Answer(200, to_json({"output": me.read(READABLE[command])}))
 
 
-_ROUTES: dict[str, Callable[[Request, Self, str], Answer]] = {
+_ROUTES: dict[str, Callable[[Request, ServerState, str], Answer]] = {
     "/hostname": _hostname,
     "/hostName": _hostname,
     "/clientip": _client_ip,
@@ -201,7 +201,7 @@ def to_json(value: object) -> bytes:
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e").encode()
 
 
-def respond_udp(data: bytes, me: Self, client: str) -> bytes | None:
+def respond_udp(data: bytes, me: ServerState, client: str) -> bytes | None:
     """The answer to a datagram of `client`; None for a command that it does not know, which it leaves unanswered."""
     text = data.decode("utf-8", "replace").strip().lower()
     if text == "hostname":

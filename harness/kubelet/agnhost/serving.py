@@ -19,7 +19,7 @@ from harness.kubelet.agnhost.messages import (
     write_answer,
     write_malformed,
 )
-from harness.kubelet.agnhost.netexec import Dial, Self, respond, respond_udp
+from harness.kubelet.agnhost.netexec import Dial, ServerState, respond, respond_udp
 from harness.kubelet.agnhost.wording import joined
 from harness.netns.addresses import Family
 from harness.netns.namespace import Namespace
@@ -44,7 +44,7 @@ class NetexecServer:
     """All that one container of netexec has open. `me` may be replaced while it runs."""
 
     def __init__(self, command: Netexec, hostname: str, source: SocketSource, reactor: Reactor) -> None:
-        self.me = Self(hostname, command.http_port, command.udp_port, read=lambda file: _read(source, file))
+        self.me = ServerState(hostname, command.http_port, command.udp_port, read=lambda file: _read(source, file))
         self.source = source
         self.reactor = reactor
         self.parts: set[_Part] = set()

@@ -87,7 +87,7 @@ def test_what_was_written_is_worked_on_when_it_is_synced(plane: BinariesControlP
     assert endpoint["hints"] == {"forZones": [{"name": "a"}], "forNodes": [{"name": "synced-a1"}]}
 
 
-def test_canary_is_not_seen_in_metrics(plane: BinariesControlPlane, api: Api) -> None:
+def test_barrier_is_not_seen_in_metrics(plane: BinariesControlPlane, api: Api) -> None:
     _settle(plane)
     before = Metrics(plane.metrics())
     api.create("namespaces", "", {"metadata": {"name": "more"}})

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from harness.guest.marks import NAMESPACE
+from harness.guest.labels import NAMESPACE
 from harness.settings.options import BY_NAME, resolve
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -14,10 +14,10 @@ from harness.commands.main import main
 from harness.errors import DistrustError
 from harness.eventually import eventually
 from harness.guest import process
-from harness.guest.claim import Claim
 from harness.guest.cleanup import cleanup
+from harness.guest.labels import BEFORE_ANNOTATION, NAMESPACE, run_labels
 from harness.guest.lease import hold
-from harness.guest.marks import BEFORE_ANNOTATION, NAMESPACE, run_labels
+from harness.guest.lease_record import LeaseRecord
 from harness.guest.nodes import change_node
 from harness.guest.snapshot import comparable, differences, snapshot
 from harness.model import manifests
@@ -42,7 +42,7 @@ def leave_behind(api: Api, run: str, *, seconds_ago: float = 31.0, process: str 
     """All that a run can leave: Lease, namespaces with something in them, a node of its own, a changed node."""
     when = datetime.now(UTC) - timedelta(seconds=seconds_ago)
     api.create("namespaces", "", {"metadata": {"name": NAMESPACE, "labels": run_labels(run)}})
-    api.create("leases", NAMESPACE, Claim(run, "alice@laptop pid 1", when, when, process=process).lease())
+    api.create("leases", NAMESPACE, LeaseRecord(run, "alice@laptop pid 1", when, when, process=process).lease())
     api.create("namespaces", "", {"metadata": {"name": f"td-{run}-main-1", "labels": run_labels(run)}})
     api.create("services", f"td-{run}-main-1", manifests.service("web"))
     api.create("nodes", "", {"metadata": {"name": f"api-only-{run}", "labels": run_labels(run)}})

@@ -12,9 +12,9 @@ from harness.api.client import Api, path_of
 from harness.errors import DistrustError
 from harness.eventually import eventually
 from harness.guest import process
-from harness.guest.claim import Claim, claim_of
+from harness.guest.labels import LEASE, NAMESPACE, RUN_LABEL, checked_run_id, new_run_id, run_labels
 from harness.guest.lease import hold
-from harness.guest.marks import LEASE, NAMESPACE, RUN_LABEL, checked_run_id, new_run_id, run_labels
+from harness.guest.lease_record import LeaseRecord, lease_record_of
 
 ELSEWHERE = "0000-boot/1 4711 12"
 
@@ -23,7 +23,7 @@ def claimed(api: Api, run: str, *, seconds_ago: float = 0.0, process: str = ELSE
     """A Lease of another run, with its namespace."""
     when = datetime.now(UTC) - timedelta(seconds=seconds_ago)
     api.create("namespaces", "", {"metadata": {"name": NAMESPACE, "labels": run_labels(run)}})
-    api.create("leases", NAMESPACE, Claim(run, "alice@laptop pid 4711", when, when, process=process).lease())
+    api.create("leases", NAMESPACE, LeaseRecord(run, "alice@laptop pid 4711", when, when, process=process).lease())
 
 
 def namespaces(api: Api) -> set[str]:
@@ -33,7 +33,7 @@ def namespaces(api: Api) -> set[str]:
 def test_nothing_is_left_of_a_run_that_has_ended(api: Api) -> None:
     before = namespaces(api)
     with hold(api, "aaaaaaaa"):
-        assert claim_of(api.get("leases", NAMESPACE, LEASE)).run == "aaaaaaaa"
+        assert lease_record_of(api.get("leases", NAMESPACE, LEASE)).run == "aaaaaaaa"
         api.create("namespaces", "", {"metadata": {"name": "td-1", "labels": run_labels("aaaaaaaa")}})
     assert namespaces(api) == before
 
@@ -53,7 +53,7 @@ def test_nothing_is_left_of_a_run_that_was_interrupted(api: Api) -> None:
 def test_nothing_is_removed_from_a_cluster_that_is_deleted_next(api: Api) -> None:
     before = namespaces(api)
     with hold(api, "aaaaaaaa", ends=True):
-        assert claim_of(api.get("leases", NAMESPACE, LEASE)).run == "aaaaaaaa"
+        assert lease_record_of(api.get("leases", NAMESPACE, LEASE)).run == "aaaaaaaa"
     assert namespaces(api) == before | {NAMESPACE}
 
 
@@ -84,7 +84,7 @@ def test_a_run_killed_on_this_machine_is_known_to_be_dead_at_once(api: Api) -> N
     dead = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, check=True)
     claimed(api, "dead0000", process=dead.stdout.strip())
     with hold(api, "bbbbbbbb"):
-        assert claim_of(api.get("leases", NAMESPACE, LEASE)).run == "bbbbbbbb"
+        assert lease_record_of(api.get("leases", NAMESPACE, LEASE)).run == "bbbbbbbb"
 
 
 def test_a_live_process_of_this_machine_is_not_dead() -> None:
@@ -94,9 +94,9 @@ def test_a_live_process_of_this_machine_is_not_dead() -> None:
 
 def test_a_lease_is_renewed(api: Api) -> None:
     with hold(api, "aaaaaaaa", every=0.02):
-        first = claim_of(api.get("leases", NAMESPACE, LEASE)).renewed
+        first = lease_record_of(api.get("leases", NAMESPACE, LEASE)).renewed
         eventually(
-            lambda: claim_of(api.get("leases", NAMESPACE, LEASE)).renewed > first, within=5, describe="a renewal"
+            lambda: lease_record_of(api.get("leases", NAMESPACE, LEASE)).renewed > first, within=5, describe="a renewal"
         )
 
 
@@ -122,5 +122,6 @@ def test_run_ids_are_eight_letters_and_digits() -> None:
 
 def test_lease_round_trip() -> None:
     now = datetime(2026, 11, 21, 11, 0, 0, 123456, tzinfo=UTC)
-    claim = Claim("aaaaaaaa", "alice@laptop pid 1", now, now + timedelta(seconds=5), process=ELSEWHERE, version="7")
-    assert claim_of(claim.lease()) == claim
+    later = now + timedelta(seconds=5)
+    record = LeaseRecord("aaaaaaaa", "alice@laptop pid 1", now, later, process=ELSEWHERE, version="7")
+    assert lease_record_of(record.lease()) == record

@@ -9,8 +9,8 @@ import yaml
 
 from harness.api.client import Api
 from harness.guest.cleanup import cleanup
+from harness.guest.labels import NAMESPACE, run_labels
 from harness.guest.lease import hold
-from harness.guest.marks import NAMESPACE, run_labels
 from harness.guest.permissions import DISRUPTIVE, RULES, Rule, cluster_role, denied
 from reference.apiserver.server import HttpServer
 

@@ -27,7 +27,7 @@ from harness.settings.implementations import of_settings
 from harness.settings.options import resolve
 
 NEW = """\
-I1121 08:49:51.773763   27095 utils.go:59] "Skipping service due to cluster IP" service="trafficdist-canary/c-7"
+I1121 08:49:51.773763   27095 utils.go:59] "Skipping service due to cluster IP" service="trafficdist-barrier/c-7"
 I1121 08:49:51.783541   27095 t.go:89] "Error getting endpoint slice cache keys" err="no label on endpoint slice: c-7"
 I1121 08:49:51.107188   27095 proxier.go:1206] "Syncing nftables rules" ipFamily="IPv4" fullSync=true
 I1121 08:49:51.147212   27095 proxier.go:1200] "SyncProxyRules complete" ipFamily="IPv4" elapsed="40.5ms"
@@ -52,7 +52,7 @@ def followed(tmp_path: Path, *parts: str) -> Follower:
     return follower
 
 
-def test_log_tells_canaries_and_syncs_by_family(tmp_path: Path) -> None:
+def test_log_tells_barrier_objects_and_syncs_by_family(tmp_path: Path) -> None:
     follower = followed(tmp_path, NEW)
     assert (follower.services, follower.slices) == ({"c-7"}, {"c-7"})
     assert (follower.syncs["IPv4"].under_way, follower.syncs["IPv6"].under_way) == (0, 1)

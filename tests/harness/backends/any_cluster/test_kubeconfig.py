@@ -20,7 +20,7 @@ from harness.backends.kubeconfig import RESTARTED, SETTLED, KubeconfigBackend
 from harness.backends.netns import NetnsBackend
 from harness.errors import UnavailableError
 from harness.eventually import eventually
-from harness.guest.marks import RUN_LABEL
+from harness.guest.labels import RUN_LABEL
 from harness.guest.snapshot import differences, snapshot
 from harness.kubelet.kubelet import Kubelet
 from harness.model import needs

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from pyroute2 import IPRoute
 
-from harness.backends.any_cluster import guests
+from harness.backends.any_cluster import pod_runner
 from harness.backends.any_cluster.places import cast
 from harness.backends.any_cluster.target import ALWAYS, Target
 from harness.backends.backend import WantedPod
@@ -83,7 +83,7 @@ class Replaced(Untouchable):
 
 
 def test_an_image_that_cannot_be_pulled_ends_the_run(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guests, "TROUBLED_SECONDS", 0.2)
+    monkeypatch.setattr(pod_runner, "TROUBLED_SECONDS", 0.2)
     with pytest.raises(DistrustError, match=r"cannot be pulled .*name a registry that the nodes reach"):
         boot(target(host, registry="registry.invalid").to_json(), resolve({"backend": "kubeconfig"}), "main")
     left = [each["metadata"]["name"] for each in host.backend.api.list("namespaces")]
@@ -105,7 +105,7 @@ def test_a_pod_that_no_kubelet_takes_up_is_not_waited_for(
     share: Callable[[], KubeconfigBackend], host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     backend = share()
-    monkeypatch.setattr(guests, "TROUBLED_SECONDS", 0.2)
+    monkeypatch.setattr(pod_runner, "TROUBLED_SECONDS", 0.2)
     backend.create_namespace(f"td-{RUN_ID}-main-2")
     with pytest.raises(InconclusiveError, match="the kubelet of node nowhere does not begin with it"):
         backend.run_pods(f"td-{RUN_ID}-main-2", [WantedPod("lost", "nowhere")])
@@ -117,8 +117,8 @@ def test_a_kubelet_is_given_time_to_find_an_api_server_that_was_replaced(
 ) -> None:
     backend = share()
     backend.components = Replaced()
-    monkeypatch.setattr(guests, "TROUBLED_SECONDS", 0.1)
-    monkeypatch.setattr(guests, "LATE_SECONDS", 0.7)
+    monkeypatch.setattr(pod_runner, "TROUBLED_SECONDS", 0.1)
+    monkeypatch.setattr(pod_runner, "LATE_SECONDS", 0.7)
     backend.start_component(Component.API_SERVER, Release(), [])
     backend.create_namespace(f"td-{RUN_ID}-main-3")
     began = time.monotonic()

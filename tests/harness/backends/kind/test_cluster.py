@@ -8,7 +8,7 @@ import pytest
 
 from harness.backends.kind.cluster import KindCluster, explain, spoken
 from harness.backends.kind.engine import Engine
-from harness.backends.kind.readiness import ready_nodes
+from harness.backends.kind.nodes import ready_nodes
 from harness.backends.kind.state import root
 from harness.errors import UnavailableError, UsageError
 from harness.model.topology import ONE_ZONE

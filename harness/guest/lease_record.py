@@ -1,18 +1,21 @@
-"""Who holds the Lease of a cluster: the value, and what follows from it, without a clock of its own.
+"""The record in the Lease of a cluster that says who holds it, and the clock by which it expires.
 
-Times are those of the API server, so that it does not matter how wrong the clocks of two machines are. A run that was
-killed on this machine is known to be dead at once, by what the Lease says of its process; of one elsewhere that can
-only be said when it has not renewed for as long as the Lease lasts.
+Times are those of the API server, told by the Date of its answers, so that it does not matter how wrong the clocks of
+two machines are. A run that was killed on this machine is known to be dead at once, by what the Lease says of its
+process; of one elsewhere that can only be said when it has not renewed for as long as the Lease lasts.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from typing import Any
 
-from harness.guest.marks import LEASE, NAMESPACE, RUN_LABEL
+from harness.api.client import Response
+from harness.guest.labels import LEASE, NAMESPACE, RUN_LABEL
 
 SECONDS = 30
 """After so many seconds without renewal a Lease has expired."""
@@ -23,7 +26,7 @@ _MICRO_TIME = "%Y-%m-%dT%H:%M:%S.%fZ"
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class LeaseRecord:
     """What a Lease says. `process` is the holder as `harness.guest.process` names it, and `version` of the object."""
 
     run: str
@@ -63,10 +66,10 @@ class Claim:
         return f"run {self.run} of {self.holder}, since {self.since:%Y-%m-%d %H:%M:%S} UTC, last heard of {ago} s ago"
 
 
-def claim_of(lease: Mapping[str, Any]) -> Claim:
+def lease_record_of(lease: Mapping[str, Any]) -> LeaseRecord:
     """What a Lease says; a field that it does not have is empty, or as long ago as can be."""
     metadata, spec = lease["metadata"], lease.get("spec") or {}
-    return Claim(
+    return LeaseRecord(
         run=str((metadata.get("labels") or {}).get(RUN_LABEL) or "?"),
         holder=str(spec.get("holderIdentity") or "nobody"),
         since=_time(spec.get("acquireTime")),
@@ -82,3 +85,26 @@ def _time(text: Any) -> datetime:
         return datetime.fromisoformat(str(text)).astimezone(UTC)
     except ValueError:
         return datetime.fromtimestamp(0, UTC)
+
+
+class ServerClock:
+    """Exact to a second, and to as long as an answer takes; this machine's clock until there was an answer."""
+
+    def __init__(self) -> None:
+        self._server_time = datetime.now(UTC)
+        self._at = time.monotonic()
+        self.ahead = timedelta()
+
+    def saw(self, response: Response) -> Response:
+        """Learn from an answer, and give it back."""
+        try:
+            date = parsedate_to_datetime(response.date)
+        except ValueError:
+            return response
+        self._server_time, self._at = date, time.monotonic()
+        self.ahead = date - datetime.now(UTC)
+        return response
+
+    def now(self) -> datetime:
+        """What the server's clock shows now."""
+        return self._server_time + timedelta(seconds=time.monotonic() - self._at)

@@ -1,6 +1,6 @@
-"""How the suite's objects on somebody's cluster are told from everybody else's.
+"""The labels and names by which the suite knows its own objects on somebody's cluster.
 
-Nothing without one of these marks is ever changed or removed.
+Nothing without one of these labels or annotations is ever changed or removed.
 """
 
 from __future__ import annotations

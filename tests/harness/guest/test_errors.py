@@ -10,7 +10,7 @@ import urllib3
 
 from harness.api.client import RefusedError, Response
 from harness.errors import InconclusiveError
-from harness.guest import trouble
+from harness.guest import errors
 
 POD_SECURITY = 'pods "c" is forbidden: violates PodSecurity "restricted:latest": host namespaces (hostNetwork=true)'
 NO_RIGHT = 'pods is forbidden: User "bob" cannot create resource "pods" in API group "" in the namespace "shop"'
@@ -36,14 +36,14 @@ QUOTA = 'pods "w" is forbidden: exceeded quota: team, requested: pods=1, used: p
     ],
 )
 def test_refusals(code: int, message: str, said: str) -> None:
-    line = trouble.of_answer(Response(code, {"message": message}), doing="create pods")
+    line = errors.of_answer(Response(code, {"message": message}), doing="create pods")
     assert said in line
     assert "\n" not in line
 
 
 def test_a_refused_request_is_named() -> None:
     error = RefusedError("GET", "/api/v1/nodes", Response(403, {"message": "nodes is forbidden"}))
-    assert "no permission to GET /api/v1/nodes (403 nodes is forbidden)" in trouble.of(error)
+    assert "no permission to GET /api/v1/nodes (403 nodes is forbidden)" in errors.of(error)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_a_refused_request_is_named() -> None:
 def test_connections_that_fail(error: urllib3.exceptions.HTTPError, said: str) -> None:
     outer = InconclusiveError("the API server did not answer")
     outer.__cause__ = error
-    assert said in trouble.of(outer)
+    assert said in errors.of(outer)
 
 
 def pod(**status: Any) -> dict[str, Any]:
@@ -73,32 +73,32 @@ def waiting(reason: str, message: str = "why\nso") -> dict[str, Any]:
 @pytest.mark.parametrize("reason", ["ErrImagePull", "ImagePullBackOff"])
 def test_an_image_that_cannot_be_pulled(reason: str) -> None:
     expected = "pod td/w on node a1: image agnhost@sha256:0 cannot be pulled (why so): name a registry"
-    assert trouble.of_pod(waiting(reason)).startswith(expected)
+    assert errors.of_pod(waiting(reason)).startswith(expected)
 
 
 @pytest.mark.parametrize("reason", ["InvalidImageName", "ErrImageNeverPull", "CrashLoopBackOff", "RunContainerError"])
 def test_containers_that_do_not_start(reason: str) -> None:
-    assert trouble.of_pod(waiting(reason)).startswith("pod td/w on node a1: ")
+    assert errors.of_pod(waiting(reason)).startswith("pod td/w on node a1: ")
 
 
 def test_a_pod_that_finds_no_place() -> None:
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}
-    assert "finds no place (0/3 nodes)" in trouble.of_pod(pod(phase="Pending", conditions=[condition]))
+    assert "finds no place (0/3 nodes)" in errors.of_pod(pod(phase="Pending", conditions=[condition]))
 
 
 def test_a_pod_that_its_node_refused() -> None:
-    assert "ended (OutOfpods too many)" in trouble.of_pod(pod(phase="Failed", reason="OutOfpods", message="too many"))
+    assert "ended (OutOfpods too many)" in errors.of_pod(pod(phase="Failed", reason="OutOfpods", message="too many"))
 
 
 def test_nothing_is_wrong_with_a_pod_that_is_being_started() -> None:
-    assert trouble.of_pod(waiting("ContainerCreating")) == ""
-    assert trouble.of_pod(pod(phase="Running")) == ""
+    assert errors.of_pod(waiting("ContainerCreating")) == ""
+    assert errors.of_pod(pod(phase="Running")) == ""
 
 
 def test_events_name_the_quota() -> None:
     events = [{"reason": "FailedCreate", "message": f"Error creating: {QUOTA}", "lastTimestamp": "2026-01-01"}]
-    assert "resource quota team is used up" in trouble.of_events(events)
-    assert trouble.of_events([{"reason": "Pulled", "message": "x"}]) == ""
+    assert "resource quota team is used up" in errors.of_events(events)
+    assert errors.of_events([{"reason": "Pulled", "message": "x"}]) == ""
 
 
 @pytest.mark.parametrize(
@@ -106,9 +106,9 @@ def test_events_name_the_quota() -> None:
 )
 def test_nodes(status: str, said: str) -> None:
     conditions = [{"type": "Ready", "status": status, "message": "kubelet stopped"}]
-    line = trouble.of_node("a1", {"metadata": {}, "status": {"conditions": conditions}})
+    line = errors.of_node("a1", {"metadata": {}, "status": {"conditions": conditions}})
     assert (said in line, bool(said)) == (True, bool(line))
 
 
 def test_a_node_that_went_away() -> None:
-    assert "node a1 is gone" in trouble.of_node("a1", None)
+    assert "node a1 is gone" in errors.of_node("a1", None)

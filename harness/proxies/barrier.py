@@ -14,8 +14,8 @@ from harness.api.client import Api, RefusedError, path_of
 from harness.errors import InconclusiveError
 
 
-class Canaries:
-    """Writes one after the other; only the last one exists."""
+class BarrierObjects:
+    """Writes a Service and an EndpointSlice again and again; only the last of each exists."""
 
     def __init__(self, api: Api, namespace: str) -> None:
         self._api = api
@@ -59,7 +59,7 @@ class Canaries:
 
 
 def _service(name: str) -> dict[str, Any]:
-    spec = {"type": "ExternalName", "externalName": "canary.invalid"}
+    spec = {"type": "ExternalName", "externalName": "barrier.invalid"}
     return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}
 
 

@@ -11,7 +11,7 @@ from harness.backends.any_cluster import pods
 from harness.backends.backend import WantedPod
 from harness.errors import InconclusiveError
 from harness.eventually import NotYetError, eventually
-from harness.guest import trouble
+from harness.guest import errors
 
 READY_SECONDS = 120.0  # for a pod to run, before the time scale: a node may have to pull the image first
 TROUBLED_SECONDS = 15.0  # for what keeps a pod from running to pass by itself
@@ -22,14 +22,14 @@ END_GRACE = 1  # seconds that a pod gets that is to end at once; 0 would leave i
 _THREADS = 16
 
 
-class Guests:
+class PodRunner:
     """Pods with the labels of a run. Methods may be called from any thread."""
 
     def __init__(self, api: Api, labels: Mapping[str, str], registry: str) -> None:
         self._api = api
         self._labels = dict(labels)
         self._registry = registry
-        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="guests")
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="pod-runner")
         self._awaited: dict[tuple[str, str], bool] = {}
         self.kubelets_may_be_late = False
 
@@ -115,7 +115,7 @@ class Guests:
 
     def _give_up_on(self, pod: Object | None, troubled: dict[str, float]) -> None:
         """Raise when what keeps a pod from running does not pass."""
-        of_pod, of_kubelet = (trouble.of_pod(pod), trouble.of_kubelet(pod)) if pod is not None else ("", "")
+        of_pod, of_kubelet = (errors.of_pod(pod), errors.of_kubelet(pod)) if pod is not None else ("", "")
         why = of_pod or of_kubelet
         if not why:
             return
@@ -149,7 +149,7 @@ class Guests:
             if answer.code in (403, 404) and "serviceaccount" in said.lower().replace(" ", ""):
                 raise NotYetError(said)
             if answer.code >= 400:
-                raise InconclusiveError(trouble.of_answer(answer, doing=f"create pod {pod['metadata']['name']}"))
+                raise InconclusiveError(errors.of_answer(answer, doing=f"create pod {pod['metadata']['name']}"))
             return True
 
         what = f"pod {pod['metadata']['name']} to be admitted"

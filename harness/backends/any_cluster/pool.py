@@ -1,7 +1,7 @@
 """Many requests at once, in threads that may have to wait, and that hold up nobody.
 
 A request to a client pod takes as long as its tries do, up to two minutes where nobody answers. When the pod's node is
-gone, none of that is waited for: somebody keeps a vigil meanwhile, and what is under way is given up.
+gone, none of that is waited for: somebody keeps a watch meanwhile, and what is under way is given up.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from typing import TypeVar
 
 from harness.errors import InconclusiveError
 
-LATE = 8.0  # seconds without any answer after which a vigil begins
+LATE = 8.0  # seconds without any answer after which a watch begins
 LOOK = 1.0  # seconds between its looks
 
-BeginVigil = Callable[[], Callable[[], None]]
+BeginWatch = Callable[[], Callable[[], None]]
 """Begins to watch what answers depend on; what it gives is called again and again, and raises when all is in vain."""
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
 
-class Crowd:
+class Pool:
     """At most `size` requests at the same time. Methods may be called from any thread."""
 
-    def __init__(self, size: int, begin_vigil: BeginVigil) -> None:
+    def __init__(self, size: int, begin_watch: BeginWatch) -> None:
         self._size = size
         self._turns = threading.BoundedSemaphore(size)  # of all that `each` is called for at the same time
-        self._begin_vigil = begin_vigil
+        self._begin_watch = begin_watch
         self._ended = threading.Event()
 
     def close(self) -> None:
@@ -38,7 +38,7 @@ class Crowd:
         self._ended.set()
 
     def each(self, ask: Callable[[Item], Answer], items: Sequence[Item]) -> Iterator[tuple[Item, Answer]]:
-        """What `ask` says of each, as it comes. Raises what it raises, what the vigil does, and `InconclusiveError`."""
+        """What `ask` says of each, as it comes. Raises what it raises, what the watch does, and `InconclusiveError`."""
         answers: queue.SimpleQueue[tuple[Item, Answer] | BaseException] = queue.SimpleQueue()
         waiting: queue.SimpleQueue[Item] = queue.SimpleQueue()
         for item in items:
@@ -61,7 +61,7 @@ class Crowd:
                     run(waiting.get_nowait())
 
         for _ in range(min(self._size, len(items))):
-            threading.Thread(target=work, name="crowd", daemon=True).start()
+            threading.Thread(target=work, name="pool", daemon=True).start()
         try:
             for _ in items:
                 answer = self._next(answers)
@@ -78,7 +78,7 @@ class Crowd:
     def _next(self, answers: queue.SimpleQueue[Answer]) -> Answer:
         with contextlib.suppress(queue.Empty):
             return answers.get(timeout=LATE)
-        look = self._begin_vigil()
+        look = self._begin_watch()
         while True:
             look()
             with contextlib.suppress(queue.Empty):

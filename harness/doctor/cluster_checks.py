@@ -16,11 +16,11 @@ from harness.backends.any_cluster.places import refusing_taints, takes_pods
 from harness.doctor import gates, installed
 from harness.doctor.check import Check, State, ok, unknown, unusable
 from harness.errors import UsageError
-from harness.guest import leftovers, trouble
-from harness.guest.lease import in_use, is_over, read_claim
-from harness.guest.marks import new_run_id, run_labels
+from harness.guest import errors, leftovers
+from harness.guest.labels import new_run_id, run_labels
+from harness.guest.lease import in_use, is_over, read_lease
+from harness.guest.lease_record import ServerClock
 from harness.guest.preflight import Reached
-from harness.guest.server_clock import ServerClock
 from harness.model import manifests
 from harness.model.needs import Needs
 from harness.model.release import Release
@@ -69,8 +69,8 @@ def feature_gates(api: Api, reached: Reached, said: Mapping[str, bool] | None = 
 def permitted(reached: Reached) -> list[Check]:
     """A line for each rule that is not granted."""
     if not reached.denied:
-        return [ok("permissions", f"all that a run needs, as {trouble.MANIFEST} grants them")]
-    remedy = f"let a cluster administrator apply {trouble.MANIFEST}"
+        return [ok("permissions", f"all that a run needs, as {errors.MANIFEST} grants them")]
+    remedy = f"let a cluster administrator apply {errors.MANIFEST}"
     return [
         Check("permissions", State.LACKS, str(each), remedy, costs=f"no requirement, but {each.rule.without}")
         if each.rule.without
@@ -104,7 +104,7 @@ def zones(topology: Topology, nodes: Sequence[Object], names: Names) -> Check:
 
 def why_not(node: Object) -> str:
     """Why a node takes no pods."""
-    if trouble.of_node(str(node["metadata"]["name"]), node):
+    if errors.of_node(str(node["metadata"]["name"]), node):
         return "is not ready"
     cordoned = (node.get("spec") or {}).get("unschedulable")
     return "is cordoned" if cordoned else f"has taint {', '.join(refusing_taints(node))}"
@@ -115,7 +115,7 @@ def families(api: Api, nodes: Sequence[Object]) -> Check:
     wanted = manifests.service("trafficdist-doctor", ipFamilyPolicy="PreferDualStack")
     answer = api.request("POST", path_of("services", "default"), wanted, query=_DRY_RUN)
     if answer.code >= 400:
-        return unknown("IP families", trouble.of_answer(answer, doing="try what a Service would get"))
+        return unknown("IP families", errors.of_answer(answer, doing="try what a Service would get"))
     of_services = sorted((answer.body.get("spec") or {}).get("ipFamilies") or ())
     cidrs = {cidr for each in nodes for cidr in (each.get("spec") or {}).get("podCIDRs") or ()}
     of_pods = sorted(by_family(cidrs))
@@ -130,7 +130,7 @@ def proxy(api: Api) -> Check:
     """Who serves Services on the nodes?"""
     answer = api.request("GET", "/apis/apps/v1/daemonsets")
     if answer.code >= 400:
-        why = "it has no DaemonSets" if answer.code == 404 else trouble.of_answer(answer, doing="list DaemonSets")
+        why = "it has no DaemonSets" if answer.code == 404 else errors.of_answer(answer, doing="list DaemonSets")
         return unknown("proxy", f"not seen: {why}", "name it with --project and --version")
     return installed.check(answer.body.get("items") or ())
 
@@ -166,23 +166,23 @@ def admission(api: Api) -> Check:
     labels = run_labels(new_run_id())
     restricted = _try_namespace(api, {**labels, "pod-security.kubernetes.io/enforce": "restricted"})
     if restricted.code >= 400:
-        return unusable("admission", trouble.of_answer(restricted, doing="create a namespace"))
+        return unusable("admission", errors.of_answer(restricted, doing="create a namespace"))
     privileged = _try_namespace(api, {**labels, "pod-security.kubernetes.io/enforce": "privileged"})
     if privileged.code >= 400:
-        why = trouble.of_answer(privileged, doing="create a namespace for pods with host network")
+        why = errors.of_answer(privileged, doing="create a namespace for pods with host network")
         return Check("admission", State.LACKS, f"no pods with host network: {why}", costs=_OF_NODE_CLIENTS)
     return ok("admission", "namespaces may be made, also such as allow pods with host network (clients on nodes)")
 
 
 def other_runs(api: Api, clock: ServerClock) -> Check:
     """Is another run under way, or did one leave something?"""
-    claim = read_claim(api, clock)
-    if claim is not None and not is_over(claim, clock):
-        return unusable("other runs", in_use(claim, clock))
+    record = read_lease(api, clock)
+    if record is not None and not is_over(record, clock):
+        return unusable("other runs", in_use(record, clock))
     found = leftovers.find(api)
-    if claim is None and not found:
+    if record is None and not found:
         return ok("other runs", "none, and nothing is left of any")
-    who = claim.described(clock.now()) if claim is not None else "an earlier run"
+    who = record.described(clock.now()) if record is not None else "an earlier run"
     return unknown("other runs", f"{who}, left {found}; the next run removes it", "`trafficdist cleanup` does it now")
 
 

@@ -1,0 +1,41 @@
+"""The nodes of a kind cluster: which of them are ready, and how often they refuse."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+
+from harness.api.client import Api, Object, RefusedError
+from harness.backends.kind.engine import Shell
+from harness.errors import InconclusiveError
+from harness.model.manifests import has_condition
+
+_LIMITED = {"/proc/sys/net/ipv4/icmp_ratemask": "0", "/proc/sys/net/ipv6/icmp/ratemask": "255"}
+"""Which kinds of messages are limited: none; for IPv6, where an empty set cannot be written, one that is no error."""
+
+
+def list_nodes(api: Api) -> list[Object]:
+    """All nodes; none while the API server does not answer."""
+    with contextlib.suppress(InconclusiveError, RefusedError):
+        return api.list("nodes")
+    return []
+
+
+def ready_nodes(nodes: Sequence[Object]) -> set[str]:
+    """The names of those that are ready, and of which the node controller has taken notice: pods may go there."""
+    return {node["metadata"]["name"] for node in nodes if has_condition(node, "Ready") and not _is_held_back(node)}
+
+
+def refuse_always(shell: Shell, node: str) -> None:
+    """Have a node refuse every connection that it must refuse. Raises `UnavailableError`.
+
+    By itself its kernel sends one ICMP error a second to each client. The setting goes with the node's netns.
+    """
+    shell.execute(
+        node, "sh", "-ec", "; ".join(f"[ ! -e {file} ] || echo {kinds} > {file}" for file, kinds in _LIMITED.items())
+    )
+
+
+def _is_held_back(node: Object) -> bool:
+    taints = node.get("spec", {}).get("taints") or ()
+    return any(each["key"].startswith("node.kubernetes.io/") for each in taints)
