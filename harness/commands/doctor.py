@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import click
 
+from harness.commands.from_options import SUITE
 from harness.commands.front import examples
 
 
@@ -27,7 +28,7 @@ from harness.commands.front import examples
 @click.option("--feature-gates", metavar="GATES", multiple=True, help="Those of the API server, if it does not say.")
 @click.option("--profile", metavar="PROFILE", multiple=True, help="Whose requirements count. [as in a run]")
 @click.option("--supported-features", metavar="FEATURES", multiple=True, help="Extended features that count too.")
-@click.option("--suite", default="conformance", hidden=True, help="A package or folder of requirements.")
+@SUITE
 @click.option("-v", "--verbose", is_flag=True, help="Name every requirement that is not judged.")
 def doctor(
     *,

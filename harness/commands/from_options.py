@@ -9,7 +9,15 @@ from typing import Any
 import click
 
 from harness.commands import values
+from harness.run import suite_files
 from harness.settings.options import OPTIONS, Option
+
+SUITE = click.option(
+    "--suite",
+    metavar="PACKAGE",
+    default=suite_files.SUITE,
+    help="A package or folder with requirements of your own: docs/own-suites.md. [the published suite]",
+)
 
 
 class GroupedCommand(click.Command):

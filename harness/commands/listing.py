@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from harness.commands import values
+from harness.commands.from_options import SUITE
 from harness.commands.front import examples
 from harness.model.requirements import Level, Profile
 from harness.run import suite_files
@@ -44,7 +45,7 @@ def _one_of(kind: type[enum.StrEnum]) -> click.Choice[str]:
 @click.option(
     "--format", "form", type=click.Choice(["table", "json", "yaml", "md"]), default="table", show_default=True
 )
-@click.option("--suite", default="conformance", hidden=True, help="A package or folder of requirements.")
+@SUITE
 def list_requirements(
     *,
     patterns: Sequence[str],

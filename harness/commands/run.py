@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from harness.commands.from_options import GroupedCommand, as_arguments, with_options
+from harness.commands.from_options import SUITE, GroupedCommand, as_arguments, with_options
 from harness.commands.front import EXIT_CODES, examples
 from harness.settings.options import OPTIONS, resolve
 
@@ -33,7 +33,7 @@ _EXAMPLES = examples(
     help="YAML file with options, by name without the dashes.",
 )
 @click.option("-v", "--verbose", count=True, help="Let pytest speak too.")
-@click.option("--suite", default="conformance", hidden=True, help="A package or folder of requirements.")
+@SUITE
 @click.argument("pytest_arguments", nargs=-1, type=click.UNPROCESSED, metavar="[-- PYTEST ARGUMENTS]")
 def run(options_file: str | None, verbose: int, suite: str, pytest_arguments: Sequence[str], **options: Any) -> int:
     """Run the requirements against an implementation, and write a report.

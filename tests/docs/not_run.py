@@ -15,6 +15,7 @@ _SONOBUOY = "it needs Sonobuoy, and images; tests/harness/test_sonobuoy.py is it
 _NO_CRD = "the embedded cluster serves PodLocators by itself, and takes no CustomResourceDefinition"
 _NODE = "it needs Node, and downloads; tests/harness/report/test_allure.py makes the same report where npm is"
 _SHELL = "it is for a person's own shell; tests/harness/commands/test_completion.py presses the tab key in one"
+_OWN = "it needs the package of the page; tests/docs/test_own_suites.py writes that and runs these"
 _TOOL = "it needs setup-envtest, which downloads"
 
 RUNNABLE = {"export", "kubectl", "pytest", "trafficdist"}
@@ -39,6 +40,9 @@ NOT_RUN = {
     "trafficdist run --proxy kube-proxy --mode iptables": _COMPONENT,
     "trafficdist run --proxy kube-proxy:1.34 --mode iptables -n 2": _COMPONENT,
     "trafficdist run --proxy mine.yaml": _MINE,
+    "trafficdist list --suite acme_suite": _OWN,
+    "trafficdist run --suite acme_suite": _OWN,
+    "pytest --pyargs acme_suite --td-backend netns": _OWN,
     "go install github.com/rhysd/actionlint/cmd/actionlint@v1.7.12": _DOWNLOAD,
     "cd trafficdist-results/latest": _NODE,
     "npx --yes allure@3.18.0 generate allure-results": _NODE,
