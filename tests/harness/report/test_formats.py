@@ -41,6 +41,8 @@ def allure_results(run: Any) -> list[Any]:
         (("passes", "crashes", "fails"), ("-n2",)),
         (("passes", "distrusts", "fails"), ()),
         (EVERYTHING, ("-k", "passes or both")),
+        (EVERYTHING, ("-k", "IPv4")),
+        (EVERYTHING, ("-n2", "-k", "IPv4")),
     ],
 )
 def test_all_formats_count_the_same(certify: Any, names: tuple[str, ...], options: tuple[str, ...]) -> None:
