@@ -341,7 +341,7 @@ def test_other_files_are_refused(tmp_path: Path, content: bytes, said: str) -> N
     assert said in result.output
 
 
-@pytest.mark.parametrize("content", [b"", b"plain", b"\x1f\x8b\x08", gzip.compress(b"{}" * 99)[:-9]])
+@pytest.mark.parametrize("content", [b"", b"plain", b"\x1f\x8b\x08", gzip.compress(b"{}" * 99, mtime=0)[:-9]])
 def test_other_compressed_files_are_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "run.jsonl.gz").write_bytes(content)
     result = judge(tmp_path)
