@@ -228,9 +228,7 @@ def _set_up(config: pytest.Config, run: Run) -> None:
                 run.lacking = dict.fromkeys(OF_BOTH_FAMILIES, why)
         else:
             _take_cluster(config, run)
-    except (UsageError, NothingSelectedError) as error:
-        raise pytest.UsageError(str(error)) from error
-    except (DistrustError, UnavailableError) as error:
+    except (UsageError, NothingSelectedError, DistrustError, UnavailableError) as error:
         run.folder.abandon()
         raise pytest.UsageError(str(error)) from error
 

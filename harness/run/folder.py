@@ -40,6 +40,7 @@ class OutputFolder:
         self.parts = path / ".parts"
         self.evidence = path / "evidence"
         self._made = False
+        self._before = ""  # where `latest` pointed
 
     def prepare(self) -> None:
         """Make the folder, empty it of an earlier run's results, and find out whether it can be written."""
@@ -49,7 +50,8 @@ class OutputFolder:
             self._clear()
             self.parts.mkdir()
         self.write(MARK, "This folder was made by trafficdist; a new run into it replaces what is here.\n")
-        self.link_latest()
+        self._before = self._latest()
+        self._link_latest(self.path.name)
 
     def _clear(self) -> None:
         """Remove the results of an earlier run, and nothing that is somebody else's."""
@@ -74,6 +76,7 @@ class OutputFolder:
                 latest = self.path.parent / "latest"
                 if latest.is_symlink() and not latest.exists():
                     latest.unlink()
+                    self._link_latest(self._before)
                 self.path.parent.rmdir()  # only if it is empty
 
     def write(self, name: str, content: str | bytes) -> Path:
@@ -112,14 +115,19 @@ class OutputFolder:
             for path in sorted(found)
         ]
 
-    def link_latest(self) -> None:
-        """Point `latest`, beside the folder, at it; only in the default place, where nothing else is."""
-        if self.path.parent.name != DEFAULT_PARENT:
+    def _latest(self) -> str:
+        """The name of the folder that `latest` points at; "" if none is there."""
+        latest = self.path.parent / "latest"
+        return latest.readlink().name if latest.is_symlink() and latest.exists() else ""
+
+    def _link_latest(self, name: str) -> None:
+        """Point `latest`, beside the folder, at this one; only in the default place, where nothing else is."""
+        if self.path.parent.name != DEFAULT_PARENT or not name:
             return
         with _said(self.path.parent / "latest"):
             temporary = self.path.parent / f".latest-{os.getpid()}"
             temporary.unlink(missing_ok=True)
-            temporary.symlink_to(self.path.name)
+            temporary.symlink_to(name)
             temporary.replace(self.path.parent / "latest")
 
 

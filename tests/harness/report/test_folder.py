@@ -48,6 +48,15 @@ def test_an_abandoned_folder_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_after_an_abandoned_run_latest_points_to_the_one_before(tmp_path: Path) -> None:
+    OutputFolder(tmp_path / DEFAULT_PARENT / "one").prepare()
+    folder = OutputFolder(tmp_path / DEFAULT_PARENT / "two")
+    folder.prepare()
+    folder.abandon()
+    assert sorted(path.name for path in (tmp_path / DEFAULT_PARENT).iterdir()) == ["latest", "one"]
+    assert (tmp_path / DEFAULT_PARENT / "latest").resolve().name == "one"
+
+
 def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     write_whole(tmp_path / "a", "before")
     with pytest.raises(TypeError):
