@@ -12,8 +12,9 @@ from harness.errors import DistrustError
 from harness.judging.exit_codes import ExitCode, Situation, exit_code
 from harness.judging.results import NOT_RUN, UNPROVEN, Case, CaseResult, Result
 from harness.judging.verdict import SkipReason, Verdict
+from harness.plugin import judging
 from harness.plugin.recorder import PROPERTY
-from harness.report import durations
+from harness.report import durations, rerun
 from harness.report.writer import write_reports
 from harness.run.plan import Plan
 from harness.run.run import Run
@@ -94,6 +95,7 @@ class Ledger:
     def _crashed(self, case: Case, message: str) -> None:
         result = CaseResult(case.nodeid, case.requirement, case.parameters, verdict=Verdict.INCONCLUSIVE)
         result.message = result.explanation = message
+        judging.end_with(result, rerun.again(self._run.settings, case, arguments=self._run.arguments))
         self._take_in(result)
         self._distrust(message)
 

@@ -157,7 +157,8 @@ class Recorder:
         if requirement is not None:
             result = judging.judge(report, error)
             result.requirement, result.parameters = requirement.id, parameters_of(item)
-            judging.end_with(result, self._rerun(item, requirement))
+            case = Case(item.nodeid, requirement.id)
+            judging.end_with(result, rerun.again(self._run.settings, case, arguments=self._run.arguments))
             result.worker = self._run.worker
             if report.when == "call" or result.verdict in (Verdict.FAILED, Verdict.INCONCLUSIVE):
                 try:
@@ -170,14 +171,6 @@ class Recorder:
         if distrust:
             item.session.shouldfail = distrust
         return report
-
-    def _rerun(self, item: pytest.Item, requirement: Requirement) -> str:
-        """The command that runs this test again; pytest's own where the test is of no suite that ours finds."""
-        settings, arguments = self._run.settings, self._run.arguments
-        published = item.nodeid.partition("/")[0] == rerun.PUBLISHED
-        if published or arguments[:1] == ("trafficdist",):
-            return rerun.command(settings, requirement.id, arguments=arguments)
-        return rerun.command_of_pytest(settings, item.nodeid)
 
     def _write_down(self, requirement: Requirement, result: CaseResult, phase: str) -> str:
         """Write the verdict on a phase to the history; why that cannot be, if it cannot.

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.errors import UsageError
+from harness.judging.results import Case
 from harness.settings.options import OPTIONS, Option, resolve
 from harness.settings.settings import Settings
 
@@ -25,6 +26,14 @@ ELSEWHERE = frozenset(
 """Options that decide what else runs, what is kept of it, and whose name is on the report."""
 
 _ALWAYS = ("backend", "seed")  # the one has a default of the command alone, the other none
+
+
+def again(settings: Settings, case: Case, *, arguments: Sequence[str]) -> str:
+    """The command for a case of a run with these arguments; pytest's own for a suite that ours does not find."""
+    published = case.nodeid.partition("/")[0] == PUBLISHED
+    if published or "trafficdist" in arguments[:1]:
+        return command(settings, case.requirement, arguments=arguments)
+    return command_of_pytest(settings, case.nodeid)
 
 
 def command(settings: Settings, requirement_id: str, *, arguments: Sequence[str] = ("trafficdist",)) -> str:

@@ -317,9 +317,10 @@ def test_an_interrupted_run_reports_what_ran(certify: Any) -> None:
 
 
 def test_a_crashed_worker_is_no_failure_of_the_implementation(certify: Any) -> None:
-    run = certify("passes", "crashes", options=("-n2",))
+    run = certify("passes", "crashes", options=("-n2", "--td-seed=7"))
     assert run.verdicts == {"passes": "passed", "crashes": "inconclusive"}
     assert "crashed while running" in run.text
+    assert "    Again:\n    pytest test_sample.py::test_crashes --td-backend netns --td-seed 7\n" in run.text
 
 
 def test_a_worker_that_crashes_in_teardown_takes_back_no_failure(certify: Any) -> None:
