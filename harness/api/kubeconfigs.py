@@ -33,12 +33,17 @@ def check(path: Path) -> None:
 
 
 def write(path: Path, source: Path, folder: Path) -> None:
-    """Write what is in `source` to `path`, for its owner alone, and note in the cluster's `folder` that it is there."""
+    """Write what is in `source` to `path`, for its owner alone, and note in the cluster's `folder` that it is there.
+
+    Raises `UsageError` where `path` cannot be written.
+    """
     text = source.read_text(encoding="utf-8")
-    with contextlib.suppress(FileNotFoundError):
-        path.unlink()
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-        file.write(text)
+    try:
+        path.unlink(missing_ok=True)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise UsageError(f"--kubeconfig {path}: cannot be written: {error.strerror}; name another file") from error
     (folder / _NOTE).write_text(str(path.absolute()), encoding="utf-8")
 
 

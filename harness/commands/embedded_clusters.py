@@ -62,7 +62,11 @@ def up(name: str, topology: str = "", families: str = "", *, kubeconfig: Path | 
     if state is None:
         raise UnavailableError(f"cluster {name!r} ended as soon as it was up")
     if kubeconfig is not None:
-        kubeconfigs.write(kubeconfig, state.kubeconfig, folder)
+        try:
+            kubeconfigs.write(kubeconfig, state.kubeconfig, folder)
+        except UsageError:
+            down(name)
+            raise
     return _introduction(state, kubeconfig or state.kubeconfig, time.monotonic() - began)
 
 

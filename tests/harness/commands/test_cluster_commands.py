@@ -150,6 +150,12 @@ def test_kubeconfig_of_other_clusters_is_left_alone(tmp_path: Path) -> None:
     assert cluster_state.running() == []
 
 
+def test_a_cluster_whose_kubeconfig_cannot_be_written_does_not_stay_up() -> None:
+    with pytest.raises(UsageError, match=r"--kubeconfig /proc/mine.yaml: cannot be written|/proc may not be written"):
+        cluster_commands.up("one", "a=1", "IPv4", kubeconfig=Path("/proc/mine.yaml"))
+    assert cluster_state.running() == []
+
+
 def test_two_clusters_have_two_names() -> None:
     cluster_commands.up("one", "a=1", "IPv4")
     with pytest.raises(UsageError, match="'one' is already up"):
