@@ -77,7 +77,7 @@ format: $(VENV)/.dev  ## bring the code into shape
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-benchmarks: $(VENV)/.dev  ## measure what the README claims (some minutes)
+benchmarks: $(VENV)/.dev  ## measure the figures of docs/figures.md again (some minutes)
 	for each in benchmarks/*.py; do $(BIN)/python $$each $(ARGS) || exit 1; done
 
 clean:  ## remove the virtual environment and all caches
