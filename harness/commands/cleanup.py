@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
 
 from harness.commands.front import examples
+from harness.errors import DistrustError, InconclusiveError, UnavailableError
 
 
 def of_cluster(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -39,7 +41,47 @@ def cleanup(kubeconfig: str, context: str, run: str, force: bool) -> None:
     Namespaces with label trafficdist.dev/run are removed, nodes with annotation trafficdist.dev/before become what they
     were, and the Lease goes. Nothing else is touched.
     """
-    from harness.commands.cleanup_run import clean_up
-
-    for line in clean_up(kubeconfig, context, run=run, force=force, say=lambda text: click.echo(text, err=True)):
+    for line in _clean_up(kubeconfig, context, run=run, force=force):
         click.echo(line)
+
+
+def _clean_up(kubeconfig: str, context: str, *, run: str, force: bool) -> list[str]:
+    """Return a line for each thing removed. Raises `UsageError`, `UnavailableError`, `DistrustError`."""
+    from harness.api.client import Api, RefusedError
+    from harness.api.kubeconfig import find
+    from harness.control_planes import containers
+    from harness.guest import cleanup, errors
+    from harness.guest.labels import checked_run_id
+    from harness.guest.preflight import reach
+
+    if run:
+        checked_run_id(run)
+    done = [*_kind_clusters(run), *(f"container {each} is removed" for each in containers.remove_leftovers(run))]
+    if done and not Path(kubeconfig.partition(":")[0]).expanduser().exists():
+        return done  # the cluster was one of these
+    found = reach(kubeconfig, context, rules=())
+    api = Api(find(kubeconfig, context=context))
+    try:
+        done += cleanup.cleanup(api, run=run, force=force, say=_say)
+    except (RefusedError, InconclusiveError) as error:
+        raise DistrustError(errors.of(error, server=found.server)) from error
+    finally:
+        api.close()
+    return done or ["nothing was left"]
+
+
+def _kind_clusters(run: str) -> list[str]:
+    """Remove kind clusters that runs left on this machine. An engine that does not answer is only reported."""
+    from harness.backends.kind.leftovers import remove_leftovers
+    from harness.backends.kind.state import known
+
+    try:
+        return [f"kind cluster {name} is deleted" for name in remove_leftovers(run, say=_say)]
+    except UnavailableError as error:
+        if known():
+            _say(f"kind clusters are not looked for: {str(error).partition(chr(10))[0]}")
+        return []
+
+
+def _say(text: str) -> None:
+    click.echo(text, err=True)

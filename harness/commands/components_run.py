@@ -20,6 +20,7 @@ from harness.binaries.release import Releases
 from harness.binaries.versions import parse_wanted
 from harness.binaries.watching import Terminal
 from harness.errors import UnavailableError, UsageError
+from harness.model.texts import as_table
 
 From = Literal["release", "source"]
 
@@ -54,7 +55,7 @@ def listing(cache: Cache, names: Sequence[str], form: Literal["table", "json"]) 
         return f"Nothing is there, in {cache.folder}. Try `trafficdist components fetch kube-proxy --from source`."
     rows = [("COMPONENT", "VERSION", "FROM", "SIZE", "PATH")]
     rows += [(e.component, str(e.version), _source_of(e), f"{e.size / 1e6:.0f} MB", str(e.path)) for e in entries]
-    return _table(rows)
+    return as_table(rows)
 
 
 def offers(names: Sequence[str]) -> str:
@@ -67,7 +68,7 @@ def offers(names: Sequence[str]) -> str:
             if not version.pre:
                 series.setdefault(version.series, []).append(str(version))
         rows += [(name, minor, " ".join(versions)) for minor, versions in series.items()]
-    return _table(rows)
+    return as_table(rows)
 
 
 def check(cache: Cache, name: str = "") -> tuple[str, bool]:
@@ -150,8 +151,3 @@ def _plain(entry: Entry) -> dict[str, Any]:
     described = asdict(entry.origin) if entry.origin else {"source": _source_of(entry)}
     place = {"component": entry.component, "version": str(entry.version), "path": str(entry.path), "size": entry.size}
     return {**place, **described}
-
-
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join("  ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows)

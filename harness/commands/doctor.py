@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from harness.commands.from_options import SUITE
 from harness.commands.front import examples
+from harness.settings.options import resolve
+
+if TYPE_CHECKING:
+    from harness.doctor.check import Check
+    from harness.doctor.report import Suite
+    from harness.settings.settings import Settings
 
 
 @click.command(epilog=examples("doctor", "doctor --context production --try", "doctor --backend netns"))
@@ -51,11 +58,7 @@ def doctor(
     cluster, unless --try is given. Costs are counted in the requirements that `trafficdist run` would judge, whose
     environment variables TRAFFICDIST_<OPTION> count here too.
     """
-    from rich.console import Console
-
-    from harness.commands.doctor_run import diagnose
-
-    options = {
+    options: Mapping[str, Any] = {
         "backend": backend,
         "kubeconfig": kubeconfig,
         "context": context,
@@ -66,11 +69,61 @@ def doctor(
         "profile": profile,
         "supported-features": supported_features,
     }
-    return diagnose(
-        options,
-        try_pods=try_pods,
-        suite=suite,
-        verbose=verbose,
-        console=Console(highlight=False),
-        say=lambda text: click.echo(text, err=True),
+    return _diagnose(resolve(options), try_pods=try_pods, suite=suite, verbose=verbose)
+
+
+def _diagnose(settings: Settings, *, try_pods: bool, suite: str, verbose: bool) -> int:
+    """Print the checks of a run with these settings, and return the exit code. Raises `UsageError`."""
+    from rich.console import Console
+
+    from harness.doctor.check import State, exit_code
+    from harness.doctor.report import Suite, show
+
+    checks = _checks(settings, try_pods=try_pods)
+    counted = Suite()
+    if any(check.state is State.LACKS for check in checks):
+        counted = _suite(settings, suite, verbose=verbose)
+        checks = [check for check in checks if _costs_something(check, counted)]
+    show(checks, counted, Console(highlight=False))
+    return int(exit_code(checks))
+
+
+def _checks(settings: Settings, *, try_pods: bool) -> list[Check]:
+    from harness.doctor import cluster, machine
+    from harness.model.topology import parse_topology
+
+    asked = cluster.Asked(
+        settings.kubeconfig,
+        settings.context,
+        parse_topology(settings.topology),
+        settings.allow_disruptive,
+        settings.image_registry,
+        try_pods,
+        settings.release.gates,
     )
+    examine: Mapping[str, Callable[[], list[Check]]] = {
+        "netns": lambda: machine.examine_netns(settings.families),
+        "kind": lambda: machine.examine_kind(asked.topology),
+        "kubeconfig": lambda: cluster.examine(asked, lambda text: click.echo(text, err=True)),
+    }
+    return examine[settings.backend]()
+
+
+def _suite(settings: Settings, suite: str, *, verbose: bool) -> Suite:
+    """Return the requirements that such a run would judge. Collecting them takes seconds."""
+    from harness.doctor.report import Suite
+    from harness.model import needs
+    from harness.plugin.suite import catalogue
+    from harness.run.plan import reason_to_skip
+    from harness.run.suite_files import place_of
+
+    judged = [each for each in catalogue(suite) if reason_to_skip(each, settings) == ("", "")]
+    return Suite(judged, needs.read(place_of(suite)), sorted({each.profile for each in judged}), verbose)
+
+
+def _costs_something(check: Check, suite: Suite) -> bool:
+    """Return whether a check is worth showing: an ability that no requirement of this run needs is not."""
+    from harness.doctor.cost import costs
+
+    only_abilities = check.lacks.abilities and not check.lacks.nodes and not check.features
+    return not (only_abilities and suite.needs) or bool(costs([check], suite.needs, suite.requirements, suite.profiles))

@@ -24,6 +24,7 @@ from harness.commands import cluster_state
 from harness.commands.cluster_state import READY, ClusterState
 from harness.errors import HarnessError, UnavailableError, UsageError
 from harness.model import manifests
+from harness.model.texts import as_table
 from harness.settings.claims import is_file
 from harness.settings.implementations import of_settings
 from harness.settings.options import resolve
@@ -115,8 +116,7 @@ def listing() -> str:
         return "No cluster is up. `trafficdist cluster up` boots one."
     rows = [("NAME", "PROCESS", "TOPOLOGY", "NODES", "KUBECONFIG")]
     rows += [(each.name, str(each.pid), each.topology, " ".join(each.zones), str(each.kubeconfig)) for each in states]
-    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
-    return "\n".join("  ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows)
+    return as_table(rows)
 
 
 def down(name: str) -> str:
