@@ -11,7 +11,7 @@ from harness.model.needs import Needs
 
 
 class State(enum.StrEnum):
-    """How it is. `UNKNOWN` is no lack: it could not be seen, or was not tried."""
+    """The state of what was checked. `UNKNOWN` is no lack: it could not be seen, or was not tried."""
 
     OK = "ok"
     UNKNOWN = "unknown"

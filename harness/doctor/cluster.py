@@ -73,7 +73,7 @@ def _of_nodes(api: Api, asked: Asked, reached: Reached, say: Say) -> list[Check]
 
 
 def _safely(name: str, look: Callable[[], Iterable[Check]]) -> Iterable[Check]:
-    """What cannot be looked at is unknown; why is said."""
+    """Return the checks, or one in state unknown that says why they could not be made."""
     try:
         return look()
     except (RefusedError, InconclusiveError, DistrustError) as error:

@@ -1,4 +1,4 @@
-"""What is looked at on a cluster, each thing by itself; only the API is asked, and nothing is written.
+"""The checks of a cluster, each by itself; only the API is asked, and nothing is written.
 
 Where only trying would tell, the API server is asked for a dry run: it does all of admission and allocation, and stores
 nothing.
@@ -37,7 +37,7 @@ _OF_NODE_CLIENTS = "requirements with clients on nodes themselves, or from outsi
 
 
 def server(reached: Reached) -> Check:
-    """Is it a version that requirements know?"""
+    """Check that the API server is of a version that requirements know."""
     from harness.control_planes.embedded import features_of  # noqa: PLC0415  the reference; a run needs none of it
 
     said = f"{reached.version.get('gitVersion')} at {reached.server}, as {reached.user}"
@@ -49,7 +49,7 @@ def server(reached: Reached) -> Check:
 
 
 def kubelets(reached: Reached, nodes: Sequence[Object]) -> Check:
-    """Are they of the API server's version? Proxies mostly are of the version of their node."""
+    """Check that kubelets are of the API server's version. Proxies mostly are of the version of their node."""
     told = ((each.get("status") or {}).get("nodeInfo") or {} for each in nodes if takes_pods(each))
     counts = Counter(str(info["kubeletVersion"]) for info in told if info.get("kubeletVersion"))
     if not counts:
@@ -62,12 +62,12 @@ def kubelets(reached: Reached, nodes: Sequence[Object]) -> Check:
 
 
 def feature_gates(api: Api, reached: Reached, said: Mapping[str, bool] | None = None) -> Check:
-    """Are the gates on that requirements depend on? `said`: by a person, for who may not read /metrics."""
+    """Check the gates that requirements depend on. `said`: by a person, for who may not read /metrics."""
     return gates.check(gates.version_of(reached.version), gates.parse(api.text("/metrics")), said)
 
 
 def permitted(reached: Reached) -> list[Check]:
-    """A line for each rule that is not granted."""
+    """Return a check for each rule that is not granted."""
     if not reached.denied:
         return [ok("permissions", f"all that a run needs, as {errors.MANIFEST} grants them")]
     remedy = f"let a cluster administrator apply {errors.MANIFEST}"
@@ -80,7 +80,7 @@ def permitted(reached: Reached) -> list[Check]:
 
 
 def zones(topology: Topology, nodes: Sequence[Object], names: Names) -> Check:
-    """Is there a node for each of the topology? `names` says which stands for which."""
+    """Check that there is a node for each of the topology. `names` says which stands for which."""
     usable = [each for each in nodes if takes_pods(each)]
     counts = Counter(_zone(each) or "(none)" for each in usable)
     by_zone = ", ".join(f"{zone} {count}" for zone, count in sorted(counts.items()))
@@ -103,7 +103,7 @@ def zones(topology: Topology, nodes: Sequence[Object], names: Names) -> Check:
 
 
 def why_not(node: Object) -> str:
-    """Why a node takes no pods."""
+    """Return why a node takes no pods."""
     if errors.of_node(str(node["metadata"]["name"]), node):
         return "is not ready"
     cordoned = (node.get("spec") or {}).get("unschedulable")
@@ -111,7 +111,7 @@ def why_not(node: Object) -> str:
 
 
 def families(api: Api, nodes: Sequence[Object]) -> Check:
-    """Which IP families do Services get, and which do pods?"""
+    """Check which IP families Services get, and which pods get."""
     wanted = manifests.service("trafficdist-doctor", ipFamilyPolicy="PreferDualStack")
     answer = api.request("POST", path_of("services", "default"), wanted, query=_DRY_RUN)
     if answer.code >= 400:
@@ -127,7 +127,7 @@ def families(api: Api, nodes: Sequence[Object]) -> Check:
 
 
 def proxy(api: Api) -> Check:
-    """Who serves Services on the nodes?"""
+    """Check which proxy serves Services on the nodes."""
     answer = api.request("GET", "/apis/apps/v1/daemonsets")
     if answer.code >= 400:
         why = "it has no DaemonSets" if answer.code == 404 else errors.of_answer(answer, doing="list DaemonSets")
@@ -136,7 +136,7 @@ def proxy(api: Api) -> Check:
 
 
 def clocks(api: Api, clock: ServerClock, nodes: Sequence[str]) -> list[Check]:
-    """Do this machine and these nodes agree with the API server about the time?"""
+    """Check that this machine and these nodes agree with the API server about the time."""
     found = []
     ahead = clock.ahead.total_seconds()
     if abs(ahead) > _SKEW_SECONDS:
@@ -155,14 +155,14 @@ def clocks(api: Api, clock: ServerClock, nodes: Sequence[str]) -> list[Check]:
 
 
 def _lateness(api: Api, clock: ServerClock, node: str) -> float | None:
-    """So many seconds ago by its own clock a node renewed its Lease; None where it has none."""
+    """Return how many seconds ago a node renewed its Lease, by its own clock; None where it has none."""
     answer = clock.saw(api.request("GET", path_of("leases", _NODE_LEASES, node)))
     renewed = (answer.body.get("spec") or {}).get("renewTime") if answer.code == 200 else None
     return (clock.now() - datetime.fromisoformat(renewed).astimezone(UTC)).total_seconds() if renewed else None
 
 
 def admission(api: Api) -> Check:
-    """Would namespaces like the suite's be admitted, with the pod security standards that they ask for?"""
+    """Check that namespaces like the suite's are admitted, with the pod security standards that they ask for."""
     labels = run_labels(new_run_id())
     restricted = _try_namespace(api, {**labels, "pod-security.kubernetes.io/enforce": "restricted"})
     if restricted.code >= 400:
@@ -175,7 +175,7 @@ def admission(api: Api) -> Check:
 
 
 def other_runs(api: Api, clock: ServerClock) -> Check:
-    """Is another run under way, or did one leave something?"""
+    """Check that no other run is under way, and that none left anything."""
     record = read_lease(api, clock)
     if record is not None and not is_over(record, clock):
         return unusable("other runs", in_use(record, clock))

@@ -25,7 +25,7 @@ _IS_UP = "is the cluster up, and is this the right context (--context)?"
 
 
 def of(error: BaseException, *, server: str = "") -> str:
-    """What an error of the harness says, as one line. `server`: the URL, where it is known."""
+    """Return what an error of the harness says, as one line. `server`: the URL, where it is known."""
     if isinstance(error, RefusedError):
         return of_answer(error.response, doing=str(error).partition(": ")[0])
     if isinstance(error.__cause__, http.HTTPError):
@@ -34,7 +34,7 @@ def of(error: BaseException, *, server: str = "") -> str:
 
 
 def is_of_connection(error: BaseException) -> bool:
-    """Whether an error of the harness only passes on that there was no answer."""
+    """Return whether an error of the harness only passes on that there was no answer."""
     return isinstance(error.__cause__, http.HTTPError)
 
 
@@ -128,7 +128,7 @@ def _untrusted(reason: ssl.SSLCertVerificationError) -> str:
 
 
 def of_pod(pod: Object) -> str:
-    """What keeps a pod from becoming ready, "" when nothing is known to."""
+    """Return what keeps a pod from becoming ready, "" when nothing is known to."""
     status = pod.get("status") or {}
     name = f"pod {pod['metadata'].get('namespace', '')}/{pod['metadata'].get('name', '')}"
     node = (pod.get("spec") or {}).get("nodeName")
@@ -178,7 +178,7 @@ def _unscheduled(name: str, conditions: Sequence[Mapping[str, Any]]) -> str:
 
 
 def of_events(events: Sequence[Object]) -> str:
-    """What the newest of these Events says that keeps pods from being made, "" if none does."""
+    """Return what the newest of these Events says that keeps pods from being made, "" if none does."""
     ordered = sorted(events, key=lambda each: str(each.get("lastTimestamp") or each.get("eventTime") or ""))
     for event in reversed(ordered):
         reason, said = str(event.get("reason", "")), _line(str(event.get("message", "")))
@@ -191,7 +191,7 @@ def of_events(events: Sequence[Object]) -> str:
 
 
 def of_node(name: str, node: Object | None) -> str:
-    """What is wrong with a node that pods are to run on, "" when nothing is."""
+    """Return what is wrong with a node that pods are to run on, "" when nothing is."""
     if node is None:
         return f"node {name} is gone from the cluster: start again when the cluster's nodes do not change"
     conditions = {each.get("type"): each for each in (node.get("status") or {}).get("conditions") or ()}
@@ -205,7 +205,7 @@ def of_node(name: str, node: Object | None) -> str:
 
 
 def _innermost(error: BaseException) -> BaseException:
-    """What happened below the layers of a client."""
+    """Return the error below the layers of a client."""
     seen: set[int] = set()
     while id(error) not in seen:
         seen.add(id(error))

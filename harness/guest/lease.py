@@ -66,7 +66,7 @@ def hold(
 
 
 def read_lease(api: Api, clock: ServerClock) -> LeaseRecord | None:
-    """Who holds the cluster, or held it and did not give it back. Raises `DistrustError` when it may not be read."""
+    """Return who holds the cluster, or held it and did not give it back. Raises `DistrustError` if unreadable."""
     answer = clock.saw(api.request("GET", _LEASE_PATH))
     if answer.code == 404:
         return None
@@ -74,7 +74,7 @@ def read_lease(api: Api, clock: ServerClock) -> LeaseRecord | None:
 
 
 def is_over(record: LeaseRecord, clock: ServerClock) -> bool:
-    """Whether the run that made this record is dead for sure."""
+    """Return whether the run that made this record has certainly ended."""
     return process.has_ended(record.process) or clock.now() >= record.expires
 
 
@@ -189,7 +189,7 @@ class Hold:
             self.lost = "the Lease of this run was removed while it was under way: somebody cleaned the cluster up"
 
     def _write(self, method: str, record: LeaseRecord) -> bool:
-        """Whether it was written: False when somebody else was faster, or the namespace is on its way out."""
+        """Return whether it was written: False when somebody else was faster, or the namespace is on its way out."""
         path = _LEASE_PATH if method == "PUT" else path_of("leases", NAMESPACE)
         answer = self._clock.saw(self._api.request(method, path, record.lease()))
         if answer.code in {404, 409} or _is_terminating(answer):

@@ -39,7 +39,7 @@ class LeaseRecord:
 
     @property
     def expires(self) -> datetime:
-        """When it has expired, unless it is renewed."""
+        """The time at which it expires, unless it is renewed."""
         return self.renewed + timedelta(seconds=self.seconds)
 
     def lease(self) -> dict[str, Any]:
@@ -61,13 +61,13 @@ class LeaseRecord:
         return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
 
     def described(self, now: datetime) -> str:
-        """Who it is, since when, and when it was last heard of."""
+        """Return who holds it, since when, and when it was last renewed."""
         ago = max(0, round((now - self.renewed).total_seconds()))
         return f"run {self.run} of {self.holder}, since {self.since:%Y-%m-%d %H:%M:%S} UTC, last heard of {ago} s ago"
 
 
 def lease_record_of(lease: Mapping[str, Any]) -> LeaseRecord:
-    """What a Lease says; a field that it does not have is empty, or as long ago as can be."""
+    """Return the record in a Lease; a field that it does not have is empty, or as long ago as can be."""
     metadata, spec = lease["metadata"], lease.get("spec") or {}
     return LeaseRecord(
         run=str((metadata.get("labels") or {}).get(RUN_LABEL) or "?"),
@@ -96,7 +96,7 @@ class ServerClock:
         self.ahead = timedelta()
 
     def saw(self, response: Response) -> Response:
-        """Learn from an answer, and give it back."""
+        """Set the clock by the Date of an answer, and return the answer."""
         try:
             date = parsedate_to_datetime(response.date)
         except ValueError:
@@ -106,5 +106,5 @@ class ServerClock:
         return response
 
     def now(self) -> datetime:
-        """What the server's clock shows now."""
+        """Return the time on the server's clock."""
         return self._server_time + timedelta(seconds=time.monotonic() - self._at)

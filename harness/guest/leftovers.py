@@ -47,7 +47,7 @@ class Leftovers:
 
 
 def find(api: Api, *, run: str = "", not_of: str = "") -> Leftovers:
-    """What is there of a run, or of all, or of all but `not_of`. The namespace of the Lease does not count.
+    """Return what is there of a run, or of all, or of all but `not_of`. The namespace of the Lease does not count.
 
     Raises `RefusedError`.
     """
@@ -118,7 +118,7 @@ def _still_there(api: Api, names: Sequence[str]) -> list[Object]:
 
 
 def _end_pods(api: Api, namespace: str) -> None:
-    """What is terminating in a namespace of ours and does not end: its node is away."""
+    """Return what is terminating in a namespace of ours and does not end, because its node is away."""
     for pod in api.list("pods", namespace):
         if pod["metadata"].get("deletionTimestamp"):
             api.delete("pods", namespace, _name(pod), grace_seconds=0)

@@ -30,7 +30,7 @@ class Watch:
         self._silent = {name: at for name, at in renewed.items() if at}
 
     def look(self) -> str | None:
-        """Which node is gone, not ready, or has given no sign of life in time; "" when none is; None: not known yet."""
+        """Return which node is gone, not ready or silent for too long; "" when none is, None while it is not known."""
         if why := not_ready(self._api, self._nodes):
             return why
         self._silent = {name: at for name, at in self._silent.items() if _renewed(self._api, self._nodes[name]) == at}
@@ -54,12 +54,12 @@ def doubt(api: Api, nodes: Mapping[str, str], *, within: float = RENEWED_SECONDS
 
 
 def not_ready(api: Api, nodes: Iterable[str]) -> str:
-    """Which of these nodes is gone or not ready, as far as the control plane knows; "" when none is."""
+    """Return which of these nodes is gone or not ready, as far as the control plane knows; "" when none is."""
     listed = {str(each["metadata"]["name"]): each for each in api.list("nodes")}
     return next(filter(None, (errors.of_node(name, listed.get(name)) for name in nodes)), "")
 
 
 def _renewed(api: Api, node: str) -> str:
-    """When the kubelet last renewed its Lease, "" where it has none or it may not be read."""
+    """Return when the kubelet last renewed its Lease, "" where it has none or it may not be read."""
     answer = api.request("GET", path_of("leases", _NAMESPACE, node))
     return str((answer.body.get("spec") or {}).get("renewTime") or "") if answer.code == 200 else ""

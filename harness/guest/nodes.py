@@ -84,7 +84,7 @@ def restored(node: Object) -> Object | None:
 
 
 def _word(node: Object) -> dict[str, Any]:
-    """What a run left on a node; a word that cannot be read is of nobody."""
+    """Return what a run left on a node; an annotation that cannot be read counts as nothing."""
     text = (node["metadata"].get("annotations") or {}).get(BEFORE_ANNOTATION)
     try:
         word = json.loads(text or "{}")

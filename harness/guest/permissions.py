@@ -115,7 +115,7 @@ def denied(api: Api, rules: Iterable[Rule] = RULES) -> list[Denied]:
 
 
 def asks_by_port_forward(found: Iterable[Denied]) -> bool:
-    """Whether client pods are asked by port-forward, since the pod proxy is what is not granted."""
+    """Return whether client pods are asked by port-forward, since the pod proxy is what is not granted."""
     return any(each.rule == _PROXY for each in found)
 
 

@@ -121,7 +121,7 @@ class KubeProxy:
         return "" if code == 200 else f"/healthz: {code}"
 
     def _knows_its_zone(self, node: str) -> bool:
-        """Whether it was told the labels of its node, as long as there is a zone among them.
+        """Return whether it was told the labels of its node, as long as there is a zone among them.
 
         From 1.34 on kube-proxy registers for its node's labels, and who is to be told of them only afterwards. When the
         node comes in between, it goes without a zone until the labels change.

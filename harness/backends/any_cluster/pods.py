@@ -59,12 +59,12 @@ def gate(ready: bool) -> Object:
 
 
 def is_ready(pod: Object) -> bool:
-    """Whether its kubelet reports it as ready."""
+    """Return whether its kubelet reports it as ready."""
     return has_condition(pod, "Ready")
 
 
 def runs(pod: Object) -> bool:
-    """Whether all its containers run and it has its addresses, ready or not."""
+    """Return whether all its containers run and it has its addresses, ready or not."""
     status = pod.get("status") or {}
     return bool(status.get("podIPs")) and has_condition(pod, "ContainersReady")
 

@@ -38,7 +38,7 @@ class Pool:
         self._ended.set()
 
     def each(self, ask: Callable[[Item], Answer], items: Sequence[Item]) -> Iterator[tuple[Item, Answer]]:
-        """What `ask` says of each, as it comes. Raises what it raises, what the watch does, and `InconclusiveError`."""
+        """Yield items with their answers, as they come. Raises what `ask` and the watch raise; `InconclusiveError`."""
         answers: queue.SimpleQueue[tuple[Item, Answer] | BaseException] = queue.SimpleQueue()
         waiting: queue.SimpleQueue[Item] = queue.SimpleQueue()
         for item in items:

@@ -117,7 +117,7 @@ class KindCluster:
     def components(
         self, api: Api, booted: Release | None = None, *, patches: Mapping[str, str] | None = None
     ) -> KindComponents:
-        """What changes its components; `booted` is the release that its node images are of."""
+        """Return the object that changes its components; `booted` is the release that its node images are of."""
         return KindComponents(
             self._engine,
             api,
@@ -204,7 +204,7 @@ class KindCluster:
 
 
 def spoken(line: str) -> str:
-    """What a line of kind's says of how far it is; "" for one that says nothing of it."""
+    """Return what a line of kind's says of how far it is; "" for one that says nothing of it."""
     text = " ".join(_NOISE.sub(" ", line).split())
     begins = line.lstrip()[:1]
     if begins in ("✓", "✗"):
@@ -220,7 +220,7 @@ def without_stacks(lines: Sequence[str]) -> list[str]:
 
 
 def explain(words: str, notes: Sequence[str] = ()) -> HarnessError:
-    """What kind wrote as it failed, as the error that says what to do."""
+    """Return what kind wrote as it failed, as an error that says what to do."""
     lines = without_stacks([line for line in words.splitlines() if line.strip()])
     errors = [number for number, line in enumerate(lines) if line.startswith("ERROR:")]
     tail = "\n".join(lines[errors[-1] if errors else 0 :][-_TAIL:]) or "it said nothing"

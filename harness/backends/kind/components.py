@@ -165,7 +165,7 @@ class KindComponents:
         self._proxies.close()
 
     def metrics(self, component: Component, node: str) -> str:
-        """What a component exposes as Prometheus text. Raises `InconclusiveError`."""
+        """Return what a component exposes as Prometheus text. Raises `InconclusiveError`."""
         try:
             if component is Component.PROXY:
                 return self._proxies.metrics(self._node_names[node])
@@ -174,7 +174,7 @@ class KindComponents:
             raise InconclusiveError(f"the metrics of {component} cannot be read: {error}") from error
 
     def ask_pod(self, node: str, url: str, seconds: float) -> Response:
-        """What a pod of this node answers to GET, asked from the node: also while the API server is away.
+        """Return what a pod of this node answers to GET, asked from the node: also while the API server is away.
 
         Raises `InconclusiveError`.
         """
@@ -215,7 +215,7 @@ class KindComponents:
             self._run({_MANAGER: pod})
 
     def _nodes_are_back(self) -> bool:
-        """Whether nodes are ready that were: one whose kubelet could not report for 40 s counts as gone."""
+        """Return whether nodes are ready that were: one whose kubelet could not report for 40 s counts as gone."""
         missing = self._ready - ready_nodes(list_nodes(self._api))
         if missing:
             raise AssertionError(f"not ready: {', '.join(sorted(missing))}")
@@ -252,7 +252,7 @@ class KindComponents:
                 self._away.add(name)
 
     def _is_up(self, name: str, start: int) -> bool:
-        """Whether the pod of this start, and no other, runs and says that it is well."""
+        """Return whether the pod of this start, and no other, runs and says that it is well."""
         starts = self._pods_of(name)
         if starts != [start]:
             raise AssertionError(f"pods of starts {starts} run, and that of start {start} is awaited")
@@ -269,7 +269,7 @@ class KindComponents:
         return [int(each["labels"].get(static_pods.START_LABEL, 0)) for each in json.loads(listed)["items"]]
 
     def _says(self, name: str, tag: str) -> bool:
-        """Whether a component says that it is of this version."""
+        """Return whether a component says that it is of this version."""
         if name == _SERVER:
             said = json.loads(self._get(name, "/version"))["gitVersion"]
         else:

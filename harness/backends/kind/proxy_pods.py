@@ -26,7 +26,7 @@ _HEALTH, _METRICS = "http://localhost:10256/healthz", "http://localhost:10249/me
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """What a node's proxy is of: the tag of its image, and its feature gates."""
+    """The tag of the image of a node's proxy, and its feature gates."""
 
     tag: str
     gates: tuple[tuple[str, bool], ...] = ()
@@ -100,7 +100,7 @@ class ProxyPods:
             del self.daemon_set
 
     def metrics(self, node: str) -> str:
-        """What the proxy of a node exposes as Prometheus text. Raises `UnavailableError`."""
+        """Return what the proxy of a node exposes as Prometheus text. Raises `UnavailableError`."""
         return self._shell.execute(node, "curl", "-sS", "--fail", "--max-time", "5", _METRICS)
 
     def _apply(self) -> None:

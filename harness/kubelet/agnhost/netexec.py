@@ -28,7 +28,7 @@ _SERVICES = {"http": 80, "https": 443, "domain": 53}  # of /etc/services, those 
 
 @dataclass(frozen=True, slots=True)
 class ServerState:
-    """What a server knows of itself: host name, ports, whether its UDP server runs, whether it is about to end."""
+    """The state of a server: host name, ports, whether its UDP server runs, whether it is about to end."""
 
     hostname: str
     http_port: int

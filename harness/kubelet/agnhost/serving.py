@@ -33,7 +33,7 @@ _AT_ONCE = 64
 
 
 def _read(source: SocketSource, file: str) -> str:
-    """What a file says in the network namespace in which a server is; nothing where it is in none."""
+    """Return a file as it is in the network namespace of a server; nothing where it is in none."""
     if not isinstance(source, Namespace):
         return ""
     with source.entered():
