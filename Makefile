@@ -10,7 +10,7 @@ OWN = $(or $(WORKERS),$$($(BIN)/python -m harness.run.workers))
 FROM ?= source
 
 .DEFAULT_GOAL := help
-.PHONY: help certify components history skew test nightly fresh lint format benchmarks clean
+.PHONY: help certify components history skew test nightly fresh requirement lint format benchmarks clean
 
 help:  ## show this text
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  make \1\t/' | expand -t 22
@@ -63,12 +63,19 @@ TARGETS ?= certify test
 fresh:  ## make certify and make test as on a fresh machine: clean clone, ordinary user, no other programs on PATH
 	.ci/fresh-machine $(TARGETS)
 
-lint: $(VENV)/.dev  ## check style, types, which package may import which, and the dependencies
+ID ?=
+
+requirement: $(VENV)/.dev  ## measure the requirement ID=KEP-3015/some-thing, and write what stands beside its test
+	@test -n "$(ID)" || { echo "error: say which: make requirement ID=KEP-3015/some-thing" >&2; exit 4; }
+	@$(BIN)/python -m tests.conformance.records add "$(ID)"
+
+lint: $(VENV)/.dev  ## check style, types, which package may import which, dependencies, and what requirements lack
 	@failed=; lint() { echo "$$*"; $(BIN)/"$$@" || failed="$$failed $$1"; }; \
 	lint ruff check .; \
 	lint ruff format --check .; \
 	lint mypy; \
 	lint lint-imports; \
+	lint python -m tests.conformance.records check; \
 	lint deptry .; \
 	lint deptry . --optional-dependencies-dev-groups dev --extend-exclude '^(tests|benchmarks)/'; \
 	test -z "$$failed" || { echo "error: these found something:$$failed" >&2; exit 1; }

@@ -1,0 +1,214 @@
+"""What stands beside the tests of requirements, and what of it is missing.
+
+A requirement is written once, as a test. Four files say more of it: what it needs of a cluster, how long it takes,
+which statement of a document it tests, and what users read about it. The first two are measured, so a run says them:
+
+    python -m tests.conformance.records add KEP-3015/some-thing    # make requirement ID=KEP-3015/some-thing
+    python -m tests.conformance.records check                      # make lint
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from conformance import coverage
+from harness.errors import HarnessError, UsageError
+from harness.judging.exit_codes import ExitCode
+from harness.model import needs
+from harness.model.requirements import Requirement
+from harness.plugin.suite import catalogue
+from harness.report import durations
+from harness.report.conformance import read_report
+from mutants import MUTANTS
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """The files of a checkout."""
+
+    root: Path = ROOT
+
+    @property
+    def suite(self) -> Path:
+        """The folder of the suite."""
+        return self.root / "conformance"
+
+    def text(self, name: str) -> str:
+        """A file beside the suite."""
+        return (self.suite / name).read_text(encoding="utf-8")
+
+    def write(self, name: str, text: str) -> None:
+        """Write a file beside the suite."""
+        (self.suite / name).write_text(text, encoding="utf-8")
+
+
+def missing(records: Records, requirements: Iterable[Requirement]) -> list[str]:
+    """What is missing for any requirement, and what stands there for none; a line each, with the line to add."""
+    suite = {each.id: each for each in requirements}
+    needed = needs.read(records.suite)
+    taken = {name for table in durations.of_suite(records.suite).values() for name in table}
+    covered = coverage.parse(records.text(coverage.FILE))
+    return [
+        *_unlisted(needs.FILE, suite.values(), needed, "{}:\n      nodes: [...]"),
+        *_unlisted(durations.FILE, suite.values(), taken, "{}: SECONDS"),
+        *_dead(needs.FILE, suite, needed),
+        *_dead(durations.FILE, suite, taken),
+        *_unmapped(covered, suite),
+        *_without_mutant(suite.values()),
+    ]
+
+
+def _unlisted(file: str, suite: Iterable[Requirement], listed: Iterable[str], line: str) -> Iterator[str]:
+    known = set(listed)
+    for each in suite:
+        if each.id not in known:
+            to_add = line.format(each.id)
+            yield f"{file}: no line for {each.id}; `make requirement ID={each.id}` measures and adds it:\n    {to_add}"
+
+
+def _dead(file: str, suite: Mapping[str, Requirement], listed: Iterable[str]) -> Iterator[str]:
+    for each in sorted(set(listed) - suite.keys()):
+        yield f"{file}: the suite has no requirement {each}: remove its line"
+
+
+def _unmapped(covered: coverage.Coverage, suite: Mapping[str, Requirement]) -> Iterator[str]:
+    for problem in coverage.problems(covered, suite.keys()):
+        found = suite.get(problem.rpartition(" ")[2])
+        yield f"{problem}; add, in section {found.section!r}:\n{statement(found)}".rstrip() if found else problem
+
+
+def _without_mutant(suite: Iterable[Requirement]) -> Iterator[str]:
+    for each in suite:
+        unknown = sorted(set(each.kills) - MUTANTS.keys())
+        if unknown:
+            yield f"{each.id}: there is no mutant {', '.join(unknown)}; `trafficdist list --mutants` names all"
+        elif not each.kills:
+            yield f'{each.id}: detects no mutant; add to its decorator:\n    kills={{"..."}},'
+
+
+def statement(requirement: Requirement) -> str:
+    """The statement of a requirement, as it stands in the coverage map."""
+    says = yaml.safe_dump(requirement.sentence, width=10_000).partition("\n")[0]
+    lines = (f"key: {requirement.slug}", f"says: {says}", f"requirements: [{requirement.id}]")
+    return "".join(f"    {'-' if number == 0 else ' '} {line}\n" for number, line in enumerate(lines))
+
+
+def add(records: Records, requirement: Requirement, needed: needs.Needs, test: Mapping[str, Any]) -> list[str]:
+    """Write what is missing for a requirement, and news of one without needs, which is new. Returns the changed files.
+
+    `test` is its entry in a report.
+    """
+    new = requirement.id not in needs.read(records.suite)
+    steps = {
+        f"conformance/{needs.FILE}": lambda: _add_needs(records, requirement, needed),
+        f"conformance/{durations.FILE}": lambda: _add_duration(records, requirement, test["durationSeconds"]),
+        f"conformance/{coverage.FILE}": lambda: _add_statement(records, requirement),
+        f"newsfragments/{_fragment(requirement)}": lambda: new and _add_news(records, requirement),
+    }
+    return [file for file, step in steps.items() if step()]
+
+
+def _add_needs(records: Records, requirement: Requirement, needed: needs.Needs) -> bool:
+    table = needs.read(records.suite)
+    if table.get(requirement.id) == needed:
+        return False
+    head = "".join(line for line in records.text(needs.FILE).splitlines(keepends=True) if line.startswith("#"))
+    records.write(needs.FILE, head + needs.as_yaml({**table, requirement.id: needed}))
+    return True
+
+
+def _add_duration(records: Records, requirement: Requirement, seconds: float) -> bool:
+    table = durations.of_suite(records.suite)
+    if any(requirement.id in mine for mine in table.values()):
+        return False
+    rows = [(profile, name, each) for profile, mine in table.items() for name, each in mine.items()]
+    rows.append((requirement.profile, requirement.id, seconds))
+    tests = ({"profile": p, "id": name, "verdict": "passed", "durationSeconds": each} for p, name, each in rows)
+    records.write(durations.FILE, durations.as_yaml(tests))
+    return True
+
+
+def _add_statement(records: Records, requirement: Requirement) -> bool:
+    text = records.text(coverage.FILE)
+    covered = coverage.parse(text)
+    document = next((each for each in covered.documents if each.name == requirement.document), None)
+    outcomes = [each.outcome for each in covered.statements]
+    mapped = any(isinstance(each, coverage.Covered) and requirement.id in each.requirements for each in outcomes)
+    if document is None or mapped:
+        return False
+    section = next((each for each in document.sections if each.heading == requirement.section), None)
+    if section is None or section.nothing:
+        why = "has no section with that name" if section is None else "says that the section states nothing"
+        raise UsageError(
+            f"{coverage.FILE}: source of {requirement.id} names {requirement.section!r}, and the map {why}; "
+            f"correct the source, or add to the right section:\n{statement(requirement)}"
+        )
+    lines = text.splitlines(keepends=True)
+    end = max(each.line for each in section.statements)
+    while end < len(lines) and lines[end].startswith("      "):
+        end += 1
+    changed = "".join([*lines[:end], statement(requirement), *lines[end:]])
+    coverage.parse(changed)
+    records.write(coverage.FILE, changed)
+    return True
+
+
+def _fragment(requirement: Requirement) -> str:
+    return f"+{requirement.document}-{requirement.slug}.requirement.md".lower()
+
+
+def _add_news(records: Records, requirement: Requirement) -> bool:
+    file = records.root / "newsfragments" / _fragment(requirement)
+    if file.exists():
+        return False
+    file.write_text(f"{requirement.id}: {requirement.sentence}\n", encoding="utf-8")
+    return True
+
+
+def measure(requirement: Requirement) -> tuple[needs.Needs, Mapping[str, Any]]:
+    """What a run against the reference says of a requirement. Raises `UsageError` when it is not met."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [Path(sys.executable).with_name("trafficdist"), "run", "--run-test", requirement.id, "-n", "0"]
+        follow = ["--follow", requirement.as_] if requirement.as_ else []
+        code = subprocess.run([*command, *follow, "--output-dir", folder], check=False).returncode
+        table = needs.read(Path(folder))
+        if code or requirement.id not in table:
+            raise UsageError(
+                f"the reference does not meet {requirement.id}, as the run above says; nothing was written"
+            )
+        tests = read_report(folder)["tests"]
+        return table[requirement.id], next(each for each in tests if each["id"] == requirement.id)
+
+
+def main(arguments: list[str]) -> int:
+    """Check, or add what is missing for one requirement."""
+    records, suite = Records(), {each.id: each for each in catalogue()}
+    match arguments:
+        case ["check"]:
+            found = missing(records, suite.values())
+            sys.stderr.writelines(f"error: {each}\n" for each in found)
+            return int(bool(found))
+        case ["add", name] if name in suite:
+            found = add(records, suite[name], *measure(suite[name]))
+            sys.stdout.writelines(f"wrote {each}\n" for each in found or ["nothing: all is there"])
+            return 0
+        case ["add", name]:
+            raise UsageError(f"the suite has no requirement {name!r}: write its test first; `trafficdist list` has all")
+    raise UsageError("want `check`, or `add` and the id of a requirement")
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except HarnessError as error:
+        sys.exit(sys.stderr.write(f"error: {error}\n") and int(ExitCode.USAGE))

@@ -1,0 +1,116 @@
+"""What stands beside the tests of requirements is written by one command, and what is missing is said all at once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from conformance import coverage
+from harness.errors import UsageError
+from harness.model.needs import Needs
+from harness.model.requirements import MUST, Feature, Profile, Requirement
+from tests.conformance.records import Records, add, missing
+
+ROUTING = Feature("Routing", Profile.SERVICE_PROXY, True, "Routes.")
+KILLS = ("ignores-zone-hints",)
+OLD = Requirement("KEP-1/old", "It works.", MUST, (ROUTING,), "KEP-1, Design", kills=KILLS)
+NEW = Requirement("KEP-1/new", "It: lasts.", MUST, (ROUTING,), "KEP-1, Design", kills=KILLS)
+MEASURED = {"durationSeconds": 1.234}
+NEEDED = Needs(nodes=frozenset({"b1", "a1"}))
+
+FILES = {
+    "needs.yaml": "# A comment.\nKEP-1/old:\n  nodes: [a1]\n",
+    "durations.yaml": "service-proxy:\n  KEP-1/old: 2.0\n",
+    "coverage.yaml": """# A comment.
+documents:
+
+- document: KEP-1
+  title: A document
+  sections:
+
+  - heading: Summary
+    nothing: Says nothing.
+
+  - heading: Design
+    statements:
+    - key: works
+      says: It works.
+      requirements:
+      - KEP-1/old
+
+  - heading: Later
+    statements:
+    - {key: later, says: It ends., requirements: [], status: future, because: Nobody has built it.}
+""",
+}
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Records:
+    """A checkout whose files know the old requirement alone."""
+    for folder in ("conformance", "newsfragments"):
+        (tmp_path / folder).mkdir()
+    for name, text in FILES.items():
+        (tmp_path / "conformance" / name).write_text(text, encoding="utf-8")
+    return Records(tmp_path)
+
+
+def test_nothing_is_missing_for_a_requirement_that_stands_in_all_files(records: Records) -> None:
+    assert missing(records, [OLD]) == []
+
+
+def test_everything_that_is_missing_is_said_at_once_with_the_line_to_add(records: Records) -> None:
+    said = missing(records, [OLD, replace(NEW, kills=())])
+    assert [each.partition(";")[0] for each in said] == [
+        "needs.yaml: no line for KEP-1/new",
+        "durations.yaml: no line for KEP-1/new",
+        "coverage.yaml: no statement is mapped to requirement KEP-1/new",
+        "KEP-1/new: detects no mutant",
+    ]
+    assert "    - key: new\n      says: 'It: lasts.'\n      requirements: [KEP-1/new]" in said[2]
+
+
+def test_lines_of_requirements_that_are_gone_are_said(records: Records) -> None:
+    said = missing(records, [])
+    assert [each.partition(":")[0] for each in said] == ["needs.yaml", "durations.yaml", "coverage.yaml"]
+    assert all("the suite has no requirement KEP-1/old" in each for each in said)
+
+
+def test_unknown_mutant_is_said(records: Records) -> None:
+    assert "there is no mutant no-such" in missing(records, [replace(OLD, kills=("no-such",))])[0]
+
+
+def test_what_is_added_is_all_that_was_missing(records: Records) -> None:
+    changed = add(records, NEW, NEEDED, MEASURED)
+    news = "newsfragments/+kep-1-new.requirement.md"
+    assert changed == [f"conformance/{name}" for name in ("needs.yaml", "durations.yaml", "coverage.yaml")] + [news]
+    assert missing(records, [OLD, NEW]) == []
+    assert (records.root / news).read_text(encoding="utf-8") == "KEP-1/new: It: lasts.\n"
+
+
+def test_lines_stand_in_their_order_and_the_rest_stays_as_it_was(records: Records) -> None:
+    add(records, NEW, NEEDED, MEASURED)
+    new = "    - key: new\n      says: 'It: lasts.'\n      requirements: [KEP-1/new]\n"
+    assert records.text("needs.yaml") == "# A comment.\nKEP-1/new:\n  nodes: [a1, b1]\nKEP-1/old:\n  nodes: [a1]\n"
+    assert records.text("durations.yaml") == "service-proxy:\n  KEP-1/new: 1.23\n  KEP-1/old: 2.0\n"
+    before, after = FILES["coverage.yaml"].split("\n  - heading: Later")
+    assert records.text("coverage.yaml") == f"{before}{new}\n  - heading: Later{after}"
+
+
+def test_to_add_a_requirement_again_changes_nothing(records: Records) -> None:
+    add(records, NEW, NEEDED, MEASURED)
+    assert add(records, NEW, NEEDED, {"durationSeconds": 9.0}) == []
+
+
+@pytest.mark.parametrize(("section", "why"), [("Nowhere", "has no section"), ("Summary", "states nothing")])
+def test_source_that_names_no_section_with_statements_is_refused(records: Records, section: str, why: str) -> None:
+    with pytest.raises(UsageError, match=rf"{why}(.|\n)*- key: new"):
+        add(records, replace(NEW, source=f"KEP-1, {section}"), NEEDED, MEASURED)
+
+
+def test_requirement_of_a_document_without_map_needs_no_statement(records: Records) -> None:
+    other = replace(NEW, id="DNS/new", source="Kubernetes, DNS")
+    assert f"conformance/{coverage.FILE}" not in add(records, other, NEEDED, MEASURED)
+    assert missing(records, [OLD, other]) == []
