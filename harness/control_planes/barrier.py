@@ -78,7 +78,7 @@ class Barrier:
         except NotYetError:
             return False
         except RefusedError as error:
-            raise InconclusiveError(f"the barrier of the controller was refused: {error}") from error
+            raise InconclusiveError(f"the canary of the controller was refused: {error}") from error
         time.sleep(GATHERING + _MARGIN)
         return self._is_idle()
 
