@@ -7,29 +7,26 @@ through the API, probes included: no command is started, nothing is installed, n
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, Self
 
 from harness.api import requests
-from harness.api.client import Api, Object, RefusedError, Response, new_record
+from harness.api.client import Api, Object, RefusedError
 from harness.api.kubeconfig import find
 from harness.backends.any_cluster import pods
 from harness.backends.any_cluster.barrier import Barrier
 from harness.backends.any_cluster.client_pod import ClientPod
 from harness.backends.any_cluster.clients import Clients
-from harness.backends.any_cluster.dialing import Dialer, address_seen
+from harness.backends.any_cluster.dialing import Aside, Dialer, address_seen
 from harness.backends.any_cluster.names import TranslatingApi
 from harness.backends.any_cluster.places import described
 from harness.backends.any_cluster.pod_runner import PodRunner
 from harness.backends.any_cluster.steady import Steady
 from harness.backends.any_cluster.target import Target
 from harness.backends.backend import TERMINATION_SECONDS, WantedPod
-from harness.backends.components import Components, Untouchable
-from harness.backends.node_lifecycle import ready_pods_on
-from harness.errors import DistrustError, InconclusiveError, UnavailableError
-from harness.eventually import eventually
+from harness.backends.protocols import Explaining, NodeControl, PodLifecycle, Probing, ProxyMetrics
+from harness.errors import DistrustError, InconclusiveError
 from harness.guest import liveness
 from harness.guest.labels import run_labels
 from harness.guest.nodes import change_node, restore_node
@@ -38,57 +35,56 @@ from harness.model.outcomes import Observation, Unknown
 from harness.model.release import Component, Release
 from harness.model.workloads import Client, Pod, node_client
 from harness.netns.addresses import by_family
-from harness.netns.http import HttpAnswer
-from harness.netns.namespace import Namespace
 from harness.probes.loop import Probe
 
 SETTLED = 10.0  # seconds, before the time scale, in which proxies work on what was written
 RESTARTED = 120.0  # the same after a component was replaced: clients ask an API server that was away ever less often
-NOTICED = 180.0  # until a node that is off counts as lost: 40 to 50 s, and what a busy control plane takes
-BOOTED = 300.0  # until one that is on again is ready
 METRICS_PORT = 10249
 
 
-class KubeconfigBackend:
-    """One worker's share of somebody's cluster."""
+class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explaining):
+    """One worker's share of somebody's cluster, whose components and nodes stay as they are."""
 
     def __init__(
         self,
         target: Target,
+        plain_api: Api,
         *,
         worker: str = "main",
         release: Release | None = None,
-        components: Components | None = None,
     ) -> None:
+        """`plain_api` is the API in which nodes and zones have the cluster's own names; it is closed with the backend.
+
+        `release` is what all components are of.
+        """
         self._target = target
+        self._plain_api = plain_api
         self.name = target.backend
-        self.components: Components = components or Untouchable()
         self.topology = target.topology
         self.release = release or Release()
         self.abilities = target.abilities
-        self.hints_matter: bool | None = None
         self._lacks_node = False
-        self._without_proxy: set[str] = set()
+        self._without_proxy: set[str] = set()  # here and below: what a subclass has made of the cluster
         self._off: dict[str, list[tuple[str, str]]] = {}  # nodes, and the pods on them that were ready
-        self._without_controller = False
         self._has_replaced = False
         self._labels = run_labels(target.run_id)
         self._prefix = f"td-{target.run_id}-{worker}"
         self._worker = int(worker.removeprefix("gw")) + 1 if worker.startswith("gw") else 0
         self._begun = contextlib.ExitStack()
+        self._begun.callback(plain_api.close)
         self.families: Sequence[str] = ()
-        self._asked = new_record()  # what a scenario asks for, by whatever names of nodes
+        self._asked = plain_api.asked  # what a scenario asks for, by whatever names of nodes
 
-    def start(self) -> KubeconfigBackend:
+    def start(self) -> Self:
         """Make the client pods, and see the canary go round. Raises `UnavailableError` with the remedy."""
-        with contextlib.ExitStack() as begun:
+        with self._begun.pop_all() as begun:
             loaded = find(self._target.kubeconfig, context=self._target.context)
             self.api: Api = TranslatingApi(loaded, self._target.names, connections=600, asked=self._asked)
             begun.callback(self.api.close)
             self._guests = PodRunner(self.api, self._labels, self._target.registry)
             begun.callback(self._guests.close)
             self._guests.kubelets_may_be_late = self.name == "kind"  # all of them on this machine, beside this run
-            self._dialer = Dialer(self.api, self._vigil)
+            self._dialer = Dialer(self.api, self._vigil, aside=self._aside())
             begun.callback(self._dialer.close)
             self._clients = self._new_clients()
             begun.callback(self._clients.delete)
@@ -103,19 +99,9 @@ class KubeconfigBackend:
             self._begun = begun.pop_all()
         return self
 
-    def ask_aside(self, get: Callable[[str, str, float], Response]) -> None:
-        """Have client pods asked by `get(node, url, seconds)` whenever the API server does not answer."""
-
-        def ask(pod: ClientPod, path: str, seconds: float) -> Response:
-            node, url = self._clients.url_of(pod)
-            return get(node, f"{url}/{path}", seconds)
-
-        self._dialer.aside = ask
-
     def close(self) -> None:
-        """Leave components as they were found, and take away all namespaces of this worker. Idempotent."""
-        with self._begun:
-            self.components.close()
+        """Take away all namespaces of this worker. Idempotent."""
+        self._begun.close()
 
     # Namespaces and pods
 
@@ -152,10 +138,8 @@ class KubeconfigBackend:
         """End a pod at once, and wait until it is gone."""
         self._guests.delete(namespace, name)
 
-    def create_pod(self, namespace: str, wanted: WantedPod, *, phase: str = "Running") -> None:
+    def create_pod(self, namespace: str, wanted: WantedPod) -> None:
         """Have a pod; unlike on the embedded cluster it runs, since a kubelet reports it."""
-        if phase != "Running":
-            self._lacks(Ability.REPORT_PODS, "pods are what their kubelets report")
         self._guests.create(namespace, wanted)
         self._await_late_kubelets()
 
@@ -163,9 +147,6 @@ class KubeconfigBackend:
         """Open or close the pod's readiness gate."""
         self._guests.open_gate(namespace, name, ready)
         self._await_late_kubelets()
-
-    def forget_connections(self) -> None:
-        """Nothing: connection tracking belongs to the nodes, and pods of scenarios have addresses of their own."""
 
     # Clients and probes
 
@@ -212,37 +193,15 @@ class KubeconfigBackend:
         assert isinstance(probe.namespace, ClientPod)
         return replace(probe, namespace=self._clients.for_many_flows(probe.namespace))
 
-    def connect(self, probe: Probe) -> NoReturn:
-        """Raises `UnavailableError`: agnhost's connections end with the answer."""
-        self._lacks(Ability.OPEN_CONNECTIONS, f"no connection to {probe.address} can be kept open in a pod")
-
-    def namespace_of(self, client: Client | Pod) -> Namespace:
-        """Raises `UnavailableError`."""
-        self._lacks(Ability.SOURCE_PORTS, f"client {client} is on another machine")
-
-    def http_get(self, client: Client | Pod, address: str, port: int, path: str) -> HttpAnswer:  # noqa: ARG002
-        """Raises `UnavailableError`: agnhost does not tell the status of an answer."""
-        self._lacks(Ability.HTTP, f"client {client} cannot tell the status of an answer")
-
-    def metrics(self, component: Component, node: str) -> str:
+    def proxy_metrics(self, node: str) -> str:
         """What a proxy exposes on its node's loopback, asked by a pod on the host's network."""
-        if component is not Component.PROXY:
-            return self.components.metrics(component, node)
         client = self.place_of(node_client(node))
         try:
             return self._dialer.get(client, "127.0.0.1", METRICS_PORT, "metrics")
         except OSError as error:
-            raise InconclusiveError(f"the metrics of {component} on {node} cannot be read: {error}") from error
-
-    def dns(self) -> dict[str, str]:
-        """Raises `UnavailableError`."""
-        self._lacks(Ability.DNS, "the topology-aware DNS server is not part of a cluster")
+            raise InconclusiveError(f"the metrics of {Component.PROXY} on {node} cannot be read: {error}") from error
 
     # Addresses
-
-    def virtual_addresses(self, kind: str, node: str, number: int) -> dict[str, str]:  # noqa: ARG002
-        """Raises `UnavailableError`: nobody routes them to a node of choice."""
-        self._lacks(Ability(kind.replace("external-ip", "external-ips")), f"no {kind} address is routed to {node}")
 
     def free_addresses(self) -> dict[str, str]:
         """Addresses that no pod has: of the ranges for documentation."""
@@ -254,33 +213,7 @@ class KubeconfigBackend:
         reported = (self._nodes[node].get("status") or {}).get("addresses") or ()
         return by_family(str(each["address"]) for each in reported if each.get("type") == "InternalIP")
 
-    # Components
-
-    def start_component(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
-        """Have one started as this release. Raises `UnavailableError` where nothing may.
-
-        Proxies and kubelets hear of an API server that was away after up to a minute, and are waited for when it
-        matters what they know: proxies before something is seen or one is replaced, kubelets when they have a pod.
-        """
-        self.components.start(component, release, nodes)
-        if component is Component.PROXY:
-            self._without_proxy.difference_update(nodes)
-        elif component is Component.CONTROLLER:
-            self._without_controller = False
-        if component is not Component.PROXY and not self._without_controller:
-            self._barrier.hear_from_controller(self._clients.canaries(without=self._off)[0][0], within=RESTARTED)
-        self._barrier.expect_news()
-        self._has_replaced = self._guests.kubelets_may_be_late = True
-        if component is Component.PROXY:
-            self.settle()
-
-    def stop_component(self, component: Component, nodes: Sequence[str]) -> None:
-        """Have one stopped. Raises `UnavailableError` where nothing may."""
-        self.components.stop(component, nodes)
-        if component is Component.PROXY:
-            self._without_proxy.update(nodes)
-        elif component is Component.CONTROLLER:
-            self._without_controller = True
+    # Nodes
 
     def change_node(
         self,
@@ -295,57 +228,12 @@ class KubeconfigBackend:
         outgoing = names.outgoing(dict(labels or {}))
         run_id = self._target.run_id
         change_node(
-            self.plain_api, names.nodes[name], run_id, labels=outgoing, taints=taints, unschedulable=unschedulable
+            self._plain_api, names.nodes[name], run_id, labels=outgoing, taints=taints, unschedulable=unschedulable
         )
 
     def restore_node(self, name: str, before: Object) -> None:  # noqa: ARG002  the node itself tells it
         """Give a node back what it had."""
-        restore_node(self.plain_api, self._target.names.nodes[name])
-
-    def stop_node(self, name: str) -> None:
-        """Have a node switched off. Raises `UnavailableError` where nothing may, `InconclusiveError`."""
-        self._off[name] = self._ready_pods_on(name)
-        self.components.stop_node(name)
-        eventually(
-            lambda: self._is_silent(name),
-            within=NOTICED,
-            every=0.5,
-            describe=f"the control plane to notice that node {name} is off",
-            error=InconclusiveError,
-        )
-        self.settle()
-
-    def start_node(self, name: str) -> None:
-        """Have it switched on again; its pods come back under the same names. Raises as `stop_node` does."""
-        self.components.start_node(name)
-        eventually(
-            lambda: not liveness.not_ready(self.api, [name]),
-            within=BOOTED,
-            every=0.5,
-            describe=f"node {name} to be ready again",
-            error=InconclusiveError,
-        )
-        for namespace, pod in self._off[name]:
-            self._guests.wait(namespace, {pod: True}, all_exist=False)
-        del self._off[name]
-        self._clients.look_up_addresses()
-        self._barrier.expect_news()
-        self.settle()
-
-    def _is_silent(self, node: str) -> bool:
-        """Whether the control plane counts a node as lost, and every pod of the run on it as not ready."""
-        return bool(liveness.not_ready(self.api, [node])) and not self._ready_pods_on(node)
-
-    def _ready_pods_on(self, node: str) -> list[tuple[str, str]]:
-        """The pods of all workers of this run on a node that are ready."""
-        mine = ",".join(f"{key}={value}" for key, value in self._labels.items())
-        return ready_pods_on(self.api, node, label_selector=mine)
-
-    @functools.cached_property
-    def plain_api(self) -> Api:
-        """The API in which nodes and zones have the cluster's own names; closed with this backend."""
-        api = Api(find(self._target.kubeconfig, context=self._target.context), asked=self._asked)
-        return self._begun.enter_context(contextlib.closing(api))
+        restore_node(self._plain_api, self._target.names.nodes[name])
 
     def settle(self) -> None:
         """Wait until pods are as they were asked to be, and proxies that run have seen the canary go round."""
@@ -407,7 +295,6 @@ class KubeconfigBackend:
                 described(node, self._nodes[node.name], names.get(node.name, node.name)) for node in self.topology.nodes
             ],
             "ipFamilies": list(self.families),
-            **({} if self.hints_matter is None else {"hintsChangeSomething": self.hints_matter}),
         }
 
     def explain(self, namespace: str, service: str, nodes: Sequence[str]) -> str:  # noqa: ARG002  the table has all
@@ -427,6 +314,10 @@ class KubeconfigBackend:
 
     # Inside
 
+    def _aside(self) -> Aside | None:
+        """How client pods are asked when the API server does not answer; None: not at all."""
+        return None
+
     def _new_clients(self) -> Clients:
         return Clients(
             self.api,
@@ -436,6 +327,3 @@ class KubeconfigBackend:
             worker=self._worker,
             node_addresses=self.node_addresses,
         )
-
-    def _lacks(self, ability: Ability, why: str) -> NoReturn:
-        raise UnavailableError(f"{ability}: {why}")

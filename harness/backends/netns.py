@@ -20,6 +20,21 @@ from harness.api.client import Api, Object
 from harness.backends import node_lifecycle
 from harness.backends.backend import TERMINATION_SECONDS, WantedPod
 from harness.backends.implementation import Implementation, reference
+from harness.backends.protocols import (
+    ComponentControl,
+    ControllerMetrics,
+    Explaining,
+    ForgetsConnections,
+    NodeControl,
+    NodePower,
+    PodLifecycle,
+    PodReports,
+    Probing,
+    ProxyMetrics,
+    ServesDns,
+    Sockets,
+    VirtualAddresses,
+)
 from harness.dns.dns import ClusterDns
 from harness.errors import InconclusiveError
 from harness.eventually import eventually
@@ -44,7 +59,21 @@ RECONNECTED = (
 METRICS_PORT = 10249  # of a proxy, on its node's loopback, as kube-proxy has it
 
 
-class NetnsBackend:
+class NetnsBackend(
+    PodLifecycle,
+    Probing,
+    NodeControl,
+    ProxyMetrics,
+    Explaining,
+    ComponentControl,
+    NodePower,
+    ControllerMetrics,
+    PodReports,
+    Sockets,
+    VirtualAddresses,
+    ServesDns,
+    ForgetsConnections,
+):
     """A booted cluster of one topology. Not started twice; `close` leaves nothing behind."""
 
     name = "netns"
@@ -73,7 +102,6 @@ class NetnsBackend:
         self._off: dict[str, node_lifecycle.Reports] = {}
         self._begun = contextlib.ExitStack()
         self._dns: tuple[ClusterDns, Host] | None = None
-        self.hints_matter: bool | None = None  # whether a hint changes anything at all, once somebody has asked
 
     def start(self) -> Self:
         """Boot network, control plane, nodes and proxies. Raises `UnavailableError` with the remedy.
@@ -242,7 +270,11 @@ class NetnsBackend:
             server.close()
             self.network.remove_pod(host)
 
-    def create_pod(self, namespace: str, wanted: WantedPod, *, phase: str = "Running") -> None:
+    def create_pod(self, namespace: str, wanted: WantedPod) -> None:
+        """Create a pod that is said to run, and exists in the API only."""
+        self.create_reported_pod(namespace, wanted, phase="Running")
+
+    def create_reported_pod(self, namespace: str, wanted: WantedPod, *, phase: str) -> None:
         """Create a pod that exists in the API only, with addresses of its node, which need not exist either."""
         ports = wanted.container_ports
         obj = manifests.pod(wanted.name, wanted.node, labels=wanted.labels, container_ports=ports)
@@ -348,14 +380,16 @@ class NetnsBackend:
         """Ask an HTTP server from where a client is. Raises `OSError` as connecting does."""
         return http.get(self.namespace_of(client), address, port, path)
 
-    def metrics(self, component: Component, node: str) -> str:
-        """What a component exposes as Prometheus text; `node` is that of a proxy. Raises `InconclusiveError`."""
-        if component is Component.CONTROLLER:
-            return self.control_plane.metrics()
+    def controller_metrics(self) -> str:
+        """What the EndpointSlice controller exposes as Prometheus text. Raises `InconclusiveError`."""
+        return self.control_plane.metrics()
+
+    def proxy_metrics(self, node: str) -> str:
+        """What the proxy of a node exposes as Prometheus text. Raises `InconclusiveError`."""
         try:
             return self.http_get(node_client(node), "127.0.0.1", METRICS_PORT, "/metrics").text
         except OSError as error:
-            raise InconclusiveError(f"the metrics of {component} on {node} cannot be read: {error}") from error
+            raise InconclusiveError(f"the metrics of {Component.PROXY} on {node} cannot be read: {error}") from error
 
     def client_address(self, client: Client | Pod, family: str) -> str:
         """The client's own address."""
@@ -405,7 +439,6 @@ class NetnsBackend:
             "ipFamilies": list(self.families),
             "podNetwork": "veth",
             "cpus": os.cpu_count() or 1,
-            **({} if self.hints_matter is None else {"hintsChangeSomething": self.hints_matter}),
         }
 
     def explain(self, namespace: str, service: str, nodes: Sequence[str]) -> str:

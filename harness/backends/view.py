@@ -6,13 +6,29 @@ What was noted becomes the suite's table of needs: `harness.model.needs`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from harness.api.client import Api, Object
-from harness.backends.backend import Backend, OpenConnection, WantedPod
+from harness.backends.backend import Backend, OpenConnection, SteadyTraffic, WantedPod
+from harness.backends.protocols import (
+    ComponentControl,
+    ControllerMetrics,
+    Explaining,
+    ForgetsConnections,
+    NodeControl,
+    NodePower,
+    PodLifecycle,
+    PodReports,
+    Probing,
+    ProxyMetrics,
+    ServesDns,
+    Sockets,
+    VirtualAddresses,
+)
 from harness.errors import UnavailableError
 from harness.model.abilities import Ability
 from harness.model.needs import Needs
+from harness.model.outcomes import Observation
 from harness.model.release import Component, Release
 from harness.model.topology import Topology
 from harness.model.workloads import Client, Pod
@@ -27,9 +43,11 @@ _RESTART = {
 }
 _VIRTUAL = {"load-balancer": Ability.LOAD_BALANCER, "external-ip": Ability.EXTERNAL_IPS}
 
+_P = TypeVar("_P")
+
 
 class View:
-    """A `Backend` like the one behind it, for one scenario."""
+    """All that a scenario can ask of a cluster. What the cluster behind it lacks raises `UnavailableError`."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -48,37 +66,183 @@ class View:
         self._nodes.update(node for node in nodes if node in known)
         lacks = [each for each in abilities if each not in self.abilities]
         if lacks:
-            raise UnavailableError(f"backend {self.name} has no {', '.join(lacks)} here")
+            raise self._lack(", ".join(lacks))
 
-    # What is only passed on
+    def _part(self, protocol: type[_P], ability: Ability | None = None) -> _P:
+        """The backend as one of this protocol. Raises `UnavailableError` that names the ability."""
+        if not isinstance(self._backend, protocol):
+            raise self._lack(ability or protocol.__name__)
+        return self._backend
+
+    def _lack(self, what: str) -> UnavailableError:
+        return UnavailableError(f"backend {self.name} has no {what} here")
+
+    # The core
 
     @property
     def name(self) -> str:
+        """See `Backend`."""
         return self._backend.name
 
     @property
-    def hints_matter(self) -> bool | None:
-        return self._backend.hints_matter
-
-    @property
     def topology(self) -> Topology:
+        """See `Backend`."""
         return self._backend.topology
 
     @property
     def families(self) -> Sequence[str]:
+        """See `Backend`."""
         return self._backend.families
 
     @property
     def release(self) -> Release:
+        """See `Backend`."""
         return self._backend.release
 
     @property
     def abilities(self) -> frozenset[Ability]:
+        """See `Backend`."""
         return self._backend.abilities
 
     @property
     def api(self) -> Api:
+        """See `Backend`."""
         return self._backend.api
+
+    def create_namespace(self, namespace: str) -> None:
+        """See `Backend`."""
+        self._backend.create_namespace(namespace)
+
+    def delete_namespace(self, namespace: str) -> None:
+        """See `Backend`."""
+        self._backend.delete_namespace(namespace)
+
+    def run_pods(self, namespace: str, wanted: Sequence[WantedPod]) -> list[Pod]:
+        """See `Backend`."""
+        self.need(nodes=[each.node for each in wanted])
+        return self._backend.run_pods(namespace, wanted)
+
+    def delete_pod(self, namespace: str, name: str) -> None:
+        """See `Backend`."""
+        self._backend.delete_pod(namespace, name)
+
+    def settle(self) -> None:
+        """See `Backend`."""
+        self._backend.settle()
+
+    def check_instruments(self) -> None:
+        """See `Backend`."""
+        self._backend.check_instruments()
+
+    def environment(self) -> dict[str, Any]:
+        """See `Backend`."""
+        return self._backend.environment()
+
+    def evidence(self, namespace: str, *, since: float) -> dict[str, str]:
+        """See `Backend`."""
+        return self._backend.evidence(namespace, since=since)
+
+    def explain(self, namespace: str, service: str, nodes: Sequence[str]) -> str:
+        """See `Explaining`; "" where nobody can say anything."""
+        return self._backend.explain(namespace, service, nodes) if isinstance(self._backend, Explaining) else ""
+
+    def forget_connections(self) -> None:
+        """See `ForgetsConnections`; nothing is done where there is nothing to forget."""
+        if isinstance(self._backend, ForgetsConnections):
+            self._backend.forget_connections()
+
+    # Pods
+
+    def create_pod(self, namespace: str, wanted: WantedPod, *, phase: str = "Running") -> None:
+        """See `PodLifecycle`; where only a report could make it so, see `PodReports`."""
+        exists = any(each.name == wanted.node for each in self.topology.nodes)
+        if exists and phase == "Running":
+            self.need(nodes=[wanted.node])
+            self._part(PodLifecycle).create_pod(namespace, wanted)
+        else:
+            self.need(Ability.REPORT_PODS, nodes=[wanted.node])
+            self._part(PodReports, Ability.REPORT_PODS).create_reported_pod(namespace, wanted, phase=phase)
+
+    def set_ready(self, namespace: str, name: str, ready: bool) -> None:
+        """See `PodLifecycle`."""
+        self._part(PodLifecycle).set_ready(namespace, name, ready)
+
+    def begin_termination(self, namespace: str, name: str) -> None:
+        """See `PodLifecycle`."""
+        self._part(PodLifecycle).begin_termination(namespace, name)
+
+    def evict_pod(self, namespace: str, name: str) -> None:
+        """See `PodLifecycle`."""
+        self._part(PodLifecycle).evict_pod(namespace, name)
+
+    # Clients and what they ask
+
+    def place_of(self, client: Client | Pod, *, fresh: bool = False) -> SocketSource:
+        """See `Probing`."""
+        self._need_client(client)
+        return self._part(Probing).place_of(client, fresh=fresh)
+
+    def client_address(self, client: Client | Pod, family: str) -> str:
+        """See `Probing`."""
+        self._need_client(client)
+        return self._part(Probing).client_address(client, family)
+
+    def node_addresses(self, node: str) -> dict[str, str]:
+        """See `Probing`."""
+        self.need(nodes=[node])
+        return self._part(Probing).node_addresses(node)
+
+    def free_addresses(self) -> dict[str, str]:
+        """See `Probing`."""
+        return self._part(Probing).free_addresses()
+
+    def probe(self, probes: Sequence[Probe], *, in_flight: int = 32) -> list[Observation]:
+        """See `Probing`."""
+        return self._part(Probing).probe(probes, in_flight=in_flight)
+
+    def glance(self, probes: Sequence[Probe]) -> list[Observation]:
+        """See `Probing`."""
+        return self._part(Probing).glance(probes)
+
+    def addresses_seen(self, probes: Sequence[Probe]) -> list[Observation]:
+        """See `Probing`."""
+        return self._part(Probing).addresses_seen(probes)
+
+    def record(self, interval: float, probes: Sequence[Probe]) -> SteadyTraffic:
+        """See `Probing`."""
+        return self._part(Probing).record(interval, probes)
+
+    def namespace_of(self, client: Client | Pod) -> Namespace:
+        """See `Sockets`."""
+        self.need(Ability.SOURCE_PORTS)
+        return self._part(Sockets, Ability.SOURCE_PORTS).namespace_of(client)
+
+    def connect(self, probe: Probe) -> OpenConnection:
+        """See `Sockets`."""
+        self.need(Ability.OPEN_CONNECTIONS)
+        return self._part(Sockets, Ability.OPEN_CONNECTIONS).connect(probe)
+
+    def http_get(self, client: Client | Pod, address: str, port: int, path: str) -> HttpAnswer:
+        """See `Sockets`."""
+        self._need_client(client)
+        self.need(Ability.HTTP)
+        return self._part(Sockets, Ability.HTTP).http_get(client, address, port, path)
+
+    def virtual_addresses(self, kind: str, node: str, number: int) -> dict[str, str]:
+        """See `VirtualAddresses`."""
+        self.need(_VIRTUAL[kind], nodes=[node])
+        return self._part(VirtualAddresses, _VIRTUAL[kind]).virtual_addresses(kind, node, number)
+
+    def dns(self) -> dict[str, str]:
+        """See `ServesDns`."""
+        self.need(Ability.DNS)
+        return self._part(ServesDns, Ability.DNS).dns()
+
+    def _need_client(self, client: Client | Pod) -> None:
+        outside = isinstance(client, Client) and client.kind == "external"
+        self.need(*([Ability.EXTERNAL_CLIENT] if outside else []), nodes=[client.node])
+
+    # Nodes
 
     def change_node(
         self,
@@ -88,76 +252,44 @@ class View:
         taints: Sequence[Object] | None = None,
         unschedulable: bool | None = None,
     ) -> None:
-        self._backend.change_node(name, labels=labels, taints=taints, unschedulable=unschedulable)
+        """See `NodeControl`."""
+        control = self._part(NodeControl, Ability.CHANGE_NODES)
+        control.change_node(name, labels=labels, taints=taints, unschedulable=unschedulable)
 
     def restore_node(self, name: str, before: Object) -> None:
-        self._backend.restore_node(name, before)
+        """See `NodeControl`."""
+        self._part(NodeControl, Ability.CHANGE_NODES).restore_node(name, before)
 
     def stop_node(self, name: str) -> None:
+        """See `NodePower`."""
         self.need(nodes=[name])
-        self._backend.stop_node(name)
+        self._part(NodePower, Ability.STOP_NODES).stop_node(name)
 
     def start_node(self, name: str) -> None:
-        self._backend.start_node(name)
+        """See `NodePower`."""
+        self._part(NodePower, Ability.STOP_NODES).start_node(name)
 
-    def __getattr__(self, name: str) -> Any:
-        """Verbs that need nothing special."""
-        return getattr(self._backend, name)
-
-    # What needs something
+    # Components
 
     def need_component(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
         """Note that the scenario changes a component to this release. Raises `UnavailableError`."""
         changes = [Ability.CHANGE_RELEASE] if release != self.release else []
         self.need(_RESTART[component], *changes, nodes=nodes if component is Component.PROXY else ())
 
-    def run_pods(self, namespace: str, wanted: Sequence[WantedPod]) -> list[Pod]:
-        self.need(nodes=[each.node for each in wanted])
-        return self._backend.run_pods(namespace, wanted)
+    def start_component(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
+        """See `ComponentControl`."""
+        self._part(ComponentControl, _RESTART[component]).start_component(component, release, nodes)
 
-    def create_pod(self, namespace: str, wanted: WantedPod, *, phase: str = "Running") -> None:
-        exists = any(each.name == wanted.node for each in self.topology.nodes)
-        self.need(*([] if exists and phase == "Running" else [Ability.REPORT_PODS]), nodes=[wanted.node])
-        self._backend.create_pod(namespace, wanted, phase=phase)
+    def stop_component(self, component: Component, nodes: Sequence[str]) -> None:
+        """See `ComponentControl`."""
+        self._part(ComponentControl, _RESTART[component]).stop_component(component, nodes)
 
-    def virtual_addresses(self, kind: str, node: str, number: int) -> dict[str, str]:
-        self.need(_VIRTUAL[kind], nodes=[node])
-        return self._backend.virtual_addresses(kind, node, number)
+    def proxy_metrics(self, node: str) -> str:
+        """See `ProxyMetrics`."""
+        self.need(Ability.PROXY_METRICS, nodes=[node])
+        return self._part(ProxyMetrics, Ability.PROXY_METRICS).proxy_metrics(node)
 
-    def node_addresses(self, node: str) -> dict[str, str]:
-        self.need(nodes=[node])
-        return self._backend.node_addresses(node)
-
-    def place_of(self, client: Client | Pod, *, fresh: bool = False) -> SocketSource:
-        self._need_client(client)
-        return self._backend.place_of(client, fresh=fresh)
-
-    def namespace_of(self, client: Client | Pod) -> Namespace:
-        self.need(Ability.SOURCE_PORTS)
-        return self._backend.namespace_of(client)
-
-    def client_address(self, client: Client | Pod, family: str) -> str:
-        self._need_client(client)
-        return self._backend.client_address(client, family)
-
-    def connect(self, probe: Probe) -> OpenConnection:
-        self.need(Ability.OPEN_CONNECTIONS)
-        return self._backend.connect(probe)
-
-    def http_get(self, client: Client | Pod, address: str, port: int, path: str) -> HttpAnswer:
-        self._need_client(client)
-        self.need(Ability.HTTP)
-        return self._backend.http_get(client, address, port, path)
-
-    def metrics(self, component: Component, node: str) -> str:
-        of_proxy = component is Component.PROXY
-        self.need(Ability.PROXY_METRICS if of_proxy else Ability.CONTROLLER_METRICS, nodes=[node])
-        return self._backend.metrics(component, node)
-
-    def dns(self) -> dict[str, str]:
-        self.need(Ability.DNS)
-        return self._backend.dns()
-
-    def _need_client(self, client: Client | Pod) -> None:
-        outside = isinstance(client, Client) and client.kind == "external"
-        self.need(*([Ability.EXTERNAL_CLIENT] if outside else []), nodes=[client.node])
+    def controller_metrics(self) -> str:
+        """See `ControllerMetrics`."""
+        self.need(Ability.CONTROLLER_METRICS)
+        return self._part(ControllerMetrics, Ability.CONTROLLER_METRICS).controller_metrics()

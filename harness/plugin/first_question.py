@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from harness.api.client import RefusedError
 from harness.backends.backend import WantedPod
+from harness.backends.view import View
 from harness.errors import HarnessError
 from harness.eventually import NotYetError, eventually
 from harness.model import manifests
@@ -27,11 +28,12 @@ WITHIN = 3.0  # seconds, before the time scale, that a change has to reach the p
 PROBES = 24  # all to one of two endpoints by chance: once in 16 million
 
 
-def hints_change_something(backend: Backend, namespace: str = NAMESPACE) -> bool | None:
+def hints_change_something(booted: Backend, namespace: str = NAMESPACE) -> bool | None:
     """Whether an endpoint of another zone is left alone once hints ask for that; None where that cannot be told.
 
     `namespace` is made for the question, and goes with it.
     """
+    backend = View(booted)
     near = backend.topology.nodes[0]
     far = next((node for node in backend.topology.nodes if node.zone != near.zone), None)
     if far is None:
@@ -48,7 +50,7 @@ def hints_change_something(backend: Backend, namespace: str = NAMESPACE) -> bool
         backend.forget_connections()
 
 
-def _ask(backend: Backend, namespace: str, pods: list[Pod]) -> bool | None:
+def _ask(backend: View, namespace: str, pods: list[Pod]) -> bool | None:
     family = backend.families[0]
     made = backend.api.create("services", namespace, manifests.service("web"))
     written = manifests.endpoint_slice("web", "web", _endpoints(pods, hinted=False), family=family)
@@ -69,7 +71,7 @@ def _endpoints(pods: list[Pod], *, hinted: bool) -> list[Endpoint]:
     ]
 
 
-def _comes_to(backend: Backend, probe: Probe, wanted: set[str]) -> bool:
+def _comes_to(backend: View, probe: Probe, wanted: set[str]) -> bool:
     backend.settle()
 
     def seen() -> bool:

@@ -11,7 +11,7 @@ import gc
 import itertools
 import os
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -25,30 +25,46 @@ if TYPE_CHECKING:
     from harness.backends.backend import Backend
     from harness.scenario.cluster import Cluster
 
-    BootedBackends = Callable[[Topology], Backend]
+
+class Backends:
+    """The booted backends of a session: one a topology, booted when it is first asked for."""
+
+    def __init__(self, run: Run | None) -> None:
+        self._run = run
+        self._booted: dict[str, Backend] = {}
+        self._hints_matter: bool | None = None  # whether a hint changes anything at all on the first of them
+
+    def __call__(self, topology: Topology) -> Backend:
+        """The backend of a topology."""
+        if topology.name not in self._booted:
+            self._booted[topology.name] = _boot(self._run, topology)
+            if len(self._booted) == 1:
+                self._hints_matter = self._first_answer(self._booted[topology.name])
+            gc.freeze()  # what a cluster consists of stays: it need not be looked through after every scenario
+        return self._booted[topology.name]
+
+    def environment(self) -> dict[str, Any]:
+        """What was found out about the cluster before the first test, for the report."""
+        return {} if self._hints_matter is None else {"hintsChangeSomething": self._hints_matter}
+
+    def close(self) -> None:
+        """Close all of them."""
+        for each in self._booted.values():
+            each.close()
+
+    def _first_answer(self, backend: Backend) -> bool | None:
+        from harness.plugin.first_question import NAMESPACE, hints_change_something  # noqa: PLC0415
+
+        real = self._run is not None and self._run.target
+        return hints_change_something(backend, f"{_prefix(self._run)}first" if real else NAMESPACE)
 
 
 @pytest.fixture(scope="session")
-def backends(request: pytest.FixtureRequest) -> Iterator[BootedBackends]:
+def backends(request: pytest.FixtureRequest) -> Iterator[Backends]:
     """The booted backend of a topology; booted when it is first asked for, and closed with the session."""
-    from harness.plugin.first_question import NAMESPACE, hints_change_something  # noqa: PLC0415
-
-    booted: dict[str, Backend] = {}
-    run = run_of(request.config)
-    real = run is not None and run.target
-
-    def backend(topology: Topology) -> Backend:
-        if topology.name not in booted:
-            made = _boot(run, topology)
-            booted[topology.name] = made
-            if len(booted) == 1:
-                made.hints_matter = hints_change_something(made, f"{_prefix(run)}first" if real else NAMESPACE)
-            gc.freeze()  # what a cluster consists of stays: it need not be looked through after every scenario
-        return booted[topology.name]
-
-    yield backend
-    for each in booted.values():
-        each.close()
+    made = Backends(run_of(request.config))
+    yield made
+    made.close()
 
 
 def _boot(run: Run | None, topology: Topology) -> Backend:
@@ -93,7 +109,7 @@ def _numbers() -> Iterator[int]:
 
 @pytest.fixture
 def new_cluster(
-    request: pytest.FixtureRequest, backends: BootedBackends, history: History, _numbers: Iterator[int]
+    request: pytest.FixtureRequest, backends: Backends, history: History, _numbers: Iterator[int]
 ) -> Iterator[Callable[[Topology], Cluster]]:
     """Makes clusters of any topology, each in a Kubernetes namespace of its own, and empties them afterwards."""
     from harness.scenario.cluster import Cluster  # noqa: PLC0415

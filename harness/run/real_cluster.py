@@ -29,6 +29,7 @@ from harness.model.topology import Topology, parse_topology
 from harness.settings.settings import Settings
 
 if TYPE_CHECKING:
+    from harness.backends.kind.backend import KindBackend
     from harness.backends.kind.cluster import KindCluster
 
 Say = Callable[[str], None]
@@ -128,28 +129,34 @@ def kind_cluster(settings: Settings, run_id: str, say: Say = print) -> Any:
 
 def kind_abilities() -> frozenset[Ability]:
     """What can be done to the components of a kind cluster."""
-    from harness.backends.kind.components import KindComponents  # noqa: PLC0415
+    from harness.backends.kind.components import ABILITIES  # noqa: PLC0415
 
-    return KindComponents.abilities
+    return ABILITIES
 
 
 def boot(values: Mapping[str, Any], settings: Settings, worker: str) -> KubeconfigBackend:
     """The backend of one worker. Raises `DistrustError` with the remedy: without it no test can be run."""
     target = Target.from_json(values)
-    backend = KubeconfigBackend(target, worker=worker, release=settings.release)
-    kind = _known_kind_cluster(settings, target) if target.backend == "kind" else None
     try:
-        with kind.naming_scarcity() if kind else contextlib.nullcontext():
-            backend.start()
+        if target.backend == "kind":
+            return _boot_on_kind(settings, target, worker)
+        return KubeconfigBackend(target, target.plain_api(), worker=worker, release=settings.release).start()
     except (RefusedError, InconclusiveError, UnavailableError) as error:
         raise DistrustError(errors.of(error)) from error
-    if kind:
+
+
+def _boot_on_kind(settings: Settings, target: Target, worker: str) -> KindBackend:
+    from harness.backends.kind.backend import KindBackend  # noqa: PLC0415
+
+    kind = _known_kind_cluster(settings, target)
+    with kind.naming_scarcity():
+        api = target.plain_api()
         patches = dict(each.split("=", 1) for each in settings.kind_patch)
-        backend.release = _release_of_kind(settings, backend, patches)
-        components = kind.components(backend.plain_api, backend.release, patches=patches)
-        backend.components = components
-        backend.ask_aside(components.ask_pod)
-    return backend
+        release = _release_of_kind(settings, api, patches)
+        components = kind.components(api, release, patches=patches)
+        return KindBackend(
+            target, api, components=components, worker=worker, release=release, ask_pod=components.ask_pod
+        ).start()
 
 
 def _known_kind_cluster(settings: Settings, target: Target) -> KindCluster:
@@ -161,11 +168,11 @@ def _known_kind_cluster(settings: Settings, target: Target) -> KindCluster:
     return cluster
 
 
-def _release_of_kind(settings: Settings, backend: KubeconfigBackend, patches: Mapping[str, str]) -> Release:
+def _release_of_kind(settings: Settings, api: Api, patches: Mapping[str, str]) -> Release:
     """What a kind cluster was booted as, so that it is known what needs no change: its version, or "" for unknown.
 
     A minor version that stands for another patch than the one that runs is another release.
     """
-    found = parse_version(backend.environment()["servers"]["apiserver"])
+    found = parse_version(str(api.request("GET", "/version").body.get("gitVersion", "?")))
     known = found is not None and parse_wanted(patches.get(found.series, found.series)).allows(found)
     return replace(settings.release, version=found.series if found and known else "")

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
 
-from harness.api.client import Api, Object, RefusedError
+from harness.api.client import Object, RefusedError
 from harness.backends.backend import Backend, WantedPod
 from harness.backends.view import View
 from harness.errors import InconclusiveError, UsageError
@@ -31,7 +31,6 @@ from harness.model.manifests import TCP, Endpoint, Hints, Port
 from harness.model.metrics import Metrics
 from harness.model.release import Component, Release
 from harness.model.texts import as_yaml, told, with_names
-from harness.model.topology import Topology
 from harness.model.workloads import Pod
 from harness.scenario.nodes import Nodes
 from harness.scenario.steps import step
@@ -92,8 +91,8 @@ class Cluster:
         self.test = test
         self.backend = View(backend)
         self.namespace = namespace
-        self.topology: Topology = backend.topology
-        self.api: Api = backend.api
+        self.topology = backend.topology
+        self.api = backend.api
         self.answered: set[str] = set()  # services that have answered a probe: silence counts only after speech
         self.nodes = Nodes(self.backend, history)
         self._measured: dict[str, Mapping[str, float]] = {}
@@ -360,7 +359,8 @@ class Cluster:
 
     def metrics(self, component: Component, node: str = "") -> Metrics:
         """What a component exposes about itself at this moment; `node` says which proxy."""
-        return Metrics(self.backend.metrics(component, node))
+        of_proxy = component is Component.PROXY
+        return Metrics(self.backend.proxy_metrics(node) if of_proxy else self.backend.controller_metrics())
 
     def keep_time(self) -> None:
         """Say that the scenario has to do things in time, which the load of others would prevent: it runs alone."""
@@ -442,7 +442,7 @@ class Cluster:
 
     def environment(self) -> dict[str, Any]:
         """Where the scenario took place, for the report."""
-        return dict(self.backend.environment())
+        return self.backend.environment()
 
     def explain(self, service: Service, nodes: Sequence[str]) -> str:
         """Why these nodes do what they do with a Service, as far as their proxies can say."""

@@ -88,8 +88,9 @@ def from_text(error: str) -> Observation:
 class Dialer:
     """Has client pods ask. One for a backend; methods may be called from any thread."""
 
-    def __init__(self, api: Api, watch: BeginWatch) -> None:
-        self.aside: Aside | None = None
+    def __init__(self, api: Api, watch: BeginWatch, *, aside: Aside | None = None) -> None:
+        """`watch` doubts nodes while answers are late; `aside` is taken when the API server does not answer."""
+        self._aside = aside
         self._api = api
         self._forwards = PortForwards(api)
         self._proxy_is_forbidden = False
@@ -231,12 +232,12 @@ class Dialer:
         begin = time.monotonic()
         try:
             answer = self._ask_through_api(client, path, query, limit)
-            if self.aside is None or answer.code == 200:
+            if self._aside is None or answer.code == 200:
                 return answer
         except InconclusiveError:
-            if self.aside is None or time.monotonic() - begin >= limit:
+            if self._aside is None or time.monotonic() - begin >= limit:
                 raise
-        return self.aside(client, f"{path}?{urlencode(query)}", limit)
+        return self._aside(client, f"{path}?{urlencode(query)}", limit)
 
     def _ask_through_api(self, client: ClientPod, path: str, query: Mapping[str, str], limit: float) -> Response:
         if not self._proxy_is_forbidden:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from harness.api.client import Api
+from harness.api.kubeconfig import find
 from harness.backends.any_cluster.names import Names
 from harness.model.abilities import Ability
 from harness.model.topology import Node, Topology
@@ -35,6 +37,10 @@ class Target:
     abilities: frozenset[Ability]
     registry: str = ""
     backend: str = "kubeconfig"
+
+    def plain_api(self) -> Api:
+        """Open the API in which nodes and zones have the cluster's own names."""
+        return Api(find(self.kubeconfig, context=self.context))
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, to hand over to a worker."""

@@ -81,9 +81,7 @@ def newest_patch(wanted: Wanted) -> Version:
 
 
 class KindComponents:
-    """The components of one kind cluster (see `harness.backends.components.Components`)."""
-
-    abilities = ABILITIES
+    """The components of one kind cluster (see `harness.backends.kind.backend.Components`)."""
 
     def __init__(
         self,
@@ -164,14 +162,12 @@ class KindComponents:
         self._texts.clear()
         self._proxies.close()
 
-    def metrics(self, component: Component, node: str) -> str:
-        """Return what a component exposes as Prometheus text. Raises `InconclusiveError`."""
+    def controller_metrics(self) -> str:
+        """Return what the controller manager exposes as Prometheus text. Raises `InconclusiveError`."""
         try:
-            if component is Component.PROXY:
-                return self._proxies.metrics(self._node_names[node])
-            return self._get(_STATIC[component], "/metrics")
+            return self._get(_MANAGER, "/metrics")
         except UnavailableError as error:
-            raise InconclusiveError(f"the metrics of {component} cannot be read: {error}") from error
+            raise InconclusiveError(f"the metrics of {Component.CONTROLLER} cannot be read: {error}") from error
 
     def ask_pod(self, node: str, url: str, seconds: float) -> Response:
         """Return what a pod of this node answers to GET, asked from the node: also while the API server is away.

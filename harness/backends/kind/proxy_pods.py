@@ -21,7 +21,7 @@ from harness.model.manifests import has_condition
 POD_SECONDS = 120.0
 _LOOK = 0.25
 _DAEMON_SETS = f"/apis/apps/v1/namespaces/{sets.NAMESPACE}/daemonsets"
-_HEALTH, _METRICS = "http://localhost:10256/healthz", "http://localhost:10249/metrics"
+_HEALTH = "http://localhost:10256/healthz"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +98,6 @@ class ProxyPods:
         if "daemon_set" in self.__dict__:
             self._ask("PATCH", f"{_DAEMON_SETS}/{sets.NAME}", sets.given_back(self.daemon_set))
             del self.daemon_set
-
-    def metrics(self, node: str) -> str:
-        """Return what the proxy of a node exposes as Prometheus text. Raises `UnavailableError`."""
-        return self._shell.execute(node, "curl", "-sS", "--fail", "--max-time", "5", _METRICS)
 
     def _apply(self) -> None:
         """Make the DaemonSets what `_elsewhere` says."""

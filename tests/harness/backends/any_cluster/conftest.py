@@ -13,9 +13,8 @@ import yaml
 from harness.api.client import Api
 from harness.backends.any_cluster.places import cast
 from harness.backends.any_cluster.target import ALWAYS, Target
-from harness.backends.components import Untouchable
 from harness.backends.implementation import Implementation, reference
-from harness.backends.kubeconfig import KubeconfigBackend
+from harness.backends.kind.backend import KindBackend
 from harness.backends.netns import NetnsBackend
 from harness.errors import UnavailableError
 from harness.judging.history import History
@@ -32,7 +31,7 @@ RESTARTS = (Ability.RESTART_API_SERVER, Ability.RESTART_CONTROLLER, Ability.REST
 Stranger = Callable[..., Callable[[], Cluster]]
 
 
-class Replaceable(Untouchable):
+class Replaceable:
     """The components of an embedded cluster, for scenarios that reach it by its API."""
 
     def __init__(self, backend: NetnsBackend) -> None:
@@ -44,11 +43,17 @@ class Replaceable(Untouchable):
     def stop(self, component: Component, nodes: Sequence[str]) -> None:
         self._backend.stop_component(component, nodes)
 
+    def controller_metrics(self) -> str:
+        return self._backend.controller_metrics()
+
     def stop_node(self, node: str) -> None:
         self._backend.stop_node(node)
 
     def start_node(self, node: str) -> None:
         self._backend.start_node(node)
+
+    def close(self) -> None:
+        """The embedded cluster is closed by who booted it."""
 
 
 @pytest.fixture
@@ -63,8 +68,8 @@ def stranger(tmp_path: Path) -> Iterator[Stranger]:
         def boot(implementation: Implementation | None = None, *abilities: Ability) -> Callable[[], Cluster]:
             booted = stack.enter_context(NetnsBackend(implementation=implementation or reference()))
             stack.enter_context(Kubelet(booted.kubeconfig(), booted.network))
-            backend = share_of(booted.kubeconfig(), tmp_path, *abilities)
-            backend.components = Replaceable(booted)
+            share = target_of(booted.kubeconfig(), tmp_path, *abilities)
+            backend = KindBackend(share, share.plain_api(), components=Replaceable(booted)).start()
             stack.callback(backend.close)
             history = stack.enter_context(History(tmp_path / "history.jsonl"))
             numbers = itertools.count(1)
@@ -79,12 +84,12 @@ def stranger(tmp_path: Path) -> Iterator[Stranger]:
         yield boot
 
 
-def share_of(kubeconfig: dict[str, object], folder: Path, *abilities: Ability) -> KubeconfigBackend:
-    """A worker's share of the cluster with this kubeconfig."""
+def target_of(kubeconfig: dict[str, object], folder: Path, *abilities: Ability) -> Target:
+    """What is known of the cluster with this kubeconfig."""
     file = folder / "kubeconfig"
     file.write_text(yaml.safe_dump(kubeconfig))
     api = Api(kubeconfig)
     names = cast(THREE_ZONES, api.list("nodes"))
     api.close()
     offered = ALWAYS | frozenset(abilities)
-    return KubeconfigBackend(Target(str(file), "", RUN_ID, names, THREE_ZONES, offered)).start()
+    return Target(str(file), "", RUN_ID, names, THREE_ZONES, offered)

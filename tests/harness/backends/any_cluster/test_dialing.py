@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -12,7 +12,7 @@ from harness.api.client import Api, Response
 from harness.backends.any_cluster import dialing
 from harness.backends.any_cluster import repeated_syns as repeated_syns_module
 from harness.backends.any_cluster.client_pod import ClientPod
-from harness.backends.any_cluster.dialing import Dialer, address_seen, identity
+from harness.backends.any_cluster.dialing import Aside, Dialer, address_seen, identity
 from harness.backends.any_cluster.repeated_syns import RepeatedSyns, repeated_syns
 from harness.errors import InconclusiveError, UnavailableError
 from harness.model.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Unknown
@@ -105,28 +105,33 @@ def test_counters_that_cannot_be_read_are_no_proof() -> None:
 
 
 @pytest.fixture
-def dialer() -> Iterator[Dialer]:
-    """Its API server is away."""
+def new_dialer() -> Iterator[Callable[..., Dialer]]:
+    """Makes dialers whose API server is away."""
     configuration = {
         "clusters": [{"name": "x", "cluster": {"server": "https://127.0.0.1:1"}}],
         "users": [{"name": "x", "user": {}}],
         "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
         "current-context": "x",
     }
-    with contextlib.closing(Api(configuration)) as api, contextlib.closing(Dialer(api, lambda: lambda: None)) as made:
-        yield made
+    with contextlib.ExitStack() as stack:
+        api = stack.enter_context(contextlib.closing(Api(configuration)))
+
+        def make(aside: Aside | None = None) -> Dialer:
+            return stack.enter_context(contextlib.closing(Dialer(api, lambda: lambda: None, aside=aside)))
+
+        yield make
 
 
-def test_clients_go_on_asking_past_an_api_server_that_is_away(dialer: Dialer) -> None:
+def test_clients_go_on_asking_past_an_api_server_that_is_away(new_dialer: Callable[..., Dialer]) -> None:
     probe = Probe(CLIENT, "TCP", "10.96.0.1", 80)
-    assert isinstance(dialer.dial(probe, 1).outcomes[0], Unknown)
+    assert isinstance(new_dialer().dial(probe, 1).outcomes[0], Unknown)
     asked = []
 
     def ask(client: ClientPod, path: str, _seconds: float) -> Response:
         asked.append((client, path))
         return Response(200, {"responses": ["a1--td-x-main-1"] * 2})
 
-    dialer.aside = ask
+    dialer = new_dialer(ask)
     assert dialer.dial(probe, 2).outcomes == [Reached("td-x-main-1/a1")] * 2
     assert asked == [(CLIENT, "dial?host=10.96.0.1&port=80&protocol=http&request=hostname&tries=2")]
 
@@ -137,7 +142,7 @@ def test_clients_go_on_asking_past_an_api_server_that_is_away(dialer: Dialer) ->
     ids=["nobody repeated a SYN", "somebody did, and not when asked again", "somebody does all the time"],
 )
 def test_late_answers_on_the_network_of_a_node_are_doubted_only_while_syns_are_repeated_there(
-    dialer: Dialer, monkeypatch: pytest.MonkeyPatch, repeated: list[int], unsure: int, dials: int
+    new_dialer: Callable[..., Dialer], monkeypatch: pytest.MonkeyPatch, repeated: list[int], unsure: int, dials: int
 ) -> None:
     monkeypatch.setattr(dialing, "REPEATED_SYN", 0.0)  # every answer is late
     counts, asked = iter(repeated), []
@@ -148,23 +153,23 @@ def test_late_answers_on_the_network_of_a_node_are_doubted_only_while_syns_are_r
         asked.append(path)
         return Response(200, {"responses": ["a1--td-x-main-1"] * int(path.rpartition("=")[2])})
 
-    dialer.aside = ask
+    dialer = new_dialer(ask)
     probe = Probe(ClientPod("td-x-node-clients", "client-a1", 20480, on_host=True), "TCP", "10.96.0.1", 80)
     seen = dialer.probe([probe] * 4)
     assert [isinstance(each, Unknown) for each in seen].count(True) == unsure
     assert len(asked) == dials
 
 
-def test_a_request_hides_no_more_lost_packets_than_it_took_seconds(dialer: Dialer) -> None:
-    dialer.aside = lambda _client, _path, _seconds: Response(200, {"output": netstat(5)})
+def test_a_request_hides_no_more_lost_packets_than_it_took_seconds(new_dialer: Callable[..., Dialer]) -> None:
+    dialer = new_dialer(lambda _client, _path, _seconds: Response(200, {"output": netstat(5)}))
     probe = Probe(CLIENT, "TCP", "10.96.0.1", 80)
     seen = dialer._counted(probe, [dialing.Dialed([Reached("td-x-main-1/a1")] * 10, 1.6)], set())
     assert (seen.count(TIMED_OUT), len(seen)) == (1, 10)
 
 
-def test_what_a_glance_in_vain_repeats_is_no_loss_of_what_comes_after(dialer: Dialer) -> None:
+def test_what_a_glance_in_vain_repeats_is_no_loss_of_what_comes_after(new_dialer: Callable[..., Dialer]) -> None:
     said = iter([Response(200, {"errors": ["i/o timeout"]}), Response(200, {"output": netstat(1)})])
-    dialer.aside = lambda _client, _path, _seconds: next(said)
+    dialer = new_dialer(lambda _client, _path, _seconds: next(said))
     probe = Probe(CLIENT, "TCP", "10.96.0.1", 80)
     assert dialer.glance([probe]) == [TIMED_OUT]
     late = [dialing.Dialed([Reached("td-x-main-1/a1")] * 10, 9.0)]

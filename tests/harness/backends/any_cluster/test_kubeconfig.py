@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 import conformance
 from harness.backends.any_cluster import pods
@@ -14,8 +15,8 @@ from harness.backends.any_cluster.barrier import Barrier
 from harness.backends.any_cluster.names import Names
 from harness.backends.any_cluster.target import Target
 from harness.backends.backend import WantedPod
-from harness.backends.components import Untouchable
 from harness.backends.implementation import reference
+from harness.backends.kind.backend import KindBackend
 from harness.backends.kubeconfig import RESTARTED, SETTLED, KubeconfigBackend
 from harness.backends.netns import NetnsBackend
 from harness.errors import UnavailableError
@@ -31,7 +32,7 @@ from harness.netns import sandbox
 from harness.plugin.evidence import gather
 from mutants import MUTANTS
 from tests.conformance.trials import SCENARIOS
-from tests.harness.backends.any_cluster.conftest import RESTARTS, RUN_ID, Stranger, share_of
+from tests.harness.backends.any_cluster.conftest import RESTARTS, RUN_ID, Replaceable, Stranger, target_of
 
 NEARBY = "KEP-4444/zone-hints-keep-traffic-in-the-zone"
 NODES = "KEP-3015/node-then-zone-then-anywhere"
@@ -89,16 +90,26 @@ def test_a_fault_that_is_found_through_the_api_leaves_what_explains_it(stranger:
     assert all(text.strip() and "could not be gathered" not in text for text in texts.values())
 
 
-def test_components_are_left_as_they_were_found() -> None:
-    class Closing(Untouchable):
-        closed = False
+@pytest.fixture
+def a_kubeconfig(tmp_path: Path) -> Path:
+    """Of a cluster that nobody asks anything."""
+    entries = {"cluster": {"server": "https://127.0.0.1:1"}, "user": {}, "context": {"cluster": "x", "user": "x"}}
+    config = {f"{kind}s": [{"name": "x", kind: entry}] for kind, entry in entries.items()}
+    (tmp_path / "kubeconfig").write_text(yaml.safe_dump({**config, "current-context": "x"}))
+    return tmp_path / "kubeconfig"
+
+
+def test_components_are_left_as_they_were_found(a_kubeconfig: Path) -> None:
+    class Closing(Replaceable):
+        def __init__(self) -> None:
+            self.closed = False
 
         def close(self) -> None:
             self.closed = True
 
     components = Closing()
-    target = Target("", "", RUN_ID, Names(), THREE_ZONES, frozenset())
-    KubeconfigBackend(target, components=components).close()
+    target = Target(str(a_kubeconfig), "", RUN_ID, Names(), THREE_ZONES, frozenset())
+    KindBackend(target, target.plain_api(), components=components).close()
     assert components.closed
 
 
@@ -108,7 +119,8 @@ def test_a_run_can_end_while_the_api_server_is_away(tmp_path: Path) -> None:
     except UnavailableError as error:
         pytest.skip(str(error))
     with NetnsBackend() as booted, Kubelet(booted.kubeconfig(), booted.network):
-        backend = share_of(booted.kubeconfig(), tmp_path)
+        share = target_of(booted.kubeconfig(), tmp_path)
+        backend = KubeconfigBackend(share, share.plain_api()).start()
         booted.stop_component(Component.API_SERVER, [])
         backend.close()
 

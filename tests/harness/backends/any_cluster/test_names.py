@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import contextlib
 from typing import Any
 
-import yaml
-
+from harness.api.client import Api
 from harness.backends.any_cluster.names import Names
 from harness.backends.any_cluster.places import cast
 from harness.backends.any_cluster.target import ALWAYS, Target
@@ -72,15 +71,13 @@ def test_nodes_that_take_no_pods_play_nothing() -> None:
     assert cast(THREE_ZONES, nodes).nodes == {"a1": "w4"}
 
 
-def test_who_changes_components_sees_nodes_by_the_names_that_their_pods_have(tmp_path: Path) -> None:
-    file, api = tmp_path / "kubeconfig", ApiServer()
-    api.create("nodes", "", {"metadata": {"name": "kind-worker"}})
-    server = HttpServer(api)
+def test_a_node_is_changed_by_the_name_that_the_cluster_has_for_it() -> None:
+    server = HttpServer(ApiServer())
     server.start()
-    file.write_text(yaml.safe_dump(server.kubeconfig()))
-    backend = KubeconfigBackend(Target(str(file), "", "abcd1234", NAMES, THREE_ZONES, ALWAYS))
-    try:
-        assert [each["metadata"]["name"] for each in backend.plain_api.list("nodes")] == ["kind-worker"]
-    finally:
-        backend.close()
-        server.stop()
+    with contextlib.closing(Api(server.kubeconfig())) as api:
+        api.create("nodes", "", {"metadata": {"name": "kind-worker"}})
+        target = Target("", "", "abcd1234", NAMES, THREE_ZONES, ALWAYS)
+        with contextlib.closing(KubeconfigBackend(target, Api(server.kubeconfig()))) as backend:
+            backend.change_node("a1", labels={ZONE_LABEL: "b"})
+        assert api.get("nodes", "", "kind-worker")["metadata"]["labels"] == {ZONE_LABEL: "europe-1b"}
+    server.stop()

@@ -17,7 +17,7 @@ from harness.backends.any_cluster import pod_runner
 from harness.backends.any_cluster.places import cast
 from harness.backends.any_cluster.target import ALWAYS, Target
 from harness.backends.backend import WantedPod
-from harness.backends.components import Untouchable
+from harness.backends.kind.backend import KindBackend
 from harness.backends.kubeconfig import KubeconfigBackend
 from harness.backends.netns import NetnsBackend
 from harness.errors import DistrustError, InconclusiveError, UnavailableError
@@ -35,7 +35,7 @@ from harness.run.real_cluster import Session, boot
 from harness.scenario.cluster import Cluster, same_zone
 from harness.scenario.traffic import expect_traffic
 from harness.settings.options import resolve
-from tests.harness.backends.any_cluster.conftest import RUN_ID
+from tests.harness.backends.any_cluster.conftest import RUN_ID, Replaceable
 from tests.harness.backends.any_cluster.guest_runs import EVERYTHING, Host
 
 NO_POD_PROXY = [rule.as_rbac() for rule in RULES if rule.resources != ("pods/proxy",)]
@@ -68,7 +68,7 @@ def share(host: Host) -> Iterator[Callable[[str], KubeconfigBackend]]:
     started: list[KubeconfigBackend] = []
 
     def start(token: str = "") -> KubeconfigBackend:
-        started.append(KubeconfigBackend(target(host, token)).start())
+        started.append(started_on(target(host, token)))
         return started[-1]
 
     yield start
@@ -76,8 +76,14 @@ def share(host: Host) -> Iterator[Callable[[str], KubeconfigBackend]]:
         each.close()
 
 
-class Replaced(Untouchable):
+def started_on(there: Target) -> KubeconfigBackend:
+    return KubeconfigBackend(there, there.plain_api()).start()
+
+
+class Replaced(Replaceable):
     """Components that can be replaced, in no time."""
+
+    def __init__(self) -> None: ...
 
     def start(self, component: Component, release: Release, nodes: Sequence[str]) -> None: ...
 
@@ -113,10 +119,10 @@ def test_a_pod_that_no_kubelet_takes_up_is_not_waited_for(
 
 
 def test_a_kubelet_is_given_time_to_find_an_api_server_that_was_replaced(
-    share: Callable[[], KubeconfigBackend], monkeypatch: pytest.MonkeyPatch
+    host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    backend = share()
-    backend.components = Replaced()
+    there = target(host)
+    backend = KindBackend(there, there.plain_api(), components=Replaced()).start()
     monkeypatch.setattr(pod_runner, "TROUBLED_SECONDS", 0.1)
     monkeypatch.setattr(pod_runner, "LATE_SECONDS", 0.7)
     backend.start_component(Component.API_SERVER, Release(), [])
@@ -126,6 +132,7 @@ def test_a_kubelet_is_given_time_to_find_an_api_server_that_was_replaced(
         backend.run_pods(f"td-{RUN_ID}-main-3", [WantedPod("lost", "nowhere")])
     assert time.monotonic() - began > 0.7
     backend.delete_namespace(f"td-{RUN_ID}-main-3")
+    backend.close()
 
 
 def test_who_may_not_create_pods_is_told_before_anything_is_made(host: Host) -> None:
@@ -199,7 +206,7 @@ def test_a_node_that_goes_away_is_named_and_fails_nothing(tmp_path: Path) -> Non
 def test_a_node_that_goes_away_while_its_pod_asks_is_named_in_half_a_minute(tmp_path: Path) -> None:
     with NetnsBackend() as booted, Kubelet(booted.kubeconfig(), booted.network):
         host = Host(booted, tmp_path)
-        with contextlib.closing(KubeconfigBackend(target(host)).start()) as backend:
+        with contextlib.closing(started_on(target(host))) as backend:
             namespace = f"td-{RUN_ID}-main-4"
             backend.create_namespace(namespace)
             [pod] = backend.run_pods(namespace, [WantedPod("web", "a1")])

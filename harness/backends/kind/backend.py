@@ -1,0 +1,159 @@
+"""A worker's share of a cluster that kind made: anybody's cluster, whose components and nodes can be changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from harness.api.client import Api, Response
+from harness.backends.any_cluster.client_pod import ClientPod
+from harness.backends.any_cluster.dialing import Aside
+from harness.backends.any_cluster.target import Target
+from harness.backends.kubeconfig import RESTARTED, KubeconfigBackend
+from harness.backends.node_lifecycle import ready_pods_on
+from harness.backends.protocols import ComponentControl, ControllerMetrics, NodePower
+from harness.errors import InconclusiveError
+from harness.eventually import eventually
+from harness.guest import liveness
+from harness.model.release import Component, Release
+
+NOTICED = 180.0  # until a node that is off counts as lost: 40 to 50 s, and what a busy control plane takes
+BOOTED = 300.0  # until one that is on again is ready
+
+AskPod = Callable[[str, str, float], Response]
+"""Asks a pod from its node: node, URL, seconds at most. Raises `InconclusiveError`."""
+
+
+class Components(Protocol):
+    """Changes API server, controller, proxies and nodes in place. Methods raise `UnavailableError` where that fails."""
+
+    def start(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
+        """Run a component as one of this release, in place of one that runs; return when it does.
+
+        `nodes` are those of proxies, by the names that scenarios use.
+        """
+
+    def stop(self, component: Component, nodes: Sequence[str]) -> None:
+        """Stop a component; what it has stored, written or programmed stays."""
+
+    def controller_metrics(self) -> str:
+        """What the controller exposes as Prometheus text. Raises `InconclusiveError`."""
+
+    def stop_node(self, node: str) -> None:
+        """Switch a node off, as a power failure would; nothing waits for what the control plane makes of it."""
+
+    def start_node(self, node: str) -> None:
+        """Switch it on again; nothing waits for its kubelet."""
+
+    def close(self) -> None:
+        """Leave the components of a cluster that stays as they were found. Idempotent."""
+
+
+class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetrics):
+    """One worker's share of a kind cluster."""
+
+    def __init__(
+        self,
+        target: Target,
+        plain_api: Api,
+        *,
+        components: Components,
+        worker: str = "main",
+        release: Release | None = None,
+        ask_pod: AskPod | None = None,
+    ) -> None:
+        """`components` are closed with the backend; client pods are asked by `ask_pod` when the API server is away.
+
+        The rest is as for `KubeconfigBackend`.
+        """
+        super().__init__(target, plain_api, worker=worker, release=release)
+        self._components = components
+        self._ask_pod = ask_pod
+        self._without_controller = False
+
+    def close(self) -> None:
+        """Leave components as they were found, and take away all namespaces of this worker. Idempotent."""
+        try:
+            self._components.close()
+        finally:
+            super().close()
+
+    def start_component(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
+        """Have one started as this release. Raises `UnavailableError` when it cannot be had.
+
+        Proxies and kubelets hear of an API server that was away after up to a minute, and are waited for when it
+        matters what they know: proxies before something is seen or one is replaced, kubelets when they have a pod.
+        """
+        self._components.start(component, release, nodes)
+        if component is Component.PROXY:
+            self._without_proxy.difference_update(nodes)
+        elif component is Component.CONTROLLER:
+            self._without_controller = False
+        if component is not Component.PROXY and not self._without_controller:
+            self._barrier.hear_from_controller(self._clients.canaries(without=self._off)[0][0], within=RESTARTED)
+        self._barrier.expect_news()
+        self._has_replaced = self._guests.kubelets_may_be_late = True
+        if component is Component.PROXY:
+            self.settle()
+
+    def stop_component(self, component: Component, nodes: Sequence[str]) -> None:
+        """Have one stopped."""
+        self._components.stop(component, nodes)
+        if component is Component.PROXY:
+            self._without_proxy.update(nodes)
+        elif component is Component.CONTROLLER:
+            self._without_controller = True
+
+    def controller_metrics(self) -> str:
+        """What the EndpointSlice controller exposes as Prometheus text. Raises `InconclusiveError`."""
+        return self._components.controller_metrics()
+
+    def stop_node(self, name: str) -> None:
+        """Have a node switched off. Raises `InconclusiveError` when the control plane does not notice."""
+        self._off[name] = self._ready_pods_on(name)
+        self._components.stop_node(name)
+        eventually(
+            lambda: self._is_silent(name),
+            within=NOTICED,
+            every=0.5,
+            describe=f"the control plane to notice that node {name} is off",
+            error=InconclusiveError,
+        )
+        self.settle()
+
+    def start_node(self, name: str) -> None:
+        """Have it switched on again; its pods come back under the same names. Raises `InconclusiveError`."""
+        self._components.start_node(name)
+        eventually(
+            lambda: not liveness.not_ready(self.api, [name]),
+            within=BOOTED,
+            every=0.5,
+            describe=f"node {name} to be ready again",
+            error=InconclusiveError,
+        )
+        for namespace, pod in self._off[name]:
+            self._guests.wait(namespace, {pod: True}, all_exist=False)
+        del self._off[name]
+        self._clients.look_up_addresses()
+        self._barrier.expect_news()
+        self.settle()
+
+    def _is_silent(self, node: str) -> bool:
+        """Whether the control plane counts a node as lost, and every pod of the run on it as not ready."""
+        return bool(liveness.not_ready(self.api, [node])) and not self._ready_pods_on(node)
+
+    def _ready_pods_on(self, node: str) -> list[tuple[str, str]]:
+        """The pods of all workers of this run on a node that are ready."""
+        mine = ",".join(f"{key}={value}" for key, value in self._labels.items())
+        return ready_pods_on(self.api, node, label_selector=mine)
+
+    def _aside(self) -> Aside | None:
+        ask_pod = self._ask_pod
+        if ask_pod is None:
+            return None
+
+        def ask(pod: ClientPod, path: str, seconds: float) -> Response:
+            node, url = self._clients.url_of(pod)
+            return ask_pod(node, f"{url}/{path}", seconds)
+
+        return ask
