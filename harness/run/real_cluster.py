@@ -161,11 +161,8 @@ def _boot_on_kind(settings: Settings, target: Target, worker: str) -> KindBacken
 
 def _known_kind_cluster(settings: Settings, target: Target) -> KindCluster:
     """The kind cluster of this run, which runs."""
-    from harness.backends.kind.checks import require  # noqa: PLC0415
-
     cluster: KindCluster = kind_cluster(settings, target.run_id)
-    cluster.tools = require(cluster.wanted)
-    return cluster
+    return cluster.found()
 
 
 def _release_of_kind(settings: Settings, api: Api, patches: Mapping[str, str]) -> Release:

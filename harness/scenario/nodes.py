@@ -7,10 +7,11 @@ had and reported before.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Any
 
-from harness.api.client import Api, Object
+from harness.api.client import Object
+from harness.backends.view import View
 from harness.errors import UsageError
 from harness.judging.history import History
 from harness.model import manifests
@@ -20,46 +21,13 @@ from harness.model.topology import HOSTNAME_LABEL, ZONE_LABEL, Node
 _REPORTED = ("allocatable", "capacity", "conditions")
 
 
-class Changing(Protocol):
-    """What changes the nodes of a cluster: a backend, as one scenario sees it."""
-
-    @property
-    def api(self) -> Api:
-        """The API server."""
-
-    def need(self, *abilities: Ability) -> None:
-        """Raise `UnavailableError` for what the cluster lacks."""
-
-    def change_node(
-        self,
-        name: str,
-        *,
-        labels: Mapping[str, str | None] | None = None,
-        taints: Sequence[Object] | None = None,
-        unschedulable: bool | None = None,
-    ) -> None:
-        """Change labels of a node (`None` removes one), give it these taints and no others, or cordon it."""
-
-    def stop_node(self, name: str) -> None:
-        """Switch a node off, and return when the control plane knows."""
-
-    def start_node(self, name: str) -> None:
-        """Switch a node on again, and return when its pods are ready."""
-
-    def restore_node(self, name: str, before: Object) -> None:
-        """Give a node back what it had."""
-
-    def settle(self) -> None:
-        """Wait until components have worked on everything written so far."""
-
-
 class Nodes:
     """The nodes of one scenario's cluster."""
 
-    def __init__(self, backend: Changing, history: History) -> None:
+    def __init__(self, backend: View, history: History) -> None:
         """What is done to them goes to the history. Raises `UnavailableError` for what the cluster lacks."""
         self._backend = backend
-        self._api: Api = backend.api
+        self._api = backend.api
         self._need = backend.need
         self._history = history
         self._made: set[str] = set()

@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 
 from harness.backends.implementation import reference
-from harness.backends.netns import NetnsBackend
 from harness.errors import UnavailableError
 from harness.judging.history import History
 from harness.netns import sandbox
 from mutants import Mutant
-from tests.conformance.trials import Trial
+from tests.conformance.trials import Rereading, Trial
 
 
 @pytest.fixture
@@ -28,6 +27,6 @@ def trial(tmp_path: Path) -> Iterator[Callable[[Mutant], Trial]]:
 
         def boot(mutant: Mutant) -> Trial:
             history = stack.enter_context(closing(History(tmp_path / "history.jsonl")))
-            return Trial(stack.enter_context(NetnsBackend(implementation=reference(mutant))), history)
+            return Trial(stack.enter_context(Rereading(implementation=reference(mutant))), history)
 
         yield boot

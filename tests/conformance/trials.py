@@ -66,10 +66,22 @@ def time_scaled(factor: float) -> Iterator[None]:
         set_time_scale(before)
 
 
+class Rereading(NetnsBackend):
+    """An embedded cluster that follows one reading of the KEPs now and another one later."""
+
+    def follow(self, reading: str) -> None:
+        """Let all components follow the KEP texts or released Kubernetes."""
+        if self.release.follows != reading:
+            self.release = replace(self.release, follows=reading)
+            nodes = [node.name for node in self.topology.nodes]
+            for component in Component:
+                self.start_component(component, self.release, nodes)
+
+
 class Trial:
     """One booted cluster with a mutant in it."""
 
-    def __init__(self, backend: NetnsBackend, history: History) -> None:
+    def __init__(self, backend: Rereading, history: History) -> None:
         self._backend = backend
         self._history = history
         self._numbers = itertools.count(1)
@@ -77,7 +89,7 @@ class Trial:
     def run(self, requirement_id: str) -> None:
         """Run all cases of one requirement's test; raises what the first of them raises."""
         scenario = SCENARIOS[requirement_id]
-        self._follow("released" if scenario.requirement.instead_of else "kep")
+        self._backend.follow("released" if scenario.requirement.instead_of else "kep")
         for case in scenario.cases:
             cluster = Cluster(self._backend, f"trial-{next(self._numbers)}", history=self._history, test=requirement_id)
             try:
@@ -92,12 +104,3 @@ class Trial:
         except AssertionError as failed:
             return str(failed) or "an assertion without text"
         return ""
-
-    def _follow(self, reading: str) -> None:
-        """Let all components follow the KEP texts or released Kubernetes."""
-        before = self._backend.release
-        if before.follows != reading:
-            self._backend.release = replace(before, follows=reading)
-            nodes = [node.name for node in self._backend.topology.nodes]
-            for component in Component:
-                self._backend.start_component(component, self._backend.release, nodes)

@@ -76,24 +76,29 @@ class KindCluster:
         self._say = say
         self._state = State(self.name)
         self._begun = contextlib.ExitStack()
-        self.tools: Tools | None = None
+        self._tools: Tools | None = None
 
     @property
     def kubeconfig(self) -> Path:
         """The file with which clients reach the API server."""
         return self._state.kubeconfig
 
+    def found(self) -> Self:
+        """The same, where another process of the run has started it. Raises `UnavailableError` with the remedy."""
+        self._tools = require(self.wanted)
+        return self
+
     def start(self) -> Self:
         """Make the cluster, and return when every node is ready. Raises `UnavailableError` with the remedy.
 
         What was begun is deleted again when it does not come up, unless the cluster is to be kept.
         """
-        self.tools = require(self.wanted)
+        self._tools = require(self.wanted)
         if not self._state.take():
             raise UnavailableError(f"kind cluster {self.name} belongs to another process that runs")
         with contextlib.ExitStack() as begun:
             begun.callback(self._delete)
-            self._create(self.tools)
+            self._create(self._tools)
             self._wait_until_ready()
             for node in self.node_names.values():
                 refuse_always(self._engine, node)
@@ -130,9 +135,9 @@ class KindCluster:
 
     @property
     def _engine(self) -> Engine:
-        if self.tools is None:
+        if self._tools is None:
             raise UnavailableError(f"kind cluster {self.name} is not there yet")
-        return self.tools.engine
+        return self._tools.engine
 
     def _create(self, tools: Tools) -> None:
         self._say(f"kind {tools.kind_version} makes cluster {self.name} with {tools.engine.name}")
@@ -190,7 +195,7 @@ class KindCluster:
                     within=READY_SECONDS,
                     every=_LOOK,
                     describe=f"the nodes of {self.name}",
-                    error=lambda text: explain(text, self.tools.notes if self.tools else ()),
+                    error=lambda text: explain(text, self._tools.notes if self._tools else ()),
                 )
 
     def _delete(self) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from harness.backends.implementation import reference
 from harness.backends.netns import NetnsBackend
 from harness.model.topology import ONE_ZONE, grid
 from harness.plugin.first_question import hints_change_something
+from harness.plugin.fixtures import Backends
 from mutants import MUTANTS
 
 if TYPE_CHECKING:
@@ -26,6 +28,16 @@ def test_proxy_that_ignores_hints_is_told(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("harness.plugin.first_question.WITHIN", 0.5)
     with NetnsBackend(TWO_ZONES, implementation=reference(MUTANTS["ignores-zone-hints"])) as backend:
         assert hints_change_something(backend) is False
+
+
+def test_the_answer_stands_in_the_environment_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = NetnsBackend(TWO_ZONES, implementation=reference(MUTANTS["ignores-zone-hints"]))
+    monkeypatch.setattr("harness.plugin.first_question.WITHIN", 0.5)
+    monkeypatch.setattr("harness.plugin.fixtures._boot", lambda *_: made.start())
+    with contextlib.closing(Backends(None)) as backends:
+        assert backends.environment() == {}
+        backends(TWO_ZONES)
+        assert backends.environment() == {"hintsChangeSomething": False}
 
 
 def test_one_zone_tells_nothing() -> None:

@@ -9,12 +9,12 @@ import pytest
 
 from harness.api.client import Api
 from harness.backends.netns import NetnsBackend
+from harness.backends.view import View
 from harness.control_planes.embedded import EmbeddedControlPlane
 from harness.errors import UsageError
 from harness.judging.history import History
 from harness.model import manifests
-from harness.model.abilities import Ability
-from harness.model.topology import Node
+from harness.model.topology import ONE_ZONE, Node
 from harness.scenario.nodes import Nodes
 
 
@@ -22,10 +22,8 @@ class _Backend(NetnsBackend):
     """All of the embedded cluster that nodes need."""
 
     def __init__(self, api: Api) -> None:
+        self.topology = ONE_ZONE
         self.api = api
-
-    def need(self, *abilities: Ability) -> None:
-        """It has all of them."""
 
 
 @pytest.fixture
@@ -44,7 +42,7 @@ def api() -> Iterator[Api]:
 def nodes(api: Api, tmp_path: Path) -> Iterator[Nodes]:
     """The nodes of a scenario on it."""
     with History(tmp_path / "history.jsonl") as history:
-        yield Nodes(_Backend(api), history)
+        yield Nodes(View(_Backend(api)), history)
 
 
 def test_a_node_that_is_made_reports_what_is_asked_for(api: Api, nodes: Nodes) -> None:
