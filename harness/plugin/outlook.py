@@ -9,9 +9,13 @@ TRUST = 5.0
 
 
 class Outlook:
-    """Cases by node id, with the seconds that each is expected to take; so many run at once."""
+    """Cases by node id, with the seconds that each is expected to take; so many run at once.
 
-    def __init__(self, expected: Mapping[str, float], *, at_once: int) -> None:
+    `ending` is what the end of the run takes after the last of them: clusters are closed, and reports are written.
+    """
+
+    def __init__(self, expected: Mapping[str, float], *, at_once: int, ending: float = 0.0) -> None:
+        self._ending = ending
         self._todo = dict(expected)  # what has not ended
         self._at_once = max(1, at_once)
         self._took = 0.0
@@ -38,4 +42,4 @@ class Outlook:
         took = TRUST + self._took + sum(late.values())
         times = took / (TRUST + self._expected + sum(todo.get(each, 0.0) for each in late))
         rest = {each: max(0.0, s * times - (now - running.get(each, now))) for each, s in todo.items()}
-        return max(sum(rest.values()) / self._at_once, *(rest.get(each, 0.0) for each in running), 0.0)
+        return self._ending + max(sum(rest.values()) / self._at_once, *(rest.get(each, 0.0) for each in running), 0.0)

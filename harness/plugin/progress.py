@@ -26,6 +26,7 @@ from harness.run.plan import Plan
 from harness.run.run import Run
 
 _QUIET = -2  # pytest's reporter writes nothing of its own, except errors
+_ENDING = 0.0075  # seconds after the last case, for each case: 3.9 s were measured for 511 cases on two processors
 _WIDEST = 100
 _SHORTEST = 12  # of a reason, below which it is not worth while to cut it
 
@@ -114,7 +115,7 @@ class Progress:
                 self._open[case.requirement] = self._open.get(case.requirement, 0) + case.begins
             expected = durations.by_case(plan, self._run.durations)
             at_once = int(getattr(self._config.option, "numprocesses", None) or 1)
-            self._outlook = Outlook(expected, at_once=at_once)
+            self._outlook = Outlook(expected, at_once=at_once, ending=_ENDING * len(expected))
         return self._cases
 
     def status(self) -> Status:

@@ -39,3 +39,11 @@ def test_the_estimate_ticks_while_nothing_ends() -> None:
     outlook = Outlook({"a": 10.0, "b": 10.0}, at_once=1)
     outlook.begin("a", 0.0)
     assert [outlook.left(now) for now in (0.0, 4.0, 8.0)] == [20.0, 16.0, 12.0]
+
+
+def test_the_end_of_the_run_takes_time_too() -> None:
+    outlook = Outlook({"one": 2.0}, at_once=1, ending=3.0)
+    assert outlook.left(0.0) == 5.0
+    outlook.begin("one", 0.0)
+    outlook.end("one", 2.0)
+    assert outlook.left(2.0) == 3.0
