@@ -24,7 +24,7 @@ from rich.text import Text
 
 from harness.report.summary import Line, Style
 
-SILENCE = 4.0
+SILENCE = 3.0
 """Nothing is silent for longer than so many seconds, and the time that a look takes."""
 
 _LOOK = 0.5
