@@ -1,4 +1,4 @@
-"""What the documents say, statement by statement, and which requirement tests it.
+"""The statements of the documents, and the requirements that test each of them.
 
 A suite that passes says little when nobody knows what it leaves out. `coverage.yaml` goes through each document,
 section by section, and gives for every statement the requirements that test it, or says why none can. This module reads
@@ -27,7 +27,7 @@ _SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
 class Reason(enum.StrEnum):
-    """Why no requirement tests a statement."""
+    """The reason why no requirement tests a statement."""
 
     NOT_TESTABLE = "not-testable"  # motivation, advice, process, or a permission that nothing can break
     NOT_OBSERVABLE = "not-observable"  # true or false, but not to be seen from outside within stated errors
@@ -108,7 +108,7 @@ class Coverage:
 
 
 def load() -> Coverage:
-    """The coverage of this suite. Raises `UsageError`."""
+    """Return the coverage of this suite. Raises `UsageError`."""
     return parse(resources.files("conformance").joinpath(FILE).read_text(encoding="utf-8"))
 
 
@@ -119,12 +119,12 @@ def parse(text: str) -> Coverage:
 
 
 def problems(coverage: Coverage, requirements: Collection[str]) -> list[str]:
-    """What is wrong with a coverage file, held against the ids of the suite; a line each, with the line of the file."""
+    """Return the errors of a coverage file, given the ids of the suite; each begins with the line of the file."""
     return [*_dead_ids(coverage, requirements), *_unmapped_requirements(coverage, requirements)]
 
 
 def summary(coverage: Coverage) -> str:
-    """How many statements are covered, open and excluded, and what is open."""
+    """Return a text that counts the covered, open and excluded statements, and lists the open ones."""
     outcomes = Counter(_name(each.outcome) for each in coverage.statements)
     lines = [f"{len(coverage.statements)} statements: " + ", ".join(f"{n} {name}" for name, n in outcomes.items())]
     lines += [

@@ -76,7 +76,7 @@ class Line:
 
 
 def compose(text: str, file: str) -> Line:
-    """The root of a YAML text. Raises `UsageError` for what is no YAML, and for nothing at all."""
+    """Return the root of a YAML text. Raises `UsageError` for a text that is empty or is not YAML."""
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:

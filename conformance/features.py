@@ -1,4 +1,4 @@
-"""What implementations can have, by profile: core features everyone has, extended ones are declared."""
+"""The features of implementations, by profile: every implementation has the core ones, and declares extended ones."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ NODE_LEVEL_FIELD = Feature(
     "NodeLevelTopologyHints", _API, False, "Node hints are stored behind the gate of KEP-3015 of 2022."
 )
 
-# of each component: what it does when it is told to be another release, or to switch a gate
+# of each component: it behaves as another release, or with another gate, when it is told to
 PROXY_RELEASES = Feature(
     "ProxyReleases", _PROXY, False, "The proxy can be run as an older Kubernetes release, and with gates switched."
 )

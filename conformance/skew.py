@@ -1,4 +1,4 @@
-"""Version skew as a matrix: which components are old, what a Service asks for, and what must come of it.
+"""Version skew as a matrix: the releases of components by the fields of a Service, and the outcome of each cell.
 
 Each document declares its own matrix with `Matrix`: releases, combinations, and a table with an expectation for every
 cell. A cell without one is an error when the suite is collected, so a new combination cannot be forgotten.
@@ -43,7 +43,7 @@ Written = Literal["none", "own zone", "own node", "own zone and node", "shared o
 """The hints of the five endpoints: none, each for its own place, or shared out to zones by their CPUs."""
 
 Routed = Literal["anywhere", "by zone", "by node"]
-"""Where connections go: to all endpoints, or where zone hints or node hints say (and on as the KEP says)."""
+"""The endpoints of connections: all, those hinted for the client's zone, or those for its node, then for its zone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Skew:
 
 
 def while_upgrading(old: Release, new: Release) -> dict[str, Skew]:
-    """What can be new at once, by name: the API server is upgraded before controller and proxies."""
+    """Return the skews of an upgrade, by name: the API server is upgraded before controller and proxies."""
     return {
         "new API server": Skew(new, old, old),
         "new API server and controller": Skew(new, new, old),
@@ -67,14 +67,14 @@ def while_upgrading(old: Release, new: Release) -> dict[str, Skew]:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What must come of a cell."""
+    """The hints and the routing that a cell must have."""
 
     written: Written
     routed: Routed
 
 
 class Matrix:
-    """Every skew with everything that a Service can ask for. Raises `UsageError` unless each cell has its outcome."""
+    """All pairs of a skew and a Service's fields. Raises `UsageError` unless each cell has its outcome."""
 
     def __init__(
         self,
@@ -90,13 +90,13 @@ class Matrix:
         self._skews, self._asked, self._table = skews, asked, table
 
     def cases(self, skew: str) -> pytest.MarkDecorator:
-        """Parametrizes a test by everything that a Service can ask for, as `asked`."""
+        """Return the mark that parametrizes a test by the fields of a Service, as `asked`."""
         if skew not in self._skews:
             raise UsageError(f"skew matrix: there is no skew {skew!r}; there are {', '.join(self._skews)}")
         return pytest.mark.parametrize("asked", list(self._asked))
 
     def judge(self, cluster: Cluster, skew: str, asked: str) -> None:
-        """Bring the components to their releases, and hold hints and traffic against the cell's outcome."""
+        """Bring the components to their releases, and expect the hints and traffic of the cell's outcome."""
         bring_to(cluster, self._skews[skew])
         service = cluster.create_service(selector=WEB, **self._asked[asked])
         pods = cluster.run_servers(SERVERS, labels=WEB)
@@ -114,7 +114,7 @@ def bring_to(cluster: Cluster, skew: Skew) -> None:
 def expect_written(
     cluster: Cluster, service: Service, pods: Iterable[Pod], written: Written
 ) -> Mapping[str, AbstractSet[Pod]]:
-    """Hold the hints against what must be written. Returns the pods by the zone that they are hinted for."""
+    """Expect these hints. Returns the pods by the zone that they are hinted for."""
     by_name = {pod.name: pod for pod in pods}
     if written == "shared out":
         shared = expect_shared_out(cluster, service, SHARED_OUT)
@@ -124,7 +124,7 @@ def expect_written(
 
 
 def routes(pods: Iterable[Pod], routed: Routed, hinted: Mapping[str, AbstractSet[Pod]]) -> Traffic:
-    """Whom each client may reach: what is hinted for its node, else for its zone, else everybody."""
+    """Return the pods that each client may reach: those hinted for its node, else for its zone, else all."""
     everybody = set(pods)
     nodes = _by(everybody, "node") if routed == "by node" else {}
     zones = {} if routed == "anywhere" else hinted

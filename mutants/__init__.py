@@ -1,4 +1,4 @@
-"""Wrong implementations on purpose, and odd ones that are right: what the suite itself is tested with.
+"""Implementations that are wrong on purpose, and odd ones that are right: they test the suite itself.
 
 `trafficdist run --mutant NAME` runs the suite on one of them. They are made from the reference, by the parts that its
 components let one replace.

@@ -26,7 +26,7 @@ Change = Callable[[ServicePort, ServiceAddress, Sticky], RuleAction]
 
 
 def _rendering(of: Callable[[ServicePort], ServicePort]) -> Callable[..., ServiceProxy]:
-    """A proxy that makes rules for another service port."""
+    """Return a proxy that makes the rules of a changed service port."""
 
     def rendered(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
         return render(of(port), decision, node, addresses)
@@ -35,7 +35,7 @@ def _rendering(of: Callable[[ServicePort], ServicePort]) -> Callable[..., Servic
 
 
 def _changed(change: Change) -> Render:
-    """Rules in which what has session affinity is changed."""
+    """Return rules in which the service ports with session affinity are changed."""
 
     def rendered(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
         def each(actions: Mapping[ServiceAddress, RuleAction]) -> dict[ServiceAddress, RuleAction]:
@@ -72,7 +72,7 @@ def _at_the_cluster_ip_only(port: ServicePort, service: ServiceAddress, action: 
 
 
 def _deciding(wrong: Callable[[Question], Decision]) -> Callable[..., ServiceProxy]:
-    """A proxy that decides otherwise about Services with affinity."""
+    """Return a proxy whose decisions about Services with affinity are changed."""
 
     def decided(asked: Question) -> Decision:
         return wrong(asked) if asked.port.affinity_seconds else asked.answer()

@@ -159,7 +159,7 @@ class _DoesNotWarn(Services):
 
 
 class _OfNoModel(str):
-    """A version for which nobody knows a model: the OpenAPI document says nothing of the kind's fields."""
+    """A version without a model: the OpenAPI document does not describe the kind's fields."""
 
     __slots__ = ()
 

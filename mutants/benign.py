@@ -34,7 +34,7 @@ DELAY = 0.2  # seconds
 
 
 def _takes_turns(_: Family, chain: Chain) -> Chain:
-    """numgen inc instead of numgen random."""
+    """Choose endpoints in turn: numgen inc instead of numgen random."""
     if not chain.name.startswith("lb-"):
         return chain
     draw, *rest = chain.rules
@@ -43,7 +43,7 @@ def _takes_turns(_: Family, chain: Chain) -> Chain:
 
 
 def _hashes_the_source(family: Family, chain: Chain) -> Chain:
-    """The endpoint is chosen by jhash over the client's address and port."""
+    """Choose the endpoint by jhash over the client's address and port."""
     if not chain.name.startswith("lb-"):
         return chain
     first = nft.FIRST_REGISTER
@@ -63,7 +63,7 @@ def _hashes_the_source(family: Family, chain: Chain) -> Chain:
 
 
 def _translates_inside_too(_: Family, chain: Chain) -> Chain:
-    """Clients of the own node and its pods are masqueraded as well, where nobody is promised their address."""
+    """Masquerade clients on the own node and its pods as well, where no document promises to keep their address."""
     return replace(chain, rules=tuple(each for each in chain.rules if not each.text.endswith("saddr @own return")))
 
 
@@ -98,7 +98,7 @@ class _BesideOthers(KernelTable):
 
 
 def _backwards(port: ServicePort, decision: Decision, node: str, addresses: Iterable[str]) -> Entries:
-    """Endpoints stand in another order."""
+    """Reverse the order of endpoints."""
     entries = render(port, decision, node, tuple(addresses))
     return replace(entries, services={front: _turned(action) for front, action in entries.services.items()})
 

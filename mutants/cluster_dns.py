@@ -33,11 +33,11 @@ def _dns(name: str, sentence: str, **options: Any) -> None:
     MUTANTS.append(Mutant(name, sentence, symptom=WRITTEN, dns=partial(DnsServer, **options)))
 
 
-# What is found
+# Names and their records
 
 
 def _finds(name: str, sentence: str) -> Callable[[Find], Find]:
-    """Make a mutant of what is found at names of Services."""
+    """Make a mutant that finds other records at the names of Services."""
 
     def register(wrong: Find) -> Find:
         _dns(name, sentence, resolver=partial(Resolver, find=wrong))
@@ -99,11 +99,11 @@ def _dns_has_no_ports(about: Any, kind: str, service: Service, client: Labels | 
     return None if kind == "SRV" else find(about, kind, service, client)
 
 
-# What is known
+# Objects of the cluster
 
 
 def _knows(name: str, sentence: str) -> Callable[[type[ClusterIndex]], type[ClusterIndex]]:
-    """Make a mutant of what is known of the cluster."""
+    """Make a mutant that reads the objects of the cluster wrongly."""
 
     def register(wrong: type[ClusterIndex]) -> type[ClusterIndex]:
         def resolver(_: ClusterIndex, **options: Any) -> Resolver:
@@ -161,11 +161,11 @@ class _DnsForgetsHostnames(ClusterIndex):
         return super()._take_slice(_with_endpoints(obj, lambda each: {**each, "hostname": ""}), gone)
 
 
-# What is answered
+# Messages
 
 
 def _answers(name: str, sentence: str) -> Callable[[type[Resolver]], type[Resolver]]:
-    """Make a mutant of messages."""
+    """Make a mutant that answers with wrong messages."""
 
     def register(wrong: type[Resolver]) -> type[Resolver]:
         _dns(name, sentence, resolver=wrong)

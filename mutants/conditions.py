@@ -70,7 +70,7 @@ Conditions = list[Condition]
 
 
 class _Lying(StatusKeeper):
-    """Writes other conditions than those that are true."""
+    """Writes conditions that are not true."""
 
     def __init__(self, *arguments: Any, lie: Callable[[Key, Conditions], Conditions]) -> None:
         super().__init__(*arguments)

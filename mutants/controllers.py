@@ -1,4 +1,4 @@
-"""EndpointSlice controllers with one fault each: in what is planned, or in what is read before."""
+"""EndpointSlice controllers with one fault each: in the plan, or in the objects that it is made from."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Planner = Callable[..., Plan]
 """A function called as `plan_service`."""
 
 Write = Callable[[Object, Object], Object]
-"""A Service and an endpoint that is about to be written, to what is written instead."""
+"""Returns the endpoint to write instead, given the Service and the endpoint that is about to be written."""
 
 
 def _register(
@@ -55,7 +55,7 @@ def _misplans(name: str, sentence: str, provenance: str = "", symptom: str = WRI
 def _remembers(
     name: str, sentence: str, provenance: str = ""
 ) -> Callable[[Callable[[], Planner]], Callable[[], Planner]]:
-    """A fault of memory: the function makes a planner for each controller."""
+    """Make a mutant of a function that makes a planner with a memory of its own for each controller."""
 
     def register(make: Callable[[], Planner]) -> Callable[[], Planner]:
         def controller(client: Client, **options: Any) -> EndpointSliceController:
@@ -86,7 +86,7 @@ def _miswrites(name: str, sentence: str, provenance: str = "") -> Callable[[Writ
 
 
 def _with(service: Object, **spec: Any) -> Object:
-    """The Service with other fields of its spec; `None` takes one away."""
+    """Return the Service with other fields of its spec; `None` takes one away."""
     changed = {name: value for name, value in {**service["spec"], **spec}.items() if value is not None}
     return {**service, "spec": changed}
 
@@ -375,7 +375,7 @@ def rewrites_slices_without_ports() -> Planner:
 
 
 def _rewriting(some: Callable[[Object], bool]) -> Planner:
-    """A planner that also writes these slices of the Service, without a change that matters."""
+    """Return a planner that also writes these slices of the Service, without a change that matters."""
     numbers = itertools.count(1)
 
     def plan(service: Object, pods: Pods, nodes: Nodes, existing: Iterable[Object], **options: Any) -> Plan:
@@ -392,11 +392,11 @@ def _annotated(obj: Object, number: int) -> Object:
     return {**obj, "metadata": {**obj["metadata"], "annotations": {"example.org/look": str(number)}}}
 
 
-# What belongs to others
+# Objects that belong to others
 
 
 class _Rewriting:
-    """A client whose events say something else."""
+    """A client whose events are changed."""
 
     def __init__(self, client: ApiServer, rewrite: Callable[[Event], Event]) -> None:
         self._client = client

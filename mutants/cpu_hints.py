@@ -1,4 +1,4 @@
-"""Controllers with one fault each in what they make of the topology annotation (KEP-2433)."""
+"""Controllers with one fault each about the topology annotation (KEP-2433)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _register(name: str, sentence: str, provenance: str, controller: Callable[..
 
 
 def _planner(plan: Planner) -> Planner:
-    """A planner that is right for all Services whose hints do not go by CPU."""
+    """Return a planner that is right for all Services whose hints do not go by CPU."""
 
     def plan_any(service: Object, *others: Any, features: Features, **options: Any) -> Plan:
         by_cpu = isinstance(mechanism(service, features), CpuHeuristic)
@@ -51,7 +51,7 @@ def _misplans(name: str, sentence: str, provenance: str = "") -> Callable[[Plann
 def _remembers(
     name: str, sentence: str, provenance: str = ""
 ) -> Callable[[Callable[[], Planner]], Callable[[], Planner]]:
-    """A fault of memory: the function makes a planner for each controller."""
+    """Make a mutant of a function that makes a planner with a memory of its own for each controller."""
 
     def register(make: Callable[[], Planner]) -> Callable[[], Planner]:
         def controller(client: Any, **options: Any) -> EndpointSliceController:
@@ -66,7 +66,7 @@ def _remembers(
 def _miscounts(
     name: str, sentence: str, provenance: str = ""
 ) -> Callable[[Callable[[Nodes], Nodes]], Callable[[Nodes], Nodes]]:
-    """A fault in what zones weigh: the function gives the nodes by which they are weighed."""
+    """Make a mutant that weighs zones wrongly: the function returns the nodes that it weighs them by."""
 
     def register(see: Callable[[Nodes], Nodes]) -> Callable[[Nodes], Nodes]:
         def plan(
@@ -82,12 +82,12 @@ def _miscounts(
 
 
 def _as_the_field(service: Object, *others: Any, **options: Any) -> Plan:
-    """The plan for the Service as if it had PreferClose instead of the annotation."""
+    """Return the plan for the Service as if it had PreferClose instead of the annotation."""
     return plan_service(_without_annotation(service, trafficDistribution="PreferClose"), *others, **options)
 
 
 def _unasked(service: Object, *others: Any, **options: Any) -> Plan:
-    """The plan for the Service as if nobody asked for hints."""
+    """Return the plan for the Service as if it did not ask for hints."""
     return plan_service(_without_annotation(service), *others, **options)
 
 
@@ -103,13 +103,13 @@ def _is_refused(plan: Plan) -> bool:
 
 
 def _endpoints(plan: Plan) -> list[Object]:
-    """All endpoints of the first family, as they will be."""
+    """Return all endpoints of the first family, as planned."""
     families = list(plan.families.values())
     return [each for slices in families[:1] for one in slices.slices for each in one]
 
 
 def _allows(options: Mapping[str, Any], endpoints: int) -> bool:
-    """Whether so many endpoints can be shared out."""
+    """Return whether this number of endpoints can be shared out to the zones."""
     features = options["features"]
     return not isinstance(allocate(options["zones"].shares, endpoints, rules(features).to_add), Refusal)
 
@@ -208,7 +208,7 @@ _register(
 )
 
 
-# Which nodes count
+# Nodes that count
 
 
 def _with_status(node: Object, **status: Any) -> Object:
@@ -332,7 +332,7 @@ def rewrites_slices_that_stand() -> Planner:
     return plan
 
 
-# What users and operators are told
+# Events and metrics
 
 
 class _Telling:
@@ -351,7 +351,7 @@ class _Telling:
 
 
 def _tells(name: str, sentence: str, provenance: str = "") -> Callable[[Callable[[Object], Object | None]], None]:
-    """A fault in what Events about hints say: the function gives what is written instead."""
+    """Make a mutant that writes wrong Events about hints: the function returns the Event to write instead."""
 
     def register(tell: Callable[[Object], Object | None]) -> None:
         def controller(client: Any, **options: Any) -> EndpointSliceController:

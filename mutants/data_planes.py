@@ -1,4 +1,4 @@
-"""Proxies that decide right and have wrong rules: in what they render, in their chains, or in what they forget."""
+"""Proxies that decide right and program wrong rules or chains, or forget the wrong connections."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ _register(
 
 
 class _ForgetsBeforeItLearns(KernelTable):
-    """Takes away what changes for these protocols, and 50 ms later adds what comes instead."""
+    """Deletes the changed elements of these protocols, and adds the new ones 50 ms later."""
 
     protocols: tuple[str, ...] = ("TCP", "UDP")
 

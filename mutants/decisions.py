@@ -1,6 +1,6 @@
 """Proxies that decide wrongly: each function is the reference's `decide` with one fault.
 
-Most of them give the right answer to a changed question, so that all that is not the fault stays right.
+Most of them give the right answer to a changed question, so that everything but the fault stays right.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MUTANTS: list[Mutant] = []
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a proxy is asked: the arguments of `decide`."""
+    """The arguments of `decide`."""
 
     port: ServicePort
     endpoints: Sequence[Endpoint]
@@ -41,12 +41,12 @@ class Question:
     behaviour: Behaviour
 
     def answer(self, **changes: Any) -> Decision:
-        """The right answer to this question, or to a changed one."""
+        """Return the right answer to this question, or to a changed one."""
         asked = replace(self, **changes)
         return decide(asked.port, asked.endpoints, asked.place, asked.behaviour)
 
     def instead(self, action: Action) -> Decision:
-        """The right answer with another Cluster list; what policy Local decides stays."""
+        """Return the right answer with another Cluster list; decisions by policy Local stay."""
         right = self.answer()
         return replace(
             right,
@@ -72,7 +72,7 @@ Wrong = Callable[[Question], Decision]
 
 
 def deciding(wrong: Wrong) -> Callable[..., Decision]:
-    """A function of one question in the place of `decide`."""
+    """Return a function like `decide` that calls a function of one question."""
 
     def decide_wrongly(
         port: ServicePort, endpoints: Iterable[Endpoint], place: Place, behaviour: Behaviour
@@ -102,7 +102,7 @@ def _each(decision: Decision, change: Callable[[Action], Action]) -> Decision:
 
 
 def without_hints(endpoints: Iterable[Endpoint], *, zones: bool = True, nodes: bool = True) -> list[Endpoint]:
-    """The same endpoints with hints of these kinds taken away."""
+    """Return the endpoints without hints of these kinds."""
     return [
         each._replace(zone_hints=NONE if zones else each.zone_hints, node_hints=NONE if nodes else each.node_hints)
         for each in endpoints

@@ -18,7 +18,7 @@ Endpoints = Sequence[Mapping[str, Any]]
 
 
 class _Checking(State):
-    """Its health checks see other endpoints."""
+    """The state of a proxy whose health checks count other endpoints."""
 
     def __init__(self, *arguments: Any, see: Callable[[Endpoints, str, str], Endpoints], **parts: Any) -> None:
         super().__init__(*arguments, **parts)
@@ -34,7 +34,7 @@ class _Checking(State):
 
 
 class _ChecksOnce(State):
-    """Its health checks count until there is something."""
+    """The state of a proxy whose health checks keep their first count that is not zero."""
 
     def _check_health(self, name: Name, service: Any) -> None:
         if service.checked is None or not any(service.checked[1].counts.values()):
@@ -58,7 +58,7 @@ def _leaving(endpoints: Endpoints, node: str, zone: str) -> Endpoints:
 
 
 class _Answering(ServiceProxy):
-    """What it answers to /healthz and /livez, given the path and the right answer."""
+    """A proxy whose answers to /healthz and /livez are changed: `change` gets the path and the right answer."""
 
     def __init__(self, *arguments: Any, change: Callable[[str, Response], Response], **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -67,7 +67,7 @@ class _Answering(ServiceProxy):
 
 
 class _Weightless(ServiceProxy):
-    """No header of a health check node port."""
+    """A proxy whose health check node ports answer without their header."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)

@@ -1,4 +1,4 @@
-"""Components that do right and have wrong metrics."""
+"""Components that work right and have wrong metrics."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Samples = list[Sample]
 
 
 class _Telling(Collector):
-    """Exposes what `change` makes of another collector's samples."""
+    """Exposes another collector's samples, changed by `change`."""
 
     def __init__(self, inner: Collector, change: Callable[[Samples], Samples]) -> None:
         self._inner = inner
@@ -51,7 +51,7 @@ def _nothing(samples: Samples) -> Samples:
 
 
 class _Controller(EndpointSliceController):
-    """Its metrics are told otherwise."""
+    """A controller whose metrics are changed."""
 
     def __init__(
         self, client: Client, *, change: Callable[[], Callable[[Samples], Samples]] | None = None, **options: Any
@@ -62,7 +62,7 @@ class _Controller(EndpointSliceController):
 
 
 class _Proxy(ServiceProxy):
-    """The same of a proxy."""
+    """A proxy whose metrics are changed."""
 
     def __init__(
         self, *arguments: Any, change: Callable[[], Callable[[Samples], Samples]] | None = None, **options: Any
@@ -73,7 +73,7 @@ class _Proxy(ServiceProxy):
 
 
 def _relabelled(name: str, label: str, values: Mapping[str, str]) -> Callable[[], Callable[[Samples], Samples]]:
-    """Samples whose name ends so have other values of a label; where two become one, it has the sum."""
+    """Give samples whose name ends so other values of a label; where two become one, it has the sum."""
 
     def change(samples: Samples) -> Samples:
         found: dict[str, Sample] = {}
@@ -95,7 +95,7 @@ def _milliseconds(samples: Samples) -> Samples:
 
 
 def _only_growing() -> Callable[[Samples], Samples]:
-    """Gauges of the controller that never become less."""
+    """Keep gauges of the controller from decreasing."""
     most: dict[str, float] = {}
 
     def change(samples: Samples) -> Samples:
@@ -110,7 +110,7 @@ def _only_growing() -> Callable[[Samples], Samples]:
 
 
 class _CountsAtFirstSight(_Controller):
-    """The value that a Service had first is the one that it is counted by."""
+    """Counts a Service by its first value for ever."""
 
     def _follow(self, key: Key, plan: Plan) -> None:
         if key not in self._plans_seen:
@@ -123,7 +123,7 @@ class _CountsAtFirstSight(_Controller):
 
 
 class _CountsAnnotated(_Controller):
-    """Under the annotation, a Service stays counted as it was."""
+    """Keeps counting a Service as before when it gets the annotation."""
 
     def _follow(self, key: Key, plan: Plan) -> None:
         if not isinstance(plan.mechanism, CpuHeuristic):

@@ -1,4 +1,4 @@
-"""What a mutant is: a component of the reference with one fault, which the suite must find.
+"""A mutant: a component of the reference with one fault, which the suite must find.
 
 A suite that has only ever seen right implementations proves nothing by passing them. So each requirement names mutants
 that it kills, and a test holds it to that. A benign variant is the same thing with no fault: odd, but right.

@@ -45,7 +45,7 @@ def _with_gate(on: bool) -> Callable[..., Plan]:
 
 
 def _configured(change: Callable[[NodeLevel], NodeLevel]) -> Callable[..., Plan]:
-    """A planner whose controller was told something else."""
+    """Return a planner whose controller has another configuration."""
 
     def plan(*others: Any, node_level: NodeLevel, **options: Any) -> Plan:
         return plan_service(*others, node_level=change(node_level), **options)
@@ -54,7 +54,7 @@ def _configured(change: Callable[[NodeLevel], NodeLevel]) -> Callable[..., Plan]
 
 
 def _approach(wrong: str, right: str) -> Callable[..., Plan]:
-    """A planner that takes one approach for another."""
+    """Return a planner that takes one approach for another."""
     return _configured(lambda told: replace(told, approach=right) if told.approach == wrong else told)  # type: ignore[arg-type]
 
 
@@ -74,7 +74,7 @@ def _first_criterion(told: NodeLevel) -> NodeLevel:
 
 
 def _owned(owners: Callable[[Sequence[Object]], Sequence[bool]]) -> Callable[..., Plan]:
-    """A planner that sees these pods owned by one DaemonSet."""
+    """Return a planner that sees these pods owned by one DaemonSet."""
 
     def plan(service: Object, pods: Iterable[Object], *others: Any, **options: Any) -> Plan:
         pods = list(pods)
@@ -104,7 +104,7 @@ def _unasked(service: Object, *others: Any, **options: Any) -> Plan:
 
 
 def _remembering(client: Any, **options: Any) -> EndpointSliceController:
-    """A controller for which a Service that asked once asks for ever."""
+    """Return a controller for which a Service that asked once asks for ever."""
     asked: set[str] = set()
 
     def plan(service: Object, *others: Any, **more: Any) -> Plan:

@@ -1,4 +1,4 @@
-"""Proxies that treat traffic otherwise when there is much of it."""
+"""Proxies that route differently under heavy traffic."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MUCH = 50  # open connections by the rules of a node
 
 
 def _connections(*, over: bool) -> bytes:
-    """Matches while there are more open connections than `MUCH`, or as long as there are not."""
+    """Return a match of more open connections than `MUCH`, or of fewer."""
     return nft.expression("connlimit", number(1, MUCH), number(2, int(over)))
 
 
@@ -31,7 +31,7 @@ def _sheds(_: Family, chain: Chain) -> Chain:
 
 
 def _spills(_: Family, chain: Chain) -> Chain:
-    """Of two endpoints the second one is drawn only while there is much traffic."""
+    """Choose the second of two endpoints only under heavy traffic."""
     if chain.name != "lb-2":
         return chain
     draw, *others = chain.rules
@@ -42,7 +42,7 @@ def _spills(_: Family, chain: Chain) -> Chain:
 
 
 def _one_more(asked: Question) -> Decision:
-    """The one endpoint of the zone, and another one for when there is much traffic."""
+    """Decide for the one endpoint of the zone, and add another one for heavy traffic."""
     right = asked.answer()
     match right.cluster_ip:
         case Forward((only,), reason) if right.mode:

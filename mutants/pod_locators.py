@@ -19,7 +19,7 @@ Wanted = Callable[[Object, Object | None], Object]
 
 
 class _Wanting(Locations):
-    """Wants something else of a locator, given what is right and what it says."""
+    """Wants other fields of a locator: `want` gets the right fields and those that it has."""
 
     def __init__(self, want: Wanted) -> None:
         super().__init__()

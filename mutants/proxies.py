@@ -1,6 +1,6 @@
 """Proxies that see or remember wrongly, while each decision for itself is right.
 
-A fault in what is seen is a `State` that reads objects otherwise, one in memory a `State` that keeps something.
+A fault in reading is a `State` that reads objects otherwise, a fault in memory one that keeps something.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class _IgnoresNodeUpdates(State):
 
 
 class _Remembering(State):
-    """Remembers the last version of each object that it was told about."""
+    """Remembers the last version of each object that it received."""
 
     def __init__(self, *arguments: Any, **parts: Any) -> None:
         super().__init__(*arguments, **parts)
@@ -137,7 +137,7 @@ class _Remembering(State):
         self.told(resource, obj, before, deleted=deleted)
 
     def told(self, resource: str, obj: Object, before: Object | None, *, deleted: bool) -> None:
-        """What happens with an object, the last version of which was `before`."""
+        """Take in an object; `before` is its last version."""
         super().receive(resource, obj, deleted=deleted)
 
 
@@ -218,7 +218,7 @@ class _OneUpdateLate(_Remembering):
         super().told(resource, before if late and before is not None else obj, before, deleted=deleted)
 
 
-# What is judged together, or apart
+# Objects that are decided together, or apart
 
 
 class _Knowing(_Remembering):
@@ -228,11 +228,11 @@ class _Knowing(_Remembering):
         super().__init__(*arguments, decide=deciding(self.wrong))
 
     def wrong(self, asked: Question) -> Decision:
-        """The decision."""
+        """Return the wrong decision."""
         return asked.answer()
 
     def ready_hints(self, port: ServicePort) -> list[list[frozenset[str]]]:
-        """The zone hints of ready endpoints, for each port of each slice of the Service, in both families."""
+        """Return the zone hints of ready endpoints, for each port of each slice of the Service, in both families."""
         found = []
         for (resource, _), obj in self.last.items():
             read = read_slice(obj) if resource == "endpointslices" else None

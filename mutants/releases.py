@@ -1,4 +1,4 @@
-"""Controllers and proxies that are of another release than they were told to be, or mix up what came with which."""
+"""Controllers and proxies that behave as another release than they should, or mix up the changes of releases."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MUTANTS: list[Mutant] = []
 
 Endpoint = Object
 Rehint = Callable[[Endpoint, Object | None], Endpoint]
-"""An endpoint that is about to be written and the hints that it has now, to what is written instead."""
+"""Returns the endpoint to write instead, given the endpoint that is about to be written and its present hints."""
 
 
 def _controller_of(always: Features, client: Any, *, features: Features, **options: Any) -> EndpointSliceController:
@@ -54,7 +54,7 @@ def _close_is_same_node(service: Object, *others: Any, features: Features, **opt
 
 
 def _rehints(rehint: Rehint, *, of: Callable[[Plan], bool]) -> Callable[..., EndpointSliceController]:
-    """A controller that treats endpoints which it finds in slices otherwise, in those plans."""
+    """Return a controller that changes the hints of endpoints already in slices, in the plans that are chosen."""
 
     def plan(service: Object, pods: Any, nodes: Any, existing: Iterable[Object], **options: Any) -> Plan:
         existing = list(existing)
@@ -77,7 +77,7 @@ def _hinted(endpoint: Endpoint, hints: Object | None) -> Endpoint:
 
 
 def _state(behave: Callable[[Behaviour], Behaviour]) -> Callable[..., ServiceProxy]:
-    """A proxy that behaves otherwise."""
+    """Return a proxy with another state."""
     return partial(ServiceProxy, state=lambda node, behaviour: State(node, behave(behaviour)))
 
 
@@ -111,7 +111,7 @@ def _newer_name(service: Object, *others: Any, **options: Any) -> Plan:
 
 
 def _remembering(client: Any, **options: Any) -> EndpointSliceController:
-    """A controller for which a Service that was annotated once stays so."""
+    """Return a controller for which a Service that was annotated once stays annotated."""
     annotated: set[str] = set()
 
     def plan(service: Object, *others: Any, **more: Any) -> Plan:

@@ -24,7 +24,7 @@ LOOK = 0.02  # seconds between two looks at whether the API server is there
 
 
 class _Filtering:
-    """A client that keeps some events of each subscription to itself."""
+    """A client that drops some events of each subscription."""
 
     def __init__(self, client: Client, filtered: Callable[[Sink], Sink]) -> None:
         self._client = client
@@ -38,7 +38,7 @@ class _Filtering:
 
 
 def _from_the_first_change_on(sink: Sink) -> Sink:
-    """Nothing of what is there already, but for the nodes."""
+    """Drop the events of objects that are there already, except nodes."""
     listed = False
 
     def filtered(event: Event) -> None:
@@ -51,7 +51,7 @@ def _from_the_first_change_on(sink: Sink) -> Sink:
 
 
 def _until_the_second_list(sink: Sink) -> Sink:
-    """Nothing any more, once a list has been told for the second time."""
+    """Drop all events after the second list."""
     lists = 0
 
     def filtered(event: Event) -> None:
@@ -64,7 +64,7 @@ def _until_the_second_list(sink: Sink) -> Sink:
 
 
 def _newer_versions(sink: Sink) -> Sink:
-    """Nothing about an object at the resource version that was told last."""
+    """Drop an event with the resource version that the object's last event had."""
     told: dict[str, str] = {}
 
     def filtered(event: Event) -> None:
@@ -88,7 +88,7 @@ def _proxy(filtered: Callable[[Sink], Sink]) -> Callable[..., ServiceProxy]:
 
 
 def _touching(client: Client, **options: Any) -> EndpointSliceController:
-    """A controller that writes every slice at its first look at a Service."""
+    """Return a controller that writes every slice when it first syncs a Service."""
     seen: set[str] = set()
 
     def plan(service: Object, pods: Any, nodes: Any, existing: Iterable[Object], **more: Any) -> Plan:
@@ -115,7 +115,7 @@ def _touched(obj: Object) -> Object:
 
 
 class _Flushing(KernelTable):
-    """Takes everything away before it loads everything anew."""
+    """Deletes all rules before it loads all rules anew."""
 
     def load(self, ruleset: Ruleset) -> None:
         self.delete()
@@ -124,7 +124,7 @@ class _Flushing(KernelTable):
 
 
 class _Dependent(ServiceProxy):
-    """Takes its rules away when its API server is."""
+    """Deletes its rules while its API server is away."""
 
     def __init__(self, node_name: str, client: Client, **options: Any) -> None:
         super().__init__(node_name, client, **options)

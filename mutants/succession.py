@@ -1,4 +1,4 @@
-"""API servers that are of another release than they were told to be, or treat wrongly what another one has stored."""
+"""API servers that behave as another release than they should, or treat objects wrongly that another one stored."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _other_reading(features: Features, **options: Any) -> ApiServer:
 
 
 class _ServesAllThatIsStored(ApiServer):
-    """Takes a store over as if it knew every field in it."""
+    """Takes over a store as if it knew every field in it."""
 
     def __init__(self, features: Features, *, predecessor: ApiServer | None = None) -> None:
         super().__init__(features)
@@ -39,7 +39,7 @@ class _ServesAllThatIsStored(ApiServer):
 
 
 class _WritesAllAnew(ApiServer):
-    """Writes every object once when it takes a store over, as far as it knows the object."""
+    """Writes every object once when it takes over a store, without fields that it does not know."""
 
     def __init__(self, features: Features, *, predecessor: ApiServer | None = None) -> None:
         super().__init__(features, predecessor=predecessor)
@@ -51,7 +51,7 @@ class _WritesAllAnew(ApiServer):
 
 
 class _DropsStoredFields(Services):
-    """Takes the field out of every Service that is written while its gate is off."""
+    """Removes the field from every Service that is written while its gate is off."""
 
     def prepare_for_update(self, new: Object, old: Object, features: Features) -> None:
         super().prepare_for_update(new, old, features)
@@ -60,7 +60,7 @@ class _DropsStoredFields(Services):
 
 
 class _RefusesStoredValues(Services):
-    """Judges a stored value as one that is new."""
+    """Validates a stored value like a new one."""
 
     def validate_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
         value = new["spec"].get("trafficDistribution")
@@ -70,7 +70,7 @@ class _RefusesStoredValues(Services):
 
 
 class _DropsZoneHintsToo(EndpointSlices):
-    """Takes out all hints, where only those for nodes are behind the gate."""
+    """Removes all hints, where only those for nodes are behind the gate."""
 
     def prepare_for_create(self, obj: Object, features: Features) -> None:
         super().prepare_for_create(obj, features)

@@ -47,13 +47,13 @@ def _with_keys(asked: Question, *keys: str) -> Decision:
 
 
 def _matched(asked: Question, key: str) -> tuple[Endpoint, ...]:
-    """The endpoints that would be used if this were the only key."""
+    """Return the endpoints that would be used if this were the only key."""
     action = _with_keys(asked, key).cluster_ip
     return action.endpoints if isinstance(action, Forward) else ()
 
 
 def _relabelled(asked: Question, change: Callable[[Labels], Labels]) -> Decision:
-    """The decision, were all labels others."""
+    """Return the decision with other labels of all nodes."""
     place = replace(asked.place, labels=change(asked.place.labels))
     return asked.answer(place=place, endpoints=[each._replace(labels=change(each.labels)) for each in asked.endpoints])
 
@@ -199,11 +199,11 @@ def topology_keys_end_policy_local(asked: Question) -> Decision:
     return asked.answer(port=replace(asked.port, internal_local=False, external_local=False))
 
 
-# What is seen and remembered
+# Objects read wrongly, or remembered
 
 Name = tuple[str, str]
 Rewrite = Callable[["_Rewriting", Name, list[str]], list[str]]
-"""The keys that a Service has, to those that are read."""
+"""Returns the keys to read, given the keys that a Service has."""
 
 
 class _Rewriting(State):
@@ -224,7 +224,7 @@ class _Rewriting(State):
 
 
 class _IgnoresOtherNodes(State):
-    """Reads Nodes other than its own once."""
+    """Reads Nodes other than its own only once."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -322,7 +322,7 @@ def _keys(obj: Object) -> list[str]:
 
 
 def _lenient(sentence: str, name: str, forgiven: Callable[[FieldError], bool]) -> None:
-    """A mutant that does not find this wrong in topology keys."""
+    """Make a mutant that allows this error in topology keys."""
 
     class Lenient(Services):
         def validate(self, obj: Object, features: Features) -> list[FieldError]:

@@ -1,1 +1,1 @@
-"""What every EndpointSlice controller writes, whatever the traffic distribution."""
+"""EndpointSlices as every controller writes them, whatever the traffic distribution."""

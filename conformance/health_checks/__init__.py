@@ -1,1 +1,1 @@
-"""What a node says of its own health, and of the endpoints of a Service that it has."""
+"""Health checks: a node reports its own health, and the number of a Service's endpoints that it has."""

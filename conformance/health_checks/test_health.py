@@ -46,7 +46,7 @@ def _create_service(cluster: Cluster) -> Service:
 
 
 def _expect_local(cluster: Cluster, service: Service, counts: Mapping[str, int]) -> None:
-    """The health check node port of each of these nodes tells so many local endpoints."""
+    """Expect the health check node port of each of these nodes to report this number of local endpoints."""
     port = int(service.object["spec"]["healthCheckNodePort"])
     for node, count in counts.items():
         code, body = 200 if count else 503, {"localEndpoints": count}

@@ -1,8 +1,8 @@
-"""KEP-2433: whoever asks for hints is told in an Event when they are given, withheld or withdrawn, and why.
+"""KEP-2433: an Event on the Service says when hints are given, withheld or withdrawn, and why.
 
 The document does not speak of Events; releases have written them since 1.21, because nobody could tell why a Service
-had no hints (kubernetes#103888). What is judged is that there is a new one and that its text names the cause. Which
-words it uses, and whether it is repeated, is left open.
+had no hints (kubernetes#103888). A scenario expects a new Event whose text names the cause. The words, and whether the
+Event is repeated, are left open.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from harness import (
 )
 
 Seen = Mapping[str, int]
-"""How often each Event was counted."""
+"""The count of each Event, by its name."""
 
 
 def _events(cluster: Cluster, service: Service) -> dict[str, tuple[int, str]]:
-    """Count and text of each Event about a Service, by its name."""
+    """Return the count and text of each Event about a Service, by the Event's name."""
     return {
         each["metadata"]["name"]: (each.get("count") or 1, f"{each['reason']}: {each['message']}")
         for each in cluster.api.list("events", cluster.namespace)
@@ -42,7 +42,7 @@ def _seen(cluster: Cluster, service: Service) -> Seen:
 
 
 def _expect_news(cluster: Cluster, service: Service, *, cause: str, since: Seen | None = None) -> None:
-    """There comes to be an Event about the Service, new since then, whose text matches."""
+    """Expect an Event about the Service that is not in `since` and whose text matches `cause`."""
     before = since or {}
 
     def told() -> bool:

@@ -1,4 +1,4 @@
-"""KEP-2433, Observability: whether the feature is in use can be read from the metrics of the controller.
+"""KEP-2433, Observability: the metrics of the controller show that the feature is in use.
 
 The KEP labels changes with `approach`, "random" or "auto"; releases call it `topology`, Disabled or Auto.
 """

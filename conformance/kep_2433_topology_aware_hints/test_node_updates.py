@@ -1,7 +1,7 @@
-"""KEP-2433, Handling Node Updates, and the two thresholds of Overload: which node events write slices, and which none.
+"""KEP-2433, Handling Node Updates, and the two thresholds of Overload: some node events write slices, others do not.
 
 Nodes that come and go exist in the API only. Each event is a block of `expect_writes`, so the report says how many
-writes it cost.
+writes each event caused.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ HANDLING = "KEP-2433, Handling Node Updates"
 
 
 def _touch(cluster: Cluster, service: Service) -> None:
-    """Change something of a Service that changes no endpoint: releases look again only for a reason."""
+    """Change a Service without changing its endpoints: releases compute hints again only after some change."""
     cluster.patch_service(service, {"metadata": {"annotations": {"example.org/look": "again"}}})
 
 
@@ -254,7 +254,7 @@ OVERLOAD = {0: 0, 2: 15, 3: 22, 4: 29, 5: 34}  # per cent
 
 
 def _grow(cluster: Cluster, cores: int) -> None:
-    """Give zone a so many cores more than it has by itself: nodes of one core, one after the other."""
+    """Give zone a this number of cores beside its own: nodes of one core come or go, one after the other."""
     now = {each["metadata"]["name"] for each in cluster.api.list("nodes")}
     wanted = {f"a{number}" for number in range(10, 10 + cores)}
     for name in sorted(wanted - now):

@@ -1,4 +1,4 @@
-"""KEP-2433, Assumptions: which nodes make up the cores of a zone. Of some the text does not speak; releases do."""
+"""KEP-2433, Assumptions: the nodes whose cores count for a zone. Some are not in the text, but in the releases."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_one_node_without_zone_ends_hints(three_zones: Cluster) -> None:
 
 
 def _one_node_of_unknown_size(cluster: Cluster) -> None:
-    """Zones a, b and c with 2, 2 and 1 nodes: one of 60 cores, three of 4, and one of which nobody knows."""
+    """Make zones a, b and c with 2, 2 and 1 nodes: one of 60 cores, three of 4, and one of unknown size."""
     cluster.nodes.report("a1", cpu_milli=60_000, ready=False)
     cluster.nodes.report("c1", cpu_milli=0, ready=False)
     for name in ("a1", "c1"):

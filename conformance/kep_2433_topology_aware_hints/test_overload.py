@@ -1,4 +1,4 @@
-"""KEP-2433, Overload, with traffic: as many clients in each zone as its CPU asks for, and what each endpoint gets.
+"""KEP-2433, Overload, with traffic: the number of clients in each zone follows its CPU; endpoints share the traffic.
 
 The nodes of the topology are equally large, so one client on each node is what the KEP assumes of incoming traffic.
 """

@@ -1,4 +1,4 @@
-"""Zones of any size and Services with the annotation, which most scenarios of this document begin with.
+"""Zones of any size and Services with the annotation: most scenarios of this document begin with them.
 
 The KEP's own way to ask for hints, `trafficPolicy: PreferZone` on the Service, was never built. Releases have an
 annotation instead: topology-aware-hints from 1.21 on, topology-mode from 1.27 on. Wherever the KEP says `PreferZone`,
@@ -22,7 +22,7 @@ ZONE = {zone: Hints(zones=(zone,)) for zone in "abcd"}
 
 
 def size_zones(cluster: Cluster, **cores: int) -> None:
-    """Give zones so many cores each, and no other zone any.
+    """Give each of these zones its number of cores, and other zones none.
 
     Nodes of zones that are not named move to the first one. Zones without a machine get a node in the API: d1 for d.
     """
@@ -35,7 +35,7 @@ def size_zones(cluster: Cluster, **cores: int) -> None:
 
 
 def _size_zone(cluster: Cluster, zone: str, names: list[str], cpu_milli: int) -> None:
-    """Released controllers look at nodes anew when one is no longer ready or is ready again, not at their CPU alone."""
+    """Resize the nodes of a zone. Released controllers notice another CPU only when a node's readiness changes too."""
     for number, name in enumerate(names):
         share = cpu_milli // len(names) + (cpu_milli % len(names) if number == 0 else 0)
         if cluster.topology.node(name).zone != zone:
@@ -45,21 +45,21 @@ def _size_zone(cluster: Cluster, zone: str, names: list[str], cpu_milli: int) ->
 
 
 def create_pods(cluster: Cluster, zones: str, *, first: int = 1) -> None:
-    """One pod a letter, from p1 on, each on the first node of that zone: "aab" is two in zone a and one in zone b."""
+    """Create pods p1, p2 …, one for each letter, on the first node of that zone: "aab" is two in a and one in b."""
     for number, zone in enumerate(zones, first):
         cluster.create_pod(f"p{number}", f"{zone}1", labels=WEB)
 
 
 def create_auto(cluster: Cluster, **options: object) -> Service:
-    """A Service of these pods that asks for hints by the CPU of zones; options are those of `create_service`."""
+    """Create a Service of these pods that asks for hints by CPU; options are those of `create_service`."""
     return cluster.create_service(selector=WEB, annotations=AUTO, **options)  # type: ignore[arg-type]
 
 
 def own_zones(zones: str) -> Mapping[str, Hints | None]:
-    """What `expect_hints` expects where each pod of `create_pods` is hinted for the zone that it is in."""
+    """Return the argument of `expect_hints` if each pod of `create_pods` is hinted for its own zone."""
     return {f"p{number}": ZONE[zone] for number, zone in enumerate(zones, 1)}
 
 
 def unhinted(zones: str) -> Mapping[str, Hints | None]:
-    """What `expect_hints` expects where none of them is hinted."""
+    """Return the argument of `expect_hints` if none of them has a hint."""
     return dict.fromkeys(own_zones(zones))

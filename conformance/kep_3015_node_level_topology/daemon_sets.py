@@ -29,7 +29,7 @@ WEB = {"app": "web"}
 
 
 def choosing(approach: str) -> Release:
-    """A controller with the gate on that chooses Services by this approach."""
+    """Return a release with the gate on, whose controller chooses Services by this approach."""
     return release(VERSION, node_level=approach, NodeLevelTopology=True)
 
 
@@ -42,13 +42,13 @@ def adopt(cluster: Cluster, pods: Iterable[str], daemon_set: str = "dns") -> Non
 
 
 def create_pods(cluster: Cluster, *nodes: str) -> None:
-    """A pod on each of these nodes, with the name of the node, that exists in the API only."""
+    """Create a pod on each of these nodes, with the name of the node. It exists in the API only."""
     for node in nodes:
         cluster.create_pod(node, node, labels=WEB)
 
 
 def expect_node_hints(cluster: Cluster, service: Service, *pods: str | Pod, hinted: bool = True) -> None:
-    """These pods are all endpoints of the Service, each hinted for its node alone, or none for any."""
+    """Expect these pods to be all endpoints of the Service, each hinted for its node alone, or all without hints."""
     wanted = {}
     for pod in pods:
         name, node = (pod, pod) if isinstance(pod, str) else (pod.name, pod.node)

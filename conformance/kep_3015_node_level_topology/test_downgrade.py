@@ -20,7 +20,7 @@ from harness import (
 
 
 def _routed_by_node(cluster: Cluster) -> tuple[Service, list[Pod]]:
-    """A Service with node-level topology, and its traffic on the node."""
+    """Create a Service with node-level topology, and see its traffic stay on the node."""
     bring_to(cluster, Skew(ON, ON, ON))
     service = cluster.create_service(selector=WEB, annotations=ASKED)
     pods = cluster.run_servers(SERVERS, labels=WEB)

@@ -1,4 +1,4 @@
-"""KEP-3015 of 2022, Feature Enablement and Rollback: what the API server keeps, and what a rollout changes."""
+"""KEP-3015 of 2022, Feature Enablement and Rollback: fields that the API server keeps, and changes by a rollout."""
 
 from __future__ import annotations
 

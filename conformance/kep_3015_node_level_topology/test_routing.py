@@ -1,4 +1,4 @@
-"""KEP-3015 of 2022, the proxy's half: endpoints of the node if there are any, else what would be used without it."""
+"""KEP-3015 of 2022, the proxy's half: it uses endpoints of the node, else those it uses without the feature."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from harness import (
 
 
 def own_node(pod: Pod) -> Endpoint:
-    """An endpoint as node-level topology hints it where there are no other hints."""
+    """Return an endpoint with the hint that node-level topology alone gives."""
     return endpoint(pod, nodes=[pod.node])
 
 

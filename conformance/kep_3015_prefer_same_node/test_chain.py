@@ -27,7 +27,7 @@ QUERIES, TRANSFERS = Port(53, "UDP", name="dns"), Port(53, "TCP", name="dns-tcp"
 
 
 def _hints(pods: Sequence[Pod], *, nodes: bool) -> dict[str, Hints]:
-    """Each pod is hinted for its zone, and with `nodes` for its node."""
+    """Return the hints of pods: each for its zone, and with `nodes` for its node too."""
     return {pod.name: Hints(zones=(pod.zone,), nodes=(pod.node,) if nodes else ()) for pod in pods}
 
 

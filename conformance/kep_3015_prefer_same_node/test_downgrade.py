@@ -28,7 +28,7 @@ OWN = {node: Hints(zones=(node[0],), nodes=(node,)) for node in ("a1", "b1")}
 
 
 def _prefer_same_node(cluster: Cluster) -> tuple[Service, list[Pod]]:
-    """All components at 1.34, a Service with PreferSameNode, and its traffic on the node."""
+    """Bring all components to 1.34, create a Service with PreferSameNode, and see its traffic stay on the node."""
     bring_to(cluster, Skew(BETA, BETA, BETA))
     service = cluster.create_service(selector=WEB, traffic_distribution="PreferSameNode", ports=(TCP, UDP))
     pods = cluster.run_servers(SERVERS, labels=WEB)
@@ -44,7 +44,7 @@ def _switch(cluster: Cluster, *, on: bool) -> None:
 
 
 def _create_hinted_pod(cluster: Cluster) -> Service:
-    """A Service with PreferSameNode and pod p1, while the gate is on."""
+    """Create a Service with PreferSameNode and pod p1, while the gate is on."""
     _switch(cluster, on=True)
     service = cluster.create_service(selector=WEB, traffic_distribution="PreferSameNode")
     cluster.create_pod("p1", "a1", labels=WEB)

@@ -1,4 +1,4 @@
-"""KEP-3015, under way: each tier of PreferSameNode loses and regains its last endpoint, and nobody goes unanswered."""
+"""KEP-3015, during changes: each tier of PreferSameNode loses and regains its last endpoint; no request is lost."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_node_and_zone_lose_and_regain_their_udp_servers_without_loss(three_zone
 
 
 def lose_and_regain(cluster: Cluster, port: Port) -> None:
-    """From node a1 to its zone, from there to zone b, and back the same way, by endpoints that terminate."""
+    """Move traffic from node a1 to its zone, on to zone b, and back the same way: endpoints terminate and return."""
     service = cluster.create_service(ports=[port])
     a1, a2, b1 = cluster.run_servers(on=["a1", "a2", "b1"])
     cluster.publish(service, [same_node(a1), same_node(a2), same_node(b1)])
@@ -64,5 +64,5 @@ def lose_and_regain(cluster: Cluster, port: Port) -> None:
 
 
 def leaving(pod: Pod) -> Endpoint:
-    """An endpoint that terminates and goes on to serve."""
+    """Return an endpoint that terminates and still serves."""
     return same_node(pod, ready=False, serving=True, terminating=True)

@@ -1,4 +1,4 @@
-"""KEP-3015, Version Skew Strategy: 1.33 does not have the new values nor forNodes unless its gate is set, 1.34 has."""
+"""KEP-3015, Version Skew Strategy: 1.33 lacks the new values and forNodes unless its gate is set; 1.34 has both."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""KEP-3015, the API server's half: whose node hints are in force, and what is said of the deprecated value.
+"""KEP-3015, the API server's half: the owners of node hints, and the warning about the deprecated value.
 
-Which values and hints are stored or refused stands beside those of KEP-4444, in its test_validation.py.
+The values and hints that are stored or refused are tested beside those of KEP-4444, in its test_validation.py.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ APPLY_PATCH = "application/apply-patch+yaml"  # JSON is YAML
 
 
 def apply_nodes(cluster: Cluster, manager: str, nodes: Sequence[str]) -> Response:
-    """A field manager applies a slice whose one endpoint is hinted for these nodes, whoever else says otherwise."""
+    """Apply, as a field manager and with force, a slice whose one endpoint is hinted for these nodes."""
     endpoint = Endpoint({"IPv4": "10.244.1.9"}, node="a1", zone="a", hints=Hints(zones=("a",), nodes=tuple(nodes)))
     body = manifests.endpoint_slice("web", "web", [endpoint])
     query = {"fieldManager": manager, "force": "true"}

@@ -1,6 +1,6 @@
-"""KEP-4444, Status Reporting: conditions of a Service that say what became of its value.
+"""KEP-4444, Status Reporting: conditions of a Service that report whether its value took effect.
 
-The document proposes them as an expansion, so they are MAY, and for those who declare them. What no condition may do is
+The document proposes them as an expansion, so they are MAY, and for implementations that declare them. No condition may
 lie: each scenario looks at the slices or the packets too.
 """
 

@@ -1,7 +1,7 @@
 """KEP-4444, upgrade, downgrade, upgrade: the procedure that its authors went through by hand, under traffic.
 
-The servers are those of `conformance.skew`. A step that changes where traffic goes is judged twice: what each client
-reaches after it, and that no connection was lost on the way.
+The servers are those of `conformance.skew`. A step that changes routing is judged twice: by the endpoints that each
+client reaches after it, and by the connections that were lost during it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TCP, UDP = Port(name="tcp"), Port(name="udp", protocol="UDP")
 
 
 def _prefer_close(cluster: Cluster) -> tuple[Service, list[Pod]]:
-    """All components at 1.30 with the gate, a Service with PreferClose, and its traffic in the zone."""
+    """Bring all components to 1.30 with the gate, create a Service with PreferClose, and see its traffic by zone."""
     bring_to(cluster, Skew(WITH_GATE, WITH_GATE, WITH_GATE))
     service = cluster.create_service(selector=WEB, traffic_distribution="PreferClose", ports=(TCP, UDP))
     pods = cluster.run_servers(SERVERS, labels=WEB)

@@ -1,4 +1,4 @@
-"""KEP-4444, under way: no client is left without an answer while the endpoints of a zone go and come back."""
+"""KEP-4444, during changes: each client gets its answers while the endpoints of a zone go and come back."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def test_controller_ignores_the_field_while_its_gate_is_off(three_zones: Cluster
 
 
 def _publish_twice(cluster: Cluster, annotations: Mapping[str, str]) -> tuple[Service, Service, list[Pod]]:
-    """Two Services with the same hinted endpoints: one has the field, the other has annotations as well."""
+    """Create two Services with the same hinted endpoints: one has the field, the other has annotations as well."""
     plain = cluster.create_service(traffic_distribution="PreferClose")
     annotated = cluster.create_service(traffic_distribution="PreferClose", annotations=annotations)
     pods = cluster.run_servers(["a1", "b1"])

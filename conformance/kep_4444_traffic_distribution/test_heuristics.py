@@ -1,4 +1,4 @@
-"""KEP-4444, Implementation specific heuristics: values that carry a domain, and what they do.
+"""KEP-4444, Implementation specific heuristics: values that carry a domain, and their effects.
 
 Released Kubernetes refuses all of them.
 """

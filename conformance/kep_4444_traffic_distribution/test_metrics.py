@@ -1,6 +1,6 @@
-"""KEP-4444, Monitoring Requirements: what an operator can read from the metrics of the controller and the proxies.
+"""KEP-4444, Monitoring Requirements: the metrics of the controller and the proxies that an operator reads.
 
-A cluster has other Services too, so what is judged is by how much a value changes. Metrics that the document does not
+A cluster has other Services too, so the change of a value is judged. Metrics that the document does not
 name, and that released Kubernetes has, stand under METRICS.
 """
 
@@ -196,7 +196,7 @@ def test_slices_and_endpoints_are_counted(three_zones: Cluster) -> None:
         three_zones.create_pod(name, node, labels=WEB)
     service = three_zones.create_service(selector=WEB)
     expect_hints(three_zones, service, {"p1": None, "p2": None})
-    written = len(three_zones.slices(service))  # one would do, and how endpoints are packed is left open
+    written = len(three_zones.slices(service))  # one would do, but a controller may pack endpoints otherwise
     counted.expect(SLICES, by=written)
     counted.expect(DESIRED, by=2)
     counted.expect(CHANGES, {"operation": "create"}, by=written)

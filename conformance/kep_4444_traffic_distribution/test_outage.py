@@ -1,4 +1,4 @@
-"""KEP-4444, Troubleshooting: what goes on while API server, controller or proxy are away, and what is made up for."""
+"""KEP-4444, Troubleshooting: traffic flows on while API server, controller or proxy are away; they catch up later."""
 
 from __future__ import annotations
 

@@ -53,8 +53,8 @@ TABLE = {
     ("Local", "Local"): ("node", "node"),
 }
 
-# A policy is in the rules or it is not, so a large fault is looked for in each of 27 cells; how small a fault a single
-# policy may have, KEP-2086's requirements tell.
+# A policy is in the rules or it is not, so each of the 27 cells is tested for a large fault only; the requirements of
+# KEP-2086 test each policy for small ones.
 RATES = Rates(leak=0.1)
 
 VALUES = ("unset", "Cluster", "Local")
@@ -65,7 +65,7 @@ inside_policies = pytest.mark.parametrize("internal", VALUES)
 def make_service(
     cluster: Cluster, external: str, internal: str, *, kind: str, external_ips: bool = False
 ) -> tuple[Service, Pod, Pod]:
-    """A Service with these policies; its endpoint on a1 is hinted for zone b, and that on b1 for zone a."""
+    """Create a Service with these policies; its endpoint on a1 is hinted for zone b, and that on b1 for zone a."""
     service = cluster.create_service(
         type=kind,
         external_ips=external_ips,
@@ -78,7 +78,7 @@ def make_service(
 
 
 def routes(way: str, a1: Pod, b1: Pod, client: Callable[[str], Client]) -> dict[Who, Expected]:
-    """Whom such clients reach from each node."""
+    """Return the servers that such clients reach from each node."""
     if way == "hints":
         return {client("a1"): {b1}, client("a2"): {b1}, client("b1"): {a1}}
     return {client("a1"): {a1}, client("a2"): NO_ANSWER, client("b1"): {b1}}
@@ -141,6 +141,6 @@ def test_table_holds_at_external_ips(three_zones: Cluster, external: str, intern
 
 
 def expect_table(cluster: Cluster, service: Service, a1: Pod, b1: Pod, way: str, *, to: AddressKind) -> None:
-    """Clients outside are routed so, and clients inside by hints."""
+    """Expect this routing of clients outside of the cluster, and routing by hints of clients inside."""
     expect_traffic(cluster, service, {"a1": {b1}, node_client("b1"): {a1}}, to=to, rates=RATES)
     expect_traffic(cluster, service, routes(way, a1, b1, external_client), to=to, rates=RATES)

@@ -1,4 +1,4 @@
-"""KEP-4444 and KEP-3015, the API server's half: which values are stored, and which are refused, and how."""
+"""KEP-4444 and KEP-3015, the API server's half: the values that it stores, and those that it refuses."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ from harness import (
 
 
 def create_service(cluster: Cluster, name: str = "web", **fields: Any) -> Response:
-    """What the API server answers to the creation of a Service."""
+    """Create a Service, and return the API server's answer."""
     body = manifests.service(name, **fields)
     return cluster.api.request("POST", path_of("services", cluster.namespace), body)
 
 
 def create_slice(cluster: Cluster, hints: Hints, name: str = "web") -> Response:
-    """What the API server answers to the creation of an EndpointSlice whose one endpoint has these hints."""
+    """Create an EndpointSlice whose one endpoint has these hints, and return the API server's answer."""
     endpoint = Endpoint({"IPv4": "10.244.1.9"}, node="a1", zone="a", hints=hints)
     body = manifests.endpoint_slice(name, "web", [endpoint])
     return cluster.api.request("POST", path_of("endpointslices", cluster.namespace), body)
 
 
 def expect_accepted(cluster: Cluster, what: str, response: Response) -> None:
-    """The request is not refused."""
+    """Expect that the request was not refused."""
     said = str(response.body.get("message", "")) if response.code >= 400 else ""
     cluster.expect_equal(f"answer to {what}", expected="accepted", observed=said or "accepted")
 
 
 def expect_refused(cluster: Cluster, what: str, response: Response, field: str) -> None:
-    """The request is answered with 422 Invalid that names the field."""
+    """Expect the answer 422 Invalid, with a cause that names the field."""
     named = [cause["field"] for cause in response.causes]
     cluster.expect_equal(
         f"answer to {what}",
@@ -58,7 +58,7 @@ def expect_refused(cluster: Cluster, what: str, response: Response, field: str) 
 
 
 def expect_stored(cluster: Cluster, name: str, field: str, value: Any) -> None:
-    """A Service is read back with this value of a field of its spec; `None`: without the field."""
+    """Expect a Service as read back to have this value of a field of its spec; `None`: not to have the field."""
     spec = cluster.api.get("services", cluster.namespace, name)["spec"]
     cluster.expect_equal(f"spec.{field} of service {name}, read back", expected=value, observed=spec.get(field))
 
@@ -300,7 +300,7 @@ def test_openapi_documents_describe_the_field(three_zones: Cluster) -> None:
 
 
 def field_of(schemas: dict[str, Any], kind: str, *path: str) -> dict[str, Any]:
-    """What an OpenAPI document says of a field of a core kind; nothing if it does not know it."""
+    """Return the schema of a field of a core kind in an OpenAPI document; empty if the document does not have it."""
     wanted = {"group": "", "version": "v1", "kind": kind}
     kinds = [each for each in schemas.values() if wanted in (each.get("x-kubernetes-group-version-kind") or ())]
     found: dict[str, Any] = kinds[0] if kinds else {}

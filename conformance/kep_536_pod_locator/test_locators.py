@@ -1,4 +1,4 @@
-"""KEP-536, New PodLocator resource and New PodLocator controller: what says where pods are."""
+"""KEP-536, New PodLocator resource and New PodLocator controller: objects that tell on which node each pod is."""
 
 from __future__ import annotations
 
@@ -136,6 +136,6 @@ def test_locator_is_written_only_for_another_place(three_zones: Cluster) -> None
     three_zones.create_pod("later", "x1")
     expect_locators(three_zones, {"web": {"nodeName": "x1"}, "later": {"nodeName": "x1"}})
 
-    # The locator of the later pod is written, so what came before it has been worked on.
+    # The locator of the later pod is written, so the controller has worked on all earlier events.
     now = locator_of(three_zones, "web")
     three_zones.expect_equal("PodLocator of pod web", expected=before, observed=now)

@@ -1,7 +1,7 @@
-"""What all scenarios about topology keys stand on: gate ServiceTopology, and nodes in racks, zones and regions.
+"""The beginning of all scenarios about topology keys: gate ServiceTopology, and nodes in racks, zones and regions.
 
-Zones do not nest racks here: rack 2 has a node in zone a and one in zone b, and node c1 is in no rack. So what is
-found by a rack's label can be found by no other.
+Zones do not nest racks here: rack 2 has a node in zone a and one in zone b, and node c1 is in no rack. So no other
+label selects the same endpoints as a rack's.
 
                 zone a     zone b     zone c
     region n    a1  a2     b1  b2
@@ -45,7 +45,7 @@ Reached = Mapping[str, str] | Mapping[Client, str]
 
 
 def switch_on(cluster: Cluster, *components: Component) -> None:
-    """Have the gate on in these components; nothing happens in a cluster that was booted with it."""
+    """Switch the gate on in these components; does nothing in a cluster that was booted with it."""
     booted = cluster.backend.release
     if not booted.gates.get(GATE):
         for component in components:
@@ -60,15 +60,15 @@ def label_nodes(cluster: Cluster) -> None:
 
 
 def begin(cluster: Cluster, *components: Component) -> None:
-    """Nodes in their places; the gate on in these components, or else in the API server and in all proxies."""
+    """Label the nodes, and switch the gate on in these components, by default in the API server and all proxies."""
     label_nodes(cluster)
     switch_on(cluster, *(components or (API_SERVER, PROXY)))
 
 
 def create(cluster: Cluster, *keys: str, on: str = "a1 a2 b1", **fields: Any) -> tuple[Service, dict[str, Pod]]:
-    """A Service with these keys and an endpoint on each of these nodes; its pods, by node. No keys: without the field.
+    """Create a Service with these keys and an endpoint on each of these nodes. Returns its pods by node.
 
-    `fields` are arguments of `Cluster.create_service`.
+    Without keys the Service does not have the field. `fields` are arguments of `Cluster.create_service`.
     """
     keyed: dict[str, Any] = {"topologyKeys": list(keys)} if keys else {}
     service = cluster.create_service(**keyed, **fields)
@@ -78,7 +78,7 @@ def create(cluster: Cluster, *keys: str, on: str = "a1 a2 b1", **fields: Any) ->
 
 
 def publish(cluster: Cluster, service: Service, pods: Iterable[Pod]) -> None:
-    """These pods are the endpoints of a Service; they are ready, and have no hints."""
+    """Make these pods the endpoints of a Service; they are ready, and have no hints."""
     cluster.publish(service, [endpoint(pod) for pod in pods])
 
 
@@ -88,17 +88,17 @@ def change_keys(cluster: Cluster, service: Service, *keys: str) -> None:
 
 
 def expect_reached(cluster: Cluster, service: Service, pods: Mapping[str, Pod], reached: Reached, **how: Any) -> None:
-    """Each client reaches just the pods on these nodes; `how` are further arguments of `expect_traffic`."""
+    """Expect each client to reach just the pods on these nodes; `how` are further arguments of `expect_traffic`."""
     expect_traffic(cluster, service, traffic(pods, reached), **how)
 
 
 def traffic(pods: Mapping[str, Pod], reached: Reached) -> Traffic:
-    """A table of texts as the harness takes it."""
+    """Return the table that `expect_traffic` takes."""
     return {who: {pods[node] for node in nodes.split()} or NO_ANSWER for who, nodes in reached.items()}
 
 
 def expect_rows(cluster: Cluster, keys: Sequence[str], rows: Mapping[str, Reached]) -> None:
-    """One Service with these keys: what is reached in each row, whose name says which nodes have an endpoint."""
+    """Create a Service with these keys, and expect each row's traffic; a row's name lists the nodes with endpoints."""
     begin(cluster)
     service, pods = create(cluster, *keys, on=" ".join(NODES))
     for on, reached in rows.items():

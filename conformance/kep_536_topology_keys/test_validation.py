@@ -1,4 +1,4 @@
-"""KEP-536, the API server's half: which topology keys are stored, and which are refused, and how."""
+"""KEP-536, the API server's half: the topology keys that it stores, and those that it refuses."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LOCAL = {"type": "NodePort", "externalTrafficPolicy": "Local"}
 
 
 def patch(cluster: Cluster, name: str, **spec: Any) -> Response:
-    """What the API server answers to a change of a Service."""
+    """Change the spec of a Service, and return the API server's answer."""
     path = path_of("services", cluster.namespace, name)
     return cluster.api.request("PATCH", path, {"spec": spec}, content_type=MERGE_PATCH)
 
@@ -118,7 +118,7 @@ def test_keys_go_with_other_fields(three_zones: Cluster) -> None:
 
 
 def _expect_refused_keys(cluster: Cluster, what: str, keys: Sequence[str], field: str) -> None:
-    """Keys are refused with an error that names the field, on create and on update."""
+    """Expect an error that names the field for these keys, on create and on update."""
     switch_on(cluster, API_SERVER)
     expect_refused(cluster, f"{what}", create_service(cluster, "new", topologyKeys=list(keys)), field)
     live = cluster.create_service(topologyKeys=[HOST])

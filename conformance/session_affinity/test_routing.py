@@ -1,7 +1,7 @@
 """Session affinity ClientIP within the endpoints that hints and traffic policies select.
 
 Neither KEP speaks of it, and Kubernetes has had it for longer than hints: affinity chooses among the endpoints that a
-node uses, and never widens them. An endpoint that a client may no longer use is left, whatever is remembered.
+node uses, and never widens them. A client leaves an endpoint that it may no longer use, in spite of its affinity.
 """
 
 from __future__ import annotations

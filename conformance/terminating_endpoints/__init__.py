@@ -1,1 +1,1 @@
-"""What happens to traffic while endpoints terminate."""
+"""Traffic while endpoints terminate."""

@@ -1,4 +1,4 @@
-"""Endpoints that terminate: they serve on while nothing better is there, and are left alone as soon as something is."""
+"""Terminating endpoints get traffic while no ready endpoint is there, and none as soon as one is."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from harness import (
 
 
 def leaving(pod: Pod, *, serving: bool = True, **fields: Any) -> Endpoint:
-    """An endpoint of a pod that terminates, and still answers or does not."""
+    """Return an endpoint of a pod that terminates, and still answers or does not."""
     return endpoint(pod, ready=False, serving=serving, terminating=True, **fields)
 
 

@@ -1,1 +1,1 @@
-"""DNS for Services, and what it tells clients of headless Services with topology keys (KEP-536)."""
+"""DNS for Services, and its answers to clients of headless Services with topology keys (KEP-536)."""

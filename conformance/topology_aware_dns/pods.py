@@ -1,4 +1,4 @@
-"""What scenarios about DNS stand on: a pod on each node, known by its PodLocator, that asks and is asked for."""
+"""The beginning of scenarios about DNS: a pod on each node, known by its PodLocator, that is client and endpoint."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ Pods = Mapping[str, Pod]
 
 
 def begin(cluster: Cluster) -> Pods:
-    """Nodes in racks, zones and regions, topology keys stored, DNS served; a pod on each node, by node."""
+    """Put nodes in racks, zones and regions, switch topology keys on, and serve DNS. Returns a pod of each node."""
     label_nodes(cluster)
     switch_on(cluster, API_SERVER)
     return run(cluster)
 
 
 def run(cluster: Cluster) -> Pods:
-    """DNS served, and a pod on each node."""
+    """Serve DNS, and run a pod on each node. Returns the pods by node."""
     cluster.backend.dns()
     return {pod.node: pod for pod in cluster.run_servers(on=NODES)}
 
 
 def create_headless(cluster: Cluster, *keys: str, **fields: Any) -> Service:
-    """A headless Service, of the IP families that the cluster has, with these topology keys."""
+    """Create a headless Service, of the IP families that the cluster has, with these topology keys."""
     keyed: dict[str, Any] = {"topologyKeys": list(keys)} if keys else {}
     families = list(cluster.backend.families)
     both = len(families) == 2
@@ -40,19 +40,19 @@ def create_headless(cluster: Cluster, *keys: str, **fields: Any) -> Service:
 
 
 def kinds(cluster: Cluster) -> list[str]:
-    """The types of address records that pods of this cluster have."""
+    """Return the types of address records that pods of this cluster have."""
     return [{"IPv4": "A", "IPv6": "AAAA"}[family] for family in cluster.backend.families]
 
 
 def publish(cluster: Cluster, service: Service, pods: Pods, on: str) -> None:
-    """The pods on these nodes are the endpoints of a Service, and are ready."""
+    """Make the pods on these nodes the ready endpoints of a Service."""
     chosen = [pods[node] for node in on.split()]
     target = {each.name: {"kind": "Pod", "namespace": each.namespace, "name": each.name} for each in chosen}
     cluster.publish(service, [endpoint(each, extra={"targetRef": target[each.name]}) for each in chosen])
 
 
 def expect_rows(cluster: Cluster, service: Service, pods: Pods, told: Mapping[str, str], *, kind: str = "") -> None:
-    """The pod on each node is told of just the pods on these nodes; an empty text: of none.
+    """Expect DNS to tell the pod on each node of just the pods on these nodes; an empty text: of none.
 
     `kind` is the type of records, unless given addresses of the cluster's first family.
     """

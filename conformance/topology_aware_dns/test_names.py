@@ -1,4 +1,4 @@
-"""Names of Services: what exists, what it has, and what real resolvers make of it."""
+"""Names of Services: those that exist, their records, and the results of real resolvers."""
 
 from __future__ import annotations
 

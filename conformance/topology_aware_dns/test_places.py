@@ -1,4 +1,4 @@
-"""KEP-536, DNS server changes: clients of a headless Service are told of what is near to them."""
+"""KEP-536, DNS server changes: a client of a headless Service is told of the endpoints near to it."""
 
 from __future__ import annotations
 
