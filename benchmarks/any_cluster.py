@@ -55,7 +55,7 @@ def main() -> None:
         print(f"probes of one client pod to a cluster IP: median {statistics.median(rates):.0f}/s", end="")
         print(f" ({min(rates):.0f}-{max(rates):.0f}/s)")
         settled = [barrier(backend) for _ in range(rounds)]
-        print(f"all proxies have seen a change, by the canary: median {statistics.median(settled) * 1e3:.0f} ms")
+        print(f"all proxies have seen a change, by the barrier: median {statistics.median(settled) * 1e3:.0f} ms")
         backend.delete_namespace(NAMESPACE)
 
 

@@ -21,7 +21,7 @@ from harness.backends.any_cluster.clients import Clients
 from harness.backends.any_cluster.dialing import Aside, Dialer, address_seen
 from harness.backends.any_cluster.names import TranslatingApi
 from harness.backends.any_cluster.places import described
-from harness.backends.any_cluster.pod_runner import PodRunner
+from harness.backends.any_cluster.pod_runner import TROUBLED_SECONDS, PodRunner
 from harness.backends.any_cluster.steady import Steady
 from harness.backends.any_cluster.target import Target
 from harness.backends.backend import TERMINATION_SECONDS, WantedPod
@@ -44,6 +44,8 @@ METRICS_PORT = 10249
 
 class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explaining):
     """One worker's share of somebody's cluster, whose components and nodes stay as they are."""
+
+    _kubelet_patience = TROUBLED_SECONDS
 
     def __init__(
         self,
@@ -76,22 +78,21 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
         self._asked = plain_api.asked  # what a scenario asks for, by whatever names of nodes
 
     def start(self) -> Self:
-        """Make the client pods, and see the canary go round. Raises `UnavailableError` with the remedy."""
+        """Make the client pods, and see the barrier passed. Raises `UnavailableError` with the remedy."""
         with self._begun.pop_all() as begun:
             loaded = find(self._target.kubeconfig, context=self._target.context)
             self.api: Api = TranslatingApi(loaded, self._target.names, connections=600, asked=self._asked)
             begun.callback(self.api.close)
-            self._guests = PodRunner(self.api, self._labels, self._target.registry)
-            begun.callback(self._guests.close)
-            self._guests.kubelets_may_be_late = self.name == "kind"  # all of them on this machine, beside this run
-            self._dialer = Dialer(self.api, self._vigil, aside=self._aside())
+            self._pod_runner = PodRunner(self.api, self._labels, self._target.registry, self._kubelet_patience)
+            begun.callback(self._pod_runner.close)
+            self._dialer = Dialer(self.api, self._begin_watch, aside=self._aside())
             begun.callback(self._dialer.close)
             self._clients = self._new_clients()
             begun.callback(self._clients.delete)
             self._clients.make()
             self._barrier = Barrier(self.api, self._dialer, self._clients.namespace, self._labels)
             self._barrier.create()
-            self._clients.make_canaries()
+            self._clients.make_barrier_pods()
             self.families = self._barrier.families
             self._nodes = {str(each["metadata"]["name"]): each for each in self.api.list("nodes")}
             self._version = self.api.request("GET", "/version").body
@@ -110,15 +111,15 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
         self._require_nodes()
         if Ability.STOP_NODES in self.abilities:  # other workers may have switched nodes off and on
             self._clients.look_up_addresses()
-        self._guests.create_namespace(namespace)
+        self._pod_runner.create_namespace(namespace)
 
     def delete_namespace(self, namespace: str) -> None:
         """Begin to take it away; nothing waits for that."""
-        self._guests.delete_namespace(namespace)
+        self._pod_runner.delete_namespace(namespace)
 
     def run_pods(self, namespace: str, wanted: Sequence[WantedPod]) -> list[Pod]:
         """Run these pods, all at once; they are ready in the time of the slowest."""
-        made = self._guests.run_servers(namespace, wanted)
+        made = self._pod_runner.run_servers(namespace, wanted)
         return [
             Pod(each.name, namespace, each.node, self.topology.node(each.node).zone, pods.addresses(obj))
             for each, obj in zip(wanted, made, strict=True)
@@ -126,26 +127,26 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
 
     def begin_termination(self, namespace: str, name: str) -> None:
         """Delete a pod gracefully, once it runs: a kubelet ends at once what it has not started."""
-        self._guests.settle()
+        self._pod_runner.settle()
         self.api.delete("pods", namespace, name, grace_seconds=TERMINATION_SECONDS)
 
     def evict_pod(self, namespace: str, name: str) -> None:
         """The same, as a drain of its node does it."""
-        self._guests.settle()
+        self._pod_runner.settle()
         self.api.evict(namespace, name, grace_seconds=TERMINATION_SECONDS)
 
     def delete_pod(self, namespace: str, name: str) -> None:
         """End a pod at once, and wait until it is gone."""
-        self._guests.delete(namespace, name)
+        self._pod_runner.delete(namespace, name)
 
     def create_pod(self, namespace: str, wanted: WantedPod) -> None:
         """Have a pod; unlike on the embedded cluster it runs, since a kubelet reports it."""
-        self._guests.create(namespace, wanted)
+        self._pod_runner.create(namespace, wanted)
         self._await_late_kubelets()
 
     def set_ready(self, namespace: str, name: str, ready: bool) -> None:
         """Open or close the pod's readiness gate."""
-        self._guests.open_gate(namespace, name, ready)
+        self._pod_runner.open_gate(namespace, name, ready)
         self._await_late_kubelets()
 
     # Clients and probes
@@ -236,20 +237,20 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
         restore_node(self._plain_api, self._target.names.nodes[name])
 
     def settle(self) -> None:
-        """Wait until pods are as they were asked to be, and proxies that run have seen the canary go round."""
-        if self._lacks_node:  # the canary would be waited for on a node that is gone
+        """Wait until pods are as they were asked to be, and proxies that run have passed the barrier."""
+        if self._lacks_node:  # the barrier would wait for a node that is gone
             self._require_nodes()
-        self._guests.settle()
+        self._pod_runner.settle()
         silent = self._without_proxy | self._off.keys()
         asking = self._clients.on([node.name for node in self.topology.nodes if node.name not in silent])
-        canaries = self._clients.canaries(without=self._off)
+        endpoints = self._clients.barrier_endpoints(without=self._off)
         within = RESTARTED if self._barrier.expects_news else SETTLED
-        self._barrier.pass_(asking, canaries, within=within, when_unable=self._require_nodes)
+        self._barrier.pass_(asking, endpoints, within=within, when_unable=self._require_nodes)
 
     def _await_late_kubelets(self) -> None:
         """Wait for a pod now, and not while a scenario waits for what follows from it, once an API server was away."""
         if self._has_replaced:
-            self._guests.settle()
+            self._pod_runner.settle()
 
     @property
     def _nodes_on(self) -> dict[str, str]:
@@ -262,19 +263,19 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
         if why:
             raise InconclusiveError(why)
 
-    def _vigil(self) -> Callable[[], None]:
+    def _begin_watch(self) -> Callable[[], None]:
         """To be called while answers are late; raises `InconclusiveError` once a node is to be doubted."""
-        vigil = liveness.Watch(self.api, self._nodes_on)
+        watch = liveness.Watch(self.api, self._nodes_on)
 
         def look() -> None:
-            nonlocal vigil
+            nonlocal watch
             why = None
             with contextlib.suppress(InconclusiveError, RefusedError):  # the API server is away: nodes may be well
-                why = vigil.look()
+                why = watch.look()
             if why:
                 raise InconclusiveError(why)
             if why == "":
-                vigil = liveness.Watch(self.api, self._nodes_on)
+                watch = liveness.Watch(self.api, self._nodes_on)
 
         return look
 
@@ -321,7 +322,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
     def _new_clients(self) -> Clients:
         return Clients(
             self.api,
-            self._guests,
+            self._pod_runner,
             self.topology,
             prefix=self._prefix,
             worker=self._worker,

@@ -1,4 +1,4 @@
-"""Whether proxies have worked on everything that was written: a canary goes the same way, and arrives.
+"""Whether proxies have worked on everything that was written: the barrier's own changes come last, and arrive.
 
 Somebody's proxies do not say what they have worked on. But they watch Services in one stream and EndpointSlices in
 another, so a Service and a slice of ours that are changed after all that is waited for are programmed after it too. The
@@ -23,15 +23,15 @@ from harness.model.manifests import Endpoint, Port
 from harness.model.outcomes import Observation, Reached, Unknown
 from harness.probes.loop import Probe
 
-NAME = "canary"
-SECOND = "canary-of-the-controller"
-MARK = "trafficdist.dev/canary"
+NAME = "barrier"
+OF_CONTROLLER = "barrier-of-the-controller"
+LABEL = "trafficdist.dev/barrier"
 PORT = 7000
 TIMEOUT = 0.9
 
 
 class Barrier:
-    """The canary of one worker, in its namespace. Its endpoints are client pods."""
+    """The Service of one worker that tells how far proxies are, in its namespace. Its endpoints are pods of their own."""
 
     def __init__(self, api: Api, dialer: Dialer, namespace: str, labels: Mapping[str, str]) -> None:
         self._api = api
@@ -39,18 +39,18 @@ class Barrier:
         self._namespace = namespace
         self._labels = dict(labels)
         self._round = 0
-        self._marks = 0
-        self._written: int | None = -1  # the writes that the canary went round after
+        self._services = 0  # that were made for the controller
+        self._written: int | None = -1  # the writes that it was last passed after
         self._endpoint = ""  # to which the slice was last written
         self._addresses: Mapping[str, str] = {}
 
     def expect_news(self) -> None:
-        """Have the canary go round the next time, even if nothing was written: proxies may have to be told anew."""
+        """Have the barrier passed the next time, even if nothing was written: proxies may have to be told anew."""
         self._written = None
 
     @property
     def expects_news(self) -> bool:
-        """Whether it has not gone round since."""
+        """Whether it has not been passed since."""
         return self._written is None
 
     @property
@@ -76,7 +76,7 @@ class Barrier:
         within: float,
         when_unable: Callable[[], None],
     ) -> None:
-        """Return when all clients have seen the canary go round once more. `endpoints`: hostname, addresses by family.
+        """Return when all clients have seen the barrier's next change. `endpoints`: hostname, addresses by family.
 
         Raises `InconclusiveError`, and what `when_unable` raises, which is called when a client could not ask.
         """
@@ -108,13 +108,13 @@ class Barrier:
     def hear_from_controller(self, pod: str, *, within: float) -> None:
         """Return when the EndpointSlice controller hears of Services and of pods again, each of which it watches apart.
 
-        A pod is marked, and a new Service is for pods so marked: a slice of it must have an endpoint.
+        A pod gets a label, and a new Service selects that label: a slice of it must have an endpoint.
         Raises `InconclusiveError`.
         """
-        self._marks += 1
-        mark, name = {MARK: str(self._marks)}, f"{SECOND}-{self._marks}"
-        self._api.patch("pods", self._namespace, pod, {"metadata": {"labels": mark}})
-        self._api.create("services", self._namespace, manifests.service(name, labels=self._labels, selector=mark))
+        self._services += 1
+        label, name = {LABEL: str(self._services)}, f"{OF_CONTROLLER}-{self._services}"
+        self._api.patch("pods", self._namespace, pod, {"metadata": {"labels": label}})
+        self._api.create("services", self._namespace, manifests.service(name, labels=self._labels, selector=label))
 
         def has_endpoint() -> bool:
             of_this = f"kubernetes.io/service-name={name}"

@@ -1,5 +1,5 @@
-"""The pods of a worker that ask: one on each node, one on the network of each node when somebody wants it, and those
-between which the canary goes.
+"""The pods of a worker that ask: one on each node, one on the network of each node when somebody wants it, and the
+endpoints of the barrier.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from harness.model.workloads import Client, Pod, node_client, pod_client
 
 _NODE_CLIENT_PORTS = 20_480  # the first of two for each worker, on the network of the nodes
 _TWINS = 3  # of each client in a pod
-_CANARIES = 3  # it goes between two of them, and one may be on a node that is off
+_BARRIER_PODS = 3  # two of them take turns, and one may be on a node that is off
 
 
 class Clients:
@@ -48,16 +48,16 @@ class Clients:
         self._turns: dict[str, Iterator[ClientPod]] = {}  # by node
         self._addresses: dict[ClientPod, Mapping[str, str]] = {}
         self._nodes_of: dict[ClientPod, str] = {}
-        self._canaries: list[ClientPod] = []
+        self._of_barrier: list[ClientPod] = []
 
     def make(self) -> None:
         """Run a client in a pod on each node. Raises `InconclusiveError`."""
         self._make([pod_client(node) for node in self._nodes])
 
-    def make_canaries(self) -> None:
-        """Run the pods between which the canary goes: no clients, since a pod that reaches itself is a case apart."""
-        wanted = {f"canary-{number}": node for number, node in enumerate(self._nodes[:_CANARIES], 1)}
-        self._canaries = self._run(self.namespace, wanted, TARGET_PORT, on_host=False)
+    def make_barrier_pods(self) -> None:
+        """Run the endpoints of the barrier: no clients, since a pod that reaches itself is a case apart."""
+        wanted = {f"barrier-{number}": node for number, node in enumerate(self._nodes[:_BARRIER_PODS], 1)}
+        self._of_barrier = self._run(self.namespace, wanted, TARGET_PORT, on_host=False)
 
     def delete(self) -> None:
         """Begin to; where the API server is away, after an interrupt say, the end of the run sees to what is left."""
@@ -117,9 +117,9 @@ class Clients:
         """The clients in pods on these nodes."""
         return [self._places[pod_client(node)] for node in nodes]
 
-    def canaries(self, *, without: Container[str]) -> list[tuple[str, Mapping[str, str]]]:
-        """Hostname, and addresses by family; not those on some nodes."""
-        living = (pod for pod in self._canaries if self._nodes_of[pod] not in without)
+    def barrier_endpoints(self, *, without: Container[str]) -> list[tuple[str, Mapping[str, str]]]:
+        """Hostname, and addresses by family, of the pods of the barrier; not those on some nodes."""
+        living = (pod for pod in self._of_barrier if self._nodes_of[pod] not in without)
         return [(pod.name, self._addresses[pod]) for pod in living]
 
     def look_up_addresses(self) -> None:

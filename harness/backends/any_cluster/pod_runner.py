@@ -25,13 +25,14 @@ _THREADS = 16
 class PodRunner:
     """Pods with the labels of a run. Methods may be called from any thread."""
 
-    def __init__(self, api: Api, labels: Mapping[str, str], registry: str) -> None:
+    def __init__(self, api: Api, labels: Mapping[str, str], registry: str, kubelet_patience: float) -> None:
+        """`kubelet_patience` is how long what a kubelet reports may keep a pod from running, in seconds."""
         self._api = api
         self._labels = dict(labels)
         self._registry = registry
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="pod-runner")
         self._awaited: dict[tuple[str, str], bool] = {}
-        self.kubelets_may_be_late = False
+        self._kubelet_patience = kubelet_patience
 
     def close(self) -> None:
         """End the threads."""
@@ -119,7 +120,7 @@ class PodRunner:
         why = of_pod or of_kubelet
         if not why:
             return
-        patience = LATE_SECONDS if self.kubelets_may_be_late and not of_pod else TROUBLED_SECONDS
+        patience = TROUBLED_SECONDS if of_pod else self._kubelet_patience
         since = troubled.setdefault(why, time.monotonic())
         if time.monotonic() - since > patience:
             raise InconclusiveError(why)

@@ -8,6 +8,7 @@ from typing import Protocol
 from harness.api.client import Api, Response
 from harness.backends.any_cluster.client_pod import ClientPod
 from harness.backends.any_cluster.dialing import Aside
+from harness.backends.any_cluster.pod_runner import LATE_SECONDS
 from harness.backends.any_cluster.target import Target
 from harness.backends.kubeconfig import RESTARTED, KubeconfigBackend
 from harness.backends.node_lifecycle import ready_pods_on
@@ -52,6 +53,8 @@ class Components(Protocol):
 class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetrics):
     """One worker's share of a kind cluster."""
 
+    _kubelet_patience = LATE_SECONDS
+
     def __init__(
         self,
         target: Target,
@@ -90,9 +93,9 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
         elif component is Component.CONTROLLER:
             self._without_controller = False
         if component is not Component.PROXY and not self._without_controller:
-            self._barrier.hear_from_controller(self._clients.canaries(without=self._off)[0][0], within=RESTARTED)
+            self._barrier.hear_from_controller(self._clients.barrier_endpoints(without=self._off)[0][0], within=RESTARTED)
         self._barrier.expect_news()
-        self._has_replaced = self._guests.kubelets_may_be_late = True
+        self._has_replaced = True
         if component is Component.PROXY:
             self.settle()
 
@@ -132,7 +135,7 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
             error=InconclusiveError,
         )
         for namespace, pod in self._off[name]:
-            self._guests.wait(namespace, {pod: True}, all_exist=False)
+            self._pod_runner.wait(namespace, {pod: True}, all_exist=False)
         del self._off[name]
         self._clients.look_up_addresses()
         self._barrier.expect_news()

@@ -51,7 +51,7 @@ def test_what_one_raises_is_raised() -> None:
         list(Pool(3, no_watch).each(lambda number: 1 // number, [1, 0, 2]))
 
 
-def test_who_is_late_is_given_up_when_the_vigil_says_so(
+def test_who_is_late_is_given_up_when_the_watch_says_so(
     never: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pool, "LATE", 0.05)
