@@ -19,8 +19,7 @@ from pathlib import Path
 import yaml
 
 from harness.api.client import Api, Object
-from harness.backends.any_cluster.places import cast
-from harness.backends.any_cluster.target import ALWAYS, Target
+from harness.backends.any_cluster.target import ALWAYS, Target, cast
 from harness.backends.backend import WantedPod
 from harness.backends.kubeconfig import KubeconfigBackend
 from harness.backends.netns import NetnsBackend

@@ -16,14 +16,13 @@ from harness.api.client import Api, Object, RefusedError
 from harness.api.kubeconfig import find
 from harness.backends.any_cluster import pods
 from harness.backends.any_cluster.barrier import Barrier
-from harness.backends.any_cluster.client_pod import ClientPod
 from harness.backends.any_cluster.clients import Clients
 from harness.backends.any_cluster.dialing import Aside, Dialer, address_seen
 from harness.backends.any_cluster.names import TranslatingApi
-from harness.backends.any_cluster.places import described
 from harness.backends.any_cluster.pod_runner import TROUBLED_SECONDS, PodRunner
+from harness.backends.any_cluster.pods import ClientPod
 from harness.backends.any_cluster.steady import Steady
-from harness.backends.any_cluster.target import Target
+from harness.backends.any_cluster.target import Target, described
 from harness.backends.backend import TERMINATION_SECONDS, WantedPod
 from harness.backends.protocols import Explaining, NodeControl, PodLifecycle, Probing, ProxyMetrics
 from harness.errors import DistrustError, InconclusiveError

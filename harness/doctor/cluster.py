@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from harness.api.client import Api, RefusedError
 from harness.api.kubeconfig import find
 from harness.backends.any_cluster import target
-from harness.backends.any_cluster.places import are_equal, cast
 from harness.doctor import abilities, cluster_checks, images
 from harness.doctor.check import Check, unknown, unusable
 from harness.errors import DistrustError, InconclusiveError, UnavailableError
@@ -59,7 +58,7 @@ def _looked_at(api: Api, asked: Asked, reached: Reached, say: Say) -> Iterator[C
 
 def _of_nodes(api: Api, asked: Asked, reached: Reached, say: Say) -> list[Check]:
     nodes = api.list("nodes")
-    names = cast(asked.topology, nodes)
+    names = target.cast(asked.topology, nodes)
     found = [
         cluster_checks.kubelets(reached, nodes),
         cluster_checks.zones(asked.topology, nodes, names),
@@ -67,7 +66,7 @@ def _of_nodes(api: Api, asked: Asked, reached: Reached, say: Say) -> list[Check]
     ]
     found += cluster_checks.clocks(api, reached.clock, list(names.nodes.values()))
     found.append(images.check(api, names, asked.registry, try_pods=asked.try_pods, say=say))
-    equal = are_equal(asked.topology, names, nodes)
+    equal = target.are_equal(asked.topology, names, nodes)
     offered = target.abilities(disruptive=asked.disruptive, equal_nodes=equal)
     return found + abilities.checks(offered)
 

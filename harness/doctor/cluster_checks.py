@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from harness.api.client import Api, Object, Response, path_of
 from harness.backends.any_cluster.names import Names
-from harness.backends.any_cluster.places import refusing_taints, takes_pods
+from harness.backends.any_cluster.target import refusing_taints, takes_pods
 from harness.doctor import gates, installed
 from harness.doctor.check import Check, State, ok, unknown, unusable
 from harness.errors import UsageError

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from harness.api.client import Api, Object, RefusedError
 from harness.api.kubeconfig import find
-from harness.backends.any_cluster.places import are_equal, cast
-from harness.backends.any_cluster.target import Target, abilities
+from harness.backends.any_cluster.target import Target, abilities, are_equal, cast
 from harness.backends.kubeconfig import KubeconfigBackend
 from harness.binaries.versions import parse_version, parse_wanted
 from harness.doctor import cluster_checks

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from harness.api.client import Api
-from harness.backends.any_cluster.client_pod import ClientPod
 from harness.backends.any_cluster.dialing import Dialer
+from harness.backends.any_cluster.pods import ClientPod
 from harness.errors import InconclusiveError
 from harness.eventually import eventually
 from harness.model import manifests
@@ -31,7 +31,7 @@ TIMEOUT = 0.9
 
 
 class Barrier:
-    """The Service of one worker that tells how far proxies are, in its namespace. Its endpoints are pods of their own."""
+    """The Service of one worker, in its namespace, that shows how far proxies are; its endpoints are its own pods."""
 
     def __init__(self, api: Api, dialer: Dialer, namespace: str, labels: Mapping[str, str]) -> None:
         self._api = api

@@ -10,8 +10,8 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 
 from harness.api.client import Api
 from harness.backends.any_cluster import pods
-from harness.backends.any_cluster.client_pod import ClientPod
 from harness.backends.any_cluster.pod_runner import PodRunner
+from harness.backends.any_cluster.pods import ClientPod
 from harness.errors import InconclusiveError, UnavailableError
 from harness.model.manifests import TARGET_PORT
 from harness.model.topology import Topology

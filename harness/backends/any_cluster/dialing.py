@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from harness.api.client import Api, Response
-from harness.backends.any_cluster.client_pod import ClientPod
+from harness.backends.any_cluster.pods import ClientPod, identity
 from harness.backends.any_cluster.pool import BeginWatch, Pool
 from harness.backends.any_cluster.port_forwarding import PortForwards
 from harness.backends.any_cluster.repeated_syns import FULL_WAIT, NETSTAT, RepeatedSyns
@@ -33,7 +33,6 @@ TRIES = 20  # in one request: an answer takes a millisecond, a request by way of
 THREADS = 600  # silence is asked for all at once: each try waits
 OVERHEAD = 15.0  # seconds that a request may take by way of the API server, on top of what agnhost takes
 GLANCE = 1.0  # the same for a glance
-SEPARATOR = "--"  # between the name of a pod and its namespace, in its hostname
 
 _ADDRESS = re.compile(r"\[?([0-9A-Fa-f.:]+?)\]?:\d+")
 _REFUSED = ("connection refused", "connection reset by peer")
@@ -54,22 +53,6 @@ Aside = Callable[[ClientPod, str, float], Response]
 
 Reader = Callable[[str], Observation]
 """What an answer says."""
-
-
-def hostname(namespace: str, pod: str) -> str:
-    """The hostname of a server pod, which tells it from all others of the run. At most 63 characters."""
-    name = f"{pod}{SEPARATOR}{namespace}"
-    if len(name) > 63:
-        raise UnavailableError(f"{name} is longer than the 63 characters that a hostname may have")
-    return name
-
-
-def identity(answer: str) -> Observation:
-    """Who answered: `Reached` "namespace/pod", or `Unknown` for a stranger."""
-    pod, found, namespace = answer.strip().partition(SEPARATOR)
-    if not found or not pod or not namespace.startswith("td-"):
-        return Unknown(f"a stranger answered: {answer.strip()[:60]!r}")
-    return Reached(f"{namespace}/{pod}")
 
 
 def address_seen(answer: str) -> Observation:

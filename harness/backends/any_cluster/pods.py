@@ -5,12 +5,15 @@ Those on the host's network cannot, and are in a namespace of their own that say
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from harness.backends.any_cluster.dialing import hostname
 from harness.backends.backend import TERMINATION_SECONDS, WantedPod
+from harness.errors import UnavailableError
 from harness.model.manifests import CONTAINER, TARGET_PORT, Object, has_condition
+from harness.model.outcomes import Observation, Reached, Unknown
 from harness.netns.addresses import by_family
 
 AGNHOST = "agnhost:2.53@sha256:99c6b4bb4a1e1df3f0b3752168c89358794d02258ebebc26bf21c29399011a85"
@@ -18,6 +21,22 @@ REGISTRY = "registry.k8s.io/e2e-test-images"
 
 READY_GATE = "trafficdist.dev/ready"
 """A condition that the suite sets: a kubelet reports a pod as ready only when it is True."""
+
+SEPARATOR = "--"  # between the name of a pod and its namespace, in its hostname
+
+
+@dataclass(frozen=True, slots=True)
+class ClientPod:
+    """A pod that asks: where its own server is reached. Sockets cannot be made in it."""
+
+    namespace: str
+    name: str
+    port: int
+    on_host: bool = False  # on the network of its node, where others repeat SYNs too
+
+    def socket(self, family: int, kind: int, proto: int = 0, /) -> socket.socket:  # noqa: ARG002
+        """Raises `UnavailableError`."""
+        raise UnavailableError(f"pod {self.namespace}/{self.name} is on another machine: no socket can be made in it")
 
 
 def image(registry: str = "") -> str:
@@ -40,6 +59,22 @@ def server(wanted: WantedPod, namespace: str, labels: Mapping[str, str], registr
         "terminationGracePeriodSeconds": TERMINATION_SECONDS,
     }
     return _pod(wanted.name, {**(wanted.labels or {}), **labels}, spec)
+
+
+def hostname(namespace: str, pod: str) -> str:
+    """The hostname of a server pod, which tells it from all others of the run. At most 63 characters."""
+    name = f"{pod}{SEPARATOR}{namespace}"
+    if len(name) > 63:
+        raise UnavailableError(f"{name} is longer than the 63 characters that a hostname may have")
+    return name
+
+
+def identity(answer: str) -> Observation:
+    """Who answered: `Reached` "namespace/pod", or `Unknown` for a stranger."""
+    pod, found, namespace = answer.strip().partition(SEPARATOR)
+    if not found or not pod or not namespace.startswith("td-"):
+        return Unknown(f"a stranger answered: {answer.strip()[:60]!r}")
+    return Reached(f"{namespace}/{pod}")
 
 
 def client(name: str, node: str, labels: Mapping[str, str], registry: str, *, port: int, host_network: bool) -> Object:

@@ -20,7 +20,7 @@ import websocket
 from kubernetes.stream import ws_client
 
 from harness.api.client import Api, Object, Response, path_of
-from harness.backends.any_cluster.client_pod import ClientPod
+from harness.backends.any_cluster.pods import ClientPod
 from harness.errors import InconclusiveError
 
 PROTOCOL = "v4.channel.k8s.io"

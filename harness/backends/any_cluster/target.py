@@ -1,16 +1,18 @@
-"""What is known of a cluster, and what may be done on it, before anything is made there."""
+"""What is known of a cluster before anything is made there: which node plays which, and what may be done there."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from harness.api.client import Api
+from harness.api.client import Api, Object
 from harness.api.kubeconfig import find
 from harness.backends.any_cluster.names import Names
 from harness.model.abilities import Ability
-from harness.model.topology import Node, Topology
+from harness.model.manifests import has_condition
+from harness.model.topology import THREE_ZONES, ZONE_LABEL, Node, Topology
 
 ALWAYS = frozenset({Ability.PROXY_METRICS, Ability.EXTERNAL_CLIENT, Ability.UNDISTURBED})
 """What a client pod on the host's network can do: it is outside for the node ports of any other node."""
@@ -56,3 +58,81 @@ class Target:
             "abilities": frozenset(map(Ability, values["abilities"])),
         }
         return cls(**{**values, **made})
+
+
+def cast(topology: Topology, nodes: Sequence[Object]) -> Names:
+    """Give each node of the topology one that is ready and takes pods, in zones of its own.
+
+    Same names go together where there are any; otherwise the zones with most nodes come first. Nodes of the topology
+    for which there is none are left out.
+    """
+    by_zone: dict[str, list[str]] = {}
+    for node in nodes:
+        zone = (node["metadata"].get("labels") or {}).get(ZONE_LABEL, "")
+        if zone and takes_pods(node):
+            by_zone.setdefault(zone, []).append(str(node["metadata"]["name"]))
+    wanted = {zone: [node.name for node in topology.nodes if node.zone == zone] for zone in topology.zones}
+    zones = _pairs(list(wanted), sorted(by_zone, key=lambda zone: (-len(by_zone[zone]), _natural(zone))))
+    found: dict[str, str] = {}
+    for ours, theirs in zones.items():
+        found |= _pairs(wanted[ours], sorted(by_zone[theirs], key=_natural))
+    return Names(found, zones)
+
+
+def takes_pods(node: Object) -> bool:
+    """Whether a node is ready, and pods without tolerations can be put on it."""
+    cordoned = (node.get("spec") or {}).get("unschedulable")
+    return has_condition(node, "Ready") and not cordoned and not refusing_taints(node)
+
+
+def refusing_taints(node: Object) -> list[str]:
+    """The keys of the taints that keep pods without tolerations away."""
+    taints = (node.get("spec") or {}).get("taints") or ()
+    return [str(each["key"]) for each in taints if each.get("effect") in ("NoSchedule", "NoExecute")]
+
+
+def are_equal(topology: Topology, names: Names, nodes: list[Object]) -> bool:
+    """Whether the nodes that take pods are those of the topology, with CPU in the proportions that it says.
+
+    Controllers share endpoints out by what part of all CPU a zone has, whatever a node's is in figures.
+    """
+    working = {str(each["metadata"]["name"]): each for each in nodes if takes_pods(each)}
+    if topology != THREE_ZONES or working.keys() != {names.nodes.get(node.name) for node in topology.nodes}:
+        return False
+    cpus = [
+        (_milli(working[names.nodes[node.name]]["status"]["allocatable"].get("cpu", "")), node.cpu_milli)
+        for node in topology.nodes
+    ]
+    return all(found > 0 and found * cpus[0][1] == cpus[0][0] * said for found, said in cpus)
+
+
+def _milli(cpu: str) -> int:
+    if cpu.endswith("m"):
+        return int(cpu[:-1])
+    return int(cpu) * 1000 if cpu.isdecimal() else 0
+
+
+def described(node: Node, played_by: Object, real: str) -> dict[str, str]:
+    """What the report says of a node of the topology, and of `real`, the node of the cluster that plays it."""
+    info = (played_by.get("status") or {}).get("nodeInfo") or {}
+    facts = {
+        "kernel": info.get("kernelVersion"),
+        "os": info.get("osImage") or info.get("operatingSystem"),
+        "kubelet": info.get("kubeletVersion"),
+        "kubeProxy": info.get("kubeProxyVersion"),
+        "nodeName": real if real != node.name else None,
+    }
+    return {"name": node.name, "zone": node.zone, **{key: str(value) for key, value in facts.items() if value}}
+
+
+def _pairs(ours: Sequence[str], theirs: Sequence[str]) -> dict[str, str]:
+    """One of theirs for each of ours, as far as they go: the same name if there is, or else in their order."""
+    same = [name for name in ours if name in theirs]
+    rest = iter([name for name in theirs if name not in same])
+    pairs = {name: name if name in same else next(rest, "") for name in ours}
+    return {name: other for name, other in pairs.items() if other}
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Sorts worker2 before worker10, and worker before both."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name) if part]

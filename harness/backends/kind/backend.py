@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from harness.api.client import Api, Response
-from harness.backends.any_cluster.client_pod import ClientPod
 from harness.backends.any_cluster.dialing import Aside
 from harness.backends.any_cluster.pod_runner import LATE_SECONDS
+from harness.backends.any_cluster.pods import ClientPod
 from harness.backends.any_cluster.target import Target
 from harness.backends.kubeconfig import RESTARTED, KubeconfigBackend
 from harness.backends.node_lifecycle import ready_pods_on
@@ -93,7 +93,9 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
         elif component is Component.CONTROLLER:
             self._without_controller = False
         if component is not Component.PROXY and not self._without_controller:
-            self._barrier.hear_from_controller(self._clients.barrier_endpoints(without=self._off)[0][0], within=RESTARTED)
+            self._barrier.hear_from_controller(
+                self._clients.barrier_endpoints(without=self._off)[0][0], within=RESTARTED
+            )
         self._barrier.expect_news()
         self._has_replaced = True
         if component is Component.PROXY:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from harness.backends.any_cluster.places import described
+from harness.backends.any_cluster.target import described
 from harness.errors import DistrustError
 from harness.judging.results import Case, CaseResult, Result
 from harness.judging.verdict import SkipReason, Verdict

@@ -11,8 +11,7 @@ import pytest
 import yaml
 
 from harness.api.client import Api
-from harness.backends.any_cluster.places import cast
-from harness.backends.any_cluster.target import ALWAYS, Target
+from harness.backends.any_cluster.target import ALWAYS, Target, cast
 from harness.backends.implementation import Implementation, reference
 from harness.backends.kind.backend import KindBackend
 from harness.backends.netns import NetnsBackend

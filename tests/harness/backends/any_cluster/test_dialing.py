@@ -11,8 +11,8 @@ import pytest
 from harness.api.client import Api, Response
 from harness.backends.any_cluster import dialing
 from harness.backends.any_cluster import repeated_syns as repeated_syns_module
-from harness.backends.any_cluster.client_pod import ClientPod
-from harness.backends.any_cluster.dialing import Aside, Dialer, address_seen, identity
+from harness.backends.any_cluster.dialing import Aside, Dialer, address_seen
+from harness.backends.any_cluster.pods import ClientPod, identity
 from harness.backends.any_cluster.repeated_syns import RepeatedSyns, repeated_syns
 from harness.errors import InconclusiveError, UnavailableError
 from harness.model.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Unknown

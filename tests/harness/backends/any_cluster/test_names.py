@@ -7,8 +7,7 @@ from typing import Any
 
 from harness.api.client import Api
 from harness.backends.any_cluster.names import Names
-from harness.backends.any_cluster.places import cast
-from harness.backends.any_cluster.target import ALWAYS, Target
+from harness.backends.any_cluster.target import ALWAYS, Target, cast
 from harness.backends.kubeconfig import KubeconfigBackend
 from harness.model.topology import THREE_ZONES, ZONE_LABEL
 from reference.apiserver import ApiServer

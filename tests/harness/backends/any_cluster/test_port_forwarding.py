@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from harness.api.client import Api
-from harness.backends.any_cluster.client_pod import ClientPod
+from harness.backends.any_cluster.pods import ClientPod
 from harness.backends.any_cluster.port_forwarding import PortForwards
 from harness.errors import InconclusiveError
 from reference.apiserver.api import ApiServer

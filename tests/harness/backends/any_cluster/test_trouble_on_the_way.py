@@ -14,8 +14,7 @@ import pytest
 from pyroute2 import IPRoute
 
 from harness.backends.any_cluster import pod_runner
-from harness.backends.any_cluster.places import cast
-from harness.backends.any_cluster.target import ALWAYS, Target
+from harness.backends.any_cluster.target import ALWAYS, Target, cast
 from harness.backends.backend import WantedPod
 from harness.backends.kind.backend import KindBackend
 from harness.backends.kubeconfig import KubeconfigBackend
