@@ -1,4 +1,4 @@
-"""What scenarios run on: clusters, proxies under test, probes, evidence, verdicts and reports.
+"""The harness of scenarios: clusters, proxies under test, probes, evidence, verdicts and reports.
 
 The names here are what authors of scenarios use; `docs/own-suites.md` shows how. A name is imported when somebody asks
 for it, since all commands, and every pytest run on the machine, import this package.

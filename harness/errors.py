@@ -22,7 +22,7 @@ class UsageError(HarnessError):
 
 
 class NothingSelectedError(HarnessError):
-    """What was asked for exists, and leaves nothing over together; the text says what took it away."""
+    """Each choice exists, and together they select nothing; the text names the choice that excluded the last."""
 
 
 class UnavailableError(HarnessError):

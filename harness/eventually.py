@@ -19,7 +19,7 @@ _scale = 1.0
 
 
 class NotYetError(AssertionError):
-    """What was awaited did not come in time. Raised inside a check it says, more fully than False, what is missing."""
+    """A wait timed out. A check may raise it too, instead of returning False, to say what is missing."""
 
 
 def set_time_scale(factor: float) -> None:

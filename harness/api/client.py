@@ -34,13 +34,13 @@ _PREFIXES = {
     "leases": "/apis/coordination.k8s.io/v1",
     "podlocators": "/apis/trafficdist.dev/v1alpha1",
 }
-_REMEMBERED = 10_000  # requests that a failure can tell of
+_REMEMBERED = 10_000  # requests, for the evidence of a failure
 _CLUSTER_SCOPED = frozenset({"nodes", "namespaces"})
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What the API server answered: HTTP status code, JSON body, the texts of its Warning headers, and its Date."""
+    """An answer of the API server: HTTP status code, JSON body, the texts of its Warning headers, and its Date."""
 
     code: int
     body: Object
@@ -62,7 +62,7 @@ class RefusedError(Exception):
 
 
 def path_of(resource: str, namespace: str = "", name: str = "", subresource: str = "") -> str:
-    """The URL path of a resource: `path_of("services", "default", "web", "status")`."""
+    """Return the URL path of a resource: `path_of("services", "default", "web", "status")`."""
     parts = [_PREFIXES.get(resource, "/api/v1")]
     if namespace and resource not in _CLUSTER_SCOPED:
         parts += ["namespaces", namespace]
@@ -76,7 +76,7 @@ def new_record() -> deque[Asked]:
 
 
 class Api:
-    """One connection pool to one API server, from kubeconfig files or from what one of them would contain."""
+    """One connection pool to one API server, from kubeconfig files or from the content of one."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Api:
         connections: int = 10,
         asked: deque[Asked] | None = None,
     ) -> None:
-        """Requests may take `timeout` seconds; so many `connections` are kept for threads that ask at once.
+        """Requests may take `timeout` seconds; `connections` are kept open for parallel requests.
 
         The latest requests are noted in `asked`, which several may share.
         Raises `UsageError` when files cannot be used.
@@ -106,11 +106,11 @@ class Api:
 
     @property
     def configuration(self) -> Any:
-        """Of the official client: TLS, proxy, credentials."""
+        """The configuration of the official client: TLS, proxy, credentials."""
         return self._configuration
 
     def authentication(self) -> dict[str, str]:
-        """The headers that say who asks."""
+        """Return the headers that authenticate the client."""
         return {each["key"]: each["value"] for each in self._configuration.auth_settings().values()}
 
     def close(self) -> None:
@@ -129,7 +129,7 @@ class Api:
         authenticate: bool = True,
         timeout: float = 0.0,
     ) -> Response:
-        """Send one request and return whatever was answered. Raises `InconclusiveError` when nothing was."""
+        """Send one request and return its answer, whatever its code. Raises `InconclusiveError` if there is none."""
         headers = {"Accept": "application/json", **(self.authentication() if authenticate else {})}
         if body is not None:
             headers["Content-Type"] = content_type
@@ -146,7 +146,7 @@ class Api:
         return Response(answer.status, _json(answer.data), warnings, answer.headers.get("date", ""))
 
     def text(self, path: str) -> str:
-        """Read what is no JSON, as /metrics is; "" when it is refused. Raises `InconclusiveError`."""
+        """Return text that is not JSON, like /metrics; "" if the request is refused. Raises `InconclusiveError`."""
         answer = self._send("GET", path, headers=self.authentication(), timeout=self._timeout)
         return str(answer.data.decode(errors="replace")) if answer.status == 200 else ""
 
@@ -159,9 +159,9 @@ class Api:
             raise InconclusiveError(f"the API server did not answer {method} {shown}: {error}") from error
 
     def watch(self, resource: str, *, resource_version: str) -> Watch:
-        """Follow what becomes of all objects of a resource after that version.
+        """Watch all objects of a resource after that version.
 
-        Raises `RefusedError`, and `InconclusiveError` when nothing was answered.
+        Raises `RefusedError`, and `InconclusiveError` if there is no answer.
         """
         path = path_of(resource)
         headers = {"Accept": "application/json", **self.authentication()}
@@ -216,7 +216,7 @@ class Api:
 
 
 class Watch:
-    """A watch under way; iterating gives ("ADDED", "MODIFIED", "DELETED" or "ERROR", object) until it ends."""
+    """A watch under way; iterating yields ("ADDED", "MODIFIED", "DELETED" or "ERROR", object) until it ends."""
 
     def __init__(self, answer: urllib3.BaseHTTPResponse) -> None:
         self._answer = answer
@@ -241,7 +241,7 @@ class Watch:
 
 
 def _name_in(body: object) -> str:
-    """The name of the object that is sent, where it has one."""
+    """Return the name of the object in a body, "" if it has none."""
     metadata = body.get("metadata") if isinstance(body, dict) else None
     return str(metadata.get("name") or "") if isinstance(metadata, dict) else ""
 
@@ -258,6 +258,6 @@ _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')  # RFC 9110: a backslash stands bef
 
 
 def warning_texts(headers: urllib3.HTTPHeaderDict) -> builtins.list[str]:
-    """The texts of all Warning headers."""
+    """Return the texts of all Warning headers."""
     found = (_QUOTED.search(text) for text in headers.getlist("warning"))
     return [re.sub(r"\\(.)", r"\1", each[1]) for each in found if each]

@@ -1,9 +1,9 @@
-"""Kubeconfig files as kubectl reads them: a list of them is one, and paths in a file start from its folder.
+"""Kubeconfig files as kubectl reads them: several files are merged, and paths in a file start from its folder.
 
-Reading and merging is the official client's. It differs from kubectl in one point, which is mended here: where several
-files name a current context, kubectl takes that of the first, the client that of the last, even when it is empty.
+The official client reads and merges them. It differs from kubectl in one point, which is corrected here: if several
+files name a current context, kubectl takes that of the first, the client that of the last, even if it is empty.
 
-In a pod there is no such file: there the service account's files and two environment variables say the same.
+A pod has no such file: the service account's files and two environment variables take its place.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from harness.errors import UsageError
 DEFAULT = "~/.kube/config"
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""Where kubelets put token, CA certificate and namespace of a pod's service account."""
+"""The folder of a pod's service account: token, CA certificate and namespace."""
 
 
 class Kubeconfig:
-    """One context of one or several kubeconfig files: its name, and the Kubernetes namespace that it is about."""
+    """One context of one or several kubeconfig files: its name, and its Kubernetes namespace."""
 
     def __init__(self, files: str, *, context: str = "") -> None:
-        """Read `files`, separated by ":" as in $KUBECONFIG; those that are missing are passed over, unless all are.
+        """Read `files`, separated by ":" as in $KUBECONFIG; missing ones are skipped, unless all are missing.
 
-        Without `context` it is the current one. Raises `UsageError` that names the files, and what is wrong.
+        Without `context` it is the current one. Raises `UsageError` that names the files and the error.
         """
         self._files = files
         merger = self._read()
@@ -55,7 +55,7 @@ class Kubeconfig:
         self._merged = merger.config
 
     def client(self) -> Any:
-        """The official client of the context's API server, with its credentials. Raises `UsageError`."""
+        """Return the official client of the context's API server, with its credentials. Raises `UsageError`."""
         try:
             return kubernetes.config.new_client_from_config_dict(  # type: ignore[no-untyped-call]
                 self._merged, context=self.context, persist_config=False
@@ -85,7 +85,7 @@ class InCluster(Kubeconfig):
     """The cluster in which this process is a pod, with the rights of the pod's service account."""
 
     def __init__(self, folder: Path = SERVICE_ACCOUNT, *, environment: Mapping[str, str] | None = None) -> None:
-        """Raises `UsageError` when this is no pod, or one without a service account's files."""
+        """Raises `UsageError` outside of a pod, and in one without a service account's files."""
         self._files, self.context = f"of the service account, {folder}", "in-cluster"
         self._token = folder / "token"
         self._loader = InClusterConfigLoader(  # type: ignore[no-untyped-call]
@@ -101,7 +101,7 @@ class InCluster(Kubeconfig):
             raise self._error(str(error)) from None
 
     def client(self) -> Any:
-        """The official client; it reads the token anew for each request, since kubelets renew it."""
+        """Return the official client; it reads the token anew for each request, since kubelets renew it."""
         configuration = kubernetes.client.Configuration()
         self._loader.load_and_set(configuration)  # type: ignore[no-untyped-call]
         configuration.refresh_api_key_hook = self._renew  # type: ignore[assignment]
@@ -118,9 +118,9 @@ def find(
     environment: Mapping[str, str] | None = None,
     service_account: Path = SERVICE_ACCOUNT,
 ) -> Kubeconfig:
-    """What kubectl would use: `files`, $KUBECONFIG, or ~/.kube/config; a pod that has none of them, its own cluster.
+    """Find the kubeconfig that kubectl uses: `files`, $KUBECONFIG, ~/.kube/config, or in a pod its own cluster.
 
-    Raises `UsageError` when there is nothing to use, or it is not as it should be.
+    Raises `UsageError` if there is none, or if it is wrong.
     """
     environment = os.environ if environment is None else environment
     files = files or environment.get("KUBECONFIG", "") or DEFAULT
@@ -138,10 +138,10 @@ _DATA = ("certificate-authority", "client-certificate", "client-key")
 
 
 def client_of(kubeconfig: Mapping[str, Any]) -> Any:
-    """The official client for a kubeconfig that is no file.
+    """Return the official client for a kubeconfig that is no file.
 
-    It would write certificates and keys to the temp folder, where they stay after `kill -9`; so they lie in memory, in
-    files that the kernel removes with this process.
+    By itself it would write certificates and keys to the temp folder, where they stay after `kill -9`; so they are put
+    in memory, in files that the kernel removes with this process.
     """
     config = copy.deepcopy(dict(kubeconfig))
     descriptors = []

@@ -1,7 +1,7 @@
 """The kubeconfig of a cluster in the background, written to a file that a person named.
 
-It is a file of its own. kind merges into the file that kubectl uses by default, and so changes what `kubectl` of the
-next shell talks to; nothing here does. A file that is about anything else is left alone.
+It is a file of its own. kind merges into the file that kubectl uses by default, and so changes the cluster of `kubectl`
+in the next shell; nothing here does. A file with other clusters is left alone.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import yaml
 from harness.errors import UsageError
 
 CONTEXT = "trafficdist"
-"""What the API server of an embedded cluster calls the context, and the cluster, in its kubeconfigs."""
+"""The name of the context, and of the cluster, in kubeconfigs of embedded clusters."""
 
 _NOTE = "kubeconfig-copy"  # in the folder of a cluster: the path of the copy
 
 
 def check(path: Path) -> None:
-    """Make sure that `path` can be written: it is not there, or is such a file. Raises `UsageError`."""
+    """Check that `path` can be written: it does not exist, or is such a file. Raises `UsageError`."""
     if not path.parent.is_dir():
         raise UsageError(f"--kubeconfig {path}: there is no folder {path.parent}")
     if not os.access(path.parent, os.W_OK):
@@ -33,9 +33,9 @@ def check(path: Path) -> None:
 
 
 def write(path: Path, source: Path, folder: Path) -> None:
-    """Write what is in `source` to `path`, for its owner alone, and note in the cluster's `folder` that it is there.
+    """Copy `source` to `path`, readable by its owner alone, and note `path` in the cluster's `folder`.
 
-    Raises `UsageError` where `path` cannot be written.
+    Raises `UsageError` if `path` cannot be written.
     """
     text = source.read_text(encoding="utf-8")
     try:
@@ -48,7 +48,7 @@ def write(path: Path, source: Path, folder: Path) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Remove the copy of the cluster that has this folder, unless somebody has changed it."""
+    """Remove the copy of the cluster with this folder, unless it was changed."""
     with contextlib.suppress(OSError):
         path = Path((folder / _NOTE).read_text(encoding="utf-8"))
         if path.read_bytes() == (folder / "kubeconfig").read_bytes():

@@ -1,7 +1,7 @@
 """The requests of one scenario as kubectl would say them, with times: `+1,645 ms  create endpointslice web-1 -n td-3`.
 
-Whoever asks an API server keeps a record of each request. Of all records, those about the scenario's Kubernetes
-namespace are its own, and those that changed something which belongs to no namespace.
+Each client of an API server keeps a record of each request. A scenario's own are those in its Kubernetes namespace, and
+those that changed cluster-wide objects.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from http.client import responses
 from urllib.parse import parse_qsl
 
 MOST_LINES = 1000
-"""So many requests are shown: the first half and the last half of them."""
+"""At most this many lines are shown: the first half and the last half."""
 
 _VERBS = {"POST": "create", "PUT": "replace", "PATCH": "patch", "DELETE": "delete", "GET": "get"}
 _SINGULAR = {"endpointslices": "endpointslice", "services": "service", "pods": "pod", "nodes": "node",
@@ -24,9 +24,9 @@ _FLAGS = {"labelSelector": "-l ", "fieldSelector": "--field-selector=", "gracePe
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One request: when (monotonic seconds), what, the answer's status code (0: none came), and by whom if not by us.
+    """One request: its time (monotonic seconds), the answer's status code (0: no answer), and the client, "" for ours.
 
-    `name` is that of the object in the body, where the path has none.
+    `name` is that of the object in the body, if the path has none.
     """
 
     at: float
@@ -40,7 +40,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """What a path of the API is about."""
+    """The parts of a path of the API."""
 
     resource: str
     namespace: str = ""
@@ -49,8 +49,9 @@ class _Place:
 
 
 def as_text(asked: Iterable[Asked], namespace: str, *, zero: float) -> str:
-    """All requests of the scenario in `namespace` since `zero` (monotonic seconds), in order; ones alike in a row are
-    one line.
+    """Return the requests of the scenario in `namespace` since `zero` (monotonic seconds), in order.
+
+    Equal requests in a row are one line.
     """
     mine = [each for each in asked if each.at >= zero and _concerns(each, namespace)]
     mine.sort(key=lambda each: each.at)
@@ -75,7 +76,7 @@ def _lines(asked: Sequence[Asked], zero: float) -> Iterator[str]:
 
 
 def milliseconds(seconds: float) -> str:
-    """A time from the beginning: `+1,645 ms`."""
+    """Format a time since the beginning: `+1,645 ms`."""
     return f"{seconds * 1000:+,.0f} ms"
 
 
@@ -112,7 +113,7 @@ def _refused(code: int) -> list[str]:
 
 
 def _place(path: str) -> _Place:
-    """`/api/v1/namespaces/NAMESPACE/RESOURCE/NAME/SUBRESOURCE`, where each part but the resource may be missing."""
+    """Parse `/api/v1/namespaces/NAMESPACE/RESOURCE/NAME/SUBRESOURCE`; each part but the resource may be missing."""
     parts = [part for part in path.split("/") if part]
     rest = parts[2:] if parts[:1] == ["api"] else parts[3:] if parts[:1] == ["apis"] else []
     namespace = ""

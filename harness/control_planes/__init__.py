@@ -1,1 +1,1 @@
-"""What serves the Kubernetes API and writes EndpointSlices."""
+"""Control planes: they serve the Kubernetes API and write EndpointSlices."""

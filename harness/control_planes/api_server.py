@@ -1,8 +1,8 @@
 """etcd and kube-apiserver as processes of this machine, for one cluster.
 
-etcd writes nothing to a disk that it would have to wait for. The API server serves the groups that scenarios and
-components use and no other, which halves its start; whoever has the token may do everything. What of a cluster the
-harness plays itself is not asked for: service accounts, taints of nodes that are not ready yet, priorities.
+etcd does not wait for a disk. The API server serves the groups that scenarios and components use and no other, which
+halves its start; a client with the token may do everything. The harness plays some parts of a cluster itself, and so
+switches their admission plugins off: service accounts, taints of nodes that are not ready yet, priorities.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ _NOT_ASKED = (  # admission plugins: for what the harness plays itself, and for 
     "TaintNodesByCondition",
 )
 _FORWARDED = "localhost"
-"""A name that the certificate has, for clients that come another way than to loopback."""
+"""The name in the certificate for clients that do not connect over loopback."""
 
 
 class LocalApiServer:
     """One etcd, and a kube-apiserver that can be replaced by one of another release. Ports stay the same."""
 
     def __init__(self, processes: Processes, *, egress: Path, etcd_version: str = "") -> None:
-        """`egress` is the file that says how pods are reached.
+        """`egress` is the EgressSelectorConfiguration, by which the API server reaches pods.
 
-        Raises `UnavailableError` with the remedy where etcd is not there.
+        Raises `UnavailableError` with the remedy if etcd is missing.
         """
         self._processes = processes
         self._egress = egress
@@ -68,7 +68,7 @@ class LocalApiServer:
 
     @property
     def running(self) -> bool:
-        """Whether there is an API server at the moment."""
+        """True if the API server runs."""
         return self._server is not None
 
     def start(self, release: Release) -> None:
@@ -78,7 +78,7 @@ class LocalApiServer:
         self.start_server(release)
 
     def start_server(self, release: Release) -> None:
-        """Serve what is stored as this release does, in place of what runs. Raises `UnavailableError`."""
+        """Replace the API server by one of this release; etcd keeps its objects. Raises `UnavailableError`."""
         program = self._processes.find("kube-apiserver", release.version)
         self.stop_server()
 
@@ -90,12 +90,12 @@ class LocalApiServer:
         self.version, self.gates = program.version, dict(release.gates)
 
     def stop_server(self) -> None:
-        """End the API server, as a crash does; etcd keeps what is stored."""
+        """End the API server, as a crash does; etcd keeps its objects."""
         self._processes.kill(self._server)
         self._server = None
 
     def kubeconfig(self, *, url: str = "") -> dict[str, Any]:
-        """How a client reaches the API server; `url` when it does so by one of the other sockets."""
+        """Return a client's kubeconfig; `url` is that of another socket of the API server."""
         certificate = base64.b64encode(self._ca.cert_pem.bytes()).decode()
         cluster = {"server": url or f"https://127.0.0.1:{self.port}", "certificate-authority-data": certificate}
         return {
@@ -165,7 +165,7 @@ class LocalApiServer:
 
 
 def gate_arguments(gates: Mapping[str, bool]) -> list[str]:
-    """How Kubernetes' components are told of feature gates."""
+    """Return the command line option of Kubernetes' components for feature gates."""
     texts = [f"{name}={str(on).lower()}" for name, on in sorted(gates.items())]
     return [f"--feature-gates={','.join(texts)}"] if texts else []
 

@@ -1,12 +1,12 @@
 """Tells whether kube-controller-manager has worked on everything that was written, by objects of its own.
 
-It watches Services, Pods and Nodes apart, and works on one queue in order. The barrier has one of each: each is changed
-after all that is waited for, and when their slice shows all three changes, its worker has been told of everything
-before. What it was told of pods it gathers for a moment, and what it could not do it tries again after a second, so the
-barrier then waits until its queue is empty and nothing of the kind is left to wait for. The barrier's node is changed
-only where another one was: each change of a node has Services looked at again, which a scenario must not owe to us.
+It watches Services, Pods and Nodes apart, and works on one queue in order. The barrier has one of each, and changes
+them after all other writes: when their slice shows all three changes, the controller has received all earlier ones. It
+gathers events of pods for a moment, and retries a failed sync after a second, so the barrier then waits until the queue
+is empty and no retry is due. The barrier's node is changed only after another node was: each change of a node makes the
+controller sync Services again, and a scenario must not get that sync from the harness.
 
-Proxies see a headless Service, which they leave alone; heuristics see a node of the control plane, which they do too.
+Proxies ignore its headless Service, and heuristics ignore its node, which is one of the control plane.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Barrier:
     """The barrier's Service, Pod and Node, for one controller from its start to its end."""
 
     def __init__(self, kubeconfig: Mapping[str, Any], scrape: Callable[[], str], log: Callable[[], str]) -> None:
-        """`scrape` gives the controller's metrics, and raises `InconclusiveError`; `log` what it said since last."""
+        """`scrape` returns the controller's metrics, or raises `InconclusiveError`; `log` returns its new log lines."""
         self._api = Api(kubeconfig)
         self._scrape = scrape
         self._log = log
@@ -83,13 +83,13 @@ class Barrier:
         return self._is_idle()
 
     def without_barrier(self, text: str) -> str:
-        """Return metrics as they would be without the barrier, as far as its writes are counted with others."""
+        """Return the metrics with the barrier's own writes subtracted."""
         for pattern in _ITS_CHANGES:
             text = pattern.sub(lambda found: f"{found[1]} {float(found[2]) - self._written:g}", text)
         return text
 
     def _look(self) -> tuple[str, dict[str, str]]:
-        """The revision of the API server, and that of each node but the barrier's."""
+        """Return the revision of the API server, and that of each node but the barrier's."""
         listed = self._api.request("GET", "/api/v1/nodes").body
         nodes = (each["metadata"] for each in listed.get("items") or ())
         revision = str((listed.get("metadata") or {}).get("resourceVersion", ""))

@@ -1,7 +1,7 @@
-"""etcd, kube-apiserver and kube-controller-manager as local processes: the control plane that clusters really have.
+"""etcd, kube-apiserver and kube-controller-manager as local processes: the control plane of real clusters.
 
-The harness is scheduler, kubelet and cloud to it, as to the embedded one. Any release that is in the cache of
-`trafficdist components` can be run, and put in another's place on what is stored.
+The harness is scheduler, kubelet and cloud to it, as to the embedded one. It runs any release that is in the cache of
+`trafficdist components`, and a release can replace another one and go on with its stored objects.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class BinariesControlPlane:
     name = "binaries"
 
     def __init__(self, release: Release | None = None, *, controller: str = "") -> None:
-        """`controller` is the version of kube-controller-manager as it is booted, unless that of the release.
+        """`controller` is the version of kube-controller-manager at boot, by default that of the release.
 
-        Raises `UnavailableError` with the remedy where etcd is not there.
+        Raises `UnavailableError` with the remedy if etcd is missing.
         """
         self.release = release or Release()
         self._controller_version = controller
@@ -54,7 +54,7 @@ class BinariesControlPlane:
 
     @property
     def controller(self) -> str:
-        """What writes EndpointSlices, for reports."""
+        """The name and version of the EndpointSlice controller, for reports."""
         return self._manager.title
 
     @property
@@ -63,7 +63,7 @@ class BinariesControlPlane:
         return dict(self._server.gates)
 
     def start(self) -> None:
-        """Begin to serve and to control. Raises `UnavailableError` and `DistrustError`; then nothing is left."""
+        """Start all three. Raises `UnavailableError` and `DistrustError`, and then has stopped what it started."""
         try:
             self._egress.start()
             self._server.start(self.release)
@@ -83,7 +83,7 @@ class BinariesControlPlane:
         return self._server.port if self._server.running else 0
 
     def start_api_server(self, release: Release) -> None:
-        """Serve what etcd has stored, as this release does. The controller has come back when this returns.
+        """Replace the API server by one of this release; return when the controller has connected again.
 
         Raises `InconclusiveError`.
         """
@@ -91,7 +91,7 @@ class BinariesControlPlane:
         self._manager.await_return()
 
     def stop_api_server(self) -> None:
-        """Let nobody reach the API server any more; etcd keeps what it has stored."""
+        """Stop the API server; etcd keeps its objects."""
         self._server.stop_server()
 
     def start_controller(self, release: Release) -> None:
@@ -109,25 +109,25 @@ class BinariesControlPlane:
         self._relay.listen(listening)
 
     def reach_pods(self, open_socket: OpenSocket) -> None:
-        """Let kube-apiserver reach pods through sockets that this makes."""
+        """Let kube-apiserver reach pods through sockets from `open_socket`."""
         self._egress.reach_pods(open_socket)
 
     def kubeconfig(self, *, url: str = "") -> dict[str, Any]:
-        """How any client reaches the API server; `url` when it does so by one of the other sockets."""
+        """Return a client's kubeconfig; `url` is that of another socket of the API server."""
         return self._server.kubeconfig(url=url)
 
     def synced(self) -> bool:
-        """Whether the controller has worked on everything that was written so far; so it has if one is away."""
+        """Return whether the controller has worked on everything written so far; True if a component is stopped."""
         return not self._server.running or self._manager.synced()
 
     def metrics(self) -> str:
-        """What kube-controller-manager exposes as Prometheus text. Raises `InconclusiveError` when it is stopped."""
+        """Return kube-controller-manager's metrics in Prometheus text. Raises `InconclusiveError` if it is stopped."""
         return self._manager.metrics()
 
     def asked(self) -> list[Asked]:
-        """None: kube-apiserver keeps no record of them."""
+        """Return no request: kube-apiserver keeps no record."""
         return []
 
     def evidence(self) -> dict[str, str]:
-        """The logs of all three."""
+        """Return the logs of all three."""
         return self._processes.logs()

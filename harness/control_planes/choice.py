@@ -1,7 +1,7 @@
-"""Which control plane a run asks for, what goes together, and what follows from it for a run's other options.
+"""The choice of a control plane: it checks both options together, and derives defaults of a run's other options.
 
-For Kubernetes' own components the history of their feature gates is known, so a run of an old version judges what that
-version had. They follow what was released. What an option says always wins.
+For Kubernetes' own components the history of their feature gates is known, so a run of an old version judges the
+features of that version. They follow released Kubernetes. An option that was given always wins.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ REFERENCE, MANAGER = "reference", "kube-controller-manager"
 
 _NEWEST = (1, 1000)
 _CONTROLLER_HAS = ("ControllerMetrics", "ControllerReleases", "DualStack", "TopologyMode")
-_CLUSTER_HAS = ("Outage", "Rollout", "TopologyModeRouting", "VersionSkew")  # if somebody asks for that profile
+_CLUSTER_HAS = ("Outage", "Rollout", "TopologyModeRouting", "VersionSkew")  # for a run of that profile
 _API_SERVER_HAS = ("APIServerReleases", "DeprecationWarnings", "OpenAPI")
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What serves the API and what writes slices; an empty version is the newest one that is there."""
+    """The kind and version of control plane and controller; an empty version is the newest one installed."""
 
     plane: str
     controller: str
@@ -35,12 +35,12 @@ class Choice:
 
     @property
     def real(self) -> bool:
-        """Whether any part of it is not the reference."""
+        """True if any part of it is not the reference."""
         return self.controller != REFERENCE
 
 
 def parse_plane(text: str) -> tuple[str, str]:
-    """A value of --control-plane as (kind, version). Raises `UsageError`."""
+    """Return a value of --control-plane as (kind, version). Raises `UsageError`."""
     kind, sign, version = text.partition(":")
     if kind == EMBEDDED and not sign:
         return kind, ""
@@ -54,7 +54,7 @@ def parse_plane(text: str) -> tuple[str, str]:
 
 
 def parse_controller(text: str) -> tuple[str, str]:
-    """A value of --controller as (kind, version). Raises `UsageError`."""
+    """Return a value of --controller as (kind, version). Raises `UsageError`."""
     kind, sign, version = text.partition(":")
     if kind == REFERENCE and not sign:
         return kind, ""
@@ -65,7 +65,7 @@ def parse_controller(text: str) -> tuple[str, str]:
 
 
 def choose(plane: str, controller: str) -> Choice:
-    """Put both options together; an empty one was not given. Raises `UsageError` for what does not go together."""
+    """Combine both options; an empty one was not given. Raises `UsageError` if they exclude each other."""
     kind, version = parse_plane(plane or EMBEDDED)
     usual = REFERENCE if kind == EMBEDDED else MANAGER
     asked, controller_version = parse_controller(controller or usual)
@@ -78,7 +78,7 @@ def choose(plane: str, controller: str) -> Choice:
 
 
 def claims_of(values: Mapping[str, Any]) -> dict[str, Any]:
-    """What follows for options that were not given. `values` are those of all options, by key. Raises `UsageError`."""
+    """Return defaults of other options. `values` are those of all options, by key. Raises `UsageError`."""
     choice = choose(values["control_plane"] or "", values["controller"] or "")
     if not choice.real:
         return {}

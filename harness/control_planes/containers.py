@@ -1,11 +1,11 @@
 """etcd, kube-apiserver and kube-controller-manager in containers, from their official images: nothing is compiled.
 
-All is as with local processes, but how one is started. Containers are in the network of the machine, as each wants a
-port of loopback and no more, and see the folder of the control plane under its own path, so that arguments, secrets and
-data are the same. What they write is copied to their logs there.
+Only the way of starting differs from local processes. Containers are in the network of the machine, since each needs
+nothing but a port of loopback, and see the folder of the control plane under its own path, so that arguments, secrets
+and data are the same. Their output is copied to their logs there.
 
-A container does not end with the harness, as a process does. Each carries the folder as a label, which a harness that
-lives holds locked: a process that waits for the harness' end removes what is left, and so does the next start.
+A container does not end with the harness, as a process does. Each carries the folder as a label, and a live harness
+holds a lock in that folder. A process waits for the harness to end and removes its containers; so does the next start.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from testcontainers.core.docker_client import DockerClient
 
 _FOLDER_LABEL = "trafficdist.dev/folder"
-_END_SECONDS = 10.0  # from a container's end to the end of what it said
+_END_SECONDS = 10.0  # from a container's end to the end of its output
 _REAPER = """
 import sys
 sys.stdin.read()  # until the harness is gone
@@ -61,12 +61,12 @@ class Containers(Processes):
     """All containers of one control plane, and the folder that they share with the harness."""
 
     def __init__(self) -> None:
-        """Raises `UnavailableError` with the remedy where there is no engine, or none that serves."""
+        """Raises `UnavailableError` with the remedy if there is no engine, or none that can be used."""
         self._engine = _engine()
         super().__init__()
         self._numbers = itertools.count(1)
         self.run = self.folder.name.rpartition("-")[2].replace("_", "0")  # as run ids are
-        testcontainers_config.ryuk_disabled = True  # an image more, and a network; `_REAPER` does what it would
+        testcontainers_config.ryuk_disabled = True  # it needs one more image, and a network; `_REAPER` does its work
         remove_leftovers()
         self._reaper = subprocess.Popen(  # noqa: S603  ourselves
             [sys.executable, "-c", _REAPER],
@@ -113,11 +113,11 @@ class Containers(Processes):
         return started
 
     def _name(self, component: str) -> str:
-        """No name comes twice: one whose start was interrupted may still be there."""
+        """Return a new name: a container whose start was interrupted may still have the last one."""
         return f"trafficdist-{self.run}-{component}-{next(self._numbers)}"
 
     def close(self) -> None:
-        """Remove all of them, those too of which nobody was told, and the folder. Idempotent."""
+        """Remove all containers of this control plane, those of interrupted starts too, and the folder. Idempotent."""
         super().close()
         if self._reaper.poll() is None:
             _remove(self._engine, self.run)
@@ -127,7 +127,7 @@ class Containers(Processes):
 
 
 class _Container:
-    """A container that runs; a thread copies what it writes."""
+    """A container that runs; a thread copies its output to a log."""
 
     def __init__(self, container: DockerContainer, log: Path) -> None:
         self._container = container
@@ -137,7 +137,7 @@ class _Container:
 
     def _follow(self, log: Path) -> None:
         wrapped = self._container.get_wrapped_container()
-        code = 128 + signal.SIGKILL  # what it ends with when it is removed
+        code = 128 + signal.SIGKILL  # the exit code of one that is removed
         try:
             with log.open("ab", buffering=0) as file:
                 for chunk in wrapped.logs(stream=True, follow=True):
@@ -149,7 +149,7 @@ class _Container:
             self._code = 128 - code if code > 128 else code
 
     def poll(self) -> int | None:
-        """See `harness.netns.process.Handle`: known when all that it said is in its log."""
+        """See `harness.netns.process.Handle`: the exit code, once the whole output is in the log."""
         return self._code
 
     def stop(self, grace: float) -> None:  # noqa: ARG002  a crash is what the harness plays with these
@@ -164,7 +164,7 @@ class _Container:
 
 
 def check(components: Sequence[tuple[str, str]]) -> None:
-    """See that components, as (name, version), can be run here; pulls their images. Raises `UnavailableError`."""
+    """Check that components, as (name, version), can run here; pulls their images. Raises `UnavailableError`."""
     engine = _engine()
     try:
         for component, version in components:
@@ -174,9 +174,9 @@ def check(components: Sequence[tuple[str, str]]) -> None:
 
 
 def remove_leftovers(run: str = "") -> list[str]:
-    """Remove the containers of harnesses that were killed, of one run if it is named; their names.
+    """Remove the containers of killed harnesses, or of the named run alone. Returns the names of the containers.
 
-    None where no engine answers.
+    Does nothing where no engine answers.
     """
     try:
         engine = connect()

@@ -1,6 +1,6 @@
-"""What the harness asks of a control plane: to serve the Kubernetes API, and to write EndpointSlices.
+"""The protocol of control planes: they serve the Kubernetes API, and write EndpointSlices.
 
-The narrow seam behind which the reference and real components look alike.
+The reference and real components look alike behind this narrow seam.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from harness.api.requests import Asked
 from harness.model.release import Release
 
 OpenSocket = Callable[[int, int], socket.socket]
-"""Makes a socket of a family and a type inside the cluster's network, as `socket.socket` does outside of it."""
+"""Makes a socket of a family and a type inside the cluster's network, like `socket.socket` outside of it."""
 
 
 class ControlPlane(Protocol):
@@ -27,23 +27,23 @@ class ControlPlane(Protocol):
 
     @property
     def controller(self) -> str:
-        """What writes EndpointSlices: name, and version where it has one of its own, for reports."""
+        """The name of the EndpointSlice controller, and its version if it has one of its own, for reports."""
 
     @property
     def gates(self) -> dict[str, bool]:
         """The feature gates that were set on top of the version's defaults."""
 
     def start(self) -> None:
-        """Begin to serve and to control; return when both do."""
+        """Start the API server and the controller; return when both are ready."""
 
     def stop(self) -> None:
         """Stop both, wait until they have, and leave nothing behind. Idempotent."""
 
     def start_api_server(self, release: Release) -> None:
-        """Serve what is stored, as this release does, in place of the API server that runs."""
+        """Replace the API server by one of this release; stored objects stay."""
 
     def stop_api_server(self) -> None:
-        """Let nobody reach the API server any more; what it has stored stays."""
+        """Stop the API server; stored objects stay."""
 
     def start_controller(self, release: Release) -> None:
         """Run the EndpointSlice controller of this release, in place of one that runs."""
@@ -55,25 +55,25 @@ class ControlPlane(Protocol):
         """Serve on one more listening socket, made by the caller in whatever netns; it is closed by `stop`."""
 
     def reach_pods(self, open_socket: OpenSocket) -> None:
-        """Let the API server pass requests on to pods (`pods/NAME:PORT/proxy`) through sockets that this makes.
+        """Let the API server pass requests on to pods (`pods/NAME:PORT/proxy`) through sockets from `open_socket`.
 
         It is called in a thread of the control plane, at any time until `stop`.
         """
 
     def kubeconfig(self) -> dict[str, Any]:
-        """How any client reaches the API server: address, certificate and credentials."""
+        """Return a client's kubeconfig: address, certificate and credentials."""
 
     def synced(self) -> bool:
-        """Whether the controller has worked on everything that was written so far; so it has if it is away."""
+        """Return whether the controller has worked on everything written so far; True if it is stopped."""
 
     def metrics(self) -> str:
-        """What the controller exposes as Prometheus text. Raises `InconclusiveError` when it is stopped."""
+        """Return the controller's metrics in Prometheus text. Raises `InconclusiveError` if it is stopped."""
 
     def asked(self) -> list[Asked]:
-        """The latest requests by others than the harness, oldest first; none where the API server keeps no record."""
+        """Return the latest requests of other clients, oldest first; none if the API server keeps no record."""
 
     def evidence(self) -> dict[str, str]:
-        """Logs, as texts by file name."""
+        """Return logs, as texts by file name."""
 
 
 MakeControlPlane = Callable[[Release], ControlPlane]

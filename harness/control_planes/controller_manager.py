@@ -1,7 +1,7 @@
 """kube-controller-manager as a process of this machine, with the EndpointSlice controller and no other.
 
-One worker, so that its queue is worked on in order: that is what makes `Barrier` one. Changes of pods are gathered for
-a moment, as the controller otherwise looks at slices older than its own last write, and then waits for a second.
+It has one worker, which works on the queue in order: `Barrier` relies on that. It gathers changes of pods for a moment:
+otherwise it reads slices older than its own last write, and then waits for a second.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from harness.eventually import NotYetError, eventually
 from harness.model.release import Release
 from harness.netns.process import Process
 
-_RETURN = 5.0  # seconds to come back to an API server that was replaced, before the time scale
+_RETURN = 5.0  # seconds to connect to an API server that was replaced, before the time scale
 _SECONDS = 30.0  # that it has to be ready, before the time scale
 _READY = 'workqueue_depth{name="endpoint_slice"}'
 _NAME = "kube-controller-manager"
 
 
 class LocalControllerManager:
-    """At most one process, against whatever API server a kubeconfig leads to."""
+    """At most one process, a client of the API server that a kubeconfig names."""
 
     def __init__(self, processes: Processes, port: Callable[[], int], *, controllers: Sequence[str] = ()) -> None:
         """`processes` are the others of the same control plane; `port` is the API server's, 0 while it is away.
 
-        `controllers` run beside the one of EndpointSlices, by the names that kube-controller-manager has for them.
+        `controllers` run beside that of EndpointSlices; they have the names of kube-controller-manager's options.
         """
         self._processes = processes
         self._controllers = ("endpointslice-controller", *controllers)
@@ -54,7 +54,7 @@ class LocalControllerManager:
 
     @property
     def running(self) -> bool:
-        """Whether there is one at the moment."""
+        """True if it runs."""
         return self._process is not None
 
     @property
@@ -63,7 +63,7 @@ class LocalControllerManager:
         return f"{_NAME} {self.version}".rstrip()
 
     def start(self, release: Release, kubeconfig: Mapping[str, Any]) -> None:
-        """Run it as this release, in place of one that runs, and return when its controller does.
+        """Run it as this release, in place of one that runs, and return when its controller is ready.
 
         Raises `UnavailableError` with the remedy, and `DistrustError` with the end of its log.
         """
@@ -87,10 +87,10 @@ class LocalControllerManager:
         self._barrier = Barrier(kubeconfig, self._scrape, self._process.news)
 
     def await_return(self) -> None:
-        """Wait until it has come back to an API server that was replaced.
+        """Wait until it has connected to an API server that was replaced.
 
-        It waits before it lists anew, and twice as long each time, up to 30 seconds. Where that takes too long it is
-        started again, as its supervisor would do it. Raises `InconclusiveError` when even that does not help.
+        It waits before each new try, twice as long each time, up to 30 seconds. If that takes too long it is started
+        again, as a supervisor does. Raises `InconclusiveError` if that does not help either.
         """
         try:
             eventually(self.synced, within=_RETURN, describe="the controller to come back")
@@ -107,7 +107,7 @@ class LocalControllerManager:
         self._process = None
 
     def synced(self) -> bool:
-        """Whether it has worked on everything that was written so far; so it has if it does not run.
+        """Return whether it has worked on everything written so far; True if it does not run.
 
         Raises `DistrustError` with the end of its log when it has ended by itself.
         """
@@ -117,7 +117,7 @@ class LocalControllerManager:
         return self._barrier.passed()
 
     def metrics(self) -> str:
-        """What it exposes, without what `Barrier` causes. Raises `InconclusiveError` when it does not answer."""
+        """Return its metrics without the writes of `Barrier`. Raises `InconclusiveError` if it does not answer."""
         if self._barrier is None:
             raise InconclusiveError(f"{_NAME} is stopped and has no metrics")
         return self._barrier.without_barrier(self._scrape())

@@ -1,9 +1,9 @@
-"""The way of a real kube-apiserver to pods: an HTTP CONNECT proxy on a Unix socket, which it is told to use.
+"""The way of a real kube-apiserver to pods: an HTTP CONNECT proxy on a Unix socket.
 
 kube-apiserver runs outside of the embedded cluster's network, where no pod can be reached. An
-EgressSelectorConfiguration sends what it has to say to pods (and to webhooks, which there are none of) through this
-proxy, whose sockets are made in that network. Only the API server can find it: its socket is in the folder of the
-processes, which is this user's.
+EgressSelectorConfiguration sends its requests to pods (and to webhooks, of which there are none) through this proxy,
+whose sockets are made in that network. Only the API server can find it: its socket is in the folder of the processes,
+which belongs to this user.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from harness.control_planes.control_plane import OpenSocket
 from harness.control_planes.relay import Relay, Streams
 
 _DIAL_SECONDS = 30.0  # as kube-apiserver without a proxy
-_HEAD_SECONDS = 10.0  # in which a client says where to
+_HEAD_SECONDS = 10.0  # for a client to name its target
 _NO_WAY = "no way into the network of pods was given"
 
 
@@ -48,7 +48,7 @@ class Egress(Relay):
         self.listen(listening)
 
     def reach_pods(self, open_socket: OpenSocket) -> None:
-        """Connect by sockets that this makes, in the thread of this proxy."""
+        """Connect through sockets from `open_socket`, which is called in the thread of this proxy."""
         self._open_socket = open_socket
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Streams:
@@ -78,7 +78,7 @@ class Egress(Relay):
 
 
 async def _target(reader: asyncio.StreamReader) -> str:
-    """The address and port that a client wants to be connected to. Raises `ValueError`."""
+    """Return the address and port that a client asks for. Raises `ValueError`."""
     try:
         async with asyncio.timeout(_HEAD_SECONDS):
             head = await reader.readuntil(b"\r\n\r\n")
@@ -96,7 +96,7 @@ async def _answer(writer: asyncio.StreamWriter, status: str) -> None:
 
 
 def _said(error: Exception) -> str:
-    """The reason, which kube-apiserver passes on to its client, in Go's words."""
+    """Return the reason in Go's words; kube-apiserver passes it on to its client."""
     if isinstance(error, TimeoutError):
         return "i/o timeout"
     return os.strerror(error.errno).lower() if isinstance(error, OSError) and error.errno else str(error)

@@ -1,7 +1,7 @@
 """The reference API server and EndpointSlice controller, in this process.
 
-One of the two adapters that know the reference. Components in the process watch the store; everybody else uses HTTPS.
-Both can be stopped and started again, of another release if asked for, as the processes of a control plane are.
+One of the adapters that know the reference. Components in the process watch the store; other clients use HTTPS.
+Both can be stopped and started again, as another release too, like the processes of a control plane.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from reference.features import NEWEST, Features, parse_version
 
 
 def features_of(release: Release) -> Features:
-    """What the reference makes of a release. Raises `UsageError` that lists what exists."""
+    """Return the reference's features of a release. Raises `UsageError` that lists the known versions or gates."""
     try:
         version = parse_version(release.version) if release.version else NEWEST
         return Features(version, dict(release.gates), "kep" if release.follows == "kep" else "released")
@@ -36,7 +36,7 @@ def features_of(release: Release) -> Features:
 
 
 def node_level_of(release: Release) -> NodeLevel | None:
-    """How the reference controller of a release chooses Services; None for its default. Raises `UsageError`."""
+    """Return how the reference controller of a release chooses Services; None: its default. Raises `UsageError`."""
     try:
         return NodeLevel.parse(release.node_level) if release.node_level else None
     except ValueError as error:
@@ -69,7 +69,7 @@ class EmbeddedControlPlane:
 
     @property
     def client(self) -> Client:
-        """The API server for components in this process; it comes and goes as the server does."""
+        """The API server for components in this process; it disconnects while the server is stopped."""
         return self._informer
 
     @property
@@ -79,7 +79,7 @@ class EmbeddedControlPlane:
 
     @property
     def controller(self) -> str:
-        """What writes EndpointSlices, for reports."""
+        """The name of the EndpointSlice controller, for reports."""
         return "reference"
 
     @property
@@ -88,7 +88,7 @@ class EmbeddedControlPlane:
         return dict(self._api.features.gates)
 
     def start(self) -> None:
-        """Begin to serve and to control."""
+        """Start the API server and the controller."""
         self._server.start()
         self._informer.connect(self._api)
         self.start_controller(self.release)
@@ -99,13 +99,13 @@ class EmbeddedControlPlane:
         self._server.stop()
 
     def stop_api_server(self) -> None:
-        """Let nobody reach the API server any more; what it has stored stays."""
+        """Stop the API server; stored objects stay."""
         if self._informer.connected:
             self._server.replace(None)
             self._informer.disconnect()
 
     def start_api_server(self, release: Release) -> None:
-        """Serve what is stored, as this release does."""
+        """Replace the API server by one of this release; stored objects stay."""
         self.stop_api_server()
         self._api = self._make_api_server(features_of(release), predecessor=self._api)
         self._server.replace(self._api)
@@ -130,25 +130,25 @@ class EmbeddedControlPlane:
         self._server.listen(listening)
 
     def reach_pods(self, open_socket: OpenSocket) -> None:
-        """Pass requests on to pods through sockets that this makes."""
+        """Pass requests on to pods through sockets from `open_socket`."""
         self._server.reach_pods(open_socket)
 
     def kubeconfig(self) -> dict[str, Any]:
-        """How any client reaches the API server: address, certificate and token."""
+        """Return a client's kubeconfig: address, certificate and token."""
         return self._server.kubeconfig()
 
     def synced(self) -> bool:
-        """Whether the controller has worked on everything that was written so far; so it has if one of both is away."""
+        """Return whether the controller has worked on everything written so far; True if one of both is stopped."""
         return self._controller is None or not self._informer.connected or self._controller.synced()
 
     def metrics(self) -> str:
-        """What the controller exposes as Prometheus text. Raises `InconclusiveError` when it is stopped."""
+        """Return the controller's metrics in Prometheus text. Raises `InconclusiveError` if it is stopped."""
         if self._controller is None:
             raise InconclusiveError("the endpointslice-controller is stopped and has no metrics")
         return generate_latest(self._controller.registry).decode()
 
     def asked(self) -> list[Asked]:
-        """The latest requests of clients over HTTPS; components of this process send none."""
+        """Return the latest requests of clients over HTTPS; components of this process send none."""
         return [
             Asked(each.at, each.method, each.path, each.code or 200, query=each.query, by=each.user_agent or "somebody")
             for each in self._server.requests()
@@ -156,5 +156,5 @@ class EmbeddedControlPlane:
         ]
 
     def evidence(self) -> dict[str, str]:
-        """Nothing: what both would say stands in the objects."""
+        """Return nothing: the objects show the work of both."""
         return {}

@@ -1,7 +1,7 @@
-"""The official images of a control plane's components: which one answers a wish.
+"""Finds the official image of a control plane's component for a wanted version.
 
-What the Docker engine has already is taken, so that nothing is asked of the network where it is not needed. Kubernetes'
-images have no tag for the newest patch of a minor version: whoever publishes the releases is asked for it.
+An image that the Docker engine has already is taken, so that the network is used only where it is needed. Kubernetes'
+images have no tag for the newest patch of a minor version: that version is looked up where releases are published.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _SOCKET = "unix:///var/run/docker.sock"
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image that the engine has; `reference` is what it is called there, without a prefix for mirrors."""
+    """An image; `reference` is its name without a prefix for mirrors."""
 
     reference: str
     version: Version
 
 
 def connect() -> DockerClient:
-    """The Docker engine of this machine. Raises `UnavailableError` with the remedy."""
+    """Connect to the Docker engine of this machine. Raises `UnavailableError` with the remedy."""
     place = get_docker_host() or _SOCKET
     try:
         _knock(place)
@@ -58,7 +58,7 @@ def connect() -> DockerClient:
 
 
 def _knock(place: str) -> None:
-    """Raise `OSError` in plain words where nobody listens on a Unix socket; Docker's client would say it in others."""
+    """Raise `OSError` if no engine listens on a Unix socket; its text is plainer than that of Docker's client."""
     scheme, _, path = place.partition("://")
     if scheme.endswith("unix"):
         with socket.socket(socket.AF_UNIX) as sock:
@@ -66,9 +66,9 @@ def _knock(place: str) -> None:
 
 
 def find_image(engine: DockerClient, component: str, version: str = "") -> Image:
-    """The image of a component; `version` as in `harness.binaries.find`. It is pulled if it has to be.
+    """Return the image of a component; `version` as in `harness.binaries.find`. Pulls it if the engine lacks it.
 
-    Raises `UsageError` for a version that cannot be one, and `UnavailableError` with the remedy.
+    Raises `UsageError` for a text that is no version, and `UnavailableError` with the remedy.
     """
     wanted = parse_wanted(version)
     there = _there(engine, component)
@@ -97,7 +97,7 @@ def _there(engine: DockerClient, component: str) -> dict[Version, Image]:
 
 @functools.cache
 def _newest(component: str, version: str) -> Version | str:
-    """The version to get, or why it cannot be told. Asked once: without a network an answer takes its time."""
+    """Return the version to pull, or why it cannot be found. Cached: without a network this takes seconds."""
     known = COMPONENTS[component]
     wanted = parse_wanted(version)
     if known is ETCD and wanted.allows(_ETCD):
@@ -125,6 +125,6 @@ def _pull(engine: DockerClient, image: Image) -> Image:
 
 
 def short(error: Exception) -> str:
-    """What the engine said, or why it said nothing, in so many words that an error can hold."""
+    """Return the engine's message, or the reason why there is none, cut to 300 characters."""
     text = error.explanation if isinstance(error, APIError) else getattr(error, "strerror", None)
     return str(text or error)[:300]

@@ -1,7 +1,7 @@
 """The reference API server with kube-controller-manager in place of the reference controller.
 
-The controller of a released Kubernetes is judged against an API server that boots in no time, and whose every answer is
-known. It is a client like any other: what it asks for beyond Services, Pods, Nodes and EndpointSlices is discovery.
+The controller of a released Kubernetes is judged against an API server that boots in no time and whose behaviour is
+known. It is a client like any other: it asks for Services, Pods, Nodes, EndpointSlices, and discovery.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from harness.model.release import Release
 
 
 class ManagedControlPlane(EmbeddedControlPlane):
-    """As the embedded one, with a process that writes EndpointSlices."""
+    """The embedded control plane with a process that writes EndpointSlices."""
 
     def __init__(self, release: Release | None = None, *, version: str = "") -> None:
-        """`version` is that of the controller as it is booted, and where a release names none."""
+        """`version` is that of the controller at boot, and for a release without a version."""
         super().__init__(release)
         self._controller_version = version
         self._processes = Processes()
@@ -27,11 +27,11 @@ class ManagedControlPlane(EmbeddedControlPlane):
 
     @property
     def controller(self) -> str:
-        """What writes EndpointSlices, for reports."""
+        """The name and version of the EndpointSlice controller, for reports."""
         return self._manager.title
 
     def start(self) -> None:
-        """Begin to serve and to control. Raises `UnavailableError` and `DistrustError`; then nothing is left."""
+        """Start both. Raises `UnavailableError` and `DistrustError`, and then has stopped what it started."""
         try:
             super().start()
         except Exception:
@@ -48,7 +48,7 @@ class ManagedControlPlane(EmbeddedControlPlane):
         return urlsplit(self._server.url).port or 0 if self._informer.connected else 0
 
     def start_api_server(self, release: Release) -> None:
-        """Serve what is stored, as this release does. The controller has come back when this returns.
+        """Replace the API server by one of this release; return when the controller has connected again.
 
         Raises `InconclusiveError`.
         """
@@ -66,13 +66,13 @@ class ManagedControlPlane(EmbeddedControlPlane):
         self._manager.stop()
 
     def synced(self) -> bool:
-        """Whether it has worked on everything that was written so far; so it has if one of both is away."""
+        """Return whether it has worked on everything written so far; True if one of both is stopped."""
         return not self._informer.connected or self._manager.synced()
 
     def metrics(self) -> str:
-        """What it exposes as Prometheus text. Raises `InconclusiveError` when it is stopped."""
+        """Return its metrics in Prometheus text. Raises `InconclusiveError` if it is stopped."""
         return self._manager.metrics()
 
     def evidence(self) -> dict[str, str]:
-        """The log of the controller."""
+        """Return the log of the controller."""
         return self._processes.logs()

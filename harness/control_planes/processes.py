@@ -1,7 +1,7 @@
-"""The processes of one control plane: their folder, their ports, and how long they may take.
+"""The processes of one control plane: their folder, their ports, and their time limits.
 
-The folder has their logs, data and secrets, in memory where there is room, and goes with them; what a killed harness
-left there goes with the next.
+The folder holds their logs, data and secrets, in memory if there is room. It is removed with them; the next start
+removes that of a killed harness.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _EVERY = 0.02  # seconds between two looks whether a process is ready
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A component that can be started: its version, like "v1.37.1", and where it is, the first of its arguments."""
+    """A component that can be started: its version, like "v1.37.1", and its place, the first of its arguments."""
 
     version: str
     place: str
 
 
 class Processes:
-    """All processes of one control plane, and the folder that they live in."""
+    """All processes of one control plane, and their folder."""
 
     def __init__(self) -> None:
         place = _roomy()
@@ -54,7 +54,7 @@ class Processes:
         self._running: list[Process] = []
 
     def find(self, component: str, version: str = "") -> Program:
-        """What can be started as a component of that version. Raises `UnavailableError` with the remedy."""
+        """Find the program of a component of that version. Raises `UnavailableError` with the remedy."""
         entry = find_entry(component, version)
         return Program(entry.version.tag, str(entry.path))
 
@@ -73,10 +73,10 @@ class Processes:
         arguments: Callable[[Sequence[int]], Sequence[str | Path]],
         wait: Callable[[Process], None],
     ) -> Process:
-        """Start a program on so many free ports of loopback, and again on others when they were taken in between.
+        """Start a program on `count` free ports of loopback; retry on others if they were taken in between.
 
-        `arguments` are those for these ports; `wait` returns when the process is ready. One that does not get there is
-        ended. Raises what `wait` does.
+        `arguments` returns those for these ports; `wait` returns when the process is ready. A process that does not
+        get ready is ended. Raises the errors of `wait`.
         """
         for tries_left in reversed(range(_TRIES)):
             started = self.start(name, arguments(free_ports(count)))
@@ -92,13 +92,13 @@ class Processes:
         raise AssertionError("the last try raises")
 
     def kill(self, running: Process | None) -> None:
-        """End one of them, as a crash does; None is none."""
+        """End one of them, as a crash does; None: do nothing."""
         if running is not None:
             running.stop(grace=0)
             self._running.remove(running)
 
     def logs(self) -> dict[str, str]:
-        """The ends of all logs, by file name."""
+        """Return the ends of all logs, by file name."""
         return {each.name: each.read_text(errors="replace")[-200_000:] for each in sorted(self.folder.glob("*.log"))}
 
     def close(self) -> None:
@@ -113,8 +113,8 @@ class Processes:
 def wait_until_ready(starting: Process, is_ready: Callable[[], bool], *, within: float) -> None:
     """Wait until a process is ready; `within` is in seconds before the time scale.
 
-    Raises `DistrustError` when it exits or does not get there, and `UnavailableError` when it is a release that has not
-    what was asked for; both with the end of its log.
+    Raises `DistrustError` if it exits or is not ready in time, and `UnavailableError` if its release lacks a feature
+    gate; both with text of its log.
     """
     begin = time.monotonic()
     while not is_ready():
@@ -135,7 +135,7 @@ def _check(starting: Process) -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of loopback that nobody listens on."""
+    """Return ports of loopback that are free."""
     found: list[int] = []
     for port in random.Random().sample(_PORTS, len(_PORTS)):  # noqa: S311  not a seed's: processes differ
         with socket.socket() as sock, contextlib.suppress(OSError):
@@ -161,7 +161,7 @@ def _sweep(place: Path) -> None:
 
 
 def in_use(folder: Path) -> bool:
-    """Whether the harness whose folder this is still lives, as far as this user may know: then it holds its lock."""
+    """Return whether the harness of this folder still lives: then it holds the lock. True if this user may not look."""
     try:
         with (folder / _ALIVE).open("r+") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,10 +1,10 @@
-"""Passes connections on, from sockets that were made in other network namespaces to a port of loopback.
+"""Passes connections on, from sockets in other network namespaces to a port of loopback.
 
 A socket keeps the netns that it was made in. So nodes of an embedded cluster reach an API server that is a process in
-another netns, without any route. What goes through is encrypted from end to end, and not looked at.
+another netns, without any route. The bytes are encrypted from end to end, and passed on unread.
 
 A patient relay lets connections wait while the server is away. Components of Kubernetes wait longer after each refusal,
-up to 30 seconds, and a scenario that replaces an API server several times would wait for nothing else.
+up to 30 seconds, and a scenario that replaces an API server several times would spend most of its time on that.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Relay:
-    """One event loop in a thread of its own; connections end when the server they lead to does."""
+    """One event loop in a thread of its own; connections end when their server does."""
 
     def __init__(self, port: Callable[[], int], *, patient: bool = False) -> None:
-        """`port` gives the port of loopback, or 0 when nobody is to be reached: connections are then reset, or wait."""
+        """`port` returns the port of loopback, or 0 while the server is away: connections are then reset, or wait."""
         self._port = port
         self._patient = patient
         self._running: tuple[asyncio.AbstractEventLoop, threading.Thread] | None = None  # from the first `listen` on
@@ -53,7 +53,7 @@ class Relay:
         loop.close()
 
     async def _listen(self, listening: socket.socket) -> None:
-        # It listens once more, by itself with a queue of 100: a Unix socket whose queue is full refuses with EAGAIN.
+        # asyncio calls listen() again, by default with a queue of 100: a Unix socket with a full queue refuses.
         self._servers.append(await asyncio.start_server(self._serve, sock=listening, backlog=4096))
 
     async def _end(self) -> None:
@@ -75,7 +75,7 @@ class Relay:
             self._tasks.discard(task)
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Streams:  # noqa: ARG002
-        """Where a client's connection leads to; its streams are for whoever has to ask it. Raises `OSError`."""
+        """Open the connection to the server; subclasses read its target from the client's streams. Raises `OSError`."""
         while True:
             try:
                 if port := self._port():

@@ -1,1 +1,1 @@
-"""DNS servers under test, and what pods are told by them."""
+"""DNS servers under test."""

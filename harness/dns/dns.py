@@ -1,6 +1,6 @@
-"""What the harness asks of cluster DNS under test: to serve in a pod, and to know where pods are.
+"""The protocol of cluster DNS under test: it serves in a pod, and knows where pods are.
 
-A topology-aware DNS server knows that by PodLocators (KEP-536), so what writes those belongs to it: neither is of use
+A topology-aware DNS server reads that from PodLocators (KEP-536), so their controller belongs to it: neither is of use
 without the other.
 """
 
@@ -30,7 +30,7 @@ class ClusterDns(Protocol):
         """Stop both; PodLocators stay. Idempotent."""
 
     def synced(self) -> bool:
-        """Whether both have worked on everything that was written so far."""
+        """Return whether both have worked on everything written so far."""
 
 
 MakeDns = Callable[["ControlPlane"], ClusterDns]

@@ -52,7 +52,7 @@ class ReferenceDns:
         self._controller.stop()
 
     def synced(self) -> bool:
-        """Whether the controller has worked on all events, and the server on all that came of it."""
+        """Return whether the controller has worked on all events, and the server on all PodLocators."""
         return self._controller.synced() and self._server.synced()
 
 

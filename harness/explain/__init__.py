@@ -1,1 +1,1 @@
-"""Why the traffic of a Service goes where it goes."""
+"""The explanation of a Service's routing: the decision of each node, and its reason."""

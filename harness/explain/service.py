@@ -1,6 +1,6 @@
-"""`trafficdist explain`: reads a Service, its slices and the nodes of any cluster, and says where packets go and why.
+"""`trafficdist explain`: reads a Service, its slices and the nodes of any cluster, and explains its routing.
 
-The third adapter that knows the reference: to explain is to think as its controller and its proxy do.
+An adapter that knows the reference: it computes the decisions of the reference's controller and proxy.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from reference.explanation import Explanation, Tier, explain
 from reference.features import NEWEST, OLDEST, Features, Reading
 
 _WIDTH = 160  # letters of a line of text
-SAME = 6  # so many node names a line names, and counts the rest
+SAME = 6  # node names on a line; the rest is counted
 
 
 def explain_service(name: str, *, kubeconfig: str, context: str, follow: Reading, console: Console) -> None:
@@ -39,7 +39,7 @@ def explain_service(name: str, *, kubeconfig: str, context: str, follow: Reading
 
 
 def explained(api: Api, namespace: str, name: str, follow: Reading) -> str:
-    """The same as text. Raises `UsageError`, `RefusedError` and `InconclusiveError`."""
+    """Return the explanation as text. Raises `UsageError`, `RefusedError` and `InconclusiveError`."""
     written = io.StringIO()
     console = Console(file=written, width=_WIDTH, highlight=False)
     for part in _explained(api, namespace, name, follow):
@@ -73,7 +73,7 @@ def _explained(api: Api, namespace: str, name: str, follow: Reading) -> Iterable
 
 
 def _table(found: Explanation) -> Table:
-    """Nodes that do the same share a line."""
+    """Return the table of decisions; nodes with the same decision share a line."""
     table = Table(
         "nodes", "zone", "port", "uses", "endpoints", "because", box=None, pad_edge=False, header_style="bold"
     )
@@ -94,7 +94,7 @@ def _some(api: Api, namespace: str) -> str:
 
 
 def _version(told: Mapping[str, Any]) -> tuple[int, int]:
-    """The server's version, or the nearest one that is known."""
+    """Return the server's version, or the nearest one that is known."""
     match = re.match(r"v?(\d+)\.(\d+)", str(told.get("gitVersion", "")))
     found = (int(match[1]), int(match[2])) if match else NEWEST
     return min(max(found, OLDEST), NEWEST)

@@ -1,1 +1,1 @@
-"""What a kubelet does on the embedded cluster: it runs the pods that others create through its API."""
+"""The kubelet of the embedded cluster: it runs the pods that clients create through the API."""

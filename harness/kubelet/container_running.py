@@ -1,4 +1,4 @@
-"""One container of a pod from its start to its end: what it runs, how it is, and whether it is ready."""
+"""One container of a pod from its start to its end: its command, its state, and its readiness."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 10.0, 300.0  # seconds before a container is star
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """Where the containers of a pod run. `wake` has the pod looked at again; it may be called from any thread."""
+    """The environment of a pod's containers. `wake` queues the pod for another look, and is thread-safe."""
 
     uid: str
     hostname: str
@@ -35,15 +35,15 @@ class Surroundings:
 
 
 def now() -> str:
-    """The time as the API has it."""
+    """Return the time as the API writes it."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 class RunningContainer:
-    """Its methods belong to one thread at a time; exits and probes come from the engine's, and only leave a note."""
+    """One container. Methods belong to one thread at a time; the engine's thread only notes exits and probes."""
 
     def __init__(self, spec: Object, around: Surroundings, *, again: bool) -> None:
-        """`again`: it is started again when it ends."""
+        """`again`: restart it when it ends."""
         self._spec = spec
         self._around = around
         self._again = again
@@ -72,41 +72,41 @@ class RunningContainer:
 
     @property
     def state(self) -> ContainerState:
-        """How it is."""
+        """The state of the container, for the pod's status."""
         ready = "running" in self._state and self._readiness is not None and self._readiness.ready
         image = str(self._spec.get("image", ""))
         return ContainerState(self.name, image, self._state, ready, self._restarts, self._last, self._id)
 
     @property
     def known(self) -> bool:
-        """Whether there is anything to report of it yet: not while its first probe is under way."""
+        """True if its readiness is known: not during its first probe."""
         return self._readiness is None or self._readiness.known
 
     @property
     def runs(self) -> bool:
-        """Whether it has a process."""
+        """True if it has a process."""
         return self._container is not None
 
     def look(self) -> None:
-        """Take notice of an exit, and start it when it is time to."""
+        """Handle an exit, and start the container when it is due."""
         if self._exit is not None:
             self._ended(self._exit)
         elif self._container is None and "waiting" in self._state and time.monotonic() >= self._due:
             self._start()
 
     def terminate(self) -> None:
-        """SIGTERM. One that does not run is not started any more."""
+        """Send SIGTERM, and do not start it again."""
         self._due = float("inf")
         if self._container is not None:
             self._container.terminate()
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Send SIGKILL."""
         if self._container is not None:
             self._container.kill()
 
     def drop(self) -> None:
-        """End it; nothing is reported."""
+        """End it without a report."""
         if self._readiness is not None:
             self._readiness.stop()
         container, self._container = self._container, None
@@ -132,7 +132,7 @@ class RunningContainer:
             self._ended(1, str(error))
 
     def _run(self, command: Command) -> None:
-        """Raises `OSError` when a port is taken."""
+        """Start the process and its probes. Raises `OSError` if a port is taken."""
         around = self._around
         self._container = around.engine.run(
             command, around.namespace, families=tuple(around.addresses), hostname=around.hostname, ended=self._note
@@ -176,12 +176,12 @@ class RunningContainer:
 
 
 def _repository(image: str) -> str:
-    """The last part of an image's name, without registry, tag and digest: "agnhost"."""
+    """Return the last part of an image's name, without registry, tag and digest: "agnhost"."""
     return image.partition("@")[0].rpartition("/")[2].partition(":")[0]
 
 
 def _is_nowhere(image: str) -> bool:
-    """Whether its registry cannot exist: the name ends in .invalid (RFC 6761)."""
+    """Return whether the registry of an image cannot exist: its name ends in .invalid (RFC 6761)."""
     return image.partition("/")[0].partition(":")[0].endswith(".invalid")
 
 

@@ -1,8 +1,8 @@
 """The kubelet of an embedded cluster: runs pods that clients create through the API, on all of its nodes.
 
-One for all nodes, since they are all in this process. It knows the API server as any client does, by HTTPS, so that
-the reference and a real one look the same to it; when one goes away and comes back it lists all pods again. What the
-harness itself runs (`NetnsBackend.run_pod`) it must not run a second time: a cluster has one or the other.
+One kubelet serves all nodes, since they are all in this process. It is a client of the API server like any other, over
+HTTPS, so that the reference and a real one look the same to it; when a server comes back it lists all pods again. It
+must not run pods of `NetnsBackend.run_pod` a second time: a cluster has one or the other.
 
 There is no scheduler: a pod names its node. No volumes, no environment, no init containers, no liveness probes, and no
 images but those whose behaviour is written here (`harness.kubelet.agnhost`).
@@ -27,13 +27,13 @@ Key = tuple[str, str]
 """Namespace and name of a pod."""
 
 _WORKERS = 4
-_RETRY = 0.2  # seconds until what the API server did not answer is tried again
+_RETRY = 0.2  # seconds until a failed request is tried again
 
 _log = logging.getLogger(__name__)
 
 
 class Kubelet:
-    """A context manager. `close` leaves no process and no netns of a pod, and the objects as they are."""
+    """A context manager. `close` ends all processes and netns of pods, and leaves the objects as they are."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Kubelet:
         *,
         changed: Callable[[dict[Key, Host]], None] = lambda _hosts: None,
     ) -> None:
-        """`changed` is told the pods that have a netns whenever these change, by one thread at a time."""
+        """`changed` is called with the hosts of pods whenever they change, by one thread at a time."""
         self._api = Api(kubeconfig)
         self._network = network
         self._changed = changed
@@ -60,7 +60,7 @@ class Kubelet:
         ]
 
     def start(self) -> None:
-        """Run the pods that there are, and those that come. Once."""
+        """Run all present and future pods. Call it once."""
         self._engine.start()
         for thread in self._threads:
             thread.start()
@@ -107,7 +107,7 @@ class Kubelet:
                 self._watch = None
 
     def _list(self) -> str:
-        """Want what is there now, and nothing else; the version of the list."""
+        """Replace the wanted pods by those of the API server. Returns the version of the list."""
         response = self._api.request("GET", "/api/v1/pods")
         if response.code >= 400:
             raise RefusedError("GET", "/api/v1/pods", response)
@@ -181,7 +181,7 @@ class Kubelet:
         )
 
     def _placed(self, key: Key, host: Host | None) -> None:
-        """A pod has a netns, or is about to lose it: nobody is told of one that is closed."""
+        """Note the host of a pod, or None before its netns is closed, and call `changed`."""
         with self._lock:
             if self._closing.is_set() or self._hosts.get(key) is host:
                 return

@@ -1,6 +1,6 @@
-"""One pod on a node from its first sight to its end, as its kubelet brings it about.
+"""One pod on a node from its first event to its end.
 
-`look` compares what the API says with what there is, and does what is next; whatever happens has it called again.
+`look` compares the object with the running containers, and takes the next step; each event causes another call.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NOT_STARTED_AGAIN = ("Succeeded", "Failed")
 
 
 class RunningPod:
-    """All methods belong to one thread at a time."""
+    """One pod. All methods belong to one thread at a time."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class RunningPod:
         wake: Callable[[], None],
         placed: Callable[[Host | None], None],
     ) -> None:
-        """`wake` has it looked at again; `placed` is told its host when it has one, and None before it loses it."""
+        """`wake` queues another `look`; `placed` is called with the pod's host, and with None before it is removed."""
         meta = pod["metadata"]
         self.uid = str(meta["uid"])
         self._host: Host | None = None
@@ -56,11 +56,11 @@ class RunningPod:
 
     @property
     def ending(self) -> bool:
-        """Whether its deletion has begun."""
+        """True if its deletion has begun."""
         return self._ends_since != float("inf")
 
     def look(self, pod: Object) -> None:
-        """Do what is next. Raises `InconclusiveError` when the API server does not answer."""
+        """Take the next step. Raises `InconclusiveError` if the API server does not answer."""
         self._pod = pod
         if self._gone:
             return
@@ -95,7 +95,7 @@ class RunningPod:
         return {} if self._host is None else self._host.addresses
 
     def _begin(self) -> None:
-        """Give it a netns and its containers, if it is to run at all. Raises `HarnessError`; then it is tried again."""
+        """Create its netns and containers, unless it has ended already. Raises `HarnessError`; callers then retry."""
         spec = self._pod["spec"]
         over = (self._pod.get("status") or {}).get("phase") in _NOT_STARTED_AGAIN
         if not over and not self._pod["metadata"].get("deletionTimestamp"):
@@ -118,7 +118,7 @@ class RunningPod:
         self._containers = [RunningContainer(each, around, again=again) for each in spec["containers"]]
 
     def _end(self) -> None:
-        """SIGTERM to each container after what its preStop hook sleeps, SIGKILL when the grace period is over."""
+        """Send SIGTERM to each container after its preStop sleep, and SIGKILL at the end of the grace period."""
         moment = time.monotonic()
         if not self.ending:
             self._ends_since = moment
@@ -139,11 +139,11 @@ class RunningPod:
             self._engine.after(moment - time.monotonic(), self._wake)
 
     def _finish(self) -> None:
-        """All processes have ended: say so, give the netns back, and let the object go."""
+        """Report that all processes have ended, remove the netns, and delete the object."""
         if self._containers:
             self._report()
         self.remove()
-        self._gone = False  # until the object has gone: if the API server is away this is tried again
+        self._gone = False  # until the object is deleted: the next `look` retries
         self._containers = []
         body = {"gracePeriodSeconds": 0, "preconditions": {"uid": self.uid}}
         response = self._api.request("DELETE", self._path, body)
@@ -170,7 +170,7 @@ class RunningPod:
             self._reported = status
 
     def _patch(self, status: Object) -> None:
-        """Report a status, of this very pod: one that has taken its name meanwhile is left alone."""
+        """Report a status of the pod with this uid: a newer pod of the same name is left alone."""
         body = {"metadata": {"uid": self.uid}, "status": status}
         path = f"{self._path}/status"
         response = self._api.request("PATCH", path, body, content_type=STRATEGIC_MERGE_PATCH)

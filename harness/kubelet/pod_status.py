@@ -1,7 +1,6 @@
-"""What a kubelet reports of a pod, as a function of the pod and of its containers' states.
+"""The status that a kubelet reports for a pod, as a function of the pod and of its containers' states.
 
-Pure. The conditions and reasons are those of a kubelet of Kubernetes 1.37 (pkg/kubelet/status), as far as clients
-look at them.
+Pure. The conditions and reasons that clients read are those of a kubelet of Kubernetes 1.37 (pkg/kubelet/status).
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ContainerState:
-    """A container as its status tells it. `state` has one key: "waiting", "running" or "terminated"."""
+    """The state of a container. `state` has one key: "waiting", "running" or "terminated"."""
 
     name: str
     image: str
@@ -27,17 +26,17 @@ class ContainerState:
 
     @property
     def runs(self) -> bool:
-        """Whether it runs."""
+        """True if it runs."""
         return "running" in self.state
 
     @property
     def exit_code(self) -> int | None:
-        """The exit code of one that has ended for good."""
+        """The exit code of a container that is not restarted any more, else None."""
         ended = self.state.get("terminated")
         return None if ended is None else int(ended["exitCode"])
 
     def manifest(self) -> Object:
-        """The entry of containerStatuses."""
+        """Return the entry of containerStatuses."""
         return {
             "name": self.name,
             "image": self.image,
@@ -53,7 +52,7 @@ class ContainerState:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The addresses of a pod and of its node, by family, the primary one first; and when the pod was begun."""
+    """The addresses of a pod and of its node, by family, the primary one first; and the pod's start time."""
 
     pod: Mapping[str, str]
     node: Mapping[str, str]
@@ -61,7 +60,7 @@ class Place:
 
 
 def status_of(pod: Object, place: Place, containers: Sequence[ContainerState], *, before: Object, now: str) -> Object:
-    """The status to report. `before` is what was reported last ({} at first): times of conditions that stay, stay."""
+    """Return the status. `before` is the last one ({} at first): conditions that stay keep their times."""
     phase = phase_of(containers)
     ips = [{"ip": ip} for ip in place.pod.values()]
     host_ips = [{"ip": ip} for ip in place.node.values()]
@@ -77,7 +76,7 @@ def status_of(pod: Object, place: Place, containers: Sequence[ContainerState], *
 
 
 def phase_of(containers: Sequence[ContainerState]) -> str:
-    """The pod's phase."""
+    """Return the pod's phase."""
     codes = [each.exit_code for each in containers]
     if all(code is not None for code in codes):
         return "Failed" if any(codes) else "Succeeded"
@@ -110,7 +109,7 @@ def _containers_ready(phase: str, containers: Sequence[ContainerState]) -> Objec
 
 
 def _ready(pod: Object, phase: str, containers: Sequence[ContainerState]) -> Object:
-    """Containers are ready, and each readiness gate has a condition of somebody else that is True."""
+    """Return condition Ready: containers are ready, and the condition of each readiness gate is True."""
     all_ready = _containers_ready(phase, containers)
     if all_ready["status"] == "False":
         return all_ready
@@ -127,7 +126,7 @@ def _ready(pod: Object, phase: str, containers: Sequence[ContainerState]) -> Obj
 
 
 def _timed(conditions: Sequence[Object], before: Sequence[Object], now: str) -> list[Object]:
-    """Conditions with the time since when each is as it is, and without what an earlier one said."""
+    """Return conditions with the time of their last change, and without reasons or messages of earlier ones."""
     known = {each["type"]: each for each in before}
     timed = []
     for each in conditions:

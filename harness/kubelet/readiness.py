@@ -1,4 +1,4 @@
-"""Readiness probes of a container: asked from its node, as a kubelet does, until the container ends."""
+"""Readiness probes of a container: sent from its node, as by a kubelet, until the container ends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Object = dict[str, Any]
 
 
 class Readiness:
-    """Whether a container is ready. Without a probe it is so as long as it runs.
+    """The readiness of a container. Without a probe it is ready as long as it runs.
 
     `changed` is called on the engine's thread when it becomes ready or unready, and when the first probe has ended.
     """
@@ -33,15 +33,15 @@ class Readiness:
         self._over = False
         self.ready = self._probe is None
         self.known = self._probe is None or self._number("initialDelaySeconds", 0) > 0
-        """Whether there is anything to report: not while the first probe is under way."""
+        """True if the readiness can be reported: not during the first probe."""
 
     def begin(self) -> None:
-        """Probe from now on."""
+        """Start probing."""
         if self._probe is not None:
             self._engine.after(self._number("initialDelaySeconds", 0), self._ask)
 
     def stop(self) -> None:
-        """Probe no more; it is not ready."""
+        """Stop probing: the container is not ready any more."""
         self._over, self.ready, self.known = True, False, True
 
     def _number(self, name: str, default: int) -> int:

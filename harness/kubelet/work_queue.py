@@ -1,4 +1,4 @@
-"""Keys that wait for a worker: each once, however often it was asked for, and never with two workers at a time."""
+"""A queue of keys for workers: it holds each key once, and gives it to one worker at a time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class WorkQueue(Generic[K]):
-    """Thread-safe. A key that is asked for while it is worked on is worked on again."""
+    """Thread-safe. A key that is added while a worker has it is queued again."""
 
     def __init__(self) -> None:
         self._condition = threading.Condition()
@@ -21,7 +21,7 @@ class WorkQueue(Generic[K]):
         self._closed = False
 
     def add(self, key: K) -> None:
-        """Have this key worked on."""
+        """Queue a key."""
         with self._condition:
             if key not in self._wanted:
                 self._wanted.add(key)
@@ -30,7 +30,7 @@ class WorkQueue(Generic[K]):
                     self._condition.notify()
 
     def take(self) -> K | None:
-        """The next key; None when the queue was closed. Blocks. To be followed by `done`."""
+        """Return the next key, or None if the queue was closed. Blocks. The worker then calls `done`."""
         with self._condition:
             self._condition.wait_for(lambda: self._closed or self._waiting)
             if self._closed:
@@ -41,7 +41,7 @@ class WorkQueue(Generic[K]):
             return key
 
     def done(self, key: K) -> None:
-        """This key has been worked on."""
+        """Note that the worker is done with this key."""
         with self._condition:
             self._taken.discard(key)
             if key in self._wanted:
@@ -49,7 +49,7 @@ class WorkQueue(Generic[K]):
                 self._condition.notify()
 
     def close(self) -> None:
-        """Let the workers go; what waits is not worked on."""
+        """Release the workers; waiting keys are dropped."""
         with self._condition:
             self._closed = True
             self._condition.notify_all()

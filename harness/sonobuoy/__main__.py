@@ -1,4 +1,4 @@
-"""`python -m harness.sonobuoy RUN-OPTIONS`: runs `trafficdist run` the way Sonobuoy's worker wants a plugin to run.
+"""`python -m harness.sonobuoy RUN-OPTIONS`: runs `trafficdist run` as a plugin of Sonobuoy's worker.
 
 The worker waits for a file `done` that holds the path of the results, and reads it once. It is therefore written last
 and whole, whatever happens before: also when the run fails, is interrupted, or is killed. Results are one folder with
@@ -29,7 +29,7 @@ _RUN = (sys.executable, "-c", "from harness.commands.main import main; main()", 
 
 
 class Interruptible:
-    """A child process that is interrupted when this process is told to end, and killed if it does not heed that."""
+    """A child process that is interrupted when this process gets SIGTERM or SIGINT, and killed if it goes on."""
 
     def __init__(self, patience: float = PATIENCE) -> None:
         self._patience = patience
@@ -40,7 +40,7 @@ class Interruptible:
         signal.signal(signal.SIGALRM, lambda *_: self._kill())
 
     def run(self, command: Sequence[str]) -> int:
-        """Run the command to its end; its exit code, as a shell counts signals."""
+        """Run the command to its end. Returns its exit code, as a shell counts signals."""
         self._process = subprocess.Popen(command, start_new_session=True)  # noqa: S603  ours, with the user's options
         if self._told:  # before there was anybody to tell
             self._interrupt()
@@ -62,7 +62,7 @@ class Interruptible:
 
 
 def main(arguments: Sequence[str], environment: Mapping[str, str], *, patience: float = PATIENCE) -> int:
-    """Run, see to it that there is a JUnit file, and write `done`; the exit code of the run."""
+    """Run, make sure that there is a JUnit file, and write `done`. Returns the exit code of the run."""
     results = Path(environment.get("SONOBUOY_RESULTS_DIR") or "/tmp/results").absolute()  # noqa: S108  Sonobuoy's own
     folder = results / "trafficdist"
     child, code = Interruptible(patience), int(ExitCode.INTERNAL_ERROR)
@@ -89,7 +89,7 @@ def _command(arguments: Sequence[str], environment: Mapping[str, str], folder: P
 
 
 def junit_of_no_run(code: int) -> bytes:
-    """What Sonobuoy shows when a run ended before it could write results: one test, with an error."""
+    """Return the JUnit file of a run that ended before it could write results: one test, with an error."""
     said = {int(each): text for each, text in MEANINGS.items()}.get(code, "see the log of the plugin")
     suites = ElementTree.Element("testsuites", name="trafficdist")
     suite = ElementTree.SubElement(suites, "testsuite", name="trafficdist", tests="1", errors="1", failures="0")

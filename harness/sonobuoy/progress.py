@@ -1,6 +1,6 @@
-"""A pytest plugin that tells Sonobuoy's worker how far a run is, for `sonobuoy status`.
+"""A pytest plugin that reports the progress of a run to Sonobuoy's worker, for `sonobuoy status`.
 
-Nothing depends on it: who does not answer is not asked for long, and no error of it reaches the run.
+Nothing depends on it: after a few errors it stops, and no error reaches the run.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ INTERVAL = 1.0
 """Seconds that one update may take, and between two of them."""
 
 MOST_ERRORS = 3
-"""After so many in a row it is given up."""
+"""After this many errors in a row it stops."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Watch the run; only where the results come together."""
+    """Watch the run, in the process that collects the results of all workers."""
     run, port = run_of(config), os.environ.get("SONOBUOY_PROGRESS_PORT", "")
     if run is not None and port and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Progress(run, port), "trafficdist_sonobuoy")
 
 
 class Progress:
-    """Counts what has ended. As Sonobuoy's own tests do, `completed` leaves out what failed."""
+    """Counts ended cases. As with Sonobuoy's own tests, `completed` leaves out failures."""
 
     def __init__(self, run: Run, port: str) -> None:
         self._run = run
@@ -44,7 +44,7 @@ class Progress:
         self._errors = 0
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Take note of the verdict on one case, and say so."""
+        """Note the verdict on one case, and send an update at most once per `INTERVAL`."""
         payload: Any = dict(report.user_properties).get(PROPERTY)
         if payload is None:
             return
@@ -55,11 +55,11 @@ class Progress:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
-        """The last word, with all that was counted."""
+        """Send the last update, with all counts."""
         self._say("reports are written")
 
     def update(self, message: str) -> dict[str, Any]:
-        """What the worker is told."""
+        """Return the update for the worker."""
         plan = self._run.known_plan()
         wanted = {case.nodeid: case.requirement for case in plan.cases if case.to_run} if plan else {}
         ended = {nodeid: verdict for nodeid, verdict in self._verdicts.items() if nodeid in wanted}

@@ -1,4 +1,4 @@
-"""A worker's share of a cluster that kind made: anybody's cluster, whose components and nodes can be changed."""
+"""A worker's share of a kind cluster: like any cluster, and its components and nodes can be changed."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ from harness.eventually import eventually
 from harness.guest import liveness
 from harness.model.release import Component, Release
 
-NOTICED = 180.0  # until a node that is off counts as lost: 40 to 50 s, and what a busy control plane takes
-BOOTED = 300.0  # until one that is on again is ready
+NOTICED = 180.0  # seconds until a node that is off counts as lost: 40 to 50 s, more with a busy control plane
+BOOTED = 300.0  # seconds until one that is on again is ready
 
 AskPod = Callable[[str, str, float], Response]
-"""Asks a pod from its node: node, URL, seconds at most. Raises `InconclusiveError`."""
+"""Sends a request to a pod from its node: node, URL, time limit in seconds. Raises `InconclusiveError`."""
 
 
 class Components(Protocol):
-    """Changes API server, controller, proxies and nodes in place. Methods raise `UnavailableError` where that fails."""
+    """Changes API server, controller, proxies and nodes in place. Methods raise `UnavailableError` if that fails."""
 
     def start(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
-        """Run a component as one of this release, in place of one that runs; return when it does.
+        """Run a component as one of this release, in place of one that runs; return when it is ready.
 
-        `nodes` are those of proxies, by the names that scenarios use.
+        `nodes` are those whose proxies are meant, by the names that scenarios use.
         """
 
     def stop(self, component: Component, nodes: Sequence[str]) -> None:
-        """Stop a component; what it has stored, written or programmed stays."""
+        """Stop a component; its objects, slices or rules stay."""
 
     def controller_metrics(self) -> str:
-        """What the controller exposes as Prometheus text. Raises `InconclusiveError`."""
+        """Return the controller's metrics in Prometheus text. Raises `InconclusiveError`."""
 
     def stop_node(self, node: str) -> None:
-        """Switch a node off, as a power failure would; nothing waits for what the control plane makes of it."""
+        """Switch a node off, as a power failure would; do not wait for the control plane to notice."""
 
     def start_node(self, node: str) -> None:
-        """Switch it on again; nothing waits for its kubelet."""
+        """Switch it on again; do not wait for its kubelet."""
 
     def close(self) -> None:
-        """Leave the components of a cluster that stays as they were found. Idempotent."""
+        """Restore the components of a cluster that is kept. Idempotent."""
 
 
 class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetrics):
@@ -65,9 +65,9 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
         release: Release | None = None,
         ask_pod: AskPod | None = None,
     ) -> None:
-        """`components` are closed with the backend; client pods are asked by `ask_pod` when the API server is away.
+        """`components` are closed with the backend; `ask_pod` reaches client pods while the API server is away.
 
-        The rest is as for `KubeconfigBackend`.
+        Other arguments are those of `KubeconfigBackend`.
         """
         super().__init__(target, plain_api, worker=worker, release=release)
         self._components = components
@@ -75,17 +75,17 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
         self._without_controller = False
 
     def close(self) -> None:
-        """Leave components as they were found, and take away all namespaces of this worker. Idempotent."""
+        """Restore components, and delete all namespaces of this worker. Idempotent."""
         try:
             self._components.close()
         finally:
             super().close()
 
     def start_component(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
-        """Have one started as this release. Raises `UnavailableError` when it cannot be had.
+        """Start a component as one of this release. Raises `UnavailableError` if it cannot be started.
 
-        Proxies and kubelets hear of an API server that was away after up to a minute, and are waited for when it
-        matters what they know: proxies before something is seen or one is replaced, kubelets when they have a pod.
+        Proxies and kubelets take up to a minute to connect to an API server that was away. Later steps wait for them
+        where they matter: for proxies before an observation or a replacement, for kubelets when they run a pod.
         """
         self._components.start(component, release, nodes)
         if component is Component.PROXY:
@@ -102,7 +102,7 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
             self.settle()
 
     def stop_component(self, component: Component, nodes: Sequence[str]) -> None:
-        """Have one stopped."""
+        """Stop a component."""
         self._components.stop(component, nodes)
         if component is Component.PROXY:
             self._without_proxy.update(nodes)
@@ -110,11 +110,11 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
             self._without_controller = True
 
     def controller_metrics(self) -> str:
-        """What the EndpointSlice controller exposes as Prometheus text. Raises `InconclusiveError`."""
+        """Return the EndpointSlice controller's metrics in Prometheus text. Raises `InconclusiveError`."""
         return self._components.controller_metrics()
 
     def stop_node(self, name: str) -> None:
-        """Have a node switched off. Raises `InconclusiveError` when the control plane does not notice."""
+        """Switch a node off. Raises `InconclusiveError` if the control plane does not notice."""
         self._off[name] = self._ready_pods_on(name)
         self._components.stop_node(name)
         eventually(
@@ -127,7 +127,7 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
         self.settle()
 
     def start_node(self, name: str) -> None:
-        """Have it switched on again; its pods come back under the same names. Raises `InconclusiveError`."""
+        """Switch a node on again; its pods come back under the same names. Raises `InconclusiveError`."""
         self._components.start_node(name)
         eventually(
             lambda: not liveness.not_ready(self.api, [name]),
@@ -144,11 +144,11 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
         self.settle()
 
     def _is_silent(self, node: str) -> bool:
-        """Whether the control plane counts a node as lost, and every pod of the run on it as not ready."""
+        """Return whether the control plane counts a node as lost, and every pod of the run on it as not ready."""
         return bool(liveness.not_ready(self.api, [node])) and not self._ready_pods_on(node)
 
     def _ready_pods_on(self, node: str) -> list[tuple[str, str]]:
-        """The pods of all workers of this run on a node that are ready."""
+        """Return the ready pods of all workers of this run on a node."""
         mine = ",".join(f"{key}={value}" for key, value in self._labels.items())
         return ready_pods_on(self.api, node, label_selector=mine)
 

@@ -1,7 +1,8 @@
-"""Whether this machine can make a kind cluster: the command, the engine, and room. Asked before anything is begun.
+"""Checks that this machine can make a kind cluster, before it begins: the command, the engine, and resources.
 
-What would surely fail raises, with the remedy. What may still work is a note, said at the beginning and again if the
-cluster does not come up: limits that are too low show as nodes that never get ready, and nothing names them.
+A fault that no cluster survives is an error with the remedy. A fault that may do no harm is a note, printed at the
+beginning and again if the cluster does not come up: with limits that are too low nodes never get ready, and no message
+names the limit.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ _NEEDS_CGROUP_2 = Version(1, 35, 0)  # from here on a kubelet refuses to start o
 _OLD = Version(1, 0, 0)
 _DISK = 4_000_000_000  # bytes: a node image unpacked takes 1 GB, and each node some 300 MB
 _MEMORY_PER_NODE = 500_000_000
-_INSTANCES_PER_NODE = 40  # of inotify, that systemd, containerd, kubelet and kube-proxy of a node take
+_INSTANCES_PER_NODE = 40  # of inotify, for systemd, containerd, kubelet and kube-proxy of a node
 _INOTIFY = "fs/inotify/max_user_instances"
 INSTANCES_REMEDY = f"`sudo sysctl {_INOTIFY.replace('/', '.')}=512`"
 
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """What makes the cluster, and what a person should know if it does not come up."""
+    """The programs that make the cluster, and notes for the case that it does not come up."""
 
     kind: Path
     kind_version: Version
@@ -44,7 +45,7 @@ class Tools:
 
 
 def require(wanted: Wanted, *, proc_sys: Path = Path("/proc/sys")) -> Tools:
-    """What makes the cluster that is wanted. Raises `UnavailableError` with the remedy."""
+    """Return the tools for the wanted cluster. Raises `UnavailableError` with the remedy."""
     kind, version = find_kind()
     engine = find_engine()
     facts = engine.facts()
@@ -59,7 +60,7 @@ def require(wanted: Wanted, *, proc_sys: Path = Path("/proc/sys")) -> Tools:
 
 
 def find_kind() -> tuple[Path, Version]:
-    """The command on the PATH, else in the cache of components, and its version. Raises `UnavailableError`."""
+    """Find the command on the PATH, else in the cache of components, and its version. Raises `UnavailableError`."""
     on_path = shutil.which("kind")
     try:
         path = Path(on_path) if on_path else find("kind")
@@ -78,7 +79,7 @@ def find_kind() -> tuple[Path, Version]:
 
 
 def check_engine(name: str, facts: Facts, wanted: Wanted) -> None:
-    """Raise `UnavailableError` where the engine, its kernel or its disk cannot do it."""
+    """Raise `UnavailableError` if the engine, its kernel or its disk cannot run the cluster."""
     oldest = OLDEST_ENGINES[name]
     if _numbers(facts.version) < oldest:
         raise UnavailableError(
@@ -105,7 +106,7 @@ def check_engine(name: str, facts: Facts, wanted: Wanted) -> None:
 
 
 def notes(facts: Facts, nodes: int, *, proc_sys: Path = Path("/proc/sys")) -> list[str]:
-    """What is scarce on this machine for so many nodes, each with the remedy."""
+    """Return a note with the remedy for each resource of this machine that is scarce for this number of nodes."""
     found = []
     if 0 < facts.memory < nodes * _MEMORY_PER_NODE:
         found.append(
@@ -122,7 +123,7 @@ def notes(facts: Facts, nodes: int, *, proc_sys: Path = Path("/proc/sys")) -> li
 
 
 def has_ip_vs() -> bool:
-    """Whether this kernel has IPVS, built in, loaded or to be loaded; a container cannot load what the host lacks."""
+    """Return whether this kernel has IPVS, or can load it; a container cannot load a module that the host lacks."""
     if Path("/sys/module/ip_vs").exists() or Path("/proc/net/ip_vs").exists():
         return True
     modprobe = shutil.which("modprobe", path="/usr/sbin:/sbin:/usr/bin:/bin")

@@ -1,7 +1,7 @@
-"""One kind cluster: made, waited for, and deleted again, whatever happens in between.
+"""Makes one kind cluster, waits until it is ready, and deletes it, whatever happens in between.
 
-The person's own ~/.kube/config is not touched: the kubeconfig lies with what else is kept of the cluster. kind ends
-with this process, also after `kill -9`; what it made until then is found by `remove_leftovers`.
+The user's own ~/.kube/config is not touched: the kubeconfig is in the cluster's own folder. kind ends with this
+process, also after `kill -9`; `remove_leftovers` finds the containers that it had made.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from harness.netns import process
 CREATE_SECONDS = 1200.0  # before the time scale; most of it is the node image on its way over a slow line
 READY_SECONDS = 300.0
 _LOOK = 0.5
-_TAIL = 12  # lines of kind's that stand in an error
+_TAIL = 12  # lines of kind's output in an error
 _NOISE = re.compile(r"[^\x20-\x7e]+")  # kind adds small pictures
 _NO_IMAGE = re.compile(r'failed to pull image "([^"]+)"')
 
@@ -48,7 +48,7 @@ _NO_IMAGE = re.compile(r'failed to pull image "([^"]+)"')
 class KindCluster:
     """A cluster of one topology. Not started twice; `close` deletes it unless it is to be kept.
 
-    `node_names` says what kind calls a node of the topology: `{"a1": "trafficdist-…-worker", …}`.
+    `node_names` maps nodes of the topology to kind's names: `{"a1": "trafficdist-…-worker", …}`.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class KindCluster:
     ) -> None:
         """`image` is the node image of all nodes, or by role (see `parse_images`); kind's default unless given.
 
-        `say` hears how far it is, a line at a time. Raises `UsageError`.
+        `say` is called with lines about the progress. Raises `UsageError`.
         """
         images = parse_images(image) if isinstance(image, str) else dict(image)
         self.wanted = Wanted(topology, tuple(families), mode, dict(feature_gates or {}), images)
@@ -80,18 +80,18 @@ class KindCluster:
 
     @property
     def kubeconfig(self) -> Path:
-        """The file with which clients reach the API server."""
+        """The kubeconfig file of the cluster."""
         return self._state.kubeconfig
 
     def found(self) -> Self:
-        """The same, where another process of the run has started it. Raises `UnavailableError` with the remedy."""
+        """Use the cluster that another process of the run has started. Raises `UnavailableError` with the remedy."""
         self._tools = require(self.wanted)
         return self
 
     def start(self) -> Self:
         """Make the cluster, and return when every node is ready. Raises `UnavailableError` with the remedy.
 
-        What was begun is deleted again when it does not come up, unless the cluster is to be kept.
+        A cluster that does not come up is deleted, unless it is to be kept.
         """
         self._tools = require(self.wanted)
         if not self._state.take():
@@ -106,7 +106,7 @@ class KindCluster:
         return self
 
     def close(self) -> None:
-        """Delete the cluster, or say how to use the one that is kept. Idempotent."""
+        """Delete the cluster, or print how to use it if it is kept. Idempotent."""
         self._begun.close()
 
     def __enter__(self) -> Self:
@@ -116,7 +116,7 @@ class KindCluster:
         self.close()
 
     def naming_scarcity(self) -> contextlib.AbstractContextManager[None]:
-        """Have errors of the block say what its nodes ran out of, if they did."""
+        """Return a context that adds to errors the resource that its nodes ran out of."""
         return naming_scarcity(self._engine, {self.control_plane, *self.node_names.values()})
 
     def components(
@@ -209,23 +209,23 @@ class KindCluster:
 
 
 def spoken(line: str) -> str:
-    """Return what a line of kind's says of how far it is; "" for one that says nothing of it."""
+    """Return the step of the progress in a line of kind's output, "" for other lines."""
     text = " ".join(_NOISE.sub(" ", line).split())
     begins = line.lstrip()[:1]
     if begins in ("✓", "✗"):
-        return ""  # the step was told of when it began
+        return ""  # a step ended, which was reported when it began
     return text.removesuffix(" ...") if begins == "•" else ""
 
 
 def without_stacks(lines: Sequence[str]) -> list[str]:
-    """The lines without Go's call stacks, which kubeadm writes after each error: a function, then its place."""
+    """Return the lines without Go's call stacks, which kubeadm writes after each error: a function, then its place."""
     places = [line.startswith("\t") and ".go:" in line for line in lines]
     functions = [*places[1:], False]
     return [line for line, *stack in zip(lines, places, functions, strict=True) if not any(stack)]
 
 
 def explain(words: str, notes: Sequence[str] = ()) -> HarnessError:
-    """Return what kind wrote as it failed, as an error that says what to do."""
+    """Return the error for kind's output when it failed, with the remedy."""
     lines = without_stacks([line for line in words.splitlines() if line.strip()])
     errors = [number for number, line in enumerate(lines) if line.startswith("ERROR:")]
     tail = "\n".join(lines[errors[-1] if errors else 0 :][-_TAIL:]) or "it said nothing"

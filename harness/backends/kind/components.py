@@ -1,11 +1,11 @@
-"""Starts, stops and changes the components of a kind cluster: what the downgrade procedures of the KEPs do by hand.
+"""Starts, stops and changes the components of a kind cluster, like the manual downgrade procedures of the KEPs.
 
 API server and controller manager are static pods of the control plane node; kube-proxies are pods of DaemonSets. An
-image is fetched before anything is changed, so that a version that cannot be had leaves the cluster as it is.
+image is pulled before anything is changed, so that a missing version leaves the cluster as it is.
 
-While the API server is replaced, controller manager and scheduler are away: leader election ends them after ten seconds
-without it anyway, and a kubelet starts them again ever later. Left running without elections they would go on with what
-they knew, for up to a minute, and take nodes for dead whose reports they have not heard.
+While the API server is replaced, controller manager and scheduler are stopped: leader election ends them after ten
+seconds without it anyway, and a kubelet waits longer before each restart. Without elections they would go on with old
+data for up to a minute, and count nodes as dead whose heartbeats they have not received.
 
 A release of version "" is of the version that was booted; "1.30" is its newest patch, unless `patches` names another.
 Where the EndpointSlice controller is stopped, the other controllers of the controller manager go on.
@@ -54,7 +54,7 @@ ABILITIES = frozenset(
 START_SECONDS = 180.0  # before the time scale; a static pod takes 5 to 30 s
 PULL_SECONDS = 600.0
 _LOOK = 0.5
-_ENTER_SECONDS = 10.0  # that an engine may take to run a command on a node
+_ENTER_SECONDS = 10.0  # for an engine to begin a command on a node
 _MANIFESTS, _ASIDE = "/etc/kubernetes/manifests", "/etc/kubernetes"  # one file system, so that a rename is at once
 _CLIENT = "/run/trafficdist-client"
 _WRITE_CERTIFICATE = "umask 077; " + "; ".join(
@@ -70,7 +70,7 @@ _HEALTH = {_SERVER: "/readyz", _MANAGER: "/healthz", _SCHEDULER: "/healthz"}
 
 
 def newest_patch(wanted: Wanted) -> Version:
-    """The newest patch of a minor version, as https://dl.k8s.io says. Raises `UnavailableError`, `UsageError`."""
+    """Return the newest patch of a minor version, from https://dl.k8s.io. Raises `UnavailableError`, `UsageError`."""
     try:
         return Releases().resolve(component_named("kube-proxy"), wanted)
     except UnavailableError as error:
@@ -95,9 +95,9 @@ class KindComponents:
         newest: Callable[[Wanted], Version] = newest_patch,
         stays: bool = False,
     ) -> None:
-        """`booted` is what all components are of; `patches` says which patch a minor version stands for.
+        """`booted` is the release of all components at boot; `patches` maps minor versions to patches.
 
-        `stays` says that the cluster is kept when the run is over.
+        `stays`: the cluster is kept when the run is over.
         """
         self._shell = shell
         self._control_plane = control_plane
@@ -107,11 +107,11 @@ class KindComponents:
         self._newest = newest
         self._stays = stays
         self._api = api
-        self._ready: set[str] = set()  # nodes that were, before the API server went away
+        self._ready: set[str] = set()  # nodes that were ready before the API server was stopped
         self._may_ask = False
-        self._texts: dict[str, str] = {}  # manifests of what was changed, as they were
-        self._away: set[str] = set()  # static pods whose manifests are
-        self._manager: Object | None = None  # what was last asked for
+        self._texts: dict[str, str] = {}  # the original manifests of changed static pods
+        self._away: set[str] = set()  # static pods whose manifests are moved away
+        self._manager: Object | None = None  # the controller manager that was last asked for
         self._proxies = ProxyPods(shell, api)
         self._off: set[str] = set()  # nodes that are switched off
 
@@ -147,9 +147,9 @@ class KindComponents:
         self._off.discard(node)
 
     def close(self) -> None:
-        """Bring everything back to what kubeadm wrote, on a cluster that stays; another one is deleted anyway.
+        """Restore kubeadm's manifests on a cluster that is kept; any other cluster is deleted anyway.
 
-        Scenarios give back the releases that they found, and leave marks of it: the control plane's pods end early, the
+        Scenarios restore releases, but not everything: the control plane's pods have a short grace period, the
         controller manager elects no leader, and kube-proxy's DaemonSet replaces pods only when they are deleted.
         """
         if not self._stays:
@@ -163,14 +163,14 @@ class KindComponents:
         self._proxies.close()
 
     def controller_metrics(self) -> str:
-        """Return what the controller manager exposes as Prometheus text. Raises `InconclusiveError`."""
+        """Return the controller manager's metrics in Prometheus text. Raises `InconclusiveError`."""
         try:
             return self._get(_MANAGER, "/metrics")
         except UnavailableError as error:
             raise InconclusiveError(f"the metrics of {Component.CONTROLLER} cannot be read: {error}") from error
 
     def ask_pod(self, node: str, url: str, seconds: float) -> Response:
-        """Return what a pod of this node answers to GET, asked from the node: also while the API server is away.
+        """Return a pod's answer to a GET request from its node, which works without the API server too.
 
         Raises `InconclusiveError`.
         """
@@ -205,13 +205,13 @@ class KindComponents:
             self._wait(self._nodes_are_back, "the nodes to be ready again")
 
     def _run_manager(self, pod: Object) -> None:
-        """Run the controller manager so; later, where the API server is away."""
+        """Run this controller manager, after the API server is back if it is away."""
         self._manager = pod
         if _SERVER not in self._away:
             self._run({_MANAGER: pod})
 
     def _nodes_are_back(self) -> bool:
-        """Return whether nodes are ready that were: one whose kubelet could not report for 40 s counts as gone."""
+        """Return True when the nodes of before are ready again: without reports for 40 s a node counts as gone."""
         missing = self._ready - ready_nodes(list_nodes(self._api))
         if missing:
             raise AssertionError(f"not ready: {', '.join(sorted(missing))}")
@@ -234,13 +234,13 @@ class KindComponents:
         return pod
 
     def _write(self, name: str, text: str) -> None:
-        """Put a manifest in place, whole: a kubelet reads what it sees."""
+        """Put a manifest in place by a rename: a kubelet would read a partial file."""
         self._on_control_plane("cp", "/dev/stdin", f"{_ASIDE}/{name}.next.yaml", text=text)
         self._on_control_plane("mv", "-f", f"{_ASIDE}/{name}.next.yaml", f"{_MANIFESTS}/{name}.yaml")
         self._away.discard(name)
 
     def _put_away(self, *names: str) -> None:
-        """Have these static pods end, and not be started again."""
+        """End these static pods: move their manifests away."""
         for name in names:
             self._original(name)
             if name not in self._away:
@@ -248,7 +248,7 @@ class KindComponents:
                 self._away.add(name)
 
     def _is_up(self, name: str, start: int) -> bool:
-        """Return whether the pod of this start, and no other, runs and says that it is well."""
+        """Return True if just the pod of this start runs and is healthy, else raise `AssertionError`."""
         starts = self._pods_of(name)
         if starts != [start]:
             raise AssertionError(f"pods of starts {starts} run, and that of start {start} is awaited")
@@ -258,14 +258,14 @@ class KindComponents:
         return True
 
     def _pods_of(self, name: str) -> list[int]:
-        """The numbers of the starts whose pods run; 0 for kubeadm's own."""
+        """Return the start numbers of the running pods; 0 for kubeadm's own."""
         listed = self._on_control_plane(
             "crictl", "pods", "--state", "ready", "--label", f"component={name}", "-o", "json"
         )
         return [int(each["labels"].get(static_pods.START_LABEL, 0)) for each in json.loads(listed)["items"]]
 
     def _says(self, name: str, tag: str) -> bool:
-        """Return whether a component says that it is of this version."""
+        """Return True if a component reports this version, else raise `AssertionError`."""
         if name == _SERVER:
             said = json.loads(self._get(name, "/version"))["gitVersion"]
         else:
@@ -275,7 +275,7 @@ class KindComponents:
         return True
 
     def _get(self, name: str, path: str) -> str:
-        """Ask a component from its own node, as kubeadm's administrator."""
+        """Send a GET request to a component from its own node, as kubeadm's administrator."""
         if not self._may_ask:
             self._on_control_plane("sh", "-c", _WRITE_CERTIFICATE)
             self._may_ask = True
@@ -313,7 +313,7 @@ class KindComponents:
     # Both
 
     def _tag(self, release: Release, booted: str) -> str:
-        """The tag of the images of a release; `booted` is that of the images that kubeadm chose."""
+        """Return the image tag of a release; `booted` is that of kubeadm's images."""
         wanted = parse_wanted(self._patches.get(release.version, release.version))
         version = parse_version(booted)
         if not release.version or (version is not None and wanted.allows(version)):
@@ -321,7 +321,7 @@ class KindComponents:
         return (wanted.exact or self._newest(wanted)).tag
 
     def _pull(self, nodes: Sequence[str], image: str) -> None:
-        """Bring an image to nodes that do not have it. Raises `UnavailableError` with the remedy."""
+        """Pull an image on nodes that lack it. Raises `UnavailableError` with the remedy."""
         for node in nodes:
             if self._shell.execute(node, "sh", "-c", f"crictl inspecti -q {image} 2>/dev/null || true").strip():
                 continue

@@ -1,10 +1,10 @@
-"""The manifest from which kind makes a cluster of a topology, as a value.
+"""Returns the manifest from which kind makes a cluster of a topology, as a value.
 
 One control plane node, which has no zone and takes no pods of scenarios, and a worker for each node of the topology. A
 worker has its zone as its label, and its own name in label `trafficdist.dev/node`: kind names nodes by role and order,
-so that nobody else could tell a1 from b2.
+which does not tell a1 from b2.
 
-Pure: the files of `kind-configs/` and the clusters of a run come out of the same function.
+Pure: the same function makes the files of `kind-configs/` and the clusters of a run.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ MODES = ("iptables", "nftables", "ipvs")
 
 _FAMILIES = {("IPv4",): "ipv4", ("IPv6",): "ipv6", ("IPv4", "IPv6"): "dual"}
 _TAG = re.compile(r":(v?\d[^:@/]*)(@|$)")
-_NFTABLES_WITHOUT_GATE = Version(1, 31, 0)  # beta, so on; before that kube-proxy refuses the mode
+_NFTABLES_WITHOUT_GATE = Version(1, 31, 0)  # beta, so on by default; before that kube-proxy refuses the mode
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a kind cluster shall be like.
+    """The description of a kind cluster.
 
-    `images` are node images by role, "control-plane" and "worker"; kind's own default where there is none. `gates` are
+    `images` are node images by role, "control-plane" and "worker"; kind's own default for a missing role. `gates` are
     set in all components. Raises `UsageError`.
     """
 
@@ -51,7 +51,7 @@ class Wanted:
 
 
 def manifest(wanted: Wanted, *, name: str = "") -> dict[str, Any]:
-    """The manifest, of kind `Cluster` in `kind.x-k8s.io/v1alpha4`; without a name kind calls the cluster "kind"."""
+    """Return a `Cluster` of `kind.x-k8s.io/v1alpha4`; without a name kind calls the cluster "kind"."""
     gates = {**required_gates(wanted.mode, wanted.images), **wanted.gates}
     return {
         "kind": "Cluster",
@@ -75,26 +75,26 @@ def _node(role: str, images: Mapping[str, str], labels: Mapping[str, str]) -> di
 
 
 def required_gates(mode: str, images: Mapping[str, str]) -> dict[str, bool]:
-    """The gates without which kube-proxy does not start in this mode."""
+    """Return the gates without which kube-proxy does not start in this mode, for the oldest of these images."""
     versions = [version for image in images.values() if (version := version_of_image(image))]
     return gates_for_mode(mode, min(versions)) if versions else {}
 
 
 def gates_for_mode(mode: str, version: Version) -> dict[str, bool]:
-    """The same for a version."""
+    """Return the gates without which kube-proxy of this version does not start in this mode."""
     return {"NFTablesProxyMode": True} if mode == "nftables" and version < _NFTABLES_WITHOUT_GATE else {}
 
 
 def version_of_image(image: str) -> Version | None:
-    """The version that an image's tag says: "kindest/node:v1.30.13@sha256:…" is 1.30.13; None where it says none."""
+    """Return the version in an image's tag: "kindest/node:v1.30.13@sha256:…" is 1.30.13; None if there is none."""
     tag = _TAG.search(image)
     return parse_version(tag[1]) if tag else None
 
 
 def parse_images(text: str) -> dict[str, str]:
-    """Read "IMAGE" for all nodes, or "ROLE=IMAGE" for those of a role; several with commas, of which the last counts.
+    """Parse "IMAGE" for all nodes, or "ROLE=IMAGE" for those of a role, or several with commas; the last one wins.
 
-    "" is none. Raises `UsageError`.
+    "" means none. Raises `UsageError`.
     """
     images: dict[str, str] = {}
     for word in filter(None, text.split(",")):
@@ -106,12 +106,12 @@ def parse_images(text: str) -> dict[str, str]:
 
 
 def node_names(topology: Topology, cluster: str) -> dict[str, str]:
-    """What kind calls the nodes: `{"a1": "CLUSTER-worker", "a2": "CLUSTER-worker2", …}`."""
+    """Return kind's names of the nodes: `{"a1": "CLUSTER-worker", "a2": "CLUSTER-worker2", …}`."""
     return {
         node.name: f"{cluster}-{WORKER}{number if number > 1 else ''}" for number, node in enumerate(topology.nodes, 1)
     }
 
 
 def control_plane_name(cluster: str) -> str:
-    """What kind calls the node of the control plane."""
+    """Return kind's name of the control plane node."""
     return f"{cluster}-{CONTROL_PLANE}"

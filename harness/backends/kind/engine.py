@@ -1,6 +1,6 @@
-"""The container engine under kind: docker or podman, asked through its command as kind does.
+"""The container engine under kind: docker or podman, used through its command as kind does.
 
-kind finds an engine by itself; here the same one is found, and kind is told. Errors say what a person can do.
+kind finds an engine by itself; this module finds the same one, and names it to kind. Errors name the remedy.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from typing import Any, Protocol
 
 from harness.errors import UnavailableError
 
-PROVIDER = "KIND_EXPERIMENTAL_PROVIDER"  # environment: which engine kind shall use
-CLUSTER_LABEL = "io.x-k8s.kind.cluster"  # that kind gives its containers; the value is the cluster's name
+PROVIDER = "KIND_EXPERIMENTAL_PROVIDER"  # environment variable: the engine that kind uses
+CLUSTER_LABEL = "io.x-k8s.kind.cluster"  # on kind's containers; the value is the cluster's name
 NETWORK = "kind"
 
 _ENGINES = ("docker", "podman")
 _SECONDS = 60.0
-_TAIL = 600  # characters of a complaint that are shown
+_TAIL = 600  # characters of an error message
 
 
 class Shell(Protocol):
     """Runs commands on nodes, and switches nodes off and on."""
 
     def execute(self, container: str, *command: str, text: str | None = None, seconds: float = _SECONDS) -> str:
-        """What a command prints inside a container. Raises `UnavailableError` when it fails."""
+        """Run a command inside a container, and return its output. Raises `UnavailableError` if it fails."""
 
     def switch_off(self, container: str) -> None:
-        """End all that runs in a container at once, as a power failure would. Raises `UnavailableError`."""
+        """End all processes in a container at once, as a power failure would. Raises `UnavailableError`."""
 
     def switch_on(self, container: str) -> None:
         """Start a container again. Raises `UnavailableError`."""
@@ -39,7 +39,7 @@ class Shell(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What an engine says of itself and of its machine. `root` is where it keeps images; bytes of memory."""
+    """Facts about an engine and its machine. `root` is the folder of its images; `memory` is in bytes."""
 
     version: str
     root: str
@@ -56,11 +56,11 @@ class Engine:
     path: str
 
     def environment(self) -> dict[str, str]:
-        """What kind needs in its environment to use this one."""
+        """Return the environment variable with which kind uses this engine."""
         return {PROVIDER: self.name}
 
     def ask(self, *arguments: str, text: str | None = None, seconds: float = _SECONDS) -> str:
-        """What a command of the engine prints; `text` is its input. Raises `UnavailableError`."""
+        """Run a command of the engine, with `text` as its input, and return its output. Raises `UnavailableError`."""
         done = self._run(arguments, text, seconds)
         if done.returncode != 0:
             raise self._explain(done.stderr or done.stdout, arguments)
@@ -80,33 +80,33 @@ class Engine:
         self.ask("start", container)
 
     def clusters(self) -> list[str]:
-        """The names of all clusters that kind made with this engine, running or not."""
+        """Return the names of all clusters that kind made with this engine, running or not."""
         found = self.ask(
             "ps", "--all", "--filter", f"label={CLUSTER_LABEL}", "--format", f'{{{{.Label "{CLUSTER_LABEL}"}}}}'
         )
         return sorted(set(found.split()))
 
     def containers(self, cluster: str) -> list[str]:
-        """The names of the containers of a cluster, running or not."""
+        """Return the names of the containers of a cluster, running or not."""
         found = self.ask("ps", "--all", "--filter", f"label={CLUSTER_LABEL}={cluster}", "--format", "{{.Names}}")
         return sorted(found.split())
 
     def remove_cluster(self, cluster: str) -> None:
-        """Delete a cluster as kind does: its containers and their volumes. One that is gone already is fine."""
+        """Delete a cluster as kind does: its containers and their volumes. Does nothing if it is gone already."""
         names = self.containers(cluster)
         if names:
             self.ask("rm", "--force", "--volumes", *names)
 
     def has_network(self, name: str = NETWORK) -> bool:
-        """Whether there is a network of that name."""
+        """Return whether there is a network of that name."""
         return name in self.ask("network", "ls", "--format", "{{.Name}}").split()
 
     def remove_network(self, name: str = NETWORK) -> bool:
-        """Remove a network, unless containers use it or it is gone; whether it did."""
+        """Remove a network. Returns False if containers use it or it is gone."""
         return self._run(("network", "rm", name), None, _SECONDS).returncode == 0
 
     def facts(self) -> Facts:
-        """Ask the engine about itself. Raises `UnavailableError` where it does not run, with the remedy."""
+        """Return facts about the engine. Raises `UnavailableError` with the remedy if it does not run."""
         said: dict[str, Any] = json.loads(self.ask("info", "--format", "{{json .}}"))
         if self.name == "podman":
             host, store = said["host"], said["store"]
@@ -146,7 +146,7 @@ class Engine:
 
 
 def find_engine(environment: Mapping[str, str] = os.environ) -> Engine:
-    """The engine that kind is told to use, else docker or podman, in this order. Raises `UnavailableError`."""
+    """Find the engine that the environment chooses for kind, else docker, else podman. Raises `UnavailableError`."""
     chosen = environment.get(PROVIDER, "")
     if chosen and chosen not in _ENGINES:
         raise UnavailableError(f"{PROVIDER}={chosen}: this suite can use {' and '.join(_ENGINES)}")

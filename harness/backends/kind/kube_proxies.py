@@ -1,9 +1,9 @@
 """kube-proxies of different releases on different nodes, as DaemonSets.
 
-kubeadm runs kube-proxy as one DaemonSet, and a DaemonSet has one template. So each release that nodes are to have for a
-while gets a DaemonSet and a ConfigMap of its own, and kubeadm's leaves those nodes out. Nodes are named in the
-affinity, by field `metadata.name`, and not chosen by a label: proxies and controllers watch labels of nodes, and would
-be disturbed by what is to be judged. A node that no DaemonSet names has no proxy.
+kubeadm runs kube-proxy as one DaemonSet, and a DaemonSet has one template. So each other release gets a DaemonSet and a
+ConfigMap of its own, and kubeadm's excludes the nodes of those. Nodes are named in the affinity, by field
+`metadata.name`, and not chosen by a label: proxies and controllers watch labels of nodes, and a change would disturb
+what is judged. A node that no DaemonSet names has no proxy.
 
 kubeadm's DaemonSet replaces pods only when they are deleted (`OnDelete`) while nodes are left out: else a change of its
 affinity would restart the proxies of all others.
@@ -29,13 +29,13 @@ CONFIGURATION = "config.conf"  # kubeadm's key in the ConfigMap
 
 
 def variant_name(tag: str, gates: Mapping[str, bool]) -> str:
-    """What DaemonSet and ConfigMap of a release are called: the same for the same release."""
+    """Return the name of a release's DaemonSet and ConfigMap: the same for the same release."""
     digest = hashlib.sha256(repr((tag, sorted(gates.items()))).encode()).hexdigest()
     return f"{NAME}-{tag.replace('.', '-')}-{digest[:6]}"
 
 
 def left_out(daemon_set: Object, nodes: Sequence[str]) -> Object:
-    """A JSON merge patch for kubeadm's DaemonSet, after which it runs on all nodes but these."""
+    """Return a JSON merge patch for kubeadm's DaemonSet, after which it runs on all nodes but these."""
     terms = [{"matchFields": [_field("NotIn", node) for node in sorted(nodes)]}]
     before = daemon_set["spec"]["template"]["spec"].get("affinity")
     affinity: Any = _affinity(terms) if nodes else before
@@ -43,7 +43,7 @@ def left_out(daemon_set: Object, nodes: Sequence[str]) -> Object:
 
 
 def given_back(daemon_set: Object) -> Object:
-    """A JSON merge patch, after which it is as it was."""
+    """Return a JSON merge patch that restores kubeadm's DaemonSet."""
     strategy: Object = daemon_set["spec"].get("updateStrategy") or {"type": "RollingUpdate"}
     affinity = daemon_set["spec"]["template"]["spec"].get("affinity")
     return {"spec": {"updateStrategy": strategy, "template": {"spec": {"affinity": affinity}}}}
@@ -53,7 +53,7 @@ ON_DELETE: Mapping[str, Any] = {"type": "OnDelete", "rollingUpdate": None}
 
 
 def variant(daemon_set: Object, tag: str, gates: Mapping[str, bool], nodes: Sequence[str]) -> Object:
-    """kubeadm's DaemonSet with the image of tag `tag` and a configuration of its own, on these nodes only."""
+    """Return a copy of kubeadm's DaemonSet with image tag `tag` and its own configuration, on these nodes only."""
     name = variant_name(tag, gates)
     labels = {RELEASE_LABEL: name}
     template = copy.deepcopy(daemon_set["spec"]["template"])
@@ -77,7 +77,7 @@ def variant(daemon_set: Object, tag: str, gates: Mapping[str, bool], nodes: Sequ
 
 
 def variant_configuration(config_map: Object, tag: str, gates: Mapping[str, bool]) -> Object:
-    """kubeadm's ConfigMap with these feature gates and no others, under the name of the release's DaemonSet."""
+    """Return a copy of kubeadm's ConfigMap with just these feature gates, under the name of the DaemonSet."""
     name = variant_name(tag, gates)
     data = dict(config_map["data"])
     configuration = yaml.safe_load(data[CONFIGURATION])
@@ -92,7 +92,7 @@ def variant_configuration(config_map: Object, tag: str, gates: Mapping[str, bool
 
 
 def mode_of(config_map: Object) -> str:
-    """The mode that the ConfigMap asks for, "iptables" unless it says one."""
+    """Return the mode in the ConfigMap, "iptables" if it has none."""
     return str(yaml.safe_load(config_map["data"][CONFIGURATION]).get("mode") or "iptables")
 
 

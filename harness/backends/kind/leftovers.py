@@ -1,4 +1,4 @@
-"""Finds and deletes kind clusters that runs left behind, such as those that were ended by `kill -9`."""
+"""Finds and deletes kind clusters that runs left behind, for example after `kill -9`."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ Say = Callable[[str], None]
 
 
 def silent(text: str) -> None:
-    """Tells nobody."""
+    """Ignore the text."""
 
 
 def remove_leftovers(run_id: str = "", *, say: Say = silent, engine: Engine | None = None) -> list[str]:
-    """Delete clusters of runs that are over; the names of what was deleted. `say` hears why one stays.
+    """Delete clusters of runs that are over, and return their names. `say` is called with the reason why one stays.
 
-    Without `run_id`: all that this user's processes made, that no process holds any more and that nobody asked to keep.
-    With it: that of this run, whoever made it and even if it was to be kept, unless its process still runs. Where there
-    is no engine there is nothing to delete. Raises `UnavailableError` for an engine that does not answer.
+    Without `run_id`: all clusters of this user whose process has ended and that are not to be kept. With it: the
+    cluster of this run, whoever made it and even if it was to be kept, unless its process still runs. Without an engine
+    there is nothing to delete. Raises `UnavailableError` if the engine does not answer.
     """
     try:
         found = engine or find_engine()
@@ -48,7 +48,7 @@ def _remove(engine: Engine, name: str, say: Say, *, even_kept: bool) -> bool:
 
 
 def remove(engine: Engine, name: str, state: State) -> None:
-    """Delete a cluster, the network if it was made for it and nobody else uses it, and what is known of it.
+    """Delete a cluster, its network if no other cluster uses it, and its folder.
 
     Node images stay: they are the engine's cache, and the next cluster needs them.
     """

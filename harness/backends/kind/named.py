@@ -1,8 +1,8 @@
-"""The manifests of `kind-configs/`, which a person can use without this suite.
+"""The manifests of `kind-configs/`, which can be used without this suite.
 
     python -m harness.backends.kind.named kind-configs     writes them again
 
-A test holds the files equal to what is written here.
+A test compares the files with this module.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from harness.model.topology import ONE_ZONE, THREE_ZONES
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A manifest that stands in a file, and what is to be said of it."""
+    """A manifest in a file, and the sentence above it."""
 
     says: str
     wanted: Wanted
@@ -58,7 +58,7 @@ NAMED: Mapping[str, Named] = {
 
 
 def text_of(name: str) -> str:
-    """The text of the file `kind-configs/NAME.yaml`; the cluster is called NAME too, "." becomes "-" there."""
+    """Return the text of the file `kind-configs/NAME.yaml`; the cluster's name is NAME with "-" for "."."""
     named = NAMED[name]
     nodes = ", ".join(f"{node.name} in zone {node.zone}" for node in named.wanted.topology.nodes)
     head = f"# {named.says}\n# Workers in this order: {nodes}.\n"
@@ -69,7 +69,7 @@ def text_of(name: str) -> str:
 
 
 def write(folder: Path) -> None:
-    """Write all of them."""
+    """Write all manifests to a folder."""
     for name in NAMED:
         (folder / f"{name}.yaml").write_text(text_of(name), encoding="utf-8")
 

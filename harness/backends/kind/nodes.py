@@ -1,4 +1,4 @@
-"""The nodes of a kind cluster: which of them are ready, and how often they refuse."""
+"""The nodes of a kind cluster: their readiness, and their limit of ICMP errors."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from harness.errors import InconclusiveError
 from harness.model.manifests import has_condition
 
 _LIMITED = {"/proc/sys/net/ipv4/icmp_ratemask": "0", "/proc/sys/net/ipv6/icmp/ratemask": "255"}
-"""Which kinds of messages are limited: none; for IPv6, where an empty set cannot be written, one that is no error."""
+"""The limited types of ICMP messages: none; for IPv6, where an empty set cannot be written, one that is no error."""
 
 
 def list_nodes(api: Api) -> list[Object]:
-    """All nodes; none while the API server does not answer."""
+    """Return all nodes; none while the API server does not answer."""
     with contextlib.suppress(InconclusiveError, RefusedError):
         return api.list("nodes")
     return []
 
 
 def ready_nodes(nodes: Sequence[Object]) -> set[str]:
-    """The names of those that are ready, and of which the node controller has taken notice: pods may go there."""
+    """Return the names of ready nodes without the node controller's taints: those where pods may run."""
     return {node["metadata"]["name"] for node in nodes if has_condition(node, "Ready") and not _is_held_back(node)}
 
 
 def refuse_always(shell: Shell, node: str) -> None:
-    """Have a node refuse every connection that it must refuse. Raises `UnavailableError`.
+    """Lift the limit of ICMP errors of a node, so that it refuses every connection. Raises `UnavailableError`.
 
-    By itself its kernel sends one ICMP error a second to each client. The setting goes with the node's netns.
+    By default its kernel sends one ICMP error a second to each client. The setting ends with the node's netns.
     """
     shell.execute(
         node, "sh", "-ec", "; ".join(f"[ ! -e {file} ] || echo {kinds} > {file}" for file, kinds in _LIMITED.items())

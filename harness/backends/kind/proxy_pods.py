@@ -1,6 +1,6 @@
-"""Which kube-proxy runs on which node of a kind cluster, brought about through the API.
+"""Runs kube-proxies of wanted releases on the nodes of a kind cluster, through the API.
 
-A proxy is replaced in two steps, gone and there: two at once would both write rules, and the older one might be last.
+A proxy is replaced in two steps, stop and start: two at once would both write rules, and the older one might be last.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class ProxyPods:
     def __init__(self, shell: Shell, api: Api) -> None:
         self._shell = shell
         self._api = api
-        self._elsewhere: dict[str, Running | None] = {}  # nodes that do not run kubeadm's; None for no proxy
+        self._elsewhere: dict[str, Running | None] = {}  # nodes without kubeadm's proxy; None: without any proxy
 
     @cached_property
     def daemon_set(self) -> Object:
-        """kubeadm's DaemonSet, as it was before anything was changed."""
+        """kubeadm's DaemonSet, before any change."""
         return self._ask("GET", f"{_DAEMON_SETS}/{sets.NAME}")
 
     @cached_property
@@ -61,7 +61,7 @@ class ProxyPods:
         return tag_of({"metadata": {"name": sets.NAME}, "spec": self.daemon_set["spec"]["template"]["spec"]})
 
     def start(self, nodes: Sequence[str], running: Running | None) -> None:
-        """Run a proxy on these nodes, kubeadm's for None, in place of those that run there."""
+        """Replace the proxies of these nodes by this one, or by kubeadm's for None."""
         self.stop(nodes)
         for node in nodes:
             if running is None:
@@ -92,7 +92,7 @@ class ProxyPods:
         eventually(gone, within=POD_SECONDS, every=_LOOK, describe="kube-proxy to be gone", error=UnavailableError)
 
     def close(self) -> None:
-        """Give every node kubeadm's proxy again, and leave nothing else behind. Idempotent."""
+        """Run kubeadm's proxy on every node again, and remove all others. Idempotent."""
         if self._elsewhere:
             self.start(sorted(self._elsewhere), None)
         if "daemon_set" in self.__dict__:
@@ -100,7 +100,7 @@ class ProxyPods:
             del self.daemon_set
 
     def _apply(self) -> None:
-        """Make the DaemonSets what `_elsewhere` says."""
+        """Change the DaemonSets to match `_elsewhere`."""
         self._ask("PATCH", f"{_DAEMON_SETS}/{sets.NAME}", sets.left_out(self.daemon_set, list(self._elsewhere)))
         wanted: dict[Running, list[str]] = {}
         for node, running in self._elsewhere.items():

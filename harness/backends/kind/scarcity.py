@@ -1,8 +1,8 @@
-"""Whether the nodes of a cluster ran out of what the machine grants to all: what waits in vain would not say so.
+"""Finds out whether the nodes of a cluster ran out of inotify instances, which a timeout would not say.
 
-Nodes of kind share the limits of one kernel. With the last inotify instance taken, by a second cluster say, a
-kube-proxy ends as soon as it has begun and is started again and again; whoever waits for it sees only that nothing
-comes. Its log names the error, and so do those of kubelet and containerd.
+Nodes of kind share the limits of one kernel. When the last inotify instance is taken, by a second cluster for example,
+each new kube-proxy ends at once and is restarted again and again, and a wait for it times out. Its log names the error,
+and so do those of kubelet and containerd.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from harness.errors import InconclusiveError, UnavailableError
 
 SAYING = "too many open files"
 _SECONDS = 10.0
-_LOOK = (  # the newest logs of each container that ended or runs: their names, as /var/log/pods/POD/CONTAINER/0.log
+_LOOK = (  # prints the path of a recent log with the error, /var/log/pods/POD/CONTAINER/0.log, or a line of the journal
     f"find /var/log/pods -name '*.log' -mmin -10 -exec grep -lis '{SAYING}' {{}} + | head -1; "
     f"journalctl --quiet --unit kubelet --unit containerd --since -10min --output cat | grep -im1 '{SAYING}'; true"
 )
 
 
 def what_is_scarce(shell: Shell, nodes: Collection[str]) -> str:
-    """What the logs of these nodes say of a limit of the machine, with the remedy; "" where they say nothing."""
+    """Return a sentence with the remedy if the logs of these nodes name an exhausted limit of the machine, else ""."""
     for node in sorted(nodes):
         with contextlib.suppress(UnavailableError):  # a node that cannot be asked
             found = shell.execute(node, "sh", "-c", _LOOK, seconds=_SECONDS).strip()
@@ -36,7 +36,7 @@ def what_is_scarce(shell: Shell, nodes: Collection[str]) -> str:
 
 @contextlib.contextmanager
 def naming_scarcity(shell: Shell, nodes: Collection[str]) -> Iterator[None]:
-    """Have errors of the block say what is scarce, if something is."""
+    """Add the exhausted limit to errors of the block, if there is one."""
     try:
         yield
     except (InconclusiveError, UnavailableError) as error:

@@ -1,10 +1,10 @@
-"""What is kept of a kind cluster on this machine: a folder that only its owner can enter, and a lock.
+"""The files of a kind cluster on this machine: a folder that only its owner can enter, and a lock.
 
     $XDG_STATE_HOME/trafficdist/kind/CLUSTER/   (else ~/.local/state/…)
         lock  cluster.yaml  kubeconfig  kind.log  kept  network
 
-The process that made a cluster holds the lock. The kernel lets go of it when that process ends, however it ends: a
-cluster whose lock is free and that nobody asked to keep is a leftover. `network` stands for a network that kind made
+The process that made a cluster holds the lock. The kernel releases it when that process ends, however it ends: a
+cluster with a free lock and without the mark `kept` is a leftover. The mark `network` means that kind made a network
 for this cluster.
 """
 
@@ -23,7 +23,7 @@ PREFIX = "trafficdist-"
 
 
 def root(environment: Mapping[str, str] = os.environ) -> Path:
-    """The folder of all clusters of this user."""
+    """Return the folder of all clusters of this user."""
     base = environment.get("XDG_STATE_HOME") or ""
     place = Path(base) if base.startswith("/") else Path(environment.get("HOME") or Path.home()) / ".local" / "state"
     return place / "trafficdist" / "kind"
@@ -40,7 +40,7 @@ class State:
         self._descriptor: int | None = None
 
     def take(self) -> bool:
-        """Make the folder if need be, and take the lock; False if another process has it. Raises `UnavailableError`."""
+        """Make the folder if needed, and take the lock. Returns False if it is taken. Raises `UnavailableError`."""
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -57,27 +57,27 @@ class State:
         return True
 
     def let_go(self) -> None:
-        """Give the lock back. Idempotent."""
+        """Release the lock. Idempotent."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
 
     def remove(self) -> None:
-        """Remove the folder, and give the lock back."""
+        """Remove the folder, and release the lock."""
         shutil.rmtree(self.folder, ignore_errors=True)
         self.let_go()
 
     def mark(self, word: str) -> None:
-        """Note "kept" or "network"."""
+        """Set the mark "kept" or "network"."""
         (self.folder / word).touch()
 
     def has(self, word: str) -> bool:
-        """Whether that is noted."""
+        """Return whether the mark is set."""
         return (self.folder / word).exists()
 
 
 def known() -> list[str]:
-    """The clusters of which there is a folder."""
+    """Return the names of the clusters that have a folder."""
     with contextlib.suppress(OSError):
         return sorted(each.name for each in root().iterdir() if each.is_dir())
     return []

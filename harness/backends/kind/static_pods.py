@@ -1,7 +1,7 @@
-"""Changes to the static pods in which kubeadm runs the control plane: image, feature gates, which controllers.
+"""Changes to kubeadm's static pods of the control plane: image, feature gates, and the list of controllers.
 
-A kubelet runs what stands in /etc/kubernetes/manifests, and takes a changed file for another pod. So a label with the
-number of the start is enough for a restart, and tells the new pod from the one before.
+A kubelet runs the manifests in /etc/kubernetes/manifests, and takes a changed file for another pod. So a label with the
+number of the start causes a restart, and tells the new pod from the old one.
 
 Pure: from one manifest to another.
 """
@@ -22,7 +22,7 @@ _SLICES = "endpointslice"  # the name up to 1.27, an alias since
 
 
 def marked(pod: Object, start: int) -> Object:
-    """The same pod, as start number `start`, that ends soon after it is asked to.
+    """Return the pod with the label of start number `start` and a short grace period.
 
     An API server waits for all watches to end, and so for its whole grace period, 30 s, whenever it is replaced.
     """
@@ -33,7 +33,7 @@ def marked(pod: Object, start: int) -> Object:
 
 
 def of_release(pod: Object, tag: str, gates: Mapping[str, bool]) -> Object:
-    """The pod with the image of tag `tag`, and these feature gates and no others. Raises `UnavailableError`."""
+    """Return the pod with image tag `tag`, and these feature gates and no others. Raises `UnavailableError`."""
     changed = copy.deepcopy(pod)
     container = _container(changed)
     container["image"] = image_at(container["image"], tag)
@@ -43,10 +43,10 @@ def of_release(pod: Object, tag: str, gates: Mapping[str, bool]) -> Object:
 
 
 def alone(pod: Object) -> Object:
-    """The controller manager without leader election.
+    """Return the controller manager's pod without leader election.
 
-    There is one; elections would make its successor wait until the lease of the one before has run out, and would end
-    it whenever the API server is away for ten seconds.
+    There is only one; with elections its successor would wait until the old lease expires, and it would end whenever
+    the API server is away for ten seconds.
     """
     changed = copy.deepcopy(pod)
     _set(_container(changed)["command"], _ELECT, "false")
@@ -54,7 +54,7 @@ def alone(pod: Object) -> Object:
 
 
 def without_slices(pod: Object) -> Object:
-    """The controller manager without its EndpointSlice controller.
+    """Return the controller manager's pod without the EndpointSlice controller.
 
     The other controllers go on: with all of them away, no pod of a DaemonSet would be replaced and no namespace end.
     """
@@ -66,18 +66,18 @@ def without_slices(pod: Object) -> Object:
 
 
 def tag_of(pod: Object) -> str:
-    """The tag of its image, like "v1.34.0". Raises `UnavailableError`."""
+    """Return the tag of the pod's image, like "v1.34.0". Raises `UnavailableError`."""
     image = str(_container(pod)["image"])
     return _split(image)[1]
 
 
 def image_of(pod: Object) -> str:
-    """Its image."""
+    """Return the pod's image."""
     return str(_container(pod)["image"])
 
 
 def image_at(image: str, tag: str) -> str:
-    """The same image at another tag. Raises `UnavailableError`."""
+    """Return the image with another tag. Raises `UnavailableError`."""
     return f"{_split(image)[0]}:{tag}"
 
 
@@ -100,6 +100,6 @@ def _value(command: list[str], flag: str) -> str | None:
 
 
 def _set(command: list[str], flag: str, value: str | None) -> None:
-    """Set a flag where it stood, or at the end; None takes it away."""
+    """Set a flag in place, or at the end; None removes it."""
     at = next((number for number, each in enumerate(command) if each.startswith(f"{flag}=")), len(command))
     command[at : at + 1] = [] if value is None else [f"{flag}={value}"]

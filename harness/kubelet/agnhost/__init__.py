@@ -1,13 +1,13 @@
-"""What pods of an embedded cluster run: the two commands of agnhost that suites use, `netexec` and `pause`.
+"""The program in pods of an embedded cluster: the two commands of agnhost that suites use, `netexec` and `pause`.
 
-A pod that a client creates names an image, and there is nothing here that could run one. So the behaviour of the
-Kubernetes project's own test image is written anew, on sockets in the pod's netns: a suite that was written for any
-cluster finds what it would find there, its peculiarities too. Read for it: agnhost 2.66.1, as it is in Kubernetes 1.37
+A pod that a client creates names an image, and there is no container runtime here. So the behaviour of the Kubernetes
+project's own test image is written anew, on sockets in the pod's netns: a suite that was written for any cluster works
+with it, and finds its peculiarities too. Sources: agnhost 2.66.1, as it is in Kubernetes 1.37
 (test/images/agnhost/netexec), and Go 1.26 (net, net/http) for the words of its errors; agnhost 2.52, of Kubernetes
-1.31, has no `serverport` and is otherwise the same. Where a real one is at hand, `tests/harness/netns/test_agnhost.py`
-compares.
+1.31, has no `serverport` and is otherwise the same. `tests/harness/netns/test_agnhost.py` compares it with a real one
+if there is one.
 
-Known to be otherwise: a connection that `/dial` made is closed by a reset, so that thousands of dials leave nothing in
-the way of the next; redirects are not followed; no SCTP, no TLS, and none of the endpoints that change a container
+Known differences: a connection of `/dial` is closed by a reset, so that thousands of dials leave nothing in the way of
+the next; redirects are not followed; there is no SCTP, no TLS, and none of the endpoints that change a container
 (upload, exit, shutdown) or read its environment; shell reads two files of /proc.
 """

@@ -1,6 +1,6 @@
-"""The command line of a container: which of agnhost's commands it is, and with which flags.
+"""Parses the command line of a container: agnhost's command and its flags.
 
-Pure. What the real one refuses is refused with its words; what is right there and not available here is named.
+Pure. Flags that agnhost refuses are refused with its words; an error names flags that only an embedded cluster lacks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _NOT_HERE = ("tls-cert-file", "tls-private-key-file", "http-override", "udp-list
 
 
 class CommandError(ValueError):
-    """The container ends as soon as it is started: the text is what it would log."""
+    """The container ends as soon as it is started, and logs this text."""
 
 
 class NoCommandError(ValueError):
@@ -33,7 +33,7 @@ class Netexec:
     udp_port: int = 8081
     delay_shutdown: int = 0
     exit_code: int = field(default=0, init=False)
-    """With which it ends on SIGTERM."""
+    """The exit code on SIGTERM."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +48,9 @@ Command = Netexec | Pause
 
 
 def parse(image: str, command: Sequence[str], arguments: Sequence[str]) -> Command:
-    """What a container of this image with these `command` and `args` runs.
+    """Return the command of a container of this image with this `command` and `args`.
 
-    Raises `NoCommandError` when there is no such program, `CommandError` when it refuses its command line.
+    Raises `NoCommandError` if there is no such program, `CommandError` if it refuses its command line.
     """
     if image == "pause":
         if command and command[0] not in PAUSE_ENTRYPOINTS:

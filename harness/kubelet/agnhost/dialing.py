@@ -25,7 +25,7 @@ _CHUNK = 1 << 16
 _FLAGS = socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
 
 Report = Callable[[int, str], None]
-"""Told the status code (200 for a datagram, 0 for an error) and the answer's or the error's text, once."""
+"""Called once with the status code (200 for a datagram, 0 for an error) and the text of the answer or the error."""
 
 
 class Try:
@@ -46,7 +46,7 @@ class Try:
         self._socket: socket.socket | None = None
 
     def begin(self, source: SocketSource, seconds: float = TRY_SECONDS) -> None:
-        """Ask, and report within that time."""
+        """Send the request, and report within that time."""
         family = socket.AF_INET6 if ":" in self.target[0] else socket.AF_INET
         try:
             self._socket = sock = source.socket(family, self.kind | _FLAGS)
@@ -62,7 +62,7 @@ class Try:
             self._reactor.at(time.monotonic() + seconds, self)
 
     def _send(self) -> bool:
-        """Ask, if the connection is made already. Whether all is well."""
+        """Send the request, if the connection is made already. Returns False after an error."""
         assert self._socket is not None
         try:
             self._socket.send(self._question())
@@ -75,7 +75,7 @@ class Try:
         return True
 
     def ready(self) -> None:
-        """The socket may be written to, or read from, or has failed."""
+        """Send or receive: the socket is writable or readable, or has failed."""
         if self._unsent and (not self._send() or self._unsent):
             return
         while self._socket is not None:
@@ -95,7 +95,7 @@ class Try:
         self._fail(why)
 
     def drop(self) -> None:
-        """End it; nobody is told."""
+        """End it without a report."""
         self.done = True
         sock, self._socket = self._socket, None
         if sock is not None:
@@ -123,7 +123,7 @@ class Try:
         return wording.failed(call, self.network, self._source, self._joined, error)
 
     def _connect(self, sock: socket.socket) -> None:
-        """Raises `OSError`. What ICMP said while the socket was held is told by SO_ERROR alone: see `probe.py`."""
+        """Raises `OSError`. SO_ERROR alone reports an ICMP error that came during connect(2): see `probe.py`."""
         failure = sock.connect_ex(self.target)
         if failure == errno.EINPROGRESS:
             failure = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
@@ -180,7 +180,7 @@ class HttpTry(Try):
         return self._of(wording.connect_failed(self.network, self._joined, error))
 
     def _not_sent(self, error: OSError) -> str:
-        """Until something was sent the connection may not have been made: then this is why."""
+        """The first send fails if the connection could not be made: the error is that of connecting."""
         return self._not_connected(error)
 
     def _not_read(self, error: OSError) -> str:
@@ -191,7 +191,7 @@ class HttpTry(Try):
 
 
 def _target_of(request: str) -> str:
-    """The path and query of a URL whose path begins with `request`; its fragment is not sent.
+    """Return the path and query of a URL whose path begins with `request`, without its fragment.
 
     As Go does it: a space is escaped in the path, and stays in the query, which the server then does not understand.
     """
@@ -201,7 +201,7 @@ def _target_of(request: str) -> str:
 
 
 class TcpTry(HttpTry):
-    """A connection, and nothing on it."""
+    """A TCP connection without data."""
 
     __slots__ = ()
 
@@ -209,7 +209,7 @@ class TcpTry(HttpTry):
         return b""
 
     def _send(self) -> bool:
-        """It is made when something could be sent."""
+        """Finish when the socket is writable: then the connection is made."""
         sent = super()._send()
         if sent and not self._unsent:
             self._finish(200, "")
@@ -217,7 +217,7 @@ class TcpTry(HttpTry):
 
 
 class UdpTry(Try):
-    """One datagram, and the first that comes back."""
+    """One datagram, and the first answer to it."""
 
     network = "udp"
     kind = socket.SOCK_DGRAM
@@ -252,7 +252,7 @@ _TRIES: dict[str, type[Try]] = {"http": HttpTry, "udp": UdpTry}
 
 
 class Dialing:
-    """The tries of one `/dial`, each begun when the one before it has ended; then `done` is told the answer."""
+    """The tries of one `/dial`, one after the other; then `done` is called with the answer."""
 
     def __init__(self, dial: Dial, source: SocketSource, reactor: Reactor, done: Callable[[Answer], None]) -> None:
         self._dial = dial
@@ -267,7 +267,7 @@ class Dialing:
         self._last = ""
 
     def begin(self) -> None:
-        """Begin what may be begun. Tries that end at once follow each other in a loop, not in ever deeper calls."""
+        """Begin the next try. Tries that end at once follow each other in a loop, without recursion."""
         if self._beginning:
             return
         self._beginning = True
@@ -283,7 +283,7 @@ class Dialing:
             self._done(dialed(self._responses, self._errors, last=self._last))
 
     def drop(self) -> None:
-        """End it; nobody is told."""
+        """End all tries without an answer."""
         self._left = 0
         if self._try is not None:
             self._try.drop()

@@ -1,4 +1,4 @@
-"""Runs containers, and asks them over HTTP, all on one thread: what a kubelet has a container runtime for."""
+"""The container runtime: runs containers, and sends them HTTP requests, all on one thread."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KILLED = 137  # the exit code of a process that SIGKILL ended
 
 
 class Container:
-    """A process of a container. `ended` is told its exit code on the engine's thread, once, unless `drop` ended it."""
+    """The process of a container. `ended` is called with its exit code on the engine's thread, except after `drop`."""
 
     def __init__(self, command: Command, reactor: Reactor, ended: Callable[[int], None]) -> None:
         self._command = command
@@ -31,24 +31,24 @@ class Container:
         self._runs = True
 
     def open(self, source: SocketSource, families: Sequence[Family], hostname: str) -> None:
-        """Begin to serve. On the engine's thread. Raises `OSError`."""
+        """Open the ports. On the engine's thread. Raises `OSError`."""
         if isinstance(self._command, Netexec):
             server = NetexecServer(self._command, hostname, source, self._reactor)
             server.open(families)
             self._server = server
 
     def terminate(self) -> None:
-        """SIGTERM: it ends, some time after that if it was told to delay it."""
+        """End it as SIGTERM does, after the delay in its command line."""
         with contextlib.suppress(InconclusiveError):  # an engine that ended has ended it
             self._reactor.call(self._terminate)
 
     def kill(self) -> None:
-        """SIGKILL: it has ended when this returns."""
+        """End it as SIGKILL does, at once."""
         with contextlib.suppress(InconclusiveError):
             self._reactor.call(lambda: self._end(KILLED))
 
     def drop(self) -> None:
-        """The same, and nobody is told."""
+        """End it at once, without a call of `ended`."""
         self._ended = lambda _code: None
         self.kill()
 
@@ -82,7 +82,7 @@ class Alarm:
         self._ring()
 
     def cancel(self) -> None:
-        """Never call it."""
+        """Cancel the call."""
         self.done = True
 
 
@@ -98,7 +98,7 @@ class Engine:
         self._reactor.call(roam)
 
     def close(self) -> None:
-        """End all containers, and the thread. Idempotent."""
+        """End all containers and the thread. Idempotent."""
         self._reactor.close()
 
     def run(
@@ -110,18 +110,18 @@ class Engine:
         hostname: str,
         ended: Callable[[int], None] = lambda _code: None,
     ) -> Container:
-        """Start a container whose sockets are made by `source`. Raises `OSError` when it cannot have its ports."""
+        """Start a container whose sockets are made by `source`. Raises `OSError` if its ports are taken."""
         container = Container(command, self._reactor, ended)
         self._reactor.call(lambda: container.open(source, families, hostname))
         return container
 
     def get(self, source: SocketSource, target: tuple[str, int], path: str, *, seconds: float, report: Report) -> None:
-        """GET a path from there; `report` is told status code and body, or 0 and why not, on the engine's thread."""
+        """GET a path from `source`; `report` gets status code and body, or 0 and the error, on the engine's thread."""
         attempt = HttpTry(target, path.removeprefix("/"), reactor=self._reactor, report=report)
         self._post(lambda: attempt.begin(source, seconds))
 
     def connect(self, source: SocketSource, target: tuple[str, int], *, seconds: float, report: Report) -> None:
-        """Make a TCP connection and end it; `report` is told 200 and nothing, or 0 and why not."""
+        """Make a TCP connection and close it; `report` gets 200 and "", or 0 and the error."""
         attempt = TcpTry(target, "", reactor=self._reactor, report=report)
         self._post(lambda: attempt.begin(source, seconds))
 

@@ -1,7 +1,7 @@
-"""HTTP/1.1 as bytes: requests and answers are taken apart and put together here.
+"""Parses and writes HTTP/1.1 requests and answers.
 
-Pure. Only what agnhost and its clients send; a dial costs one request and one answer at each end, so what is looked at
-is little: the first line, the length of the body, and whether the connection stays.
+Pure. It covers the messages of agnhost and its clients; a dial costs one request and one answer at each end, so only
+little is parsed: the first line, the length of the body, and whether the connection stays open.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _STATUS = re.compile(rb"HTTP/(1\.[01]) (\d{3})(?: [^\r\n]*)?\r\n")
 
 
 class MalformedError(ValueError):
-    """Bytes that are no HTTP; the text is what a Go server answers, or what a Go client says."""
+    """Bytes that are no HTTP; the text is the answer of a Go server, or the error of a Go client."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request as a server has it. `target` is what stood in the first line, headers have lower-case names."""
+    """A request. `target` is that of the first line, headers have lower-case names."""
 
     method: str
     target: str
@@ -47,14 +47,14 @@ class Request:
 
     @property
     def stays(self) -> bool:
-        """Whether the connection is to stay for another request."""
+        """True if the connection stays open for another request."""
         wanted = next((value.lower() for name, value in self.headers if name == "connection"), "")
         return wanted != "close" if self.version == "HTTP/1.1" else wanted == "keep-alive"
 
 
 @lru_cache(maxsize=512)
 def query_of(text: str) -> dict[str, str]:
-    """The first value of each parameter of a query. Not to be changed by whoever asks."""
+    """Return the first value of each parameter of a query. Callers must not change it."""
     found: dict[str, str] = {}
     for name, value in parse_qsl(text, keep_blank_values=True):
         found.setdefault(name, value)
@@ -62,7 +62,7 @@ def query_of(text: str) -> dict[str, str]:
 
 
 def read_request(data: bytes) -> tuple[Request, int] | None:
-    """The first request in `data`, and how many bytes it takes; None while it is not whole. Raises `MalformedError`."""
+    """Return the first request in `data` and its length in bytes; None if incomplete. Raises `MalformedError`."""
     end = data.find(_END)
     if end < 0:
         if len(data) > _LONGEST_HEAD:
@@ -98,7 +98,7 @@ def _headers(lines: list[str]) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a server says: status code, body, and the headers that depend on neither."""
+    """A server's answer: status code, body, and the headers that depend on neither."""
 
     code: int
     body: bytes = b""
@@ -106,12 +106,12 @@ class Answer:
 
 
 def error_answer(code: int, text: str) -> Answer:
-    """A refusal, as Go's http.Error words it."""
+    """Return an error answer like that of Go's http.Error."""
     return Answer(code, f"{text}\n".encode(), (("X-Content-Type-Options", "nosniff"),))
 
 
 def write_answer(answer: Answer, request: Request) -> bytes:
-    """The bytes of an answer to that request."""
+    """Return the bytes of an answer to that request."""
     kind = _HTML if answer.body[:5].lower() in (b"<html", b"<a hr") else _TEXT
     typed = f"Content-Type: {kind}\r\n" if answer.body else ""
     more = "".join(f"{name}: {value}\r\n" for name, value in answer.headers)
@@ -124,7 +124,7 @@ def write_answer(answer: Answer, request: Request) -> bytes:
 
 
 def write_malformed(error: MalformedError) -> bytes:
-    """What a Go server answers to what is no request."""
+    """Return a Go server's answer to bytes that are no request."""
     return f"HTTP/1.1 {error}\r\nContent-Type: {_TEXT}\r\nConnection: close\r\n\r\n{error}".encode()
 
 
@@ -141,7 +141,7 @@ def _date(seconds: int) -> str:
 
 @lru_cache(maxsize=512)
 def get_request(target: str, host: str) -> bytes:
-    """A GET as Go's client writes it."""
+    """Return the bytes of a GET request as Go's client writes it."""
     return (
         f"GET {target} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: Go-http-client/1.1\r\nAccept-Encoding: gzip\r\n\r\n"
     ).encode()
@@ -149,7 +149,7 @@ def get_request(target: str, host: str) -> bytes:
 
 @lru_cache(maxsize=512)
 def read_answer(data: bytes, *, ended: bool) -> tuple[int, bytes] | None:
-    """Status code and body of an answer, None while it is not whole; `ended`: nothing more comes.
+    """Return status code and body of an answer, None if incomplete; `ended`: the connection is closed.
 
     Raises `MalformedError` with the words of Go's client.
     """
@@ -176,7 +176,7 @@ def read_answer(data: bytes, *, ended: bool) -> tuple[int, bytes] | None:
 
 
 def _unpacked(body: bytes, encoding: str) -> bytes:
-    """What a server packed, as Go's client asked it to, and unpacks."""
+    """Return a body without gzip encoding, which Go's client asks for and removes."""
     if encoding.lower() != "gzip" or not body:
         return body
     try:
@@ -186,7 +186,7 @@ def _unpacked(body: bytes, encoding: str) -> bytes:
 
 
 def _check_beginning(data: bytes, *, ended: bool) -> None:
-    """Raise `MalformedError` for what cannot become an answer any more."""
+    """Raise `MalformedError` if more bytes cannot make this an answer."""
     if ended and not data:
         raise MalformedError("EOF")
     if b"\n" in data and _STATUS.match(data) is None:

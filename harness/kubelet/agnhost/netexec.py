@@ -1,4 +1,4 @@
-"""What `agnhost netexec` answers: its HTTP endpoints, and the commands of its UDP server.
+"""The answers of `agnhost netexec`: its HTTP endpoints, and the commands of its UDP server.
 
 Pure: from a request to an answer, or to the dials that must be made first.
 """
@@ -20,15 +20,15 @@ READABLE = {
     "cat /proc/net/netstat": "/proc/thread-self/net/netstat",
     "cat /proc/sys/net/ipv4/ip_local_port_range": "/proc/sys/net/ipv4/ip_local_port_range",
 }
-"""The commands of /shell that are known here, and the files in which they stand for a network namespace."""
+"""The commands of /shell that are known here, and the file that each reads for a network namespace."""
 
 _NOT_HERE = ("/upload", "/exit", "/shutdown", "/envvar")
-_SERVICES = {"http": 80, "https": 443, "domain": 53}  # of /etc/services, those that somebody could mean
+_SERVICES = {"http": 80, "https": 443, "domain": 53}  # the likely ones of /etc/services
 
 
 @dataclass(frozen=True, slots=True)
 class ServerState:
-    """The state of a server: host name, ports, whether its UDP server runs, whether it is about to end."""
+    """The state of a server: host name, ports (-1: no UDP server), and whether it terminates."""
 
     hostname: str
     http_port: int
@@ -38,13 +38,13 @@ class ServerState:
 
     @property
     def healthy(self) -> bool:
-        """Only the UDP server (or SCTP) makes it so."""
+        """True if it has a UDP server: agnhost's HTTP server alone is never healthy."""
         return self.udp_port != -1
 
 
 @dataclass(frozen=True, slots=True)
 class Dial:
-    """So many connections to a target, one after the other: protocol "http" or "udp", and what is asked."""
+    """A number of tries to reach a target, one after the other, by protocol "http" or "udp"."""
 
     protocol: str
     address: str
@@ -59,7 +59,7 @@ class Dial:
 
 
 def respond(request: Request, me: ServerState, client: str) -> Answer | Dial:
-    """The answer to a request of `client` (address and port in one), or what it asks to dial."""
+    """Return the answer to a request of `client` (address and port in one), or the dial that it asks for."""
     path = request.path
     if "//" in path:
         return _clean(path, request)
@@ -72,7 +72,7 @@ def respond(request: Request, me: ServerState, client: str) -> Answer | Dial:
 
 
 def _clean(path: str, request: Request) -> Answer:
-    """Go's ServeMux sends a client on to the path without empty parts."""
+    """Return the redirect of Go's ServeMux to the path without empty parts."""
     clean, (_, mark, query) = re.sub("/+", "/", path), request.target.partition("?")
     place = f"{clean}{mark}{query}"
     body = f'<a href="{place}">Temporary Redirect</a>.\n\n'.encode()
@@ -178,7 +178,7 @@ def _port(text: str, network: str) -> int:
 
 
 def _address(host: str, port: str) -> str:
-    """A numeric address, as Go writes it. Names are not resolved, but for that of the machine itself."""
+    """Return a numeric address as Go writes it. Names are not resolved, except "localhost"."""
     if host in ("", "localhost"):
         return "127.0.0.1"
     if host.startswith("["):
@@ -190,19 +190,19 @@ def _address(host: str, port: str) -> str:
 
 
 def dialed(responses: list[str], errors: list[str], *, last: str) -> Answer:
-    """What `/dial` answers: 200 whatever came, and no responses at all when the last try had none (or an empty one)."""
+    """Return the answer of `/dial`: always 200, and without any responses if the last try had none or an empty one."""
     output = {**({"errors": errors} if errors else {}), **({"responses": responses} if last else {})}
     return Answer(200, to_json(output))
 
 
 def to_json(value: object) -> bytes:
-    """As Go's encoding/json writes it."""
+    """Return JSON as Go's encoding/json writes it."""
     text = json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e").encode()
 
 
 def respond_udp(data: bytes, me: ServerState, client: str) -> bytes | None:
-    """The answer to a datagram of `client`; None for a command that it does not know, which it leaves unanswered."""
+    """Return the answer to a datagram of `client`; None for an unknown command, which gets no answer."""
     text = data.decode("utf-8", "replace").strip().lower()
     if text == "hostname":
         return me.hostname.encode()

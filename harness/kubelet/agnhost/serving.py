@@ -1,6 +1,6 @@
 """The sockets of `agnhost netexec`: an HTTP server and a UDP server for each family, inside a pod's netns.
 
-All on the reactor's thread. As with a process that ends, what is open is closed at once when a container ends.
+All on the reactor's thread. When a container ends, all its sockets are closed at once, as with a process.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from harness.probes.reactor import Reactor, starved
 
 _CHUNK = 1 << 16
 _AT_ONCE = 64
-"""Datagrams that one socket takes before the others have their turn."""
+"""Datagrams that one socket reads before the others have their turn."""
 
 
 def _read(source: SocketSource, file: str) -> str:
-    """Return a file as it is in the network namespace of a server; nothing where it is in none."""
+    """Return a file of /proc as it is in the network namespace of a server; "" if the server has none."""
     if not isinstance(source, Namespace):
         return ""
     with source.entered():
@@ -41,7 +41,7 @@ def _read(source: SocketSource, file: str) -> str:
 
 
 class NetexecServer:
-    """All that one container of netexec has open. `me` may be replaced while it runs."""
+    """The open sockets of one container of netexec. `me` may be replaced while it runs."""
 
     def __init__(self, command: Netexec, hostname: str, source: SocketSource, reactor: Reactor) -> None:
         self.me = ServerState(hostname, command.http_port, command.udp_port, read=lambda file: _read(source, file))
@@ -82,7 +82,7 @@ class _Part:
         server.parts.add(self)
 
     def watch(self) -> None:
-        """Be told when there is something to read, unless it is closed already."""
+        """Watch the descriptor for input, unless it is closed already."""
         if self in self._server.parts:
             self._server.reactor.watch(self._fd, self)
 
@@ -90,7 +90,7 @@ class _Part:
         raise NotImplementedError
 
     def give_up(self, why: str) -> None:
-        """A server goes on."""
+        """Ignore it: a server goes on."""
 
     def drop(self) -> None:
         if self in self._server.parts:
@@ -100,7 +100,7 @@ class _Part:
 
 
 class _Listener(_Part):
-    """A listening TCP socket. It accepts one connection at a time: mostly there is one, and another look costs more."""
+    """A listening TCP socket. It accepts one connection per event: mostly there is one, and another try costs more."""
 
     __slots__ = ()
 
@@ -121,10 +121,10 @@ class _Listener(_Part):
 
 
 class _Connection(_Part):
-    """One HTTP connection: requests are answered in their order, while a dial is under way none is begun.
+    """One HTTP connection: requests are answered in their order, and none during a dial.
 
     The socket itself is blocking (that saves a system call for each connection); every call on it is not. It is watched
-    for edges only once an answer did not fit into its buffer, or the client has said all and waits.
+    for edges only after an answer did not fit into its buffer, or the client has closed its side and waits.
     """
 
     __slots__ = ("_busy", "_client", "_edges", "_ended", "_input", "_output", "_stays", "_watched")
@@ -153,18 +153,18 @@ class _Connection(_Part):
         self._go_on()
 
     def _read(self) -> None:
-        """Take what there is: with `edges` all of it. Raises `OSError`."""
+        """Read from the socket: once, or with `edges` everything. Raises `OSError`."""
         while not self._ended:
             data = self._socket.recv(_CHUNK, socket.MSG_DONTWAIT)
             self._ended = not data
             self._input += data
             if self._ended:
-                self._watch_edges()  # else it would be called for this over and over while a dial is under way
+                self._watch_edges()  # else epoll would report the end over and over during a dial
             if not self._edges:
                 return
 
     def _go_on(self) -> None:
-        """Answer what was asked, and end the connection when all is said."""
+        """Answer the requests that were read, and close the connection after the last answer."""
         try:
             while self._input and not self._busy and self._stays and (found := read_request(self._input)):
                 request, length = found
@@ -223,14 +223,14 @@ class _Connection(_Part):
                 self._server.reactor.watch_edges(self._fd)
 
     def _flush(self) -> None:
-        """Send what is left. Raises `BlockingIOError` when the client must read first; `OSError` when it is gone."""
+        """Send the rest of the output. Raises `BlockingIOError` if the client must read first, else `OSError`."""
         while self._output:
             sent = self._socket.send(self._output, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
             self._output = self._output[sent:]
 
 
 class _Datagrams(_Part):
-    """A UDP socket; as with the real one, the kernel chooses the address that an answer leaves from."""
+    """A UDP socket; as in agnhost, the kernel chooses the source address of an answer."""
 
     __slots__ = ()
 
