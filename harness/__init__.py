@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         proxy_metrics,
         warnings_about,
     )
-    from harness.scenario.cluster import AddressKind, Cluster, Service, endpoint, same_node, same_zone
+    from harness.scenario.cluster import Cluster
     from harness.scenario.dns_answers import (
         addresses_of,
         ask_dns,
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from harness.scenario.load import expect_no_overload
     from harness.scenario.paths import Who
     from harness.scenario.resolvers import resolvers
+    from harness.scenario.service import AddressKind, Service, endpoint, same_node, same_zone
     from harness.scenario.shares import expect_all_under_load, expect_any_under_load, expect_even_shares
     from harness.scenario.traffic import (
         NO_ANSWER,
@@ -161,7 +162,7 @@ _NAMES = {
         "conditions_of controller_metrics expect_becomes expect_condition "
         "expect_http_answer proxy_metrics warnings_about"
     ),
-    "harness.scenario.cluster": "AddressKind Cluster Service endpoint same_node same_zone",
+    "harness.scenario.cluster": "Cluster",
     "harness.scenario.dns_answers": (
         "addresses_of ask_dns dns_name_of expect_dns_answer expect_locators expect_told locator_of"
     ),
@@ -172,6 +173,7 @@ _NAMES = {
     "harness.scenario.load": "expect_no_overload",
     "harness.scenario.paths": "Who",
     "harness.scenario.resolvers": "resolvers",
+    "harness.scenario.service": "AddressKind Service endpoint same_node same_zone",
     "harness.scenario.shares": "expect_all_under_load expect_any_under_load expect_even_shares",
     "harness.scenario.traffic": (
         "NO_ANSWER Expected Traffic expect_client_address expect_flow_moves expect_flow_survives expect_traffic"

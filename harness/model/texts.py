@@ -36,16 +36,21 @@ def with_names(text: str, names: Mapping[str, str]) -> str:
     return _ADDRESS.sub(named, text)
 
 
-def told(ask: Callable[[], str], *, comment: str = "") -> str:
+def not_gathered(error: Exception) -> str:
+    """Says that a piece of evidence is missing, and why."""
+    return f"could not be gathered: {type(error).__name__}: {error}\n"
+
+
+def gathered(ask: Callable[[], str], *, comment: str = "") -> str:
     """What `ask` says, or why it could not be had: one piece that is missing takes no other with it."""
     try:
         return ask()
     except Exception as error:  # noqa: BLE001  evidence must never replace the verdict
-        return f"{comment}could not be gathered: {type(error).__name__}: {error}\n"
+        return f"{comment}{not_gathered(error)}"
 
 
 def texts_of(who: str, ask: Callable[[], Mapping[str, str]]) -> dict[str, str]:
     """The same for several texts by file name; a file named for `who` says why they could not be had."""
     found: dict[str, str] = {}
-    said = told(lambda: found.update(ask()) or "")
+    said = gathered(lambda: found.update(ask()) or "")
     return found or ({f"no-{who}.txt": said} if said else {})

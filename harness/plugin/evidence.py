@@ -19,6 +19,8 @@ from typing import Any
 
 import pytest
 
+from harness.model.texts import not_gathered
+
 SECONDS = 10.0
 """So long a fixture may take to show what it has: whoever does not answer in that time does not answer at all."""
 
@@ -68,7 +70,7 @@ def _texts(value: Any, fixture: str) -> dict[str, str]:
             for name, text in said.items() if isinstance(said, Mapping) else said:
                 found[str(name)] = bounded(str(text))
         except Exception as error:  # noqa: BLE001  evidence must never replace the verdict
-            found[missing] = f"could not be gathered: {type(error).__name__}: {error}"
+            found[missing] = not_gathered(error)
 
     gathering = threading.Thread(target=gather, name=f"evidence-{fixture}", daemon=True)
     gathering.start()
@@ -96,5 +98,5 @@ def _ask(value: Any, method: str, fixture: str, gathered: Gathered) -> dict[str,
     try:
         return dict(asked())
     except Exception as error:  # noqa: BLE001  evidence must never replace the verdict
-        gathered.texts[f"no-{method}-{fixture}.txt"] = f"could not be gathered: {type(error).__name__}: {error}"
+        gathered.texts[f"no-{method}-{fixture}.txt"] = not_gathered(error)
         return {}

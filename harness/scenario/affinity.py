@@ -16,8 +16,9 @@ from harness.eventually import eventually, seen_last
 from harness.model.manifests import Port
 from harness.model.outcomes import Reached
 from harness.model.workloads import Pod
-from harness.scenario.cluster import Cluster, Service
+from harness.scenario.cluster import Cluster
 from harness.scenario.paths import Who, named, target_of
+from harness.scenario.service import Service
 from harness.scenario.traffic import expect_traffic
 
 CONVERGENCE = 5.0  # seconds that a change has to reach the packets, before the time scale

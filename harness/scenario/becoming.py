@@ -14,10 +14,11 @@ from harness.api.client import Object
 from harness.eventually import seen_last
 from harness.model.metrics import Metrics
 from harness.model.release import CONTROLLER, PROXY, Component
-from harness.model.texts import told
+from harness.model.texts import gathered
 from harness.model.workloads import Client, Pod
 from harness.netns.http import HttpAnswer
-from harness.scenario.cluster import Cluster, Service
+from harness.scenario.cluster import Cluster
+from harness.scenario.service import Service
 
 CONVERGENCE = 5.0  # seconds that a component has to show a change, before the time scale
 
@@ -28,7 +29,7 @@ def expect_becomes(
     """`look` comes to give `expected`. Raises `AssertionError` with the value that it gave last."""
     cluster.backend.settle()
     seen = seen_last(look, lambda seen: bool(seen == expected), within=CONVERGENCE, every=0.02, describe=what)
-    explanation = "" if seen == expected else told(explain)  # whatever it does, the verdict stays
+    explanation = "" if seen == expected else gathered(explain)  # whatever it does, the verdict stays
     cluster.expect_equal(what, expected=expected, observed=seen, explanation=explanation)
 
 

@@ -12,14 +12,14 @@ import contextlib
 import itertools
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 from harness.api.client import Object, RefusedError
 from harness.backends.backend import Backend, WantedPod
 from harness.backends.view import View
-from harness.errors import InconclusiveError, UsageError
+from harness.errors import InconclusiveError
 from harness.judging import timeline
 from harness.judging.history import History, Window
 from harness.judging.statistics import DEFAULT_RATES, Rates
@@ -27,59 +27,19 @@ from harness.judging.timeline import Seen
 from harness.judging.verdict import Expectation, Judgement, Tally, Verdict, plan
 from harness.model import manifests
 from harness.model.abilities import Ability
-from harness.model.manifests import TCP, Endpoint, Hints, Port
+from harness.model.manifests import TCP, Endpoint, Port
 from harness.model.metrics import Metrics
 from harness.model.release import Component, Release
-from harness.model.texts import as_yaml, told, with_names
+from harness.model.texts import gathered, with_names
 from harness.model.workloads import Pod
 from harness.scenario.nodes import Nodes
+from harness.scenario.service import AddressKind, Service
 from harness.scenario.steps import step
 
 AUTOMATIC = {"service.kubernetes.io/topology-mode", "service.kubernetes.io/topology-aware-hints"}
 """Annotations that have a controller share out endpoints by the CPU of all nodes."""
 
-_SERVICES = 10  # that are explained, where proxies do not tell what they decide
 _SAID = 300  # letters of a value in a timeline; all of it stands in the message
-
-AddressKind = Literal["cluster-ip", "node-port", "load-balancer", "external-ip"]
-
-
-@dataclass(slots=True)
-class Service:
-    """A Service of the scenario, as the API server stored it last."""
-
-    object: Object
-    ports: tuple[Port, ...]
-    virtual: Mapping[tuple[AddressKind, str], Mapping[str, str]] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        """The name of the Service."""
-        return str(self.object["metadata"]["name"])
-
-    @property
-    def namespace(self) -> str:
-        """The Kubernetes namespace of the Service."""
-        return str(self.object["metadata"]["namespace"])
-
-    @property
-    def selector(self) -> dict[str, str]:
-        """The labels that its pods have; empty when slices are written by hand."""
-        return dict(self.object["spec"].get("selector") or {})
-
-    def cluster_ip(self, family: str) -> str:
-        """The cluster IP of a family. Raises `UsageError` when it has none."""
-        families = self.object["spec"].get("ipFamilies") or []
-        if family not in families:
-            raise UsageError(f"service {self.name} has no {family} cluster IP: it has {families}")
-        return str(self.object["spec"]["clusterIPs"][families.index(family)])
-
-    def node_port(self, port: Port) -> int:
-        """The node port of one of its ports. Raises `UsageError` when it has none."""
-        for each in self.object["spec"]["ports"]:
-            if each["port"] == port.port and each["protocol"] == port.protocol and each.get("nodePort"):
-                return int(each["nodePort"])
-        raise UsageError(f"service {self.name} has no node port for {port.protocol} {port.port}")
 
 
 class Cluster:
@@ -446,7 +406,7 @@ class Cluster:
 
     def explain(self, service: Service, nodes: Sequence[str]) -> str:
         """Why these nodes do what they do with a Service, as far as their proxies can say."""
-        return with_names(told(partial(self.backend.explain, self.namespace, service.name, nodes)), self._names)
+        return with_names(gathered(partial(self.backend.explain, self.namespace, service.name, nodes)), self._names)
 
     def timeline(self, seen: Sequence[Seen]) -> str:
         """What was changed when, beside what was seen; "" where the scenario has changed nothing."""
@@ -454,33 +414,9 @@ class Cluster:
 
     def evidence(self) -> Iterator[tuple[str, str]]:
         """The objects of the scenario and what components say of themselves, as texts with their file names."""
-        texts = self.backend.evidence(self.namespace, since=self._begun)
-        names = self._pod_names()
-        for name, text in texts.items():
-            yield name, with_names(text, names) if name.startswith("decisions-") else text
-        if not any(name.startswith("decisions-") for name in texts):
-            yield "decisions.txt", with_names(told(self._explained), names)
-        for resource, namespace in (
-            ("services", self.namespace),
-            ("endpointslices", self.namespace),
-            ("pods", self.namespace),
-            ("events", self.namespace),
-            ("nodes", ""),
-        ):
-            yield f"{resource}.yaml", told(partial(self._objects, resource, namespace), comment="# ")
-        if Ability.DNS in self.needs().get("abilities", ()):
-            yield "podlocators.yaml", told(partial(self._objects, "podlocators", self.namespace), comment="# ")
-            yield "dns.txt", with_names(told(partial(_answers_now, self)), names)
+        from harness.scenario.evidence import evidence_of  # noqa: PLC0415  it knows what a cluster is
 
-    def _explained(self) -> str:
-        """What the objects ask of the nodes where no proxy tells its own decisions, for the first Services."""
-        from harness.explain.service import explained  # noqa: PLC0415  who has the suite alone, without reference, goes on
-
-        services = [str(each["metadata"]["name"]) for each in self.api.list("services", self.namespace)]
-        follow: Literal["kep", "released"] = "kep" if self.backend.release.follows == "kep" else "released"
-        said = [told(partial(explained, self.api, self.namespace, each, follow)) for each in services[:_SERVICES]]
-        head = "The proxies tell nothing of what they decided. By its objects each Service is to be treated like this:"
-        return "\n\n".join([head, *(said or ["there is no Service"])]) + "\n"
+        return evidence_of(self, since=self._begun, names=self._pod_names())
 
     def _pod_names(self) -> dict[str, str]:
         """The names of all pods that ran or exist in the API, by address."""
@@ -490,39 +426,13 @@ class Cluster:
                 self._names |= {str(each["ip"]): str(pod["metadata"]["name"]) for each in ips}
         return self._names
 
-    def _objects(self, resource: str, namespace: str) -> str:
-        return as_yaml(self.api.list(resource, namespace), f"{resource} in namespace {namespace}")
-
 
 def paragraphs(*texts: str) -> str:
     """Texts with an empty line between them; those without a word are left out."""
     return "\n\n".join(text.strip("\n") for text in texts if text.strip())
 
 
-def _answers_now(cluster: Cluster) -> str:
-    from harness.scenario.dns_answers import answers_now  # noqa: PLC0415  it is for scenarios, and knows what a cluster is
-
-    return answers_now(cluster)
-
-
 def _counts(tally: Tally) -> dict[str, float]:
     others: dict[str, float] = {"timedOut": tally.timed_out, "refused": tally.refused}
     others |= {"unknown": tally.unknown.total(), "longestGapMs": tally.gap_ms}
     return {**dict(sorted(tally.pods.items())), **{name: count for name, count in others.items() if count}}
-
-
-def endpoint(pod: Pod, *, zones: Sequence[str] = (), nodes: Sequence[str] = (), **conditions: Any) -> Endpoint:
-    """A pod as a ready endpoint in its own place, hinted for these zones and nodes; other `Endpoint` fields by name."""
-    hints = Hints(tuple(zones), tuple(nodes)) if zones or nodes else None
-    own: dict[str, Any] = {"node": pod.node, "zone": pod.zone or None, "hints": hints}
-    return Endpoint(pod.addresses, **(own | conditions))
-
-
-def same_zone(pod: Pod, **conditions: Any) -> Endpoint:
-    """A pod as an endpoint hinted for its own zone, as a controller does for PreferSameZone."""
-    return endpoint(pod, zones=[pod.zone], **conditions)
-
-
-def same_node(pod: Pod, **conditions: Any) -> Endpoint:
-    """A pod as an endpoint hinted for its own node and its own zone, as a controller does for PreferSameNode."""
-    return endpoint(pod, zones=[pod.zone], nodes=[pod.node], **conditions)

@@ -24,7 +24,8 @@ from harness.dns.dns import PORT, ZONE
 from harness.model.manifests import Object
 from harness.model.workloads import Client, Pod
 from harness.scenario.becoming import expect_becomes
-from harness.scenario.cluster import Cluster, Service
+from harness.scenario.cluster import Cluster
+from harness.scenario.service import Service
 
 PATIENCE = 2.0  # seconds for one answer
 PAYLOAD = 4096

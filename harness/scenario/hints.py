@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from harness.eventually import seen_last
 from harness.model.manifests import Hints, Object
-from harness.scenario.cluster import Cluster, Service
+from harness.scenario.cluster import Cluster
+from harness.scenario.service import Service
 
 CONVERGENCE = 10.0  # seconds that a controller has to write what the objects ask for
 

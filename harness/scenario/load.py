@@ -13,8 +13,9 @@ from collections.abc import Set as AbstractSet
 from harness.judging.statistics import bounded_load
 from harness.judging.verdict import AnyOf
 from harness.model.workloads import Pod
-from harness.scenario.cluster import Cluster, Service
+from harness.scenario.cluster import Cluster
 from harness.scenario.paths import names, target_of
+from harness.scenario.service import Service
 from harness.scenario.traffic import MANY_IN_FLIGHT, expect_first_answers, measure
 
 

@@ -16,7 +16,8 @@ from harness.model.manifests import Port
 from harness.model.outcomes import Observation, Reached, Refused, TimedOut
 from harness.model.workloads import Client, Pod, pod_client
 from harness.probes.loop import Probe, SocketSource
-from harness.scenario.cluster import AddressKind, Cluster, Service
+from harness.scenario.cluster import Cluster
+from harness.scenario.service import AddressKind, Service
 
 Who = str | Client | Pod
 """A client: a node's name (a pod on that node), a `Client`, or a `Pod` that asks itself."""

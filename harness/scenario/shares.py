@@ -16,8 +16,9 @@ from harness.judging import verdict
 from harness.judging.verdict import AnyOf, Evenly
 from harness.model.outcomes import Reached
 from harness.model.workloads import Pod
-from harness.scenario.cluster import Cluster, Service
+from harness.scenario.cluster import Cluster
 from harness.scenario.paths import Path, Who, names, target_of
+from harness.scenario.service import Service
 from harness.scenario.traffic import MANY_IN_FLIGHT, expect_first_answers, measure
 
 HELD_OPEN = 100  # connections of each client that are open, while it makes more

@@ -25,8 +25,9 @@ from harness.model.abilities import Ability
 from harness.model.manifests import Port
 from harness.model.outcomes import TIMED_OUT, Observation, Reached, Refused, TimedOut, Unknown
 from harness.model.workloads import Client, Pod
-from harness.scenario.cluster import AddressKind, Cluster, Service, paragraphs
+from harness.scenario.cluster import Cluster, paragraphs
 from harness.scenario.paths import Path, Target, Who, first_family, named, names, target_of
+from harness.scenario.service import AddressKind, Service
 from harness.scenario.steps import step
 
 __all__ = [

@@ -33,8 +33,9 @@ from harness.model.manifests import Port
 from harness.model.outcomes import Observation, Reached, Refused, TimedOut, Unknown
 from harness.model.workloads import Pod
 from harness.probes.loop import Sample
-from harness.scenario.cluster import AddressKind, Cluster, Service
+from harness.scenario.cluster import Cluster
 from harness.scenario.paths import Path, Who, named, names, target_of
+from harness.scenario.service import AddressKind, Service
 from harness.scenario.traffic import expect_first_answers, raise_unless_passed
 
 INTERVAL = 0.004  # seconds between two questions of a client

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.judging.timeline import AFTER, BEFORE, HEAD, Change, Seen, as_text
-from harness.model.texts import as_yaml, told, with_names
+from harness.model.texts import as_yaml, gathered, with_names
 
 REFUSED = Seen(101.649, "c1 asks, and is refused")
 
@@ -58,7 +58,7 @@ def test_what_cannot_be_had_says_why() -> None:
     def away() -> str:
         raise OSError("connection refused")
 
-    assert told(away, comment="# ") == "# could not be gathered: OSError: connection refused\n"
+    assert gathered(away, comment="# ") == "# could not be gathered: OSError: connection refused\n"
 
 
 def test_objects_are_shown_without_managed_fields_and_their_absence_is_said() -> None:

@@ -16,7 +16,7 @@ from harness.model.topology import ONE_ZONE
 from harness.model.workloads import pod_client
 from harness.netns import sandbox
 from harness.scenario import dns_answers as told
-from harness.scenario.cluster import Cluster, endpoint
+from harness.scenario.cluster import Cluster
 from harness.scenario.dns_answers import (
     ask_dns,
     dns_name_of,
@@ -26,6 +26,7 @@ from harness.scenario.dns_answers import (
     locator_of,
     resolv_conf,
 )
+from harness.scenario.service import endpoint
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ EVERYTHING = ({"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}, {"nonRes
 
 _SUITE = """
 import pathlib, time
-from harness.scenario.cluster import same_zone
+from harness.scenario.service import same_zone
 from harness.model.requirements import *
 from harness.scenario.traffic import expect_traffic
 

@@ -31,7 +31,8 @@ from harness.model.workloads import pod_client
 from harness.netns import sandbox
 from harness.probes.loop import Probe
 from harness.run.real_cluster import Session, boot
-from harness.scenario.cluster import Cluster, same_zone
+from harness.scenario.cluster import Cluster
+from harness.scenario.service import same_zone
 from harness.scenario.traffic import expect_traffic
 from harness.settings.options import resolve
 from tests.harness.backends.any_cluster.conftest import RUN_ID, Replaceable

@@ -1,0 +1,45 @@
+"""What a scenario that failed leaves: its objects, and what components say of themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Literal
+
+from harness.model.abilities import Ability
+from harness.model.texts import as_yaml, gathered, with_names
+from harness.scenario.cluster import Cluster
+from harness.scenario.dns_answers import answers_now
+
+_SERVICES = 10  # that are explained, where proxies do not tell what they decide
+
+
+def evidence_of(cluster: Cluster, *, since: float, names: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Texts with their file names; in some of them addresses that `names` has say whose they are."""
+    texts = cluster.backend.evidence(cluster.namespace, since=since)
+    for name, text in texts.items():
+        yield name, with_names(text, names) if name.startswith("decisions-") else text
+    if not any(name.startswith("decisions-") for name in texts):
+        yield "decisions.txt", with_names(gathered(partial(_explained, cluster)), names)
+    for resource in ("services", "endpointslices", "pods", "events"):
+        yield f"{resource}.yaml", _objects(cluster, resource, cluster.namespace)
+    yield "nodes.yaml", _objects(cluster, "nodes", "")
+    if Ability.DNS in cluster.needs().get("abilities", ()):
+        yield "podlocators.yaml", _objects(cluster, "podlocators", cluster.namespace)
+        yield "dns.txt", with_names(gathered(partial(answers_now, cluster)), names)
+
+
+def _objects(cluster: Cluster, resource: str, namespace: str) -> str:
+    what = f"{resource} in namespace {namespace}"
+    return gathered(lambda: as_yaml(cluster.api.list(resource, namespace), what), comment="# ")
+
+
+def _explained(cluster: Cluster) -> str:
+    """What the objects ask of the nodes where no proxy tells its own decisions, for the first Services."""
+    from harness.explain.service import explained  # noqa: PLC0415  who has the suite alone, without reference, goes on
+
+    services = [str(each["metadata"]["name"]) for each in cluster.api.list("services", cluster.namespace)]
+    follow: Literal["kep", "released"] = "kep" if cluster.backend.release.follows == "kep" else "released"
+    said = [explained(cluster.api, cluster.namespace, each, follow) for each in services[:_SERVICES]]
+    head = "The proxies tell nothing of what they decided. By its objects each Service is to be treated like this:"
+    return "\n\n".join([head, *(said or ["there is no Service"])]) + "\n"

@@ -1,0 +1,69 @@
+"""A Service of a scenario, and pods as the endpoints of its slices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from harness.api.client import Object
+from harness.errors import UsageError
+from harness.model.manifests import Endpoint, Hints, Port
+from harness.model.workloads import Pod
+
+AddressKind = Literal["cluster-ip", "node-port", "load-balancer", "external-ip"]
+
+
+@dataclass(slots=True)
+class Service:
+    """A Service of the scenario, as the API server stored it last."""
+
+    object: Object
+    ports: tuple[Port, ...]
+    virtual: Mapping[tuple[AddressKind, str], Mapping[str, str]] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The name of the Service."""
+        return str(self.object["metadata"]["name"])
+
+    @property
+    def namespace(self) -> str:
+        """The Kubernetes namespace of the Service."""
+        return str(self.object["metadata"]["namespace"])
+
+    @property
+    def selector(self) -> dict[str, str]:
+        """The labels that its pods have; empty when slices are written by hand."""
+        return dict(self.object["spec"].get("selector") or {})
+
+    def cluster_ip(self, family: str) -> str:
+        """The cluster IP of a family. Raises `UsageError` when it has none."""
+        families = self.object["spec"].get("ipFamilies") or []
+        if family not in families:
+            raise UsageError(f"service {self.name} has no {family} cluster IP: it has {families}")
+        return str(self.object["spec"]["clusterIPs"][families.index(family)])
+
+    def node_port(self, port: Port) -> int:
+        """The node port of one of its ports. Raises `UsageError` when it has none."""
+        for each in self.object["spec"]["ports"]:
+            if each["port"] == port.port and each["protocol"] == port.protocol and each.get("nodePort"):
+                return int(each["nodePort"])
+        raise UsageError(f"service {self.name} has no node port for {port.protocol} {port.port}")
+
+
+def endpoint(pod: Pod, *, zones: Sequence[str] = (), nodes: Sequence[str] = (), **conditions: Any) -> Endpoint:
+    """A pod as a ready endpoint in its own place, hinted for these zones and nodes; other `Endpoint` fields by name."""
+    hints = Hints(tuple(zones), tuple(nodes)) if zones or nodes else None
+    own: dict[str, Any] = {"node": pod.node, "zone": pod.zone or None, "hints": hints}
+    return Endpoint(pod.addresses, **(own | conditions))
+
+
+def same_zone(pod: Pod, **conditions: Any) -> Endpoint:
+    """A pod as an endpoint hinted for its own zone, as a controller does for PreferSameZone."""
+    return endpoint(pod, zones=[pod.zone], **conditions)
+
+
+def same_node(pod: Pod, **conditions: Any) -> Endpoint:
+    """A pod as an endpoint hinted for its own node and its own zone, as a controller does for PreferSameNode."""
+    return endpoint(pod, zones=[pod.zone], nodes=[pod.node], **conditions)
