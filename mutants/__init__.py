@@ -18,6 +18,7 @@ from mutants import (
     cpu_hints,
     data_planes,
     decisions,
+    field_hints,
     health,
     heuristics,
     metrics,
@@ -25,6 +26,8 @@ from mutants import (
     overload,
     pod_locators,
     proxies,
+    proxy_hints,
+    proxy_policies,
     releases,
     restarts,
     succession,
@@ -42,9 +45,12 @@ def _by_name(*groups: list[Mutant]) -> Mapping[str, Mutant]:
 
 
 MUTANTS: Mapping[str, Mutant] = _by_name(
+    proxy_hints.MUTANTS,
+    proxy_policies.MUTANTS,
     decisions.MUTANTS,
     proxies.MUTANTS,
     data_planes.MUTANTS,
+    field_hints.MUTANTS,
     controllers.MUTANTS,
     cpu_hints.MUTANTS,
     api_servers.MUTANTS,

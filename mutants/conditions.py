@@ -35,7 +35,8 @@ class _Writing:
         return obj if changed is None else self._client.create(resource, namespace, changed)
 
 
-def _reporting(change: Callable[[Object], Object | None]) -> Callable[..., EndpointSliceController]:
+def writing_events(change: Callable[[Object], Object | None]) -> Callable[..., EndpointSliceController]:
+    """Return a controller that writes other Events, or none."""
     return lambda client, **options: EndpointSliceController(_Writing(client, change), **options)
 
 
@@ -45,19 +46,19 @@ MUTANTS += [
         "A sync that fails is no Event.",
         "kubernetes#103888",
         WRITTEN,
-        controller=_reporting(lambda event: None),
+        controller=writing_events(lambda event: None),
     ),
     Mutant(
         "failures-are-normal-events",
         "A sync that fails is an Event of type Normal.",
         symptom=WRITTEN,
-        controller=_reporting(lambda event: {**event, "type": "Normal"}),
+        controller=writing_events(lambda event: {**event, "type": "Normal"}),
     ),
     Mutant(
         "failures-are-events-of-the-slice",
         "A sync that fails is an Event of some EndpointSlice.",
         symptom=WRITTEN,
-        controller=_reporting(
+        controller=writing_events(
             lambda event: {**event, "involvedObject": {**event["involvedObject"], "kind": "EndpointSlice"}}
         ),
     ),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
-from mutants.mutant import WRITTEN, Mutant
+from mutants.conditions import writing_events
+from mutants.mutant import Mutant
+from mutants.plans import Nodes, PlanFaults, Planner, Pods
 from reference.client import Object
 from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.allocation import allocate, rules
@@ -20,15 +21,6 @@ from reference.features import Features
 
 MUTANTS: list[Mutant] = []
 
-Pods = Iterable[Object]
-Nodes = Mapping[str, Object]
-Planner = Callable[..., Plan]
-"""A function called as `plan_service`, for Services whose hints go by CPU."""
-
-
-def _register(name: str, sentence: str, provenance: str, controller: Callable[..., EndpointSliceController]) -> None:
-    MUTANTS.append(Mutant(name, sentence, provenance, WRITTEN, controller=controller))
-
 
 def _planner(plan: Planner) -> Planner:
     """Return a planner that is right for all Services whose hints do not go by CPU."""
@@ -40,27 +32,7 @@ def _planner(plan: Planner) -> Planner:
     return plan_any
 
 
-def _misplans(name: str, sentence: str, provenance: str = "") -> Callable[[Planner], Planner]:
-    def register(plan: Planner) -> Planner:
-        _register(name, sentence, provenance, partial(EndpointSliceController, plan=_planner(plan)))
-        return plan
-
-    return register
-
-
-def _remembers(
-    name: str, sentence: str, provenance: str = ""
-) -> Callable[[Callable[[], Planner]], Callable[[], Planner]]:
-    """Make a mutant of a function that makes a planner with a memory of its own for each controller."""
-
-    def register(make: Callable[[], Planner]) -> Callable[[], Planner]:
-        def controller(client: Any, **options: Any) -> EndpointSliceController:
-            return EndpointSliceController(client, plan=_planner(make()), **options)
-
-        _register(name, sentence, provenance, controller)
-        return make
-
-    return register
+_faults = PlanFaults(MUTANTS, about=_planner)
 
 
 def _miscounts(
@@ -75,7 +47,7 @@ def _miscounts(
             options["zones"] = ZoneTable(features, see(nodes))
             return plan_service(service, pods, nodes, existing, features=features, **options)
 
-        _register(name, sentence, provenance, partial(EndpointSliceController, plan=_planner(plan)))
+        _faults.misplans(name, sentence, provenance)(plan)
         return see
 
     return register
@@ -117,7 +89,7 @@ def _allows(options: Mapping[str, Any], endpoints: int) -> bool:
 # Shares and thresholds
 
 
-@_misplans(
+@_faults.misplans(
     "copies-the-own-zone",
     "Each endpoint is hinted for its own zone, whatever that does to the load.",
     "what the e2e test lets pass",
@@ -126,7 +98,7 @@ def copies_the_own_zone(*arguments: Any, **options: Any) -> Plan:
     return _as_the_field(*arguments, **options)
 
 
-@_misplans(
+@_faults.misplans(
     "keeps-every-own-zone",
     "Where hints are given, they are for the own zone: endpoints are never shared out to other zones.",
 )
@@ -135,7 +107,7 @@ def keeps_every_own_zone(*arguments: Any, **options: Any) -> Plan:
     return right if _is_refused(right) else _as_the_field(*arguments, **options)
 
 
-@_misplans("forgets-who-is-in-the-zone", "The right number of endpoints for each zone, whichever they are.")
+@_faults.misplans("forgets-who-is-in-the-zone", "The right number of endpoints for each zone, whichever they are.")
 def forgets_who_is_in_the_zone(*arguments: Any, **options: Any) -> Plan:
     right = plan_service(*arguments, **options)
 
@@ -149,7 +121,7 @@ def forgets_who_is_in_the_zone(*arguments: Any, **options: Any) -> Plan:
     return replace(right, create=tuple(map(turned, right.create)), update=tuple(map(turned, right.update)))
 
 
-@_misplans("needs-more-endpoints-than-zones", "A Service needs more endpoints than there are zones.")
+@_faults.misplans("needs-more-endpoints-than-zones", "A Service needs more endpoints than there are zones.")
 def needs_more_endpoints_than_zones(*arguments: Any, **options: Any) -> Plan:
     shares = options["zones"].shares
     right = plan_service(*arguments, **options)
@@ -157,27 +129,27 @@ def needs_more_endpoints_than_zones(*arguments: Any, **options: Any) -> Plan:
     return _unasked(*arguments, **options) if few else right
 
 
-@_misplans("hints-in-one-zone", "Where all nodes are in one zone, endpoints are hinted for it.")
+@_faults.misplans("hints-in-one-zone", "Where all nodes are in one zone, endpoints are hinted for it.")
 def hints_in_one_zone(service: Object, pods: Pods, nodes: Nodes, *others: Any, **options: Any) -> Plan:
     plan = _as_the_field if len({node_zone(each) for each in nodes.values()}) == 1 else plan_service
     return plan(service, pods, nodes, *others, **options)
 
 
-@_misplans("shares-out-each-slice", "Every slice is shared out by itself.")
+@_faults.misplans("shares-out-each-slice", "Every slice is shared out by itself.")
 def shares_out_each_slice(*arguments: Any, **options: Any) -> Plan:
     right = plan_service(*arguments, **options)
     slices = [each for family in right.families.values() for each in family.slices]
     return right if all(_allows(options, len(each)) for each in slices) else _unasked(*arguments, **options)
 
 
-@_misplans("counts-endpoints-by-port", "An endpoint counts once for each port of the Service.")
+@_faults.misplans("counts-endpoints-by-port", "An endpoint counts once for each port of the Service.")
 def counts_endpoints_by_port(service: Object, *others: Any, **options: Any) -> Plan:
     right = plan_service(service, *others, **options)
     counted = len(_endpoints(right)) * len(service["spec"].get("ports") or ())
     return _as_the_field(service, *others, **options) if _is_refused(right) and _allows(options, counted) else right
 
 
-@_misplans(
+@_faults.misplans(
     "counts-unready-endpoints", "Endpoints that are not ready count as if they could serve.", "kubernetes PR#106507"
 )
 def counts_unready_endpoints(*arguments: Any, **options: Any) -> Plan:
@@ -185,7 +157,7 @@ def counts_unready_endpoints(*arguments: Any, **options: Any) -> Plan:
     return right if _allows(options, len(_endpoints(right))) else _unasked(*arguments, **options)
 
 
-@_misplans("guesses-unknown-zones", "An endpoint whose zone is not known is taken to be in zone a.")
+@_faults.misplans("guesses-unknown-zones", "An endpoint whose zone is not known is taken to be in zone a.")
 def guesses_unknown_zones(service: Object, pods: Pods, nodes: Nodes, *others: Any, **options: Any) -> Plan:
     return plan_service(service, pods, {name: _in_some_zone(node) for name, node in nodes.items()}, *others, **options)
 
@@ -200,7 +172,7 @@ def _other_reading(client: Any, *, features: Features, **options: Any) -> Endpoi
     return EndpointSliceController(client, features=other, **options)
 
 
-_register(
+_faults.of_controller(
     "takes-the-other-thresholds",
     "The controller goes by the thresholds of the KEP where those of releases are due, and the other way round.",
     "",
@@ -248,7 +220,7 @@ def leaves_out_nodes_without_cpu(nodes: Nodes) -> Nodes:
 # Changes
 
 
-@_remembers("first-refusal-for-ever", "A Service that did not get hints at first never gets any.")
+@_faults.remembers("first-refusal-for-ever", "A Service that did not get hints at first never gets any.")
 def first_refusal_for_ever() -> Planner:
     refused: set[str] = set()
 
@@ -261,7 +233,7 @@ def first_refusal_for_ever() -> Planner:
     return plan
 
 
-@_misplans("never-withdraws", "Hints that were given once stay, however large the overload becomes.")
+@_faults.misplans("never-withdraws", "Hints that were given once stay, however large the overload becomes.")
 def never_withdraws(service: Object, pods: Pods, nodes: Nodes, existing: Pods, **options: Any) -> Plan:
     existing = list(existing)
     hinted = any("hints" in one for each in existing for one in each.get("endpoints") or ())
@@ -306,11 +278,13 @@ def _looked_at(each: Object, shares: object) -> Object:
     return {**each, "metadata": {**each["metadata"], "annotations": {"example.org/shares": str(shares)}}}
 
 
-_register("deaf-to-nodes", "Nodes that come, go or change move no hints.", "", _Deaf)
-_register("rewrites-at-node-events", "Slices are written whenever the CPU of a zone changes.", "", _rewriting)
+_faults.of_controller("deaf-to-nodes", "Nodes that come, go or change move no hints.", "", _Deaf)
+_faults.of_controller(
+    "rewrites-at-node-events", "Slices are written whenever the CPU of a zone changes.", "", _rewriting
+)
 
 
-@_remembers(
+@_faults.remembers(
     "rewrites-slices-that-stand",
     "When one slice of a Service is written, the others are written as well.",
     "kubernetes PR#105267",
@@ -335,29 +309,16 @@ def rewrites_slices_that_stand() -> Planner:
 # Events and metrics
 
 
-class _Telling:
-    """A client by which other Events are written, or none."""
-
-    def __init__(self, client: Any, tell: Callable[[Object], Object | None]) -> None:
-        self._client = client
-        self._tell = tell
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._client, name)
-
-    def create(self, resource: str, namespace: str, obj: Object) -> Object:
-        told = self._tell(obj) if resource == "events" and "TopologyAware" in obj["reason"] else obj
-        return obj if told is None else dict(self._client.create(resource, namespace, told))
+def _telling(tell: Callable[[Object], Object | None]) -> Callable[..., EndpointSliceController]:
+    """Return a controller that writes other Events about hints, or none."""
+    return writing_events(lambda event: tell(event) if "TopologyAware" in event["reason"] else event)
 
 
 def _tells(name: str, sentence: str, provenance: str = "") -> Callable[[Callable[[Object], Object | None]], None]:
     """Make a mutant that writes wrong Events about hints: the function returns the Event to write instead."""
 
     def register(tell: Callable[[Object], Object | None]) -> None:
-        def controller(client: Any, **options: Any) -> EndpointSliceController:
-            return EndpointSliceController(_Telling(client, tell), **options)
-
-        _register(name, sentence, provenance, controller)
+        _faults.of_controller(name, sentence, provenance, _telling(tell))
 
     return register
 
@@ -387,10 +348,12 @@ def _once(client: Any, **options: Any) -> EndpointSliceController:
         told.add(uid)
         return event
 
-    return EndpointSliceController(_Telling(client, tell), **options)
+    return _telling(tell)(client, **options)
 
 
-_register("tells-the-first-news-only", "A Service has one Event about its hints, whatever becomes of them.", "", _once)
+_faults.of_controller(
+    "tells-the-first-news-only", "A Service has one Event about its hints, whatever becomes of them.", "", _once
+)
 
 
 class _MetricsWithoutAuto(Metrics):
@@ -407,7 +370,7 @@ class _CountsAutoAsDisabled(EndpointSliceController):
         self.registry.register(self._metrics)
 
 
-_register(
+_faults.of_controller(
     "auto-counts-as-disabled",
     "Slices that hints by CPU changed are counted as if nobody had asked for hints.",
     "",

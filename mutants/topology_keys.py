@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from mutants.decisions import Question, Wrong, deciding, without_hints
+from mutants.decisions import Question, deciding, faults_in, without_hints
 from mutants.mutant import NO_ANSWER, REACHED, REFUSED, WRITTEN, Mutant
 from reference.apiserver.kinds import FieldError, Strategy, errors
 from reference.apiserver.kinds.services import Services
@@ -28,18 +28,7 @@ MUTANTS: list[Mutant] = []
 # Decisions
 
 
-def _fault(name: str, sentence: str, provenance: str = "", *, symptom: str = REACHED) -> Callable[[Wrong], Wrong]:
-    """Make a mutant of a wrong decision about Services with topology keys; about others it is right."""
-
-    def register(wrong: Wrong) -> Wrong:
-        def about_keys(asked: Question) -> Decision:
-            return wrong(asked) if asked.port.topology_keys and asked.behaviour.topology_keys else asked.answer()
-
-        proxy = partial(ServiceProxy, state=partial(State, decide=deciding(about_keys)))
-        MUTANTS.append(Mutant(name, sentence, provenance, symptom, proxy=proxy))
-        return wrong
-
-    return register
+_fault = faults_in(MUTANTS, about=lambda asked: bool(asked.port.topology_keys and asked.behaviour.topology_keys))
 
 
 def _with_keys(asked: Question, *keys: str) -> Decision:

@@ -1,0 +1,206 @@
+"""EndpointSlice controllers with one fault each in the hints that trafficDistribution asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from mutants.mutant import Mutant
+from mutants.plans import Nodes, PlanFaults, Planner, Pods, distribution_of, with_spec, without
+from reference.client import Object
+from reference.endpointslice.labels import TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE, node_zone
+from reference.endpointslice.plan import Plan, plan_service
+
+MUTANTS: list[Mutant] = []
+
+_faults = PlanFaults(MUTANTS)
+
+
+@_faults.miswrites("writes-no-hints", "No endpoint gets hints, and nobody is told why.", "kubernetes#103888")
+def writes_no_hints(service: Object, endpoint: Object) -> Object:
+    return without(endpoint, "hints")
+
+
+@_faults.misplans("hints-need-three-endpoints", "Fewer than three endpoints get no hints.", "kubernetes#122437")
+def hints_need_three_endpoints(service: Object, pods: Pods, *others: Any, **options: Any) -> Plan:
+    pods = list(pods)
+    return plan_service(
+        service if len(pods) >= 3 else with_spec(service, trafficDistribution=None), pods, *others, **options
+    )
+
+
+@_faults.misplans("hints-unasked", "Services that ask for nothing get hints as well.")
+def hints_unasked(service: Object, *others: Any, **options: Any) -> Plan:
+    return plan_service(
+        with_spec(service, trafficDistribution=distribution_of(service) or "PreferClose"), *others, **options
+    )
+
+
+@_faults.remembers("hints-outlive-the-field", "Hints stay when the field is removed.")
+def hints_outlive_the_field() -> Planner:
+    values: dict[str, str] = {}
+
+    def plan(service: Object, *others: Any, **options: Any) -> Plan:
+        uid = service["metadata"]["uid"]
+        values[uid] = distribution_of(service) or values.get(uid, "")
+        return plan_service(with_spec(service, trafficDistribution=values[uid] or None), *others, **options)
+
+    return plan
+
+
+@_faults.remembers("first-value-for-ever", "The first value of the field counts for ever.")
+def first_value_for_ever() -> Planner:
+    values: dict[str, str] = {}
+
+    def plan(service: Object, *others: Any, **options: Any) -> Plan:
+        value = values.setdefault(service["metadata"]["uid"], distribution_of(service))
+        return plan_service(with_spec(service, trafficDistribution=value or None), *others, **options)
+
+    return plan
+
+
+@_faults.miswrites("hints-unready-endpoints", "Endpoints that are not ready get hints too.")
+def hints_unready_endpoints(service: Object, endpoint: Object) -> Object:
+    if not distribution_of(service) or "zone" not in endpoint:
+        return endpoint
+    nodes = {"forNodes": [{"name": endpoint["nodeName"]}]} if distribution_of(service) == "PreferSameNode" else {}
+    return {**endpoint, "hints": {"forZones": [{"name": endpoint["zone"]}], **nodes}}
+
+
+@_faults.misplans(
+    "one-unlabelled-node-ends-hints",
+    "One node without zone label ends the hints of all endpoints.",
+    "kubernetes#123401",
+)
+def one_unlabelled_node_ends_hints(
+    service: Object, pods: Pods, nodes: Nodes, existing: Iterable[Object], **options: Any
+) -> Plan:
+    value = distribution_of(service) if all(node_zone(node) for node in nodes.values()) else ""
+    return plan_service(with_spec(service, trafficDistribution=value or None), pods, nodes, existing, **options)
+
+
+@_faults.miswrites("hints-every-zone", "Every endpoint is hinted for all zones.")
+def hints_every_zone(service: Object, endpoint: Object) -> Object:
+    return _hinted(endpoint, forZones=[{"name": zone} for zone in "abc"])
+
+
+@_faults.miswrites("node-hints-for-every-value", "Hints for nodes are written whatever the value.")
+def node_hints_for_every_value(service: Object, endpoint: Object) -> Object:
+    return _hinted(endpoint, forNodes=[{"name": endpoint["nodeName"]}])
+
+
+def _hinted(endpoint: Object, **lists: Any) -> Object:
+    return {**endpoint, "hints": {**endpoint["hints"], **lists}} if "hints" in endpoint else endpoint
+
+
+@_faults.miswrites("same-node-without-node-hints", "PreferSameNode gives no hints for nodes.")
+def same_node_without_node_hints(service: Object, endpoint: Object) -> Object:
+    return {**endpoint, "hints": without(endpoint["hints"], "forNodes")} if "hints" in endpoint else endpoint
+
+
+@_faults.miswrites(
+    "same-node-without-zone-hints", "PreferSameNode gives no hints for zones, and older proxies are left without any."
+)
+def same_node_without_zone_hints(service: Object, endpoint: Object) -> Object:
+    bare = "hints" in endpoint and distribution_of(service) == "PreferSameNode"
+    return {**endpoint, "hints": without(endpoint["hints"], "forZones")} if bare else endpoint
+
+
+@_faults.miswrites("same-node-needs-a-zone", "PreferSameNode gives no hint to an endpoint without zone.")
+def same_node_needs_a_zone(service: Object, endpoint: Object) -> Object:
+    return endpoint if "zone" in endpoint else without(endpoint, "hints")
+
+
+@_faults.misplans(
+    "knows-only-prefer-close", "PreferSameZone and PreferSameNode mean nothing.", "kube-controller-manager before 1.34"
+)
+def knows_only_prefer_close(service: Object, *others: Any, **options: Any) -> Plan:
+    value = distribution_of(service) if distribution_of(service) == "PreferClose" else None
+    return plan_service(with_spec(service, trafficDistribution=value), *others, **options)
+
+
+@_faults.misplans(
+    "local-policy-ends-hints",
+    "A Service with a traffic policy Local gets no hints.",
+    "KEP-2433's table, taken at its word",
+)
+def local_policy_ends_hints(service: Object, *others: Any, **options: Any) -> Plan:
+    policies = (service["spec"].get("internalTrafficPolicy"), service["spec"].get("externalTrafficPolicy"))
+    value = None if "Local" in policies else distribution_of(service) or None
+    return plan_service(with_spec(service, trafficDistribution=value), *others, **options)
+
+
+@_faults.misplans("annotation-as-the-field", "A value of the field is understood in the annotation as well.")
+def annotation_as_the_field(service: Object, *others: Any, **options: Any) -> Plan:
+    value = distribution_of(service) or _annotation(service)
+    known = value if value in ("PreferClose", "PreferSameZone", "PreferSameNode") else None
+    return plan_service(with_spec(service, trafficDistribution=known), *others, **options)
+
+
+@_faults.misplans("any-annotation-hides-the-field", "The annotation hides the field whatever its value is.")
+def any_annotation_hides_the_field(service: Object, *others: Any, **options: Any) -> Plan:
+    value = None if _annotation(service) else distribution_of(service) or None
+    return plan_service(with_spec(service, trafficDistribution=value), *others, **options)
+
+
+def _annotation(service: Object) -> str:
+    annotations = service["metadata"].get("annotations") or {}
+    return str(annotations.get(TOPOLOGY_AWARE_HINTS, annotations.get(TOPOLOGY_MODE)) or "")
+
+
+@_faults.remembers("hints-one-slice-only", "Of several slices only the first one has hints.")
+def hints_one_slice_only() -> Planner:
+    first: dict[str, Any] = {}
+
+    def plan(service: Object, *others: Any, **options: Any) -> Plan:
+        right = plan_service(service, *others, **options)
+        for each in (*right.create, *right.update):
+            if each["endpoints"]:
+                first.setdefault(service["metadata"]["uid"], each["ports"])
+
+        def kept(each: Object) -> Object:
+            bare = [without(one, "hints") for one in each["endpoints"]]
+            return each if each["ports"] == first.get(service["metadata"]["uid"]) else {**each, "endpoints": bare}
+
+        return replace(right, create=tuple(map(kept, right.create)), update=tuple(map(kept, right.update)))
+
+    return plan
+
+
+@_faults.remembers("node-hints-outlive-the-field", "Hints for nodes stay when the field is removed.")
+def node_hints_outlive_the_field() -> Planner:
+    local: set[str] = set()
+
+    def plan(service: Object, *others: Any, **options: Any) -> Plan:
+        uid = service["metadata"]["uid"]
+        if distribution_of(service) == "PreferSameNode":
+            local.add(uid)
+        right = plan_service(service, *others, **options)
+        if uid not in local or distribution_of(service):
+            return right
+
+        def hinted(each: Object) -> Object:
+            own = [{**one, "hints": {"forNodes": [{"name": one["nodeName"]}]}} for one in each["endpoints"]]
+            return {**each, "endpoints": own}
+
+        return replace(right, update=tuple(map(hinted, right.update)))
+
+    return plan
+
+
+@_faults.miswrites("hints-in-one-family", "Slices of the second IP family have no hints.")
+def hints_in_one_family(service: Object, endpoint: Object) -> Object:
+    return without(endpoint, "hints") if service["slice"]["addressType"] == "IPv6" else endpoint
+
+
+@_faults.remembers("node-zone-read-once", "The zone of a node is read once.", "kubernetes#117245")
+def node_zone_read_once() -> Planner:
+    known: dict[str, Object] = {}
+
+    def plan(service: Object, pods: Pods, nodes: Nodes, *others: Any, **options: Any) -> Plan:
+        for name, node in nodes.items():
+            known.setdefault(name, node)
+        return plan_service(service, pods, known, *others, **options)
+
+    return plan

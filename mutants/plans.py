@@ -1,0 +1,99 @@
+"""How an EndpointSlice controller is made that plans wrongly: each fault is a function in place of `plan_service`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from mutants.mutant import WRITTEN, Mutant
+from reference.client import Client, Object
+from reference.endpointslice import EndpointSliceController
+from reference.endpointslice.plan import Plan, plan_service
+
+Pods = Iterable[Object]
+Nodes = Mapping[str, Object]
+Planner = Callable[..., Plan]
+"""A function called as `plan_service`."""
+
+Write = Callable[[Object, Object], Object]
+"""Returns the endpoint to write instead, given the Service and the endpoint that is about to be written."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanFaults:
+    """Adds mutants to a list. `about` makes a planner right for the Services that the fault is not about."""
+
+    mutants: list[Mutant]
+    about: Callable[[Planner], Planner] = lambda plan: plan
+
+    def of_controller(
+        self,
+        name: str,
+        sentence: str,
+        provenance: str,
+        controller: Callable[..., EndpointSliceController],
+        symptom: str = WRITTEN,
+    ) -> None:
+        """Add a mutant that has this controller."""
+        self.mutants.append(Mutant(name, sentence, provenance, symptom, controller=controller))
+
+    def misplans(
+        self, name: str, sentence: str, provenance: str = "", symptom: str = WRITTEN
+    ) -> Callable[[Planner], Planner]:
+        """Make a mutant of a planner."""
+
+        def register(plan: Planner) -> Planner:
+            controller = partial(EndpointSliceController, plan=self.about(plan))
+            self.of_controller(name, sentence, provenance, controller, symptom)
+            return plan
+
+        return register
+
+    def remembers(
+        self, name: str, sentence: str, provenance: str = ""
+    ) -> Callable[[Callable[[], Planner]], Callable[[], Planner]]:
+        """Make a mutant of a function that makes a planner with a memory of its own for each controller."""
+
+        def register(make: Callable[[], Planner]) -> Callable[[], Planner]:
+            def controller(client: Client, **options: Any) -> EndpointSliceController:
+                return EndpointSliceController(client, plan=self.about(make()), **options)
+
+            self.of_controller(name, sentence, provenance, controller)
+            return make
+
+        return register
+
+    def miswrites(self, name: str, sentence: str, provenance: str = "") -> Callable[[Write], Write]:
+        """Make a mutant of a function that writes other endpoints."""
+
+        def register(write: Write) -> Write:
+            def plan(service: Object, *others: Any, **options: Any) -> Plan:
+                def rewritten(each: Object) -> Object:
+                    return {**each, "endpoints": [write({**service, "slice": each}, one) for one in each["endpoints"]]}
+
+                right = plan_service(service, *others, **options)
+                create, update = (tuple(map(rewritten, each)) for each in (right.create, right.update))
+                return replace(right, create=create, update=update)
+
+            self.misplans(name, sentence, provenance)(plan)
+            return write
+
+        return register
+
+
+def with_spec(service: Object, **spec: Any) -> Object:
+    """Return the Service with other fields of its spec; `None` takes one away."""
+    changed = {name: value for name, value in {**service["spec"], **spec}.items() if value is not None}
+    return {**service, "spec": changed}
+
+
+def distribution_of(service: Object) -> str:
+    """Return its trafficDistribution, or ""."""
+    return str(service["spec"].get("trafficDistribution") or "")
+
+
+def without(obj: Object, *names: str) -> Object:
+    """Return the object without these fields."""
+    return {name: value for name, value in obj.items() if name not in names}

@@ -1,0 +1,167 @@
+"""Proxies that follow hints wrongly, or follow none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mutants.decisions import Question, faults_in, without_hints
+from mutants.mutant import NO_ANSWER, Mutant
+from reference.proxy.decision import Decision, Drop, Forward, Place
+
+MUTANTS: list[Mutant] = []
+
+_fault = faults_in(MUTANTS)
+
+
+@_fault("ignores-zone-hints", "Hints for zones are not looked at.", "kubernetes#101525, calico#10430")
+def ignores_zone_hints(asked: Question) -> Decision:
+    return asked.answer(endpoints=without_hints(asked.endpoints, nodes=False))
+
+
+@_fault("ignores-node-hints", "Hints for nodes are not looked at.", "Antrea, with its gate off")
+def ignores_node_hints(asked: Question) -> Decision:
+    return asked.answer(endpoints=without_hints(asked.endpoints, zones=False))
+
+
+@_fault(
+    "accepts-partial-zone-hints", "Hints for zones are followed while some ready endpoints have none.", "cilium#41022"
+)
+def accepts_partial_zone_hints(asked: Question) -> Decision:
+    right = asked.answer()
+    near = tuple(each for each in asked.ready if asked.place.zone in each.zone_hints)
+    return asked.instead(Forward(near, "partial hints")) if near and not right.mode else right
+
+
+@_fault("accepts-partial-node-hints", "Hints for nodes are followed while some ready endpoints have none.")
+def accepts_partial_node_hints(asked: Question) -> Decision:
+    right = asked.answer()
+    near = tuple(each for each in asked.ready if asked.place.node in each.node_hints)
+    return asked.instead(Forward(near, "partial hints")) if near else right
+
+
+@_fault("unhinted-endpoint-joins-every-zone", "An endpoint without hint joins those of every zone.", "kpng")
+def unhinted_endpoint_joins_every_zone(asked: Question) -> Decision:
+    right = asked.answer()
+    ready = asked.ready
+    mine = tuple(each for each in ready if not each.zone_hints or asked.place.zone in each.zone_hints)
+    partial_hints = any(each.zone_hints for each in ready) and not all(each.zone_hints for each in ready)
+    return asked.instead(Forward(mine, "unhinted ones too")) if partial_hints and mine else right
+
+
+@_fault(
+    "no-hints-mean-nobody", "Where no endpoint has hints, nobody is meant, and packets are dropped.", symptom=NO_ANSWER
+)
+def no_hints_mean_nobody(asked: Question) -> Decision:
+    right = asked.answer()
+    unhinted = not any(each.zone_hints or each.node_hints for each in asked.endpoints)
+    return asked.instead(Drop("no hints")) if unhinted and asked.ready else right
+
+
+@_fault(
+    "drops-without-hinted-endpoint",
+    "A client in a zone that no endpoint is hinted for gets no answer.",
+    "cilium#41022",
+    symptom=NO_ANSWER,
+)
+def drops_without_hinted_endpoint(asked: Question) -> Decision:
+    right = asked.answer()
+    ready = asked.ready
+    all_hinted = ready and all(each.zone_hints or each.node_hints for each in ready)
+    return asked.instead(Drop("nobody is hinted for here")) if all_hinted and not right.mode else right
+
+
+@_fault(
+    "drops-without-zone-label",
+    "Clients on a node without zone label get no answer from hinted endpoints.",
+    symptom=NO_ANSWER,
+)
+def drops_without_zone_label(asked: Question) -> Decision:
+    right = asked.answer()
+    lost = not asked.place.zone and not right.mode and any(each.zone_hints for each in asked.ready)
+    return asked.instead(Drop("where am I?")) if lost else right
+
+
+@_fault(
+    "skips-zone-tier",
+    "A node that nobody is hinted for uses every endpoint, without a look at the zone.",
+    "Cilium, spring 2026",
+)
+def skips_zone_tier(asked: Question) -> Decision:
+    hinted = all(each.node_hints for each in asked.ready)
+    return asked.answer(endpoints=without_hints(asked.endpoints, nodes=False) if hinted else asked.endpoints)
+
+
+@_fault("node-as-zone", "Hints for nodes do not narrow the zone: its other endpoints are used as well.")
+def node_as_zone(asked: Question) -> Decision:
+    right = asked.answer()
+    if right.mode != "PreferSameNode":
+        return right
+    near = [each for each in asked.ready if asked.place.node in each.node_hints or asked.place.zone in each.zone_hints]
+    return asked.instead(Forward(tuple(near), "node or zone"))
+
+
+@_fault("zone-before-node", "Hints for zones come before hints for nodes.")
+def zone_before_node(asked: Question) -> Decision:
+    by_zone = asked.answer(endpoints=without_hints(asked.endpoints, zones=False))
+    return by_zone if by_zone.mode else asked.answer()
+
+
+@_fault(
+    "hints-need-the-annotation",
+    "Hints are followed only on Services with the topology annotation.",
+    "kubernetes#116098, cilium#37930",
+)
+def hints_need_the_annotation(asked: Question) -> Decision:
+    return asked.answer(behaviour=replace(asked.behaviour, annotation="any"))
+
+
+@_fault(
+    "annotation-disabled-ends-hints",
+    "The annotation, with the value Disabled, switches hints off.",
+    "kube-proxy before 1.30",
+)
+def annotation_disabled_ends_hints(asked: Question) -> Decision:
+    disabled = asked.port.topology_annotation in {"disabled", "Disabled"}
+    return asked.answer(endpoints=without_hints(asked.endpoints) if disabled else asked.endpoints)
+
+
+@_fault("zone-names-in-any-case", "Names of zones are compared without regard to case.")
+def zone_names_in_any_case(asked: Question) -> Decision:
+    lower = [each._replace(zone_hints=frozenset(zone.lower() for zone in each.zone_hints)) for each in asked.endpoints]
+    return asked.answer(endpoints=lower, place=replace(asked.place, zone=asked.place.zone.lower()))
+
+
+@_fault(
+    "zone-names-as-numbers", "Names of zones that look like numbers are compared as numbers.", "envoyproxy/gateway#6669"
+)
+def zone_names_as_numbers(asked: Question) -> Decision:
+    short = [
+        each._replace(zone_hints=frozenset(zone.lstrip("0") for zone in each.zone_hints)) for each in asked.endpoints
+    ]
+    return asked.answer(endpoints=short, place=replace(asked.place, zone=asked.place.zone.lstrip("0")))
+
+
+@_fault("decides-as-on-another-node", "Every node does what is right on node a1.")
+def decides_as_on_another_node(asked: Question) -> Decision:
+    return asked.answer(place=Place("a1", "a"))
+
+
+@_fault("udp-ignores-hints", "Hints are not followed over UDP.")
+def udp_ignores_hints(asked: Question) -> Decision:
+    return asked.answer(endpoints=without_hints(asked.endpoints) if asked.port.protocol == "UDP" else asked.endpoints)
+
+
+@_fault("ipv6-ignores-hints", "Hints are not followed over IPv6.", "kubernetes#101525 (one family of two)")
+def ipv6_ignores_hints(asked: Question) -> Decision:
+    is_ipv6 = any(":" in address for address in asked.port.cluster_ips)
+    return asked.answer(endpoints=without_hints(asked.endpoints) if is_ipv6 else asked.endpoints)
+
+
+@_fault(
+    "external-addresses-ignore-hints",
+    "Hints are followed at the cluster IP only, not at node ports and load balancer addresses.",
+)
+def external_addresses_ignore_hints(asked: Question) -> Decision:
+    everywhere = asked.answer(endpoints=without_hints(asked.endpoints))
+    right = asked.answer()
+    return replace(right, outside=everywhere.outside, inside=everywhere.inside)

@@ -1,0 +1,161 @@
+"""Proxies that take conditions of endpoints, or traffic policies, wrongly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from mutants.decisions import Question, faults_in, without_hints
+from mutants.mutant import NO_ANSWER, REFUSED, Mutant
+from reference.proxy.decision import Decision, Drop, Endpoint, Forward
+
+MUTANTS: list[Mutant] = []
+
+_fault = faults_in(MUTANTS)
+
+
+# Conditions
+
+
+@_fault(
+    "uses-unready-hinted-endpoint",
+    "A hinted endpoint that is not ready is used where another node or zone was due.",
+    "kubernetes PR#106507",
+)
+def uses_unready_hinted_endpoint(asked: Question) -> Decision:
+    right = asked.answer()
+    unready = asked.starting
+    on_node = tuple(each for each in unready if asked.place.node in each.node_hints)
+    in_zone = tuple(each for each in unready if asked.place.zone in each.zone_hints and not right.mode)
+    chosen = on_node or in_zone
+    return asked.instead(Forward(chosen, "hinted, if not ready")) if chosen else right
+
+
+@_fault(
+    "unready-endpoint-breaks-hints", "An endpoint that is not ready and has no hint switches hints off.", "cilium#47960"
+)
+def unready_endpoint_breaks_hints(asked: Question) -> Decision:
+    return _broken_by(asked, asked.starting)
+
+
+@_fault(
+    "terminating-endpoint-breaks-hints",
+    "An endpoint that terminates and has no hint switches hints off.",
+    "cilium PR#45947, Calico eBPF",
+)
+def terminating_endpoint_breaks_hints(asked: Question) -> Decision:
+    return _broken_by(asked, [each for each in asked.endpoints if each.terminating])
+
+
+def _broken_by(asked: Question, counted: Sequence[Endpoint]) -> Decision:
+    zones = not all(each.zone_hints for each in counted)
+    nodes = not all(each.node_hints for each in counted)
+    return asked.answer(endpoints=without_hints(asked.endpoints, zones=zones, nodes=nodes))
+
+
+@_fault(
+    "mixes-terminating-with-ready",
+    "Terminating endpoints that serve are used beside ready ones.",
+    "ovn-kubernetes 418043c, kube-router",
+)
+def mixes_terminating_with_ready(asked: Question) -> Decision:
+    return asked.answer(
+        endpoints=[each._replace(ready=each.ready or (each.terminating and each.serving)) for each in asked.endpoints]
+    )
+
+
+@_fault(
+    "no-terminating-fallback",
+    "Terminating endpoints are never used.",
+    "kubernetes#96514, Calico eBPF",
+    symptom=f"{REFUSED}|{NO_ANSWER}",
+)
+def no_terminating_fallback(asked: Question) -> Decision:
+    return asked.answer(behaviour=replace(asked.behaviour, terminating_fallback=False))
+
+
+@_fault("terminating-means-serving", "Terminating endpoints count as serving, whatever they say.", "calico#8423")
+def terminating_means_serving(asked: Question) -> Decision:
+    return asked.answer(endpoints=[each._replace(serving=each.serving or each.terminating) for each in asked.endpoints])
+
+
+@_fault("hints-on-terminating-endpoints", "Hints narrow the terminating endpoints that are the last resort.")
+def hints_on_terminating_endpoints(asked: Question) -> Decision:
+    right = asked.answer()
+    if asked.ready or not asked.leaving:
+        return right
+    wrong = asked.answer(endpoints=[each._replace(ready=True) for each in asked.leaving])
+    return asked.instead(wrong.cluster_ip)
+
+
+# Traffic policies
+
+
+@_fault("hints-on-top-of-local", "Hints narrow what policy Local leaves.", "Calico eBPF", symptom=NO_ANSWER)
+def hints_on_top_of_local(asked: Question) -> Decision:
+    right = asked.answer()
+    hinted = all(each.zone_hints for each in asked.ready)
+    narrowed = [each for each in asked.endpoints if asked.place.zone in each.zone_hints] if hinted else asked.endpoints
+    wrong = asked.answer(endpoints=narrowed)
+    return replace(
+        right,
+        cluster_ip=wrong.cluster_ip if asked.port.internal_local else right.cluster_ip,
+        outside=wrong.outside if asked.port.external_local else right.outside,
+    )
+
+
+@_fault("ignores-internal-local", "internalTrafficPolicy Local is not looked at.", "calico#8255")
+def ignores_internal_local(asked: Question) -> Decision:
+    return asked.answer(port=replace(asked.port, internal_local=False))
+
+
+@_fault("udp-ignores-internal-local", "internalTrafficPolicy Local does not hold for UDP.")
+def udp_ignores_internal_local(asked: Question) -> Decision:
+    return asked.answer(
+        port=replace(asked.port, internal_local=asked.port.internal_local and asked.port.protocol != "UDP")
+    )
+
+
+@_fault(
+    "internal-local-falls-back",
+    "With internalTrafficPolicy Local, a node without endpoints falls back to those of others.",
+)
+def internal_local_falls_back(asked: Question) -> Decision:
+    right = asked.answer()
+    if not isinstance(right.cluster_ip, Drop):
+        return right
+    return replace(right, cluster_ip=asked.answer(port=replace(asked.port, internal_local=False)).cluster_ip)
+
+
+@_fault(
+    "internal-local-restricts-external",
+    "internalTrafficPolicy Local restricts traffic from outside.",
+    "kubernetes#105470",
+)
+def internal_local_restricts_external(asked: Question) -> Decision:
+    right = asked.answer()
+    if not asked.port.internal_local or right.outside is None:
+        return right
+    return replace(right, outside=right.cluster_ip, inside=right.cluster_ip)
+
+
+@_fault(
+    "external-local-restricts-cluster-ip",
+    "externalTrafficPolicy Local restricts traffic to the cluster IP.",
+    "kube-router#818",
+    symptom=NO_ANSWER,
+)
+def external_local_restricts_cluster_ip(asked: Question) -> Decision:
+    local = asked.port.internal_local or (asked.port.external_local and asked.port.externally_accessible)
+    return asked.answer(port=replace(asked.port, internal_local=local))
+
+
+@_fault(
+    "external-local-restricts-clients-inside",
+    "externalTrafficPolicy Local holds for clients inside the cluster too.",
+    "kubernetes#131765",
+    symptom=NO_ANSWER,
+)
+def external_local_restricts_clients_inside(asked: Question) -> Decision:
+    right = asked.answer()
+    return replace(right, inside=right.outside) if asked.port.external_local else right
