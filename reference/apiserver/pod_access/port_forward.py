@@ -1,8 +1,8 @@
 """Connections to ports of a pod over one WebSocket: the subresource `portforward`, where `proxy` is forbidden.
 
 Of Kubernetes' protocols it is the one of WebSocket channels, which client libraries speak (v4.channel.k8s.io): two
-channels for each port, one for data and one for errors, and a channel's number before each message. That of kubectl is
-in `port_forward_spdy`. A connection goes to the pod's address, where kubelets go to its loopback.
+channels for each port, one for data and one for errors, and a channel's number before each message. kubectl asks by
+SPDY, which is not served. A connection goes to the pod's address, where kubelets go to its loopback.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from aiohttp import WSMsgType, web
 
 from reference.apiserver import status
-from reference.apiserver.pod_access import pod_location, port_forward_spdy
+from reference.apiserver.pod_access import pod_location
 from reference.apiserver.pod_access.pod_location import NO_WAY, Location, OpenSocket, Wanted
 from reference.apiserver.registry import Registry
 
@@ -42,13 +42,11 @@ class PortForward:
         self, request: web.BaseRequest, asked: Wanted, open_socket: OpenSocket | None
     ) -> web.StreamResponse:
         """Serve one WebSocket to its end. Raises `ApiError`: 400, 404, 503."""
-        websocket = web.WebSocketResponse(protocols=(PROTOCOL, port_forward_spdy.PROTOCOL), max_msg_size=0)
+        websocket = web.WebSocketResponse(protocols=(PROTOCOL,), max_msg_size=0)
         protocol = websocket.can_prepare(request)
         if not protocol or not protocol.protocol:
-            said = f"ports are forwarded over WebSockets only, by {PROTOCOL} or {port_forward_spdy.PROTOCOL}"
+            said = f"ports are forwarded over WebSockets only, by {PROTOCOL}"
             raise status.bad_request(f"{said}; a pod's HTTP server is reached by the subresource proxy, too")
-        if protocol.protocol == port_forward_spdy.PROTOCOL:
-            return await self._over_spdy(request, websocket, asked, open_socket)
         ports = _ports(request.query.getall("ports", []))
         address = pod_location.locate(self._registry, asked).address
         if open_socket is None:
@@ -56,16 +54,6 @@ class PortForward:
         await websocket.prepare(request)
         every = [_Forwarded(Location("tcp", address, port), 2 * index) for index, port in enumerate(ports)]
         await _serve(websocket, every, open_socket)
-        return websocket
-
-    async def _over_spdy(
-        self, request: web.BaseRequest, websocket: web.WebSocketResponse, asked: Wanted, open_socket: OpenSocket | None
-    ) -> web.StreamResponse:
-        address = pod_location.locate(self._registry, asked).address
-        if open_socket is None:
-            raise pod_location.unreached(NO_WAY)
-        await websocket.prepare(request)
-        await port_forward_spdy.Session(websocket, address, open_socket).run()
         return websocket
 
 

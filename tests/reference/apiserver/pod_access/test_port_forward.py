@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import re
-import shutil
 import socket
 import ssl
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -133,7 +129,7 @@ def test_connections_end_with_the_server(
     [
         ("", PROTOCOL, 'query parameter "ports" is required'),
         ("ports=many", PROTOCOL, 'unable to parse "many" as a port'),
-        ("ports=80", "v5.channel.k8s.io", "ports are forwarded over WebSockets only, by v4.channel.k8s.io or SPDY"),
+        ("ports=80", "v5.channel.k8s.io", "ports are forwarded over WebSockets only, by v4.channel.k8s.io"),
     ],
 )
 def test_what_cannot_be_forwarded_is_refused(server: HttpServer, query: str, protocol: str, said: str) -> None:
@@ -157,55 +153,3 @@ def test_who_may_not_is_told_so(http: Any, server: HttpServer) -> None:
     path = "/api/v1/namespaces/default/pods/p/portforward?ports=80"
     code, status = http("GET", path, Authorization=f"Bearer {token}")
     assert (code, 'cannot get resource "pods/portforward"' in status["message"]) == (403, True)
-
-
-@pytest.fixture
-def kubectl_forwards(kubeconfig: Path, tmp_path: Path) -> Iterator[Callable[[int], tuple[int, Any]]]:
-    """Runs `kubectl port-forward` for a port of the pod; the port here, and what else it says."""
-    kubectl = shutil.which(os.environ.get("KUBECTL", "kubectl"))
-    if kubectl is None:
-        pytest.skip("kubectl is not installed")
-    running: list[subprocess.Popen[str]] = []
-
-    def forward(port: int) -> tuple[int, Any]:
-        command = [kubectl, "port-forward", "pod/p", f":{port}"]
-        environment = {**os.environ, "KUBECONFIG": str(kubeconfig), "HOME": str(tmp_path)}
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-        running.append(subprocess.Popen(command, env=environment, text=True, **pipes))  # type: ignore[call-overload]
-        output: Any = running[0].stdout
-        said = output.readline()
-        found = re.search(r"Forwarding from 127.0.0.1:(\d+)", said)
-        assert found, said
-        return int(found[1]), output
-
-    yield forward
-    for each in running:
-        each.kill()
-        each.communicate()
-
-
-def test_kubectl_forwards_connections(kubectl_forwards: Callable[..., Any], listening: socket.socket) -> None:
-    port, _ = kubectl_forwards(port_of(listening))
-    for _ in range(2):
-        here = socket.create_connection(("127.0.0.1", port), timeout=20)
-        with here, listening.accept()[0] as pod:
-            pod.settimeout(20)
-            here.sendall(b"there")
-            assert pod.recv(100) == b"there"
-            here.shutdown(socket.SHUT_WR)
-            assert pod.recv(1) == b""
-            pod.sendall(b"x" * 200_000)
-            pod.shutdown(socket.SHUT_WR)
-            assert len(here.makefile("rb").read()) == 200_000
-
-
-def test_kubectl_is_told_that_nobody_listens(kubectl_forwards: Callable[..., Any]) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        listened = port_of(unused)
-    port, output = kubectl_forwards(listened)
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as here:
-        here.sendall(b"hello")
-        said = next(line for line in output if "error occurred" in line)
-    assert (
-        f"error forwarding port {listened}: dial tcp {IN_THE_CLUSTER}:{listened}: connect: connection refused" in said
-    )
