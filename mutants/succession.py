@@ -33,9 +33,7 @@ class _ServesAllThatIsStored(ApiServer):
         if predecessor is not None:
             before = predecessor.registry
             store = before.store.hand_over({})
-            self.registry = Registry(
-                before.strategies.values(), features, store=store, pools=before.pools, admission=before.admission
-            )
+            self.registry = Registry(before.strategies.values(), features, store=store, pools=before.pools)
 
 
 class _WritesAllAnew(ApiServer):

@@ -16,8 +16,8 @@ from reference.apiserver import handlers, media, metrics, status
 from reference.apiserver.discovery import Discovery
 from reference.apiserver.handlers import Request, Response
 from reference.apiserver.incoming import Incoming, RequestRecord
-from reference.apiserver.manners.access import Access
-from reference.apiserver.manners.authorization import Attributes
+from reference.apiserver.manners import authorization, reviews
+from reference.apiserver.manners.authorization import Attributes, attributes_of
 from reference.apiserver.manners.users import ADMIN, User, Users
 from reference.apiserver.pod_access import pod_location
 from reference.apiserver.registry import Registry
@@ -32,13 +32,13 @@ _log = logging.getLogger(__name__)
 class Answers:
     """Answers requests from a registry, as far as the user may send them."""
 
-    def __init__(self, registry: Registry, token: str, log: deque[RequestRecord], users: Users) -> None:
+    def __init__(self, registry: Registry, log: deque[RequestRecord], users: Users) -> None:
         """`log` gets a record of each request."""
         self._log = log
         self._registry = registry
         self._routes = Routes(registry)
         self._discovery = Discovery(registry)
-        self.access = Access(registry, token, users)
+        self._users = users
 
     def answer(self, asked: Incoming) -> Response | None:
         """Return the answer, errors included; None for a request that is answered later, and recorded then."""
@@ -60,15 +60,16 @@ class Answers:
 
     def authenticate(self, asked: Incoming) -> User:
         """Return the user that a request is from; health checks need none. Raises `ApiError` (401)."""
-        return ADMIN if asked.path in HEALTH else self.access.authenticate(asked)
+        return ADMIN if asked.path in HEALTH else self._users.authenticate(asked.headers.get("authorization", ""))
 
     def resource_request(self, asked: Incoming, user: User) -> Request:
         """Return what the handlers need to answer a request for a resource. Raises `ApiError`: 403, 404, 406."""
         route = self._routes.find(asked.path)
-        self.access.check_route(user, asked, route)
+        if user is not ADMIN:
+            authorization.check(user, attributes_of(asked.method, route, watch=asked.streams))
         answer = media.negotiate(asked.accept)
         if answer is None:
-            raise status.not_acceptable(media.READABLE)
+            raise status.not_acceptable((media.JSON,))
         return Request(
             method=asked.method,
             route=route,
@@ -83,17 +84,14 @@ class Answers:
         user = self.authenticate(asked)
         if asked.path in HEALTH:
             return Response(200, b"ok", content_type="text/plain; charset=utf-8")
-        if asked.method == "GET" and (found := self._discovery.find(asked.path, asked.accept)):
-            return Response(200, orjson.dumps(found.value), content_type=found.content_type)
-        if asked.method == "POST" and (answer := self.access.review(asked, user)):
+        if asked.method == "GET" and (found := self._discovery.find(asked.path)):
+            return _json(200, found)
+        if asked.method == "POST" and (answer := reviews.review(asked, user)):
             return _json(201, answer)
         if asked.path == metrics.PATH:
-            self.access.check(user, Attributes(asked.method.lower(), path=asked.path))
+            authorization.check(user, Attributes(asked.method.lower(), path=asked.path))
             return Response(200, metrics.text(self._registry.features), content_type=metrics.CONTENT_TYPE)
-        request = self.resource_request(asked, user)
-        if asked.method == "POST" and request.route.subresource == "token":
-            return _json(201, self.access.issue_token(request))
-        return handlers.handle(self._registry, request)
+        return handlers.handle(self._registry, self.resource_request(asked, user))
 
 
 def failure(error: Exception, asked: Incoming) -> Response:

@@ -9,10 +9,9 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from reference.apiserver import deletion, manners, patching, reads, writes
+from reference.apiserver import deletion, patching, reads, writes
 from reference.apiserver.deletion import DeleteOptions
 from reference.apiserver.kinds import Strategy, strategies
-from reference.apiserver.manners.admission import NamespaceAdmission
 from reference.apiserver.patches import MERGE
 from reference.apiserver.pools import AddressPool, Pools
 from reference.apiserver.registry import NAMESPACES, Call, Registry, Target
@@ -51,10 +50,9 @@ class ApiServer:
             self.registry = predecessor.registry.hand_over(self.features)
             return
         families = [AddressPool(each).family for each in service_cidrs]
-        kinds = (*strategies(service_families=families), *manners.KINDS)
+        kinds = strategies(service_families=families)
         store = Store((each.resource.plural for each in kinds), window=window)
-        pools = Pools(service_cidrs)
-        self.registry = Registry(kinds, self.features, store=store, pools=pools, admission=NamespaceAdmission())
+        self.registry = Registry(kinds, self.features, store=store, pools=Pools(service_cidrs))
         for name in deletion.PERMANENT:
             self.create(NAMESPACES, "", {"metadata": {"name": name}})
 

@@ -63,7 +63,6 @@ def remove(registry: Registry, strategy: Strategy, obj: Object) -> Stored:
     registry.release(strategy, obj)
     stored = registry.store.remove(strategy.resource.plural, obj)
     if namespace := obj["metadata"].get("namespace"):
-        registry.admission.changed(registry, stored.object)
         _remove_if_empty(registry, namespace)
     return stored
 

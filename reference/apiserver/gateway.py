@@ -21,6 +21,7 @@ from reference.apiserver.api import ApiServer
 from reference.apiserver.connection import Connection
 from reference.apiserver.handlers import Request, Response
 from reference.apiserver.incoming import Incoming, RequestRecord
+from reference.apiserver.manners import authorization
 from reference.apiserver.manners.users import User, Users
 from reference.apiserver.pod_access import pod_location
 from reference.apiserver.pod_access.pod_location import OpenSocket, Wanted
@@ -41,7 +42,6 @@ class Gateway:
     def __init__(
         self,
         api: ApiServer,
-        token: str,
         loop: asyncio.AbstractEventLoop,
         *,
         log: deque[RequestRecord],
@@ -53,7 +53,7 @@ class Gateway:
         self._registry = api.registry
         self._loop = loop
         self._bookmark_seconds = bookmark_seconds
-        self.answers = Answers(api.registry, token, log, users)
+        self.answers = Answers(api.registry, log, users)
         self.pods = PodProxy(api.registry, open_socket)
         self._ports = PortForward(api.registry)
         self._plain: set[asyncio.Transport] = set()
@@ -90,7 +90,7 @@ class Gateway:
             user = self.answers.authenticate(asked)
             if wanted := pod_location.wanted(asked.path):
                 self.answers.record(asked)
-                self.answers.access.check(user, wanted.attributes(request.method))
+                authorization.check(user, wanted.attributes(request.method))
                 return await self._to_pod(request, wanted)
             asked = replace(asked, body=await request.read())
             if (answer := self.answers.answer(asked)) is None:

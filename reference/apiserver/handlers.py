@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
+
+import orjson
 
 from reference.apiserver import apply, deletion, media, patches, patching, reads, status, writes
 from reference.apiserver.deletion import DeleteOptions
@@ -30,7 +32,7 @@ _DELETE_OPTIONS: shapes.Shape = {
     shapes.OTHERS: shapes.ANY,
 }
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-_RETURN_DELETED = frozenset({"pods", "services", "serviceaccounts"})  # the other kinds answer with a Status
+_RETURN_DELETED = frozenset({"pods", "services"})  # the other kinds answer with a Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +46,6 @@ class Request:
     content_type: str
     user_agent: str
     body: bytes
-
-    @property
-    def pretty(self) -> bool:
-        return self.query.get("pretty") in {"true", "1"}
 
     @property
     def renderer(self) -> Renderer:
@@ -85,8 +83,7 @@ def handle(registry: Registry, request: Request) -> Response:
         raise status.method_not_allowed(request.method)
     if request.answer.form == "table":
         _ = request.renderer  # one that cannot be made is refused before anything is stored
-    response = verb(registry, request)
-    return replace(response, content_type=media.YAML) if request.answer.yaml else response
+    return verb(registry, request)
 
 
 def selection(request: Request) -> Selection:
@@ -112,8 +109,6 @@ def _list(registry: Registry, request: Request) -> Response:
         match=query.get("resourceVersionMatch", ""),
     )
     page = reads.page(registry, request.route.resource, selection(request), asked)
-    if request.answer.yaml or request.pretty:
-        return Response(200, media.encode(request.renderer.page(page), request.answer, pretty=request.pretty))
     return Response(200, request.renderer.page_json(page))
 
 
@@ -153,14 +148,14 @@ def _delete(registry: Registry, request: Request) -> Response:
         return _object(request, 200, deleted.stored)
     meta = deleted.stored.object["metadata"]
     answer = status.success(request.route.strategy.resource, meta["name"], meta["uid"])
-    return Response(200, media.encode(answer, request.answer, pretty=request.pretty))
+    return Response(200, orjson.dumps(answer))
 
 
 def _delete_collection(registry: Registry, request: Request) -> Response:
     options, call = _delete_options(request)
     deleted = deletion.delete_collection(registry, request.route.resource, selection(request), options, call)
     page = reads.Page(deleted, registry.store.revision)
-    return Response(200, media.encode(request.renderer.page(page), request.answer, pretty=request.pretty))
+    return Response(200, request.renderer.page_json(page))
 
 
 def _evict(registry: Registry, request: Request) -> Response:
@@ -175,7 +170,7 @@ def _evict(registry: Registry, request: Request) -> Response:
     options, call = _read_options(request, body.get("deleteOptions") or {})
     deletion.delete(registry, route.target, options, call)
     done = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
-    return Response(201, media.encode(done, request.answer, pretty=request.pretty))
+    return Response(201, orjson.dumps(done))
 
 
 _ON_OBJECT = {"GET": _get, "PUT": _update, "PATCH": _patch, "DELETE": _delete}
@@ -183,11 +178,7 @@ _ON_COLLECTION = {"GET": _list, "POST": _create, "DELETE": _delete_collection}
 
 
 def _object(request: Request, code: int, stored: Stored, call: Call | None = None) -> Response:
-    warnings = tuple(call.warnings) if call else ()
-    if request.answer.yaml or request.pretty:
-        body = media.encode(request.renderer.value(stored), request.answer, pretty=request.pretty)
-        return Response(code, body, warnings)
-    return Response(code, request.renderer.json(stored), warnings)
+    return Response(code, request.renderer.json(stored), tuple(call.warnings) if call else ())
 
 
 def _stored_form(request: Request, obj: Any) -> Object:

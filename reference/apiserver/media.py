@@ -1,6 +1,6 @@
 """Media types: what a client accepts, and what it sent.
 
-Reads are answered in JSON or YAML, as objects, as Tables (what kubectl prints) or as metadata only. A client that
+Reads are answered in JSON, as objects, as Tables (what kubectl prints) or as metadata only. A client that
 prefers protobuf also says what else it takes (`application/vnd.kubernetes.protobuf, */*`), and then gets JSON; what it
 sends in protobuf is read.
 """
@@ -34,7 +34,6 @@ class Answer:
     """The form of an answer."""
 
     form: Form = "object"
-    yaml: bool = False
     meta_version: str = "v1"
     """Of `meta.k8s.io`, for Tables and metadata."""
 
@@ -49,8 +48,6 @@ def negotiate(accept: str) -> Answer | None:
             continue
         if media in {JSON, "*/*", "application/*"}:
             return Answer(form, meta_version=version)
-        if media in _YAML_NAMES:
-            return Answer(form, yaml=True, meta_version=version)
     return None
 
 
@@ -76,12 +73,3 @@ def decode(body: bytes, content_type: str) -> Any:
     except (ValueError, TypeError, yaml.YAMLError) as error:
         raise status.bad_request(f"couldn't decode the body of the request: {error}") from None
     raise status.unsupported_media(media, READABLE)
-
-
-def encode(value: Any, answer: Answer, *, pretty: bool) -> bytes:
-    """A value as the client wants it."""
-    if answer.yaml:
-        return yaml.safe_dump(value, sort_keys=False).encode()
-    if pretty:
-        return orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
-    return orjson.dumps(value)

@@ -1,4 +1,4 @@
-"""The registry: the store, the strategy of each kind, the pools and the admission of one API server.
+"""The registry: the store, the strategy of each kind and the pools of one API server.
 
 One value instead of five arguments everywhere. Code that reads and then writes holds `store.lock` over both; a write
 takes some tens of microseconds, so there is nothing to win by locking less.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal
 
 from reference.apiserver import status
 from reference.apiserver.kinds import Allocations, Strategy, View, releases
@@ -46,41 +46,19 @@ class Target:
     view: View | None = None
 
 
-class Admission(Protocol):
-    """Decides about valid objects before they are stored, and follows what is stored."""
-
-    def admit(self, registry: Registry, strategy: Strategy, obj: Object, call: Call) -> None:
-        """Check an object that is to be created. Raises `ApiError` (403)."""
-
-    def created(self, registry: Registry, obj: Object) -> None:
-        """An object was created."""
-
-    def changed(self, registry: Registry, obj: Object) -> None:
-        """An object was replaced or removed."""
-
-
 class Registry:
     """The state and the rules of one API server."""
 
-    def __init__(
-        self,
-        strategies: Iterable[Strategy],
-        features: Features,
-        *,
-        store: Store,
-        pools: Pools,
-        admission: Admission,
-    ) -> None:
+    def __init__(self, strategies: Iterable[Strategy], features: Features, *, store: Store, pools: Pools) -> None:
         self.features = features
         self.strategies = {each.resource.plural: each for each in strategies}
         self.store = store
         self.pools = pools
-        self.admission = admission
 
     def hand_over(self, features: Features) -> Registry:
         """The registry of the server that comes next, at another release or with other gates; this one has had it."""
         store = self.store.hand_over(_served(self.strategies, features))
-        return Registry(self.strategies.values(), features, store=store, pools=self.pools, admission=self.admission)
+        return Registry(self.strategies.values(), features, store=store, pools=self.pools)
 
     def add(self, strategy: Strategy) -> None:
         """Serve one kind more, from now on."""

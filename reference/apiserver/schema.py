@@ -75,7 +75,6 @@ _RULES: Mapping[str, ListRules] = {
     },
     "Namespace": _CONDITIONS,
     "ServiceCIDR": _CONDITIONS,
-    "ServiceAccount": {("secrets",): _keyed("name")},
 }
 
 

@@ -21,7 +21,7 @@ import trustme
 from reference.apiserver.api import ApiServer
 from reference.apiserver.gateway import Gateway
 from reference.apiserver.incoming import RequestRecord
-from reference.apiserver.manners.users import AUTHENTICATED, User, Users
+from reference.apiserver.manners.users import User, Users
 from reference.apiserver.pod_access.pod_location import OpenSocket
 from reference.apiserver.port import LOOPBACK, Port, free_loopback
 from reference.client import Object
@@ -47,7 +47,7 @@ class HttpServer:
         self._bookmark_seconds = bookmark_seconds
         self._log: deque[RequestRecord] = deque(maxlen=_LOGGED_REQUESTS)
         self._open_socket: OpenSocket | None = None
-        self._users = Users()
+        self._users = Users(self.token)
         self._gateway: Gateway | None = self._new_gateway(api)
         self._ports: list[Port] = []
 
@@ -72,14 +72,12 @@ class HttpServer:
         if (gateway := self._gateway) is not None:
             gateway.pods.open_socket = open_socket
 
-    def add_user(
-        self, name: str, rules: Sequence[Object] = (), *, groups: Sequence[str] = (), seconds: float = float("inf")
-    ) -> str:
-        """Return a token for a user who may do what `rules` say in the whole cluster, and what bound roles allow.
+    def add_user(self, name: str, rules: Sequence[Object] = (), *, seconds: float = float("inf")) -> str:
+        """Return a token for a user who may do what `rules` say in the whole cluster.
 
         `rules` are RBAC's PolicyRules, as in a ClusterRole. The token is valid for so many seconds, or until `revoke`.
         """
-        return self._users.add(User(name, (*groups, AUTHENTICATED), tuple(rules)), seconds=seconds)
+        return self._users.add(User(name, tuple(rules)), seconds=seconds)
 
     def revoke(self, token: str) -> None:
         """Void a token of `add_user`: requests with it get 401."""
@@ -147,7 +145,6 @@ class HttpServer:
             return None
         return Gateway(
             api,
-            self.token,
             self._loop,
             log=self._log,
             bookmark_seconds=self._bookmark_seconds,

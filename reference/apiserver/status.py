@@ -102,11 +102,6 @@ def forbidden(resource: Resource, name: str, why: str, cause: str) -> ApiError:
     return failure(403, "Forbidden", f'{qualified(resource)} "{name}" is forbidden: {why}', details)
 
 
-def refused(resource: Resource, name: str, why: str) -> ApiError:
-    """403 for an object that admission does not let in."""
-    return failure(403, "Forbidden", f'{qualified(resource)} "{name}" is forbidden: {why}', _details(resource, name))
-
-
 def unauthorized() -> ApiError:
     return failure(401, "Unauthorized", "Unauthorized")
 

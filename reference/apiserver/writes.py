@@ -50,14 +50,11 @@ def create(registry: Registry, resource: str, namespace: str, obj: Object, call:
         call.warnings += strategy.warnings(obj, registry.features)
         if registry.store.get(resource, key_of(obj)) is not None:
             raise status.already_exists(strategy.resource, meta["name"])
-        registry.admission.admit(registry, strategy, obj, call)
         ledger = _allocate(registry, strategy, obj, None)
         if call.dry_run:
             _undo(ledger)
             return Stored(obj, 0)
-        stored = _store(registry, resource, obj, ledger)
-        registry.admission.created(registry, stored.object)
-        return stored
+        return _store(registry, resource, obj, ledger)
 
 
 def update(registry: Registry, resource: str, namespace: str, obj: Object, call: Call, *, name: str = "") -> Stored:
@@ -219,9 +216,7 @@ def _replace(registry: Registry, strategy: Strategy, new: Object, old: Stored, c
         _undo(ledger)
         return deletion.remove(registry, strategy, new)
     _share(new, old.object)
-    stored = _store(registry, strategy.resource.plural, new, ledger)
-    registry.admission.changed(registry, stored.object)
-    return stored
+    return _store(registry, strategy.resource.plural, new, ledger)
 
 
 def _share(new: Object, old: Object) -> None:

@@ -67,19 +67,6 @@ def validate_status(status: Mapping[str, Any]) -> list[FieldError]:
     return found
 
 
-def qos_class(spec: Spec) -> str:
-    """Guaranteed, Burstable or BestEffort, from the requests and limits of CPU and memory."""
-    every = [each.get("resources") or {} for each in spec.get("containers") or [] if isinstance(each, dict)]
-    amounts = [(each.get("requests") or {}, each.get("limits") or {}) for each in every]
-    if not any(requests or limits for requests, limits in amounts):
-        return "BestEffort"
-    guaranteed = all(
-        {"cpu", "memory"} <= limits.keys() and all(requests.get(name, limits[name]) == limits[name] for name in limits)
-        for requests, limits in amounts
-    )
-    return "Guaranteed" if guaranteed else "Burstable"
-
-
 def _validate_container(container: Mapping[str, Any], path: str, seen: set[str]) -> list[FieldError]:
     name, found = container.get("name") or "", []
     if not name:

@@ -97,7 +97,7 @@ class Pods(Strategy):
         _default_addresses(obj.get("status") or {})
 
     def prepare_for_create(self, obj: Object, features: Features) -> None:
-        obj["status"] = {"phase": "Pending", "qosClass": pod_validation.qos_class(obj["spec"])}
+        obj["status"] = {"phase": "Pending"}
 
     def prepare_for_status_update(self, new: Object, old: Object) -> None:
         super().prepare_for_status_update(new, old)

@@ -1,4 +1,4 @@
-"""ServiceCIDRs: the ranges that cluster IPs come from."""
+"""ServiceCIDRs: the ranges that cluster IPs come from. kube-proxy from 1.33 on watches them."""
 
 from __future__ import annotations
 

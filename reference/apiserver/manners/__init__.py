@@ -1,21 +1,6 @@
-"""What real clusters ask of their guests and no KEP mentions: permissions, quotas, Pod Security Standards.
+"""What real clusters ask of their guests and no KEP mentions: who they are, and what they may do.
 
 Here so that a run's good manners on somebody's cluster, and its words when it is refused something, can be tested
-without one. The kinds of this room are served beside those of `reference.apiserver.kinds`.
+without one. Users have their rules from who adds them (`HttpServer.add_user`); roles, service accounts, quotas and Pod
+Security Standards are left to real clusters.
 """
-
-from reference.apiserver.kinds import Strategy
-from reference.apiserver.manners.rbac import ClusterRoleBindings, ClusterRoles, RoleBindings, Roles
-from reference.apiserver.manners.resource_quotas import ResourceQuotas
-from reference.apiserver.manners.service_accounts import ServiceAccounts
-
-KINDS: tuple[Strategy, ...] = (
-    ServiceAccounts(),
-    ResourceQuotas(),
-    Roles(),
-    RoleBindings(),
-    ClusterRoles(),
-    ClusterRoleBindings(),
-)
-
-__all__ = ["KINDS"]

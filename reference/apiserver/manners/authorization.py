@@ -1,17 +1,15 @@
-"""Role-based access control, by the roles that are stored and by rules that a user came with.
+"""Role-based access control by the rules of a user.
 
-As Kubernetes' RBAC authorizer: rules only add up, and none forbids anything. It does not check whether the user who
-writes a role may do what the role allows.
+As Kubernetes' RBAC authorizer: rules only add up, and none forbids anything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from reference.apiserver import status
-from reference.apiserver.manners.users import User
-from reference.apiserver.registry import Registry
+from reference.apiserver.manners.users import ADMIN, User
 from reference.apiserver.routes import Route
 from reference.client import ApiError, Object
 
@@ -28,7 +26,7 @@ _VERBS = {
 }
 _OPEN_TO_ALL = (
     {"verbs": ["create"], "apiGroups": ["authorization.k8s.io"],
-     "resources": ["selfsubjectaccessreviews", "selfsubjectrulesreviews"]},
+     "resources": ["selfsubjectaccessreviews"]},
     {"verbs": ["create"], "apiGroups": ["authentication.k8s.io"], "resources": ["selfsubjectreviews"]},
     {"verbs": ["get"], "nonResourceURLs": ["/api", "/api/*", "/apis", "/apis/*", "/healthz", "/livez", "/openapi",
                                            "/openapi/*", "/readyz", "/version", "/version/"]},
@@ -63,44 +61,15 @@ def attributes_of(method: str, route: Route, *, watch: bool) -> Attributes:
     return Attributes(verb, group, resource.plural, route.subresource, namespace, route.name)
 
 
-class Authorizer:
-    """Allows what the stored roles and a user's own rules allow."""
+def check(user: User, wanted: Attributes) -> None:
+    """Raises `ApiError` (403) if the user may not do this."""
+    if not allows(user, wanted):
+        raise forbidden(user, wanted)
 
-    def __init__(self, registry: Registry) -> None:
-        self._registry = registry
 
-    def check(self, user: User, wanted: Attributes) -> None:
-        """Raises `ApiError` (403)."""
-        if not self.allows(user, wanted):
-            raise forbidden(user, wanted)
-
-    def allows(self, user: User, wanted: Attributes) -> bool:
-        """Return whether a user may do this."""
-        return user.may_do_everything or any(_covers(each, wanted) for each in self.rules(user, wanted.namespace))
-
-    def rules(self, user: User, namespace: str) -> Iterator[Object]:
-        """Yield all rules that hold for a user in a namespace, those of the whole cluster included."""
-        if user.may_do_everything:
-            yield {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
-            yield {"verbs": ["*"], "nonResourceURLs": ["*"]}
-        yield from user.rules
-        yield from _OPEN_TO_ALL
-        for binding in self._stored("clusterrolebindings"):
-            if _is_for(user, binding, ""):
-                yield from self._role(binding, "")
-        for binding in self._stored("rolebindings") if namespace else ():
-            if binding["metadata"]["namespace"] == namespace and _is_for(user, binding, namespace):
-                yield from self._role(binding, namespace)
-
-    def _stored(self, resource: str) -> list[Object]:
-        return [each.object for each in self._registry.store.items(resource)]
-
-    def _role(self, binding: Object, namespace: str) -> Sequence[Object]:
-        reference = binding.get("roleRef") or {}
-        of_cluster = reference.get("kind") == "ClusterRole"
-        key = ("" if of_cluster else namespace, reference.get("name", ""))
-        stored = self._registry.store.get("clusterroles" if of_cluster else "roles", key)
-        return (stored.object.get("rules") or ()) if stored else ()
+def allows(user: User, wanted: Attributes) -> bool:
+    """Return whether a user may do this."""
+    return user is ADMIN or any(_covers(each, wanted) for each in (*user.rules, *_OPEN_TO_ALL))
 
 
 def forbidden(user: User, wanted: Attributes) -> ApiError:
@@ -120,22 +89,6 @@ def forbidden(user: User, wanted: Attributes) -> ApiError:
         f'{named} is forbidden: User "{user.name}" cannot {what} {where}',
         {name: value for name, value in details.items() if value},
     )
-
-
-def _is_for(user: User, binding: Object, namespace: str) -> bool:
-    return any(_is(user, each, namespace) for each in binding.get("subjects") or ())
-
-
-def _is(user: User, subject: Object, namespace: str) -> bool:
-    name = subject.get("name", "")
-    match subject.get("kind"):
-        case "User":
-            return bool(name == user.name)
-        case "Group":
-            return name in user.groups
-        case "ServiceAccount":
-            return user.name == f"system:serviceaccount:{subject.get('namespace') or namespace}:{name}"
-    return False
 
 
 def _covers(rule: Object, wanted: Attributes) -> bool:

@@ -1,37 +1,28 @@
 """Users by their bearer tokens.
 
 The server has one token for which everything is allowed. Further users exist so that refusals can be seen: one that may
-do what its rules say, a ServiceAccount that asked for a token, a token that is not valid any more.
+do what its rules say, a token that is not valid any more.
 """
 
 from __future__ import annotations
 
+import hmac
 import secrets
 import threading
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from reference.apiserver import status
 from reference.client import Object
-
-AUTHENTICATED = "system:authenticated"
-MASTERS = "system:masters"
 
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A name and groups, and rules (RBAC's PolicyRules) that hold in the whole cluster beside those that are stored."""
+    """A name, and rules (RBAC's PolicyRules) that hold in the whole cluster."""
 
     name: str
-    groups: tuple[str, ...] = (AUTHENTICATED,)
     rules: tuple[Object, ...] = field(default=(), compare=False, hash=False)
-    service_account: tuple[str, str, str] | None = None
-    """Namespace, name and uid, of one that is."""
-
-    @property
-    def may_do_everything(self) -> bool:
-        """True for a user whose permissions nobody checks."""
-        return MASTERS in self.groups
+    groups: tuple[str, ...] = ("system:authenticated",)
 
     @property
     def info(self) -> Object:
@@ -39,7 +30,8 @@ class User:
         return {"username": self.name, "groups": list(self.groups)}
 
 
-ADMIN = User("admin", (MASTERS, AUTHENTICATED))
+ADMIN = User("admin", groups=("system:masters", "system:authenticated"))
+"""Who may do everything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +41,10 @@ class _Issued:
 
 
 class Users:
-    """All users other than the admin; thread-safe."""
+    """All users; thread-safe. The one with the first `token` is the admin."""
 
-    def __init__(self) -> None:
+    def __init__(self, token: str) -> None:
+        self._admin = f"Bearer {token}".encode()
         self._lock = threading.Lock()
         self._issued: dict[str, _Issued] = {}
 
@@ -67,21 +60,12 @@ class Users:
         with self._lock:
             self._issued.pop(token, None)
 
-    def find(self, token: str) -> User | None:
-        """Return the user with this token, None if nobody has it or it has expired."""
-        issued = self._issued.get(token)
-        return issued.user if issued and issued.until > time.monotonic() else None
-
-
-def service_account(namespace: str, name: str, uid: str) -> User:
-    """The user that a ServiceAccount is."""
-    groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", AUTHENTICATED)
-    return User(f"system:serviceaccount:{namespace}:{name}", groups, service_account=(namespace, name, uid))
-
-
-def named(name: str, groups: Sequence[str] = ()) -> User:
-    """A user by name, with the groups that one of this name has besides."""
-    parts = name.split(":")
-    if not groups and parts[:2] == ["system", "serviceaccount"] and len(parts) == 4:
-        return User(name, service_account(parts[2], parts[3], "").groups)
-    return User(name, (*groups, AUTHENTICATED))
+    def authenticate(self, authorization: str) -> User:
+        """Return the user that a request with this header is from. Raises `ApiError` (401)."""
+        if hmac.compare_digest(authorization.encode(), self._admin):
+            return ADMIN
+        kind, _, token = authorization.partition(" ")
+        issued = self._issued.get(token) if kind == "Bearer" else None
+        if issued is None or issued.until <= time.monotonic():
+            raise status.unauthorized()
+        return issued.user

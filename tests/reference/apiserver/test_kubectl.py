@@ -239,15 +239,9 @@ def test_get_watches(kubectl: Kubectl, api: ApiServer, watched: Any) -> None:
 def test_commands_that_write_protobuf_are_understood(kubectl: Kubectl, api: ApiServer) -> None:
     """kubectl's own commands do so from 1.32 on."""
     kubectl("create", "namespace", "shop")
-    kubectl("create", "serviceaccount", "guest", "-n", "shop")
-    kubectl("create", "role", "reader", "--verb=get,list", "--resource=pods,pods/log", "-n", "shop")
-    kubectl("create", "rolebinding", "guest", "--role=reader", "--serviceaccount=shop:guest", "-n", "shop")
-    kubectl("create", "quota", "few", "--hard=pods=1,requests.cpu=500m", "-n", "shop")
+    kubectl("create", "configmap", "settings", "--from-literal=color=red", "-n", "shop")
     kubectl("create", "service", "nodeport", "web", "--tcp=80:http", "--node-port=30080", "-n", "shop")
-    assert api.get("roles", "shop", "reader")["rules"] == [
-        {"verbs": ["get", "list"], "apiGroups": [""], "resources": ["pods", "pods/log"]}
-    ]
-    assert api.get("resourcequotas", "shop", "few")["spec"]["hard"] == {"pods": "1", "requests.cpu": "500m"}
+    assert api.get("configmaps", "shop", "settings")["data"] == {"color": "red"}
     (port,) = api.get("services", "shop", "web")["spec"]["ports"]
     assert port == {"name": "80-http", "protocol": "TCP", "port": 80, "targetPort": "http", "nodePort": 30080}
 

@@ -78,8 +78,8 @@ def test_times_quantities_bytes_and_negative_numbers() -> None:
         "leaseDurationSeconds": -1,
         "renewTime": "2023-11-14T22:13:20.000005Z",
     }
-    hard = data(1, data(1, "pods") + data(2, data(1, "2")))
-    assert read("v1", "ResourceQuota", data(2, hard))["spec"] == {"hard": {"pods": "2"}}
+    capacity = data(1, data(1, "pods") + data(2, data(1, "2")))
+    assert read("v1", "Node", data(3, capacity))["status"] == {"capacity": {"pods": "2"}}
     assert read("v1", "ConfigMap", data(3, data(1, "k") + data(2, b"\x00\xff"))) == {"binaryData": {"k": "AP8="}}
 
 

@@ -35,6 +35,11 @@ from harness.scenario.cluster import Cluster
 from harness.scenario.service import same_zone
 from harness.scenario.traffic import expect_traffic
 from harness.settings.options import resolve
+from reference.apiserver import status
+from reference.apiserver.kinds import FieldError
+from reference.apiserver.kinds.pods import Pods
+from reference.client import Object
+from reference.features import Features
 from tests.harness.backends.any_cluster.conftest import RUN_ID, Replaceable
 from tests.harness.backends.any_cluster.guest_runs import EVERYTHING, Host
 
@@ -96,14 +101,22 @@ def test_an_image_that_cannot_be_pulled_ends_the_run(host: Host, monkeypatch: py
     assert [name for name in left if name.startswith("td-")] == []
 
 
-def test_a_quota_leaves_the_requirement_open(share: Callable[[], KubeconfigBackend], tmp_path: Path) -> None:
+def test_a_quota_leaves_the_requirement_open(
+    share: Callable[[], KubeconfigBackend], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The API server here knows no quotas, so for once it refuses pods in the words of one that does."""
+
+    def refuse(_: Pods, obj: Object, __: Features) -> list[FieldError]:
+        said = "exceeded quota: few, requested: pods=1, used: pods=1, limited: pods=1"
+        raise status.failure(403, "Forbidden", f'pods "{obj["metadata"]["name"]}" is forbidden: {said}')
+
     backend = share()
     with History(tmp_path / "history.jsonl") as history:
         scenario = Cluster(backend, f"td-{RUN_ID}-main-1", history=history, test="TEST/test")
-        quota = {"metadata": {"name": "few"}, "spec": {"hard": {"pods": "1"}}}
-        backend.api.request("POST", f"/api/v1/namespaces/{scenario.namespace}/resourcequotas", quota)
-        with pytest.raises(InconclusiveError, match=r"^resource quota few is used up .*: raise it"):
-            scenario.run_servers(on=["a1", "b1"])
+        with monkeypatch.context() as patched:
+            patched.setattr(Pods, "validate", refuse)
+            with pytest.raises(InconclusiveError, match=r"^resource quota few is used up .*: raise it"):
+                scenario.run_servers(on=["a1", "b1"])
         scenario.close()
 
 

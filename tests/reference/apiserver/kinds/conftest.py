@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from reference.apiserver.kinds import Strategy, strategies
-from reference.apiserver.manners import KINDS
 from reference.client import Object
 from reference.features import Features, Reading, parse_version
 
@@ -21,7 +20,7 @@ class Rules:
 
     def __init__(self, families: tuple[str, ...] = ("IPv4", "IPv6")) -> None:
         self.by_plural: dict[str, Strategy] = {
-            each.resource.plural: each for each in (*strategies(service_families=families), *KINDS)
+            each.resource.plural: each for each in strategies(service_families=families)
         }
 
     def create(

@@ -1,4 +1,4 @@
-"""Namespaces, events, leases, ranges and addresses, configuration, accounts and roles."""
+"""Namespaces, events, leases, ranges of addresses and configuration."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import pytest
 
 from reference.apiserver.kinds import strategies
 from reference.apiserver.kinds.events import Events
-from reference.apiserver.manners import KINDS
 
 
 def named(name="x", *, namespace="default", **fields):
@@ -15,9 +14,7 @@ def named(name="x", *, namespace="default", **fields):
 
 
 def test_kinds_are_found_under_the_names_that_clients_use():
-    names = {
-        each.resource.plural: (each.resource.api_version, each.resource.short_names) for each in (*strategies(), *KINDS)
-    }
+    names = {each.resource.plural: (each.resource.api_version, each.resource.short_names) for each in strategies()}
     assert names == {
         "namespaces": ("v1", ("ns",)),
         "nodes": ("v1", ("no",)),
@@ -28,12 +25,6 @@ def test_kinds_are_found_under_the_names_that_clients_use():
         "leases": ("coordination.k8s.io/v1", ()),
         "servicecidrs": ("networking.k8s.io/v1", ()),
         "configmaps": ("v1", ("cm",)),
-        "serviceaccounts": ("v1", ("sa",)),
-        "resourcequotas": ("v1", ("quota",)),
-        "roles": ("rbac.authorization.k8s.io/v1", ()),
-        "rolebindings": ("rbac.authorization.k8s.io/v1", ()),
-        "clusterroles": ("rbac.authorization.k8s.io/v1", ()),
-        "clusterrolebindings": ("rbac.authorization.k8s.io/v1", ()),
         "podlocators": ("trafficdist.dev/v1alpha1", ("ploc",)),
     }
 
@@ -113,7 +104,6 @@ ACCEPTED = [
     ("leases", named(spec={"holderIdentity": "me", "leaseDurationSeconds": 15, "renewTime": "2026-01-01T00:00:00.0Z"})),
     ("servicecidrs", named(namespace="", spec={"cidrs": ["10.96.0.0/16", "fd00:10:96::/112"]})),
     ("configmaps", named(data={"key.name": "v"}, binaryData={"KEY": "AA=="})),
-    ("serviceaccounts", named(secrets=[{"name": "s"}], automountServiceAccountToken=False)),
 ]
 
 
@@ -134,22 +124,3 @@ def test_range_may_gain_a_family_and_lose_none(rules):
     more = {**old, "spec": {"cidrs": ["10.96.0.0/16", "fd00:10:96::/112"]}}
     assert rules.update_refusals("servicecidrs", old, more) == []
     assert rules.update_refusals("servicecidrs", more, old)
-
-
-def test_role_needs_verbs_and_resources(rules):
-    found = rules.refusals("roles", named(rules=[{"verbs": ["get"]}, {"nonResourceURLs": ["/x"], "verbs": []}]))
-    assert [each.split(":")[0] for each in found] == [
-        "rules[0].apiGroups",
-        "rules[0].resources",
-        "rules[1].verbs",
-        "rules[1].nonResourceURLs",
-    ]
-
-
-def test_binding_names_a_role_that_does_not_change(rules):
-    bound = {"roleRef": {"kind": "Role", "name": "r"}, "subjects": [{"kind": "User", "name": "u"}]}
-    created = rules.create("rolebindings", named("system:x", **bound))
-    assert created["subjects"][0]["apiGroup"] == created["roleRef"]["apiGroup"] == "rbac.authorization.k8s.io"
-    changed = {**created, "roleRef": {**created["roleRef"], "name": "s"}}
-    assert any("cannot change roleRef" in each for each in rules.update_refusals("rolebindings", created, changed))
-    assert any("roleRef.kind" in each for each in rules.refusals("clusterrolebindings", named(namespace="", **bound)))

@@ -29,7 +29,7 @@ def test_grace_period_of_zero_is_kept(rules, pod):
 
 def test_new_pod_is_pending_whatever_it_says(rules, pod):
     created = rules.create("pods", {**pod(nodeName="a1"), "status": {"phase": "Running", "podIP": "10.244.1.5"}})
-    assert created["status"] == {"phase": "Pending", "qosClass": "BestEffort"}
+    assert created["status"] == {"phase": "Pending"}
     assert created["spec"]["nodeName"] == "a1"
 
 
@@ -171,20 +171,6 @@ def test_status_write_keeps_the_spec(rules, pod):
     old = rules.create("pods", pod())
     new, _ = rules.update_status("pods", old, {**pod(nodeName="b1"), "status": {"phase": "Running"}})
     assert new["spec"] == old["spec"]
-
-
-@pytest.mark.parametrize(
-    ("resources", "wanted"),
-    [
-        ({}, "BestEffort"),
-        ({"requests": {"cpu": "1"}}, "Burstable"),
-        ({"limits": {"cpu": "1", "memory": "1Gi"}}, "Guaranteed"),
-        ({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m"}}, "Burstable"),
-    ],
-)
-def test_quality_of_service_follows_from_resources(rules, pod, resources, wanted):
-    containers = [{"name": "main", "image": "server:1", "resources": resources}]
-    assert rules.create("pods", pod(containers=containers))["status"]["qosClass"] == wanted
 
 
 @pytest.mark.parametrize(("minor", "has"), [(32, False), (33, True)])

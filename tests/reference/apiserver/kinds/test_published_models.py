@@ -8,7 +8,6 @@ from importlib import import_module
 import pytest
 
 from reference.apiserver.kinds import shapes, strategies
-from reference.apiserver.manners import KINDS
 
 MODELS = {
     "namespaces": "V1Namespace",
@@ -20,16 +19,10 @@ MODELS = {
     "leases": "V1Lease",
     "servicecidrs": "V1ServiceCIDR",
     "configmaps": "V1ConfigMap",
-    "serviceaccounts": "V1ServiceAccount",
-    "resourcequotas": "V1ResourceQuota",
-    "roles": "V1Role",
-    "rolebindings": "V1RoleBinding",
-    "clusterroles": "V1ClusterRole",
-    "clusterrolebindings": "V1ClusterRoleBinding",
 }
 
 
-PUBLISHED = [each for each in (*strategies(), *KINDS) if each.resource.group != "trafficdist.dev"]
+PUBLISHED = [each for each in strategies() if each.resource.group != "trafficdist.dev"]
 """The kinds that Kubernetes has; ours are held against their own manifests."""
 
 

@@ -1,4 +1,4 @@
-"""Users that may not do everything: what they are told, by the rules that they came with and by stored roles."""
+"""Users that may not do everything: what they are told, by the rules that they came with."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from reference.apiserver.server import HttpServer
 
 Http = Callable[..., tuple[int, Any]]
 PODS = "/api/v1/namespaces/shop/pods"
-RBAC = "rbac.authorization.k8s.io"
 READ_PODS = {"verbs": ["get", "list", "watch"], "apiGroups": [""], "resources": ["pods"]}
 AS = "/apis/authorization.k8s.io/v1/"
 
@@ -30,12 +29,6 @@ def ask(http: Http, token: str, method: str, path: str, body: Any = None) -> tup
 @pytest.fixture(autouse=True)
 def shop(api: ApiServer) -> None:
     api.create("namespaces", "", {"metadata": {"name": "shop"}})
-    api.create("roles", "shop", {"metadata": {"name": "reader"}, "rules": [READ_PODS]})
-
-
-def bind(api: ApiServer, subject: dict[str, Any], kind: str = "Role") -> None:
-    reference = {"kind": kind, "name": "reader", "apiGroup": RBAC}
-    api.create("rolebindings", "shop", {"metadata": {"name": "r"}, "subjects": [subject], "roleRef": reference})
 
 
 @pytest.mark.parametrize(
@@ -83,44 +76,6 @@ def test_rule_covers_subresources_that_it_names(
     assert (ask(http, token, "GET", f"{PODS}/p:80/proxy/")[0] != 403) is allowed
 
 
-@pytest.mark.parametrize(
-    "subject",
-    [
-        {"kind": "User", "name": "guest", "apiGroup": RBAC},
-        {"kind": "Group", "name": "testers", "apiGroup": RBAC},
-        {"kind": "Group", "name": "system:authenticated", "apiGroup": RBAC},
-    ],
-)
-def test_bound_role_holds_in_its_namespace(
-    http: Http, api: ApiServer, server: HttpServer, subject: dict[str, Any]
-) -> None:
-    token = server.add_user("guest", groups=["testers"])
-    bind(api, subject)
-    assert ask(http, token, "GET", PODS)[0] == 200
-    assert ask(http, token, "GET", "/api/v1/namespaces/default/pods")[0] == 403
-
-
-def test_cluster_role_holds_where_it_is_bound(http: Http, api: ApiServer, server: HttpServer) -> None:
-    token = server.add_user("guest")
-    api.create("clusterroles", "", {"metadata": {"name": "reader"}, "rules": [READ_PODS]})
-    bind(api, {"kind": "User", "name": "guest"}, "ClusterRole")
-    assert [ask(http, token, "GET", path)[0] for path in (PODS, "/api/v1/pods")] == [200, 403]
-    everywhere: dict[str, Any] = {"metadata": {"name": "r"}, "subjects": [{"kind": "User", "name": "guest"}]}
-    api.create("clusterrolebindings", "", {**everywhere, "roleRef": {"kind": "ClusterRole", "name": "reader"}})
-    assert ask(http, token, "GET", "/api/v1/pods")[0] == 200
-
-
-def test_service_account_gets_a_token_and_is_nobody_once_deleted(http: Http, api: ApiServer) -> None:
-    bind(api, {"kind": "ServiceAccount", "name": "default", "namespace": "shop"})
-    code, request = http("POST", "/api/v1/namespaces/shop/serviceaccounts/default/token", {"spec": {}})
-    assert (code, request["kind"]) == (201, "TokenRequest")
-    token = request["status"]["token"]
-    assert ask(http, token, "GET", PODS)[0] == 200
-    assert 'User "system:serviceaccount:shop:default" cannot' in ask(http, token, "POST", PODS)[1]
-    api.delete("serviceaccounts", "shop", "default")
-    assert ask(http, token, "GET", PODS)[0] == 401
-
-
 def test_token_ends(http: Http, server: HttpServer) -> None:
     revoked, old = server.add_user("guest", [READ_PODS]), server.add_user("guest", [READ_PODS], seconds=0)
     server.revoke(revoked)
@@ -153,37 +108,9 @@ def test_review_in_protobuf_is_read(http: Http, server: HttpServer) -> None:
     assert answer["spec"]["resourceAttributes"] == {"namespace": "shop", "verb": "create", "resource": "pods"}
 
 
-def test_rules_review_lists_what_a_user_may(http: Http, server: HttpServer) -> None:
-    token = server.add_user("guest", [READ_PODS])
-    body = {"spec": {"namespace": "shop"}}
-    review = http("POST", f"{AS}selfsubjectrulesreviews", body, Authorization=f"Bearer {token}")[1]
-    assert READ_PODS in review["status"]["resourceRules"]
-    assert {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]} not in review["status"]["resourceRules"]
-
-
 def test_everybody_may_look_around_and_ask_who_he_is(http: Http, server: HttpServer) -> None:
     token = server.add_user("guest")
     assert ask(http, token, "GET", "/version")[0] == ask(http, token, "GET", "/api/v1")[0] == 200
     path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
     review = http("POST", path, {}, Authorization=f"Bearer {token}")[1]
     assert review["status"]["userInfo"] == {"username": "guest", "groups": ["system:authenticated"]}
-
-
-@pytest.mark.parametrize(
-    ("headers", "said"),
-    [
-        ({"Impersonate_User": "guest"}, 'User "guest" cannot list resource "pods"'),
-        ({"Impersonate_User": "guest", "Impersonate_Group": "system:masters"}, ""),
-        ({"Impersonate_User": "system:serviceaccount:shop:default"}, ""),
-    ],
-)
-def test_admin_may_act_as_somebody(http: Http, api: ApiServer, headers: dict[str, str], said: str) -> None:
-    bind(api, {"kind": "Group", "name": "system:serviceaccounts:shop"})
-    code, answer = http("GET", PODS, **headers)
-    assert (code, said in answer.get("message", "")) == (403 if said else 200, True)
-
-
-def test_others_may_not(http: Http, server: HttpServer) -> None:
-    token = server.add_user("guest")
-    code, answer = http("GET", PODS, Authorization=f"Bearer {token}", Impersonate_User="admin")
-    assert (code, 'cannot impersonate resource "users"' in answer["message"]) == (403, True)
