@@ -1,8 +1,8 @@
 """Reads objects that clients send as protobuf: those in Go prefer it since Kubernetes 1.32, kubectl's included.
 
 Only read, never written: clients that send protobuf read JSON as well. Kubernetes' envelope is four bytes and a message
-`Unknown`, whose field 1 names the kind and whose field 2 is the object. What its fields are is in `wire.json` (see
-`wire_table`).
+`Unknown`, whose field 1 names the kind and whose field 2 is the object. What its fields are is in `wire.json`, which
+`tests/reference/apiserver/wire_table.py` makes.
 """
 
 from __future__ import annotations
