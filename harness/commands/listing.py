@@ -80,4 +80,4 @@ def list_requirements(
         rows = mutant_catalogue.of(found, patterns, only_killed=narrowed)
         click.echo(mutant_catalogue.write(rows, form, width=width))
     else:
-        click.echo(catalogue.write(found, form, of=every, width=width))
+        click.echo(catalogue.write(found, form, of=every, suite=suite_files.place_of(suite), width=width))

@@ -18,9 +18,9 @@ import pytest
 from harness.errors import DistrustError, NothingSelectedError, UnavailableError, UsageError
 from harness.judging.exit_codes import ExitCode
 from harness.run.run import RUN, Run, run_of
+from harness.run.suite_files import SUITE
 from harness.settings.options import OPTIONS, resolve
 
-_SUITE = "conformance"
 _WORKER_INPUT = "trafficdist"
 _CODES: dict[type[BaseException | None], ExitCode] = {
     NothingSelectedError: ExitCode.NOTHING_SELECTED,
@@ -133,7 +133,7 @@ def _suite(config: pytest.Config) -> Path:
     """The folder of what is run: the one with the table of durations, if what is named lies in one."""
     from harness.report.durations import FILE
 
-    found = importlib.util.find_spec(_SUITE) if config.args[:1] == [_SUITE] and config.option.pyargs else None
+    found = importlib.util.find_spec(SUITE) if config.args[:1] == [SUITE] and config.option.pyargs else None
     first = next(iter(found.submodule_search_locations or ()), "") if found else (config.args or ["."])[0]
     place = Path(first.partition("::")[0]).resolve()
     return next((folder for folder in (place, *place.parents) if (folder / FILE).exists()), place)
@@ -147,9 +147,9 @@ def _arguments(config: pytest.Config) -> tuple[str, ...]:
 
 def _is_whole_suite(config: pytest.Config) -> bool:
     """Whether what is collected is the published suite, and all of it."""
-    found = importlib.util.find_spec(_SUITE)
+    found = importlib.util.find_spec(SUITE)
     places = [Path(place).resolve() for place in (found.submodule_search_locations or ())] if found else []
-    arguments = [argument for argument in config.args if argument != _SUITE or not config.option.pyargs]
+    arguments = [argument for argument in config.args if argument != SUITE or not config.option.pyargs]
     narrowed = config.option.keyword or config.option.markexpr or getattr(config.option, "deselect", None)
     return not narrowed and all(Path(argument).resolve() in places for argument in arguments)
 

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from harness.judging.results import requirement_to_json
 from harness.model.requirements import Profile, Requirement
-from harness.report.environment import catalogue_digest, suite_version
+from harness.report.environment import suite_of
 from harness.report.listed import Row, as_json, as_lines, as_yaml, markdown_row
 
 
-def write(requirements: Sequence[Requirement], form: str, *, of: Sequence[Requirement], width: int = 0) -> str:
-    """Requirements, which are some `of` a catalogue, in one of the forms json, yaml, md and table.
+def write(
+    requirements: Sequence[Requirement], form: str, *, of: Sequence[Requirement], suite: Path, width: int = 0
+) -> str:
+    """Requirements in one of the forms json, yaml, md and table.
 
-    `width` is that of the terminal, if it is for one.
+    They are some `of` the catalogue of the suite in that folder; `width` is that of the terminal, if it is for one.
     """
     match form:
         case "json":
-            return as_json(as_data(requirements, of=of))
+            return as_json(as_data(requirements, suite_of(suite, of)))
         case "yaml":
-            return as_yaml(as_data(requirements, of=of))
+            return as_yaml(as_data(requirements, suite_of(suite, of)))
         case "md":
-            return as_markdown(requirements)
+            return as_markdown(requirements, suite_of(suite, of))
     if not width:
         return as_lines([_row(each) for each in requirements], width=0)
     sections = []
@@ -31,17 +34,17 @@ def write(requirements: Sequence[Requirement], form: str, *, of: Sequence[Requir
     return "\n\n".join(sections)
 
 
-def as_data(requirements: Sequence[Requirement], *, of: Sequence[Requirement]) -> dict[str, Any]:
+def as_data(requirements: Sequence[Requirement], suite: Mapping[str, str]) -> dict[str, Any]:
     """The same as plain values, with the digest of the whole catalogue, which reports quote."""
     return {
-        "suite": {"name": "trafficdist", "version": suite_version(), "catalogueDigest": catalogue_digest(of)},
+        "suite": {key: suite[key] for key in ("name", "version", "catalogueDigest")},
         "requirements": [_values(each) for each in requirements],
     }
 
 
-def as_markdown(requirements: Sequence[Requirement]) -> str:
+def as_markdown(requirements: Sequence[Requirement], suite: Mapping[str, str]) -> str:
     """The catalogue as a Markdown page: a section a profile, a table row a requirement."""
-    lines = ["# Requirements", "", f"{len(requirements)} requirements of trafficdist {suite_version()}.", ""]
+    lines = ["# Requirements", "", f"{len(requirements)} requirements of {suite['name']} {suite['version']}.", ""]
     for profile, mine in _by_profile(requirements):
         lines += [f"## {profile}", "", "| id | level | requirement | features | source |", "|---|---|---|---|---|"]
         lines += [_markdown_row(each) for each in mine]

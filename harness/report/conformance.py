@@ -44,7 +44,7 @@ def build(
         "implementation": env.implementation(settings),
         "profiles": profiles(run, results),
         "succeededProvisionalTests": [],
-        "suite": _suite(plan),
+        "suite": env.suite_of(run.suite, plan.requirements.values()),
         "environment": place,
         "run": _run(run, plan, duration, left_out(results)),
         "features": [{"name": each.name, "declared": claimed(each, settings)} for each in plan.features()],
@@ -166,13 +166,6 @@ def _summary(levels: dict[str, dict[str, Any]]) -> str:
         details = [f"{numbers[key]} {key.lower()}" for key in ("Failed", "Skipped", "Inconclusive") if numbers.get(key)]
         sentences.append(f"{name.capitalize()} tests {text}{' with ' + ', '.join(details) if details else ''}.")
     return " ".join(sentences)
-
-
-def _suite(plan: Plan) -> dict[str, str]:
-    digest = env.catalogue_digest(plan.requirements.values())
-    suite = {"name": "trafficdist", "version": env.suite_version()}
-    revision = env.suite_revision()
-    return {**suite, **({"revision": revision} if revision else {}), "catalogueDigest": digest}
 
 
 def _run(run: Run, plan: Plan, duration: float, deselected: dict[str, int]) -> dict[str, Any]:

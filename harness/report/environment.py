@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import importlib.metadata
@@ -17,6 +18,7 @@ from typing import Any
 from harness.judging.results import requirement_to_json
 from harness.model.requirements import Requirement
 from harness.model.topology import parse_topology
+from harness.run.suite_files import place_of
 from harness.settings.settings import Settings
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -46,6 +48,29 @@ def suite_revision() -> str:
     if revision.returncode != 0:
         return ""
     return revision.stdout.strip() + ("-dirty" if changes.stdout.strip() else "")
+
+
+def suite_of(place: Path, requirements: Iterable[Requirement]) -> dict[str, str]:
+    """The suite block: which suite lies in this folder, in which version, and the digest of its catalogue.
+
+    Somebody's own suite has the name and version of its package, and names the trafficdist that ran it.
+    """
+    digest = {"catalogueDigest": catalogue_digest(requirements)}
+    if place == place_of():
+        revision = suite_revision()
+        named = {"name": "trafficdist", "version": suite_version()}
+        return {**named, **({"revision": revision} if revision else {}), **digest}
+    while (place.parent / "__init__.py").exists():
+        place = place.parent
+    return {"name": place.stem, "version": _version_of(place.stem), "harness": suite_version(), **digest}
+
+
+def _version_of(package: str) -> str:
+    """The version of what installed a package; "unknown" when nothing did."""
+    distributions = importlib.metadata.packages_distributions().get(package, [package])
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError, ValueError):
+        return importlib.metadata.version(distributions[0])
+    return "unknown"
 
 
 def catalogue_digest(requirements: Iterable[Requirement]) -> str:

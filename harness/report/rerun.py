@@ -13,11 +13,9 @@ from typing import Any
 
 from harness.errors import UsageError
 from harness.judging.results import Case
+from harness.run.suite_files import SUITE
 from harness.settings.options import OPTIONS, Option, resolve
 from harness.settings.settings import Settings
-
-PUBLISHED = "conformance"
-"""The suite that the command runs unless told otherwise."""
 
 ELSEWHERE = frozenset(
     {"run-test", "skip-tests", "output-dir", "workers", "keep", "fail-fast", "keep-cluster",
@@ -30,7 +28,7 @@ _ALWAYS = ("backend", "seed")  # the one has a default of the command alone, the
 
 def again(settings: Settings, case: Case, *, arguments: Sequence[str]) -> str:
     """The command for a case of a run with these arguments; pytest's own for a suite that ours does not find."""
-    published = case.nodeid.partition("/")[0] == PUBLISHED
+    published = case.nodeid.partition("/")[0] == SUITE
     if published or "trafficdist" in arguments[:1]:
         return command(settings, case.requirement, arguments=arguments)
     return command_of_pytest(settings, case.nodeid)

@@ -15,6 +15,7 @@ from pathlib import Path
 from harness.errors import UsageError
 
 SUITE = "conformance"
+"""The published suite, which runs unless another is named."""
 
 _ID = re.compile(r'\brequirement\(\s*"([^"]+/[^"]+)"')
 _FEATURE = re.compile(r'\bFeature\(\s*"([^"]+)"')

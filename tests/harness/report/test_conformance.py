@@ -19,6 +19,7 @@ from harness.report import conformance, environment
 from harness.run.folder import OutputFolder
 from harness.run.plan import Plan
 from harness.run.run import Run
+from harness.run.suite_files import place_of
 from harness.settings.options import resolve
 
 CORE = Feature("Routing", Profile.SERVICE_PROXY, True, "")
@@ -45,8 +46,20 @@ def report(*given: Result, options: dict[str, Any] | None = None) -> dict[str, A
         [Case(case.nodeid, case.requirement, reason=case.reason) for each in given for case in each.cases],
     )
     settings = resolve({"backend": "netns", "seed": 1, **(options or {})}, environment={})
-    run = Run(settings, OutputFolder(Path("/nowhere")), plan=plan, whole_suite=True)
+    run = Run(settings, OutputFolder(Path("/nowhere")), plan=plan, whole_suite=True, suite=place_of())
     return conformance.build(run, given)
+
+
+def test_a_suite_of_somebody_has_the_name_and_version_of_its_package(tmp_path: Path) -> None:
+    (tmp_path / "acme" / "shops").mkdir(parents=True)
+    (tmp_path / "acme" / "__init__.py").touch()
+    own = environment.suite_of(tmp_path / "acme" / "shops", ())
+    assert (own["name"], own["version"], own["harness"]) == ("acme", "unknown", environment.suite_version())
+    installed = environment.suite_of(Path(pytest.__file__).parent, ())
+    assert (installed["name"], installed["version"]) == ("pytest", pytest.__version__)
+    assert "revision" not in own
+    published = environment.suite_of(place_of(), ())
+    assert (published["name"], published["revision"]) == ("trafficdist", "a" * 40)
 
 
 @pytest.mark.parametrize(
