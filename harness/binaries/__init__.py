@@ -1,6 +1,6 @@
-"""Binaries of the components that real clusters run: got by version, kept in a cache, found by adapters that run them.
+"""Binaries of the components of real clusters: fetched by version, kept in a cache, found by the adapters.
 
-find("kube-proxy", "1.34")    the path of a binary, or an error that says how to get it
+find("kube-proxy", "1.34")    returns the path of a binary, or raises an error that says how to get it
 """
 
 from __future__ import annotations

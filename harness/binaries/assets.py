@@ -1,6 +1,6 @@
-"""Binaries in the folder that KUBEBUILDER_ASSETS names, as envtest's setup leaves it; used as they are.
+"""Binaries in the folder that KUBEBUILDER_ASSETS names, as envtest's setup leaves it.
 
-Nothing says their versions but they themselves, so each is asked, and asked again when the file changes.
+Each is run once to learn its version, and again when the file changes.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ ENVIRONMENT = "KUBEBUILDER_ASSETS"
 
 
 def folder() -> Path | None:
-    """The folder, if the environment names one."""
+    """Return the folder, if the environment names one."""
     named = os.environ.get(ENVIRONMENT)
     return Path(named).expanduser().absolute() if named else None
 
 
 def entry(component: Component) -> Entry | None:
-    """The component in it, if it is there. Raises `UnavailableError` if it does not say its version."""
+    """Return the component in the folder, None if it is not there. Raises `UnavailableError` without a version."""
     place = folder()
     binary = place / component.name if place else None
     if binary is None or not binary.is_file():

@@ -1,13 +1,13 @@
-"""The folder that binaries are kept in, outside of any repository, shared by all runs of a user.
+"""The cache of binaries: a folder outside of any repository, shared by all runs of a user.
 
     $TRAFFICDIST_CACHE, or $XDG_CACHE_HOME/trafficdist, or ~/.cache/trafficdist
         components/kube-proxy/v1.34.10/kube-proxy      the binary
-                                       origin.json     where it is from, its SHA-256
-                                       go.mod go.sum   what it was compiled from, if it was
+                                       origin.json     its origin and SHA-256
+                                       go.mod go.sum   its modules, if it was compiled
         partial/                                       downloads and compilations under way
 
-A binary is there whole or not at all: it is written beside, brought to the disk, and renamed. The rename is what
-counts, so a version exists when its binary does. One process at a time gets a version; the next finds it there.
+A binary is there whole or not at all: it is written elsewhere, synced to the disk, and renamed. A version exists when
+its binary does. One process at a time fetches a version; the next finds it there.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CHUNK = 1 << 20  # bytes
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a binary is from. `source` is "release" or "source", `at` a URL or a module with its version."""
+    """The origin of a binary. `source` is "release" or "source", `at` a URL or a module with its version."""
 
     source: str
     at: str
@@ -43,7 +43,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A binary that is there."""
+    """An installed binary."""
 
     component: str
     version: Version
@@ -52,12 +52,12 @@ class Entry:
 
     @property
     def size(self) -> int:
-        """In bytes."""
+        """The size of the binary in bytes."""
         return self.path.stat().st_size
 
 
 def default_folder() -> Path:
-    """Where the cache is, unless somebody says otherwise."""
+    """Return the folder of the cache, by the environment."""
     chosen = os.environ.get(ENVIRONMENT)
     if chosen:
         return Path(chosen).expanduser().absolute()
@@ -72,7 +72,7 @@ class Cache:
         self.folder = folder or default_folder()
 
     def entries(self, component: str = "") -> list[Entry]:
-        """What is there, in the order of the components, the newest version last."""
+        """Return all binaries, in the order of the components, the newest version last."""
         names = [component] if component else list(COMPONENTS)
         return [entry for name in names for entry in self._entries_of(name)]
 
@@ -82,7 +82,7 @@ class Cache:
         return [entry for version in versions if (entry := self.get(name, version))]
 
     def get(self, component: str, version: Version) -> Entry | None:
-        """The binary of that version, if it is there."""
+        """Return the binary of that version, None if it is missing."""
         folder = self._home(component) / version.tag
         binary = folder / component
         return Entry(component, version, binary, _read_origin(folder)) if binary.is_file() else None
@@ -95,7 +95,7 @@ class Cache:
         origin: Origin,
         beside: Mapping[str, str] | None = None,
     ) -> Entry:
-        """Move a binary in, whole or not at all; it must come from `workspace`. `beside`: more files and their text."""
+        """Move a binary from `workspace` into the cache, whole or not at all. `beside`: texts of other files."""
         folder = self._home(component.name) / version.tag
         with said_plainly(folder):
             folder.mkdir(parents=True, exist_ok=True)
@@ -111,28 +111,28 @@ class Cache:
         return Entry(component.name, version, folder / component.name, origin)
 
     def remove(self, entry: Entry) -> None:
-        """Remove a binary and what is kept beside it; one that runs goes on running."""
+        """Remove a binary and its files; a running one goes on."""
         entry.path.unlink(missing_ok=True)
         shutil.rmtree(entry.path.parent, ignore_errors=True)
 
     def remove_partial(self) -> None:
-        """Remove what interrupted downloads and compilations left."""
+        """Remove the files of interrupted downloads and compilations."""
         shutil.rmtree(self.folder / "partial", ignore_errors=True)
 
     def workspace(self, component: str, version: Version, kind: str) -> Path:
-        """A folder for work under way on the same file system, the same one for the same work. Hold the lock."""
+        """Return a work folder on the cache's file system, the same one for the same work. Hold the lock."""
         folder = self.folder / "partial" / f"{component}-{version.tag}-{kind}"
         with said_plainly(folder):
             folder.mkdir(parents=True, exist_ok=True)
         return folder
 
     def close_workspace(self, folder: Path) -> None:
-        """The work is done: what is left of it goes. Hold the lock."""
+        """Remove a work folder. Hold the lock."""
         shutil.rmtree(folder, ignore_errors=True)
 
     @contextlib.contextmanager
     def locked(self, component: str, version: Version, *, waiting: Callable[[], None]) -> Iterator[None]:
-        """One process at a time; `waiting` is called when there is another one. A process that dies lets go."""
+        """Lock a version for this process; `waiting` is called if another one has the lock. A dead process loses it."""
         path = self.folder / "locks" / f"{component}-{version.tag}"
         with said_plainly(path):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -150,7 +150,7 @@ class Cache:
 
 
 def sha256_of(path: Path) -> str:
-    """The SHA-256 sum of a file, in hex."""
+    """Return the SHA-256 sum of a file, in hex."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):
@@ -160,7 +160,7 @@ def sha256_of(path: Path) -> str:
 
 @contextlib.contextmanager
 def said_plainly(place: Path) -> Iterator[None]:
-    """Turn what the file system says into `UnavailableError` with the remedy."""
+    """Turn errors of the file system into `UnavailableError` with the remedy."""
     try:
         yield
     except OSError as error:
@@ -176,7 +176,7 @@ def _read_origin(folder: Path) -> Origin | None:
 
 
 def _settle(path: Path) -> None:
-    """Bring a file or folder to the disk."""
+    """Sync a file or folder to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

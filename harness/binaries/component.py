@@ -1,8 +1,8 @@
-"""The components that real clusters run and that we can get: where each is published, and how it says its version.
+"""The components of real clusters that can be fetched: their modules, and the format of their version.
 
-A table, so that a component more is an entry more. Kubernetes' own come from https://dl.k8s.io and from the Go module
+A new component is one more entry of a table. Kubernetes' own come from https://dl.k8s.io and from the Go module
 k8s.io/kubernetes; etcd and kind from their releases on GitHub, and from go.etcd.io/etcd/server/v3 and sigs.k8s.io/kind.
-kind is no component of a cluster but what makes one; it is got in the same way.
+kind is no component of a cluster but makes one; it is fetched in the same way.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class Component:
     module: str
     package: str
     says: re.Pattern[str]
-    """How `--version` says it; the group is the version."""
+    """Finds the version in the output of `--version`, as its group."""
     staging: str = ""
-    """A module of Kubernetes' staging area that is tagged with each release: its list of versions is often longer."""
+    """A module of Kubernetes' staging area with a tag for each release: proxies often list more versions of it."""
 
     @property
     def kubernetes(self) -> bool:
-        """Whether it is released as a part of Kubernetes."""
+        """True if it is released as a part of Kubernetes."""
         return self.module == KUBERNETES_MODULE
 
 
@@ -61,14 +61,14 @@ COMPONENTS: dict[str, Component] = {
 
 
 def component_named(name: str) -> Component:
-    """The component of that name. Raises `UsageError`, which says the names."""
+    """Return the component of that name. Raises `UsageError` with the known names."""
     if name not in COMPONENTS:
         raise UsageError(f"component {name!r}: want one of {', '.join(COMPONENTS)}")
     return COMPONENTS[name]
 
 
 def version_of(component: Component, binary: Path) -> Version:
-    """What the binary itself says. Raises `UnavailableError` if it does not run here, or says something else."""
+    """Run a binary for its version. Raises `UnavailableError` if it does not run here, or prints something else."""
     try:
         asked = subprocess.run(  # noqa: S603  the binary that the person chose
             [str(binary), "--version"], capture_output=True, text=True, timeout=_ASK_SECONDS, check=False

@@ -1,8 +1,7 @@
-"""Downloads one file over HTTP: from the first server that has it, going on where an earlier attempt stopped.
+"""Downloads one file over HTTP, from the first server that has it, and resumes an interrupted download.
 
-The part that is there already stays on disk, beside the ETag that it was sent with. A server is asked for the rest on
-condition that the file is still the same one; a server that cannot do that sends the whole. The SHA-256 sum has the
-last word: what does not lead to it is thrown away.
+The partial file stays on disk, beside its ETag. A server is asked for the rest if the file is still the same; one that
+does not support this sends the whole file. A file with a wrong SHA-256 sum is deleted.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from harness.errors import UnavailableError, UsageError
 
 _T = TypeVar("_T")
 _CHUNK = 1 << 17  # bytes
-_SMALL = 1 << 20  # bytes; a sum, a version, a list of releases
+_SMALL = 1 << 20  # bytes, enough for a sum, a version, or a list of releases
 _BROKEN = (urllib.error.URLError, http.client.HTTPException, OSError)
 
 
@@ -32,23 +31,23 @@ class BrokenOffError(UnavailableError):
 
 
 class NotThereError(UnavailableError):
-    """The server answers, and says that there is no such file."""
+    """The server answers that there is no such file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fetcher:
-    """How to download: seconds without a byte that end a connection, attempts without progress, the wait in between."""
+    """Downloads files. `timeout` is in seconds without a byte; `attempts` are those in a row without progress."""
 
     timeout: float = 30.0
     attempts: int = 4
     pause: Callable[[float], None] = time.sleep
 
     def text(self, urls: Sequence[str]) -> str:
-        """A small text, from the first server that has it. Raises `NotThereError`, `UnavailableError`."""
+        """Download a small text from the first server that has it. Raises `NotThereError`, `UnavailableError`."""
         return self._first(urls, self._text)
 
     def file(self, urls: Sequence[str], target: Path, sha256: str, watcher: Watcher) -> str:
-        """The file, whole and with that sum; the URL that it came from. Raises `NotThereError`, `UnavailableError`."""
+        """Download a file with that sum, and return its URL. Raises `NotThereError`, `UnavailableError`."""
         return self._first(urls, lambda url: self._file(url, target, sha256, watcher))
 
     def _first(self, urls: Sequence[str], get: Callable[[str], _T]) -> _T:
@@ -68,7 +67,7 @@ class Fetcher:
             return answer.read(_SMALL).decode("utf-8", errors="replace")
 
     def _file(self, url: str, target: Path, sha256: str, watcher: Watcher) -> str:
-        """From one server. A sum that is wrong after pieces were joined gets a second, whole attempt."""
+        """Download from one server. If the sum of a resumed file is wrong, download it once more as a whole."""
         part = target.with_suffix(".part")
         joined = part.exists()
         while True:
@@ -86,9 +85,9 @@ class Fetcher:
             joined = False
 
     def _complete(self, url: str, part: Path, watcher: Watcher) -> bool:
-        """Bring the part to its full length, through connections that break; whether it was joined from pieces.
+        """Download the rest of a file over several connections. Returns whether it was joined from pieces.
 
-        A server that sends nothing at all is not tried again: there may be another mirror.
+        A server that sends nothing is not tried again: there may be another mirror.
         """
         idle, came = 0, False
         while True:
@@ -106,7 +105,7 @@ class Fetcher:
                 self.pause(min(2.0**idle, 10.0))
 
     def _continue(self, url: str, part: Path, watcher: Watcher) -> bool:
-        """One connection; whether the file is whole now."""
+        """Download over one connection. Returns whether the file is complete."""
         have = _size_of(part)
         with self._open(url, have, _tag_of(part)) as answer:
             if answer.status == http.client.REQUESTED_RANGE_NOT_SATISFIABLE:
@@ -149,7 +148,7 @@ class Fetcher:
 
 @contextlib.contextmanager
 def _plainly(url: str) -> Iterator[None]:
-    """Turn what networks do into `UnavailableError`."""
+    """Turn network errors into `UnavailableError`."""
     try:
         yield
     except urllib.error.HTTPError as error:

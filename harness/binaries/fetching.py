@@ -1,4 +1,4 @@
-"""Gets a component into the cache, from a release or from source: the same steps around either of the two."""
+"""Fetches a component into the cache, from a release or from source, with the same steps around both."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from harness.binaries.versions import Version, Wanted
 from harness.binaries.watching import Watcher
 from harness.errors import UnavailableError
 
-_MODULE = re.compile(r"(\S+@v\S+): reading")  # as Go says which one it was about
+_MODULE = re.compile(r"(\S+@v\S+): reading")  # the module in an error of Go
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A binary on its way into the cache: where it is from, and files to keep beside it."""
+    """A binary on its way into the cache: its origin, and files to keep beside it."""
 
     binary: Path
     at: str
@@ -32,16 +32,16 @@ class Made:
 
 
 class Source(Protocol):
-    """Where components come from."""
+    """A source of components."""
 
     name: str
 
     def resolve(
         self, component: Component, wanted: Wanted, watcher: Watcher, without: Collection[Version] = ()
     ) -> tuple[Version, Callable[[Path], Made]]:
-        """The version that answers the wish, and what makes its binary inside a folder. Raises `UsageError`.
+        """Return the version for the wish, and a function that makes its binary in a folder. Raises `UsageError`.
 
-        `without` are versions that cannot be made after all, which making them said with `GoneError`.
+        `without` are versions whose making failed with `GoneError`.
         """
 
 
@@ -71,12 +71,12 @@ class FromRelease:
 
 
 class FromSource:
-    """Compiled here, from the official Go modules."""
+    """Binaries compiled here, from the official Go modules."""
 
     name = "source"
 
     def __init__(self, find: Callable[[], Go]) -> None:
-        """`find` finds the go command when it is needed."""
+        """`find` returns the go command; it is called when the command is needed."""
         self._find = find
 
     def resolve(
@@ -97,9 +97,9 @@ class FromSource:
 def fetch(
     component: Component, wanted: Wanted, origin: Source, cache: Cache, watcher: Watcher, *, again: bool = False
 ) -> Entry:
-    """Get a component, unless it is there; with `again` even then. Raises `UsageError`, `UnavailableError`.
+    """Fetch a component unless it is cached; with `again` even then. Raises `UsageError`, `UnavailableError`.
 
-    What is there needs neither network nor Go; for "1.34" they are asked for a newer patch, but can be missing.
+    A cached version needs neither network nor Go; for "1.34" they are used to find a newer patch, but may be missing.
     """
     known = {} if again else {entry.version: entry for entry in cache.entries(component.name)}
     if wanted.exact in known:
@@ -144,7 +144,7 @@ def _get(
 
 
 def _missing(error: GoneError) -> str:
-    """Which modules it needs that cannot be had, in a few words."""
+    """Return which modules are missing, in a few words."""
     modules = list(dict.fromkeys(_MODULE.findall(str(error))))
     return f"{', '.join(modules) or 'a module that it needs'} cannot be had"
 

@@ -1,4 +1,4 @@
-"""Finds the binary of a component for those that run it, without network: in KUBEBUILDER_ASSETS, then in the cache."""
+"""Finds the installed binary of a component, without network: in KUBEBUILDER_ASSETS, then in the cache."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from harness.errors import UnavailableError
 
 
 def find(component: str, version: str = "", *, cache: Cache | None = None) -> Path:
-    """The binary of a component.
+    """Return the path of a component's binary.
 
-    `version` is "1.34.10", "1.34" for the newest patch that is there, or nothing for whatever is in KUBEBUILDER_ASSETS,
-    else the newest that is there. Raises `UsageError` for a name or version that cannot be one, and `UnavailableError`,
-    which names the command that gets it.
+    `version` is "1.34.10", "1.34" for the newest installed patch, or "" for the one in KUBEBUILDER_ASSETS, else the
+    newest installed one. Raises `UsageError` for a name or version that is none, and `UnavailableError` with the
+    command that fetches it.
     """
     return find_entry(component, version, cache=cache).path
 
 
 def find_entry(component: str, version: str = "", *, cache: Cache | None = None) -> Entry:
-    """The same, with its version and where it is from."""
+    """Return a component's binary with its version and origin; see `find`."""
     known = component_named(component)
     wanted = parse_wanted(version)
     given = assets.entry(known)

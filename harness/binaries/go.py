@@ -1,6 +1,6 @@
-"""The `go` command: found, asked, and its complaints turned into what a person can do about them.
+"""Finds and runs the `go` command, and turns its errors into errors with a remedy.
 
-Everything about Go modules goes through it, so that the person's own settings (GOPROXY, GONOSUMDB, credentials) hold.
+Everything about Go modules goes through it, so that the user's own settings (GOPROXY, GONOSUMDB, credentials) hold.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 from harness.errors import HarnessError, UnavailableError
 
-_TAIL = 12  # lines of a complaint that are shown
+_TAIL = 12  # lines of Go's output in an error
 _NO_ROOM = re.compile(r"no space left on device|disk quota exceeded", re.IGNORECASE)
 _TOO_OLD = re.compile(r"requires go >= ?(\S+)|module requires Go (\S+)")
 _GONE = re.compile(
@@ -37,27 +37,27 @@ class GoneError(UnavailableError):
 
 @dataclass(frozen=True, slots=True)
 class Go:
-    """An installed Go. `jobs`: how many packages it compiles at once, 0 for as many as there are processors."""
+    """An installed Go. `jobs`: the number of packages that it compiles at once, 0 for the number of processors."""
 
     path: str
     version: str
     jobs: int = 0
 
     def environment(self) -> dict[str, str]:
-        """The person's own, but for what would make another binary of the same module."""
+        """Return the user's environment, without variables that would change the binary."""
         theirs = {name: value for name, value in os.environ.items() if name not in ("GOOS", "GOARCH")}
         ours = {"CGO_ENABLED": "0", "GOWORK": "off", "GO111MODULE": "on"}
         return {**theirs, **ours, **({"GOMAXPROCS": str(self.jobs)} if self.jobs else {})}
 
     def ask(self, *arguments: str, folder: Path) -> str:
-        """What a go command prints. Raises `UnavailableError` and its kinds with the remedy."""
+        """Run a go command, and return its output. Raises `UnavailableError` or a subclass, with the remedy."""
         done = self._run(arguments, folder)
         if done.returncode != 0:
             raise explain(done.stderr, arguments)
         return done.stdout
 
     def ask_json(self, *arguments: str, folder: Path) -> Any:
-        """The same for a command with -json; an error may also stand in what it prints."""
+        """Run a go command with -json, and return its value. Raises like `ask`, and for an error in the value."""
         done = self._run(arguments, folder)
         try:
             value = json.loads(done.stdout)
@@ -69,7 +69,7 @@ class Go:
         return value
 
     def follow(self, *arguments: str, folder: Path, line: Callable[[str], None]) -> None:
-        """Run a go command that takes long; `line` is called with each line that it writes. Ends it if we end."""
+        """Run a long go command; `line` is called with each line of its output. An exception in `line` ends it."""
         process = subprocess.Popen(  # noqa: S603  the go command, with arguments that we made
             [self.path, *arguments],
             cwd=folder,
@@ -98,7 +98,7 @@ class Go:
 
 
 def find_go(*, jobs: int = 0) -> Go:
-    """The go command on the PATH. Raises `UnavailableError` with the remedy."""
+    """Find the go command on the PATH. Raises `UnavailableError` with the remedy."""
     path = shutil.which("go")
     if path is None:
         raise UnavailableError(
@@ -110,7 +110,7 @@ def find_go(*, jobs: int = 0) -> Go:
 
 
 def explain(words: str, arguments: Sequence[str]) -> HarnessError:
-    """What a failed go command wrote, as the error that says what to do."""
+    """Return the error for the output of a failed go command, with the remedy."""
     lines = [line for line in words.splitlines() if line.strip() and not line.startswith("go: downloading")]
     tail = "\n".join(lines[-_TAIL:]) or "it said nothing"
     old = _TOO_OLD.search(words)

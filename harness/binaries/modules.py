@@ -1,10 +1,9 @@
-"""The small Go module that a component is compiled from: it pins one release and imports the command, nothing else.
+"""The small Go module that a component is compiled in: it pins one release and imports the command, nothing else.
 
 Kubernetes is published as k8s.io/kubernetes v1.X.Y, whose own go.mod replaces each staging module (k8s.io/api, …) by a
-folder of its repository. Outside of that repository the folders are not there, but each is published as v0.X.Y of the
-same commit: so every such replacement is repeated with that version. Replacements count in the main module only, which
-is why there must be one. The Go version and the GODEBUG settings are the release's, as they decide how Go behaves at
-run time.
+folder of its repository. Outside of that repository the folders do not exist, but each is published as v0.X.Y of the
+same commit: so every such replacement is repeated with that version. Go reads replacements of the main module only, so
+there must be one. The Go version and the GODEBUG settings are the release's, as they change Go's behaviour at run time.
 
 Pure: from a parsed go.mod to text.
 """
@@ -18,7 +17,7 @@ from harness.binaries.component import ETCD, Component
 from harness.binaries.versions import Version
 
 _STAMPED = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
-_TAGS = "selinux,notest,grpcnotrace"  # those of the official builds, hack/lib/golang.sh
+_TAGS = "selinux,notest,grpcnotrace"  # as in official builds, hack/lib/golang.sh
 _GO_MOD = """\
 // Made by trafficdist, to compile {package} {tag}.
 module trafficdist.dev/components/{name}
@@ -42,17 +41,17 @@ import _ "{package}"
 
 
 def staging_version(version: Version) -> Version:
-    """The version of the staging modules of a Kubernetes release: 1.34.2 is 0.34.2 there."""
+    """Return the version of the staging modules of a Kubernetes release: 0.34.2 for 1.34.2."""
     return Version(0, version.minor, version.patch, version.pre)
 
 
 def release_version(staging: Version) -> Version:
-    """The other way round."""
+    """Return the Kubernetes release of a version of the staging modules: 1.34.2 for 0.34.2."""
     return Version(1, staging.minor, staging.patch, staging.pre)
 
 
 def go_mod(component: Component, version: Version, described: Mapping[str, Any]) -> str:
-    """The text of go.mod; `described` is what `go mod edit -json` says of the release's own go.mod."""
+    """Return the text of go.mod; `described` is the output of `go mod edit -json` for the release's own go.mod."""
     settings = "".join(f"\ngodebug {each['Key']}={each['Value']}" for each in described.get("Godebug") or ())
     return _GO_MOD.format(
         name=component.name,
@@ -75,12 +74,12 @@ def _replacements(component: Component, version: Version, described: Mapping[str
 
 
 def go_file(component: Component) -> str:
-    """The text of the one Go file, which is never compiled itself: a command cannot be imported."""
+    """Return the text of the one Go file, which is never compiled itself: a command cannot be imported."""
     return _IMPORT.format(package=component.package)
 
 
 def build_flags(component: Component, version: Version, *, commit: str = "", time: str = "") -> list[str]:
-    """Flags for `go build` and `go list`: those of the official build, and what `--version` is to say."""
+    """Return flags for `go build` and `go list`: those of the official build, and the version to print."""
     flags = ["-mod=mod", "-trimpath"]
     if not component.kubernetes:
         stamp = f" -X go.etcd.io/etcd/api/v3/version.GitSHA={commit[:9]}" if commit and component is ETCD else ""

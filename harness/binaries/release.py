@@ -5,8 +5,8 @@
     <mirror>/download/v3.6.4/etcd-v3.6.4-linux-amd64.tar.gz   and   SHA256SUMS          etcd
     <mirror>/download/v0.33.0/kind-linux-amd64   and   kind-linux-amd64.sha256sum       kind
 
-A mirror has the layout of the place that it stands for. The sum comes from where the binary comes from, so a mirror is
-trusted as far as it is chosen; https is up to its URL.
+A mirror has the layout of the original. The sum comes from the same place as the binary, so a mirror that a user names
+is trusted; its URL decides about https.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _SUM = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class Releases:
-    """Where official binaries are; `mirrors` in the order that they are tried, none for the publisher itself.
+    """The publishers of official binaries; `mirrors` are tried in their order, instead of the publisher.
 
-    `listing` is a URL that lists the releases as GitHub's API does; nothing for GitHub's.
+    `listing` is a URL that lists the releases as GitHub's API does; "" for GitHub's.
     """
 
     mirrors: Sequence[str] = ()
@@ -44,7 +44,7 @@ class Releases:
     listing: str = ""
 
     def resolve(self, component: Component, wanted: Wanted) -> Version:
-        """The version that answers the wish. Raises `UsageError` if there is none."""
+        """Return the version for the wish. Raises `UsageError` if there is none."""
         if wanted.exact is not None:
             return wanted.exact
         if component.name in _ON_GITHUB:
@@ -60,7 +60,7 @@ class Releases:
         return version
 
     def _resolve_on_github(self, component: Component, wanted: Wanted) -> Version:
-        """There is no file that names the newest release, and mirrors have no listing: GitHub's is asked."""
+        """Look for a version in GitHub's list of releases: mirrors have no list, and no file names the newest."""
         listing = self.listing or f"https://api.github.com/repos/{_ON_GITHUB[component.name]}/releases?per_page=100"
         name = component.name
         try:
@@ -77,7 +77,7 @@ class Releases:
         return chosen[0]
 
     def fetch(self, component: Component, version: Version, folder: Path, watcher: Watcher) -> tuple[Path, str]:
-        """The binary, inside `folder`, and the URL that it came from. Raises `UsageError`, `UnavailableError`."""
+        """Download a binary to `folder`. Returns its path and its URL. Raises `UsageError`, `UnavailableError`."""
         base, sums, archive = _paths(component, version)
         target = folder / (archive or component.name)
         try:
@@ -98,7 +98,7 @@ class Releases:
         return [f"{mirror.rstrip('/')}/{path}" for mirror in mirrors]
 
     def _newest(self, component: Component, series: str = "") -> str:
-        """What there is instead, as far as that is said anywhere."""
+        """Return a clause about the newest versions, for an error; "" if they are unknown."""
         if component.name in _ON_GITHUB:
             return ""
         said = []
@@ -112,7 +112,7 @@ class Releases:
 
 
 def _paths(component: Component, version: Version) -> tuple[str, str, str]:
-    """Where the binary is and where its sum, and the name of the archive that it is in, "" for a bare binary."""
+    """Return the paths of the binary and of its sum, and the name of its archive, "" for a bare binary."""
     if component is ETCD:
         archive = f"etcd-{version.tag}-linux-{architecture()}.tar.gz"
         return f"download/{version.tag}/{archive}", f"download/{version.tag}/SHA256SUMS", archive
@@ -124,7 +124,7 @@ def _paths(component: Component, version: Version) -> tuple[str, str, str]:
 
 
 def architecture() -> str:
-    """This machine's, as Go names it. Raises `UnavailableError` where nothing is published for it."""
+    """Return this machine's architecture in Go's words. Raises `UnavailableError` if nothing is published for it."""
     machine = platform.machine()
     if machine not in _MACHINES:
         raise UnavailableError(f"there are no official binaries for {machine}; compile them with --from source")
@@ -132,7 +132,7 @@ def architecture() -> str:
 
 
 def _sum_in(text: str, name: str) -> str:
-    """The sum in a file of sums; a file for one binary holds nothing else, one for many names them."""
+    """Return the sum in a file of sums: the only one, or that of `name`. Raises `UnavailableError`."""
     for line in text.lower().splitlines():
         words = line.split()
         if words and _SUM.fullmatch(words[0]) and (not name or words[-1].lstrip("*") == name):

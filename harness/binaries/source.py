@@ -29,7 +29,7 @@ _ROOM = 1_000_000_000  # bytes that must be free; a first compilation takes abou
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """A version whose sources are here."""
+    """A version whose sources are downloaded."""
 
     version: Version
     go_mod: Path
@@ -38,10 +38,10 @@ class Release:
 
 
 def available(component: Component, go: Go) -> list[Version]:
-    """The versions that the module proxy lists, the oldest first, without pre-releases of old ones.
+    """Return the versions that the module proxy lists, the oldest first.
 
-    A proxy may list less than it serves. Kubernetes' staging modules are tagged with every release and asked for more
-    often, so their lists are longer: both are looked at.
+    A proxy may list less than it serves. Kubernetes' staging modules are tagged with every release and used more often,
+    so their lists are longer: both are read.
     """
     found = _listed(component.module, go)
     if component.staging:
@@ -57,9 +57,9 @@ def _listed(module: str, go: Go) -> set[Version]:
 def resolve(
     component: Component, wanted: Wanted, go: Go, watcher: Watcher, *, without: Collection[Version] = ()
 ) -> Release:
-    """The newest version that answers the wish and whose sources can be had. Raises `UsageError` if there is none.
+    """Return the newest version for the wish whose sources can be downloaded. Raises `UsageError` if there is none.
 
-    Versions `without` which it must do are those of which other modules turned out to be missing.
+    `without` are versions that failed because another module was missing.
     """
     if wanted.exact is not None:
         try:
@@ -108,7 +108,7 @@ def _module(folder: Path, component: Component, release: Release, go: Go) -> Ite
 def compile_binary(
     component: Component, release: Release, go: Go, folder: Path, watcher: Watcher
 ) -> tuple[Path, dict[str, str]]:
-    """The binary, inside `folder`, and go.mod and go.sum that it was made from. Raises `UnavailableError`."""
+    """Compile a binary in `folder`. Returns its path, and its go.mod and go.sum. Raises `UnavailableError`."""
     _check_room(go, folder)
     flags = modules.build_flags(component, release.version, commit=release.commit, time=release.time)
     binary = folder / component.name
@@ -129,7 +129,7 @@ def compile_binary(
 
 
 def _check_room(go: Go, folder: Path) -> None:
-    """Before hours of work, not after."""
+    """Raise `UnavailableError` if a disk is too full, before a long compilation."""
     places = {"the cache": str(folder)}
     for name in ("GOCACHE", "GOMODCACHE"):
         places[name] = go.ask("env", name, folder=Path("/")).strip()

@@ -1,6 +1,6 @@
-"""Versions of components as people write them: "1.34.10", "1.34" for its newest patch, "newest" for the newest of all.
+"""Parses versions of components: "1.34.10", "1.34" for its newest patch, "newest" for the newest of all.
 
-Pure: what a text means must not depend on where binaries come from.
+Pure: the meaning of a text must not depend on the source of binaries.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Version:
 
     @property
     def tag(self) -> str:
-        """As tags and modules write it: v1.34.10."""
+        """The version as in tags and modules: v1.34.10."""
         return f"v{self}"
 
     @property
@@ -50,7 +50,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What somebody asked for: one version, the newest patch of a minor one, or the newest of all."""
+    """A wish: one version, the newest patch of a minor one, or the newest of all."""
 
     text: str
     exact: Version | None = None
@@ -60,24 +60,24 @@ class Wanted:
         return self.text
 
     def allows(self, version: Version) -> bool:
-        """Whether a version answers the wish. A pre-release does only where it is named."""
+        """Return whether a version fulfils the wish. A pre-release does only if it is named."""
         if self.exact is not None:
             return version == self.exact
         return not version.pre and self.series in ("", version.series)
 
     def choose(self, versions: Iterable[Version]) -> list[Version]:
-        """Those that answer the wish, the newest first."""
+        """Return the versions that fulfil the wish, the newest first."""
         return sorted(filter(self.allows, versions), reverse=True)
 
 
 def parse_version(text: str) -> Version | None:
-    """A full version, or None where the text is none."""
+    """Parse a full version; None if the text is none."""
     found = _VERSION.fullmatch(text)
     return Version(int(found[1]), int(found[2]), int(found[3]), found[4] or "") if found else None
 
 
 def parse_wanted(text: str) -> Wanted:
-    """Read what a person asked for; nothing stands for the newest. Raises `UsageError`."""
+    """Parse a wish; "" stands for the newest. Raises `UsageError`."""
     if text in ("", NEWEST, "latest"):
         return Wanted(NEWEST)
     version = parse_version(text)

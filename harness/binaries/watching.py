@@ -1,4 +1,4 @@
-"""What somebody sees while a component is on its way: one protocol, so that getting it knows no terminal."""
+"""Shows the progress of fetching a component, behind a protocol, so that fetching does not depend on a terminal."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ _EVERY = 15.0  # seconds between lines, where there is no terminal
 
 
 class Watcher(Protocol):
-    """Is told how far it is."""
+    """Receives the progress."""
 
     def say(self, text: str) -> None:
-        """A line that stays."""
+        """Print a line."""
 
     def begin(self, what: str, total: int, *, unit: str, done: int = 0) -> None:
-        """A piece of work begins; `unit` is "bytes" or what is counted; `total` 0: nobody knows."""
+        """Begin a piece of work; `unit` is "bytes" or the name of the counted things; `total` 0: unknown."""
 
     def advance(self, by: int, detail: str = "") -> None:
-        """So much more of it is done."""
+        """Add to the amount that is done."""
 
     def end(self) -> None:
-        """The piece of work is over."""
+        """End the piece of work."""
 
 
 class Silent:
-    """Tells nobody."""
+    """Shows nothing."""
 
     def say(self, text: str) -> None:
         """See `Watcher`."""
@@ -60,7 +60,7 @@ class Silent:
 
 @dataclass
 class _Counted:
-    """How far a piece of work is."""
+    """The progress of a piece of work."""
 
     what: str = ""
     total: int = 0
@@ -75,7 +75,7 @@ class _Counted:
 
 
 class Terminal:
-    """Writes to a terminal, with a bar; where there is no terminal, a line now and then. To be used with `with`."""
+    """Shows a bar on a terminal; without a terminal it prints a line now and then. A context manager."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

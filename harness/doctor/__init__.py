@@ -1,1 +1,1 @@
-"""`trafficdist doctor`: before a run, what a cluster or a machine lacks for it, what that costs, and the remedy."""
+"""`trafficdist doctor`: lists what a cluster or a machine lacks for a run, the lost requirements, and the remedies."""

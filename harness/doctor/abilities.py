@@ -1,4 +1,4 @@
-"""What a cluster of somebody else's cannot do for scenarios, in groups that have a remedy in common. Pure."""
+"""The abilities that any other cluster lacks for scenarios, in groups with a common remedy. Pure."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _GROUPS: tuple[tuple[str, str, frozenset[Ability]], ...] = (
 
 
 def checks(offered: Collection[Ability]) -> list[Check]:
-    """A check for each group that is lacking in part, and one for all else that is lacking."""
+    """Return a check for each group with a missing ability, and one for all other missing abilities."""
     lacks = EVERYTHING - frozenset(offered)
     if not lacks:
         return [ok("abilities", "all that scenarios use")]

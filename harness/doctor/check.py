@@ -1,4 +1,4 @@
-"""One thing that was looked at: how it is, and what a lack of it takes away from a run."""
+"""One check: its state, and what a lack costs a run."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class State(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What was found, as a sentence without a full stop; the remedy where something is wrong.
+    """The finding, as a sentence without a full stop, and the remedy if something is wrong.
 
-    `lacks` are abilities and nodes (names of the topology) that are not there, `features` those of requirements that
-    cannot be judged; `costs` says what else it takes away, or that it takes away none.
+    `lacks` are missing abilities and nodes (names of the topology), `features` those of requirements that cannot be
+    judged; `costs` says what else is lost, or that no requirement is.
     """
 
     name: str
@@ -37,22 +37,22 @@ class Check:
 
 
 def ok(name: str, found: str) -> Check:
-    """Nothing is wrong."""
+    """Return a check without a fault."""
     return Check(name, State.OK, found)
 
 
 def unknown(name: str, found: str, remedy: str = "") -> Check:
-    """It could not be seen."""
+    """Return a check whose state could not be seen."""
     return Check(name, State.UNKNOWN, found, remedy)
 
 
 def unusable(name: str, found: str, remedy: str = "") -> Check:
-    """No run is possible."""
+    """Return a check with which no run is possible."""
     return Check(name, State.UNUSABLE, found, remedy)
 
 
 def exit_code(checks: Iterable[Check]) -> ExitCode:
-    """0 when all is well, 11 when something lacks, 12 when no run is possible."""
+    """Return 0 if all is well, 11 if something is lacking, 12 if no run is possible."""
     states = {check.state for check in checks}
     if State.UNUSABLE in states:
         return ExitCode.DISTRUST

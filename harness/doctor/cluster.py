@@ -1,4 +1,4 @@
-"""Looks at a cluster through its API, as `--backend kubeconfig` would use it."""
+"""Checks a cluster through its API, as `--backend kubeconfig` would use it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _REQUEST_SECONDS = 15.0
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Which cluster, and for what kind of run."""
+    """The cluster to check, and the kind of run that it is for."""
 
     kubeconfig: str
     context: str
@@ -33,7 +33,7 @@ class Asked:
 
 
 def examine(asked: Asked, say: Say) -> list[Check]:
-    """All checks. A cluster that cannot be reached has one."""
+    """Return all checks; a single one for a cluster that cannot be reached."""
     rules = (*permissions.RULES, *(permissions.DISRUPTIVE if asked.disruptive else ()))
     try:
         reached = reach(asked.kubeconfig, asked.context, rules=rules)

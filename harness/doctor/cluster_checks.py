@@ -1,6 +1,6 @@
-"""The checks of a cluster, each by itself; only the API is asked, and nothing is written.
+"""The checks of a cluster; they use only the API, and write nothing.
 
-Where only trying would tell, the API server is asked for a dry run: it does all of admission and allocation, and stores
+A check that must try something asks the API server for a dry run: it does all of admission and allocation, and stores
 nothing.
 """
 
@@ -30,7 +30,7 @@ from harness.settings.claims import OF_BOTH_FAMILIES
 
 _DRY_RUN = {"dryRun": "All"}
 _SKEW_SECONDS = 5
-_HEARTBEAT_SECONDS = 40  # a kubelet renews its Lease every 10 s, and is given up after 40 s
+_HEARTBEAT_SECONDS = 40  # a kubelet renews its Lease every 10 s, and counts as lost after 40 s
 _NODE_LEASES = "kube-node-lease"
 _LOGS = "no requirement, but logs of nodes and of the run cannot be put side by side"
 _OF_NODE_CLIENTS = "requirements with clients on nodes themselves, or from outside, end inconclusive"
@@ -62,7 +62,7 @@ def kubelets(reached: Reached, nodes: Sequence[Object]) -> Check:
 
 
 def feature_gates(api: Api, reached: Reached, said: Mapping[str, bool] | None = None) -> Check:
-    """Check the gates that requirements depend on. `said`: by a person, for who may not read /metrics."""
+    """Check the gates that requirements depend on. `said` are those of an option, used if /metrics cannot be read."""
     return gates.check(gates.version_of(reached.version), gates.parse(api.text("/metrics")), said)
 
 
@@ -80,7 +80,7 @@ def permitted(reached: Reached) -> list[Check]:
 
 
 def zones(topology: Topology, nodes: Sequence[Object], names: Names) -> Check:
-    """Check that there is a node for each of the topology. `names` says which stands for which."""
+    """Check that there is a node for each of the topology. `names` maps one to the other."""
     usable = [each for each in nodes if takes_pods(each)]
     counts = Counter(_zone(each) or "(none)" for each in usable)
     by_zone = ", ".join(f"{zone} {count}" for zone, count in sorted(counts.items()))
@@ -89,7 +89,7 @@ def zones(topology: Topology, nodes: Sequence[Object], names: Names) -> Check:
     if len(names.nodes) < 2:  # nothing would be near or far
         remedy = f"have nodes that take pods, with a zone each (label {ZONE_LABEL})"
         return unusable("zones and nodes", "; ".join(parts), remedy)
-    if not set(THREE_ZONES.nodes) <= set(topology.nodes):  # what scenarios are for, however few are asked for
+    if not set(THREE_ZONES.nodes) <= set(topology.nodes):  # scenarios are written for these, whatever was asked for
         parts.append(f"only {len(topology.nodes)} are asked for")
         topology = THREE_ZONES
     missing = [node.name for node in topology.nodes if node.name not in names.nodes]
@@ -111,7 +111,7 @@ def why_not(node: Object) -> str:
 
 
 def families(api: Api, nodes: Sequence[Object]) -> Check:
-    """Check which IP families Services get, and which pods get."""
+    """Check the IP families that Services and pods get."""
     wanted = manifests.service("trafficdist-doctor", ipFamilyPolicy="PreferDualStack")
     answer = api.request("POST", path_of("services", "default"), wanted, query=_DRY_RUN)
     if answer.code >= 400:

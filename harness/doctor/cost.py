@@ -1,4 +1,4 @@
-"""What a lack costs: the requirements that are not judged, by profile. Pure."""
+"""The cost of a lack: the requirements that are not judged, by profile. Pure."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from harness.model.requirements import Profile, Requirement
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Of the requirements of a profile, these are not judged."""
+    """The requirements of a profile that are not judged."""
 
     profile: Profile
     lost: tuple[str, ...]
     of: int
 
     def sentence(self, *, named: int | None = 3) -> str:
-        """It as words, with the first so many ids; None: with all."""
+        """Return the cost as a sentence, with the first `named` ids, or with all for None."""
         shown = self.lost if named is None else self.lost[:named]
         more = f" and {len(self.lost) - len(shown)} more" if len(shown) < len(self.lost) else ""
         verb = "is" if len(self.lost) == 1 else "are"
@@ -33,7 +33,7 @@ def costs(
     requirements: Sequence[Requirement],
     profiles: Collection[Profile],
 ) -> list[Cost]:
-    """What these lacks cost together, profile by profile; profiles that lose nothing are left out."""
+    """Return what these lacks cost together, profile by profile; profiles that lose nothing are left out."""
     lacks = list(checks)
     found = []
     for profile in sorted(profiles):

@@ -1,4 +1,4 @@
-"""Feature gates as a component's metrics show them, and which of them requirements depend on. Pure."""
+"""Checks feature gates by a component's metrics: those that requirements depend on. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LINE = re.compile(r'^kubernetes_feature_enabled\{[^}]*?name="(?P<name>[^"]+)"[^
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """A gate that requirements depend on: from which version it exists, and from which it is on; their features."""
+    """A gate that requirements depend on: the versions since which it exists and is on, and their features."""
 
     name: str
     exists: Version
@@ -36,19 +36,18 @@ GATES = (
 
 
 def parse(metrics: str) -> dict[str, bool]:
-    """The gates in a text of Prometheus metrics."""
+    """Return the gates in a text of Prometheus metrics."""
     return {found["name"]: found["value"] == "1" for found in _LINE.finditer(metrics)}
 
 
 def version_of(told: Mapping[str, Any]) -> Version:
-    """Major and minor of what /version says; (0, 0) when it says something else."""
+    """Return major and minor of an answer of /version; (0, 0) if it has none."""
     found = re.match(r"v?(\d+)\.(\d+)", str(told.get("gitVersion", "")))
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
 def check(version: Version, seen: Mapping[str, bool], said: Mapping[str, bool] | None = None) -> Check:
-    """What the API server's gates allow; `seen` is empty where they could not be read: then what a person `said`, or
-    else what is on by default.
+    """Check that the gates are on: those `seen`, or if there are none those that an option `said`, or else defaults.
 
     A gate that became permanent is no longer among those that are seen.
     """
@@ -71,5 +70,5 @@ def check(version: Version, seen: Mapping[str, bool], said: Mapping[str, bool] |
 
 
 def is_on(gate: Gate, version: Version, seen: Mapping[str, bool]) -> bool:
-    """Whether a gate is on in a component of that version."""
+    """Return whether a gate is on in a component of that version."""
     return version >= gate.exists and seen.get(gate.name, version >= gate.on)

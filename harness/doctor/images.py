@@ -1,4 +1,4 @@
-"""Can the nodes run the suite's pods, image included? Only trying tells, so it is tried only when asked for."""
+"""Checks that nodes run the suite's pods, image included. It must create pods, so it is done only on request."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PORT = 8080
 
 
 def check(api: Api, names: Names, registry: str, *, try_pods: bool, say: Say) -> Check:
-    """Run a pod on each node that scenarios use, wait until it runs, and remove it."""
+    """Check that a pod runs on each node that scenarios use, if `try_pods`; the pods are removed again."""
     image = pods.image(registry).partition("@")[0]
     if not try_pods:
         return unknown("images", f"not tried: {image}", "--try runs a pod on each node, and removes it")
@@ -36,7 +36,7 @@ def check(api: Api, names: Names, registry: str, *, try_pods: bool, say: Say) ->
 
 
 def _try(api: Api, names: Names, registry: str, say: Say) -> dict[str, str]:
-    """Why a node (by its name in the topology) does not run the pod; those that do are left out."""
+    """Run the pods, and return the reason for each node (by its name in the topology) that does not run its pod."""
     run = new_run_id()
     namespace, labels = f"td-{run}-doctor", run_labels(run)
     with hold(api, run, say=say):

@@ -1,4 +1,4 @@
-"""Which service proxy a cluster has, as far as its DaemonSets show. Pure."""
+"""Finds the service proxy of a cluster among its DaemonSets. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from harness.api.client import Object
 from harness.doctor.check import Check, ok, unknown
 
-_KNOWN = {  # a part of the name of a DaemonSet: what it does with Services
+_KNOWN = {  # a part of the name of a DaemonSet, and what it does with Services
     "kube-proxy": "",
     "cilium": "serves Services itself where kube-proxy replacement is on",
     "calico-node": "serves Services itself in eBPF mode",
@@ -27,7 +27,7 @@ _PROXIES = {name for name, does in _KNOWN.items() if does} | {"kube-proxy"}
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A DaemonSet that has to do with Services or pod networks: its name, its image, and what it does, if known."""
+    """A DaemonSet for Services or pod networks: its name, its image, and what it does, if known."""
 
     name: str
     image: str
@@ -36,7 +36,7 @@ class Found:
 
 
 def recognised(daemon_sets: Iterable[Object]) -> list[Found]:
-    """Those that may serve Services first."""
+    """Return the known DaemonSets; those that may serve Services come first."""
     found = []
     for each in daemon_sets:
         name = str(each["metadata"]["name"])
@@ -48,7 +48,7 @@ def recognised(daemon_sets: Iterable[Object]) -> list[Found]:
 
 
 def check(daemon_sets: Iterable[Object]) -> Check:
-    """What serves Services on the nodes."""
+    """Check that a known proxy serves Services on the nodes."""
     found = recognised(daemon_sets)
     said = "; ".join(f"{each.name} ({each.image}){f', {each.does}' if each.does else ''}" for each in found)
     if any(each.serves for each in found):

@@ -1,4 +1,4 @@
-"""Looks at this machine: can it be an embedded cluster (`netns`), or can it make a kind cluster (`kind`)?"""
+"""Checks that this machine can run an embedded cluster (`netns`), or make a kind cluster (`kind`)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from harness.settings.claims import OF_BOTH_FAMILIES
 
 
 def examine_netns(families: Sequence[str] = FAMILIES) -> list[Check]:
-    """Network namespaces as this user, and the features of the kernel, each tried."""
+    """Check network namespaces as this user, and the features of the kernel, by trying each."""
     try:
         sandbox.enter()
     except UnavailableError as error:
@@ -33,7 +33,7 @@ def examine_netns(families: Sequence[str] = FAMILIES) -> list[Check]:
 
 
 def _own_files() -> Check:
-    """Whether the resolver of a pod's programs can be told of the cluster's DNS."""
+    """Check that a pod's programs can have an /etc/resolv.conf of their own, which names the cluster's DNS."""
     name = "files of pods"
     try:
         with contextlib.closing(Namespace.create()) as namespace:
@@ -49,7 +49,7 @@ def _own_files() -> Check:
 
 
 def examine_kind(topology: Topology) -> list[Check]:
-    """The command, the container engine, and room for the nodes."""
+    """Check the command kind, the container engine, and resources for the nodes."""
     from harness.backends.kind import checks  # noqa: PLC0415  only for those who ask for it
     from harness.backends.kind.config import Wanted  # noqa: PLC0415
 

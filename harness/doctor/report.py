@@ -1,4 +1,4 @@
-"""What was found, as a table for people: how each thing is, what its lack costs, and the remedy."""
+"""Prints the checks as a table: the state of each, its costs, and the remedy."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ENDS = {
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """What costs are counted in: requirements, what each needs, and the profiles that somebody cares about."""
+    """The requirements that costs are counted in, the needs of each, and the profiles of interest."""
 
     requirements: Sequence[Requirement] = ()
     needs: Mapping[str, Needs] | None = None
@@ -37,7 +37,7 @@ class Suite:
 
 
 def show(checks: Sequence[Check], suite: Suite, console: Console) -> None:
-    """Print the table, and what all lacks cost together."""
+    """Print the table, and the cost of all lacks together."""
     table = Table("state", "what", Column(overflow="fold"), box=None, pad_edge=False, show_header=False)
     for check in checks:
         table.add_row(Text(check.state, _STYLES[check.state]), check.name, _text(check, suite))

@@ -1,7 +1,7 @@
-"""What a backend may be able to do beside making objects, running pods and asking Services from pods and nodes.
+"""Abilities of a backend beside making objects, running pods and probing Services from pods and nodes.
 
-The embedded cluster can do all of it. What a foreign cluster cannot, or must not be asked to, leaves the requirements
-that need it unjudged: `unavailable`, by the name that stands here.
+The embedded cluster has all of them. A requirement that needs one which a foreign cluster lacks, or that must not be
+used there, is `unavailable`, and the report names the ability.
 """
 
 from __future__ import annotations
@@ -10,28 +10,28 @@ import enum
 
 
 class Ability(enum.StrEnum):
-    """One thing that scenarios may need of a backend. The values stand in reports and in `trafficdist doctor`."""
+    """One ability that scenarios may need. Reports and `trafficdist doctor` show the values."""
 
     RESTART_API_SERVER = "restart-api-server"
     RESTART_CONTROLLER = "restart-controller"
     RESTART_PROXY = "restart-proxy"
-    CHANGE_RELEASE = "change-release"  # start a component again as one of another version, or with other feature gates
-    CHANGE_NODES = "change-nodes"  # their labels and taints, and cordon them
-    REPORT_NODES = "report-nodes"  # what kubelets report of them: CPU, readiness
+    CHANGE_RELEASE = "change-release"  # restart a component as another version, or with other feature gates
+    CHANGE_NODES = "change-nodes"  # change labels and taints, and cordon nodes
+    REPORT_NODES = "report-nodes"  # report CPU and readiness, as kubelets do
     STOP_NODES = "stop-nodes"  # switch one off, as a power failure would, and on again
-    CREATE_NODES = "create-nodes"  # nodes that exist in the API only
-    EQUAL_NODES = "equal-nodes"  # no nodes but those of the topology, with the CPU that it says
-    REPORT_PODS = "report-pods"  # pods that exist in the API only, in any phase
+    CREATE_NODES = "create-nodes"  # create nodes that exist in the API only
+    EQUAL_NODES = "equal-nodes"  # no nodes but those of the topology, with its CPU
+    REPORT_PODS = "report-pods"  # create pods that exist in the API only, in any phase
     EXTERNAL_CLIENT = "external-client"  # packets from outside of the cluster
     LOAD_BALANCER = "load-balancer"  # load balancer addresses that are routed to a node of choice
     EXTERNAL_IPS = "external-ips"  # the same for spec.externalIPs
-    OPEN_CONNECTIONS = "open-connections"  # connections that stay, and are asked again
+    OPEN_CONNECTIONS = "open-connections"  # long-lived connections, with several questions
     SOURCE_PORTS = "source-ports"  # sockets and programs in a client's network namespace
-    EVERY_REFUSAL = "every-refusal"  # kernels limit ICMP errors, to one a second: silence may be a refusal
-    HTTP = "http"  # GET requests from where a client is, to any address
+    EVERY_REFUSAL = "every-refusal"  # no limit of ICMP errors: by default, one a second, silence may be a refusal
+    HTTP = "http"  # GET requests from a client, to any address
     CONTROLLER_METRICS = "controller-metrics"
     PROXY_METRICS = "proxy-metrics"
-    UNDISTURBED = "undisturbed"  # nobody else's load, where a scenario must keep time
+    UNDISTURBED = "undisturbed"  # no foreign load, for scenarios that depend on time
     DNS = "dns"  # the topology-aware DNS server, and PodLocators
 
 

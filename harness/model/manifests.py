@@ -26,7 +26,7 @@ class Port:
     target: int | str = TARGET_PORT
 
     def manifest(self) -> Object:
-        """The entry of spec.ports."""
+        """Return the entry of spec.ports."""
         named = {"name": self.name} if self.name else {}
         return {**named, "port": self.port, "protocol": self.protocol, "targetPort": self.target}
 
@@ -43,7 +43,7 @@ class Hints:
     nodes: tuple[str, ...] = ()
 
     def manifest(self) -> Object:
-        """The `hints` field, with only the lists that are not empty."""
+        """Return the `hints` field, with only the lists that are not empty."""
         zones = {"forZones": [{"name": zone} for zone in self.zones]} if self.zones else {}
         nodes = {"forNodes": [{"name": node} for node in self.nodes]} if self.nodes else {}
         return {**zones, **nodes}
@@ -63,7 +63,7 @@ class Endpoint:
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     def manifest(self, family: str) -> Object:
-        """The entry of `endpoints` in a slice of this address family ("IPv4" or "IPv6")."""
+        """Return the entry of `endpoints` in a slice of this address family ("IPv4" or "IPv6")."""
         conditions = {"ready": self.ready, "serving": self.serving, "terminating": self.terminating}
         optional = {
             "nodeName": self.node,
@@ -87,7 +87,7 @@ def service(
     labels: Mapping[str, str] | None = None,
     **spec: Any,
 ) -> Object:
-    """A Service. Fields of its spec are given by their Kubernetes names; those that are `None` are left out."""
+    """Return a Service. Fields of its spec are given by their Kubernetes names; those that are `None` are left out."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -109,7 +109,7 @@ def endpoint_slice(
     ports: Sequence[Port] = (TCP,),
     labels: Mapping[str, str] | None = None,
 ) -> Object:
-    """An EndpointSlice written by hand: its managed-by label keeps controllers away from it."""
+    """Return an EndpointSlice written by hand: its managed-by label keeps controllers away from it."""
     return {
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",
@@ -135,7 +135,7 @@ def pod(
     container_ports: Sequence[tuple[str, int, str]] = (),
     host_network: bool = False,
 ) -> Object:
-    """A Pod bound to a node. `container_ports` are (name, number, protocol)."""
+    """Return a Pod bound to a node. `container_ports` are (name, number, protocol)."""
     ports = [{"name": name, "containerPort": port, "protocol": protocol} for name, port, protocol in container_ports]
     return {
         "apiVersion": "v1",
@@ -151,7 +151,7 @@ def pod(
 
 
 def pod_status(addresses: Mapping[str, str], host_ip: str | None, *, ready: bool, phase: str = "Running") -> Object:
-    """The status that a kubelet would report for a pod with these addresses, by family."""
+    """Return the status that a kubelet would report for a pod with these addresses, by family."""
     state = "True" if ready else "False"
     ips = list(addresses.values())
     return {
@@ -174,7 +174,7 @@ def pod_status(addresses: Mapping[str, str], host_ip: str | None, *, ready: bool
 
 
 def node(place: Node, addresses: Sequence[str], pod_cidrs: Sequence[str]) -> Object:
-    """A Node with its zone label, and the pod CIDRs that were given to it."""
+    """Return a Node with its zone label and its pod CIDRs."""
     zone = {ZONE_LABEL: place.zone} if place.zone else {}
     return {
         "apiVersion": "v1",
@@ -186,7 +186,7 @@ def node(place: Node, addresses: Sequence[str], pod_cidrs: Sequence[str]) -> Obj
 
 
 def node_status(place: Node, addresses: Sequence[str], *, ready: bool = True) -> Object:
-    """The status that a kubelet would report for a node."""
+    """Return the status that a kubelet would report for a node."""
     resources = {"cpu": f"{place.cpu_milli}m", "memory": "8Gi", "pods": "110"}
     return {
         "addresses": [

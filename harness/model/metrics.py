@@ -1,6 +1,6 @@
-"""Metrics as a component exposes them, read as values.
+"""Parses the metrics of a component.
 
-Names are those that the component writes: Kubernetes' counters do not all end in `_total`, so no name is mended here.
+Names are kept as the component writes them: some of Kubernetes' counters do not end in `_total`.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ class Sample:
 
 
 class Metrics:
-    """All samples of one answer. Raises `ValueError` on what is not the Prometheus text format."""
+    """All samples of one answer. Raises `ValueError` if it is not in the Prometheus text format."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.samples = list(_samples(text))
 
     def values(self, name: str, **labels: str) -> list[float]:
-        """The values of all samples of this name that have these labels, and maybe more."""
+        """Return the values of all samples of this name that have these labels, and maybe others."""
         return [
             each.value
             for each in self.samples
@@ -36,20 +36,20 @@ class Metrics:
         ]
 
     def total(self, name: str, **labels: str) -> float:
-        """Their sum; 0 where there is none, as a counter that never counted need not be exposed."""
+        """Return the sum of these values; 0 if there is none, as a component may omit a counter that never counted."""
         return sum(self.values(name, **labels))
 
     def has(self, name: str) -> bool:
-        """Whether there is any sample of this name."""
+        """Return whether there is any sample of this name."""
         return any(each.name == name for each in self.samples)
 
     def by_label(self, name: str, label: str) -> dict[str, float]:
-        """The values of all samples of this name, by one of their labels."""
+        """Return the values of all samples of this name, by one of their labels."""
         return {each.labels.get(label, ""): each.value for each in self.samples if each.name == name}
 
 
 def _samples(text: str) -> Iterable[Sample]:
-    lines = [line for line in text.splitlines() if line and not line.startswith("#")]  # types would mend names
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]  # with types, it changes names
     for family in text_string_to_metric_families("\n".join([*lines, ""])):
         for each in family.samples:
             yield Sample(each.name, each.labels, each.value)

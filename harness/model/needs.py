@@ -1,7 +1,7 @@
-"""What each requirement needs of a cluster, and what it therefore costs that a cluster lacks something.
+"""The needs of each requirement, abilities and nodes: they tell which requirements a cluster cannot judge.
 
-Nobody writes the table: a run on the embedded cluster, which can do everything, notes what scenarios use, and a test
-holds the file beside the suite to it.
+The table is not written by hand: a run on the embedded cluster, which has every ability, records what scenarios use,
+and a test compares the file beside the suite with it.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ class Needs:
         return Needs(self.abilities | other.abilities, self.nodes | other.nodes)
 
     def to_json(self) -> dict[str, list[str]]:
-        """Plain values, sorted; what is empty is left out."""
+        """Return plain values, sorted, without empty ones."""
         both = {"abilities": sorted(self.abilities), "nodes": sorted(self.nodes)}
         return {name: values for name, values in both.items() if values}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Iterable[str]]) -> Needs:
-        """The inverse of `to_json`."""
+        """Read the values of `to_json`."""
         return cls(frozenset(values.get("abilities") or ()), frozenset(values.get("nodes") or ()))
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What a cluster has of both."""
+    """The abilities and nodes of a cluster."""
 
     abilities: frozenset[str]
     nodes: frozenset[str]
 
     def lacks(self, needs: Needs) -> Needs:
-        """What is needed and not there."""
+        """Return the needs that are missing."""
         return Needs(needs.abilities - self.abilities, needs.nodes - self.nodes)
 
 
 def read(place: Path) -> dict[str, Needs]:
-    """The table of the suite in this folder, by requirement; empty where there is none. Raises `UsageError`."""
+    """Return the table of the suite in this folder, by requirement; empty if there is none. Raises `UsageError`."""
     import yaml  # noqa: PLC0415  the plugin loads this module in every pytest run on the machine
 
     file = place / FILE
@@ -65,14 +65,14 @@ def read(place: Path) -> dict[str, Needs]:
 
 @functools.cache
 def table_for(folder: Path) -> dict[str, Needs]:
-    """The table of the suite to which tests in this folder belong: the nearest one. Raises `UsageError`."""
+    """Return the table of the suite that tests in this folder belong to: the nearest one. Raises `UsageError`."""
     if (folder / FILE).exists() or folder == folder.parent:
         return read(folder)
     return table_for(folder.parent)
 
 
 def as_yaml(needs: Mapping[str, Needs]) -> str:
-    """The table as a file, sorted by requirement, one line each."""
+    """Return the text of the table's file, sorted by requirement, one line each."""
     import yaml  # noqa: PLC0415  the same
 
     table = {name: needs[name].to_json() for name in sorted(needs)}

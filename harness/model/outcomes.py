@@ -1,4 +1,4 @@
-"""What came of one probe: expected and observed are of the same kind.
+"""The outcomes of a probe: expected and observed ones are of the same type.
 
 Forward / Drop / Reject in a proxy's decision are `Reached` / `TimedOut` / `Refused` at the probe.
 `Unknown` is the fourth:

@@ -1,4 +1,4 @@
-"""The components of a cluster that a scenario can stop, start and change, and the releases that they can be of."""
+"""The components of a cluster that a scenario can stop, start and change, and their releases."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from harness.errors import UsageError
 
 
 class Component(enum.StrEnum):
-    """A process of Kubernetes that has a version of its own. Proxies are one a node."""
+    """A component of Kubernetes with a version of its own. There is a proxy on each node."""
 
     API_SERVER = "api-server"
     CONTROLLER = "endpointslice-controller"
@@ -25,7 +25,7 @@ API_SERVER, CONTROLLER, PROXY = Component.API_SERVER, Component.CONTROLLER, Comp
 class Release:
     """A Kubernetes version ("1.30"; empty for the newest), and the feature gates set on top of its defaults.
 
-    `follows` is "kep" or "released": whose behaviour, where a KEP text and released Kubernetes contradict each other.
+    `follows` is "kep" or "released": the behaviour if a KEP text and released Kubernetes contradict each other.
     `node_level` is how the controller chooses Services for node-level topology, like "automatic:missing=10%"; empty for
     its default. It counts where gate NodeLevelTopology is on (KEP-3015 of 2022).
     """
@@ -40,18 +40,18 @@ class Release:
         return " ".join(filter(None, (self.version or "newest", set_by_hand, self.node_level)))
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, for the history."""
+        """Return plain values, for the history."""
         chosen = {"nodeLevel": self.node_level} if self.node_level else {}
         return {"version": self.version, "gates": dict(self.gates), "follows": self.follows, **chosen}
 
 
 def release(version: str = "", /, *, node_level: str = "", **gates: bool) -> Release:
-    """A release as scenarios write it: `release("1.30", ServiceTrafficDistribution=True)`."""
+    """Return a release, as scenarios write it: `release("1.30", ServiceTrafficDistribution=True)`."""
     return Release(version, gates, node_level=node_level)
 
 
 def parse_gates(texts: tuple[str, ...]) -> dict[str, bool]:
-    """Read "Name=true" for each gate, as Kubernetes' --feature-gates. Raises `UsageError`."""
+    """Parse "Name=true" for each gate, as in Kubernetes' --feature-gates. Raises `UsageError`."""
     gates = {}
     for text in texts:
         name, sign, value = text.partition("=")

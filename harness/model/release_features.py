@@ -1,7 +1,7 @@
-"""Which features a release of Kubernetes lacks, by its version and the gates that are set: the history of the gates.
+"""The features that a release of Kubernetes lacks, by its version and gates: the history of the gates.
 
-A run of an old release judges what that release had, and says of the rest that it is not supported. What no gate tells,
-because a release simply did otherwise, a requirement says itself (`since`).
+A run of an old release judges the features of that release, and reports the others as unsupported. If a release changed
+its behaviour without a gate, the requirement has the version itself (`since`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from harness.model.release import API_SERVER, CONTROLLER, PROXY, Component
 
-NEWEST = 1000  # newer than all that this table knows of
+NEWEST = 1000  # newer than all versions in this table
 
 _GATES: Mapping[str, tuple[int, int]] = {
     "ProxyTerminatingEndpoints": (22, 26),
@@ -23,18 +23,18 @@ _GATES: Mapping[str, tuple[int, int]] = {
     "PreferSameTrafficDistribution": (33, 34),
     "NodeLevelTopology": (26, NEWEST),  # never released
 }
-"""The minor version in which a gate can first be set, and that in which it is first on unasked."""
+"""The first minor version in which a gate can be set, and the first in which it is on by default."""
 
 
 @dataclass(frozen=True, slots=True)
 class Since:
-    """There from Kubernetes 1.`minor` on, while one of these gates is on if there are any."""
+    """The condition of a feature: Kubernetes 1.`minor` or newer, and one of these gates on, if there are any."""
 
     gates: tuple[str, ...] = ()
     minor: int = 0
 
     def holds(self, minor: int, gates: Mapping[str, bool]) -> bool:
-        """Whether a release has it."""
+        """Return whether a release has the feature."""
         return minor >= self.minor and (not self.gates or any(_is_on(each, minor, gates) for each in self.gates))
 
 
@@ -88,9 +88,9 @@ _FEATURES: Mapping[Component | None, Mapping[str, Since]] = {
 
 
 def lacking(version: str, gates: Mapping[str, bool], *components: Component) -> tuple[str, ...]:
-    """The features that a release does not have, sorted; of some components, or of a cluster of it.
+    """Return the features that a release lacks, sorted; of some components, or of a whole cluster.
 
-    `version` is like "1.31", "v1.31.2" or empty for the newest; so is one that cannot be read.
+    `version` is like "1.31" or "v1.31.2"; an empty or invalid text means the newest.
     """
     minor = minor_of(version)
     return tuple(
@@ -105,6 +105,6 @@ def lacking(version: str, gates: Mapping[str, bool], *components: Component) -> 
 
 
 def minor_of(version: str) -> int:
-    """The 31 of "1.31"; of the newest where there is none."""
+    """Return the 31 of "1.31"; `NEWEST` for any other text."""
     match = re.fullmatch(r"v?1\.(\d+)(\..+)?", version)
     return int(match[1]) if match else NEWEST

@@ -1,4 +1,4 @@
-"""A requirement: one sentence that must be true of an implementation, with the clause that it comes from.
+"""A requirement: one sentence that must be true of an implementation, with its source.
 
 The decorator turns a test function into the one test of a requirement. Ids are a document and a slug, never a number in
 a sequence, and are never used again for something else.
@@ -19,7 +19,7 @@ _ASIDE = re.compile(r" \((?!\d{4}\))[^()]*\)")  # all in brackets but a year, wh
 
 
 class Level(enum.StrEnum):
-    """How binding a requirement is, in the sense of RFC 2119."""
+    """The level of a requirement, in the sense of RFC 2119."""
 
     MUST = "MUST"
     SHOULD = "SHOULD"
@@ -41,7 +41,7 @@ class Profile(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """Something that an implementation of a profile has; core features every implementation must have."""
+    """A feature of implementations of a profile; every implementation must have core features."""
 
     name: str
     profile: Profile
@@ -51,7 +51,7 @@ class Feature:
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """What must be true, how binding it is, and where it is written."""
+    """One sentence that must be true, with its level and its source."""
 
     id: str
     sentence: str
@@ -76,7 +76,7 @@ class Requirement:
 
     @property
     def section(self) -> str:
-        """The section that `source` names, and the document before it where it is not that of the id."""
+        """The section that `source` names, after the document if that is not the id's."""
         heading = re.split("[;:]", _ASIDE.sub("", self.source), maxsplit=1)[0]
         return heading.removeprefix(f"{self.document}, ")
 
@@ -87,7 +87,7 @@ class Requirement:
 
     @property
     def core(self) -> bool:
-        """Whether every implementation of the profile must meet it: it needs core features only."""
+        """True if every implementation of the profile must meet it: it needs core features only."""
         return all(feature.core for feature in self.features)
 
 
@@ -108,11 +108,11 @@ def requirement(
 
     `source` names document and section ("KEP-3015, Addition of PreferSameNode"). `as_` is "kep" or "released" where a
     KEP text and released Kubernetes disagree, and empty where they agree. `kills` names mutants, implementations with
-    one fault, that the test must find out. `instead_of` is the id of the requirement that holds to the KEP text, for
-    one that holds to released Kubernetes and contradicts it: a run judges one of both, as the implementation follows.
-    `unless` is an extended feature that rules the requirement out: who declares it by name is not judged by this.
-    `since` is the Kubernetes release from which on it holds, where that came with no gate: what behaves as an older one
-    on request is not judged by it.
+    one fault, that the test must find out. `instead_of` is the id of the requirement after the KEP text, for one after
+    released Kubernetes that contradicts it: a run judges one of both, the one that the implementation follows.
+    `unless` is an extended feature that rules the requirement out for implementations that declare it by name.
+    `since` is the first Kubernetes release that meets it, if no gate tells: a component that behaves as an older one on
+    request is not judged by it.
     """
     import pytest  # noqa: PLC0415  commands that only want levels and profiles do not wait for it
 

@@ -1,4 +1,4 @@
-"""Texts about objects and addresses, for people: as kubectl prints objects, and with the names of pods."""
+"""Texts about objects and addresses, for people: objects as kubectl prints them, addresses with the names of pods."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ADDRESS = re.compile(r"(?<![\w.:])[0-9a-f]*[.:][0-9a-f.:]*[0-9a-f](?![\w.:])")
 
 
 def as_yaml(objects: Iterable[Mapping[str, Any]], what: str) -> str:
-    """Objects as `kubectl get -o yaml` shows them, without managed fields; a sentence where there is none."""
+    """Return objects as `kubectl get -o yaml` shows them, without managed fields; a sentence if there is none."""
     shown = [{**each, "metadata": _without_managed_fields(each["metadata"])} for each in objects]
     return yaml.safe_dump_all(shown, sort_keys=False) if shown else f"# there are no {what}\n"
 
@@ -28,7 +28,7 @@ def as_table(rows: Sequence[Sequence[str]]) -> str:
 
 
 def with_names(text: str, names: Mapping[str, str]) -> str:
-    """A text in which each address that is known says whose it is: `a1 (10.244.1.4)`."""
+    """Return a text with a name at each known address: `a1 (10.244.1.4)`."""
 
     def named(found: re.Match[str]) -> str:
         return f"{names[found[0]]} ({found[0]})" if found[0] in names else found[0]
@@ -37,12 +37,12 @@ def with_names(text: str, names: Mapping[str, str]) -> str:
 
 
 def not_gathered(error: Exception) -> str:
-    """Says that a piece of evidence is missing, and why."""
+    """Return the text of a piece of evidence that is missing, with the error."""
     return f"could not be gathered: {type(error).__name__}: {error}\n"
 
 
 def gathered(ask: Callable[[], str], *, comment: str = "") -> str:
-    """What `ask` says, or why it could not be had: one piece that is missing takes no other with it."""
+    """Return the text of `ask`, or a sentence with its error: a missing piece of evidence must not prevent others."""
     try:
         return ask()
     except Exception as error:  # noqa: BLE001  evidence must never replace the verdict
@@ -50,7 +50,7 @@ def gathered(ask: Callable[[], str], *, comment: str = "") -> str:
 
 
 def texts_of(who: str, ask: Callable[[], Mapping[str, str]]) -> dict[str, str]:
-    """The same for several texts by file name; a file named for `who` says why they could not be had."""
+    """Return the texts of `ask` by file name; after an error without texts, a file named for `who` with the error."""
     found: dict[str, str] = {}
     said = gathered(lambda: found.update(ask()) or "")
     return found or ({f"no-{who}.txt": said} if said else {})

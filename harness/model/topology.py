@@ -1,7 +1,7 @@
 """The zones and nodes of a cluster, as a value.
 
-Nodes carry their place in their name: `a1` is node 1 of zone a. Everybody can then read a table of who reaches whom
-without looking anything up.
+The name of a node shows its place: `a1` is node 1 of zone a. So a table of clients and servers can be read without
+looking anything up.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Topology:
         return tuple(dict.fromkeys(node.zone for node in self.nodes if node.zone))
 
     def node(self, name: str) -> Node:
-        """The node of that name. Raises `UsageError`."""
+        """Return the node of that name. Raises `UsageError`."""
         for node in self.nodes:
             if node.name == name:
                 return node
@@ -53,7 +53,7 @@ class Topology:
 
 
 def grid(name: str, nodes_per_zone: Mapping[str, int]) -> Topology:
-    """A topology with that many nodes in each zone: `{"a": 2, "b": 1}` gives a1 a2 b1."""
+    """Return a topology with these numbers of nodes in zones: `{"a": 2, "b": 1}` gives a1 a2 b1."""
     for zone, count in nodes_per_zone.items():
         if not re.fullmatch(r"[a-z]+", zone) or count < 1:
             raise UsageError(f"topology {name!r}: zone {zone!r} with {count} nodes: want a-z and at least 1")
@@ -70,7 +70,7 @@ TOPOLOGIES: Mapping[str, Topology] = {each.name: each for each in (THREE_ZONES, 
 
 
 def parse_topology(text: str) -> Topology:
-    """Read a name ("three_zones") or zones with node counts ("a=2,b=2,c=1"). Raises `UsageError`."""
+    """Parse a name ("three_zones") or zones with node counts ("a=2,b=2,c=1"). Raises `UsageError`."""
     if text in TOPOLOGIES:
         return TOPOLOGIES[text]
     pairs = [part.partition("=") for part in text.split(",")]

@@ -1,4 +1,4 @@
-"""What answers and what asks: pods with an echo server, and the three kinds of clients."""
+"""Servers and clients: pods with an echo server, and the three kinds of clients."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ClientKind = Literal["pod", "node", "external"]
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A running pod: where it is, and its address by family ("IPv4", "IPv6"). In tables it goes by its name."""
+    """A running pod: its place, and its address by family ("IPv4", "IPv6"). Tables show its name."""
 
     name: str
     namespace: str
@@ -25,7 +25,7 @@ class Pod:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """Where a connection starts: in a pod on `node`, on the node itself, or outside of the cluster.
+    """The client of a connection: in a pod on `node`, on the node itself, or outside of the cluster.
 
     Packets of an external client enter the cluster at `node`.
     """
@@ -38,15 +38,15 @@ class Client:
 
 
 def pod_client(node: str) -> Client:
-    """A client in a pod on this node; a bare node name in a table of expectations means the same."""
+    """Return a client in a pod on this node; a bare node name in a table of expectations means the same."""
     return Client("pod", node)
 
 
 def node_client(node: str) -> Client:
-    """A client on the node itself (a host-network pod, or a daemon of the node)."""
+    """Return a client on the node itself (a host-network pod, or a daemon of the node)."""
     return Client("node", node)
 
 
 def external_client(via: str) -> Client:
-    """A client outside of the cluster, whose packets enter it at node `via`."""
+    """Return a client outside of the cluster, whose packets enter it at node `via`."""
     return Client("external", via)

@@ -1,4 +1,4 @@
-"""Many probes, so many at a time: the way in which a measuring window asks."""
+"""Sends the probes of a measuring window, a limited number at a time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Batch:
         self._flying = 0
 
     def pump(self) -> None:
-        """Start what may be started. On the loop's thread."""
+        """Start probes up to the limit. On the loop's thread."""
         probes = self._probes
         while self._flying < self._in_flight and self._next < len(probes):
             index = self._next

@@ -1,4 +1,4 @@
-"""Sockets that wait to be asked, in whatever network namespace they are made."""
+"""Server sockets in any network namespace."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from harness.probes.probe import SocketSource
 _FLAGS = socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
 
 GONE = {errno.ECONNABORTED, errno.EPROTO, errno.ENETDOWN, errno.EHOSTUNREACH, errno.ENETUNREACH}
-"""What accept(2) says when a client left before it was accepted, or of an error of its network: not the server's."""
+"""Errors of accept(2) that are not the server's: the client left early, or its network failed."""
 
 SocketOption = tuple[int, int, int | bytes]
-"""As setsockopt(2) takes it: level, name, value."""
+"""Arguments of setsockopt(2): level, name, value."""
 
 
 def bound(
@@ -26,9 +26,9 @@ def bound(
     address: str = "",
     options: Iterable[SocketOption] = (),
 ) -> socket.socket:
-    """A non-blocking socket on this port, listening if it is of TCP; of all addresses of the family without one.
+    """Return a non-blocking socket on this port, listening for TCP; on all addresses of the family by default.
 
-    Protocol "TCP" or "UDP", family "IPv4" or "IPv6". Raises `OSError`, also for a port that cannot be.
+    Protocol "TCP" or "UDP", family "IPv4" or "IPv6". Raises `OSError`, also for an invalid port.
     """
     if not 0 <= port <= 65535:
         raise OSError(errno.EINVAL, f"address {port}: invalid port")

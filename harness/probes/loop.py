@@ -1,7 +1,7 @@
 """The probe loop: every echo server and every probe of a cluster, on one thread.
 
-One thread does 8,000 TCP probes a second, more than any requirement asks for, and needs no agreement between processes
-about who serves what. Callers block; what the loop cannot do for them, they hear as `InconclusiveError`.
+One thread does 8,000 TCP probes a second, more than any requirement needs, and several processes would have to agree on
+their servers. Callers block; a failure of the loop raises `InconclusiveError`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from harness.probes.stream import Stream
 __all__ = ["Loop", "Probe", "Recording", "Sample", "Server", "ServerPort", "SocketSource", "Stream"]
 
 _PATIENCE = 60.0
-"""Seconds beyond the probes' own time limits after which the loop itself is taken to hang."""
+"""Seconds beyond the probes' own time limits after which the loop itself counts as hanging."""
 
 
 class Loop:
@@ -42,9 +42,9 @@ class Loop:
         self._reactor.close()
 
     def serve(self, namespace: SocketSource, identity: str, ports: Sequence[ServerPort]) -> Server:
-        """Answer as `identity` on these ports, from now on. Raises `InconclusiveError` when one cannot be had.
+        """Start a server that answers as `identity` on these ports. Raises `InconclusiveError` if one is taken.
 
-        Once a loop serves anybody, an answer with an identity that it never served is a stranger's (`Unknown`).
+        Once a loop has a server, an answer with an identity that it never served is a stranger's (`Unknown`).
         """
         server = Server(identity, self._reactor)
 
@@ -60,7 +60,7 @@ class Loop:
         return server
 
     def probe(self, probes: Sequence[Probe], *, in_flight: int = 32) -> list[Observation]:
-        """What came of each probe, in the order given. Blocks until all have an outcome."""
+        """Send all probes and return their outcomes, in the same order. Blocks until all have one."""
         _check(probes)
         if in_flight < 1:
             raise UsageError(f"{in_flight} probes in flight: want at least 1")
@@ -75,7 +75,7 @@ class Loop:
         return batch.outcomes
 
     def connect(self, probe: Probe) -> Stream:
-        """A connection that stays; `Stream.opened` says what came of making it. Blocks until then."""
+        """Open a long-lived connection; `Stream.opened` is the outcome. Blocks until there is one."""
         _check([probe])
         stream = Stream(probe, reactor=self._reactor, answers=self._answers)
         waiter = Waiter()
@@ -85,7 +85,7 @@ class Loop:
         return stream
 
     def every(self, interval: float, probes: Sequence[Probe]) -> Recording:
-        """Ask all these probes every `interval` seconds in the background, until `Recording.stop`."""
+        """Send all these probes every `interval` seconds in the background, until `Recording.stop`."""
         _check(probes)
         if interval <= 0 or not probes:
             raise UsageError(f"cannot ask {len(probes)} probes every {interval} s: want at least one, and a time")

@@ -1,7 +1,7 @@
-"""One question to an address, and what came of it.
+"""One probe of an address, and its outcome.
 
-A probe is one new socket, made in the client's netns: connect, read who answered, close. It takes one epoll event and
-no more, since the server speaks first (TCP) or the question is sent at once (UDP).
+A probe is one new socket, made in the client's netns: connect, read the server's name, close. It takes a single epoll
+event, since the server speaks first (TCP) or the question is sent at once (UDP).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from harness.model.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Unk
 from harness.probes.reactor import Reactor
 
 LONGEST_LINE = 512
-"""Bytes of an answer that are read before it is taken for a stranger's."""
+"""The longest answer in bytes; a longer one is a stranger's."""
 
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 """SO_LINGER 0: close with RST, which leaves conntrack entries of 10 s instead of 120 s and no TIME_WAIT socket."""
@@ -39,19 +39,19 @@ _FLAGS = socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
 _ANSWER = re.compile(r"([A-Za-z0-9][A-Za-z0-9._/-]*) ([0-9A-Fa-f.:]+(?:%\w+)?)")
 _nonces = itertools.count(secrets.randbits(48))
 _ports = itertools.cycle([*range(11_000, 30_000), *range(33_000, 65_536)])
-"""Beside those that components of a node listen on, up to 10,259, and beside the node ports."""
+"""Without ports that components of a node listen on, up to 10,259, and without node ports."""
 _PORTS_TRIED = 20
 
 
 class SocketSource(Protocol):
-    """Where a client is: something that makes sockets there, as `harness.netns.namespace.Namespace` does."""
+    """Makes sockets in a client's network, as `harness.netns.namespace.Namespace` does."""
 
     def socket(self, family: int, kind: int, proto: int = 0, /) -> socket.socket: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A question: from where, to what, and how long to wait (seconds).
+    """A question: its client's netns, its target, and its time limit (seconds).
 
     `protocol` is "TCP" or "UDP", `address` a numeric IPv4 or IPv6 address, `source` an address of the client to send
     from. The kernel repeats a lost SYN after one second: a longer time limit would hide a short drop.
@@ -66,19 +66,19 @@ class Probe:
 
 
 class Answers:
-    """Reads what servers send. Same bytes, same value: an answer is looked at once, however often it comes."""
+    """Parses the answers of servers. Equal bytes are parsed only once."""
 
     def __init__(self) -> None:
         self.identities: set[str] = set()
         self._known: dict[bytes, Observation] = {}
 
     def expect(self, identity: str) -> None:
-        """From now on answers come from these identities only; anybody else is a stranger."""
+        """Expect answers from this identity. From now on an unexpected one is a stranger."""
         self.identities.add(identity)
         self._known.clear()
 
     def read(self, line: bytes) -> Observation:
-        """Who sent "<identity> <client address>": `Reached`, or `Unknown` for a stranger."""
+        """Return the outcome of the answer "<identity> <client address>": `Reached`, or `Unknown` for a stranger."""
         known = self._known.get(line)
         if known is None:
             if len(self._known) > 10_000:
@@ -96,7 +96,7 @@ class Answers:
 
 
 def from_error(error: OSError) -> Observation:
-    """What an error of a client's socket says about the way to the server."""
+    """Return the outcome of a probe whose socket had this error."""
     match error.errno:
         case errno.ECONNREFUSED | errno.ECONNRESET:
             return REFUSED
@@ -106,21 +106,21 @@ def from_error(error: OSError) -> Observation:
 
 
 def cannot_tell(error: OSError) -> Unknown:
-    """The error by its name, as in "EHOSTUNREACH: No route to host"."""
+    """Return `Unknown` with the error's name and text, as in "EHOSTUNREACH: No route to host"."""
     number = error.errno or 0
     return Unknown(f"{errno.errorcode.get(number, type(error).__name__)}: {os.strerror(number) if number else error}")
 
 
 def next_nonce() -> bytes:
-    """A word that no other question of this or another run carries."""
+    """Return a word that no other question of this or another run has."""
     return b"%x" % next(_nonces)
 
 
 def connected_socket(probe: Probe) -> socket.socket | Observation:
-    """A non-blocking socket in the client's netns, connected or (TCP) about to be; or why not.
+    """Return a non-blocking socket in the client's netns, connected or (TCP) connecting, or the outcome of a failure.
 
-    When a node on this machine rejects a SYN by ICMP, the error is back while `connect` still holds the socket. Then
-    the kernel (tcp_v4_err, tcp_v6_err) keeps it as a soft error, which SO_ERROR alone tells, and sends another SYN a
+    If a node on this machine rejects a SYN by ICMP, the error comes back while `connect` still holds the socket. Then
+    the kernel (tcp_v4_err, tcp_v6_err) keeps it as a soft error, which only SO_ERROR returns, and sends another SYN a
     second later: a refusal by a proxy that rejects in this way, as kube-proxy does, would look like silence.
     """
     tcp = probe.protocol == "TCP"
@@ -150,10 +150,10 @@ def connected_socket(probe: Probe) -> socket.socket | Observation:
 def bind_unused(sock: socket.socket, source: str = "") -> None:
     """Bind to a port that no probe has used for the last 50,000.
 
-    The kernel's own choice comes back after some 3,000 connections, and may meet the conntrack entry of an earlier one.
-    With UDP (30 to 120 s) that leads to where the earlier question was sent. With TCP (120 s) it may be that of a SYN
-    that came while a proxy was programming the Service, and leads nowhere. Both are right for that flow, and would be
-    counted as wrong. Raises `OSError`.
+    The kernel chooses the same port again after some 3,000 connections, when the conntrack entry of an earlier one may
+    exist. With UDP (30 to 120 s) that entry leads to the earlier question's server. With TCP (120 s) it may be that of
+    a SYN that came while a proxy was programming the Service, and leads nowhere. Both are right for that flow, and
+    would count as wrong. Raises `OSError`.
     """
     for left in reversed(range(_PORTS_TRIED)):
         try:
@@ -168,21 +168,21 @@ def bind_unused(sock: socket.socket, source: str = "") -> None:
 def send(sock: socket.socket, question: bytes) -> None:
     """Send a question. Raises `OSError`.
 
-    EPERM is a rule of the client's own node that stopped the packet on its way out. Whether it dropped or rejected it
-    is not known yet: a rejection's ICMP error comes afterwards.
+    EPERM comes from a rule of the client's own node that stopped the packet on its way out. It may have dropped or
+    rejected it: a rejection's ICMP error comes afterwards.
     """
     with contextlib.suppress(PermissionError):
         sock.send(question)
 
 
 def repeats(sock: socket.socket) -> int:
-    """How many segments of a TCP connection the kernel has sent again, its SYN included."""
+    """Return the number of segments of a TCP connection that the kernel has sent again, including its SYN."""
     info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TOTAL_RETRANS + 4)
     return int.from_bytes(info[_TOTAL_RETRANS:], sys.byteorder)
 
 
 class Attempt(ABC):
-    """A probe under way: `report` is told its index and outcome once, unless `begin` had the outcome at once."""
+    """A probe under way: `report` is called once with its index and outcome, unless `begin` returned the outcome."""
 
     __slots__ = ("_answers", "_buffer", "_index", "_reactor", "_report", "_socket", "done", "probe")
 
@@ -205,7 +205,7 @@ class Attempt(ABC):
         self._socket: socket.socket
 
     def begin(self) -> Observation | None:
-        """Open the socket and ask. Gives the outcome if there is one already."""
+        """Open the socket and send the question. Returns the outcome if there is one already."""
         sock = connected_socket(self.probe)
         if not isinstance(sock, socket.socket):
             self.done = True
@@ -251,17 +251,17 @@ class Attempt(ABC):
 
     @abstractmethod
     def _ask(self) -> None:
-        """Say what a client has to say first. Raises `OSError`."""
+        """Send the client's first message, if there is one. Raises `OSError`."""
 
     @abstractmethod
     def _understand(self, data: bytes) -> Observation | None:
-        """The outcome, if these bytes complete an answer."""
+        """Return the outcome if these bytes complete an answer, else None."""
 
 
 class TcpAttempt(Attempt):
-    """The server speaks first, so nothing is asked and the handshake is not waited for by itself.
+    """A TCP probe. The server speaks first, so it sends nothing and does not wait for the handshake alone.
 
-    An answer that only a repeated SYN brought did not come in time, even where the deadline has been moved.
+    An answer to a repeated SYN did not come in time, even if the deadline was moved.
     """
 
     __slots__ = ("_began",)
@@ -281,7 +281,7 @@ class TcpAttempt(Attempt):
 
 
 class UdpAttempt(Attempt):
-    """The answer carries the question's nonce: a late one to an earlier question from this port is not ours."""
+    """A UDP probe. The answer has the question's nonce: a late answer to an earlier question is ignored."""
 
     __slots__ = ()
 

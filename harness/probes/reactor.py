@@ -1,13 +1,12 @@
 """One thread that waits for many sockets.
 
-Servers and probes are callbacks on file descriptors: no task, future or process for each, because what a probe costs
-decides how many a requirement can afford. All of this belongs to the loop's thread, except `start`, `close`, `post`
-and `call`.
+Servers and probes are callbacks on file descriptors, without a task, future or process for each, because the cost of a
+probe limits the number that a requirement can afford. All of this belongs to the loop's thread, except `start`,
+`close`, `post` and `call`.
 
-Two things are peculiar. An exception in a callback ends the loop, and reaches everybody who waits for it or asks
-later: an instrument that broke silently would look like a proxy that drops. And the loop's deadlines stand still while
-the loop itself did not run (a paused or starved machine), or had its hands full: such time is never held against a
-probe.
+Two things are peculiar. An exception in a callback ends the loop, and is raised in every caller that waits or calls
+later: a loop that broke silently would look like a proxy that drops. And deadlines are moved by the time in which the
+loop did not run (a paused or starved machine) or was busy: that time never counts against a probe.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ from harness.errors import HarnessError, InconclusiveError
 T = TypeVar("T")
 
 LATE = 0.05
-"""Seconds after which a timer counts as held up by the loop itself, and all timers are moved by the delay; after a
-pause of the machine by as much again, for what piled up meanwhile.
+"""Seconds of delay of a timer after which the loop itself counts as late, and all timers are moved by the delay; after
+a pause of the machine by this time more, for the events that piled up.
 """
 
 _EDGES = select.EPOLLIN | select.EPOLLOUT | select.EPOLLET
@@ -40,17 +39,17 @@ class Watched(Protocol):
     """The owner of a descriptor."""
 
     def ready(self) -> None:
-        """The descriptor is readable or in error, or was a moment ago: a read may find nothing."""
+        """Handle a descriptor that is readable or in error, or was a moment ago: a read may find nothing."""
 
     def give_up(self, why: str) -> None:
-        """The loop cannot do its work: a probe says so, a server goes on."""
+        """Handle a loop that cannot do its work: a probe ends as `Unknown`, a server goes on."""
 
     def drop(self) -> None:
-        """The loop ended: close the descriptor, tell nobody."""
+        """Close the descriptor without a report: the loop has ended."""
 
 
 class Timer(Protocol):
-    """What a deadline is set for; one that is `done` when its time comes is left alone."""
+    """An action at a deadline; one that is `done` by then is ignored."""
 
     @property
     def done(self) -> bool: ...
@@ -72,7 +71,7 @@ class Waiter:
         self._lock.release()
 
     def wait(self, seconds: float) -> bool:
-        """Whether it was finished in time. Raises what the loop's thread left as `failure`."""
+        """Wait, and return whether it was finished in time. Raises `failure`, if the loop's thread has set it."""
         finished = self._lock.acquire(timeout=seconds)
         if finished and self.failure is not None:
             raise self.failure
@@ -97,10 +96,10 @@ class _Wake:
         self._obey()
 
     def give_up(self, why: str) -> None:
-        """Commands go on."""
+        """Ignore it: commands go on."""
 
     def drop(self) -> None:
-        """Closed by `Reactor.close`, as others may still ring."""
+        """Leave it open: `Reactor.close` closes it, as other threads may still ring."""
 
 
 class Reactor:
@@ -127,7 +126,7 @@ class Reactor:
         self._thread.start()
 
     def close(self) -> None:
-        """End the thread; callers that still wait get an `InconclusiveError`. Idempotent."""
+        """End the thread; waiting callers get an `InconclusiveError`. Idempotent."""
         with self._mutex:
             started = self._state != "new"
             if self._state == "running":
@@ -142,7 +141,7 @@ class Reactor:
                 os.close(self._wake.fd)
 
     def post(self, command: Callable[[], None], waiter: Waiter) -> None:
-        """Have the loop's thread run `command`; `waiter` is finished by it, or fails with the loop."""
+        """Run `command` on the loop's thread; it finishes `waiter`, which fails if the loop does."""
         with self._mutex:
             if self._state != "running":
                 raise self._not_running()
@@ -151,7 +150,7 @@ class Reactor:
             self._wake.ring()
 
     def call(self, function: Callable[[], T]) -> T:
-        """Run `function` on the loop's thread and give what it returns or raises. Blocks."""
+        """Run `function` on the loop's thread, and return its value or raise its error. Blocks."""
         result: list[T] = []
         waiter = Waiter()
 
@@ -167,21 +166,21 @@ class Reactor:
         return result[0]
 
     def finished(self, waiter: Waiter) -> None:
-        """Let a caller go on, once."""
+        """Release a waiting caller. Idempotent."""
         if waiter in self._waiters:
             self._waiters.remove(waiter)
             waiter.finish()
 
     def watch(self, fd: int, owner: Watched, *, edges: bool = False) -> None:
-        """Call `owner.ready` whenever `fd` is readable or in error. Closing the descriptor ends this in the kernel.
+        """Call `owner.ready` whenever `fd` is readable or in error, until the descriptor is closed.
 
-        With `edges` it is called when `fd` becomes readable or writable, once each time: the owner takes all there is.
+        With `edges` it is called once each time when `fd` becomes readable or writable: the owner must read everything.
         """
         self._watched[fd] = owner
         self._epoll.register(fd, _EDGES if edges else select.EPOLLIN)
 
     def watch_edges(self, fd: int) -> None:
-        """From now on call the owner of `fd` as with `edges`; it is called once more in any case."""
+        """Switch `fd` to `edges`; its owner is called once more in any case."""
         self._epoll.modify(fd, _EDGES)
 
     def forget(self, fd: int) -> None:
@@ -189,7 +188,7 @@ class Reactor:
         self._watched.pop(fd, None)
 
     def give_up(self, why: str) -> None:
-        """End all probes under way as `Unknown`: the fault is on this side."""
+        """End all probes under way as `Unknown`: the fault is the harness's."""
         for owner in list(self._watched.values()):
             owner.give_up(why)
 
@@ -211,7 +210,7 @@ class Reactor:
         try:
             while self._state == "running":
                 self._turn()
-        except BaseException as error:  # noqa: BLE001  whatever it is, those who wait must hear of it
+        except BaseException as error:  # noqa: BLE001  waiting callers must get any error
             self._failure = error
         with self._mutex:
             self._state = "broken" if self._failure else "stopped"
@@ -248,10 +247,10 @@ class Reactor:
         return max(0.0, timers[0][0] - time.monotonic()) if timers else -1
 
     def _excuse(self, delay: float) -> None:
-        """Move all deadlines by the time in which the loop could not see what came."""
+        """Move all deadlines by the time in which the loop could not receive."""
         self._timers = [(deadline + delay, order, timer) for deadline, order, timer in self._timers]
 
 
 def starved(error: OSError) -> bool:
-    """Whether the error says that this machine or process has run out of something."""
+    """Return whether the error means that this machine or process has run out of a resource."""
     return error.errno in _STARVED

@@ -1,7 +1,7 @@
-"""Probes at a fixed rate, for measuring in milliseconds how long nobody answered.
+"""Sends probes at a fixed rate, to measure gaps in milliseconds.
 
-Open loop: the next probe leaves on time whether or not the last one was answered, so a proxy that drops for 200 ms
-loses as many probes as 200 ms have, and not one.
+Open loop: the next probe leaves on time even if the last one was not answered, so a proxy that drops for 200 ms loses
+all probes of those 200 ms, and not only one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from harness.probes.reactor import Reactor, Waiter
 
 
 class Sample(NamedTuple):
-    """One probe of a recording: when it left (monotonic seconds), what came of it, which probe, and after how long."""
+    """One probe of a recording: its start (monotonic seconds), outcome, index, and duration."""
 
     at: float
     observation: Observation
@@ -26,9 +26,9 @@ class Sample(NamedTuple):
 
 
 class Recording:
-    """Asks each of its probes every `interval` seconds until it is stopped, one after the other and evenly spaced.
+    """Sends each of its probes every `interval` seconds until it is stopped, one after the other and evenly spaced.
 
-    So a hole that all clients share is found although it is shorter than the interval of each.
+    So it finds a gap of all clients even if that is shorter than the interval of each.
     """
 
     def __init__(self, interval: float, probes: Sequence[Probe], *, reactor: Reactor, answers: Answers) -> None:
@@ -45,11 +45,11 @@ class Recording:
 
     @property
     def asked(self) -> int:
-        """How many probes have left so far. May be asked from any thread."""
+        """The number of probes sent so far. Thread-safe."""
         return len(self._samples)
 
     def stop(self) -> list[Sample]:
-        """Ask no more, wait for the last answers, and give all samples in the order in which they left."""
+        """Stop sending, wait for the last answers, and return all samples in the order of their start."""
         waiter = Waiter()
 
         def command() -> None:
@@ -63,12 +63,12 @@ class Recording:
         return list(self._samples)
 
     def begin(self) -> None:
-        """Ask for the first time. On the loop's thread."""
+        """Send the first probe. On the loop's thread."""
         self._due = time.monotonic()
         self.expired(self._due)
 
     def expired(self, now: float) -> None:
-        """Ask whose turn it is, and come back at the next step that is still to come: none is made up for."""
+        """Send the next probe, and set the timer for the next step; missed steps are skipped."""
         self._ask(self._turn)
         self._turn = (self._turn + 1) % len(self._probes)
         self._due += self._step * max(1, int((now - self._due) / self._step) + 1)

@@ -1,6 +1,6 @@
-"""Echo servers: each answers with its pod's name and the client's address that it saw.
+"""Echo servers: each answers with its pod's name and the client's address as it saw it.
 
-The client's address shows masquerading; the name shows where the connection went. A server's sockets are made in its
+The client's address shows masquerading; the name shows the connection's endpoint. A server's sockets are made in its
 pod's netns and served by the one loop, so that a pod costs two or four descriptors and no process.
 """
 
@@ -17,7 +17,7 @@ from harness.probes.probe import RESET_ON_CLOSE, SocketSource
 from harness.probes.reactor import Reactor, starved
 
 _AT_ONCE = 64
-"""Connections or datagrams that one socket takes before the others have their turn."""
+"""Connections or datagrams that one socket handles before the others have their turn."""
 
 _IN_PKTINFO = struct.Struct("@i4s4s")  # interface, local address, destination in the header; ip(7)
 _IN6_PKTINFO = struct.Struct("@16sI")  # address, interface; ipv6(7)
@@ -26,7 +26,7 @@ _IP_PKTINFO = getattr(socket, "IP_PKTINFO", 8)  # in the socket module only from
 
 @dataclass(frozen=True, slots=True)
 class ServerPort:
-    """Where to listen: protocol "TCP" or "UDP", family "IPv4" or "IPv6", port, and address ("" for any)."""
+    """A port to listen on: protocol "TCP" or "UDP", family "IPv4" or "IPv6", port, and address ("" for any)."""
 
     protocol: str
     family: str
@@ -34,7 +34,7 @@ class ServerPort:
     address: str = ""
 
     def open(self, namespace: SocketSource) -> socket.socket:
-        """The bound socket, listening if TCP. Raises `OSError`, `UsageError`."""
+        """Return the bound socket, listening for TCP. Raises `OSError`, `UsageError`."""
         if self.protocol not in ("TCP", "UDP") or self.family not in ("IPv4", "IPv6"):
             raise UsageError(f"cannot serve {self.protocol!r} over {self.family!r}: want TCP or UDP, IPv4 or IPv6")
         if self.protocol == "TCP":
@@ -47,12 +47,12 @@ class ServerPort:
 
 
 class _Part:
-    """What a server consists of goes on when probes give up."""
+    """A part of a server: it goes on when probes give up."""
 
     __slots__ = ()
 
     def give_up(self, why: str) -> None:
-        """Nothing to do: not a probe."""
+        """Ignore it: this is no probe."""
 
 
 class _Listener(_Part):
@@ -88,7 +88,7 @@ class _Listener(_Part):
 
 
 class _Connection(_Part):
-    """One client of a TCP server: told who serves it, and told again for each line that it sends.
+    """One client of a TCP server: gets the answer at once, and again for each line that it sends.
 
     The socket itself is blocking (that saves a system call for each connection); every call on it is not.
     """
@@ -115,7 +115,7 @@ class _Connection(_Part):
     def _send(self, data: bytes) -> bool:
         try:
             self._socket.send(data, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
-        except OSError:  # the client is gone, or does not read: in both cases nobody waits for this
+        except OSError:  # the client is gone, or does not read
             self.drop()
             return False
         return True
@@ -136,7 +136,7 @@ class _Connection(_Part):
 class _Datagrams(_Part):
     """A UDP socket that answers "<nonce>" with "<nonce> <identity> <client address>".
 
-    The answer leaves from the address that was asked, also on a node, which has several.
+    The answer leaves from the address of the question, also on a node, which has several.
     """
 
     def __init__(self, sock: socket.socket, identity: str, reactor: Reactor) -> None:
@@ -191,7 +191,7 @@ class Server:
         self._parts: list[_Listener | _Datagrams] = []
 
     def close(self) -> None:
-        """When this returns nothing of the server is left. Idempotent."""
+        """Close all sockets, and return when they are closed. Idempotent."""
         with contextlib.suppress(InconclusiveError):  # a loop that ended has closed them already
             self._reactor.call(self.shut)
 

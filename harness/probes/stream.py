@@ -1,6 +1,6 @@
-"""A connection that stays: does it survive a change, and who is at its other end?
+"""A long-lived connection: does it survive a change, and which server is at its other end?
 
-New connections show what a proxy decides now, established ones what it does to those that it decided earlier.
+New connections show a proxy's present decisions; established ones show its effect on earlier decisions.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class _Deadline:
 class Stream:
     """A long-lived connection (TCP), or one socket that keeps its port (UDP).
 
-    `opened` is what came of making it. After a reset every question has the outcome `Refused`.
+    `opened` is the outcome of opening it. After a reset every question has the outcome `Refused`.
     """
 
     def __init__(self, probe: Probe, *, reactor: Reactor, answers: Answers) -> None:
@@ -48,12 +48,12 @@ class Stream:
         self._waiter: Waiter | None = None
         self._outcome: Observation = self.opened
         self._asked = 0
-        self._heard = 0  # TCP: answers come in order, so a late one is told by its number
-        self._nonce = b""  # UDP: and here by its nonce
+        self._heard = 0  # TCP: answers come in order, so their number identifies a late one
+        self._nonce = b""  # UDP: identifies the answer
         self._buffer = b""
 
     def ask(self) -> Observation:
-        """Ask who is at the other end, over the same connection. Blocks for the probe's time limit at most."""
+        """Send a question over the same connection, and return its outcome, within the probe's time limit."""
         waiter = Waiter()
         self._reactor.post(lambda: self._ask(waiter), waiter)
         if not waiter.wait(60 + self.probe.timeout):
@@ -66,7 +66,7 @@ class Stream:
             self._reactor.call(lambda: self._end(Unknown("this stream is closed")))
 
     def begin(self, waiter: Waiter) -> None:
-        """Connect, and ask for the first time. On the loop's thread."""
+        """Connect, and send the first question. On the loop's thread."""
         self._waiter = waiter
         self._asked += 1
         made = connected_socket(self.probe)
@@ -78,11 +78,11 @@ class Stream:
         self._question(b"")
 
     def waits_for(self, question: int) -> bool:
-        """Whether this question is the current one, and still open."""
+        """Return whether this question is the current one, and still open."""
         return self._waiter is not None and question == self._asked
 
     def answered(self, outcome: Observation) -> None:
-        """The current question has its outcome."""
+        """Set the outcome of the current question."""
         waiter, self._waiter = self._waiter, None
         if waiter is None:
             return
@@ -92,7 +92,7 @@ class Stream:
         self._reactor.finished(waiter)
 
     def overdue(self) -> None:
-        """The current question was not answered in time. A connection without a first answer is given up."""
+        """Time out the current question. A connection without a first answer is closed."""
         if self.probe.protocol == "TCP" and self._heard == 0:
             self._end(TIMED_OUT)
         else:
@@ -141,7 +141,7 @@ class Stream:
         if line:
             try:
                 send(self._socket, line)
-            except BlockingIOError:  # nobody reads at the other end: it is going to be overdue
+            except BlockingIOError:  # the server does not read: the question will time out
                 return
             except OSError as error:
                 self._failed(error)

@@ -1,1 +1,1 @@
-"""What a node runs: the service proxies under test."""
+"""The service proxies under test."""

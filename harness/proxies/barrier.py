@@ -1,8 +1,8 @@
-"""Objects without effect, written to learn how far a component is with what was written before them.
+"""Writes objects without effect: a component that has seen them has seen everything that was written before.
 
 Services and EndpointSlices come to a proxy by watches of their own, each in order. A Service without cluster IP and an
-EndpointSlice of no Service cost a proxy nothing: no rule changes. Where a proxy mentions them, it has seen all that was
-written earlier.
+EndpointSlice of no Service cost a proxy nothing: no rule changes. A proxy whose log mentions them has seen all earlier
+writes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class BarrierObjects:
         self._made_namespace = False
 
     def revision(self) -> str:
-        """The API server's resource version: as long as it stays, nothing has been written. Empty when it is away."""
+        """Return the API server's resource version, which changes with each write; "" if the server is away."""
         try:
             listed = self._api.request("GET", path_of("services"), query={"limit": "1"})
         except InconclusiveError:
@@ -33,7 +33,7 @@ class BarrierObjects:
         return str((listed.body.get("metadata") or {}).get("resourceVersion") or "")
 
     def write(self) -> tuple[str, str]:
-        """The name of a new Service and a new EndpointSlice, and the resource version; both empty without a server."""
+        """Write a new Service and EndpointSlice. Returns their name and resource version; "" both without a server."""
         name = f"c-{next(self._numbers)}"
         try:
             self._make_namespace()

@@ -1,6 +1,6 @@
-"""What can be asked of a program to learn whether it is ready, and whether it has worked on everything.
+"""Checks of a program: is it ready, and has it worked on everything?
 
-Each check answers in words what is missing, and with an empty text when nothing is. Pure values, apart from the asking.
+Each check returns what is missing, in words, or an empty text. Checks are values; only `missing` has effects.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from harness.netns.namespace import Namespace
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a program runs and what it has written since it was started."""
+    """The netns of a program, and its log since its start."""
 
     namespace: Namespace
     log: Path
     log_begin: int = 0  # bytes of earlier programs on the same node
 
     def text(self) -> str:
-        """Its log, without what earlier programs wrote."""
+        """Return its log, without the output of earlier programs."""
         with self.log.open("rb") as file:
             file.seek(self.log_begin)
             return file.read().decode(errors="replace")
@@ -38,7 +38,7 @@ class HttpCheck:
     contains: str = ""
 
     def missing(self, place: Place) -> str:
-        """What is missing, in words."""
+        """Return what is missing, in words; "" if nothing is."""
         what = f"http port {self.port} {self.path}"
         try:
             answer = http.get(place.namespace, "127.0.0.1", self.port, self.path)
@@ -59,7 +59,7 @@ class MetricsCheck:
     not_after: tuple[tuple[str, str], ...] = field(default=())
 
     def missing(self, place: Place) -> str:
-        """What is missing, in words."""
+        """Return what is missing, in words; "" if nothing is."""
         what = f"metrics port {self.port} {self.path}"
         try:
             answer = http.get(place.namespace, "127.0.0.1", self.port, self.path)
@@ -84,7 +84,7 @@ class LogCheck:
     pattern: str
 
     def missing(self, place: Place) -> str:
-        """What is missing, in words."""
+        """Return what is missing, in words; "" if nothing is."""
         found = re.search(self.pattern, place.text(), re.MULTILINE)
         return "" if found else f"no line of the log matches {self.pattern!r}"
 
@@ -93,11 +93,11 @@ Check = HttpCheck | MetricsCheck | LogCheck
 
 
 def missing(checks: tuple[Check, ...], place: Place) -> str:
-    """What the first check that does not hold says; empty when all hold."""
+    """Return what the first failing check misses; "" if all hold."""
     return next((text for check in checks if (text := check.missing(place))), "")
 
 
 def _values(text: str, name: str) -> dict[str, float]:
-    """The values of a metric, by its labels as they are written."""
+    """Return the values of a metric, by the text of its labels."""
     found = re.findall(rf"^{re.escape(name)}(\{{[^}}]*\}})? (\S+)", text, re.MULTILINE)
     return {labels: float(value) for labels, value in found}

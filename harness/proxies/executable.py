@@ -1,7 +1,7 @@
-"""Anybody's proxy on every node, run as a recipe says: a vendor writes a YAML file and no code.
+"""Any proxy on every node, run by a recipe: a vendor writes a YAML file and no code.
 
-When it has worked on everything is known only as far as its checks tell. They must hold for a while without a break,
-since what was written just now may not have reached the proxy yet when they are asked first.
+Only its checks tell when it has worked on everything. They must hold for a while without a break, since the latest
+writes may not have reached the proxy when they are made first.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ExecutableProxy:
         self._processes = NodeProcesses(plane, recipe.name)
 
     def setup(self, node: str, namespace: Namespace, release: Release) -> None:
-        """Start the program of a node. It has one version only: raises `UnavailableError` for another release."""
+        """Start the program of a node. It has only one version: raises `UnavailableError` for another release."""
         self._booted = self._booted or release
         if (release.version, dict(release.gates)) != (self._booted.version, dict(self._booted.gates)):
             raise UnavailableError(f"{self.name} is one program, which cannot be of release {release}")
@@ -81,7 +81,7 @@ class ExecutableProxy:
         self._processes.close()
 
     def synced(self) -> bool:
-        """Whether all checks of all nodes held for as long as the recipe asks. Takes up to a second more than that."""
+        """Return whether all checks of all nodes held for the recipe's time. Takes up to a second more than that."""
         deadline = time.monotonic() + BARRIER_SECONDS + self._recipe.quiet_seconds
         since = time.monotonic()
         while True:
@@ -96,11 +96,11 @@ class ExecutableProxy:
             time.sleep(_LOOK)
 
     def explain(self, node: str, namespace: str, service: str) -> str:
-        """The last lines of its log about a Service."""
+        """Return the last lines of its log about a Service."""
         return self._processes.explain(node, f"{namespace}/{service}")
 
     def evidence(self, node: str) -> dict[str, str]:
-        """The log of a node, and the files that its program got."""
+        """Return the log of a node, and the files of its program."""
         if node not in self._places:
             return {}
         folder = self._processes.folder / node

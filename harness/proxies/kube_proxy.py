@@ -1,7 +1,7 @@
 """kube-proxy on every node: a binary of any version, configured for a bare netns.
 
-What it is told differs from its defaults only where a netns asks for it, or where a default would hide what a test
-looks at: no writes to sysctls that only the first netns has, no sync at most once a second.
+Its configuration differs from the defaults only where a netns requires it, or where a default would hide an effect from
+a test: it writes no sysctls that only the first netns has, and syncs more often than once a second.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from harness.proxies.node_processes import NodeProcesses
 HEALTH_PORT, METRICS_PORT = 10256, 10249
 
 READY_SECONDS = 20.0
-BARRIER_SECONDS = 1.0  # that one look at whether everything has been worked on may take
-_LABEL_SECONDS = 1.0  # from being ready to having told of its node's labels; it takes milliseconds
-_STARTS = 5  # at most, to get one that knows its node's zone
-_QUIET_SECONDS = 0.05  # without a word, where a version does not say which IP family a sync is of
+BARRIER_SECONDS = 1.0  # that one call of `synced` may take
+_LABEL_SECONDS = 1.0  # from being ready to logging its node's labels; it takes milliseconds
+_STARTS = 5  # at most, until one knows its node's zone
+_QUIET_SECONDS = 0.05  # without a log line, for versions that do not log the IP family of a sync
 _LOOK = 0.002
 
 _QUEUED = re.compile(
@@ -60,9 +60,9 @@ class KubeProxy:
         version: str = "",
         booted: str = "",
     ) -> None:
-        """`version` is that of nodes as they were booted, `booted` the release (of all components) that this is.
+        """`version` is that of nodes at boot, `booted` the release (of all components) that it belongs to.
 
-        Raises `UnavailableError` when the binary, a program that it runs, or something in the kernel is not there.
+        Raises `UnavailableError` if the binary, a program that it runs, or a feature of the kernel is missing.
         """
         self.mode = mode
         self._asked, self._booted = version, booted
@@ -73,7 +73,7 @@ class KubeProxy:
         self._processes = NodeProcesses(plane, "kube-proxy")
         self._barrier_objects = BarrierObjects(self._processes.api, NAMESPACE)
         self._followers: dict[str, Follower] = {}
-        self._revision = ""  # of the API server: all that was written up to it has been worked on
+        self._revision = ""  # of the API server: proxies have worked on all writes up to it
 
     def setup(self, node: str, namespace: Namespace, release: Release) -> None:
         """Start the proxy of a node, in place of one that runs there, and return when it is ready."""
@@ -121,10 +121,10 @@ class KubeProxy:
         return "" if code == 200 else f"/healthz: {code}"
 
     def _knows_its_zone(self, node: str) -> bool:
-        """Return whether it was told the labels of its node, as long as there is a zone among them.
+        """Return whether it knows the labels of its node; True also for a node without zone.
 
-        From 1.34 on kube-proxy registers for its node's labels, and who is to be told of them only afterwards. When the
-        node comes in between, it goes without a zone until the labels change.
+        From 1.34 on kube-proxy starts its watch of the node before it registers the handlers of its labels. If the node
+        arrives in between, the proxy has no zone until the labels change.
         """
         labels = self._processes.api.get("nodes", "", node)["metadata"].get("labels") or {}
         if not labels.get(ZONE_LABEL):
@@ -144,10 +144,10 @@ class KubeProxy:
         self._processes.close()
 
     def synced(self) -> bool:
-        """Return whether every node with a running proxy has worked on all Services and slices written so far.
+        """Return whether every running proxy has worked on all Services and slices written so far.
 
-        Changes of Nodes come by a watch of their own, which no object of the barrier is sent through. Takes up to a
-        second. Raises `DistrustError` when a proxy has ended by itself.
+        It does not cover changes of Nodes, which come by a watch of their own. Takes up to a second. Raises
+        `DistrustError` if a proxy has ended by itself.
         """
         self._processes.check()
         if self._revision and self._barrier_objects.revision() == self._revision:
@@ -183,7 +183,7 @@ class KubeProxy:
         return not name or (name in follower.services and name in follower.slices)
 
     def _last_queued(self, node: str) -> dict[str, float] | None:
-        """When syncs were asked for last, by IP family ("" before 1.33); asked after it has seen all that counts."""
+        """Return the times when syncs were last queued, by IP family ("" before 1.33); None without an answer."""
         try:
             answer = http.get(self._processes.namespace(node), "127.0.0.1", METRICS_PORT, "/metrics")
         except OSError:
@@ -191,7 +191,7 @@ class KubeProxy:
         return {family: float(when) for family, when in _QUEUED.findall(answer.text)}
 
     def _has_synced(self, node: str, queued: dict[str, float]) -> bool:
-        """Whether syncs have ended that began after they were asked for. All of it is of this machine's one clock."""
+        """Return whether syncs have ended that began after they were queued. All times are of this machine's clock."""
         follower = self._followers[node]
         follower.update()
         known = follower.syncs
@@ -204,11 +204,11 @@ class KubeProxy:
         return all(known[family].began >= when for family, when in queued.items() if family in known)
 
     def explain(self, node: str, namespace: str, service: str) -> str:
-        """The last lines of its log about a Service."""
+        """Return the last lines of its log about a Service."""
         return self._processes.explain(node, f"{namespace}/{service}")
 
     def evidence(self, node: str) -> dict[str, str]:
-        """The rules of a node, the proxy's configuration and log."""
+        """Return the rules of a node, the proxy's configuration and log."""
         texts = self._processes.evidence(node, self.mode)
         if texts:
             texts[f"kube-proxy-{node}.json"] = self._configuration(node).read_text(encoding="utf-8")
@@ -216,13 +216,13 @@ class KubeProxy:
 
 
 def _without_gate(version: Version, said: str) -> UnavailableError | None:
-    """That it cannot be of a release whose gates it does not know, if that is what it said before it exited."""
+    """Return an error if the output of a proxy that exited names an unknown feature gate, else None."""
     unknown = _UNKNOWN_GATE.search(said)
     return UnavailableError(f"kube-proxy {version} has no feature gate {unknown[1]}") if unknown else None
 
 
 def require(mode: str, version: Version) -> None:
-    """Raise `UnavailableError`, with the remedy, for what a mode needs and this machine does not have."""
+    """Raise `UnavailableError`, with the remedy, if this machine lacks something that a mode needs."""
     if mode == "ipvs" and not Path("/proc/net/ip_vs").exists():
         raise UnavailableError(
             "mode ipvs: this kernel has no IP_VS (CONFIG_IP_VS), or it is not loaded: `modprobe ip_vs`, "
@@ -245,7 +245,7 @@ def require(mode: str, version: Version) -> None:
 def configuration(
     node: str, *, mode: str, version: Version, kubeconfig: Path, pod_cidrs: Sequence[str], gates: dict[str, bool]
 ) -> dict[str, Any]:
-    """A KubeProxyConfiguration for a node that is a bare netns."""
+    """Return a KubeProxyConfiguration for a node that is a bare netns."""
     if mode == "nftables" and (version.major, version.minor) < (1, 31):
         gates = {"NFTablesProxyMode": True, **gates}
     return {
@@ -266,7 +266,7 @@ def configuration(
         "metricsBindAddress": f"127.0.0.1:{METRICS_PORT}",
         "detectLocalMode": "ClusterCIDR",
         "clusterCIDR": ",".join(pod_cidrs),
-        # Otherwise it writes sysctls, of which some belong to the first netns: it would exit.
+        # Otherwise it writes sysctls, some of which exist in the first netns only, and exits.
         "conntrack": {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
         # Without loopback: mode iptables would set route_localnet. 0s would mean the default, one second.
         "nodePortAddresses": ["10.0.0.0/8", "fd00:10::/32"],

@@ -1,8 +1,8 @@
-"""Reads from kube-proxy's log how far it is: which objects of the barrier it has seen, and when its last syncs began.
+"""Reads kube-proxy's progress from its log: the objects of the barrier that it has seen, and its last syncs.
 
-Why the log: metrics say when a sync was last asked for and when one last ended, and so cannot tell a sync that began
-before a change arrived from one that includes it. The log says how long each sync took. Read in versions 1.29 to 1.37,
-at verbosity 4:
+Metrics show when a sync was last queued and when one last ended, and so cannot tell a sync that began before a change
+arrived from one that includes it. The log shows how long each sync took. The lines of versions 1.29 to 1.37, at
+verbosity 4:
 
     "Skipping service due to ..." service="trafficdist-barrier/c-7"      an event of the Services' watch was handled
     "Error getting endpoint slice cache keys" err="... endpoint slice: c-7"    one of the EndpointSlices' watch
@@ -10,7 +10,7 @@ at verbosity 4:
     "SyncProxyRules complete" ipFamily="IPv4" elapsed="21.6ms"           and are in the kernel
     "Updated proxier node topology labels" labels={...}                  it knows its node's labels
 
-Before 1.31 a sync does not say its IP family.
+Before 1.31 the lines about syncs lack the IP family.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "µs": 1e-6, "us": 1e-6,
 
 @dataclass(slots=True)
 class Syncs:
-    """Of one IP family, or of both where the log does not tell them apart.
+    """The syncs of one IP family, or of both if the log does not tell them apart.
 
-    How many syncs are under way, and of those that have ended the latest beginning and the latest end (Unix time).
+    `under_way` counts those that run; `began` and `ended` are the latest times (Unix) of those that have ended.
     """
 
     under_way: int = 0
@@ -62,7 +62,7 @@ class Follower:
         self.knows_labels = False
 
     def update(self) -> None:
-        """Take in what has been written since."""
+        """Read the new lines of the log."""
         with self._path.open("rb") as file:
             file.seek(self._offset)
             new = file.read()
@@ -73,7 +73,7 @@ class Follower:
             self._take(found)
 
     def forget_barrier_objects(self) -> None:
-        """Those seen so far are not asked for any more."""
+        """Forget the objects seen so far."""
         self.services.clear()
         self.slices.clear()
 
@@ -98,11 +98,11 @@ class Follower:
 
 
 def _moment(text: str) -> float:
-    """klog's "1121 08:36:46.123456" in UTC, of this year, as Unix time."""
+    """Parse klog's "1121 08:36:46.123456", in UTC and of this year, as Unix time."""
     year = datetime.datetime.now(datetime.UTC).year
     return datetime.datetime.strptime(f"{year}{text}+0000", "%Y%m%d %H:%M:%S.%f%z").timestamp()
 
 
 def _seconds(duration: str) -> float:
-    """A duration as Go writes it: "1m2.5s", "21.6ms"."""
+    """Parse a duration as Go writes it: "1m2.5s", "21.6ms"."""
     return sum(float(number) * _UNITS[unit] for number, unit in _DURATION.findall(duration))

@@ -1,7 +1,7 @@
-"""The programs of one proxy, one on each node: their folder, their way to the API server, their beginning and end.
+"""The programs of one proxy, one on each node: their folder, their connection to the API server, start and stop.
 
-What adapters of proxies that are programs have in common. The API server listens on loopback of this process's netns;
-each node gets a socket of the same address and port, so that one kubeconfig serves everywhere.
+Adapters of proxies that are programs share it. The API server listens on loopback of this process's netns; each node
+gets a socket of the same address and port, so that one kubeconfig works everywhere.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from harness.netns.namespace import Namespace
 from harness.netns.process import Process
 from harness.proxies.rules import listings
 
-API_SECONDS = 5.0  # that a request may take
-LINES = 10  # of a log, at most, that explain something
-LOG_LETTERS = 300_000  # of a log, at most, that are kept as evidence
+API_SECONDS = 5.0  # the time limit of a request
+LINES = 10  # of a log, at most, in an explanation
+LOG_LETTERS = 300_000  # of a log, at most, in the evidence
 _LOOK = 0.01  # seconds between two looks at a program that starts
 
 
 class NodeProcesses:
-    """One program a node. `kubeconfig` is the file that leads all of them to the API server."""
+    """One program a node. `kubeconfig` is the file for all of them."""
 
     def __init__(self, plane: ControlPlane, name: str) -> None:
-        """`name` is what errors call the program."""
+        """`name` is that of the program in errors."""
         self._plane = plane
         self._name = name
         self._folder = tempfile.TemporaryDirectory(prefix="trafficdist-proxy-")
@@ -47,15 +47,15 @@ class NodeProcesses:
 
     @property
     def running(self) -> Mapping[str, Process]:
-        """The programs that were started and not stopped, by node."""
+        """The running programs, by node."""
         return self._running
 
     def namespace(self, node: str) -> Namespace:
-        """The netns of a node. Raises `KeyError` for one that never had a program."""
+        """Return the netns of a node. Raises `KeyError` for one that never had a program."""
         return self._namespaces[node]
 
     def log(self, node: str) -> Path:
-        """The log of a node's programs: one file for all that ran there."""
+        """Return the log of a node's programs, one file for all of them."""
         return self.folder / f"{node}.log"
 
     def start(
@@ -72,9 +72,9 @@ class NodeProcesses:
         return self._running[node]
 
     def await_ready(self, node: str, missing: Callable[[], str], within: float) -> None:
-        """Wait until nothing is missing, as `missing` says in words. `within` is in seconds, before the time scale.
+        """Wait until `missing` returns ""; it says in words what is missing. `within` is in seconds before time scale.
 
-        A program that exits or does not get there is stopped; raises `DistrustError` with the end of its log.
+        A program that exits or is not ready in time is stopped; raises `DistrustError` with the end of its log.
         """
         starting, deadline = self._running[node], time.monotonic() + within * time_scale()
         while lacking := missing():
@@ -109,7 +109,7 @@ class NodeProcesses:
         self._folder.cleanup()
 
     def explain(self, node: str, containing: str) -> str:
-        """The last lines of a node's log that contain a text."""
+        """Return the last lines of a node's log that contain a text."""
         if node not in self._running:
             return f"{node}: the proxy is stopped"
         with self.log(node).open(encoding="utf-8", errors="replace") as file:
@@ -117,7 +117,7 @@ class NodeProcesses:
         return f"{node}: the last lines of {self._name} about {containing}:{''.join(lines) or ' none'}"
 
     def evidence(self, node: str, mode: str) -> dict[str, str]:
-        """The log of a node, and its rules, as texts by file name; nothing of a node that never had a program."""
+        """Return the log and the rules of a node, as texts by file name; empty for one that never had a program."""
         if node not in self._namespaces:
             return {}
         log = self.log(node).read_text(encoding="utf-8", errors="replace")[-LOG_LETTERS:]

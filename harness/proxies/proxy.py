@@ -1,7 +1,7 @@
-"""What the harness asks of a service proxy under test: to run on nodes, and to say when it has worked on everything.
+"""The protocol of service proxies under test: they run on nodes, and tell when they have worked on everything.
 
-The narrow seam behind which kube-proxy, the reference and anybody's own proxy look alike. How a proxy is reached, what
-it is given and what it tells are matters of its adapter.
+kube-proxy, the reference and any other proxy look alike behind this narrow seam. The adapter knows how to configure a
+proxy, and how to read its progress.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ class Proxy(Protocol):
 
     name: str
     version: str
-    """As in reports; empty where it is that of the release."""
+    """The version in reports; empty if it is that of the release."""
     mode: str
     """The kernel mechanism that it programs: nftables, iptables, ipvs, ebpf, or unknown."""
 
     def setup(self, node: str, namespace: Namespace, release: Release) -> None:
         """Start the proxy of a node, in place of one that runs there, and return when it is ready.
 
-        Raises `DistrustError` with the end of its log when it does not get there, and `UnavailableError` when it cannot
-        be of this release.
+        Raises `DistrustError` with the end of its log if it does not get ready, and `UnavailableError` if it cannot run
+        as this release.
         """
 
     def stop(self, node: str) -> None:
@@ -39,13 +39,13 @@ class Proxy(Protocol):
         """Stop all proxies, and leave nothing behind. Idempotent."""
 
     def synced(self) -> bool:
-        """Whether every node with a running proxy has worked on what was written so far. Raises `DistrustError`."""
+        """Return whether every running proxy has worked on everything written so far. Raises `DistrustError`."""
 
     def explain(self, node: str, namespace: str, service: str) -> str:
-        """Why a node does what it does with a Service, as far as the proxy says."""
+        """Return the decision of a node for a Service and its reason, as far as the proxy tells it."""
 
     def evidence(self, node: str) -> dict[str, str]:
-        """Rules, logs and reasons of a node, as texts by file name."""
+        """Return rules, logs and reasons of a node, as texts by file name."""
 
 
 MakeProxy = Callable[["ControlPlane", Sequence[str]], Proxy]

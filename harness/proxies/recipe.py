@@ -1,7 +1,7 @@
-"""How to run somebody's proxy, as its YAML file says: read, and held against what is allowed, before anything starts.
+"""Reads the recipe of a proxy, a YAML file that says how to run it, and validates it before anything starts.
 
-Each error names the file and the key. What stands in braces in a command, an environment variable or a file of the
-recipe is filled in for each node.
+Each error names the file and the key. Placeholders in braces, in a command, an environment variable or a file, are
+filled in for each node.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Recipe:
 
 
 def read_recipe(path: str) -> Recipe:
-    """The recipe in a file. Raises `UsageError` with the file, the key and what is allowed."""
+    """Read the recipe in a file. Raises `UsageError` with the file, the key and the allowed values."""
     try:
         loaded = yaml.safe_load(Path(path).expanduser().read_text(encoding="utf-8"))
     except OSError as error:
@@ -83,7 +83,7 @@ def read_recipe(path: str) -> Recipe:
 
 
 def parse_recipe(loaded: Any) -> Recipe:
-    """The recipe in a YAML value. Raises `UsageError` with the key and what is allowed."""
+    """Parse the recipe in a YAML value. Raises `UsageError` with the key and the allowed values."""
     if not isinstance(loaded, dict):
         raise UsageError(f"want a mapping of keys to values, not {type(loaded).__name__}")
     _refuse_unknown(loaded, _KEYS, "")
@@ -111,7 +111,7 @@ def parse_recipe(loaded: Any) -> Recipe:
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:
-    """A template with its placeholders filled in; {{ and }} stand for braces."""
+    """Fill in the placeholders of a template; {{ and }} stand for braces."""
 
     def value(found: re.Match[str]) -> str:
         return found[0][0] if found[1] is None else values[found[1]]

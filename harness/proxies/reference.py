@@ -1,7 +1,7 @@
 """The reference proxy on every node, in this process.
 
-One of the two adapters that know the reference. It watches the store of a control plane in the same process, and any
-other over HTTPS, as one client for all nodes.
+One of the adapters that know the reference. It watches the store of a control plane in the same process, and any other
+control plane over HTTPS, as one client for all nodes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from reference.client.remote import RemoteClient
 from reference.proxy import ServiceProxy
 from reference.serving import Serving
 
-_SERVICES = 50  # whose decisions are told
+_SERVICES = 50  # whose decisions are in the evidence
 
 
 class ReferenceProxy:
@@ -46,7 +46,7 @@ class ReferenceProxy:
         self._serving.start()
 
     def setup(self, node: str, namespace: Namespace, release: Release) -> None:
-        """Start the proxy of a node, in place of one that runs there; rules of a former one are taken over."""
+        """Start the proxy of a node, in place of one that runs there; it takes over the rules of the former one."""
         self.stop(node)
         self._namespaces[node] = namespace
         with namespace.entered():
@@ -75,19 +75,19 @@ class ReferenceProxy:
             self._remote.close()
 
     def synced(self) -> bool:
-        """Whether the kernel of every node that has a running proxy holds what was written so far."""
+        """Return whether the kernel of every node with a running proxy has the rules for everything written so far."""
         told = self._remote is None or self._remote.caught_up()
         return told and all(proxy.synced() for proxy in self._running.values())
 
     def explain(self, node: str, namespace: str, service: str) -> str:
-        """Why a node does what it does with a Service."""
+        """Return the decision of a node for a Service, and its reason."""
         proxy = self._running.get(node)
         return f"{node}: the proxy is stopped" if proxy is None else proxy.explain(namespace, service)
 
     def evidence(self, node: str) -> dict[str, str]:
-        """What a node does for each service port and why, and its rules, wanted and listed by the kernel.
+        """Return the decisions of a node with their reasons, and its rules, wanted and as listed by the kernel.
 
-        Of a node whose proxy is stopped there are those in the kernel, which stay in force.
+        For a node whose proxy is stopped there are only those in the kernel, which stay in force.
         """
         proxy = self._running.get(node)
         texts = {f"rules-{node}-{tool}.txt": text for tool, text in self._listed(node).items()}
@@ -98,12 +98,12 @@ class ReferenceProxy:
         return {f"decisions-{node}.txt": _reasons(proxy), **texts}
 
     def _listed(self, node: str) -> dict[str, str]:
-        """The kernel's own list of the rules, where there is a tool that shows it."""
+        """Return the kernel's list of the rules, if there is a tool that prints it."""
         return listings(self._namespaces[node], self.mode) if shutil.which("nft", path=search_path()) else {}
 
 
 def _reasons(proxy: ServiceProxy) -> str:
-    """The decisions on the first services, in sentences."""
+    """Return the decisions for the first Services, in sentences."""
     names = list(dict.fromkeys(port.partition(":")[0] for port in proxy.decisions()))
     told = [proxy.explain(*name.split("/")) for name in names[:_SERVICES]]
     if len(names) > _SERVICES:

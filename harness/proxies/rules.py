@@ -1,4 +1,4 @@
-"""The rules of somebody else's proxy, as the tools of its mechanism list them: for evidence, never to judge by."""
+"""Lists the rules of any proxy with the tools of its mechanism: for evidence, never for a verdict."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SECONDS = 5  # for one of them
 
 
 def listings(namespace: Namespace, mode: str) -> dict[str, str]:
-    """What is programmed in a netns, as text by the name of the tool; why not, where one does not say it."""
+    """Return the rules in a netns, as text by the name of the tool; the text of a missing tool says so."""
     return {command[0]: _listed(namespace, command) for command in _LISTINGS.get(mode, [_NFT, *_IPTABLES])}
 
 

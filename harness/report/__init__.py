@@ -1,1 +1,1 @@
-"""What a run leaves behind: conformance report, JUnit, Allure results, and the summary on the terminal."""
+"""The output of a run: conformance report, JUnit, Allure results, and the summary on the terminal."""

@@ -1,8 +1,7 @@
-"""Allure results, written at the end of a run from the same list of results as all other reports: one for each case.
+"""Writes Allure results at the end of a run, one for each case, from the same list of results as all other reports.
 
-What only a process that runs tests can see, steps and attachments, has come here with its results (see
-`harness.plugin.steps`). Allure tells cases apart by `testCaseId` and parameters: two that share both are one to it, and
-all but the last its retries.
+Steps and attachments, which only a process that runs tests can see, come with its results (see `harness.plugin.steps`).
+Allure tells cases apart by `testCaseId` and parameters: it takes two that share both for one case and its retry.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ def _result(requirement: Requirement, case: CaseResult, settings: Settings) -> d
 
 
 def _parameters(case: CaseResult, settings: Settings) -> dict[str, str]:
-    """What tells results of one requirement apart, also in one report of several runs."""
+    """Return the parameters that tell results of one requirement apart, even in one report of several runs."""
     own = {"case": case.parameters} if case.parameters else {}
     return {
         **own,
@@ -111,7 +110,7 @@ def _labels(requirement: Requirement, case: CaseResult, settings: Settings) -> l
 
 
 def link(requirement: Requirement) -> str:
-    """Where the source can be read: KEPs have a short address by number."""
+    """Return a link to the source, "" if it is no KEP: KEPs have a short address by number."""
     kep = re.search(r"KEP-(\d+)", requirement.source)
     return f"https://kep.k8s.io/{kep[1]}" if kep else ""
 
@@ -122,7 +121,7 @@ def _details(case: CaseResult) -> dict[str, str]:
 
 
 def _evidence(folder: OutputFolder, case: CaseResult) -> list[dict[str, str]]:
-    """Copies of the evidence, as Allure reads nothing outside its folder."""
+    """Copy the evidence into Allure's folder, as it reads nothing outside, and return the attachments."""
     found = []
     for path in map(PurePath, case.evidence):
         source = f"{uuid.uuid4()}-attachment{path.suffix}"
@@ -135,7 +134,7 @@ def _category(name: str, status: str, message: str = "") -> dict[str, Any]:
     return {"name": name, "matchers": {"statuses": [status], **({"message": message} if message else {})}}
 
 
-# Where Allure 3 reads categories, and nowhere else.
+# Allure 3 reads categories from here, and from nowhere else.
 CONFIGURATION = {
     "name": "trafficdist",
     "output": "allure-report",
@@ -152,7 +151,7 @@ CONFIGURATION = {
 
 
 def executor(environment: Mapping[str, str]) -> dict[str, str]:
-    """Who ran it, for Allure's executors widget: a CI system that says so in its environment, or somebody by hand."""
+    """Return the executor, for Allure's widget: a CI system that the environment names, or a run by hand."""
     if environment.get("GITHUB_ACTIONS"):
         base = f"{environment.get('GITHUB_SERVER_URL', '')}/{environment.get('GITHUB_REPOSITORY', '')}"
         url = f"{base}/actions/runs/{environment.get('GITHUB_RUN_ID', '')}"

@@ -15,9 +15,9 @@ from harness.report.listed import Row, as_json, as_lines, as_yaml, markdown_row
 def write(
     requirements: Sequence[Requirement], form: str, *, of: Sequence[Requirement], suite: Path, width: int = 0
 ) -> str:
-    """Requirements in one of the forms json, yaml, md and table.
+    """Return requirements in one of the forms json, yaml, md and table.
 
-    They are some `of` the catalogue of the suite in that folder; `width` is that of the terminal, if it is for one.
+    They are a selection `of` the catalogue of the suite in that folder. `width` is that of the terminal, 0 for none.
     """
     match form:
         case "json":
@@ -35,7 +35,7 @@ def write(
 
 
 def as_data(requirements: Sequence[Requirement], suite: Mapping[str, str]) -> dict[str, Any]:
-    """The same as plain values, with the digest of the whole catalogue, which reports quote."""
+    """Return requirements as plain values, with the digest of the whole catalogue, which reports quote."""
     return {
         "suite": {key: suite[key] for key in ("name", "version", "catalogueDigest")},
         "requirements": [_values(each) for each in requirements],
@@ -43,7 +43,7 @@ def as_data(requirements: Sequence[Requirement], suite: Mapping[str, str]) -> di
 
 
 def as_markdown(requirements: Sequence[Requirement], suite: Mapping[str, str]) -> str:
-    """The catalogue as a Markdown page: a section a profile, a table row a requirement."""
+    """Return the catalogue as a Markdown page: a section a profile, a table row a requirement."""
     lines = ["# Requirements", "", f"{len(requirements)} requirements of {suite['name']} {suite['version']}.", ""]
     for profile, mine in _by_profile(requirements):
         lines += [f"## {profile}", "", "| id | level | requirement | features | source |", "|---|---|---|---|---|"]

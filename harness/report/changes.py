@@ -1,7 +1,7 @@
-"""What changed between two nights: which requirement has another verdict now, where, and in which issue to say so.
+"""Finds verdicts that changed between two nights, and writes an issue for each requirement.
 
-Pure: from reports as `report.yaml` has them, by the name of the place where each was made, to changes and Markdown.
-Only verdicts count. A requirement that is new and met is no change, one that is new and not met is.
+Pure: from loaded `report.yaml` files, by the name of the place of each run, to changes and Markdown. Only verdicts
+count. A new requirement is a change only if it is not met.
 """
 
 from __future__ import annotations
@@ -15,36 +15,36 @@ from typing import Any
 Report = Mapping[str, Any]
 
 MOST_ISSUES = 10
-"""When more requirements than that changed, something broke as a whole, and one issue says so."""
+"""If more requirements than this changed, the cause is likely common, and there is one issue for all."""
 
 MOST_ROWS = 150
-"""So many rows a table has; GitHub takes 65,536 characters for an issue."""
+"""The most rows of a table; GitHub takes 65,536 characters for an issue."""
 
 _MANY = "Verdicts changed: many requirements"
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Change:
-    """One verdict that is not what it was; `before` is "absent" for a requirement that is new."""
+    """One changed verdict; `before` is "absent" for a new requirement."""
 
     requirement: str
     where: str
     before: str
     after: str
     message: str = ""
-    versions: str = ""  # what else is not as it was: Kubernetes, the suite
+    versions: str = ""  # changed versions of Kubernetes and the suite
 
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """What to open for a change; the same change has the same title every night."""
+    """The issue to open for a change; the same change has the same title every night."""
 
     title: str
     body: str
 
 
 def changes(old: Mapping[str, Report], new: Mapping[str, Report]) -> list[Change]:
-    """The changes from `old` to `new`, by requirement and place; a place without an old report has none."""
+    """Return the changes from `old` to `new`, by requirement and place; none for a place without an old report."""
     return sorted(
         change for where, report in new.items() if where in old for change in _changes(where, old[where], report)
     )
@@ -74,7 +74,7 @@ def _suite(report: Report) -> str:
 
 
 def as_markdown(found: Sequence[Change]) -> str:
-    """One table of all changes."""
+    """Return one table of all changes."""
     if not found:
         return "No verdict changed."
     rows = [f"| `{each.requirement}` {_row(each)}" for each in found[:MOST_ROWS]]
@@ -83,7 +83,7 @@ def as_markdown(found: Sequence[Change]) -> str:
 
 
 def issues(found: Sequence[Change]) -> list[Issue]:
-    """One issue for each requirement that changed; a single one for all when they are more than `MOST_ISSUES`."""
+    """Return one issue for each requirement that changed, or a single one if they are more than `MOST_ISSUES`."""
     by_requirement = [list(group) for _, group in groupby(sorted(found), key=lambda each: each.requirement)]
     if len(by_requirement) > MOST_ISSUES:
         return [Issue(_MANY, f"{len(by_requirement)} requirements.\n\n{as_markdown(found)}")]

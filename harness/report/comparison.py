@@ -1,6 +1,6 @@
-"""Several conformance reports side by side: which feature works in which of them, and which requirements differ.
+"""Shows several conformance reports side by side: a table of features, and one of requirements that differ.
 
-Pure: from reports as `report.yaml` has them to a Markdown page.
+Pure: from loaded `report.yaml` files to a Markdown page.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ _MARKS = {"passed": PASSED, "failed": FAILED, "inconclusive": UNCLEAR, "skipped"
 
 
 def title_of(report: Report) -> str:
-    """Who was judged: project, version and mode, as a column's head."""
+    """Return the implementation of a report as a column's head: project, version and mode."""
     implementation = report["implementation"]
     parts = (implementation.get("project"), implementation.get("version"), report.get("mode"))
     return " ".join(str(each) for each in parts if each)
 
 
 def as_markdown(reports: Sequence[Report]) -> str:
-    """A table of versions and modes, one of features, and one of requirements whose verdicts are not all the same.
+    """Return three tables: of versions and modes, of features, and of requirements whose verdicts differ.
 
-    A cell counts requirements: "✓ 12" when all that ran are met, "✗ 3/12" when only three of twelve are, "? 3/12" when
-    some could not be told, and "-" when none ran. Of a single report the last table lists what is not met.
+    A cell counts requirements: "✓ 12" if all that ran are met, "✗ 3/12" if three of twelve are, "? 3/12" if the others
+    are inconclusive, and "-" if none ran. For a single report the last table lists the requirements that are not met.
     """
     by_id = [{test["id"]: test for test in report["tests"]} for report in reports]
     heads = _heads(reports)
@@ -45,7 +45,7 @@ def as_markdown(reports: Sequence[Report]) -> str:
 
 
 def _heads(reports: Sequence[Report]) -> list[str]:
-    """Titles, with the Kubernetes version where they would be the same without."""
+    """Return titles, with the Kubernetes version where titles are equal."""
     titles = [title_of(report) for report in reports]
     times = Counter(titles)
     return [
@@ -55,7 +55,7 @@ def _heads(reports: Sequence[Report]) -> list[str]:
 
 
 def _results(reports: Sequence[Report]) -> list[str]:
-    """One row for each implementation and Kubernetes version, one column for each mode."""
+    """Return the table with a row for each implementation and Kubernetes version, and a column for each mode."""
     cells: dict[tuple[str, str], dict[str, list[str]]] = {}
     for report in reports:
         row = (title_of({**report, "mode": ""}), str(report.get("kubernetesVersion", "")))

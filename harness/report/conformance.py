@@ -1,7 +1,7 @@
-"""The conformance report as a value: computed from verdicts, never taken from input, and held against its schema.
+"""Builds the conformance report as a value from verdicts, and validates it against its schema.
 
-Field names up to `succeededProvisionalTests` are those of Gateway API's reports, in their order, so that people and
-scripts who know those find their way. A level without tests is absent.
+Field names up to `succeededProvisionalTests` are those of Gateway API's reports, in their order, for people and scripts
+that know them. A level without tests is absent.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ API_VERSION = "trafficdist.dev/v1alpha1"
 def build(
     run: Run, results: Sequence[Result], *, artifacts: Sequence[dict[str, str]] = (), duration: float = 0.0
 ) -> dict[str, Any]:
-    """The report of a run; `duration` in seconds."""
+    """Return the report of a run; `duration` in seconds."""
     settings, plan = run.settings, run.known_plan() or Plan()
     place = env.environment(settings, run.known_environment())
     reported_version = place["servers"].get("apiserver", "unknown")
@@ -55,13 +55,13 @@ def build(
 
 
 def as_yaml(report: dict[str, Any]) -> str:
-    """The report as text. Raises `DistrustError` when it does not meet its own schema."""
+    """Return the report as text. Raises `DistrustError` if it does not match its schema."""
     check(report)
     return yaml.safe_dump(report, sort_keys=False, width=120, allow_unicode=True)
 
 
 def check(report: Any) -> None:
-    """Hold a report against the schema. Raises `DistrustError` that names the first wrong place."""
+    """Validate a report against the schema. Raises `DistrustError` that names a wrong field."""
     validator = jsonschema.Draft202012Validator(schema())
     error = jsonschema.exceptions.best_match(validator.iter_errors(report))
     if error is not None:
@@ -69,7 +69,7 @@ def check(report: Any) -> None:
 
 
 def read_report(place: str) -> dict[str, Any]:
-    """Read a report, or that in the folder of a run. Raises `UsageError` that says what is wrong with which file."""
+    """Read a report, or that in the folder of a run. Raises `UsageError` that names the file and the error."""
     path = Path(place) / "report.yaml" if Path(place).is_dir() else Path(place)
     try:
         loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -84,9 +84,9 @@ def read_report(place: str) -> dict[str, Any]:
 
 
 def read_reports(place: str) -> dict[str, dict[str, Any]]:
-    """The reports in a folder of runs, by name of the run; of a single run or file it is one, whose name is empty.
+    """Return the reports in a folder of runs, by name of the run; for a single run or file one, whose name is empty.
 
-    Raises `UsageError` when there is none, or for the first that is not as it should be.
+    Raises `UsageError` if there is none, or for the first invalid one.
     """
     if not Path(place).is_dir() or (Path(place) / "report.yaml").exists():
         return {"": read_report(place)}
@@ -97,13 +97,13 @@ def read_reports(place: str) -> dict[str, dict[str, Any]]:
 
 
 def schema() -> dict[str, Any]:
-    """The JSON schema of the report, as shipped."""
+    """Return the JSON schema of the report."""
     text = resources.files("harness.report").joinpath("schema.json").read_text(encoding="utf-8")
     return dict(json.loads(text))
 
 
 def profiles(run: Run, results: Sequence[Result]) -> list[dict[str, Any]]:
-    """The profiles that were asked for, by name, each with the levels that have tests."""
+    """Return the selected profiles, ordered by name, each with the levels that have tests."""
     found = []
     for profile in sorted(Profile, key=lambda each: each.upper()):
         mine = [result for result in results if result.requirement.profile == profile]
@@ -122,7 +122,7 @@ def profiles(run: Run, results: Sequence[Result]) -> list[dict[str, Any]]:
 
 
 def _level(results: Sequence[Result]) -> dict[str, Any]:
-    """Statistics over what is claimed. What is claimed and has neither passed nor failed makes it partial at best."""
+    """Return statistics of claimed requirements. One that neither passed nor failed makes the level partial at best."""
     counted = [result for result in results if result.reason != "unsupported"]
     if not counted:
         return {}
@@ -185,7 +185,7 @@ def _run(run: Run, plan: Plan, duration: float, deselected: dict[str, int]) -> d
 
 
 def certifiable_reasons(run: Run, plan: Plan) -> list[str]:
-    """Why no certificate can rest on the run, as far as is known now; empty when one can."""
+    """Return the reasons why no certificate can rest on the run, as far as known now; empty if one can."""
     reasons = not_certifiable(run.settings, plan, whole_suite=run.whole_suite, retries=run.retries)
     if env.suite_revision().endswith("-dirty"):
         reasons.append("the suite is a checkout with changes of its own")

@@ -1,8 +1,8 @@
-"""How long each requirement takes: in the last run of its kind on this machine, else as the suite says.
+"""The duration of each requirement: in the last run of its kind on this machine, else in the table of the suite.
 
-With it the longest start first, as many workers are chosen as help, and a person is told how long a run still takes. No
-verdict rests on it, so a file that cannot be read or written is as none. The table beside the suite is made from the
-report of a whole run on the embedded cluster:
+It puts the longest requirements first, chooses the number of workers, and estimates the rest of a run. No verdict rests
+on it, so a file that cannot be read or written is ignored. The table beside the suite is made from the report of a
+whole run on the embedded cluster:
 
     python -m harness.report.durations trafficdist-results/latest > conformance/durations.yaml
 """
@@ -26,14 +26,14 @@ from harness.settings.settings import Settings
 
 FILE = "durations.yaml"
 
-_KINDS = 20  # of runs are remembered, the newest
+_KINDS = 20  # kinds of runs that are remembered, the newest
 
 Table = Mapping[str, Mapping[str, float]]
 """Seconds by requirement, by profile."""
 
 
 def expected(settings: Settings, suite: Path) -> dict[str, float]:
-    """Seconds by requirement, of those that the options choose as far as is known before the suite is collected."""
+    """Return seconds by requirement, of those that the options select, as far as known before collection."""
     tables = (of_suite(suite), _all_remembered().get(_kind(settings, suite), {}))
     return {
         requirement: seconds
@@ -47,7 +47,7 @@ def expected(settings: Settings, suite: Path) -> dict[str, float]:
 
 
 def by_case(plan: Plan, seconds: Mapping[str, float]) -> dict[str, float]:
-    """Seconds by node id of what is to run. Cases share the time of their requirement; unknown ones take the usual."""
+    """Return seconds by node id of cases to run. Cases share their requirement's time, or the median if unknown."""
     usual = median(seconds.values()) if seconds else 1.0
     cases = [case for case in plan.cases if case.to_run]
     number = {each.requirement: 0 for each in cases}
@@ -57,7 +57,7 @@ def by_case(plan: Plan, seconds: Mapping[str, float]) -> dict[str, float]:
 
 
 def of_suite(suite: Path) -> Table:
-    """The table beside a suite; empty where there is none."""
+    """Return the table beside a suite; empty if there is none."""
     import yaml  # noqa: PLC0415  the plugin loads this module where requirements are run only
 
     with contextlib.suppress(OSError, yaml.YAMLError):
@@ -66,7 +66,7 @@ def of_suite(suite: Path) -> Table:
 
 
 def remember(settings: Settings, suite: Path, results: Sequence[Result]) -> None:
-    """Keep how long what was met has taken, beside what is known of earlier runs of the same kind."""
+    """Save the durations of requirements that passed, beside those of earlier runs of the same kind."""
     met = [each for each in results if each.verdict is Verdict.PASSED]
     if settings.mutant or not met:
         return
@@ -93,13 +93,13 @@ def _file() -> Path:
 
 
 def _kind(settings: Settings, suite: Path) -> str:
-    """Runs of one kind take as long: the same suite on the same backend judges the same components."""
+    """Return the kind of a run. Runs of one kind take equally long: same suite, backend and components."""
     parts = (settings.backend, settings.proxy, settings.mode, settings.control_plane, settings.controller, str(suite))
     return " ".join(filter(None, parts))
 
 
 def _checked(table: Any) -> Table:
-    """What of a file is a table."""
+    """Return the valid part of a loaded table."""
     if not isinstance(table, dict):
         return {}
     return {
@@ -110,7 +110,7 @@ def _checked(table: Any) -> Table:
 
 
 def as_yaml(tests: Iterable[Mapping[str, Any]]) -> str:
-    """The table of the `tests` of a report that passed, by profile and id."""
+    """Return the table of the `tests` of a report that passed, by profile and id."""
     table: dict[str, dict[str, float]] = {}
     for test in sorted(tests, key=lambda each: (each["profile"], each["id"])):
         if test["verdict"] == "passed":

@@ -1,4 +1,4 @@
-"""Where a run took place, and with which suite: read from this machine, without the network."""
+"""The environment and the suite of a run, read from this machine, without the network."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 
 def suite_version() -> str:
-    """The version of the installed suite."""
+    """Return the version of the installed suite."""
     return importlib.metadata.version("trafficdist")
 
 
 @functools.cache
 def suite_revision() -> str:
-    """The git commit of the suite, with "-dirty" after it for a changed checkout; "" when this is no checkout."""
+    """Return the git commit of the suite, with "-dirty" after it for a changed checkout; "" if this is no checkout."""
     git = shutil.which("git")
     if git is None or not (_ROOT / ".git").exists():
         return ""
@@ -74,13 +74,13 @@ def _version_of(package: str) -> str:
 
 
 def catalogue_digest(requirements: Iterable[Requirement]) -> str:
-    """A digest over the whole catalogue, sorted by id: two runs with the same digest judged the same requirements."""
+    """Return a digest of the whole catalogue: two runs with the same digest judged the same requirements."""
     rows = [requirement_to_json(each) for each in sorted(requirements, key=lambda each: each.id)]
     return "sha256:" + hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()
 
 
 def environment(settings: Settings, reported: Mapping[str, Any]) -> dict[str, Any]:
-    """The environment block of the report: this machine, and over it what the booted backend said of itself."""
+    """Return the environment block of the report: this machine, overridden by the values of the booted backend."""
     topology = parse_topology(settings.topology)
     own: dict[str, Any] = {
         "backend": settings.backend,
@@ -97,7 +97,7 @@ def environment(settings: Settings, reported: Mapping[str, Any]) -> dict[str, An
 
 
 def implementation(settings: Settings) -> dict[str, Any]:
-    """The implementation block: what was given, and for the reference what is known of it."""
+    """Return the implementation block: the given options, and for the reference its own values."""
     own = ("The trafficdist authors", "reference", "", suite_version()) if settings.proxy == "reference" else ("",) * 4
     given = (settings.organization, settings.project, settings.url, settings.version)
     values = [theirs or ours for theirs, ours in zip(given, own, strict=True)]
@@ -108,7 +108,7 @@ def implementation(settings: Settings) -> dict[str, Any]:
 
 
 def without_secrets(arguments: Sequence[str]) -> list[str]:
-    """Command-line arguments, where the value of anything that sounds like a secret is `***`."""
+    """Return command-line arguments, with `***` for the value of any option that sounds like a secret."""
     words = ("token", "password", "secret", "credential")
     cleaned: list[str] = []
     hide_next = False

@@ -1,4 +1,4 @@
-"""What `trafficdist judge` does: what a run said is derived again from its history, without a cluster or a network."""
+"""`trafficdist judge`: derives the verdicts of a run again from its history, without a cluster or a network."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _COLOURS = {"green": "green", "red": "red", "yellow": "yellow"}
 
 
 def show(run: str, form: str) -> int:
-    """Judge a run, print what came of it as text, json or yaml, and give the exit code. Raises `UsageError`."""
+    """Judge a run, print the results as text, json or yaml, and return the exit code. Raises `UsageError`."""
     found = _judge(_place(run))
     if form == "text":
         for line in found.lines():
@@ -42,7 +42,7 @@ def show(run: str, form: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A run that was judged again, and where it is not what the run stated."""
+    """A run that was judged again, and its differences to the verdicts that the run stated."""
 
     path: Path
     recorded: Recorded
@@ -70,7 +70,7 @@ class _Found:
 
     @property
     def causes(self) -> Counter[str]:
-        """How many requirements have a verdict that follows from what."""
+        """The number of requirements by the cause of their verdict."""
         return Counter(map(str, self.judged.causes().values()))
 
     def lines(self) -> Iterator[Line]:
@@ -130,7 +130,7 @@ def _judge(path: Path) -> _Found:
 
 
 def _place(run: str) -> Path:
-    """The history of a run, or the folder where a run that was killed left the parts of it. Raises `UsageError`."""
+    """Return the history of a run, or the folder with its parts if the run was killed. Raises `UsageError`."""
     path = Path(run)
     if run == "latest" and not path.exists():
         path = Path(DEFAULT_PARENT) / run
@@ -155,7 +155,7 @@ def _load(report: Path) -> Any:
 
 
 def _check_digest(path: Path, recorded: Recorded, report: Any) -> None:
-    """Whoever changes a line can make all digests after it anew, but not the one that the report has of the file."""
+    """Compare the digest of the history with that in the report: a forger of lines can redo only those in the file."""
     try:
         digests = {each["path"]: each["sha256"] for each in report["artifacts"]}
     except (KeyError, TypeError):
@@ -169,7 +169,7 @@ def _check_digest(path: Path, recorded: Recorded, report: Any) -> None:
 
 
 Told = dict[str, tuple[str, str, str]]
-"""Verdict, reason and message by requirement, and by case where it has several."""
+"""Verdict, reason and message by requirement, and by case if it has several."""
 
 
 def _told(results: Sequence[Result]) -> Told:

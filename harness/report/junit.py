@@ -1,7 +1,7 @@
-"""JUnit XML of a run, in the newest schema that pytest knows (xunit2), one file for the whole run.
+"""Writes the JUnit XML of a run, in the newest schema that pytest knows (xunit2), one file for the whole run.
 
-The class name is the document and the name the slug, so that both together are the requirement's id. Requirements that
-options of the run left out are not in it, as in the report: CI shows what was asked for.
+The class name is the document and the name the slug, so that both together are the requirement's id. As in the report,
+requirements that options of the run left out are not in it: CI shows the selection.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from xml.etree import ElementTree
 from harness.judging.results import CaseResult, Result
 from harness.judging.verdict import Verdict
 
-# What XML 1.0 cannot hold, not even escaped.
+# Characters that XML 1.0 cannot hold, not even escaped.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def as_xml(results: Sequence[Result], *, start: datetime.datetime, duration: float) -> bytes:
-    """The whole file. `duration` is in seconds."""
+    """Return the whole file. `duration` is in seconds."""
     cases = [(result, case) for result in results if not result.left_out for case in result.cases]
     numbers = {verdict: sum(case.verdict == verdict for _, case in cases) for verdict in Verdict}
     suites = ElementTree.Element("testsuites", name="trafficdist")

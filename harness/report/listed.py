@@ -1,7 +1,7 @@
-"""How catalogues are written out: the same rows as a table, JSON, YAML or Markdown.
+"""Writes catalogues: the same rows as a table, JSON, YAML or Markdown.
 
-A table has one line a row where a program reads it, and nothing in it is ever folded: a name that is broken over two
-lines can be neither copied nor searched for. On a terminal a row is a name alone on its line, and below it the rest.
+A table for a program has one line a row, and is never folded: a name that is broken over two lines can be neither
+copied nor searched for. On a terminal a row is a name alone on its line, and below it the rest.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Row:
 
 
 def as_lines(rows: Sequence[Row], *, width: int) -> str:
-    """The rows for a terminal that is `width` columns wide; 0 for a line each."""
+    """Return the rows as text for a terminal that is `width` columns wide; 0: one line each."""
     return "\n".join(_of_terminal(rows, min(width, _WIDEST)) if width else _of_pipe(rows))
 
 
@@ -61,15 +61,15 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 
 def as_json(data: Any) -> str:
-    """Plain values as JSON."""
+    """Return plain values as JSON."""
     return json.dumps(data, indent=2, ensure_ascii=False)
 
 
 def as_yaml(data: Any) -> str:
-    """Plain values as YAML."""
+    """Return plain values as YAML."""
     return yaml.safe_dump(data, sort_keys=False, width=120, allow_unicode=True).rstrip()
 
 
 def markdown_row(cells: Sequence[str]) -> str:
-    """One row of a Markdown table."""
+    """Return one row of a Markdown table."""
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

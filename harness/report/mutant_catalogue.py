@@ -1,4 +1,4 @@
-"""The mutants and benign variants as JSON, YAML, Markdown or a table: their faults, and what finds each out."""
+"""Writes mutants and benign variants as JSON, YAML, Markdown or a table: their faults, and who kills each."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from harness.settings.options import unknown_name
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A mutant, and the ids of the requirements that say they kill it; a benign variant is killed by none."""
+    """A mutant, and the ids of the requirements that declare to kill it; none for a benign variant."""
 
     mutant: Mutant
     killed_by: tuple[str, ...]
 
     @property
     def benign(self) -> bool:
-        """Whether it is odd, but right."""
+        """True for a benign variant: odd, but right."""
         return self.mutant.name in benign_variants()
 
 
 def of(requirements: Sequence[Requirement], patterns: Sequence[str], *, only_killed: bool = False) -> list[Listed]:
-    """The mutants whose names match a pattern, all without one; `only_killed`: those that these requirements kill.
+    """Return the mutants whose names match a pattern, or all; `only_killed`: just those that these requirements kill.
 
-    Raises `UsageError` for a pattern that matches none, and `NothingSelectedError` when nothing is left over.
+    Raises `UsageError` for a pattern that matches none, and `NothingSelectedError` if the result is empty.
     """
     every = mutants()
     for pattern in patterns:
@@ -46,7 +46,7 @@ def of(requirements: Sequence[Requirement], patterns: Sequence[str], *, only_kil
 
 
 def write(listed: Sequence[Listed], form: str, *, width: int = 0) -> str:
-    """The mutants in one of the forms json, yaml, md and table; `width` is that of the terminal, if it is for one."""
+    """Return the mutants in one of the forms json, yaml, md and table; `width` is that of the terminal, 0 for none."""
     match form:
         case "json":
             return as_json({"mutants": [_values(each) for each in listed]})

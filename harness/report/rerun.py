@@ -1,7 +1,7 @@
-"""The command that runs one requirement again, as it was run: what a failure ends with.
+"""The command at the end of a failure, which runs one requirement again with the same settings.
 
-It names what the verdict may hang on and leaves out what only says where a run writes. An option that follows from the
-others, as the mode follows from the proxy, is not in it.
+It has the options that can change the verdict, and not those that only name an output. It leaves out an option that
+follows from the others, as the mode follows from the proxy.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ ELSEWHERE = frozenset(
     {"run-test", "skip-tests", "output-dir", "workers", "keep", "fail-fast", "keep-cluster",
      "organization", "project", "url", "version", "contact"}
 )  # fmt: skip
-"""Options that decide what else runs, what is kept of it, and whose name is on the report."""
+"""Options that select other requirements, choose the output, or name the implementation."""
 
-_ALWAYS = ("backend", "seed")  # the one has a default of the command alone, the other none
+_ALWAYS = ("backend", "seed")  # only the command has a default for the first; the second has none
 
 
 def again(settings: Settings, case: Case, *, arguments: Sequence[str]) -> str:
-    """The command for a case of a run with these arguments; pytest's own for a suite that ours does not find."""
+    """Return the command for a case of a run with these arguments; a pytest command for a suite outside of ours."""
     published = case.nodeid.partition("/")[0] == SUITE
     if published or "trafficdist" in arguments[:1]:
         return command(settings, case.requirement, arguments=arguments)
@@ -35,14 +35,14 @@ def again(settings: Settings, case: Case, *, arguments: Sequence[str]) -> str:
 
 
 def command(settings: Settings, requirement_id: str, *, arguments: Sequence[str] = ("trafficdist",)) -> str:
-    """One line for a shell. `arguments` are those of the run: it may have been of another suite than the published."""
+    """Return the command as a line for a shell. `arguments` are those of the run, which may name another suite."""
     suite = _suite(arguments)
     words = ["trafficdist", "run", *(["--suite", suite] if suite else []), "--run-test", requirement_id]
     return shlex.join([*words, *_words(settings, "--")])
 
 
 def command_of_pytest(settings: Settings, nodeid: str) -> str:
-    """The same for a requirement of somebody's own suite, which pytest runs where it stands."""
+    """Return the command for a requirement of a user's own suite, which pytest runs in place."""
     return shlex.join(["pytest", nodeid, *_words(settings, "--td-")])
 
 
@@ -68,7 +68,7 @@ def _words(settings: Settings, dashes: str) -> tuple[str, ...]:
 
 
 def _decisive(given: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What comes of these options alone, as far as a verdict may hang on it; None when something in them has gone."""
+    """Return the settings from these options that can change a verdict; None if the options are invalid now."""
     try:
         resolved = resolve(given, environment={}).to_json()
     except UsageError:

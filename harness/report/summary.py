@@ -1,6 +1,6 @@
-"""What a person reads at the end of a run: counts, what is not met and why, what did not run, and where the rest is.
+"""The summary at the end of a run: counts, failures with their reasons, skipped requirements, and the report's path.
 
-Pure: lines of text with a style, for whoever prints them.
+Pure: returns lines of text with a style.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ HINTS_CHANGE_NOTHING = (
     "hints change nothing here: every endpoint is used with them as without. Is the feature turned on?"
 )
 
-_MOST_LINES = 60  # of one explanation; all of it is in the evidence
+_MOST_LINES = 60  # of one explanation; the evidence has all of it
 _REASONS = {
     SkipReason.UNSUPPORTED: "the implementation does not claim it",
     SkipReason.INELIGIBLE: "the cluster is not suited",
@@ -52,7 +52,7 @@ class Line:
 def header(
     settings: Settings, *, version: str, reasons: Sequence[str], folder: str, workers: str = "none"
 ) -> list[Line]:
-    """What is in force, before anything runs. `reasons` say why the run cannot certify."""
+    """Return the settings of a run, for its beginning. `reasons` say why the run cannot certify."""
     nodes = " ".join(node.name for node in parse_topology(settings.topology).nodes)
     features = "all" if settings.claims_everything else ", ".join(["core", *settings.supported_features])
     if settings.exempt_features:
@@ -73,7 +73,7 @@ def header(
 
 
 def _judged(settings: Settings) -> str:
-    """Every component that is under test; of the reference one word stands for all."""
+    """Return every component that is judged; for the reference the proxy alone."""
     proxy = f"{f'mutant {settings.mutant}' if settings.mutant else settings.proxy}, mode {settings.mode}"
     chosen = choose(settings.control_plane, settings.controller)
     if not chosen.real:
@@ -85,8 +85,9 @@ def _judged(settings: Settings) -> str:
 def summary(
     results: Sequence[Result], *, code: ExitCode, report: str, reasons: Sequence[str], distrust: Sequence[str]
 ) -> list[Line]:
-    """The end of a run. `reasons` say why it cannot certify, `distrust` what the suite found wrong with itself;
-    `report` is the file, "" when it could not be written.
+    """Return the summary. `reasons` say why the run cannot certify, `distrust` lists faults of the suite itself.
+
+    `report` is the file, "" if it could not be written.
     """
     chosen = [result for result in results if not result.left_out]
     return [

@@ -1,4 +1,4 @@
-"""Writes everything that a run leaves behind, the conformance report last, since it holds digests of the rest."""
+"""Writes all output of a run, the conformance report last, since it holds digests of the rest."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from harness.run.run import Run
 
 
 def write_reports(run: Run, results: Sequence[Result]) -> Path:
-    """Write history, JUnit, Allure, and the report; where that is.
+    """Write history, JUnit, Allure, and the report. Returns the report's path.
 
     Raises `DistrustError` for the first that cannot be written.
     """
@@ -36,7 +36,7 @@ def write_reports(run: Run, results: Sequence[Result]) -> Path:
 
 
 def _needs(results: Sequence[Result]) -> dict[str, Needs]:
-    """What each requirement that was met has needed of the cluster, over all its cases."""
+    """Return the needs of each requirement that passed, over all its cases."""
     met = [each for each in results if each.verdict is Verdict.PASSED]
     return {
         each.requirement.id: reduce(or_, (Needs.from_json(case.needs) for case in each.cases), Needs()) for each in met
@@ -44,7 +44,7 @@ def _needs(results: Sequence[Result]) -> dict[str, Needs]:
 
 
 def _merge_history(run: Run, results: Sequence[Result]) -> None:
-    """Make one history of those that the processes of the run wrote. Raises `DistrustError` when one does not hold."""
+    """Merge the histories of the run's processes. Raises `DistrustError` if one of them is not valid."""
     run.close_history()
     parts = sorted(run.folder.parts.glob("history-*.jsonl"))
     whole = run.folder.parts / "run.jsonl"
