@@ -1,1 +1,1 @@
-"""From observations to verdicts; pure but for the file that a history is."""
+"""Derives verdicts from observations. Pure, except for the file of a history."""

@@ -1,6 +1,6 @@
-"""From something expected and something read to a judgement, for what is not probed: hints, metrics, answers, writes.
+"""Compares an expected value with one that was read, not probed: hints, metrics, answers, writes.
 
-Both are compared as JSON, which is how they stand in the history: what is judged online is what can be judged again.
+Both are compared as JSON, as in the history, so that the same values can be judged again later.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import orjson
 from harness.judging.verdict import Judgement, Verdict
 
 Relation = Literal["equal", "within"]
-"""What must hold of the observed value: that it is the expected one; or that it, or each number of a mapping, lies
-between the two expected numbers, the second of which may be `None`: as many as there are."""
+"""The relation to the expected value: equal to it; or between its two numbers, which holds for each number of a
+mapping. The second number may be `None`: no upper limit."""
 
 
 def compare(
     what: str, expected: Any, observed: Any, *, relation: Relation = "equal", unknown: str = ""
 ) -> tuple[Any, Any, Judgement]:
-    """Both values as JSON has them, and the judgement. `unknown` says why nothing could be observed, if so.
+    """Return both values as JSON, and the judgement. `unknown` says why nothing could be observed, if so.
 
     Raises `TypeError` for values that JSON does not have.
     """
@@ -28,7 +28,7 @@ def compare(
 
 
 def judge(what: str, expected: Any, observed: Any, *, relation: str = "equal", unknown: str = "") -> Judgement:
-    """The judgement on two values that are as JSON has them."""
+    """Return the judgement on two JSON values."""
     if unknown:
         return Judgement(Verdict.INCONCLUSIVE, f"{what}: could not be told: {unknown}")
     if relation == "within":

@@ -1,8 +1,8 @@
-"""From the judgements in a phase of a test to the verdict on it: the same function while a run goes on and years later.
+"""Derives the verdict on a phase of a test from its judgements, with the same function during a run and years later.
 
-A scenario goes on as long as what it expects is there, so the first judgement that is not passed ends it, and is what
-the report says of it. Whatever else decides about a test (it was not tried, an exception ended it, its own code failed
-it) follows from no observation: that is said as it was, with its cause.
+A scenario goes on while its expectations hold, so the first judgement that is not passed ends it, and stands in the
+report. A verdict with another cause (a skip, an exception, a failure of the scenario's own code) follows from no
+observation: the history states it, with its cause.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from harness.judging.verdict import Judgement, Verdict
 
 
 class Cause(enum.StrEnum):
-    """What a verdict on a test follows from; all but the first are stated, and cannot be derived."""
+    """The cause of a verdict on a test; verdicts of all causes but the first are stated, and cannot be derived."""
 
     OBSERVED = "observed"
     NOT_TRIED = "not tried: skipped"
@@ -33,9 +33,9 @@ _NOT_OBSERVED = {
 
 
 def conclude(judgements: Sequence[Judgement], phase: str) -> Judgement | None:
-    """The verdict on a phase (set-up, call or teardown) that judgements ended or let pass; None where there are none.
+    """Return the verdict on a phase (set-up, call or teardown) from its judgements; None if there are none.
 
-    Its message is one line, as reports have it.
+    Its message is one line, as in reports.
     """
     if not judgements:
         return None
@@ -48,7 +48,7 @@ def conclude(judgements: Sequence[Judgement], phase: str) -> Judgement | None:
 
 
 def cause(concluded: Judgement | None, verdict: Verdict, message: str) -> Cause:
-    """What a verdict with this message follows from, if this can be concluded from observations."""
+    """Return the cause of a verdict with this message; `concluded` is the verdict from observations, if any."""
     if concluded is not None and (concluded.verdict, concluded.message) == (verdict, message):
         return Cause.OBSERVED
     if verdict is Verdict.PASSED:
@@ -57,10 +57,10 @@ def cause(concluded: Judgement | None, verdict: Verdict, message: str) -> Cause:
 
 
 def outside_call(phase: str, text: str) -> str:
-    """What is said of an assertion that fails before or after the test itself: it says nothing of what is judged."""
+    """Return the message of an assertion that fails before or after the test itself, and so judges nothing."""
     return f"during {phase}: {text}"
 
 
 def first_line(text: str) -> str:
-    """The first line that says something; "" if none does."""
+    """Return the first line that is not blank; "" if there is none."""
     return next((line.strip() for line in text.splitlines() if line.strip()), "")

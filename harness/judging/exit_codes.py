@@ -1,4 +1,4 @@
-"""The exit codes of a run: pytest's own from 0 to 6, ours from 10, and which of them wins.
+"""The exit codes of a run, pytest's own from 0 to 6 and ours from 10, and their precedence.
 
 A failed requirement dominates an inconclusive one, except when the suite does not trust its own instruments.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 
 class ExitCode(enum.IntEnum):
-    """What the status of the process says."""
+    """The exit code of the process."""
 
     PASSED = 0
     FAILED = 1
@@ -38,7 +38,7 @@ MEANINGS: dict[ExitCode, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What of a run decides its exit code."""
+    """The facts about a run that decide its exit code."""
 
     pytest_status: int = 0
     usage_error: bool = False
@@ -51,7 +51,7 @@ class Situation:
 
 
 def exit_code(situation: Situation) -> ExitCode:
-    """Internal error, usage, interruption; then distrust, failed, inconclusive, nothing selected, partial, passed."""
+    """Return the exit code: internal error, usage, interruption; then distrust, failed, inconclusive, and so on."""
     ordered = (
         (situation.pytest_status == ExitCode.INTERNAL_ERROR, ExitCode.INTERNAL_ERROR),
         (situation.usage_error or situation.pytest_status == ExitCode.USAGE, ExitCode.USAGE),

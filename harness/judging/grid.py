@@ -1,4 +1,4 @@
-"""The grid: one row a client, one column an endpoint, and what was expected and seen where they meet."""
+"""The grid: one row a client, one column an endpoint, and in each cell a count and a mark."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 class Mark(enum.Enum):
-    """What a cell of the grid means, as the reader sees it."""
+    """The mark of a cell in the grid."""
 
     NONE = "·"
     RIGHT = "✓"
@@ -21,7 +21,7 @@ class Mark(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """How often a client saw an endpoint (or silence, a refusal, something unclear), and whether that is right."""
+    """The number of times that a client saw an endpoint (or silence, a refusal, an unknown outcome), and its mark."""
 
     count: int
     mark: Mark
@@ -32,7 +32,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A client, what it must see in words, and its cells by column."""
+    """A client, its expectation in words, and its cells by column."""
 
     client: str
     expected: str
@@ -40,7 +40,7 @@ class Row:
 
 
 def render(pods: Sequence[str], rows: Sequence[Row]) -> str:
-    """The grid as a text table. Columns besides the endpoints appear only where something was seen in them."""
+    """Return the grid as a text table. Columns besides the endpoints appear only if a count in them is not zero."""
     others = dict.fromkeys(column for row in rows for column in row.cells if column not in pods)
     columns = [*pods, *(each for each in others if any(row.cells[each].count for row in rows))]
     table = [["client", "expected", *columns]]

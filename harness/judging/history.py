@@ -1,21 +1,21 @@
-"""What a run saw, written down as it happens, one JSON object a line.
+"""The history of a run: its changes, observations and verdicts as they happen, one JSON object a line.
 
-Judging needs nothing but this file: a corrected judge can be applied to last year's runs, and whoever doubts a verdict
-can derive it again. Each line ends with a digest over itself and the digest of the line before, so that a changed or
-removed line is found by its number. A line is written whole, by one system call: what a killed process leaves is a
-history without end, at worst with a torn last line, and both are told.
+Judging needs nothing but this file: a corrected judge can be applied to last year's runs, and anybody can derive a
+verdict again. Each line ends with a digest of itself and the digest of the line before, so that a changed or removed
+line is found by its number. A line is written whole, by one system call: a killed process leaves a history without end,
+at worst with a torn last line, and a reader reports both.
 
     begin         worker, version of this format; of a merged history the workers
     run           facts about the run
-    change        what was done to the cluster
-    window        what is expected of each client from here on, and the error rates
+    change        a change of the cluster
+    window        the expectation for each client from here on, and the error rates
     observed      counts of one client in a window, and the first offending observations in full
     judged        verdict on a window
-    comparison    something expected and something read, equal or not, and the verdict
+    comparison    an expected value and the one that was read, and the verdict
     verdict       verdict on a phase of a test, and whether it follows from the judgements since the verdict before;
-                  without a phase it is what the run said in the end, whatever was written before
-    not-run       tests that never began, and what is said of them
-    broken-off    in a merged history: here a worker's part ended, without its end
+                  without a phase it is the final verdict of the run, and overrides earlier ones
+    not-run       tests that never began, with their verdict and message
+    broken-off    in a merged history: a worker's part stopped here, without its end
     end
 """
 
@@ -56,10 +56,10 @@ _TAIL = len(b',"digest":""}') + _DIGEST
 
 
 class History:
-    """A history being written, by one process; a context manager. Safe to use from several threads."""
+    """Writes the history of one process. A context manager; thread-safe."""
 
     def __init__(self, path: Path, *, worker: str = "") -> None:
-        """Begin a new file. Raises `UsageError` when it cannot be written or exists."""
+        """Begin a new file. Raises `UsageError` if it exists or cannot be written."""
         try:
             self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o644)
         except OSError as error:
@@ -67,7 +67,7 @@ class History:
         self._lock = threading.Lock()
         self._digest = b""
         self._windows = 0
-        self.changes: deque[Change] = deque(maxlen=_CHANGES)  # the latest, for a failure to tell of
+        self.changes: deque[Change] = deque(maxlen=_CHANGES)  # the latest, for the explanation of a failure
         self._judged: list[Judgement] = []  # since the verdict before
         self.write("begin", worker=worker, version=VERSION)
 
@@ -79,11 +79,11 @@ class History:
             _write_all(self._fd, line)
 
     def run(self, **facts: Any) -> None:
-        """Facts about the run: arguments, versions, seed."""
+        """Record facts about the run: arguments, versions, seed."""
         self.write("run", facts=facts)
 
     def change(self, what: str, **facts: Any) -> None:
-        """Something is done to the cluster, now."""
+        """Record a change of the cluster, now."""
         self.changes.append(Change(time.monotonic(), what, facts))
         self.write("change", what=what, facts=facts)
 
@@ -99,7 +99,7 @@ class History:
     def compare(
         self, test: str, what: str, *, expected: Any, observed: Any, relation: Relation = "equal", unknown: str = ""
     ) -> Judgement:
-        """Judge two JSON-able values, for what is read and not probed: see `harness.judging.comparison`."""
+        """Judge and record two values that JSON can hold: see `harness.judging.comparison`."""
         expected, observed, judgement = comparison.compare(what, expected, observed, relation=relation, unknown=unknown)
         special: dict[str, str] = {"relation": relation} if relation != "equal" else {}
         special |= {"unknown": unknown} if unknown else {}
@@ -109,12 +109,12 @@ class History:
         return judgement
 
     def judged(self, window: int, judgement: Judgement) -> None:
-        """The verdict on a window."""
+        """Record the verdict on a window."""
         self.write("judged", window=window, verdict=judgement.verdict, message=judgement.message)
         self._judged.append(judgement)
 
     def verdict(self, test: str, phase: str, verdict: Verdict, message: str = "", **facts: Any) -> None:
-        """The verdict on a phase of a test (set-up, call or teardown) as reports say it, and what it follows from."""
+        """Record the verdict on a phase of a test (set-up, call or teardown) as in reports, and its cause."""
         why = cause(conclude(self._judged, phase), verdict, message)
         self._judged.clear()
         self.write("verdict", test=test, phase=phase, verdict=verdict, message=message, cause=why, **facts)
@@ -134,7 +134,7 @@ class History:
 
 
 class Window:
-    """A measuring window: observations go in, one judgement comes out, and all of it is written down."""
+    """A measuring window: it counts and records observations, and judges them."""
 
     def __init__(self, history: History, number: int, expectation: Expectation, rates: Rates) -> None:
         self._history = history
@@ -144,7 +144,7 @@ class Window:
         self.tallies: dict[str, Tally] = {}
 
     def observe(self, client: str, observations: Sequence[Observation], *, gap_ms: float = 0.0) -> None:
-        """Count what a client saw, with the longest gap where it was measured. May be called several times."""
+        """Count the observations of a client, with its longest gap if measured. May be called several times."""
         tally = Tally.of(observations)
         tally.gap_ms = gap_ms
         wrong = [
@@ -158,7 +158,7 @@ class Window:
         self.tallies.setdefault(client, Tally()).add(tally)
 
     def judge(self) -> Judgement:
-        """The verdict on everything observed, written down."""
+        """Judge all observations, and record the judgement."""
         judgement = judge(self._expectation, self.tallies, self.rates)
         self._history.judged(self._number, judgement)
         return judgement
@@ -166,10 +166,10 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A history that was read and holds together.
+    """A history that was read, with right digests.
 
-    `torn` is the text of an unfinished last line, `complete` whether all workers came to their end, and `sha256` the
-    digest of the whole file.
+    `torn` is the text of an unfinished last line, `complete` tells whether all workers wrote their end, and `sha256` is
+    the digest of the whole file.
     """
 
     records: tuple[dict[str, Any], ...]
@@ -179,7 +179,7 @@ class Recorded:
 
 
 def read(path: Path) -> Recorded:
-    """Read a history, also one that gzip made smaller, and verify its digests.
+    """Read a history, also one compressed by gzip, and verify its digests.
 
     Raises `UsageError` with the number of the line that does not fit.
     """
@@ -201,15 +201,15 @@ def read(path: Path) -> Recorded:
 
 
 def read_parts(paths: Sequence[Path]) -> Recorded:
-    """Read what the workers of a run wrote that was killed before it could be merged. Raises `UsageError`."""
+    """Read the histories of the workers of a run that was killed before they were merged. Raises `UsageError`."""
     return Recorded(tuple(_in_order(paths)[1]), complete=False)
 
 
 def merge(paths: Sequence[Path], out: Path, closing: Sequence[Mapping[str, Any]] = ()) -> None:
-    """Make one history of those that the workers of a run wrote: in order of time, newly chained.
+    """Merge the histories of the workers of a run into one, in order of time, with new digests.
 
-    What a worker that died left unfinished is written down as such. `closing` are records without time that say what
-    the run as a whole knows in the end. Raises `UsageError` for a part that was changed.
+    A part without its end gets a record that says so. `closing` are the last records, which get the last time: they
+    hold facts about the run as a whole. Raises `UsageError` for a part that was changed.
     """
     workers, entries = _in_order(paths)
     began = {key: entries[0][key] if entries else 0 for key in ("mono", "wall")}
@@ -223,7 +223,7 @@ def merge(paths: Sequence[Path], out: Path, closing: Sequence[Mapping[str, Any]]
 
 
 def _in_order(paths: Sequence[Path]) -> tuple[list[str], list[dict[str, Any]]]:
-    """The workers that wrote these files, and all their records but the ends, in order of time."""
+    """Return the workers that wrote these files, and all their records but the ends, in order of time."""
     workers: list[str] = []
     entries: list[dict[str, Any]] = []
     for path in sorted(paths):
@@ -239,7 +239,7 @@ def _in_order(paths: Sequence[Path]) -> tuple[list[str], list[dict[str, Any]]]:
 
 
 def sealed(record: Mapping[str, Any], before: bytes) -> tuple[bytes, bytes]:
-    """A record as a line that ends with its digest, and that digest; `before` is the digest of the line before."""
+    """Return a record as a line that ends with its digest, and the digest; `before` is that of the line before."""
     body = orjson.dumps(record)[:-1]
     digest = hashlib.sha256(before + body).hexdigest().encode()
     return b'%s,"digest":"%s"}\n' % (body, digest), digest
@@ -287,6 +287,6 @@ def _opened(line: bytes, before: bytes, where: str) -> tuple[dict[str, Any], byt
 
 
 def _write_all(fd: int, data: bytes) -> None:
-    """One write as a rule; the kernel may take less on a full disk, and then the rest follows or raises."""
+    """Write all data, mostly by one call; on a full disk the kernel may take less, and the next call raises."""
     while data:
         data = data[os.write(fd, data) :]

@@ -1,4 +1,4 @@
-"""How the words of judging look in a history: outcomes, expectations, counts and error rates as JSON, and back."""
+"""Converts values of a history to JSON and back: outcomes, expectations, counts and error rates."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WORDS: Mapping[str, Expected] = {"TIMED_OUT": TIMED_OUT, "REFUSED": REFUSED, "N
 
 
 def observation(value: Observation) -> Any:
-    """One observation, whole."""
+    """Return an observation with all its fields."""
     match value:
         case Reached(pod, client_address):
             return {"reached": pod, "from": client_address}
@@ -27,7 +27,7 @@ def observation(value: Observation) -> Any:
 
 
 def expected(value: Expected) -> Any:
-    """A sorted list of pods, of which all, any, or all equally are expected, or a word."""
+    """Return an expectation: a sorted list of pods, of which all, any, or all equally are expected, or a word."""
     match value:
         case AnyOf(pods):
             return {"anyOf": sorted(pods)}
@@ -43,7 +43,7 @@ def expected(value: Expected) -> Any:
 
 
 def read_expected(value: Any) -> Expected:
-    """What `expected` wrote."""
+    """Read an expectation that `expected` wrote."""
     match value:
         case {"anyOf": pods}:
             return AnyOf(frozenset(pods))
@@ -53,7 +53,7 @@ def read_expected(value: Any) -> Expected:
 
 
 def tally(value: Tally) -> dict[str, Any]:
-    """Counts; what did not happen is left out."""
+    """Return counts, without zeros."""
     return {
         "pods": dict(sorted(value.pods.items())),
         **({"timedOut": value.timed_out} if value.timed_out else {}),
@@ -64,7 +64,7 @@ def tally(value: Tally) -> dict[str, Any]:
 
 
 def read_tally(value: Mapping[str, Any]) -> Tally:
-    """What `tally` wrote."""
+    """Read counts that `tally` wrote."""
     return Tally(
         Counter(value["pods"]),
         value.get("timedOut", 0),
@@ -75,10 +75,10 @@ def read_tally(value: Mapping[str, Any]) -> Tally:
 
 
 def rates(value: Rates) -> dict[str, float]:
-    """Both error rates."""
+    """Return both error rates."""
     return {"leak": value.leak, "miss": value.miss}
 
 
 def read_rates(value: Mapping[str, float]) -> Rates:
-    """What `rates` wrote."""
+    """Read error rates that `rates` wrote."""
     return Rates(value["leak"], value["miss"])

@@ -1,7 +1,7 @@
-"""Judges a run again from its history alone: the verdict and the message of each requirement, as the run said them.
+"""Judges a run again from its history alone: derives the verdict and the message of each requirement.
 
-What follows from observations is derived anew, by the functions that the run itself used. What does not (a skip, an
-exception, a scenario's own code) is taken as the run stated it, and told apart by its cause.
+Verdicts that follow from observations are derived anew, by the functions that the run itself used. Others (after a
+skip, an exception, a failure of a scenario's own code) are taken as the run stated them, and marked by their cause.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _Tests = dict[str, dict[str, list[str]]]
 
 @dataclass(slots=True)
 class Rejudged:
-    """One case: what the run stated and what is derived now, and what the stated verdict follows from."""
+    """One case: its stated result, the derived one, and the cause of the stated verdict."""
 
     stated: CaseResult
     derived: CaseResult
@@ -37,7 +37,7 @@ class Rejudged:
     number: int  # among the cases of its requirement, as planned
 
     def take_in(self, other: Rejudged) -> None:
-        """A later phase, or a repetition: the worse verdict stays, as in the run."""
+        """Add a later phase, or a repetition: the worse verdict stays, as in the run."""
         if severity(other.stated.verdict) > severity(self.stated.verdict):
             self.cause = other.cause
         self.stated.worsen(other.stated)
@@ -46,7 +46,7 @@ class Rejudged:
 
 @dataclass(slots=True)
 class Judged:
-    """All cases of a run, the requirements that they are of, and what the run said of itself."""
+    """All cases of a run, their requirements, and the run's facts about itself."""
 
     cases: dict[Key, Rejudged] = field(default_factory=dict)
     requirements: dict[str, Requirement] = field(default_factory=dict)
@@ -54,15 +54,15 @@ class Judged:
     interrupted: bool = False
 
     def stated(self) -> list[Result]:
-        """What the run said of each requirement, by id."""
+        """Return the stated results, ordered by id."""
         return self._results({key: each.stated for key, each in self.cases.items()})
 
     def derived(self) -> list[Result]:
-        """What is said of each requirement now, by id."""
+        """Return the derived results, ordered by id."""
         return self._results({key: each.derived for key, each in self.cases.items()})
 
     def causes(self) -> dict[str, Cause]:
-        """What the verdict on each requirement follows from: observations only if that holds for all its cases."""
+        """Return the cause of the verdict on each requirement: OBSERVED only if it holds for all its cases."""
         found: dict[str, Cause] = {}
         for (requirement, _), each in self.cases.items():
             if found.get(requirement, Cause.OBSERVED) is Cause.OBSERVED:
@@ -77,7 +77,7 @@ class Judged:
 
 
 def judge(records: Sequence[Mapping[str, Any]], where: Path) -> Judged:
-    """Judge what these records of a history tell. Raises `UsageError` for one that no run writes, by its line."""
+    """Judge the records of a history. Raises `UsageError`, with the line, for one that no run writes."""
     reader = _Reader()
     for number, record in enumerate(records, start=1):
         try:
@@ -95,7 +95,7 @@ _TEXTS = (
 
 @dataclass(slots=True)
 class _Worker:
-    """What one worker has written so far: its windows by number, and what was judged since its verdict before."""
+    """The state of one worker: its windows by number, and the judgements since its last verdict."""
 
     windows: dict[int, tuple[Mapping[str, Any], dict[str, Tally]]] = field(default_factory=dict)
     judgements: list[Judgement] = field(default_factory=list)
@@ -152,7 +152,7 @@ class _Reader:
             self.judged.cases[key] = new
 
     def _note(self, requirement_id: str, record: Mapping[str, Any]) -> None:
-        """Keep what is said of a requirement. Where it was met, the history has no use for its sentence."""
+        """Keep the facts about a requirement. The history has its sentence only if it was not met."""
         feature = Feature("", Profile(record["profile"]), bool(record["core"]), "")
         sentence, source = record.get("sentence", ""), record.get("source", "")
         if sentence or requirement_id not in self.judged.requirements:
@@ -161,13 +161,13 @@ class _Reader:
 
 
 def judge_window(window: Mapping[str, Any], tallies: Mapping[str, Tally]) -> Judgement:
-    """The judgement on a window as a history has it."""
+    """Return the judgement on a recorded window."""
     expectation = {client: as_json.read_expected(each) for client, each in window["expectation"].items()}
     return verdict.judge(expectation, tallies, as_json.read_rates(window["rates"]))
 
 
 def judge_comparison(record: Mapping[str, Any]) -> Judgement:
-    """The judgement on a comparison as a history has it."""
+    """Return the judgement on a recorded comparison."""
     return comparison.judge(
         record["what"],
         record["expected"],
@@ -178,7 +178,7 @@ def judge_comparison(record: Mapping[str, Any]) -> Judgement:
 
 
 def _concluded(stated: CaseResult, judgements: Sequence[Judgement], phase: str) -> Judgement:
-    """What follows from the judgements of a phase, now that they were made anew."""
+    """Return the verdict from the new judgements of a phase."""
     concluded = conclude(judgements, phase)
     if concluded is None:
         raise ValueError("it says that it follows from observations, and there is none")
@@ -211,11 +211,11 @@ def _never_began(record: Mapping[str, Any]) -> Iterator[tuple[Key, CaseResult]]:
                 yield key, CaseResult("", *key, verdict=Verdict(record["verdict"]), **said)
 
 
-# What a run writes down for this
+# Records that a run writes for this
 
 
 def facts(requirement: Requirement, *, story: bool) -> dict[str, Any]:
-    """What a record of a verdict says of the requirement; with `story` what a reader wants to know of one not met."""
+    """Return the facts about a requirement in the record of a verdict; with `story` its sentence and source too."""
     found: dict[str, Any] = {
         "level": requirement.level,
         "profile": requirement.profile,
@@ -227,7 +227,7 @@ def facts(requirement: Requirement, *, story: bool) -> dict[str, Any]:
 def closing(
     results: Sequence[Result], judged: Judged, *, interrupted: bool, distrust: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Records that make a history tell these results: what its workers did not see, or what they saw otherwise."""
+    """Return the records that complete a history to these results: those that its workers lack or state otherwise."""
     groups: dict[tuple[Any, ...], _Tests] = {}
     records: list[dict[str, Any]] = []
     began = {requirement_id for requirement_id, _ in judged.cases}
@@ -276,7 +276,7 @@ def _cause_of_absence(verdict_: str) -> Cause:
 
 
 def described(requirement: Requirement, case: CaseResult) -> dict[str, Any]:
-    """What a record of a verdict says besides it: whose it is, and for one who asks why, what there is to read."""
+    """Return the facts in the record of a verdict: about its requirement, and after a failure the explanation."""
     story = case.verdict in (Verdict.FAILED, Verdict.INCONCLUSIVE)
     more: dict[str, Any] = {"parameters": case.parameters, "reason": case.reason}
     more |= {"explanation": case.explanation, "evidence": case.evidence} if story else {}

@@ -1,4 +1,4 @@
-"""What came of each requirement: plain values that travel from workers to the controller and into every report.
+"""The results of requirements: plain values that go from workers to the controller and into every report.
 
 A requirement may have several cases (a parametrized test), and has one verdict: the worst of its cases. It has passed
 only when every case has.
@@ -17,7 +17,7 @@ from harness.model.requirements import Feature, Level, Profile, Requirement
 
 _SEVERITY = [Verdict.PASSED, Verdict.SKIPPED, Verdict.INCONCLUSIVE, Verdict.FAILED]
 
-# How the message of a requirement begins that was planned and never began.
+# The beginning of the message of a requirement that was planned and never began.
 NOT_RUN = "not run: "
 
 # Reasons that leave a claim unproven: the run is partial.
@@ -36,20 +36,20 @@ class Case:
 
     @property
     def to_run(self) -> bool:
-        """Whether it is planned to run."""
+        """True if it is planned to run."""
         return not self.reason
 
     @property
     def begins(self) -> bool:
-        """Whether pytest begins it, to run or to skip it."""
+        """True if pytest begins it, to run or to skip it."""
         return self.reason != SkipReason.DESELECTED
 
 
 @dataclass(slots=True)
 class CaseResult:
-    """What came of one case. `message` is one line, `explanation` all that there is to say.
+    """The result of one case. `message` is one line, `explanation` the whole text.
 
-    `rerun` is the command that runs it again, where it did not pass; the explanation ends with it.
+    `rerun` is the command that runs it again, if it did not pass; the explanation ends with it.
     """
 
     nodeid: str
@@ -60,7 +60,7 @@ class CaseResult:
     message: str = ""
     explanation: str = ""
     rerun: str = ""
-    start: float = 0.0  # seconds since 1970; 0 for what never began
+    start: float = 0.0  # seconds since 1970; 0 for a case that never began
     duration: float = 0.0
     worker: str = ""
     check: dict[str, Any] = field(default_factory=dict)
@@ -72,11 +72,11 @@ class CaseResult:
 
     @property
     def left_out(self) -> bool:
-        """Whether the options of the run left it out, so that it never began."""
+        """True if the options of the run left it out, so that it never began."""
         return self.reason == SkipReason.DESELECTED and not self.message.startswith(NOT_RUN)
 
     def worsen(self, other: CaseResult) -> None:
-        """Take in a later phase, or a repetition, of the same case: the worse verdict stays, the first of equals."""
+        """Add a later phase, or a repetition, of the same case: the worse verdict stays, the first of equals."""
         if severity(other.verdict) > severity(self.verdict):
             self.verdict, self.reason, self.message = other.verdict, other.reason, other.message
             self.explanation, self.rerun = other.explanation, other.rerun
@@ -92,7 +92,7 @@ class CaseResult:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of one requirement."""
+    """The result of one requirement."""
 
     requirement: Requirement
     cases: tuple[CaseResult, ...]
@@ -109,47 +109,47 @@ class Result:
 
     @property
     def reason(self) -> str:
-        """Why it did not run, if it did not."""
+        """The reason why it did not run, or ""."""
         return self.worst.reason
 
     @property
     def duration(self) -> float:
-        """Seconds, over all cases."""
+        """The seconds of all cases together."""
         return sum(case.duration for case in self.cases)
 
     @property
     def parametrized(self) -> bool:
-        """Whether it has cases that go by their parameters, one of which may have none."""
+        """True if any of its cases has parameters."""
         return any(case.parameters for case in self.cases)
 
     @property
     def left_out(self) -> bool:
-        """Whether the options of the run left out all of it: such requirements are counted, not listed."""
+        """True if the options of the run left out all of it: such requirements are counted, not listed."""
         return all(case.left_out for case in self.cases)
 
     @property
     def selected(self) -> bool:
-        """Whether it was claimed and chosen, so that it counts."""
+        """True if it was claimed and selected, so that it counts."""
         return self.reason not in (SkipReason.UNSUPPORTED, SkipReason.DESELECTED)
 
 
 def severity(verdict: str) -> int:
-    """Passed, skipped, inconclusive, failed: the higher, the worse."""
+    """Return the rank of a verdict, the higher the worse: passed, skipped, inconclusive, failed."""
     return _SEVERITY.index(Verdict(verdict))
 
 
 def count(results: Sequence[Result]) -> dict[Verdict, int]:
-    """How many requirements have each verdict; all four are present."""
+    """Return the number of requirements with each verdict; all four are present."""
     return {verdict: sum(result.verdict == verdict for result in results) for verdict in Verdict}
 
 
 def left_out(results: Sequence[Result]) -> dict[str, int]:
-    """How many requirements the options left out, by what left them out."""
+    """Return the number of requirements that options left out, by the message that names the option."""
     return dict(Counter(result.worst.message for result in results if result.left_out))
 
 
 def requirement_to_json(requirement: Requirement) -> dict[str, Any]:
-    """Plain values, in the catalogue's own shape."""
+    """Return a requirement as plain values, in the catalogue's own shape."""
     return {
         "id": requirement.id,
         "sentence": requirement.sentence,
@@ -165,7 +165,7 @@ def requirement_to_json(requirement: Requirement) -> dict[str, Any]:
 
 
 def requirement_from_json(values: Mapping[str, Any]) -> Requirement:
-    """The inverse of `requirement_to_json`."""
+    """Read a requirement that `requirement_to_json` wrote."""
     features = tuple(
         Feature(each["name"], Profile(each["profile"]), each["core"], each["description"])
         for each in values["features"]

@@ -1,11 +1,11 @@
-"""How many probes a check needs, from the error rates that it states.
+"""Computes the number of probes that a check needs, from the error rates that it states.
 
-A check on random choices is wrong now and then, and a check that does not say how often says nothing. Sample sizes
-come from two numbers: the smallest fault that must be seen, and how often it may be missed. They are fixed before the
-run, and stand in the report beside the verdict.
+A check of random choices is wrong now and then, and means nothing without its error rates. Sample sizes come from two
+numbers: the smallest fault that must be seen, and the probability to miss it. They are fixed before the run, and stand
+in the report beside the verdict.
 
-All bounds hold for a proxy that picks an endpoint for every connection independently and with equal odds. A proxy that
-takes turns is seen in full sooner.
+All bounds hold for a proxy that picks an endpoint for every connection independently and with equal probabilities. With
+a proxy that takes turns, all endpoints are seen sooner.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DEFAULT_MISS = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """The error rates of a check: the smallest share of wrong answers to be seen, and how often it may be missed."""
+    """The error rates of a check: the smallest share of wrong answers to be seen, and the probability to miss it."""
 
     leak: float = DEFAULT_LEAK
     miss: float = DEFAULT_MISS
@@ -37,9 +37,9 @@ DEFAULT_RATES = Rates()
 
 @dataclass(frozen=True, slots=True)
 class SamplePlan:
-    """What one client's check needs, and what it promises.
+    """The number of probes of one client's check, and its error rates.
 
-    `false_alarm` bounds how often a right proxy fails it, `miss` how often a proxy with `smallest_fault` passes it.
+    `false_alarm` bounds the probability that a right proxy fails, `miss` that a proxy with `smallest_fault` passes.
     """
 
     kind: str
@@ -49,7 +49,7 @@ class SamplePlan:
     miss: float
 
     def check(self, clients: int = 1) -> dict[str, str | int | float]:
-        """The plan as the report shows it; the false alarms of several clients add up."""
+        """Return the plan for the report; the false alarms of several clients add up."""
         return {
             "kind": self.kind,
             "samples": self.samples,
@@ -60,13 +60,13 @@ class SamplePlan:
 
 
 def samples_for_leak(leak: float, miss: float) -> int:
-    """Probes after which a share `leak` of wrong answers has shown none with a probability of at most `miss`."""
+    """Return the number of probes that all miss a share `leak` of wrong answers with probability `miss` at most."""
     rates = Rates(leak, miss)
     return _smallest(lambda n: (1 - rates.leak) ** n <= rates.miss, math.log(miss) / math.log1p(-leak))
 
 
 def samples_for_members(count: int, miss: float) -> int:
-    """Probes after which any of `count` equally likely endpoints is unseen with a probability of at most `miss`."""
+    """Return the number of probes that miss one of `count` equally likely endpoints with probability `miss` at most."""
     if count < 1:
         raise ValueError(f"a set of {count} endpoints has no members to be seen")
     if not 0 < miss < 1:
@@ -78,35 +78,35 @@ def samples_for_members(count: int, miss: float) -> int:
 
 
 def unseen_bound(count: int, samples: int) -> float:
-    """Upper bound for the probability that one of `count` equally likely endpoints is unseen in `samples` probes.
+    """Return an upper bound for the probability that `samples` probes miss one of `count` equally likely endpoints.
 
-    The union bound: each is unseen with (1 - 1/count) ** samples, and the chances of all are added.
+    It is the union bound: each is missed with (1 - 1/count) ** samples, and these probabilities are added.
     """
     return min(1.0, count * (1 - 1 / count) ** samples)
 
 
 def allowed_set(count: int, rates: Rates = DEFAULT_RATES) -> SamplePlan:
-    """The plan for "every answer comes from these `count` endpoints, and each of them answers".
+    """Return the plan for "every answer comes from these `count` endpoints, and each of them answers".
 
-    A wrong answer is a failure whenever it is seen, so only an unseen member can be a false alarm.
+    Every wrong answer is a failure, so only an unseen member can be a false alarm.
     """
     samples = max(samples_for_leak(rates.leak, rates.miss), samples_for_members(count, rates.miss))
     return SamplePlan("allowed-set", samples, unseen_bound(count, samples), _percent(rates.leak), rates.miss)
 
 
 def silence(rates: Rates = DEFAULT_RATES) -> SamplePlan:
-    """The plan for "nobody answers": no answer may be seen, so there are no false alarms."""
+    """Return the plan for "nobody answers": no answer may be seen, so there are no false alarms."""
     return SamplePlan("silence", samples_for_leak(rates.leak, rates.miss), 0.0, _percent(rates.leak), rates.miss)
 
 
 def no_loss(rates: Rates = DEFAULT_RATES) -> SamplePlan:
-    """The plan for "every question is answered by somebody who may": one that is not is a failure, never by chance."""
+    """Return the plan for "every question gets an allowed answer": there are no false alarms by chance."""
     return SamplePlan("no-loss", samples_for_leak(rates.leak, rates.miss), 0.0, _percent(rates.leak), rates.miss)
 
 
 @dataclass(frozen=True, slots=True)
 class SharePlan:
-    """What a check of equal shares needs: so many probes, and for each endpoint a count between these, inclusive."""
+    """The plan of a check of shares: its probes, and the inclusive bounds of each endpoint's count."""
 
     plan: SamplePlan
     fewest: int
@@ -115,11 +115,11 @@ class SharePlan:
 
 @cache
 def even_shares(count: int, rates: Rates = DEFAULT_RATES) -> SharePlan:
-    """The plan for "each of these `count` endpoints gets an equal share".
+    """Return the plan for "each of these `count` endpoints gets an equal share".
 
-    The smallest fault is one endpoint that gets twice, or half, of what each other one gets. A count's bounds leave so
-    little of the binomial distribution outside that all endpoints together raise a false alarm no more often than
-    `rates.miss`; the number of probes is the smallest multiple of 10 for which the fault is missed no more often.
+    The smallest fault is one endpoint that gets twice, or half, the traffic of each other one. The bounds of a count
+    cut off so little of the binomial distribution that all endpoints together raise a false alarm with probability
+    `rates.miss` at most; the number of probes is the smallest multiple of 10 that misses the fault as rarely.
     """
     if count < 2:
         raise ValueError(f"{count} endpoints have no shares to compare")
@@ -137,7 +137,7 @@ def even_shares(count: int, rates: Rates = DEFAULT_RATES) -> SharePlan:
 
 
 def share_bounds(samples: int, count: int, alarm: float) -> tuple[int, int]:
-    """Bounds within which the counts of all of `count` equally likely endpoints lie, but for a chance of `alarm`."""
+    """Return the bounds that all counts of `count` equally likely endpoints keep, except with probability `alarm`."""
     tail = alarm / (2 * count)
     probabilities = _binomial(samples, 1 / count)
     return _cut(probabilities, tail), samples - _cut(probabilities[::-1], tail)
@@ -145,10 +145,10 @@ def share_bounds(samples: int, count: int, alarm: float) -> tuple[int, int]:
 
 @cache
 def bounded_load(count: int, percent: int, rates: Rates = DEFAULT_RATES) -> SharePlan:
-    """The plan for "none of these `count` endpoints gets more than `percent` above an equal share of all traffic".
+    """Return the plan for "none of these `count` endpoints gets more than `percent` above an equal share".
 
-    The smallest fault is one endpoint that gets half more than it may. An endpoint that gets just what it may raises a
-    false alarm no more often than `rates.miss`, and all of them together no more often either.
+    The smallest fault is one endpoint with one and a half times the allowed traffic. Endpoints with just the allowed
+    traffic raise a false alarm with probability `rates.miss` at most, all of them together.
     """
     may = (1 + percent / 100) / count
     if not 0 < 1.5 * may < 1:
@@ -165,17 +165,17 @@ def bounded_load(count: int, percent: int, rates: Rates = DEFAULT_RATES) -> Shar
 
 
 def at_most(successes: int, samples: int, chance: float) -> float:
-    """How likely at most so many successes are."""
+    """Return the probability of at most `successes` successes."""
     return math.fsum(_binomial(samples, chance)[: max(0, successes + 1)])
 
 
 def most(samples: int, chance: float, tail: float) -> int:
-    """So many successes are exceeded with a probability of at most `tail`."""
+    """Return the number of successes that is exceeded with probability `tail` at most."""
     return samples - _cut(_binomial(samples, chance)[::-1], tail)
 
 
 def _binomial(samples: int, chance: float) -> list[float]:
-    """How likely each number of successes is, by logarithms, as the numbers themselves are too large."""
+    """Return the probability of each number of successes, by logarithms, as the factorials are too large."""
     constant = math.lgamma(samples + 1)
     up, down = math.log(chance), math.log1p(-chance)
     return [
@@ -185,7 +185,7 @@ def _binomial(samples: int, chance: float) -> list[float]:
 
 
 def _cut(probabilities: Sequence[float], tail: float) -> int:
-    """How many outcomes from this end have a chance of at most `tail` together."""
+    """Return the number of outcomes from this end whose probabilities add up to `tail` at most."""
     total = 0.0
     for number, each in enumerate(probabilities):
         total += each
@@ -195,7 +195,7 @@ def _cut(probabilities: Sequence[float], tail: float) -> int:
 
 
 def _smallest(enough: Callable[[int], bool], guess: float) -> int:
-    """The smallest n that is enough; the guess from logarithms may be off by rounding."""
+    """Return the smallest n that is enough; the guess from logarithms may be off by rounding."""
     n = max(1, math.ceil(guess) - 1)
     while not enough(n):
         n += 1
@@ -207,7 +207,7 @@ def _percent(share: float) -> str:
 
 
 def _rounded_up(bound: float) -> float:
-    """A bound with two digits that is not below it, so that a report stays readable and true."""
+    """Round a bound up to two digits, so that a report stays readable and true."""
     if bound < sys.float_info.min:
         return 0.0
     exponent = math.floor(math.log10(bound))

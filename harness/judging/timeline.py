@@ -1,6 +1,6 @@
-"""What was changed when, beside the first things that were seen to be wrong: their order explains much.
+"""The timeline of a failure: changes of the cluster and the first wrong observations, in their order.
 
-All times are of one clock, and from the beginning of the scenario, as those of its requests are.
+All times are of one clock, and since the beginning of the scenario, like those of its requests.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ HEAD = "What happened when, from the beginning of the scenario (a change at the 
 
 BEFORE = 10
 AFTER = 5
-"""So many changes are shown: the last before the first wrong thing, and the first after it."""
+"""The numbers of changes that are shown: the last before the first wrong observation, and the first after it."""
 
 _LONGEST = 140  # letters of one change
 
 
 class Change(NamedTuple):
-    """Something that was done to the cluster: when (monotonic seconds), what, and to what."""
+    """A change of the cluster: its time (monotonic seconds), its kind, and its objects."""
 
     at: float
     what: str
@@ -29,14 +29,14 @@ class Change(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """Something that was seen: when (monotonic seconds), and what it was in words."""
+    """An observation: its time (monotonic seconds), and a text."""
 
     at: float
     what: str
 
 
 def as_text(changes: Iterable[Change], seen: Sequence[Seen], *, zero: float) -> str:
-    """Changes since `zero` (monotonic seconds) and what was seen, in order; "" where nothing was changed."""
+    """Return changes since `zero` (monotonic seconds) and observations, in order; "" without any change."""
     mine = [each for each in changes if each.at >= zero and each.what != "measured"]
     first = min((each.at for each in seen), default=float("inf"))
     before = [each for each in mine if each.at <= first]
@@ -68,7 +68,7 @@ def _fact(name: str, value: Any) -> str:
 
 
 def _endpoint(endpoint: Mapping[str, Any]) -> str:
-    """Its address, what it is hinted for, and the conditions that are not those of a usable endpoint."""
+    """Return an endpoint's address, its hints, and the conditions that a usable endpoint does not have."""
     hints = endpoint.get("hints") or {}
     kinds = (("zone", hints.get("forZones")), ("node", hints.get("forNodes")))
     hinted = [f"{kind} {'+'.join(each['name'] for each in names)}" for kind, names in kinds if names]

@@ -1,8 +1,8 @@
-"""From observations to a verdict: a pure function, so that a recorded run can be judged again.
+"""Derives a verdict from observations: a pure function, so that a recorded run can be judged again.
 
 Sets, not shares: a client passes when every answer came from its allowed set and every member was seen. Nothing is
-averaged and nothing forgiven. What could not be told is neither right nor wrong, and makes the whole inconclusive
-unless something else failed without doubt.
+averaged or forgiven. An unknown outcome is neither right nor wrong, and makes the whole inconclusive unless something
+else failed without doubt.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from harness.model.outcomes import Observation, Reached, Refused, TimedOut, Unkn
 
 
 class Verdict(enum.StrEnum):
-    """What is said of a requirement."""
+    """The verdict on a requirement."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -37,7 +37,7 @@ class Verdict(enum.StrEnum):
 
 
 class SkipReason(enum.StrEnum):
-    """Why a requirement was not tried; the four are never mixed up in a report."""
+    """The reason why a requirement was skipped; reports list the four apart."""
 
     UNSUPPORTED = "unsupported"
     """The implementation does not claim the feature."""
@@ -50,7 +50,7 @@ class SkipReason(enum.StrEnum):
 
 
 def combine(verdicts: Iterable[Verdict]) -> Verdict:
-    """Failed beats inconclusive beats passed beats skipped. Of nothing at all, nothing can be told: inconclusive."""
+    """Combine verdicts: failed beats inconclusive beats passed beats skipped. Without any it is inconclusive."""
     found = set(verdicts)
     order = (Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.PASSED, Verdict.SKIPPED)
     return next((verdict for verdict in order if verdict in found), Verdict.INCONCLUSIVE)
@@ -58,7 +58,7 @@ def combine(verdicts: Iterable[Verdict]) -> Verdict:
 
 @dataclass(frozen=True, slots=True)
 class NoAnswer:
-    """Silence or refusals, and no answer from anybody: for requirements that leave open how a client hears no."""
+    """Silence or refusals, and no answer: for requirements that leave open how a connection fails."""
 
 
 NO_ANSWER = NoAnswer()
@@ -66,31 +66,31 @@ NO_ANSWER = NoAnswer()
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    """Answers, each from one of these pods; nobody has to be seen. What holds throughout a change."""
+    """Answers, each from one of these pods, not all of which have to be seen: for the time of a change."""
 
     pods: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Evenly:
-    """Answers from these pods, two at least, and an equal share from each."""
+    """Answers from these pods, at least two, with an equal share from each."""
 
     pods: frozenset[str]
 
 
 Expected = AbstractSet[str] | AnyOf | Evenly | TimedOut | Refused | NoAnswer
-"""What a client must see: answers from all of these pods and no other, from any of them, from each equally often,
+"""The expectation for a client: answers from all of these pods and no other, from any of them, from each equally often,
 silence, refusals, or either of the last two."""
 
 Expectation = Mapping[str, Expected]
-"""What each client must see."""
+"""The expectation for each client."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """How often one client saw what: answers by pod, silence, refusals, and what could not be told by its reason.
+    """The counts of one client: answers by pod, silence, refusals, and unknown outcomes by their reason.
 
-    `gap_ms` is the longest time without a right answer, where that was measured.
+    `gap_ms` is the longest time without a right answer, if it was measured.
     """
 
     pods: Counter[str] = field(default_factory=Counter)
@@ -117,11 +117,11 @@ class Tally:
 
     @property
     def told(self) -> int:
-        """Observations that can be judged."""
+        """The number of observations that can be judged."""
         return self.pods.total() + self.timed_out + self.refused
 
     def add(self, other: Tally) -> None:
-        """Count these too."""
+        """Add other counts."""
         self.pods += other.pods
         self.timed_out += other.timed_out
         self.refused += other.refused
@@ -131,7 +131,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A verdict, why in one sentence, and the grid of client by endpoint as a text table."""
+    """A verdict, its reason in one sentence, and the grid of client by endpoint as a text table."""
 
     verdict: Verdict
     message: str
@@ -139,7 +139,7 @@ class Judgement:
 
 
 def plan(expected: Expected, rates: Rates = DEFAULT_RATES) -> SamplePlan:
-    """How many probes one client needs for this expectation. Raises `ValueError` for an empty set."""
+    """Return the plan of one client's probes for this expectation. Raises `ValueError` for an empty set."""
     if isinstance(expected, TimedOut | Refused | NoAnswer):
         return silence(rates)
     if isinstance(expected, AnyOf):
@@ -154,7 +154,7 @@ def plan(expected: Expected, rates: Rates = DEFAULT_RATES) -> SamplePlan:
 
 
 def is_wrong(observation: Observation, expected: Expected) -> bool:
-    """Whether this one observation breaks the expectation."""
+    """Return whether this one observation breaks the expectation."""
     match observation:
         case Reached(pod):
             return pod not in _allowed(expected)
@@ -165,7 +165,7 @@ def is_wrong(observation: Observation, expected: Expected) -> bool:
 
 
 def _allowed(expected: Expected) -> frozenset[str]:
-    """The pods that may answer."""
+    """Return the pods that may answer."""
     match expected:
         case TimedOut() | Refused() | NoAnswer():
             return frozenset()
@@ -175,9 +175,9 @@ def _allowed(expected: Expected) -> frozenset[str]:
 
 
 def judge(expectation: Expectation, tallies: Mapping[str, Tally], rates: Rates = DEFAULT_RATES) -> Judgement:
-    """Judge what was seen. Each client needs as many observations as `plan` says; fewer are inconclusive.
+    """Judge observations. Each client needs as many as its `plan` has; fewer are inconclusive.
 
-    Raises `ValueError` for observations of a client of whom nothing is expected.
+    Raises `ValueError` for observations of a client without an expectation.
     """
     if strangers := sorted(tallies.keys() - expectation.keys()):
         raise ValueError(f"nothing is expected of {', '.join(strangers)}")
@@ -230,11 +230,11 @@ class _Client:
         return Row(self.name, self._wanted(), dict(self.cells))
 
     def reasons(self, verdict: Verdict) -> list[str]:
-        """Why this verdict, a clause for each cell that led to it."""
+        """Return the reasons of this verdict, a clause for each cell that led to it."""
         tally = self.tally
         if verdict is Verdict.FAILED:
             offences = [(column, cell) for column, cell in self.cells if cell.mark in OFFENCES]
-            # What happened says more than what did not: it comes first.
+            # A wrong answer says more than a missing one: it comes first.
             return [self._offence(*each) for each in sorted(offences, key=lambda each: each[1].mark is Mark.UNSEEN)]
         found = [
             f"{self.name} could not tell {_many(count, 'time')}: {why}" for why, count in sorted(tally.unknown.items())
@@ -244,7 +244,7 @@ class _Client:
         return found
 
     def _share_bounds(self, rates: Rates) -> tuple[int, int]:
-        """Between which counts a pod's answers must lie, when there are enough to tell."""
+        """Return the bounds of a pod's count for an equal share, or no bounds if there are too few observations."""
         if isinstance(self.expected, Evenly) and self.tally.told >= self.needed:
             return share_bounds(self.tally.told, len(self.allowed), rates.miss)
         return 0, self.tally.told
@@ -258,7 +258,7 @@ class _Client:
             return Cell(count, Mark.RIGHT if fewest <= count <= most else Mark.UNEVEN)
         if pod not in self.allowed or isinstance(self.expected, AnyOf):
             return Cell(0, Mark.NONE)
-        # What could not be told may have been just this endpoint, and too few probes may miss it by chance.
+        # An unknown outcome may have been just this endpoint, and too few probes may miss it by chance.
         sure = not self.tally.unknown and self.tally.told >= self.needed
         return Cell(0, Mark.UNSEEN if sure else Mark.UNSURE)
 

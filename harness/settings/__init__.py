@@ -1,1 +1,1 @@
-"""From options to settings: what is judged, what it claims, and which adapters make it."""
+"""Turns options into settings: the judged implementation, its claims, and its adapters."""

@@ -1,7 +1,7 @@
-"""What an implementation claims unless somebody says otherwise: features, reading, profile and mode.
+"""The default claims of an implementation: features, reading, profile and mode.
 
-For the reference and for kube-proxy the history of the feature gates is known, so a run of an old version judges what
-that version had. What an option says always wins.
+For the reference and for kube-proxy the history of the feature gates is known, so a run of an old version judges the
+features of that version. An option that was given always wins.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ REAL_CLUSTERS = ("kubeconfig", "kind")
 """Backends whose clusters have components of their own."""
 
 OF_BOTH_FAMILIES = frozenset({"IPv6", "DualStack"})
-"""Features that show on a cluster with IPv4 and IPv6 only."""
+"""Features that only a cluster with both IPv4 and IPv6 shows."""
 
 MODES: Mapping[str, tuple[str, ...]] = {REFERENCE: ("nftables",), KUBE_PROXY: ("nftables", "iptables", "ipvs")}
 """The kernel mechanisms that proxies program, the usual one first; Gateway API reports have the same field."""
@@ -42,7 +42,7 @@ _KUBE_PROXY_HAS = (
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """Values of options that were not given."""
+    """Defaults of options."""
 
     mode: str
     follow: str = "kep"
@@ -56,12 +56,12 @@ class Claims:
 
 
 def is_file(proxy: str) -> bool:
-    """Whether a value of --proxy names a file that describes one."""
+    """Return whether a value of --proxy names a recipe file."""
     return proxy.endswith((".yaml", ".yml", ".json"))
 
 
 def kind_of(proxy: str) -> tuple[str, str]:
-    """A value of --proxy as (kind, version): "kube-proxy:1.34" is ("kube-proxy", "1.34"). Raises `UsageError`."""
+    """Parse a value of --proxy: "kube-proxy:1.34" is ("kube-proxy", "1.34"). Raises `UsageError`."""
     if is_file(proxy):
         return "file", ""
     kind, sign, version = proxy.partition(":")
@@ -76,9 +76,9 @@ def kind_of(proxy: str) -> tuple[str, str]:
 
 
 def claims_of(values: Mapping[str, Any]) -> Claims:
-    """What follows from the options that were given. `values` are those of all options, by key.
+    """Return the defaults that follow from the given options. `values` are those of all options, by key.
 
-    Raises `UsageError` for what does not go together. A binary that is not there is taken for the newest one.
+    Raises `UsageError` for options that exclude each other. A missing binary counts as the newest version.
     """
     kind, version = kind_of(values["proxy"])
     if kind != REFERENCE and values["mutant"]:
@@ -111,7 +111,7 @@ def claims_of(values: Mapping[str, Any]) -> Claims:
 
 
 def _refuse_mismatch(values: Mapping[str, Any]) -> None:
-    """Raise `UsageError`: who brings the proxy is settled by the backend."""
+    """Raise `UsageError`: the backend decides whether the cluster brings its own proxy."""
     if values["backend"] in REAL_CLUSTERS:
         raise UsageError(
             f"--proxy {values['proxy']}: a cluster of --backend {values['backend']} has its own proxy, which is "
@@ -135,13 +135,13 @@ def _of_kube_proxy(version: str, mode: str, gates: Mapping[str, bool]) -> Claims
 
     try:
         found = find_entry(KUBE_PROXY, version).version
-    except UnavailableError:  # said when it is to run
+    except UnavailableError:  # raised again when it is started
         found = None
     return _kube_proxy(found, mode, gates)
 
 
 def _of_kind(values: Mapping[str, Any]) -> Claims:
-    """A kind cluster runs the kube-proxy of its node image, whose tag says the version."""
+    """Return the claims of a kind cluster, which runs the kube-proxy of its node image, by the image's tag."""
     from harness.backends.kind.config import version_of_image  # noqa: PLC0415  only where there is an image
 
     version = version_of_image(values["kind_image"] or "")

@@ -1,6 +1,6 @@
-"""From settings to what is judged: which control plane and which proxy a cluster is made of.
+"""Makes the judged implementation from settings: the control plane and the proxy of a cluster.
 
-Adapters are imported only when they are asked for: what they need is not needed otherwise.
+Adapters are imported only when they are used, so that their dependencies may be missing otherwise.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def of_settings(settings: Settings) -> Implementation:
-    """What the options ask for. Raises `UsageError`, and `UnavailableError` with the remedy."""
+    """Return the implementation of the settings. Raises `UsageError`, and `UnavailableError` with the remedy."""
     if settings.mutant:
         return reference(mutants()[settings.mutant])
     return Implementation(_control_plane_of(settings), _proxy_of(settings), reference().dns)

@@ -25,7 +25,7 @@ class Mutant(Parts, Protocol):
 
     @property
     def sentence(self) -> str:
-        """What is wrong, or odd, about it."""
+        """A sentence about its fault, or its oddity."""
 
     @property
     def provenance(self) -> str:

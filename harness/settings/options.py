@@ -1,8 +1,8 @@
-"""What a run was asked to do: one table of options, whichever way they come.
+"""The table of a run's options, for all sources.
 
 `trafficdist run --backend netns` and `pytest --td-backend=netns` are the same option, and so are TRAFFICDIST_BACKEND
-and the key `backend` of an options file. Both front ends are made from the one table here, so that they cannot drift
-apart. The nearest source wins: command line, environment, options file, ini file, default.
+and the key `backend` of an options file. Both front ends are made from this one table, so that they cannot drift apart.
+The nearest source wins: command line, environment, options file, ini file, default.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from harness.settings.settings import Settings
 ENVIRONMENT_PREFIX = "TRAFFICDIST_"
 
 FEW = 8
-"""So many names an error lists."""
+"""The number of names that an error lists."""
 
 _OF_COMMANDS = ("OPTIONS_FILE", "CACHE", "MIRROR")
-"""Variables of commands that are no options of a run."""
+"""Environment variables of commands that are no options of a run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
     """One option under all its names. `kind` is "value", "list" (repeatable, or with commas) or "flag".
 
-    `group` is the heading under which `--help` shows it. `allowed` are all its values, where it has so few.
+    `group` is the heading under which `--help` shows it. `allowed` are all its values, if they are few.
     """
 
     name: str
@@ -203,7 +203,7 @@ _GROUPS: Mapping[str, tuple[Option, ...]] = {
     "How it runs": _RUN,
     "What it leaves": _LEFT,
 }
-"""Which heading of `--help` stands over which options."""
+"""The options under each heading of `--help`."""
 
 OPTIONS: tuple[Option, ...] = tuple(replace(each, group=group) for group, some in _GROUPS.items() for each in some)
 
@@ -211,7 +211,7 @@ BY_NAME: Mapping[str, Option] = {option.name: option for option in OPTIONS}
 
 
 def unknown_name(name: str, allowed: Sequence[str], what: str) -> str:
-    """A sentence about a name that does not exist: the nearest existing ones, or the first few of all."""
+    """Return an error text for an unknown name, with the nearest known ones, or the first few of all."""
     near = difflib.get_close_matches(name, allowed, n=3, cutoff=0.5)
     few = sorted(allowed)[:FEW]
     more = f" and {len(allowed) - FEW} more" if len(allowed) > FEW else ""
@@ -220,7 +220,7 @@ def unknown_name(name: str, allowed: Sequence[str], what: str) -> str:
 
 
 def read_options_file(path: str) -> dict[str, Any]:
-    """The options in a YAML file, by name. Raises `UsageError` that says what is wrong in which file."""
+    """Read the options in a YAML file, by name. Raises `UsageError` that names the file and the error."""
     import yaml
 
     try:
@@ -246,9 +246,9 @@ def resolve(
     options_file: str = "",
     ini: Mapping[str, Any] | None = None,
 ) -> Settings:
-    """Put the sources together. `given` and `ini` are by option name; absent, None and () mean not given.
+    """Combine all sources into settings. `given` and `ini` are by option name; absent, None and () mean not given.
 
-    Raises `UsageError` with the value, the place that it came from, and what is allowed.
+    Raises `UsageError` with the value, its source, and the allowed values.
     """
     environment = os.environ if environment is None else environment
     options_file = options_file or environment.get(ENVIRONMENT_PREFIX + "OPTIONS_FILE", "")
@@ -275,11 +275,11 @@ def resolve(
 
 
 def _claim(values: dict[str, Any]) -> None:
-    """Fill in what follows from what is judged, where nothing was given: of the control plane, and of the proxy."""
+    """Fill in the default claims of the control plane and of the proxy, for options that were not given."""
     given = {key for key, value in values.items() if value} - {"exempt_features"}
     given |= {"exempt_features"} if values["all_features"] else set()
     supported = values["supported_features"]
-    for claim in (choice.claims_of, lambda known: asdict(claims_of(known))):  # the version of the one is the other's
+    for claim in (choice.claims_of, lambda known: asdict(claims_of(known))):  # the first sets the second's version
         claims = claim(values)
         claims["exempt_features"] = tuple(each for each in claims.get("exempt_features", ()) if each not in supported)
         for key, value in claims.items():

@@ -1,4 +1,4 @@
-"""What is in force in a run, after all options were put together; the same in the controller and in each worker."""
+"""The settings of a run, from all sources of options; the same in the controller and in each worker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from harness.settings.claims import REAL_CLUSTERS, REFERENCE
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The options of `harness.settings.options`, each with its value. Text that was not given is empty."""
+    """The options of `harness.settings.options`, each with its value. A text option that was not given is empty."""
 
     backend: str
     kubeconfig: str
@@ -56,31 +56,31 @@ class Settings:
 
     @property
     def claims_everything(self) -> bool:
-        """Whether every feature is claimed: asked for, or the reference with nothing said about its features."""
+        """True if every feature is claimed: by option, or for the reference without an option about its features."""
         return self.all_features or (self.proxy == "reference" and not self.supported_features)
 
     @property
     def reference_minor(self) -> int:
-        """The 31 of 1.31, if the reference behaves as that; else a number above all that there are."""
+        """The 31 of 1.31 if the reference behaves as that; `NEWEST` for the newest, or without the reference."""
         alone = self.proxy == REFERENCE and not choose(self.control_plane, self.controller).real
         return minor_of(self.kubernetes_version) if alone else NEWEST
 
     @property
     def cluster_ends(self) -> bool:
-        """Whether the real cluster is deleted when the run is over, so that nothing on it need be given back then."""
+        """True if the real cluster is deleted at the end of the run, so that nothing on it need be restored."""
         return self.backend == "kind" and not self.keep_cluster
 
     @property
     def release(self) -> Release:
-        """What the components of the reference are of."""
+        """The release of the reference's components."""
         return Release(self.kubernetes_version, parse_gates(self.feature_gates), self.follow)
 
     def topology_for(self, wanted: Topology) -> Topology | None:
-        """The topology to boot for a scenario that wants this one; None if the one asked for does not have its nodes.
+        """Return the topology to boot for a scenario that wants this one; None if that of the option lacks its nodes.
 
-        Scenarios for the default topology run on any that has the same nodes in the same zones, and more; on a real
-        cluster on fewer too, since the table of needs says which of them can. Those for a special one get it, where
-        clusters are made for them.
+        Scenarios for the default topology run on any that has the same nodes in the same zones, or more nodes; on a
+        real cluster also on fewer, since the table of needs tells which of them can. Scenarios for a special one get
+        it, if the backend makes clusters for them.
         """
         asked = parse_topology(self.topology)
         if self.backend in REAL_CLUSTERS:
@@ -90,12 +90,12 @@ class Settings:
         return asked if set(wanted.nodes) <= set(asked.nodes) else None
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, to hand over to an xdist worker."""
+        """Return plain values, for an xdist worker."""
         return dataclasses.asdict(self)
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Settings:
-        """The inverse of `to_json`, where tuples may have become lists."""
+        """Read the values of `to_json`, in which tuples may have become lists."""
         plain: dict[str, Any] = {
             key: tuple(value) if isinstance(value, list) else value for key, value in values.items()
         }
