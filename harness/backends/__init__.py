@@ -1,1 +1,1 @@
-"""How a cluster exists."""
+"""Backends: the ways in which a cluster exists."""

@@ -1,6 +1,6 @@
-"""What every booted cluster can do, whatever it is made of; `harness.backends.protocols` has what only some can.
+"""The protocol of every booted cluster; `harness.backends.protocols` has those that only some clusters have.
 
-Node and zone names are those of the topology, also where the cluster's own are others: a backend translates.
+Node and zone names are those of the topology; a backend translates them if the cluster has other names.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from harness.model.topology import Topology
 from harness.model.workloads import Pod
 from harness.probes.loop import Sample
 
-TERMINATION_SECONDS = 30  # that a pod goes on serving after a graceful deletion
+TERMINATION_SECONDS = 30  # for which a pod still serves after a graceful deletion
 
 ContainerPorts = Sequence[tuple[str, int, str]]
-"""Name, number and protocol of each."""
+"""Name, number and protocol of each port."""
 
 
 @dataclass(frozen=True, slots=True)
 class WantedPod:
-    """A pod to be made: where, with which labels, named ports, and readiness."""
+    """A pod to be made: its node, labels, named ports, and readiness."""
 
     name: str
     node: str
@@ -35,15 +35,15 @@ class WantedPod:
 
 
 class OpenConnection(Protocol):
-    """A connection that stays."""
+    """A long-lived connection."""
 
     opened: Observation
 
     def ask(self) -> Observation:
-        """Ask who is at the other end."""
+        """Send a question, and return its outcome."""
 
     def close(self) -> None:
-        """Close it."""
+        """Close the connection."""
 
 
 class SteadyTraffic(Protocol):
@@ -51,10 +51,10 @@ class SteadyTraffic(Protocol):
 
     @property
     def asked(self) -> int:
-        """How many have left so far."""
+        """The number of probes sent so far."""
 
     def stop(self) -> list[Sample]:
-        """Ask no more, and give all samples in the order in which they left."""
+        """Stop sending, and return all samples in the order of their start."""
 
 
 class Backend(Protocol):
@@ -62,53 +62,54 @@ class Backend(Protocol):
 
     @property
     def name(self) -> str:
-        """As `--backend` names it."""
+        """The name, as in `--backend`."""
 
     @property
     def topology(self) -> Topology:
-        """The nodes that scenarios know, in their zones."""
+        """The zones and nodes, by the names that scenarios use."""
 
     @property
     def families(self) -> Sequence[str]:
-        """Its IP families, the primary one first."""
+        """The IP families, the primary one first."""
 
     @property
     def release(self) -> Release:
-        """What its components are of, unless a scenario changes one."""
+        """The release of its components at boot."""
 
     @property
     def abilities(self) -> frozenset[Ability]:
-        """What it can do beside the common things."""
+        """The abilities beside the common ones."""
 
     @property
     def api(self) -> Api:
-        """Its API server."""
+        """The client of its API server."""
 
     def close(self) -> None:
-        """Leave nothing behind. Idempotent."""
+        """Close the cluster or the share of it, and leave nothing behind. Idempotent."""
 
     def create_namespace(self, namespace: str) -> None:
-        """Make the Kubernetes namespace of a scenario."""
+        """Create the Kubernetes namespace of a scenario."""
 
     def delete_namespace(self, namespace: str) -> None:
-        """Take it away with everything in it, pods that run included."""
+        """Delete a namespace with everything in it, running pods included."""
 
     def run_pods(self, namespace: str, wanted: Sequence[WantedPod]) -> list[Pod]:
-        """Run pods with a server that says who it is; all at once, in the order asked for."""
+        """Run pods with a server that answers with its name, all at once. Returns them in the same order."""
 
     def delete_pod(self, namespace: str, name: str) -> None:
         """End a pod at once."""
 
     def settle(self) -> None:
-        """Wait until components have worked on everything written so far, as far as that can be known."""
+        """Wait until components have worked on everything written so far, as far as the backend can know."""
 
     def check_instruments(self) -> None:
-        """Raise `DistrustError` when what is seen here cannot be trusted any more."""
+        """Raise `DistrustError` if observations cannot be trusted any more."""
 
     def environment(self) -> dict[str, Any]:
-        """What the report says about where the run took place."""
+        """Return the facts about the cluster for the report."""
 
     def evidence(self, namespace: str, *, since: float) -> dict[str, str]:
-        """What components say of themselves, as texts by file name, and the requests about a Kubernetes namespace since
-        that time (monotonic seconds).
+        """Return the components' own evidence, as texts by file name, and the requests in a Kubernetes namespace.
+
+        The requests are those since that time (monotonic seconds).
         """

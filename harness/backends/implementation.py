@@ -1,4 +1,4 @@
-"""The parts of an embedded cluster that are under test: who makes the control plane, the proxies and the DNS."""
+"""The judged parts of an embedded cluster: the makers of the control plane, the proxies and the DNS."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:  # adapters are imported only when they are asked for
 
 
 class Parts(Protocol):
-    """The components of the reference, each of which somebody may have replaced by one of their own: a mutant."""
+    """The components of the reference, each of which a mutant may replace."""
 
     @property
     def api_server(self) -> Callable[..., Any]:
@@ -42,7 +42,7 @@ class Parts(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Implementation:
-    """Makes the parts of a cluster that are under test."""
+    """Makes the judged parts of a cluster."""
 
     control_plane: MakeControlPlane
     proxy: MakeProxy
@@ -50,7 +50,7 @@ class Implementation:
 
 
 def reference(parts: Parts | None = None) -> Implementation:
-    """Return the reference, in this process, with its components replaced by `parts` where those are given."""
+    """Return the reference, in this process, with the components of `parts` if they are given."""
     from harness.control_planes.embedded import EmbeddedControlPlane
     from harness.dns.reference import ReferenceDns
     from harness.proxies.reference import ReferenceProxy

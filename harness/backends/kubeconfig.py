@@ -1,7 +1,8 @@
-"""Any cluster that a kubeconfig leads to: the same scenarios, with pods and packets of that cluster.
+"""Runs scenarios on any cluster with a kubeconfig, with pods and packets of that cluster.
 
-Servers and clients are pods of the standard test image, pinned to nodes; a server says its pod's name. Everything goes
-through the API, probes included: no command is started, nothing is installed, no port of a node is opened.
+Servers and clients are pods of the standard test image, pinned to nodes; a server answers with its pod's name.
+Everything goes through the API, probes included: no command is started, nothing is installed, no port of a node is
+opened.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ from harness.model.workloads import Client, Pod, node_client
 from harness.netns.addresses import by_family
 from harness.probes.loop import Probe
 
-SETTLED = 10.0  # seconds, before the time scale, in which proxies work on what was written
-RESTARTED = 120.0  # the same after a component was replaced: clients ask an API server that was away ever less often
+SETTLED = 10.0  # seconds, before the time scale, for proxies to work on all writes
+RESTARTED = 120.0  # the same after a component was replaced: clients retry an API server that was away ever less often
 METRICS_PORT = 10249
 
 
 class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explaining):
-    """One worker's share of somebody's cluster, whose components and nodes stay as they are."""
+    """One worker's share of a cluster whose components and nodes stay as they are."""
 
     _kubelet_patience = TROUBLED_SECONDS
 
@@ -54,9 +55,9 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
         worker: str = "main",
         release: Release | None = None,
     ) -> None:
-        """`plain_api` is the API in which nodes and zones have the cluster's own names; it is closed with the backend.
+        """`plain_api` is the client in which nodes and zones have the cluster's own names; it is closed here too.
 
-        `release` is what all components are of.
+        `release` is that of all components.
         """
         self._target = target
         self._plain_api = plain_api
@@ -65,8 +66,8 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
         self.release = release or Release()
         self.abilities = target.abilities
         self._lacks_node = False
-        self._without_proxy: set[str] = set()  # here and below: what a subclass has made of the cluster
-        self._off: dict[str, list[tuple[str, str]]] = {}  # nodes, and the pods on them that were ready
+        self._without_proxy: set[str] = set()  # this and the next two are set by a subclass that changes the cluster
+        self._off: dict[str, list[tuple[str, str]]] = {}  # nodes that are off, and the pods that were ready there
         self._has_replaced = False
         self._labels = run_labels(target.run_id)
         self._prefix = f"td-{target.run_id}-{worker}"
@@ -74,10 +75,10 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
         self._begun = contextlib.ExitStack()
         self._begun.callback(plain_api.close)
         self.families: Sequence[str] = ()
-        self._asked = plain_api.asked  # what a scenario asks for, by whatever names of nodes
+        self._asked = plain_api.asked  # the requests of both clients
 
     def start(self) -> Self:
-        """Make the client pods, and see the barrier passed. Raises `UnavailableError` with the remedy."""
+        """Run the client pods, and pass the barrier. Raises `UnavailableError` with the remedy."""
         with self._begun.pop_all() as begun:
             loaded = find(self._target.kubeconfig, context=self._target.context)
             self.api: Api = TranslatingApi(loaded, self._target.names, connections=600, asked=self._asked)
@@ -100,24 +101,24 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
         return self
 
     def close(self) -> None:
-        """Take away all namespaces of this worker. Idempotent."""
+        """Delete all namespaces of this worker. Idempotent."""
         self._begun.close()
 
     # Namespaces and pods
 
     def create_namespace(self, namespace: str) -> None:
-        """Make the Kubernetes namespace of a scenario. Raises `InconclusiveError` when a node has gone."""
+        """Create the Kubernetes namespace of a scenario. Raises `InconclusiveError` if a node has gone."""
         self._require_nodes()
         if Ability.STOP_NODES in self.abilities:  # other workers may have switched nodes off and on
             self._clients.look_up_addresses()
         self._pod_runner.create_namespace(namespace)
 
     def delete_namespace(self, namespace: str) -> None:
-        """Begin to take it away; nothing waits for that."""
+        """Begin to delete a namespace, without waiting for the end."""
         self._pod_runner.delete_namespace(namespace)
 
     def run_pods(self, namespace: str, wanted: Sequence[WantedPod]) -> list[Pod]:
-        """Run these pods, all at once; they are ready in the time of the slowest."""
+        """Run these pods, all at once."""
         made = self._pod_runner.run_servers(namespace, wanted)
         return [
             Pod(each.name, namespace, each.node, self.topology.node(each.node).zone, pods.addresses(obj))
@@ -125,12 +126,12 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
         ]
 
     def begin_termination(self, namespace: str, name: str) -> None:
-        """Delete a pod gracefully, once it runs: a kubelet ends at once what it has not started."""
+        """Delete a pod gracefully, once it runs: a kubelet ends a pod at once that it has not started."""
         self._pod_runner.settle()
         self.api.delete("pods", namespace, name, grace_seconds=TERMINATION_SECONDS)
 
     def evict_pod(self, namespace: str, name: str) -> None:
-        """The same, as a drain of its node does it."""
+        """Evict a pod gracefully, as a drain of its node does."""
         self._pod_runner.settle()
         self.api.evict(namespace, name, grace_seconds=TERMINATION_SECONDS)
 
@@ -139,7 +140,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
         self._pod_runner.delete(namespace, name)
 
     def create_pod(self, namespace: str, wanted: WantedPod) -> None:
-        """Have a pod; unlike on the embedded cluster it runs, since a kubelet reports it."""
+        """Create a pod; unlike on the embedded cluster it runs, since a kubelet reports it."""
         self._pod_runner.create(namespace, wanted)
         self._await_late_kubelets()
 
@@ -151,18 +152,18 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
     # Clients and probes
 
     def place_of(self, client: Client | Pod, *, fresh: bool = False) -> ClientPod:
-        """The pod that asks."""
+        """Return the pod of a client."""
         place = self._clients.place_of(client)
         return self._clients.in_turn(place) if fresh else place
 
     def client_address(self, client: Client | Pod, family: str) -> str:
-        """The client's own address. Raises `UnavailableError` where it has none of this family."""
+        """Return the client's own address. Raises `UnavailableError` if it has none of this family."""
         return self._clients.address_of(client, family)
 
     def probe(self, probes: Sequence[Probe], *, in_flight: int = 32) -> list[Observation]:  # noqa: ARG002  agnhost's own
-        """What came of each probe; outcomes of equal probes come in any order.
+        """Send probes, and return their outcomes; those of equal probes come in any order.
 
-        Raises `InconclusiveError` when somebody could not ask, and a node has gone.
+        Raises `InconclusiveError` if a client could not send, and a node has gone.
         """
         try:
             seen = self._dialer.probe(probes)
@@ -174,17 +175,17 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
         return seen
 
     def glance(self, probes: Sequence[Probe]) -> list[Observation]:
-        """The same, at a glance: agnhost would wait for five seconds where nobody answers."""
+        """Send probes, and return quick outcomes: agnhost would wait five seconds for a missing answer."""
         return self._dialer.glance(probes)
 
     def addresses_seen(self, probes: Sequence[Probe]) -> list[Observation]:
-        """The same, and each answer says from which address the question came."""
+        """Send probes whose answers contain the source address that the server saw."""
         return self._dialer.probe(probes, read=address_seen)
 
     def record(self, interval: float, probes: Sequence[Probe]) -> Steady:
-        """Probes in the background, by each client as fast as it can, but not faster than every `interval` seconds.
+        """Send probes in the background, by each client as fast as it can, but at most every `interval` seconds.
 
-        Over UDP others ask in the place of the clients: so many flows would be in the way of all that follow.
+        Over UDP other pods on the same nodes send them: the many flows would affect all later probes of a client.
         """
         by_whom = [self._by_another(each) if each.protocol == "UDP" else each for each in probes]
         return Steady(self._dialer, interval, by_whom)
@@ -194,7 +195,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
         return replace(probe, namespace=self._clients.for_many_flows(probe.namespace))
 
     def proxy_metrics(self, node: str) -> str:
-        """What a proxy exposes on its node's loopback, asked by a pod on the host's network."""
+        """Return a proxy's metrics from its node's loopback, fetched by a pod on the host's network."""
         client = self.place_of(node_client(node))
         try:
             return self._dialer.get(client, "127.0.0.1", METRICS_PORT, "metrics")
@@ -204,12 +205,12 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
     # Addresses
 
     def free_addresses(self) -> dict[str, str]:
-        """Addresses that no pod has: of the ranges for documentation."""
+        """Return addresses that no pod has, of the ranges for documentation."""
         both = {"IPv4": "192.0.2.77", "IPv6": "2001:db8::77"}
         return {family: both[family] for family in self.families}
 
     def node_addresses(self, node: str) -> dict[str, str]:
-        """The internal addresses of a node, by family."""
+        """Return the internal addresses of a node, by family."""
         reported = (self._nodes[node].get("status") or {}).get("addresses") or ()
         return by_family(str(each["address"]) for each in reported if each.get("type") == "InternalIP")
 
@@ -223,7 +224,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
         taints: Sequence[Object] | None = None,
         unschedulable: bool | None = None,
     ) -> None:
-        """Change a node, and leave word on it how it was: `trafficdist cleanup` finds that too."""
+        """Change a node, and note its former state on it, where `trafficdist cleanup` finds it too."""
         names = self._target.names
         outgoing = names.outgoing(dict(labels or {}))
         run_id = self._target.run_id
@@ -232,11 +233,11 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
         )
 
     def restore_node(self, name: str, before: Object) -> None:  # noqa: ARG002  the node itself tells it
-        """Give a node back what it had."""
+        """Restore a node to its former state."""
         restore_node(self._plain_api, self._target.names.nodes[name])
 
     def settle(self) -> None:
-        """Wait until pods are as they were asked to be, and proxies that run have passed the barrier."""
+        """Wait until pods have their wanted state, and running proxies have passed the barrier."""
         if self._lacks_node:  # the barrier would wait for a node that is gone
             self._require_nodes()
         self._pod_runner.settle()
@@ -247,13 +248,13 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
         self._barrier.pass_(asking, endpoints, within=within, when_unable=self._require_nodes)
 
     def _await_late_kubelets(self) -> None:
-        """Wait for a pod now, and not while a scenario waits for what follows from it, once an API server was away."""
+        """Wait for pods now if a component was replaced: a later wait of the scenario would be too short."""
         if self._has_replaced:
             self._pod_runner.settle()
 
     @property
     def _nodes_on(self) -> dict[str, str]:
-        """The nodes that have not been switched off: the cluster's own names by those of the topology."""
+        """The nodes that are on: the cluster's own names by those of the topology."""
         return {ours: theirs for ours, theirs in self._target.names.nodes.items() if ours not in self._off}
 
     def _require_nodes(self) -> None:
@@ -263,7 +264,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
             raise InconclusiveError(why)
 
     def _begin_watch(self) -> Callable[[], None]:
-        """To be called while answers are late; raises `InconclusiveError` once a node is to be doubted."""
+        """Return a function to call while answers are late; it raises `InconclusiveError` once a node may be lost."""
         watch = liveness.Watch(self.api, self._nodes_on)
 
         def look() -> None:
@@ -279,14 +280,14 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
         return look
 
     def check_instruments(self) -> None:
-        """Raise `DistrustError` when a node has gone: what was seen since then says nothing about its proxy."""
+        """Raise `DistrustError` if a node has gone: later observations say nothing about its proxy."""
         if why := liveness.doubt(self.api, self._nodes_on):
             raise DistrustError(why)
 
-    # What the report says
+    # Facts for the report
 
     def environment(self) -> dict[str, Any]:
-        """Where the run took place."""
+        """Return the facts about the cluster for the report."""
         names = self._target.names.nodes
         return {
             "backend": self.name,
@@ -298,14 +299,14 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
         }
 
     def explain(self, namespace: str, service: str, nodes: Sequence[str]) -> str:  # noqa: ARG002  the table has all
-        """What nodes are to do with a Service, by its objects: what its proxies decide is theirs to know."""
+        """Return the decisions that a Service's objects ask for: its proxies' own decisions are not known."""
         from harness.explain.service import explained  # noqa: PLC0415  who has the suite alone, without reference, goes on
 
         follow: Literal["kep", "released"] = "kep" if self.release.follows == "kep" else "released"
         return f"what its objects ask for:\n{explained(self.api, namespace, service, follow)}"
 
     def evidence(self, namespace: str, *, since: float) -> dict[str, str]:
-        """Which node of the cluster plays which of the topology, and the requests of this run."""
+        """Return the map from nodes of the topology to nodes of the cluster, and the requests of this run."""
         names = self._target.names
         return {
             "nodes.txt": "".join(f"{ours} is {theirs}\n" for ours, theirs in names.nodes.items()),
@@ -315,7 +316,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
     # Inside
 
     def _aside(self) -> Aside | None:
-        """How client pods are asked when the API server does not answer; None: not at all."""
+        """Return another way to client pods for when the API server does not answer; None if there is none."""
         return None
 
     def _new_clients(self) -> Clients:

@@ -51,8 +51,8 @@ from harness.netns.http import HttpAnswer
 from harness.netns.namespace import Namespace
 from harness.probes.loop import Loop, Probe, Recording, Server, ServerPort, Stream
 
-BOOT_SECONDS = 15.0  # until all have worked on everything that there is at first, before the time scale
-SETTLED = 5.0  # seconds, before the time scale, in which controller and proxies work on what was written
+BOOT_SECONDS = 15.0  # before the time scale, for controller and proxies to work on the first objects
+SETTLED = 5.0  # seconds, before the time scale, for controller and proxies to work on all writes
 RECONNECTED = (
     40.0  # the same after an API server was away: a client of client-go may wait for 30 s before it tries again
 )
@@ -87,9 +87,9 @@ class NetnsBackend(
         implementation: Implementation | None = None,
         release: Release | None = None,
     ) -> None:
-        """`implementation` is what is judged, unless given the reference.
+        """`implementation` is judged, by default the reference.
 
-        `release` is what all components are of, unless a scenario changes one.
+        `release` is that of all components at boot.
         """
         self.topology = topology
         self.release = release or Release()
@@ -106,7 +106,7 @@ class NetnsBackend(
     def start(self) -> Self:
         """Boot network, control plane, nodes and proxies. Raises `UnavailableError` with the remedy.
 
-        What was begun is closed again when something does not start.
+        After an error everything that was started is closed.
         """
         sandbox.enter()
         kernel.require(self.families)
@@ -144,7 +144,7 @@ class NetnsBackend(
             self.proxy.setup(place.name, host.namespace, self.release)
 
     def close(self) -> None:
-        """Stop everything and let go of every netns. Idempotent."""
+        """Stop everything, and close every netns. Idempotent."""
         self._begun.close()
 
     def __enter__(self) -> Self:
@@ -154,7 +154,7 @@ class NetnsBackend(
         self.close()
 
     def start_component(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
-        """Start a component as one of this release, in place of one that runs. `nodes` are those of proxies."""
+        """Replace a component by one of this release. `nodes` are those whose proxies are meant."""
         match component:
             case Component.API_SERVER:
                 self.control_plane.start_api_server(release)
@@ -166,7 +166,7 @@ class NetnsBackend(
         self.settle(SETTLED if component is not Component.API_SERVER else RECONNECTED)
 
     def stop_component(self, component: Component, nodes: Sequence[str]) -> None:
-        """Stop a component; what it has stored, written or programmed stays. `nodes` are those of proxies."""
+        """Stop a component; its objects, slices or rules stay. `nodes` are those whose proxies are meant."""
         match component:
             case Component.API_SERVER:
                 self.control_plane.stop_api_server()
@@ -177,8 +177,9 @@ class NetnsBackend(
                     self.proxy.stop(node)
 
     def dns(self) -> dict[str, str]:
-        """The addresses of the cluster's DNS server, by family; it runs, and PodLocators are written, from the first
-        call on. Raises `UnavailableError` where there is none.
+        """Return the addresses of the cluster's DNS server, by family. Raises `UnavailableError` if there is none.
+
+        The first call starts the server and the PodLocator controller.
         """
         if self._dns is None:
             made, pod = self._implementation.dns(self.control_plane), self.network.add_pod(self.topology.nodes[0].name)
@@ -189,15 +190,15 @@ class NetnsBackend(
         return _by_family(self._dns[1])
 
     def kubeconfig(self) -> dict[str, Any]:
-        """How kubectl and other clients reach the API server."""
+        """Return the kubeconfig for kubectl and other clients."""
         return self.control_plane.kubeconfig()
 
     def create_namespace(self, namespace: str) -> None:
-        """Make the Kubernetes namespace of a scenario."""
+        """Create the Kubernetes namespace of a scenario."""
         self.api.create("namespaces", "", {"metadata": {"name": namespace}})
 
     def delete_namespace(self, namespace: str) -> None:
-        """Take it away with everything in it, pods that run included."""
+        """Delete a namespace with everything in it, running pods included."""
         for name in [name for owner, name in list(self._hosts) if owner == namespace]:
             self.delete_pod(namespace, name)
         for resource in ("services", "endpointslices", "pods"):
@@ -254,11 +255,11 @@ class NetnsBackend(
         self.api.patch("pods", namespace, name, {"status": status}, subresource="status")
 
     def begin_termination(self, namespace: str, name: str) -> None:
-        """Give a pod a deletion time; nothing ends it."""
+        """Give a pod a deletion time, without ending it."""
         self.api.delete("pods", namespace, name, grace_seconds=TERMINATION_SECONDS)
 
     def evict_pod(self, namespace: str, name: str) -> None:
-        """The same, as a drain of its node does it."""
+        """Evict a pod, as a drain of its node does, without ending it."""
         self.api.evict(namespace, name, grace_seconds=TERMINATION_SECONDS)
 
     def delete_pod(self, namespace: str, name: str) -> None:
@@ -271,7 +272,7 @@ class NetnsBackend(
             self.network.remove_pod(host)
 
     def create_pod(self, namespace: str, wanted: WantedPod) -> None:
-        """Create a pod that is said to run, and exists in the API only."""
+        """Create a pod with phase Running that exists in the API only."""
         self.create_reported_pod(namespace, wanted, phase="Running")
 
     def create_reported_pod(self, namespace: str, wanted: WantedPod, *, phase: str) -> None:
@@ -305,7 +306,7 @@ class NetnsBackend(
         self.api.patch("nodes", "", name, {"metadata": {"labels": dict(labels or {})}, "spec": spec})
 
     def restore_node(self, name: str, before: Object) -> None:
-        """Give a node back what it had."""
+        """Restore a node to its former state."""
         had = before["metadata"].get("labels") or {}
         new = (self.api.get("nodes", "", name)["metadata"].get("labels") or {}).keys() - had.keys()
         patch = {
@@ -315,84 +316,84 @@ class NetnsBackend(
         self.api.patch("nodes", "", name, patch)
 
     def stop_node(self, name: str) -> None:
-        """Cut a node off, and say what a control plane says once it has missed the reports of its kubelet."""
+        """Cut a node off, and report it as a control plane does that has missed the reports of its kubelet."""
         self._off[name] = node_lifecycle.reports_of(self.api, name)
         self.network.cut(name)
         node_lifecycle.report_silence(self.api, name, self._off[name])
 
     def start_node(self, name: str) -> None:
-        """Join it again, and report what its kubelet does."""
+        """Connect a node again, and report it as its kubelet does."""
         self.network.mend(name)
         node_lifecycle.report_again(self.api, name, self._off.pop(name))
 
     def forget_connections(self) -> None:
-        """Forget what the nodes' connection tracking knows, once the proxies know of nothing either."""
+        """Flush the nodes' connection tracking, after the proxies have settled."""
         self.settle()
         for host in self.network.nodes.values():
             conntrack.flush(host.namespace)
 
     def free_addresses(self) -> dict[str, str]:
-        """Addresses that no running pod has: for pods that exist in the API only. Nothing is ever sent to them."""
+        """Return addresses that no running pod has, for pods that exist in the API only."""
         with self._lock:
             number = next(self._numbers)
         both = {"IPv4": f"10.245.{number // 250}.{number % 250 + 1}", "IPv6": f"fd00:10:245::{number:x}"}
         return {family: both[family] for family in self.families}
 
     def virtual_addresses(self, kind: str, node: str, number: int) -> dict[str, str]:
-        """Address `number` (1 to 254) of the "load-balancer" or "external-ip" addresses that are routed to `node`."""
+        """Return addresses number 1 to 254 of a kind, "load-balancer" or "external-ip", that are routed to `node`."""
         plan = self.network.plan(node)
         chosen = plan.load_balancer_ip(number) if kind == "load-balancer" else plan.external_ip(number)
         return {family: chosen[family] for family in self.network.families}
 
     def node_addresses(self, node: str) -> dict[str, str]:
-        """The addresses of a node, by family."""
+        """Return the addresses of a node, by family."""
         return _by_family(self.network.nodes[node])
 
     def probe(self, probes: Sequence[Probe], *, in_flight: int = 32) -> list[Observation]:
-        """What came of each probe, in the same order."""
+        """Send probes, and return their outcomes in the same order."""
         return self._loop.probe(probes, in_flight=in_flight)
 
     def glance(self, probes: Sequence[Probe]) -> list[Observation]:
-        """The same as `probe`, which is quick here."""
+        """Send all probes at once with `probe`, which is quick here."""
         return self.probe(probes, in_flight=max(1, len(probes)))
 
     def addresses_seen(self, probes: Sequence[Probe]) -> list[Observation]:
-        """The same: every answer here says from which address the question came."""
+        """Send probes with `probe`: every answer here contains the source address that the server saw."""
         return self.probe(probes)
 
     def connect(self, probe: Probe) -> Stream:
-        """A connection that stays."""
+        """Open a long-lived connection."""
         return self._loop.connect(probe)
 
     def record(self, interval: float, probes: Sequence[Probe]) -> Recording:
-        """Probes at a fixed rate in the background, `interval` seconds apart."""
+        """Send probes at a fixed rate in the background, each every `interval` seconds."""
         return self._loop.every(interval, probes)
 
     def place_of(self, client: Client | Pod, *, fresh: bool = False) -> Namespace:  # noqa: ARG002  all ports are fresh
-        """Where a client's sockets are made."""
+        """Return the netns in which a client's sockets are made."""
         return self.namespace_of(client)
 
     def namespace_of(self, client: Client | Pod) -> Namespace:
-        """The netns in which a client's sockets are made."""
+        """Return the netns of a client."""
         return self._host(client).namespace
 
     def http_get(self, client: Client | Pod, address: str, port: int, path: str) -> HttpAnswer:
-        """Ask an HTTP server from where a client is. Raises `OSError` as connecting does."""
+        """Send a GET request from a client's netns. Raises `OSError` like a connection."""
         return http.get(self.namespace_of(client), address, port, path)
 
     def controller_metrics(self) -> str:
-        """What the EndpointSlice controller exposes as Prometheus text. Raises `InconclusiveError`."""
+        """Return the EndpointSlice controller's metrics in Prometheus text. Raises `InconclusiveError`."""
         return self.control_plane.metrics()
 
     def proxy_metrics(self, node: str) -> str:
-        """What the proxy of a node exposes as Prometheus text. Raises `InconclusiveError`."""
+        """Return the metrics of a node's proxy in Prometheus text. Raises `InconclusiveError`."""
         try:
             return self.http_get(node_client(node), "127.0.0.1", METRICS_PORT, "/metrics").text
         except OSError as error:
             raise InconclusiveError(f"the metrics of {Component.PROXY} on {node} cannot be read: {error}") from error
 
     def client_address(self, client: Client | Pod, family: str) -> str:
-        """The client's own address."""
+        """Return the client's own address."""
         return _by_family(self._host(client))[family]
 
     def _host(self, client: Client | Pod) -> Host:
@@ -410,7 +411,7 @@ class NetnsBackend(
     def settle(self, within: float = SETTLED) -> None:
         """Wait until controller and proxies have worked on everything written so far.
 
-        A component that does not get there is not waited for any longer: what it does to packets will show.
+        Raises `InconclusiveError` if they do not get there in time.
         """
         eventually(
             lambda: (
@@ -422,15 +423,15 @@ class NetnsBackend(
         )
 
     def check_instruments(self) -> None:
-        """Raise `DistrustError` if a component has ended that nobody stopped: what was seen then means nothing."""
+        """Raise `DistrustError` if a component has ended by itself: observations since then mean nothing."""
         self.proxy.synced()
 
     def environment(self) -> dict[str, Any]:
-        """What the report says about where the run took place."""
+        """Return the facts about the cluster for the report."""
         return {
             "backend": self.name,
             "controlPlane": self.control_plane.name,
-            "servers": self._servers,  # as booted: a scenario may just have another one
+            "servers": self._servers,  # those at boot: a scenario may have replaced one
             "featureGates": dict(self.release.gates),
             "nodes": [
                 {"name": node.name, "zone": node.zone, "kernel": platform.release(), "os": platform.system()}
@@ -442,11 +443,11 @@ class NetnsBackend(
         }
 
     def explain(self, namespace: str, service: str, nodes: Sequence[str]) -> str:
-        """What the proxies of these nodes say of their decisions for a Service."""
+        """Return the decisions of these nodes' proxies for a Service, in sentences."""
         return "\n".join(f"the proxy says: {self.proxy.explain(node, namespace, service)}" for node in nodes)
 
     def evidence(self, namespace: str, *, since: float) -> dict[str, str]:
-        """What components say of themselves: requests, logs, and the rules of each node with their reasons."""
+        """Return requests, logs, and the rules of each node with their reasons."""
         asked = [*self.api.asked.copy(), *self.control_plane.asked()]
         texts = {"api-requests.txt": requests.as_text(asked, namespace, zero=since)}
         texts |= texts_of("control-plane", self.control_plane.evidence)

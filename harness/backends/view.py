@@ -1,6 +1,6 @@
 """One scenario's view of its backend: notes what the scenario needs, and refuses what the backend lacks.
 
-What was noted becomes the suite's table of needs: `harness.model.needs`.
+The noted needs become the suite's table of needs: `harness.model.needs`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _P = TypeVar("_P")
 
 
 class View:
-    """All that a scenario can ask of a cluster. What the cluster behind it lacks raises `UnavailableError`."""
+    """The cluster as a scenario uses it. Methods raise `UnavailableError` if the backend lacks an ability."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -56,11 +56,11 @@ class View:
 
     @property
     def needs(self) -> Needs:
-        """What the scenario has needed so far."""
+        """The needs of the scenario so far."""
         return Needs(frozenset(map(str, self._abilities)), frozenset(self._nodes))
 
     def need(self, *abilities: Ability, nodes: Iterable[str] = ()) -> None:
-        """Note that the scenario needs these. Raises `UnavailableError` that names what the backend lacks."""
+        """Note needs of the scenario. Raises `UnavailableError` that names the missing abilities."""
         self._abilities.update(abilities)
         known = {each.name for each in self.topology.nodes}
         self._nodes.update(node for node in nodes if node in known)
@@ -69,7 +69,7 @@ class View:
             raise self._lack(", ".join(lacks))
 
     def _part(self, protocol: type[_P], ability: Ability | None = None) -> _P:
-        """The backend as one of this protocol. Raises `UnavailableError` that names the ability."""
+        """Return the backend, as one of this protocol. Raises `UnavailableError` that names the ability."""
         if not isinstance(self._backend, protocol):
             raise self._lack(ability or protocol.__name__)
         return self._backend
@@ -143,18 +143,18 @@ class View:
         return self._backend.evidence(namespace, since=since)
 
     def explain(self, namespace: str, service: str, nodes: Sequence[str]) -> str:
-        """See `Explaining`; "" where nobody can say anything."""
+        """See `Explaining`; "" for a backend without it."""
         return self._backend.explain(namespace, service, nodes) if isinstance(self._backend, Explaining) else ""
 
     def forget_connections(self) -> None:
-        """See `ForgetsConnections`; nothing is done where there is nothing to forget."""
+        """See `ForgetsConnections`; does nothing for a backend without it."""
         if isinstance(self._backend, ForgetsConnections):
             self._backend.forget_connections()
 
     # Pods
 
     def create_pod(self, namespace: str, wanted: WantedPod, *, phase: str = "Running") -> None:
-        """See `PodLifecycle`; where only a report could make it so, see `PodReports`."""
+        """See `PodLifecycle`; for another phase, or without a node, see `PodReports`."""
         exists = any(each.name == wanted.node for each in self.topology.nodes)
         if exists and phase == "Running":
             self.need(nodes=[wanted.node])
@@ -175,7 +175,7 @@ class View:
         """See `PodLifecycle`."""
         self._part(PodLifecycle).evict_pod(namespace, name)
 
-    # Clients and what they ask
+    # Clients and probes
 
     def place_of(self, client: Client | Pod, *, fresh: bool = False) -> SocketSource:
         """See `Probing`."""
