@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from reference.apiserver.kinds import addresses, columns, errors, metadata, names, quantities
+from reference.apiserver.kinds import columns, errors, metadata, names, quantities
 from reference.apiserver.kinds.columns import Column
 from reference.apiserver.kinds.errors import FieldError
 from reference.apiserver.kinds.shapes import ANY, BOOLEAN, CONDITION, OTHERS, STRING, Shape, of_object
@@ -55,20 +55,8 @@ class Nodes(Strategy):
 
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
         spec = obj.get("spec") or {}
-        found = super().validate(obj, features)
-        found += _validate_taints(spec.get("taints") or [])
-        return found + _validate_pod_cidrs(spec) + _validate_status(obj.get("status") or {})
-
-    def validate_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
-        found = metadata.validate_update(new, old) + self.validate(new, features)
-        now, was = new.get("spec") or {}, old.get("spec") or {}
-        if was.get("podCIDRs") and now.get("podCIDRs") != was["podCIDRs"]:
-            said = 'node updates may not change podCIDR except from "" to valid'
-            found.append(errors.forbidden("spec.podCIDRs", said))
-        if was.get("providerID") and now.get("providerID") != was["providerID"]:
-            said = 'node updates may not change providerID except from "" to valid'
-            found.append(errors.forbidden("spec.providerID", said))
-        return found
+        found = super().validate(obj, features) + _validate_taints(spec.get("taints") or [])
+        return found + _validate_status(obj.get("status") or {})
 
     def validate_status_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
         return metadata.validate_update(new, old) + _validate_status(new.get("status") or {})
@@ -92,22 +80,6 @@ def _validate_taints(taints: list[Mapping[str, Any]]) -> list[FieldError]:
         if (key, effect) in seen:
             found.append(errors.duplicate(path, dict(taint)))
         seen.add((key, effect))
-    return found
-
-
-def _validate_pod_cidrs(spec: Mapping[str, Any]) -> list[FieldError]:
-    cidrs, path = spec.get("podCIDRs") or [], "spec.podCIDRs"
-    found: list[FieldError] = []
-    for index, cidr in enumerate(cidrs):
-        found += addresses.validate_cidr(cidr, f"{path}[{index}]")
-    if found or not cidrs:
-        return found
-    if spec.get("podCIDR") != cidrs[0]:
-        found.append(errors.invalid(f"{path}[0]", cidrs[0], "must match `podCIDR`"))
-    families = [addresses.family_of(cidr.partition("/")[0]) for cidr in cidrs]
-    if len(cidrs) > 2 or len(set(families)) < len(families):
-        said = f"may specify no more than one CIDR for each IP family, has {len(cidrs)}"
-        found.append(errors.invalid(path, cidrs, said))
     return found
 
 

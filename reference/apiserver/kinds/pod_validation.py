@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from reference.apiserver.kinds import addresses, errors, names, ports, quantities
+from reference.apiserver.kinds import addresses, errors, names, ports
 from reference.apiserver.kinds.errors import FieldError
 
 RESTART_POLICIES = ("Always", "Never", "OnFailure")
@@ -20,12 +20,10 @@ def validate_spec(spec: Spec) -> list[FieldError]:
     containers = spec.get("containers") or []
     found = [] if containers else [errors.required("spec.containers")]
     seen: set[str] = set()
-    host_ports: set[tuple[str, str, int]] = set()
     for group in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(group) or []):
             path = f"spec.{group}[{index}]"
-            found += _validate_container(container, path, seen)
-            found += _validate_ports(container, path, host_ports, host_network=bool(spec.get("hostNetwork")))
+            found += _validate_container(container, path, seen) + _validate_ports(container, path)
     if spec.get("nodeName"):
         found += [
             errors.invalid("spec.nodeName", spec["nodeName"], each) for each in names.dns_subdomain(spec["nodeName"])
@@ -78,15 +76,10 @@ def _validate_container(container: Mapping[str, Any], path: str, seen: set[str])
         seen.add(name)
     if not container.get("image"):
         found.append(errors.required(f"{path}.image"))
-    for kind in ("requests", "limits"):
-        amounts = (container.get("resources") or {}).get(kind) or {}
-        found += quantities.validate(amounts, f"{path}.resources.{kind}")
     return found
 
 
-def _validate_ports(
-    container: Mapping[str, Any], path: str, host_ports: set[tuple[str, str, int]], *, host_network: bool
-) -> list[FieldError]:
+def _validate_ports(container: Mapping[str, Any], path: str) -> list[FieldError]:
     found: list[FieldError] = []
     seen: set[str] = set()
     for index, port in enumerate(container.get("ports") or []):
@@ -96,29 +89,14 @@ def _validate_ports(
             if name in seen:
                 found.append(errors.duplicate(f"{at}.name", name))
             seen.add(name)
-        number, host_port = port.get("containerPort") or 0, port.get("hostPort") or 0
+        number = port.get("containerPort") or 0
         if not number:
             found.append(errors.required(f"{at}.containerPort"))
         else:
             found += ports.validate_number(number, f"{at}.containerPort")
         found += ports.validate_protocol(port.get("protocol") or "", f"{at}.protocol")
-        if host_port:
-            found += _validate_host_port(port, at, host_ports, host_network=host_network)
-    return found
-
-
-def _validate_host_port(
-    port: Mapping[str, Any], path: str, seen: set[tuple[str, str, int]], *, host_network: bool
-) -> list[FieldError]:
-    number = port["hostPort"]
-    found = ports.validate_number(number, f"{path}.hostPort")
-    if host_network and number != port.get("containerPort"):
-        said = "must match `hostPort` when `hostNetwork` is true"
-        found.append(errors.invalid(f"{path}.containerPort", port.get("containerPort"), said))
-    key = (port.get("protocol", ""), port.get("hostIP", ""), number)
-    if key in seen:
-        found.append(errors.duplicate(f"{path}.hostPort", f"{key[0]}/{key[1]}/{number}"))
-    seen.add(key)
+        if port.get("hostPort"):
+            found += ports.validate_number(port["hostPort"], f"{at}.hostPort")
     return found
 
 

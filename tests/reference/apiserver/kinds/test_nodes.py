@@ -36,9 +36,6 @@ def test_node_is_accepted(rules, node, fields):
 
 
 REFUSED = [
-    ({"podCIDRs": ["10.244.1.0"]}, 'spec.podCIDRs[0]: Invalid value: "10.244.1.0": must be a valid CIDR value'),
-    ({"podCIDRs": ["10.244.1.0/24", "10.244.2.0/24"]}, "spec.podCIDRs: Invalid value"),
-    ({"podCIDR": "10.244.1.0/24", "podCIDRs": ["10.244.2.0/24"]}, "spec.podCIDRs[0]: Invalid value"),
     ({"taints": [{"key": "a"}]}, "spec.taints[0].effect: Required value"),
     ({"taints": [{"key": "a", "effect": "Never"}]}, 'spec.taints[0].effect: Unsupported value: "Never"'),
     ({"taints": [{"key": "a b", "effect": "NoSchedule"}]}, "spec.taints[0].key: Invalid value"),
@@ -66,13 +63,3 @@ def test_update_keeps_the_status_and_takes_the_labels(rules, node):
     new = rules.update("nodes", old, node(labels={"topology.kubernetes.io/zone": "zone-b"}))
     assert new["status"] == old["status"]
     assert new["metadata"]["labels"] == {"topology.kubernetes.io/zone": "zone-b"}
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [({"podCIDR": "10.244.1.0/24"}, {"podCIDR": "10.244.2.0/24"}), ({"providerID": "x://1"}, {"providerID": "x://2"})],
-)
-def test_pod_range_and_provider_are_given_once(rules, node, before, after):
-    empty = rules.create("nodes", node())
-    given = rules.update("nodes", empty, node(**before))
-    assert any("Forbidden" in each for each in rules.update_refusals("nodes", given, node(**after)))

@@ -80,13 +80,9 @@ REFUSED = {
         with_ports({"containerPort": 1, "protocol": "tcp"}),
         f'{PORT}[0].protocol: Unsupported value: "tcp": supported values: "SCTP", "TCP", "UDP"',
     ),
-    "host port twice": (
-        with_ports({"containerPort": 1, "hostPort": 9}, {"containerPort": 2, "hostPort": 9}),
-        f'{PORT}[1].hostPort: Duplicate value: "TCP//9"',
-    ),
-    "host network port": (
-        {"hostNetwork": True, **with_ports({"containerPort": 80, "hostPort": 81})},
-        f"{PORT}[0].containerPort: Invalid value: 80: must match `hostPort` when `hostNetwork` is true",
+    "host port": (
+        with_ports({"containerPort": 1, "hostPort": 65536}),
+        f"{PORT}[0].hostPort: Invalid value: 65536: must be between 1 and 65535, inclusive",
     ),
     "restart policy": (
         {"restartPolicy": "Sometimes"},
