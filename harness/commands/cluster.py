@@ -51,26 +51,26 @@ def up(name: str, kubeconfig: Path | None, **options: Any) -> None:
 
     What it is made of is said as for `run`; pods that are created through its API run.
     """
-    from harness.commands import embedded_clusters as cluster_commands
+    from harness.commands import cluster_control
 
-    click.echo(cluster_commands.up(name, kubeconfig=kubeconfig, **options))
+    click.echo(cluster_control.up(name, kubeconfig=kubeconfig, **options))
 
 
 @cluster.command(name="list", epilog=examples("cluster list"))
 def list_clusters() -> None:
     """Show the clusters that run now, and where their kubeconfigs are."""
-    from harness.commands import embedded_clusters as cluster_commands
+    from harness.commands import cluster_control
 
-    click.echo(cluster_commands.listing())
+    click.echo(cluster_control.listing())
 
 
 @cluster.command(epilog=examples("cluster down", "cluster down --name old"))
 @_NAME
 def down(name: str) -> None:
     """End a cluster; nothing of it is left. One that is not up is no error."""
-    from harness.commands import embedded_clusters as cluster_commands
+    from harness.commands import cluster_control
 
-    click.echo(cluster_commands.down(name))
+    click.echo(cluster_control.down(name))
 
 
 @cluster.command(
@@ -83,9 +83,9 @@ def kubeconfig(name: str, path: bool) -> None:
 
     `export KUBECONFIG=$(trafficdist cluster kubeconfig --path)` lets kubectl use it.
     """
-    from harness.commands import embedded_clusters as cluster_commands
+    from harness.commands import cluster_control
 
-    where = cluster_commands.kubeconfig(name)
+    where = cluster_control.kubeconfig(name)
     click.echo(where if path else where.read_text(encoding="utf-8").rstrip())
 
 
@@ -105,6 +105,6 @@ def _places(context: click.Context, parameter: click.Parameter, incomplete: str)
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def execute(name: str, place: str, command: Sequence[str]) -> None:
     """Run a command in the netns of a node, of a pod, or of the client outside (`external`)."""
-    from harness.commands import embedded_clusters as cluster_commands
+    from harness.commands import cluster_control
 
-    cluster_commands.execute(name, place, command)
+    cluster_control.execute(name, place, command)

@@ -77,7 +77,7 @@ def fetch(
     A version is 1.34.2, or 1.34 for its newest patch; without one it is the newest of all.
     """
     from harness.binaries.cache import Cache
-    from harness.commands.components_run import fetch_all
+    from harness.binaries.inventory import fetch_all
 
     names = (component, *versions)
     for entry in fetch_all(names, origin=origin, cache=Cache(folder), mirrors=mirrors, jobs=jobs, again=again):
@@ -91,10 +91,10 @@ def fetch(
 @_cached
 def list_components(names: Sequence[str], available: bool, form: Literal["table", "json"], folder: Path | None) -> None:
     """Show which components are there, or which could be."""
+    from harness.binaries import inventory
     from harness.binaries.cache import Cache
-    from harness.commands import components_run as commands
 
-    click.echo(commands.offers(names) if available else commands.listing(Cache(folder), names, form))
+    click.echo(inventory.offers(names) if available else inventory.listing(Cache(folder), names, form))
 
 
 @components.command(epilog=examples("components check", "components check etcd"))
@@ -102,10 +102,10 @@ def list_components(names: Sequence[str], available: bool, form: Literal["table"
 @_cached
 def check(component: str, folder: Path | None) -> int:
     """Check that each binary is the one that was got, and runs; 1 if not."""
+    from harness.binaries import inventory
     from harness.binaries.cache import Cache
-    from harness.commands import components_run as commands
 
-    text, well = commands.check(Cache(folder), component)
+    text, well = inventory.check(Cache(folder), component)
     click.echo(text)
     return 0 if well else 1
 
@@ -116,10 +116,10 @@ def check(component: str, folder: Path | None) -> int:
 @_cached
 def path(component: str, version: str, folder: Path | None) -> None:
     """Print the path of a binary that is there."""
+    from harness.binaries import inventory
     from harness.binaries.cache import Cache
-    from harness.commands import components_run as commands
 
-    click.echo(commands.where(Cache(folder), component, version))
+    click.echo(inventory.where(Cache(folder), component, version))
 
 
 @components.command(epilog=examples("components remove kube-proxy 1.34", "components remove --all"))
@@ -128,7 +128,7 @@ def path(component: str, version: str, folder: Path | None) -> None:
 @_cached
 def remove(names: Sequence[str], everything: bool, folder: Path | None) -> None:
     """Remove a component from the cache, all its versions or some."""
+    from harness.binaries import inventory
     from harness.binaries.cache import Cache
-    from harness.commands import components_run as commands
 
-    click.echo(commands.remove(Cache(folder), names, everything=everything))
+    click.echo(inventory.remove(Cache(folder), names, everything=everything))

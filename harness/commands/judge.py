@@ -34,6 +34,6 @@ def judge(run: str, form: str) -> int:
     derived from what was observed, and held against what the run stated, in the history and in the report.yaml beside
     it. What follows from no observation (a skip, an exception) is taken as stated, and counted as such.
     """
-    from harness.report.judged import show
+    from harness.report.rejudged import show
 
     return show(run, form)

@@ -6,6 +6,8 @@ import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from harness.model.texts import as_table, column_widths
+
 
 class Mark(enum.Enum):
     """The mark of a cell in the grid."""
@@ -45,7 +47,5 @@ def render(pods: Sequence[str], rows: Sequence[Row]) -> str:
     columns = [*pods, *(each for each in others if any(row.cells[each].count for row in rows))]
     table = [["client", "expected", *columns]]
     table += [[row.client, row.expected, *(str(row.cells[column]) for column in columns)] for row in rows]
-    widths = [max(len(line[i]) for line in table) for i in range(len(columns) + 2)]
-    lines = [" | ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() for line in table]
-    lines.insert(1, "-+-".join("-" * width for width in widths))
-    return "\n".join(lines)
+    head, *lines = as_table(table, between=" | ").split("\n")
+    return "\n".join([head, "-+-".join("-" * width for width in column_widths(table)), *lines])

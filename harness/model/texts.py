@@ -21,10 +21,15 @@ def _without_managed_fields(metadata: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in metadata.items() if name != "managedFields"}
 
 
-def as_table(rows: Sequence[Sequence[str]]) -> str:
+def as_table(rows: Sequence[Sequence[str]], *, between: str = "  ") -> str:
     """Return rows of cells as lines with aligned columns."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join("  ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows)
+    widths = column_widths(rows)
+    return "\n".join(between.join(map(str.ljust, row, widths)).rstrip() for row in rows)
+
+
+def column_widths(rows: Sequence[Sequence[str]]) -> list[int]:
+    """Return how wide the widest cell of each column is."""
+    return [max(map(len, column)) for column in zip(*rows, strict=True)]
 
 
 def with_names(text: str, names: Mapping[str, str]) -> str:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import errno
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from harness.probes.probe import SocketSource
+from harness.probes.reactor import Reactor, starved
 
 _FLAGS = socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
 
-GONE = {errno.ECONNABORTED, errno.EPROTO, errno.ENETDOWN, errno.EHOSTUNREACH, errno.ENETUNREACH}
+_GONE = {errno.ECONNABORTED, errno.EPROTO, errno.ENETDOWN, errno.EHOSTUNREACH, errno.ENETUNREACH}
 """Errors of accept(2) that are not the server's: the client left early, or its network failed."""
 
 SocketOption = tuple[int, int, int | bytes]
@@ -49,3 +51,21 @@ def bound(
         sock.close()
         raise
     return sock
+
+
+def accepted(listening: socket.socket, reactor: Reactor, who: str, *, most: int) -> Iterator[tuple[socket.socket, Any]]:
+    """Yield the connections that wait to be accepted, with their peers; at most so many.
+
+    The reactor gives up when `who`, the server, can accept none for want of descriptors or memory. Raises `OSError`.
+    """
+    for _ in range(most):
+        try:
+            yield listening.accept()
+        except BlockingIOError:
+            return
+        except OSError as error:
+            if starved(error):
+                reactor.give_up(f"{who} cannot accept connections: {error.strerror}")
+                return
+            if error.errno not in _GONE:
+                raise

@@ -12,9 +12,9 @@ import struct
 from dataclasses import dataclass
 
 from harness.errors import InconclusiveError, UsageError
-from harness.probes.bound import GONE, SocketOption, bound
+from harness.probes.bound import SocketOption, accepted, bound
 from harness.probes.probe import RESET_ON_CLOSE, SocketSource
-from harness.probes.reactor import Reactor, starved
+from harness.probes.reactor import Reactor
 
 _AT_ONCE = 64
 """Connections or datagrams that one socket handles before the others have their turn."""
@@ -72,18 +72,7 @@ class _Listener(_Part):
             connection.drop()
 
     def ready(self) -> None:
-        for _ in range(_AT_ONCE):
-            try:
-                sock, peer = self._socket.accept()
-            except BlockingIOError:
-                return
-            except OSError as error:
-                if starved(error):
-                    self._reactor.give_up(f"an echo server cannot accept connections: {error.strerror}")
-                    return
-                if error.errno in GONE:  # the client left before it was accepted, or an error of its network
-                    continue
-                raise
+        for sock, peer in accepted(self._socket, self._reactor, "an echo server", most=_AT_ONCE):
             _Connection(sock, b"%s %s\n" % (self._identity, peer[0].encode()), self._connections, self._reactor)
 
 

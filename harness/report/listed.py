@@ -14,6 +14,8 @@ from typing import Any
 
 import yaml
 
+from harness.model.texts import as_table
+
 _WIDEST = 100
 _INDENT = "    "
 
@@ -29,13 +31,9 @@ class Row:
 
 def as_lines(rows: Sequence[Row], *, width: int) -> str:
     """Return the rows as text for a terminal that is `width` columns wide; 0: one line each."""
-    return "\n".join(_of_terminal(rows, min(width, _WIDEST)) if width else _of_pipe(rows))
-
-
-def _of_pipe(rows: Sequence[Row]) -> list[str]:
-    names = max((len(row.name) for row in rows), default=0)
-    words = max((len(row.word) for row in rows), default=0)
-    return [f"{row.name:<{names}}  {row.word:<{words}}  {' '.join(row.sentences)}".rstrip() for row in rows]
+    if width:
+        return "\n".join(_of_terminal(rows, min(width, _WIDEST)))
+    return as_table([(row.name, row.word, " ".join(row.sentences)) for row in rows])
 
 
 def _of_terminal(rows: Sequence[Row], width: int) -> list[str]:

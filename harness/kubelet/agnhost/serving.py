@@ -23,9 +23,9 @@ from harness.kubelet.agnhost.netexec import Dial, ServerState, respond, respond_
 from harness.kubelet.agnhost.wording import joined
 from harness.netns.addresses import Family
 from harness.netns.namespace import Namespace
-from harness.probes.bound import GONE, bound
+from harness.probes.bound import accepted, bound
 from harness.probes.probe import SocketSource
-from harness.probes.reactor import Reactor, starved
+from harness.probes.reactor import Reactor
 
 _CHUNK = 1 << 16
 _AT_ONCE = 64
@@ -105,19 +105,10 @@ class _Listener(_Part):
     __slots__ = ()
 
     def ready(self) -> None:
-        try:
-            sock, peer = self._socket.accept()
-        except BlockingIOError:
-            return
-        except OSError as error:
-            if starved(error):
-                self._server.reactor.give_up(f"{self._server.me.hostname} cannot accept: {error.strerror}")
-            elif error.errno not in GONE:  # the client left before it was accepted, or an error of its network
-                raise
-            return
-        connection = _Connection(self._server, sock, joined(*peer[:2]))
-        connection.ready()  # mostly the request is there already
-        connection.watch()
+        for sock, peer in accepted(self._socket, self._server.reactor, self._server.me.hostname, most=1):
+            connection = _Connection(self._server, sock, joined(*peer[:2]))
+            connection.ready()  # mostly the request is there already
+            connection.watch()
 
 
 class _Connection(_Part):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -57,7 +58,7 @@ def test_run_judges_and_reports(pack: Path, options: list[str], code: int) -> No
     report = yaml.safe_load(Path("out/report.yaml").read_text(encoding="utf-8"))
     assert report["run"]["seed"] == 7
     assert {profile["name"] for profile in report["profiles"]} == {"SERVICE-PROXY", "API-SERVER"}
-    assert run.stdout.startswith("trafficdist ")
+    assert re.search(r"^trafficdist ", run.stdout, re.MULTILINE)  # after what a slow machine says of its workers
     assert "certifiable  no: not all of the suite was collected" in run.stdout
 
 

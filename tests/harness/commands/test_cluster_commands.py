@@ -15,8 +15,7 @@ import yaml
 from click.testing import CliRunner
 
 from harness.api.client import Api
-from harness.commands import cluster_state
-from harness.commands import embedded_clusters as cluster_commands
+from harness.commands import cluster_control, cluster_state
 from harness.commands.main import main
 from harness.errors import UnavailableError, UsageError
 from harness.eventually import eventually
@@ -31,7 +30,7 @@ def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     yield tmp_path / "trafficdist"
     for state in cluster_state.running():
-        cluster_commands.down(state.name)
+        cluster_control.down(state.name)
 
 
 def enter(place: str, *command: str, name: str = "default") -> subprocess.CompletedProcess[str]:
@@ -56,21 +55,19 @@ def enter(place: str, *command: str, name: str = "default") -> subprocess.Comple
 
 
 def test_up_list_enter_down(runtime: Path) -> None:
-    said = cluster_commands.up("default", "a=1,b=1", "IPv4,IPv6")
+    said = cluster_control.up("default", "a=1,b=1", "IPv4,IPv6")
     assert "a1 (a) b1 (b)" in said
-    assert "default" in cluster_commands.listing()
+    assert "default" in cluster_control.listing()
     (service,) = [state.service for state in cluster_state.running()]
     answered = enter("web-b1", sys.executable, "-c", ASK.format(**service))
     assert "web-b1" in answered.stdout, answered.stderr
-    assert cluster_commands.down("default") == "Cluster default is down."
-    assert cluster_commands.listing().startswith("No cluster is up.")
+    assert cluster_control.down("default") == "Cluster default is down."
+    assert cluster_control.listing().startswith("No cluster is up.")
     assert [path for path in runtime.iterdir() if path.is_dir()] == []
 
 
 def test_it_is_made_of_what_was_asked_for_and_runs_what_is_created(runtime: Path) -> None:
-    cluster_commands.up(
-        "default", "a=1", "IPv4", kubernetes_version="1.30", feature_gates=("TopologyAwareHints=false",)
-    )
+    cluster_control.up("default", "a=1", "IPv4", kubernetes_version="1.30", feature_gates=("TopologyAwareHints=false",))
     api = Api(yaml.safe_load((runtime / "default" / "kubeconfig").read_text()))
     assert api.request("GET", "/version").body["minor"] == "30"
     api.create("namespaces", "", {"metadata": {"name": "other"}})
@@ -83,20 +80,20 @@ def test_it_is_made_of_what_was_asked_for_and_runs_what_is_created(runtime: Path
 @pytest.mark.parametrize("option", [{"proxy": "what"}, {"feature_gates": ("Odd",)}, {"control_plane": "binaries"}])
 def test_what_no_cluster_can_be_made_of_is_refused_beforehand(runtime: Path, option: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
-        cluster_commands.up("default", "a=1", "IPv4", **option)
+        cluster_control.up("default", "a=1", "IPv4", **option)
     assert not (runtime / "default").exists()
 
 
 @pytest.mark.parametrize(("version", "value"), [("1.33", "PreferClose"), ("1.34", "PreferSameZone")])
 def test_its_service_prefers_the_zone_in_the_words_of_the_release(runtime: Path, version: str, value: str) -> None:
-    cluster_commands.up("default", "a=1", "IPv4", kubernetes_version=version)
+    cluster_control.up("default", "a=1", "IPv4", kubernetes_version=version)
     api = Api(yaml.safe_load((runtime / "default" / "kubeconfig").read_text()))
     assert api.get("services", "default", "web")["spec"]["trafficDistribution"] == value
     api.close()
 
 
 def test_a_command_ends_with_its_own_status() -> None:
-    cluster_commands.up("default", "a=1", "IPv4")
+    cluster_control.up("default", "a=1", "IPv4")
     assert enter("a1", "sh", "-c", "exit 7").returncode == 7
     assert enter("a9", "true").returncode == 4
     absent = enter("external", "no-such-program")
@@ -104,7 +101,7 @@ def test_a_command_ends_with_its_own_status() -> None:
 
 
 def test_the_kubeconfig_is_private_and_complete(runtime: Path) -> None:
-    cluster_commands.up("default", "a=1", "IPv4")
+    cluster_control.up("default", "a=1", "IPv4")
     kubeconfig = runtime / "default" / "kubeconfig"
     assert kubeconfig.stat().st_mode & 0o777 == 0o600
     loaded = yaml.safe_load(kubeconfig.read_text())
@@ -112,32 +109,32 @@ def test_the_kubeconfig_is_private_and_complete(runtime: Path) -> None:
 
 
 def test_kubeconfig_is_printed_and_its_path(runtime: Path) -> None:
-    cluster_commands.up("one", "a=1", "IPv4")
+    cluster_control.up("one", "a=1", "IPv4")
     path = runtime / "one" / "kubeconfig"
     assert CliRunner().invoke(main, ["cluster", "kubeconfig", "one"]).stdout == path.read_text()
     assert CliRunner().invoke(main, ["cluster", "kubeconfig", "one", "--path"]).stdout == f"{path}\n"
-    assert str(path) in cluster_commands.listing()
+    assert str(path) in cluster_control.listing()
     absent = CliRunner().invoke(main, ["cluster", "kubeconfig", "two"])
     assert (absent.exit_code, "'two' is not up; those that are: one" in absent.stderr) == (4, True)
 
 
 def test_kubeconfig_is_written_where_it_is_wanted_and_goes_with_the_cluster(tmp_path: Path) -> None:
     wanted = tmp_path / "mine.yaml"
-    assert str(wanted) in cluster_commands.up("one", "a=1", "IPv4", kubeconfig=wanted)
-    assert wanted.read_text() == cluster_commands.kubeconfig("one").read_text()
+    assert str(wanted) in cluster_control.up("one", "a=1", "IPv4", kubeconfig=wanted)
+    assert wanted.read_text() == cluster_control.kubeconfig("one").read_text()
     assert wanted.stat().st_mode & 0o777 == 0o600
-    cluster_commands.down("one")
+    cluster_control.down("one")
     assert not wanted.exists()
 
 
 def test_kubeconfig_of_an_earlier_cluster_of_ours_is_replaced(tmp_path: Path) -> None:
     wanted = tmp_path / "mine.yaml"
-    cluster_commands.up("one", "a=1", "IPv4", kubeconfig=wanted)
+    cluster_control.up("one", "a=1", "IPv4", kubeconfig=wanted)
     before = wanted.read_text()
-    cluster_commands.up("two", "a=1", "IPv4", kubeconfig=wanted)
+    cluster_control.up("two", "a=1", "IPv4", kubeconfig=wanted)
     assert wanted.read_text() != before
-    cluster_commands.down("one")
-    assert wanted.read_text() == cluster_commands.kubeconfig("two").read_text()
+    cluster_control.down("one")
+    assert wanted.read_text() == cluster_control.kubeconfig("two").read_text()
 
 
 def test_kubeconfig_of_other_clusters_is_left_alone(tmp_path: Path) -> None:
@@ -145,33 +142,33 @@ def test_kubeconfig_of_other_clusters_is_left_alone(tmp_path: Path) -> None:
     text = yaml.safe_dump({"clusters": [{"name": "production"}, {"name": "trafficdist"}]})
     others.write_text(text)
     with pytest.raises(UsageError, match="not about a cluster of ours alone"):
-        cluster_commands.up("one", "a=1", "IPv4", kubeconfig=others)
+        cluster_control.up("one", "a=1", "IPv4", kubeconfig=others)
     assert others.read_text() == text
     assert cluster_state.running() == []
 
 
 def test_a_cluster_whose_kubeconfig_cannot_be_written_does_not_stay_up() -> None:
     with pytest.raises(UsageError, match=r"--kubeconfig /proc/mine.yaml: cannot be written|/proc may not be written"):
-        cluster_commands.up("one", "a=1", "IPv4", kubeconfig=Path("/proc/mine.yaml"))
+        cluster_control.up("one", "a=1", "IPv4", kubeconfig=Path("/proc/mine.yaml"))
     assert cluster_state.running() == []
 
 
 def test_two_clusters_have_two_names() -> None:
-    cluster_commands.up("one", "a=1", "IPv4")
+    cluster_control.up("one", "a=1", "IPv4")
     with pytest.raises(UsageError, match="'one' is already up"):
-        cluster_commands.up("one", "a=1", "IPv4")
-    cluster_commands.up("two", "a=1", "IPv4")
+        cluster_control.up("one", "a=1", "IPv4")
+    cluster_control.up("two", "a=1", "IPv4")
     assert [state.name for state in cluster_state.running()] == ["one", "two"]
 
 
 def test_what_a_killed_cluster_left_is_cleaned_up(runtime: Path) -> None:
-    cluster_commands.up("default", "a=1", "IPv4")
+    cluster_control.up("default", "a=1", "IPv4")
     (state,) = cluster_state.running()
     process = os.pidfd_open(state.pid)
     signal.pidfd_send_signal(process, signal.SIGKILL)
     os.waitpid(state.pid, 0)
     os.close(process)
-    assert cluster_commands.down("default") == "Cluster default is not up."
+    assert cluster_control.down("default") == "Cluster default is not up."
     assert not (runtime / "default").exists()
 
 
@@ -180,19 +177,19 @@ def test_an_id_that_is_used_again_is_not_taken_for_the_cluster(runtime: Path) ->
     folder.mkdir(mode=0o700)
     state = cluster_state.ClusterState("old", os.getpid(), 1, "three_zones", {}, {}, "", {})
     cluster_state.save(folder, state)
-    assert cluster_commands.down("old") == "Cluster old is not up."
+    assert cluster_control.down("old") == "Cluster old is not up."
 
 
 def test_a_folder_that_others_can_enter_is_refused(runtime: Path) -> None:
     runtime.mkdir(mode=0o755)
     runtime.chmod(0o755)
     with pytest.raises(UnavailableError, match="mode 0700"):
-        cluster_commands.listing()
+        cluster_control.listing()
     runtime.chmod(0o700)
 
 
 def test_what_goes_wrong_at_boot_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.raises(UnavailableError, match="did not come up"):
-        cluster_commands.up("default", "a=1", "IPv4")
+        cluster_control.up("default", "a=1", "IPv4")
     assert cluster_state.running() == []

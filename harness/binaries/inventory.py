@@ -1,4 +1,4 @@
-"""`trafficdist components`: what each of its commands does, and what it prints."""
+"""What is in the cache, fetched, listed, checked and removed, as `trafficdist components` prints it."""
 
 from __future__ import annotations
 
