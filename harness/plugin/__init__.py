@@ -1,1 +1,1 @@
-"""The pytest plugin: what it offers to tests, what it notes of them, and what a person sees while they run."""
+"""The pytest plugin: its fixtures, its record of tests, and its progress on the terminal."""

@@ -1,7 +1,7 @@
-"""Who changes a cluster that workers share, or counts what happens on it, does it last, and alone.
+"""Lets a requirement that changes a shared cluster, or reads its metrics, run last and alone.
 
-Workers are processes, so the agreement between them is a lock on a file of the run: everybody else holds it together,
-one that disrupts holds it by itself.
+Workers are processes, so they agree by a lock on a file of the run: a disruptive test holds it exclusively, the others
+share it.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ DISRUPTIVE = frozenset(
         Ability.UNDISTURBED,
     }
 )
-"""What the scenarios of other workers would notice, and what they would blur: metrics count everybody's doings."""
+"""Abilities whose use disturbs scenarios of other workers, or is disturbed by them: metrics count all traffic."""
 
 GROUP = "disruptive"
-"""The group of pytest-xdist in which all of them go to one worker."""
+"""The group of pytest-xdist that sends all disruptive tests to one worker."""
 
 
 def disrupts(needs: Needs) -> bool:
-    """Whether a requirement changes what others are looking at."""
+    """Return whether a requirement with these needs is disruptive."""
     return not DISRUPTIVE.isdisjoint(needs.abilities)
 
 
 @contextlib.contextmanager
 def turn(file: Path, *, alone: bool) -> Iterator[None]:
-    """Wait until nobody disrupts, or with `alone` until nobody else runs at all; others then wait for the block."""
+    """Wait until no disruptive test runs, or with `alone` until no other test runs; those then wait for the block."""
     with file.open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
         yield

@@ -1,7 +1,7 @@
-"""Where progress is written: lines that stay, and below them on a terminal what goes on now, drawn again as it changes.
+"""Writes progress: lines that stay, and below them on a terminal the present state, redrawn as it changes.
 
-Without a terminal, and on one that cannot move its cursor, a line says what goes on whenever nothing else was said for
-some seconds, so that nobody has to wonder whether it still lives.
+Without a terminal, and on one that cannot move its cursor, a line shows the state after some seconds without output, so
+that a long run does not look dead.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rich.text import Text
 from harness.report.summary import Line, Style
 
 SILENCE = 3.0
-"""Nothing is silent for longer than so many seconds, and the time that a look takes."""
+"""The longest time without output in seconds, plus the time between two looks."""
 
 _LOOK = 0.5
 _MOST_SHOWN = 8
@@ -43,7 +43,7 @@ _MARKUP: dict[Style, dict[str, bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What goes on: how many are done, how long the rest takes, and what runs, each with its seconds so far."""
+    """The state of a run: the numbers done and in total, the seconds left, and the running tests with their seconds."""
 
     phase: str
     done: int = 0
@@ -53,7 +53,7 @@ class Status:
 
     @property
     def summed_up(self) -> str:
-        """All but what runs, as a few words."""
+        """The state without the running tests, in a few words."""
         if not self.total:
             return self.phase
         left = "" if self.left is None else f", {spoken(self.left)} left"
@@ -61,18 +61,18 @@ class Status:
 
     @property
     def text(self) -> str:
-        """All of it, in one line."""
+        """The whole state in one line."""
         shown = [f"{name} ({seconds:.0f} s)" for name, seconds in self.running[:_MOST_SHOWN]]
         return self.summed_up + (f"; still running: {', '.join(shown)}" if shown else "")
 
 
 def spoken(seconds: float) -> str:
-    """About how long, as a person would say it."""
+    """Return a rounded duration for people."""
     return f"about {seconds:.0f} s" if seconds < 100 else f"about {seconds / 60:.0f} min"
 
 
 def _beside_capture(file: Any) -> Any:
-    """The same file, opened once more: while a test runs, pytest's capture takes what is written to the first one."""
+    """Open the same file once more: during a test, pytest captures output to the first one."""
     try:
         return open(os.dup(file.fileno()), "w", encoding=file.encoding, errors="replace")  # noqa: PTH123
     except (OSError, ValueError, AttributeError):
@@ -80,7 +80,7 @@ def _beside_capture(file: Any) -> Any:
 
 
 class _Whole:
-    """A line for rich that is not broken. Its `soft_wrap` would hold for what is drawn below the line as well."""
+    """A line for rich that is not wrapped. Its `soft_wrap` would affect the drawing below the line as well."""
 
     def __init__(self, line: Line) -> None:
         self._line = line
@@ -91,7 +91,7 @@ class _Whole:
 
 
 class Silence:
-    """Breaks a silence: says what goes on when nothing was said for a while. Runs a thread of its own."""
+    """Calls `say` after some time without output, from a thread of its own."""
 
     def __init__(self, say: Callable[[], None]) -> None:
         self._say = say
@@ -101,11 +101,11 @@ class Silence:
         self._thread.start()
 
     def broken(self) -> None:
-        """Somebody said something."""
+        """Note that there was output."""
         self._said = time.monotonic()
 
     def close(self) -> None:
-        """From now on nothing is said; idempotent."""
+        """End the thread. Idempotent."""
         self._end.set()
         self._thread.join()
 
@@ -118,7 +118,7 @@ class Silence:
 
 @contextlib.contextmanager
 def unsilenced(say: Callable[[str], None], what: str) -> Iterator[Callable[[str], None]]:
-    """While something long goes on that says little: what it says, and that it still goes on."""
+    """Yield a `say` for a long block with little output; `what` is said whenever the block is silent for a while."""
     began = time.monotonic()
     silence = Silence(lambda: say(f"… {what}, {time.monotonic() - began:.0f} s"))
 
@@ -146,19 +146,19 @@ class Display:
 
     @property
     def draws(self) -> bool:
-        """Whether lines can be taken back: on a terminal that moves its cursor."""
+        """True if lines can be redrawn: on a terminal that moves its cursor."""
         return bool(self._terminal.isatty) and os.environ.get("TERM", "dumb") not in ("", "dumb", "unknown")
 
     @property
     def width(self) -> int:
-        """Columns, as they are now."""
+        """The present number of columns."""
         try:
             return os.get_terminal_size(self._own.fileno()).columns or self._terminal._tw.fullwidth
         except (OSError, ValueError, AttributeError):
             return int(self._terminal._tw.fullwidth)
 
     def can_write(self, text: str) -> bool:
-        """Whether the encoding has these characters."""
+        """Return whether the encoding has these characters."""
         try:
             text.encode(getattr(self._file, "encoding", None) or "utf-8")
         except (UnicodeEncodeError, LookupError):
@@ -166,7 +166,7 @@ class Display:
         return True
 
     def start(self) -> None:
-        """From now on what goes on is shown."""
+        """Begin to show the state."""
         self._own = _beside_capture(self._file)
         if not self.draws:
             self._silence = Silence(self._say)
@@ -188,11 +188,11 @@ class Display:
             redirect_stdout=False,
             redirect_stderr=False,
         )
-        self._terminal._tw._file = FileProxy(console, self._file)  # pytest and xdist have a word now and then
+        self._terminal._tw._file = FileProxy(console, self._file)  # pytest and xdist write now and then
         self._live.start()
 
     def stop(self) -> None:
-        """Take away what is drawn; idempotent."""
+        """Remove the drawing. Idempotent."""
         if self._live is not None:
             live, self._live = self._live, None
             live.stop()
@@ -205,13 +205,13 @@ class Display:
             self._own = self._file
 
     def write(self, line: Line) -> None:
-        """Write a line that stays. It is never broken: what is too long for a terminal goes on in its next row."""
+        """Write a line that stays. It is never wrapped: a long one goes on in the terminal's next row."""
         if self._live is not None:
             self._live.console.print(_Whole(line), crop=False)
             return
         with self._lock:
             self._terminal.write_line(line.text, **_MARKUP[line.style])
-            self._terminal.flush()  # what goes on is written beside this one's buffer
+            self._terminal.flush()  # the state is written by another buffer
         if self._silence is not None:
             self._silence.broken()
 

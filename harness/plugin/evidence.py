@@ -1,12 +1,12 @@
-"""Asks a scenario's fixtures what they know, while they are still up.
+"""Gathers evidence from a scenario's fixtures, while they are still up.
 
-Any fixture value may have these methods; none of them has to be there, and none may break the run:
+Any fixture value may have these methods; all are optional, and none may break the run:
 
     evidence() -> file names and texts, as a mapping or as pairs one after the other
                                                        after a failure: rules, slices, nodes, requests, logs
-    judgement() -> {"check": …, "observed": …}         after every test: how it was judged, who reached whom
+    judgement() -> {"check": …, "observed": …}         after every test: its plan and its counts
     environment() -> mapping                           once: versions, nodes, feature gates
-    needs() -> mapping                                 after every test: what it needed of the cluster
+    needs() -> mapping                                 after every test: its needs of the cluster
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ import pytest
 from harness.model.texts import not_gathered
 
 SECONDS = 10.0
-"""So long a fixture may take to show what it has: whoever does not answer in that time does not answer at all."""
+"""The time limit for a fixture's evidence: one that takes longer likely never answers."""
 
 LONGEST = 400_000
-"""Letters of one text."""
+"""The most letters of one text."""
 
 
 @dataclass(slots=True)
 class Gathered:
-    """What the fixtures of one test said."""
+    """The values from the fixtures of one test."""
 
     texts: dict[str, str] = field(default_factory=dict)
     check: dict[str, Any] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class Gathered:
 
 
 def gather(fixtures: Mapping[str, Any], *, evidence: bool, environment: bool = False) -> Gathered:
-    """Ask every fixture value: evidence and environment only if they are wanted."""
+    """Gather from every fixture value: evidence and environment only if they are wanted."""
     gathered = Gathered()
     for name, value in sorted(fixtures.items()):
         if isinstance(value, type) or name == "request":
@@ -57,7 +57,7 @@ def gather(fixtures: Mapping[str, Any], *, evidence: bool, environment: bool = F
 
 
 def _texts(value: Any, fixture: str) -> dict[str, str]:
-    """What a fixture has to show, as much of it as comes in time; each text of a size that a person opens."""
+    """Return the evidence of a fixture that comes in time, each text cut to a size that a person can open."""
     asked = getattr(value, "evidence", None)
     if not callable(asked):
         return {}
@@ -83,7 +83,7 @@ def _texts(value: Any, fixture: str) -> dict[str, str]:
 
 
 def bounded(text: str) -> str:
-    """A text without its middle where it is too long; whole lines."""
+    """Return a text without its middle lines if it is too long."""
     if len(text) <= LONGEST:
         return text
     head, tail = text[: LONGEST // 2].rpartition("\n")[0], text[-LONGEST // 2 :].partition("\n")[2]

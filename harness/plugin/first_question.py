@@ -1,8 +1,8 @@
 """The question before the first test: does a hint change anything at all?
 
-Most proxies that do not follow hints do so silently: a feature is off by default, or packets take another data plane
-than the one that was meant. Dozens of failures then have one cause, which a person should read first. It is no verdict:
-what hints must do is for requirements to say.
+Most proxies that ignore hints do so silently: a feature is off by default, or packets take another data plane than the
+judged one. Dozens of failures then have one cause, which a person should read first. The answer is no verdict: only
+requirements judge hints.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from harness.backends.backend import Backend
 
 NAMESPACE = "td-first-question"
-WITHIN = 3.0  # seconds, before the time scale, that a change has to reach the packets
+WITHIN = 3.0  # seconds, before the time scale, for a change to reach the packets
 PROBES = 24  # all to one of two endpoints by chance: once in 16 million
 
 
 def hints_change_something(booted: Backend, namespace: str = NAMESPACE) -> bool | None:
-    """Whether an endpoint of another zone is left alone once hints ask for that; None where that cannot be told.
+    """Return whether hints keep traffic from an endpoint in another zone; None if that is unknown.
 
-    `namespace` is made for the question, and goes with it.
+    `namespace` is created for the question, and deleted afterwards.
     """
     backend = View(booted)
     near = backend.topology.nodes[0]
@@ -58,7 +58,7 @@ def _ask(backend: View, namespace: str, pods: list[Pod]) -> bool | None:
     probe = Probe(backend.place_of(pod_client(pods[0].node)), "TCP", made["spec"]["clusterIP"], 80)
     everybody = {f"{namespace}/{pod.name}" for pod in pods}
     if not _comes_to(backend, probe, everybody):
-        return None  # it does not even work without hints
+        return None  # the Service does not work without hints either
     hinted = manifests.endpoint_slice("web", "web", _endpoints(pods, hinted=True), family=family)
     backend.api.replace("endpointslices", namespace, hinted)
     return _comes_to(backend, probe, {f"{namespace}/{pods[0].name}"})

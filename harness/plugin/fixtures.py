@@ -1,8 +1,8 @@
-"""Fixtures for scenarios: `three_zones` and its like give a `Cluster` of that topology.
+"""Fixtures for scenarios: `three_zones` and others return a `Cluster` of that topology.
 
 Booted backends are kept for the session, one a topology (and one set a worker under xdist); each scenario has a
 Kubernetes namespace of its own on it, which is emptied afterwards. The plugin loads this module in every process of a
-run, also where no cluster is asked for, so the backend is imported only when one is.
+run, also in one that needs no cluster, so the backend is imported only when it is used.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ if TYPE_CHECKING:
 
 
 class Backends:
-    """The booted backends of a session: one a topology, booted when it is first asked for."""
+    """The booted backends of a session: one a topology, booted at the first use."""
 
     def __init__(self, run: Run | None) -> None:
         self._run = run
         self._booted: dict[str, Backend] = {}
-        self._hints_matter: bool | None = None  # whether a hint changes anything at all on the first of them
+        self._hints_matter: bool | None = None  # the answer to the first question, on the first of them
 
     def __call__(self, topology: Topology) -> Backend:
-        """The backend of a topology."""
+        """Return the backend of a topology."""
         if topology.name not in self._booted:
             self._booted[topology.name] = _boot(self._run, topology)
             if len(self._booted) == 1:
                 self._hints_matter = self._first_answer(self._booted[topology.name])
-            gc.freeze()  # what a cluster consists of stays: it need not be looked through after every scenario
+            gc.freeze()  # the objects of a cluster stay: the collector need not scan them after every scenario
         return self._booted[topology.name]
 
     def environment(self) -> dict[str, Any]:
-        """What was found out about the cluster before the first test, for the report."""
+        """Return the facts about the cluster from before the first test, for the report."""
         return {} if self._hints_matter is None else {"hintsChangeSomething": self._hints_matter}
 
     def close(self) -> None:
-        """Close all of them."""
+        """Close all backends."""
         for each in self._booted.values():
             each.close()
 
@@ -61,14 +61,14 @@ class Backends:
 
 @pytest.fixture(scope="session")
 def backends(request: pytest.FixtureRequest) -> Iterator[Backends]:
-    """The booted backend of a topology; booted when it is first asked for, and closed with the session."""
+    """The booted backends, by topology; each is booted at its first use, and closed with the session."""
     made = Backends(run_of(request.config))
     yield made
     made.close()
 
 
 def _boot(run: Run | None, topology: Topology) -> Backend:
-    """A cluster of this topology, or this worker's share of the real one."""
+    """Boot a cluster of this topology, or this worker's share of the real one."""
     if run is not None and run.target:
         from harness.run.real_cluster import boot  # noqa: PLC0415
 
@@ -85,7 +85,7 @@ def _boot(run: Run | None, topology: Topology) -> Backend:
 
 
 def _prefix(run: Run | None) -> str:
-    """How names of Kubernetes namespaces of this process begin."""
+    """Return the prefix of this process's Kubernetes namespaces."""
     worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
     run_id = f"{run.target['run_id']}-" if run is not None and run.target else ""
     return f"td-{run_id}{worker}-"
@@ -93,7 +93,7 @@ def _prefix(run: Run | None) -> str:
 
 @pytest.fixture(scope="session")
 def history(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[History]:
-    """What this process sees, written as it happens."""
+    """The history that this process writes."""
     run = run_of(request.config)
     if run is not None:  # the plugin ends it, after the last verdict
         yield run.history
@@ -132,7 +132,7 @@ def new_cluster(
 
     yield make
     if run is not None and run.settings.cluster_ends and request.session.exitstatus != pytest.ExitCode.OK:
-        return  # the run ends before its time: to give components back takes minutes, and the cluster is deleted next
+        return  # the run ends early: to restore components takes minutes, and the cluster is deleted next
     for each in made:
         each.close()
 

@@ -1,7 +1,7 @@
-"""From what pytest saw of a test to a verdict: passed, failed, inconclusive, or skipped for a reason.
+"""Derives the verdict on a test from pytest's report: passed, failed, inconclusive, or skipped for a reason.
 
-Only a failed assertion in the test itself says something about the implementation. A scenario that could not be set up,
-a time limit, or any other exception says something about the suite or the machine, and is inconclusive.
+Only a failed assertion in the test itself tells something about the implementation. A failed set-up, a time limit, or
+any other exception comes from the suite or the machine, and is inconclusive.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from harness.judging.verdict import SkipReason, Verdict
 
 @contextlib.contextmanager
 def told_apart(phase: str) -> Iterator[None]:
-    """Let every exception of a phase leave in the form that all of pytest's reporters understand alike.
+    """Turn every exception of a phase into one that all of pytest's reporters understand alike.
 
     Assertion: failed. Skip: skipped. Anything else: an error.
     """
@@ -51,9 +51,9 @@ def told_apart(phase: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def doubted(fixtures: Mapping[str, Any]) -> Iterator[None]:
-    """Before an assertion fails, every fixture may say that its instruments are broken: `check_instruments()`.
+    """Call `check_instruments()` of every fixture before an assertion fails, which may raise another error.
 
-    A proxy that has ended by itself answers nobody, which says nothing about how it routes.
+    A proxy that has ended by itself gives no answers, but that tells nothing about its routing.
     """
     try:
         yield
@@ -66,7 +66,7 @@ def doubted(fixtures: Mapping[str, Any]) -> Iterator[None]:
 
 
 def judge(report: pytest.TestReport, error: BaseException | None) -> CaseResult:
-    """The verdict on one phase of a test (set-up, call, teardown)."""
+    """Return the result of one phase of a test (set-up, call, teardown)."""
     result = CaseResult(report.nodeid, "", start=report.start, duration=report.duration)
     if report.skipped and not hasattr(report, "wasxfail"):
         result.verdict = Verdict.SKIPPED
@@ -80,7 +80,7 @@ def judge(report: pytest.TestReport, error: BaseException | None) -> CaseResult:
 
 
 def sentence(error: BaseException | None) -> str:
-    """The first line of an exception's text; the name of its type when it is not one of ours."""
+    """Return the first line of an exception's text, with its type if it is not one of ours."""
     if error is None:
         return "the test failed without a word"
     first = first_line(str(error))
@@ -90,7 +90,7 @@ def sentence(error: BaseException | None) -> str:
 
 
 def explanation(report: pytest.TestReport, error: BaseException | None) -> str:
-    """All that is known: the exception's whole text, and where it was raised, unless the text explains itself."""
+    """Return the exception's whole text, and where it was raised, unless the text explains itself."""
     text = str(error).strip() if error is not None else ""
     if isinstance(error, HarnessError):
         return text
@@ -100,25 +100,25 @@ def explanation(report: pytest.TestReport, error: BaseException | None) -> str:
 
 
 def _place(report: pytest.TestReport, error: BaseException) -> str:
-    """The line of the test at which it failed; "" for what failed elsewhere."""
+    """Return the line of the test at which it failed; "" if it failed elsewhere."""
     frames = [each for each in extract_tb(error.__traceback__) if each.filename.endswith(report.location[0])]
     return f"At {report.location[0]}:{frames[-1].lineno}: {frames[-1].line}" if frames else ""
 
 
 def end_with(result: CaseResult, rerun: str) -> None:
-    """Have the explanation of what did not pass end with the command that runs it again."""
+    """Append the command that runs it again to the explanation of a case that did not pass."""
     if result.explanation:
         result.rerun = rerun
         result.explanation += f"\n\nAgain:\n{rerun}"
 
 
 def is_distrust(error: BaseException | None) -> bool:
-    """Whether the suite said that it does not trust itself."""
+    """Return whether the error says that the suite does not trust itself."""
     return isinstance(error, DistrustError)
 
 
 def split_reason(text: str) -> tuple[str, str]:
-    """Read "reason: thing". A skip without one of the four reasons counts as unavailable."""
+    """Parse "reason: thing". A skip without one of the four reasons counts as unavailable."""
     reason, sign, thing = text.partition(": ")
     if sign and reason in tuple(SkipReason):
         return reason, thing

@@ -1,4 +1,4 @@
-"""Collects in the controller what came of each test, and at the end writes the reports and sets the exit code."""
+"""Collects the results of all tests in the controller; at the end it writes the reports and sets the exit code."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from harness.run.run import Run
 
 
 class Ledger:
-    """The part of the plugin that keeps the books. `results` may be asked for at any time."""
+    """The part of the plugin that collects results. `results` may be called at any time."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -33,7 +33,7 @@ class Ledger:
         self.report: Path | None = None  # once it is written
 
     def results(self) -> list[Result]:
-        """One result a requirement, by id. What is planned and has not run is inconclusive, or deselected."""
+        """Return one result a requirement, by id. A planned case that did not run is inconclusive or skipped."""
         plan = self._run.known_plan() or Plan()
         found: dict[str, list[CaseResult]] = {requirement_id: [] for requirement_id in plan.requirements}
         for case in plan.cases:
@@ -41,7 +41,7 @@ class Ledger:
         return [Result(plan.requirements[each], tuple(found[each])) for each in sorted(found) if found[each]]
 
     def result(self, requirement_id: str) -> Result:
-        """The result of one planned requirement, as it is now."""
+        """Return the present result of one planned requirement."""
         plan = self._run.known_plan() or Plan()
         cases = tuple(self._result_of(case) for case in plan.cases_of(requirement_id))
         return Result(plan.requirements[requirement_id], cases)
@@ -65,7 +65,7 @@ class Ledger:
             result.explanation = result.message
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Take in one phase of one test."""
+        """Record one phase of one test."""
         self._run.retries += str(report.outcome) == "rerun"  # pytest-rerunfailures
         payload = dict(report.user_properties).get(PROPERTY)
         if isinstance(payload, dict):
@@ -104,7 +104,7 @@ class Ledger:
             self._run.distrust.append(why)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """A suite that cannot be collected whole cannot be relied on."""
+        """Distrust a suite that cannot be collected whole."""
         if report.failed:
             self._distrust(f"{report.nodeid or 'the suite'} could not be collected")
 
@@ -112,13 +112,13 @@ class Ledger:
         """Tell Ctrl-C from pytest's own ways to stop, which use the same exception."""
         self._stopped = str(excinfo.value)
         by_hand = type(excinfo.value) in (KeyboardInterrupt, pytest.exit.Exception)
-        if by_hand or "keyboard-interrupt" in self._stopped:  # the latter is how xdist says it of a worker
+        if by_hand or "keyboard-interrupt" in self._stopped:  # the latter is xdist's text for a worker
             self._run.interrupted = True
             self._stopped = "the run was interrupted"
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        """Write everything, then set the exit code."""
+        """Write all reports, then set the exit code."""
         if session.config.stash.get(FINISHED, False):
             return
         session.config.stash[FINISHED] = True
@@ -127,7 +127,7 @@ class Ledger:
         session.exitstatus = self.exit_code
 
     def finish(self, pytest_status: int) -> None:
-        """Reports, then exit code: a report that could not be written changes the code."""
+        """Write the reports, then compute the exit code: a report that could not be written changes it."""
         plan = self._run.known_plan()
         if plan is not None and plan.error:
             self._run.usage_error = plan.error

@@ -1,7 +1,7 @@
-"""What a person sees while a run goes on: what is in force, a line for each requirement, and the summary.
+"""Shows a run on the terminal: its settings, a line for each requirement, and the summary.
 
-pytest's own reporter is told to be quiet, and stays the one that writes, so that capture, colour and NO_COLOR work as
-everywhere in pytest. With -v it speaks as always, and only header and summary are ours.
+pytest's own reporter is set to quiet, but still writes the lines, so that capture, colour and NO_COLOR work as
+everywhere in pytest. With -v it reports as usual, and only header and summary are ours.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from harness.run.run import Run
 _QUIET = -2  # pytest's reporter writes nothing of its own, except errors
 _ENDING = 0.0075  # seconds after the last case, for each case: 3.9 s were measured for 511 cases on two processors
 _WIDEST = 100
-_SHORTEST = 12  # of a reason, below which it is not worth while to cut it
+_SHORTEST = 12  # letters of a reason that is cut
 
 
 def hush(config: pytest.Config) -> None:
-    """Tell pytest's reporter to be quiet, unless somebody asked it to speak. Called before it exists."""
+    """Set pytest's reporter to quiet, unless -v was given. Called before it exists."""
     if config.option.verbose <= 0:
         config.option.verbose = _QUIET
     if config.option.tbstyle == "auto":
@@ -66,12 +66,12 @@ class Progress:
         )
 
     def pytest_report_header(self) -> list[str]:
-        """With -v: what is in force, in pytest's own header."""
+        """With -v: return the settings for pytest's own header."""
         return [line.text for line in self._header() if line.text]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
-        """Without -v: what goes on, until something is to be told."""
+        """Without -v: show the state until there are lines."""
         terminal = self._config.pluginmanager.getplugin("terminalreporter")
         if terminal is None:
             return
@@ -83,12 +83,12 @@ class Progress:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self) -> None:
-        """Without -v: what is in force, once it is known that the suite has what was asked for."""
+        """Without -v: show the settings, once the suite is known to have the selected names."""
         self._show_header()
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self) -> None:
-        """The same with workers, which collect in our place."""
+        """Without -v: show the settings, with workers, which collect in our place."""
         self._show_header()
 
     def _show_header(self) -> None:
@@ -100,7 +100,7 @@ class Progress:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.CollectReport | pytest.TestReport) -> tuple[str, str, str] | None:
-        """Keep pytest's letters, and its own list of failures, to tests that are not about a requirement."""
+        """Suppress pytest's letters, and its own list of failures, for tests of requirements."""
         if not isinstance(report, pytest.TestReport):
             return None
         if self._ours and (PROPERTY in dict(report.user_properties) or report.nodeid in self._planned()):
@@ -108,7 +108,7 @@ class Progress:
         return None
 
     def _planned(self) -> dict[str, Case]:
-        """The cases by node id; none until the suite is collected."""
+        """Return the cases by node id; none until the suite is collected."""
         if not self._cases and (plan := self._run.known_plan()) is not None:
             self._cases = {case.nodeid: case for case in plan.cases}
             for case in plan.cases:
@@ -119,7 +119,7 @@ class Progress:
         return self._cases
 
     def status(self) -> Status:
-        """What goes on now. Asked for by other threads."""
+        """Return the present state. Called by other threads."""
         cases, now = self._planned(), time.monotonic()
         wanted = {case.requirement for case in cases.values() if case.to_run}
         if self._outlook is None or not wanted:
@@ -130,13 +130,13 @@ class Progress:
         return Status("", len(wanted & self._shown), len(wanted), self._outlook.left(now), named)
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        """Note what runs now, here or in a worker."""
+        """Note a test that begins, here or in a worker."""
         if nodeid in self._planned() and self._outlook is not None:
             self._outlook.begin(nodeid, time.monotonic())
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
-        """Show a requirement when its last case is through."""
+        """Show a requirement when its last case has ended."""
         case = self._planned().get(nodeid)
         if case is None or self._outlook is None:
             return
@@ -162,7 +162,7 @@ class Progress:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_terminal_summary(self) -> None:
-        """The end: counts, what is not met, what did not run, where the report is."""
+        """Show the summary: counts, failures, skipped requirements, and the report's path."""
         if self._display is not None:
             self._display.stop()
         code = self._ledger.exit_code
@@ -179,7 +179,7 @@ class Progress:
 
 
 def _line(result: Result, display: Display) -> str:
-    """A requirement in one line. Its id is whole, so that it can be copied: a reason is cut instead, on a terminal."""
+    """Return the line of a requirement. Its id is whole, so that it can be copied; on a terminal the reason is cut."""
     marks = summary.MARKS if display.can_write("".join(summary.MARKS.values())) else summary.PLAIN_MARKS
     text = f"  {marks[result.verdict]} {result.requirement.id}"
     width = min(display.width, _WIDEST)
@@ -198,14 +198,14 @@ def _name(case: Case) -> str:
 
 
 def _silence_xdist(config: pytest.Config) -> None:
-    """xdist tells on a terminal how its workers come up; our header has said what matters."""
+    """Suppress xdist's messages about the start of workers: our header names their number."""
     reporter: Any = config.pluginmanager.getplugin("terminaldistreporter")
     if reporter is not None:
         reporter.ensure_show_status = reporter.rewrite = lambda *_, **__: None
 
 
 def _short(path: str) -> str:
-    """A path as a person would write it here; "" stays."""
+    """Return a path relative to this folder if it is below; "" stays."""
     if not path:
         return ""
     relative = os.path.relpath(path)

@@ -1,7 +1,7 @@
 """The pytest plugin: options, and everything that turns a pytest run into a conformance run.
 
-It is installed as an entry point, so every pytest run on the machine loads this module: nothing else of the suite is
-imported until a backend was asked for.
+It is installed as an entry point, so every pytest run on the machine loads this module: it imports nothing else of the
+suite until a backend is asked for.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _KIND_FACTOR = 4.0  # a procedure of a KEP replaces API server, controller and a
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Every option as --td-NAME and as td_NAME in the ini file."""
+    """Add every option as --td-NAME and as td_NAME in the ini file."""
     group = parser.getgroup("conformance", "conformance of topology-aware routing (trafficdist)")
     group.addoption("--td-options-file", metavar="FILE", help="YAML file with options, by name without --td-.")
     parser.addini("td_options_file", "YAML file with options for trafficdist")
@@ -48,7 +48,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
-    """Find out what is in force before xdist looks at its options; say what keeps a run from beginning."""
+    """Resolve the settings before xdist reads its options; print an error that keeps a run from beginning."""
     config.addinivalue_line("markers", "requirement(requirement): the one test of a conformance requirement.")
     if not hasattr(config, "workerinput"):
         try:
@@ -57,14 +57,14 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
             raise pytest.UsageError(str(error)) from error
     try:
         status = yield
-    except pytest.UsageError as error:  # the only error that comes through as it is, whatever its exit code should be
+    except pytest.UsageError as error:  # the only error that pytest passes on unchanged
         code = _CODES.get(type(error.__cause__))
         if code is None:
             raise
         print(f"error: {error}", file=sys.stderr)  # noqa: T201
         return int(code)
     run = run_of(config)
-    if run is not None and run.usage_error:  # of a worker, which cannot end the run itself
+    if run is not None and run.usage_error:  # from a worker, which cannot end the run itself
         raise pytest.UsageError(run.usage_error)
     return status
 
@@ -102,14 +102,14 @@ def _take_charge(config: pytest.Config) -> None:
     run.durations = durations.expected(settings, run.suite)
     run.workers = _set_workers(config, run)
     if getattr(config.option, "maxschedchunk", 1) is None:
-        config.option.maxschedchunk = 1  # the longest come first: several of them in one hand would be the end
+        config.option.maxschedchunk = 1  # the longest come first: several of them in one worker would delay the end
     if settings.fail_fast and not config.option.maxfail:
         config.option.maxfail = 1
     progress.hush(config)
 
 
 def _set_workers(config: pytest.Config, run: Run) -> str:
-    """Tell xdist how many workers there are; the number, and why, for a person."""
+    """Set xdist's number of workers. Returns the number and its reason, for a person."""
     if (asked := getattr(config.option, "numprocesses", None)) is not None:
         return f"{asked or 'none'}: asked for with -n"
     workers = run.settings.workers
@@ -130,7 +130,7 @@ def _set_workers(config: pytest.Config, run: Run) -> str:
 
 
 def _suite(config: pytest.Config) -> Path:
-    """The folder of what is run: the one with the table of durations, if what is named lies in one."""
+    """Return the folder of the suite: the one with the table of durations around the named tests, else their place."""
     from harness.report.durations import FILE
 
     found = importlib.util.find_spec(SUITE) if config.args[:1] == [SUITE] and config.option.pyargs else None
@@ -146,7 +146,7 @@ def _arguments(config: pytest.Config) -> tuple[str, ...]:
 
 
 def _is_whole_suite(config: pytest.Config) -> bool:
-    """Whether what is collected is the published suite, and all of it."""
+    """Return whether the whole published suite is collected, and nothing else."""
     found = importlib.util.find_spec(SUITE)
     places = [Path(place).resolve() for place in (found.submodule_search_locations or ())] if found else []
     arguments = [argument for argument in config.args if argument != SUITE or not config.option.pyargs]
@@ -156,7 +156,7 @@ def _is_whole_suite(config: pytest.Config) -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Make sure that the run can do its work, then register the parts that do it."""
+    """Check that the run is possible, then register the parts of the plugin."""
     worker = getattr(config, "workerinput", {})
     if _WORKER_INPUT in worker:
         config.stash[RUN] = Run.in_worker(worker[_WORKER_INPUT], worker["workerid"])
@@ -184,9 +184,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _limit_scenarios(config: pytest.Config, run: Run) -> None:
-    """Let a scenario take as long as this run has to: longer where real components are replaced, minutes at a time.
+    """Set the time limit of scenarios: longer where real components are replaced, which takes minutes.
 
-    What the person says on the command line or in PYTEST_TIMEOUT holds as it is.
+    A limit on the command line or in PYTEST_TIMEOUT is kept.
     """
     said = getattr(config.option, "timeout", 0)
     if said is not None or "PYTEST_TIMEOUT" in os.environ or not (usual := float(config.getini("timeout") or 0)):
@@ -196,8 +196,9 @@ def _limit_scenarios(config: pytest.Config, run: Run) -> None:
 
 
 def _end_with_controller() -> None:
-    """Have this worker killed with its controller: after `kill -9` it would go on for seconds, and make more objects
-    on the real cluster while `trafficdist cleanup` removes what is there.
+    """Let the kernel kill this worker with its controller.
+
+    After `kill -9` it would go on for seconds, and make more objects on the real cluster during `trafficdist cleanup`.
     """
     import ctypes
     import signal
@@ -209,7 +210,7 @@ def _end_with_controller() -> None:
 
 
 def _set_up(config: pytest.Config, run: Run) -> None:
-    """What can be wrong with this machine is found out before anything runs."""
+    """Check this machine or take the cluster, before any test runs."""
     from harness.plugin import selection
     from harness.settings.implementations import of_settings
 
@@ -234,7 +235,7 @@ def _set_up(config: pytest.Config, run: Run) -> None:
 
 
 def _take_cluster(config: pytest.Config, run: Run) -> None:
-    """Hold the real cluster until everything has ended. Raises `UnavailableError` and `DistrustError`."""
+    """Hold the real cluster until the run has ended. Raises `UnavailableError` and `DistrustError`."""
     from harness.plugin.display import unsilenced
     from harness.run.real_cluster import Session
 
@@ -265,14 +266,14 @@ def _register_controller(config: pytest.Config, run: Run) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Tell an xdist worker what is in force."""
+    """Send the run's settings to an xdist worker."""
     run = run_of(node.config)
     if run is not None:
         node.workerinput[_WORKER_INPUT] = run.to_json()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
-    """Requirements are not run by accident."""
+    """Refuse to run requirements by accident."""
     if run_of(config) is None and not config.option.collectonly:
         claimed = next((item for item in items if item.get_closest_marker("requirement")), None)
         if claimed is not None:

@@ -1,6 +1,6 @@
 """Watches tests where they run: plans at collection, judges each phase, and gathers evidence while fixtures are up.
 
-In a worker nothing is written but parts and evidence; what came of a test travels to the controller in the report's
+A worker writes only its parts and evidence; the result of a test goes to the controller in the report's
 `user_properties`.
 """
 
@@ -34,7 +34,7 @@ _PHASES = {"setup": "set-up", "call": "call", "teardown": "teardown"}
 
 
 class Recorder:
-    """The part of the plugin that sees items."""
+    """The part of the plugin that handles items."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -44,7 +44,7 @@ class Recorder:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Decide what runs. Under xdist a usage error is left for the controller, which alone can end with its code."""
+        """Plan the tests. Under xdist the controller raises a usage error, since only it can end with its code."""
         try:
             self._make_plan([*items, *self._deselected])
         except UsageError as error:
@@ -59,7 +59,7 @@ class Recorder:
             config.hook.pytest_deselected(items=left_out)
 
     def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
-        """Remember what -k, -m or --deselect took away: the report counts it."""
+        """Remember tests that -k, -m or --deselect excluded: the report counts them."""
         planned = {case.nodeid for case in self._plan.cases}
         self._deselected.extend(
             item for item in items if requirement_of(item) is not None and item.nodeid not in planned
@@ -83,26 +83,26 @@ class Recorder:
         plan.check_names(self._run.settings, self._plan.requirements.values())
 
     def _length(self, item: pytest.Item) -> float:
-        """Sorts the longest first where workers share the tests: one that began last would run on alone."""
+        """Return a key that sorts the longest first if workers share the tests: a long one at the end runs alone."""
         requirement = requirement_of(item)
         if not self._run.worker or requirement is None:
             return 0.0
         return -self._run.durations.get(requirement.id, 0.0)
 
     def _disrupts(self, item: pytest.Item) -> bool:
-        """Whether a test changes a cluster that others use at the same time."""
+        """Return whether a test disrupts a cluster that other workers use."""
         return bool(self._run.target) and alone.disrupts(self._needs(item))
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """On a cluster that workers share, who disrupts others runs alone."""
+        """Run a disruptive test alone on a cluster that workers share."""
         if not self._run.target:
             return (yield)
         with alone.turn(self._run.folder.parts / "turn.lock", alone=self._disrupts(item)):
             return (yield)
 
     def _needs(self, item: pytest.Item) -> Needs:
-        """What a test needs of a cluster, as the table beside its suite says."""
+        """Return the needs of a test, from the table beside its suite."""
         requirement = requirement_of(item)
         if requirement is None:
             return Needs()
@@ -128,20 +128,20 @@ class Recorder:
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """Tell exceptions apart where they happen, before any reporter sees them."""
-        random.seed(f"{self._run.settings.seed} {item.nodeid}")  # whatever runs before it, and in whichever worker
+        """Translate exceptions of the set-up, before any reporter sees them."""
+        random.seed(f"{self._run.settings.seed} {item.nodeid}")  # the same in any order, and in any worker
         with judging.told_apart("set-up"):
             return (yield)
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """The same for the test itself."""
+        """Translate exceptions of the test itself."""
         with judging.told_apart("call"), judging.doubted(getattr(item, "funcargs", {})):
             return (yield)
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_teardown(self) -> Generator[None, Any, Any]:
-        """The same for the teardown."""
+        """Translate exceptions of the teardown."""
         with judging.told_apart("teardown"):
             return (yield)
 
@@ -149,7 +149,7 @@ class Recorder:
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Judge the phase; on anything but a pass gather evidence now, since teardown comes later."""
+        """Judge the phase; unless it passed, gather evidence now, since teardown comes later."""
         report = yield
         requirement = requirement_of(item)
         error = call.excinfo.value if call.excinfo else None
@@ -163,7 +163,7 @@ class Recorder:
             if report.when == "call" or result.verdict in (Verdict.FAILED, Verdict.INCONCLUSIVE):
                 try:
                     self._witness(item, result, "teardown-" if report.when == "teardown" else "")
-                except DistrustError as failure:  # a full disk, for example: what came of the test is still told
+                except DistrustError as failure:  # a full disk, for example: the result is still reported
                     distrust = distrust or judging.sentence(failure)
             if report.when == "call" or result.verdict != Verdict.PASSED:
                 distrust = self._write_down(requirement, result, _PHASES[str(report.when)]) or distrust
@@ -173,9 +173,9 @@ class Recorder:
         return report
 
     def _write_down(self, requirement: Requirement, result: CaseResult, phase: str) -> str:
-        """Write the verdict on a phase to the history; why that cannot be, if it cannot.
+        """Write the verdict on a phase to the history. Returns an error text, or "".
 
-        What the plan alone decides is left to the end of the run.
+        Verdicts that follow from the plan alone are written at the end of the run.
         """
         cases = self._plan.cases_of(requirement.id)
         number, case = next(each for each in enumerate(cases) if each[1].parameters == result.parameters)
@@ -190,12 +190,12 @@ class Recorder:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
-        """End what a worker writes; in a run without workers the end comes before the reports."""
+        """End the history of a worker; without workers it ends before the reports."""
         if self._run.worker:
             self._run.close_history()
 
     def _loss(self, error: BaseException | None) -> str:
-        """Why the real cluster is out of reach, asked when something could not be told: no test after it could be."""
+        """Return why the real cluster cannot be reached, "" if it can. Checked after an `InconclusiveError`."""
         if self._run.target and not self._lost and isinstance(error, InconclusiveError):
             from harness.guest.preflight import lost  # noqa: PLC0415  only runs on a real cluster need it
 
@@ -203,7 +203,7 @@ class Recorder:
         return self._lost
 
     def _witness(self, item: pytest.Item, result: CaseResult, prefix: str) -> None:
-        """Write down what fixtures know, in files with this prefix: a teardown that fails replaces no evidence."""
+        """Write the fixtures' evidence to files with this prefix, so that a failing teardown replaces none."""
         gathered = gather(
             getattr(item, "funcargs", {}),
             evidence=_is_kept(result, self._run.settings.keep),
@@ -224,7 +224,7 @@ class Recorder:
 
 
 def requirement_of(item: pytest.Item) -> Requirement | None:
-    """The requirement that a test is the test of."""
+    """Return the requirement of a test; None if it has none."""
     marker = item.get_closest_marker("requirement")
     if marker is None:
         return None
@@ -234,14 +234,14 @@ def requirement_of(item: pytest.Item) -> Requirement | None:
 
 
 def _document_of(item: pytest.Item) -> tuple[bool, str, int]:
-    """Sorts tests by document, as people read the progress; within one they stay as they are."""
+    """Return a key that sorts tests by document, and keeps their order within one."""
     requirement = requirement_of(item)
     kind, _, number = requirement.document.partition("-") if requirement is not None else ("", "", "")
     return requirement is None, kind, int(number or 0)
 
 
 def parameters_of(item: pytest.Item) -> str:
-    """What stands in brackets after the name of a parametrized test."""
+    """Return the text in brackets after the name of a parametrized test."""
     return item.callspec.id if hasattr(item, "callspec") else ""
 
 
@@ -251,7 +251,7 @@ def _is_kept(result: CaseResult, keep: str) -> bool:
 
 
 def _send(report: pytest.TestReport, result: CaseResult, distrust: str) -> None:
-    """Have the report carry what came of the test to the controller."""
+    """Attach the result to the report, which goes to the controller."""
     payload = json.loads(
         json.dumps({**dataclasses.asdict(result), "phase": report.when, "distrust": distrust}, default=str)
     )
@@ -259,7 +259,7 @@ def _send(report: pytest.TestReport, result: CaseResult, distrust: str) -> None:
 
 
 def sentence_of_distrust(error: BaseException | None) -> str:
-    """What made the suite lose trust in itself, or nothing."""
+    """Return why the suite distrusts itself, or ""."""
     return judging.sentence(error) if judging.is_distrust(error) else ""
 
 

@@ -1,7 +1,7 @@
-"""What a run would select, found out by collecting before anything is made for it.
+"""Checks by an early collection that a run selects anything, before a cluster is made for it.
 
-A kind cluster takes a minute to make, and the plan is made once it is there: with a name that matches nothing, or with
-everything deselected, that minute is lost. Only what the options alone decide is asked here.
+A kind cluster takes a minute to make, and the plan is made after it: with a name that matches nothing, or with
+everything deselected, that minute is lost. Only the options are checked here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from harness.settings.settings import Settings
 
 
 def require_some(config: pytest.Config, settings: Settings) -> None:
-    """Raise `NothingSelectedError` if the run would select nothing, and `UsageError` for names that do not exist.
+    """Raise `NothingSelectedError` if the run would select nothing, and `UsageError` for unknown names.
 
     Raises `DistrustError` when the suite cannot be collected.
     """
@@ -35,7 +35,7 @@ def require_some(config: pytest.Config, settings: Settings) -> None:
 
 
 def _collect(config: pytest.Config) -> _Collector:
-    """Collect as this run will. Under --collect-only the plugin takes no charge, and xdist starts no workers."""
+    """Collect as this run will. Under --collect-only the plugin makes no run, and xdist starts no workers."""
     collector = _Collector()
     said = io.StringIO()
     arguments = [*map(str, config.invocation_params.args), "--collect-only", "-q"]
@@ -53,7 +53,7 @@ class _Collector:
 
     @property
     def known(self) -> list[Requirement]:
-        """All of the suite."""
+        """All requirements of the suite."""
         return [*self.chosen, *self._deselected]
 
     @pytest.hookimpl(trylast=True)

@@ -1,7 +1,7 @@
-"""Has allure-pytest's listener watch tests: what they do step by step, and what they attach, captured output too.
+"""Records the steps and attachments of tests, captured output included, with allure-pytest's listener.
 
-Its results are not written, since it knows neither verdicts nor what never ran: steps and attachments travel with our
-own results, and at the end `harness.report.allure` writes all of them.
+The listener's own results are not written, since it knows neither verdicts nor tests that never ran: steps and
+attachments go with our own results, and at the end `harness.report.allure` writes all of them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from harness.run.folder import OutputFolder
 
 
 def watch(config: pytest.Config, folder: OutputFolder) -> None:
-    """Have everything that runs in this process watched. With --alluredir, allure-pytest's own listener does it."""
+    """Watch all tests of this process. With --alluredir, allure-pytest's own listener is used."""
     listener = config.pluginmanager.getplugin("allure_listener")
     if listener is None:
         listener = AllureListener(config)
@@ -29,13 +29,13 @@ def watch(config: pytest.Config, folder: OutputFolder) -> None:
 
 
 def _register(config: pytest.Config, plugin: object) -> None:
-    """Register with Allure until the run ends: its plugins outlive a run."""
+    """Register a plugin with Allure until the run ends: without that its plugins outlive a run."""
     allure_commons.plugin_manager.register(plugin)
     config.add_cleanup(lambda: allure_commons.plugin_manager.unregister(plugin))
 
 
 class _Attachments:
-    """Writes what tests attach."""
+    """Writes the attachments of tests."""
 
     def __init__(self, folder: OutputFolder) -> None:
         self._folder = folder
@@ -50,7 +50,7 @@ class _Attachments:
 
 
 class _Steps:
-    """Adds to what came of a phase what the listener has seen until then."""
+    """Adds the listener's steps and attachments to the result of a phase."""
 
     def __init__(self, listener: AllureListener) -> None:
         self._listener = listener
@@ -66,7 +66,7 @@ class _Steps:
 
 
 def _plain(value: Any) -> Any:
-    """Lists and dicts instead of Allure's objects, without what is empty, and without traces: a result has one."""
+    """Return lists and dicts for Allure's objects, without empty values, and without traces: a result has one."""
     if isinstance(value, list):
         return [_plain(each) for each in value]
     if hasattr(value, "__dict__"):

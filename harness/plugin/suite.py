@@ -1,4 +1,4 @@
-"""Runs pytest over the published suite, wherever it is installed, whatever folder and configuration we are in."""
+"""Runs pytest over a suite, wherever it is installed, whatever the present folder and configuration."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PLUGINS = ("trafficdist", "allure_pytest", "xdist", "timeout")
 
 
 def run_pytest(arguments: Sequence[str], *, suite: str = SUITE, plugins: Sequence[object] = ()) -> int:
-    """Run pytest over a suite with our configuration; its exit code.
+    """Run pytest over a suite with our configuration. Returns its exit code.
 
     Raises `UsageError` for an unknown suite, and for arguments that pytest does not know.
     """
@@ -39,9 +39,9 @@ def run_pytest(arguments: Sequence[str], *, suite: str = SUITE, plugins: Sequenc
 
 
 class _Command:
-    """Says that the command runs pytest, and has usage errors said by the command, as all others are."""
+    """Marks a run by the command, and turns pytest's usage errors into the command's."""
 
-    __name__ = "trafficdist_command"  # as which pytest knows it
+    __name__ = "trafficdist_command"  # the plugin's name in pytest
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_cmdline_main(self) -> Generator[None, Any, Any]:
@@ -61,7 +61,7 @@ class _Command:
 
 @contextlib.contextmanager
 def _terminated_as_interrupted() -> Iterator[None]:
-    """SIGTERM ends a run as Ctrl-C does, so that what it made is removed; a second one does not end the removing."""
+    """Let SIGTERM end a run like Ctrl-C, with a clean-up; a second one does not end the clean-up."""
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
         yield
         return
@@ -78,9 +78,9 @@ def _terminated_as_interrupted() -> Iterator[None]:
 
 
 def catalogue(suite: str = SUITE) -> list[Requirement]:
-    """Every requirement of a suite, by id, found by collecting it; needs no cluster.
+    """Collect a suite, and return its requirements, ordered by id; needs no cluster.
 
-    Raises `DistrustError` with pytest's words when the suite cannot be collected.
+    Raises `DistrustError` with pytest's output if the suite cannot be collected.
     """
     collector = _Collector()
     said = io.StringIO()
@@ -106,7 +106,7 @@ class _Collector:
 
 @contextlib.contextmanager
 def _without_options():  # type: ignore[no-untyped-def]
-    """Collecting is not a run: what the environment asks of runs does not count."""
+    """Remove the environment variables with options of a run for the block, which only collects."""
     ours = {name: value for name, value in os.environ.items() if name.startswith(("TRAFFICDIST_", "PYTEST_ADDOPTS"))}
     for name in ours:
         del os.environ[name]

@@ -1,8 +1,8 @@
-"""The folder that a run leaves behind: made and tried before the run, written whole or not at all.
+"""The output folder of a run: made and checked before the run; each file is written whole or not at all.
 
     report.yaml  junit.xml  allure-results/  allurerc.json  run.jsonl  evidence/<document>/<slug>/…
 
-While a run goes on, workers leave their parts (plan, environment, history) in `.parts/`, which goes away at the end.
+During a run, workers leave their parts (plan, environment, history) in `.parts/`, which is removed at the end.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from typing import Any
 from harness.errors import DistrustError
 
 DEFAULT_PARENT = "trafficdist-results"
-MARK = ".trafficdist"  # says that the folder is one of ours, and that a new run may replace what is in it
+MARK = ".trafficdist"  # marks a folder of ours, whose content a new run may replace
 
 _OURS = ("report.yaml", "junit.xml", "run.jsonl", "needs.yaml", "allurerc.json", "allure-results", "evidence", ".parts")
 
 
 def default_path() -> Path:
-    """A new folder below the default parent, named for the time (UTC)."""
+    """Return the path of a new folder below the default parent, named for the time (UTC)."""
     now = datetime.datetime.now(datetime.UTC)
     return Path.cwd() / DEFAULT_PARENT / now.strftime("%Y-%m-%dT%H%M%S.%fZ")
 
 
 class OutputFolder:
-    """Where a run writes. All methods raise `DistrustError` when the disk does not let them."""
+    """The folder of a run. All methods raise `DistrustError` if the disk cannot be written."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.parts = path / ".parts"
         self.evidence = path / "evidence"
         self._made = False
-        self._before = ""  # where `latest` pointed
+        self._before = ""  # the former target of `latest`
 
     def prepare(self) -> None:
-        """Make the folder, empty it of an earlier run's results, and find out whether it can be written."""
+        """Make the folder, remove an earlier run's results, and check that it can be written."""
         with _said(self.path):
             self._made = not self.path.exists()
             self.path.mkdir(parents=True, exist_ok=True)
@@ -54,7 +54,7 @@ class OutputFolder:
         self._link_latest(self.path.name)
 
     def _clear(self) -> None:
-        """Remove the results of an earlier run, and nothing that is somebody else's."""
+        """Remove the results of an earlier run, and no other files."""
         present = [self.path / name for name in _OURS if (self.path / name).exists()]
         if present and not (self.path / MARK).exists():
             raise DistrustError(
@@ -68,7 +68,7 @@ class OutputFolder:
                 each.unlink()
 
     def abandon(self) -> None:
-        """Take away what `prepare` made, when nothing was run."""
+        """Remove what `prepare` made, if nothing was run."""
         shutil.rmtree(self.parts, ignore_errors=True)
         if self._made:
             shutil.rmtree(self.path, ignore_errors=True)
@@ -98,16 +98,16 @@ class OutputFolder:
         self.write(f".parts/{name}.json", json.dumps(value))
 
     def parts_named(self, prefix: str) -> list[Any]:
-        """The values that workers left under names with that prefix, by name."""
+        """Return the values that workers left under names with that prefix, ordered by name."""
         found = sorted(self.parts.glob(f"{prefix}*.json"))
         return [json.loads(path.read_text(encoding="utf-8")) for path in found]
 
     def finish(self) -> None:
-        """Remove what was only needed while the run went on."""
+        """Remove the parts of workers."""
         shutil.rmtree(self.parts, ignore_errors=True)
 
     def artifacts(self) -> list[dict[str, str]]:
-        """Each file of the bundle but the report itself, with its digest, by path."""
+        """Return each file of the bundle but the report itself, with its digest, ordered by path."""
         found = [path for path in (self.path / "junit.xml", self.path / "run.jsonl") if path.exists()]
         found += [path for path in self.evidence.rglob("*") if path.is_file()]
         return [
@@ -116,12 +116,12 @@ class OutputFolder:
         ]
 
     def _latest(self) -> str:
-        """The name of the folder that `latest` points at; "" if none is there."""
+        """Return the name of the folder that `latest` points to; "" if there is none."""
         latest = self.path.parent / "latest"
         return latest.readlink().name if latest.is_symlink() and latest.exists() else ""
 
     def _link_latest(self, name: str) -> None:
-        """Point `latest`, beside the folder, at this one; only in the default place, where nothing else is."""
+        """Point `latest`, beside the folder, to this one; only in the default place, where nothing else is."""
         if self.path.parent.name != DEFAULT_PARENT or not name:
             return
         with _said(self.path.parent / "latest"):

@@ -1,6 +1,6 @@
-"""What this process may use of the machine: processors and memory, with the limits of its control groups.
+"""The processors and memory that this process may use, with the limits of its control groups.
 
-A container of a CI system often has two processors of a machine with sixty-four; `os.cpu_count` says sixty-four.
+A container of a CI system often has two processors of a machine with sixty-four; `os.cpu_count` returns sixty-four.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Machine:
 
 
 def this_machine(groups: Path = _GROUPS, own: Path = _OWN) -> Machine:
-    """What this process may use now."""
+    """Return the resources that this process may use now."""
     folders = list(_folders(groups, own))
     quotas = [quota for folder in folders if (quota := _quota(folder))]
     free = [room for folder in folders if (room := _room(folder)) is not None]
@@ -35,8 +35,9 @@ def this_machine(groups: Path = _GROUPS, own: Path = _OWN) -> Machine:
 
 
 def _folders(groups: Path, own: Path) -> Iterator[Path]:
-    """The folders of this process's groups and of those above them, version 2 and 1. In a container the path that the
-    kernel names may not be there, and the top is the container's own.
+    """Yield the folders of this process's groups and of those above them, version 2 and 1.
+
+    In a container the kernel's path may not exist, and the top is the container's own.
     """
     for line in _text(own).splitlines():
         _, controllers, path = line.split(":", 2)
@@ -47,7 +48,7 @@ def _folders(groups: Path, own: Path) -> Iterator[Path]:
 
 
 def _quota(folder: Path) -> float | None:
-    """Processors that the group may use; None where it is not limited."""
+    """Return the number of processors that the group may use; None without a limit."""
     words = (_text(folder / "cpu.max") or f"{_text(folder / 'cpu.cfs_quota_us')} {_period(folder)}").split()
     with contextlib.suppress(ValueError, ZeroDivisionError):
         quota, period = map(int, words)
@@ -60,7 +61,7 @@ def _period(folder: Path) -> str:
 
 
 def _room(folder: Path) -> int | None:
-    """Bytes up to the group's limit, where what the kernel can drop at once counts as free."""
+    """Return the free bytes up to the group's limit, including caches that the kernel can drop; None without one."""
     names = (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes"))
     for limit, usage in names:
         with contextlib.suppress(ValueError):
@@ -74,7 +75,7 @@ def _available() -> int:
 
 
 def _figures(file: Path) -> dict[str, int]:
-    """The lines `name number …` of a file of the kernel."""
+    """Return the values in lines `name number …` of a file of the kernel."""
     return {words[0]: int(words[1]) for line in _text(file).splitlines() if len(words := line.split()) > 1}
 
 

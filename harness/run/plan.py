@@ -1,7 +1,7 @@
-"""Which requirement runs, and why another does not: decided once, at collection, and never silent.
+"""Plans a run: decides at collection which requirements run, with the reason for each that does not.
 
-Every requirement that was collected is in the plan, with one of the four reasons (`SkipReason`) if it
-does not run. What options of the run leave out never begins, and reports count it; all else keeps its place in them.
+Every requirement that was collected is in the plan, with one of the four reasons (`SkipReason`) if it does not run.
+Requirements that options leave out never begin, and reports only count them; reports list all others.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from harness.settings.options import unknown_name
 from harness.settings.settings import Settings
 
 BY_PYTEST = "by pytest's own options"
-"""What took a case away: -k, -m or --deselect."""
+"""The text for a case that -k, -m or --deselect excluded."""
 
 
 @dataclass(slots=True)
@@ -33,16 +33,16 @@ class Plan:
     error: str = ""
 
     def cases_of(self, requirement_id: str) -> list[Case]:
-        """The cases of one requirement."""
+        """Return the cases of one requirement."""
         return [case for case in self.cases if case.requirement == requirement_id]
 
     def features(self) -> list[Feature]:
-        """Every feature that some requirement is about, by name."""
+        """Return every feature of a requirement, ordered by name."""
         found = {feature.name: feature for each in self.requirements.values() for feature in each.features}
         return [found[name] for name in sorted(found)]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, to hand over from a worker."""
+        """Return plain values, for the controller."""
         return {
             "requirements": [requirement_to_json(each) for each in self.requirements.values()],
             "cases": [asdict(case) for case in self.cases],
@@ -51,7 +51,7 @@ class Plan:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Plan:
-        """The inverse of `to_json`."""
+        """Read the values of `to_json`."""
         requirements = [requirement_from_json(each) for each in values["requirements"]]
         return cls(
             {each.id: each for each in requirements}, [Case(**case) for case in values["cases"]], values["error"]
@@ -59,14 +59,14 @@ class Plan:
 
 
 def claimed(feature: Feature, settings: Settings) -> bool:
-    """Whether the implementation claims a feature; core features are always claimed, unless exempted by name."""
+    """Return whether the implementation claims a feature; core features are claimed unless exempted by name."""
     if feature.name in settings.exempt_features:
         return False
     return feature.core or settings.claims_everything or feature.name in settings.supported_features
 
 
 def reason_to_skip(requirement: Requirement, settings: Settings) -> tuple[str, str]:
-    """The reason for which a requirement does not run, and the thing that it is about; two empty texts if it runs."""
+    """Return the reason why a requirement does not run, and its details; two empty texts if it runs."""
     for reason, thing in (
         (SkipReason.DESELECTED, _what_deselects(requirement, settings)),
         (SkipReason.UNSUPPORTED, _what_is_not_claimed(requirement, settings)),
@@ -96,7 +96,7 @@ def _what_is_not_claimed(requirement: Requirement, settings: Settings) -> str:
 
 
 def what_is_lacking(needed: Needs, offer: Offer) -> tuple[str, str]:
-    """The reason for which a cluster cannot run a requirement that needs this, as `reason_to_skip` gives it."""
+    """Return the reason why a cluster cannot run a requirement with these needs, like `reason_to_skip`."""
     lacks = offer.lacks(needed)
     if lacks.abilities:
         return SkipReason.UNAVAILABLE, f"the cluster has no {', '.join(sorted(lacks.abilities))} for us"
@@ -106,14 +106,14 @@ def what_is_lacking(needed: Needs, offer: Offer) -> tuple[str, str]:
 
 
 def what_cannot_show(requirement: Requirement, lacking: Mapping[str, str]) -> tuple[str, str]:
-    """The same for a cluster on which features, by name, cannot show whatever implements them; with the reason why."""
+    """Return the reason for a cluster on which features, by name, can never show, like `reason_to_skip`."""
     found = {lacking[each.name]: each.name for each in requirement.features if each.name in lacking}
     things = [f"{name} cannot show on this cluster ({why})" for why, name in sorted(found.items())]
     return (SkipReason.UNAVAILABLE, "; ".join(things)) if things else ("", "")
 
 
 def _other_reading(requirement: Requirement, follow: str) -> str:
-    """Why a requirement is not for who follows `follow`; empty where KEP text and release can both be held to."""
+    """Return why a requirement is not for implementations that follow `follow`; "" if it is for both."""
     if follow == "kep" and requirement.instead_of:
         return f"follows the text of the KEP: see {requirement.instead_of}"
     if follow == "released" and requirement.as_ == "kep":
@@ -129,9 +129,9 @@ def choose(
     features: Sequence[str] = (),
     profiles: Sequence[str] = (),
 ) -> list[Requirement]:
-    """Those that a person asks for by id, level, feature and profile; what is not given does not count.
+    """Return the requirements with these ids, levels, features and profiles; an empty filter selects all.
 
-    Raises `UsageError` for a name that does not exist, and `NothingSelectedError` when nothing is left over.
+    Raises `UsageError` for an unknown name, and `NothingSelectedError` if the result is empty.
     """
     known = list(requirements)
     check_ids(patterns, known)
@@ -150,7 +150,7 @@ def choose(
 
 
 def check_names(settings: Settings, requirements: Iterable[Requirement]) -> None:
-    """Refuse requirement ids and features that do not exist. Raises `UsageError` that names the nearest ones."""
+    """Raise `UsageError` for unknown requirement ids and features, with the nearest names."""
     known = list(requirements)
     check_ids(settings.run_test, known, "--run-test: ")
     check_ids(settings.skip_tests, known, "--skip-tests: ")
@@ -180,7 +180,7 @@ def check_features(names: Sequence[str], known: Sequence[Requirement], option: s
 
 
 def not_certifiable(settings: Settings, plan: Plan, *, whole_suite: bool, retries: int = 0) -> list[str]:
-    """Why no certificate can rest on this run; empty when one can."""
+    """Return the reasons why no certificate can rest on this run; empty if one can."""
     exempt = [each.name for each in plan.features() if each.core and each.name in settings.exempt_features]
     not_given = [name for name in ("organization", "project", "version") if not getattr(settings, name)]
     by_hand = any(case.reason == SkipReason.DESELECTED and "profile " not in case.thing for case in plan.cases)
@@ -201,7 +201,7 @@ def not_certifiable(settings: Settings, plan: Plan, *, whole_suite: bool, retrie
 
 
 def duplicates(ids: Sequence[tuple[str, str]]) -> list[str]:
-    """Requirement ids that more than one test function claims; pairs are (id, test without parameters)."""
+    """Return requirement ids that more than one test function claims; pairs are (id, test without parameters)."""
     tests: dict[str, set[str]] = {}
     for requirement_id, test in ids:
         tests.setdefault(requirement_id, set()).add(test)
@@ -209,5 +209,5 @@ def duplicates(ids: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def matches(requirement_id: str, patterns: Sequence[str]) -> bool:
-    """Whether one of the patterns, with * and ?, is for this id."""
+    """Return whether one of the patterns, with * and ?, matches this id."""
     return any(fnmatch.fnmatchcase(requirement_id, pattern) for pattern in patterns)

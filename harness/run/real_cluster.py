@@ -1,6 +1,6 @@
-"""A run on a real cluster, from the process that is in charge: what is there, whose it is for now, and its end.
+"""A run on a real cluster, in its controller: it examines the cluster, holds it, and gives it back.
 
-Workers get what was found out as plain values, and work beside each other in namespaces of their own.
+Workers get the findings as plain values, and work side by side in namespaces of their own.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Say = Callable[[str], None]
 
 
 class Session:
-    """One run's hold on one cluster. `close` gives it back as it was; idempotent."""
+    """One run's hold on one cluster. `close` restores it; idempotent."""
 
     def __init__(self, settings: Settings, say: Say) -> None:
         self._settings = settings
@@ -45,7 +45,7 @@ class Session:
         self.lacking: dict[str, str] = {}
 
     def start(self) -> Self:
-        """Find the cluster, or make it, and take it. Raises `UnavailableError` and `DistrustError` with the remedy."""
+        """Find the cluster, or make it, and hold it. Raises `UnavailableError` and `DistrustError` with the remedy."""
         with contextlib.ExitStack() as begun:
             kubeconfig = self._settings.kubeconfig
             if self._settings.backend == "kind":
@@ -70,11 +70,11 @@ class Session:
         return self
 
     def close(self) -> None:
-        """Remove all that the run made, and give the Lease back."""
+        """Remove all objects of the run, and release the Lease."""
         self._begun.close()
 
     def _cannot_show(self, api: Api, nodes: list[Object], reached: Reached) -> dict[str, str]:
-        """Features by name that no proxy and no controller could show here, and why: as doctor says it."""
+        """Return the features, by name, that can never show on this cluster, with the findings of doctor's checks."""
         checks = [cluster_checks.families(api, nodes)]
         if self._settings.backend != "kind":  # there gates are known from image and options, and scenarios set them
             checks.append(cluster_checks.feature_gates(api, reached, self._settings.release.gates))
@@ -110,7 +110,7 @@ class Session:
 
 
 def kind_cluster(settings: Settings, run_id: str, say: Say = print) -> Any:
-    """The kind cluster of a run, not started. Raises `UsageError`."""
+    """Return the kind cluster of a run, not started. Raises `UsageError`."""
     from harness.backends.kind.cluster import KindCluster  # noqa: PLC0415  only who asks for it needs it
 
     topology = parse_topology(settings.topology)
@@ -127,14 +127,14 @@ def kind_cluster(settings: Settings, run_id: str, say: Say = print) -> Any:
 
 
 def kind_abilities() -> frozenset[Ability]:
-    """What can be done to the components of a kind cluster."""
+    """Return the abilities of a kind cluster."""
     from harness.backends.kind.components import ABILITIES  # noqa: PLC0415
 
     return ABILITIES
 
 
 def boot(values: Mapping[str, Any], settings: Settings, worker: str) -> KubeconfigBackend:
-    """The backend of one worker. Raises `DistrustError` with the remedy: without it no test can be run."""
+    """Boot the backend of one worker. Raises `DistrustError` with the remedy: without it no test can run."""
     target = Target.from_json(values)
     try:
         if target.backend == "kind":
@@ -159,15 +159,15 @@ def _boot_on_kind(settings: Settings, target: Target, worker: str) -> KindBacken
 
 
 def _known_kind_cluster(settings: Settings, target: Target) -> KindCluster:
-    """The kind cluster of this run, which runs."""
+    """Return the running kind cluster of this run."""
     cluster: KindCluster = kind_cluster(settings, target.run_id)
     return cluster.found()
 
 
 def _release_of_kind(settings: Settings, api: Api, patches: Mapping[str, str]) -> Release:
-    """What a kind cluster was booted as, so that it is known what needs no change: its version, or "" for unknown.
+    """Return the release that a kind cluster was booted as, with the version "" if unknown.
 
-    A minor version that stands for another patch than the one that runs is another release.
+    A minor version that is mapped to another patch than the running one is another release.
     """
     found = parse_version(str(api.request("GET", "/version").body.get("gitVersion", "?")))
     known = found is not None and parse_wanted(patches.get(found.series, found.series)).allows(found)

@@ -1,7 +1,7 @@
-"""One run, as every part of the plugin sees it: what is in force, where it writes, and what is planned.
+"""The state of a run for every part of the plugin: settings, output folder, plan.
 
-The controller and each xdist worker have one each. What a worker must tell the controller apart from test reports goes
-through the output folder, so that it is there even when the worker is not any more.
+The controller and each xdist worker have one each. Data of a worker that is not in test reports goes to the controller
+through the output folder, so that it survives the worker.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from harness.settings.settings import Settings
 
 @dataclass(slots=True)
 class Run:
-    """State of a run in this process."""
+    """The state of a run in this process."""
 
     settings: Settings
     folder: OutputFolder
@@ -42,15 +42,15 @@ class Run:
     interrupted: bool = False
     usage_error: str = ""
     target: dict[str, Any] = field(default_factory=dict)  # the real cluster of the run, if it has one
-    lacking: dict[str, str] = field(default_factory=dict)  # features that it cannot show, by name, and why
-    suite: Path = Path()  # the folder of what is run
+    lacking: dict[str, str] = field(default_factory=dict)  # features that can never show on it, by name, and why
+    suite: Path = Path()  # the folder of the suite
     durations: dict[str, float] = field(default_factory=dict)  # seconds by requirement, as far as they are known
-    workers: str = ""  # how many processes, and why
+    workers: str = ""  # the number of processes and its reason, for people
     _history: History | None = field(default=None, init=False, repr=False)
 
     @property
     def history(self) -> History:
-        """To which this process writes its part of the history, as it goes; begun when it is first asked for.
+        """This process's part of the history; begun at the first use.
 
         Raises `UsageError` when it cannot be written.
         """
@@ -71,34 +71,34 @@ class Run:
             self.folder.leave_part("plan", plan.to_json())
 
     def known_plan(self) -> Plan | None:
-        """The plan, as soon as somebody has collected."""
+        """Return the plan; None until this process or a worker has collected."""
         if self.plan is None and self.distributed:
             for values in self.folder.parts_named("plan"):
                 self.plan = Plan.from_json(values)
         return self.plan
 
     def leave_environment(self, environment: Mapping[str, Any]) -> None:
-        """Keep what the backend says of itself, once, for the report."""
+        """Keep the facts about the cluster, once, for the report."""
         if not self.environment:
             self.environment = dict(environment)
             if self.worker:
                 self.folder.leave_part(f"environment-{self.worker}", self.environment)
 
     def known_environment(self) -> dict[str, Any]:
-        """What a backend said of itself; empty if none was booted."""
+        """Return the facts about the cluster; empty if none was booted."""
         for values in [] if self.environment else self.folder.parts_named("environment-"):
             self.environment = values
         return self.environment
 
     @property
     def offer(self) -> Offer:
-        """What the real cluster has of what requirements need."""
+        """The abilities and nodes of the real cluster."""
         return Offer(
             frozenset(self.target["abilities"]), frozenset(node["name"] for node in self.target["topology"]["nodes"])
         )
 
     def to_json(self) -> dict[str, Any]:
-        """What a worker needs to know."""
+        """Return plain values, for a worker."""
         return {
             "settings": self.settings.to_json(),
             "folder": str(self.folder.path),
@@ -111,7 +111,7 @@ class Run:
 
     @classmethod
     def in_worker(cls, values: Mapping[str, Any], worker: str) -> Run:
-        """The run of a worker, from what the controller said."""
+        """Return the run of a worker, from the values of the controller."""
         return cls(
             Settings.from_json(values["settings"]),
             OutputFolder(Path(values["folder"])),
@@ -132,5 +132,5 @@ RUN = pytest.StashKey[Run]()
 
 
 def run_of(config: pytest.Config) -> Run | None:
-    """The run in force, or None where the plugin was not asked for."""
+    """Return the run of this pytest process; None if it is no conformance run."""
     return config.stash.get(RUN, None)

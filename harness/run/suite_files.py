@@ -1,7 +1,7 @@
-"""Where a suite is, and the names that its files speak of, read without running any of them.
+"""Finds a suite's folder, and the ids and features in its files, without running any of them.
 
-Collecting a suite takes seconds; whoever presses the tab key waits for tenths of one. So ids and features are found in
-the text, by the two calls that define them. A test holds that to what collecting finds.
+Collecting a suite takes seconds; completion on the command line must take tenths of one. So ids and features are found
+in the text, by the two calls that define them. A test compares them with a collection.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FEATURE = re.compile(r'\bFeature\(\s*"([^"]+)"')
 
 
 def place_of(suite: str = SUITE) -> Path:
-    """The folder of a suite: a package, or a path. Raises `UsageError`."""
+    """Return the folder of a suite, given as a package or a path. Raises `UsageError`."""
     if Path(suite).exists():
         return Path(suite).resolve()
     with contextlib.suppress(ModuleNotFoundError, ValueError):
@@ -33,12 +33,12 @@ def place_of(suite: str = SUITE) -> Path:
 
 
 def ids(suite: str = SUITE) -> list[str]:
-    """The ids of all requirements, sorted."""
+    """Return the ids of all requirements, sorted."""
     return sorted({name for text in _texts(suite) for name in _ID.findall(text)})
 
 
 def features(suite: str = SUITE) -> list[str]:
-    """The names of all features, sorted."""
+    """Return the names of all features, sorted."""
     return sorted({name for text in _texts(suite) for name in _FEATURE.findall(text)})
 
 

@@ -1,4 +1,4 @@
-"""How many processes a run uses when nobody says it: as many as help, and no more than the machine bears.
+"""Chooses the number of processes of a run: as many as help, and no more than the machine can bear.
 
 A scenario waits most of its time: for a component to take up a change, for a silence to last. So twice as many workers
 as processors help: the whole run on two took 110 s with two workers, 68 s with four, 67 s with six. Each of them costs
@@ -20,24 +20,24 @@ from harness.settings.claims import REFERENCE
 from harness.settings.settings import Settings
 
 LOADING = 3.5
-"""Seconds of a processor until a process has loaded and collected the suite."""
+"""Processor seconds to load and collect the suite, for one process."""
 
 STARTING = 2.0
-"""Seconds until workers are there at all, however many."""
+"""Seconds to start workers, whatever their number."""
 
 MEGABYTE = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """How many workers (0: none but this process), and why, for a person."""
+    """The number of workers (0: none but this process), and its reason, for a person."""
 
     number: int
     why: str
 
     @property
     def text(self) -> str:
-        """As the head of a run says it."""
+        """The text in the header of a run."""
         return f"{self.number or 'none'}: {self.why}"
 
 
@@ -49,7 +49,7 @@ class _Bound:
 
 
 def choose(settings: Settings, seconds: Mapping[str, float], machine: Machine) -> Choice:
-    """The least number with which requirements that take so many seconds are done soonest."""
+    """Return the least number of workers with the shortest run, for requirements of these durations."""
     if not seconds:
         return Choice(0, "it is not known how long these requirements take")
     bound = _bound(settings, machine)
@@ -60,7 +60,7 @@ def choose(settings: Settings, seconds: Mapping[str, float], machine: Machine) -
 
 
 def predicted(workers: int, seconds: Mapping[str, float], processors: int) -> float:
-    """About how long a run takes, in seconds."""
+    """Return the estimated duration of a run in seconds."""
     if not workers:
         return LOADING + sum(seconds.values())
     loading = LOADING * math.ceil(workers / processors)
@@ -80,7 +80,7 @@ def _why(number: int, bound: _Bound, by_memory: int, requirements: int) -> str:
 
 
 def _bound(settings: Settings, machine: Machine) -> _Bound:
-    """What a machine, or a cluster, bears."""
+    """Return the most workers that a machine, or a cluster, can bear."""
     has = f"{machine.processors} processor{'s' if machine.processors > 1 else ''}"
     if settings.backend == "kubeconfig":
         return _Bound(4, "more would burden a cluster that others use", 200)
@@ -92,7 +92,7 @@ def _bound(settings: Settings, machine: Machine) -> _Bound:
 
 
 def for_own_tests(machine: Machine) -> Choice:
-    """How many workers pytest has for the tests of this project."""
+    """Return the number of pytest workers for the tests of this project."""
     number = min(math.ceil(1.5 * machine.processors), machine.memory // (500 * MEGABYTE))
     return Choice(max(1, number), f"{machine.processors} processors, {machine.memory // MEGABYTE} MB of memory")
 

@@ -1,1 +1,1 @@
-"""Scenarios on a cluster that is reached by its API alone."""
+"""Runs scenarios on a cluster through its API alone."""

@@ -1,12 +1,12 @@
-"""Whether proxies have worked on everything that was written: the barrier's own changes come last, and arrive.
+"""Waits until proxies have worked on all writes: the barrier's own changes come last, and their effect is seen.
 
-Somebody's proxies do not say what they have worked on. But they watch Services in one stream and EndpointSlices in
-another, so a Service and a slice of ours that are changed after all that is waited for are programmed after it too. The
-port of the Service gets another name, and a slice has an endpoint for that name: a client is answered by it once the
-proxy of its node has been told of both, and so of everything before. Until then the endpoint of the name before
-answers, at the same address: a question that nobody answers would take agnhost five seconds, and its repeated SYNs
-could not be told from those that a fault causes. Nothing is written while nothing else was, unless components were
-replaced: then the watches of proxies may have to begin again, which takes up to a minute.
+Proxies in general do not report their progress. But they watch Services in one stream and EndpointSlices in another, so
+a Service and a slice of ours that change after all other writes are programmed after them too. The port of the Service
+gets another name, and a slice has an endpoint for that name: that endpoint answers a client once the proxy of its node
+has received both changes, and so everything before. Until then the endpoint of the last name answers, at the same
+address: without any answer agnhost would wait five seconds, and its repeated SYNs could not be told from those that a
+fault causes. The barrier writes nothing if nothing else was written since, unless components were replaced: then the
+watches of proxies may have to begin again, which takes up to a minute.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TIMEOUT = 0.9
 
 
 class Barrier:
-    """The Service of one worker, in its namespace, that shows how far proxies are; its endpoints are its own pods."""
+    """The Service of one worker, in its namespace, that shows the progress of proxies; its endpoints are own pods."""
 
     def __init__(self, api: Api, dialer: Dialer, namespace: str, labels: Mapping[str, str]) -> None:
         self._api = api
@@ -39,18 +39,18 @@ class Barrier:
         self._namespace = namespace
         self._labels = dict(labels)
         self._round = 0
-        self._services = 0  # that were made for the controller
-        self._written: int | None = -1  # the writes that it was last passed after
-        self._endpoint = ""  # to which the slice was last written
+        self._services = 0  # the number of those made for the controller
+        self._written: int | None = -1  # the number of writes when it was last passed
+        self._endpoint = ""  # the endpoint in the last slice
         self._addresses: Mapping[str, str] = {}
 
     def expect_news(self) -> None:
-        """Have the barrier passed the next time, even if nothing was written: proxies may have to be told anew."""
+        """Do not skip the barrier the next time, even if nothing was written: proxies may have to list anew."""
         self._written = None
 
     @property
     def expects_news(self) -> bool:
-        """Whether it has not been passed since."""
+        """True if it has not been passed since `expect_news`."""
         return self._written is None
 
     @property
@@ -59,7 +59,7 @@ class Barrier:
         return tuple(self._addresses)
 
     def create(self) -> None:
-        """Make the Service. Raises `RefusedError`."""
+        """Create the Service. Raises `RefusedError`."""
         wanted = manifests.service(NAME, labels=self._labels, ports=(self._port,), ipFamilyPolicy="PreferDualStack")
         made = self._api.create("services", self._namespace, wanted)
         self._addresses = dict(zip(made["spec"]["ipFamilies"], made["spec"]["clusterIPs"], strict=True))
@@ -78,7 +78,7 @@ class Barrier:
     ) -> None:
         """Return when all clients have seen the barrier's next change. `endpoints`: hostname, addresses by family.
 
-        Raises `InconclusiveError`, and what `when_unable` raises, which is called when a client could not ask.
+        `when_unable` is called when a client could not send. Raises `InconclusiveError`, and its errors.
         """
         if self._api.writes == self._written:
             return
@@ -106,7 +106,7 @@ class Barrier:
         self._written = self._api.writes
 
     def hear_from_controller(self, pod: str, *, within: float) -> None:
-        """Return when the EndpointSlice controller hears of Services and of pods again, each of which it watches apart.
+        """Wait until the EndpointSlice controller receives Services and pods again, each by a watch of its own.
 
         A pod gets a label, and a new Service selects that label: a slice of it must have an endpoint.
         Raises `InconclusiveError`.
@@ -133,7 +133,7 @@ class Barrier:
             self._api.delete("services", self._namespace, name)
 
     def _write(self, addresses: Mapping[str, str]) -> None:
-        """The slice first: a proxy that heard of the Service alone would find no endpoint for it."""
+        """Write the slice, then the Service: a proxy with the new Service alone would have no endpoint for it."""
         for family in self._addresses:
             wanted = manifests.endpoint_slice(
                 f"{NAME}-{family.lower()}-{self._round % 2}",  # the other one is of the round before

@@ -1,6 +1,4 @@
-"""The pods of a worker that ask: one on each node, one on the network of each node when somebody wants it, and the
-endpoints of the barrier.
-"""
+"""The pods of a worker: a client on each node, one on each node's network on demand, and the barrier's endpoints."""
 
 from __future__ import annotations
 
@@ -35,7 +33,7 @@ class Clients:
         worker: int,
         node_addresses: Callable[[str], dict[str, str]],
     ) -> None:
-        """`worker` is its number, for ports on the network of nodes; `node_addresses` gives those of a node."""
+        """`worker` is its number, for ports on the network of nodes; `node_addresses` returns those of a node."""
         self._api = api
         self._runner = runner
         self._nodes = [node.name for node in topology.nodes]
@@ -55,18 +53,18 @@ class Clients:
         self._make([pod_client(node) for node in self._nodes])
 
     def make_barrier_pods(self) -> None:
-        """Run the endpoints of the barrier: no clients, since a pod that reaches itself is a case apart."""
+        """Run the endpoints of the barrier; clients would not do, since a pod that reaches itself is a special case."""
         wanted = {f"barrier-{number}": node for number, node in enumerate(self._nodes[:_BARRIER_PODS], 1)}
         self._of_barrier = self._run(self.namespace, wanted, TARGET_PORT, on_host=False)
 
     def delete(self) -> None:
-        """Begin to; where the API server is away, after an interrupt say, the end of the run sees to what is left."""
+        """Begin to delete all; if the API server is away, after an interrupt say, the end of the run does it."""
         with contextlib.suppress(InconclusiveError):
             for namespace in {each.namespace for each in self._places.values()} | {self.namespace}:
                 self._runner.delete_namespace(namespace)
 
     def place_of(self, client: Client | Pod) -> ClientPod:
-        """The pod that asks; those on the networks of nodes are made when the first of them is wanted."""
+        """Return the pod of a client; those on the networks of nodes are made when the first of them is wanted."""
         if isinstance(client, Pod):
             return ClientPod(client.namespace, client.name, TARGET_PORT)
         inside = self._inside(client)
@@ -75,25 +73,25 @@ class Clients:
         return self._places[inside]
 
     def address_of(self, client: Client | Pod, family: str) -> str:
-        """The client's own address. Raises `UnavailableError` where it has none of this family."""
+        """Return the client's own address. Raises `UnavailableError` if it has none of this family."""
         known = client.addresses if isinstance(client, Pod) else self._addresses[self.place_of(client)]
         if family not in known:
             raise UnavailableError(f"client {client} has no {family} address")
         return known[family]
 
     def in_turn(self, pod: ClientPod) -> ClientPod:
-        """This pod or a twin on the same node, each in turn: flows of before are those of others then.
+        """Return this pod or a twin on the same node, in turn, so that earlier flows are those of other pods.
 
-        Clients of which there is one on a node have no twins.
+        Clients on the network of a node have no twins.
         """
         return next(self._turns[self._nodes_of[pod]]) if self._twins_of(pod) else pod
 
     def for_many_flows(self, pod: ClientPod) -> ClientPod:
-        """The twin on the same node that has no turns."""
+        """Return the twin on the same node that is not used in turn."""
         return self._twins_of(pod)[-1] if self._twins_of(pod) else pod
 
     def _twins_of(self, pod: ClientPod) -> list[ClientPod]:
-        """They are made when the first of them is wanted."""
+        """Return the twins of a pod; they are made when the first of them is wanted."""
         if not self._twins and pod in self._places.values() and not pod.on_host:
             self._make_twins()
         return self._twins.get(pod, [])
@@ -108,22 +106,22 @@ class Clients:
             self._turns[node] = itertools.cycle([client, *twins[:-1]])
 
     def url_of(self, pod: ClientPod) -> tuple[str, str]:
-        """The node of a client's pod, and where its server is reached from there."""
+        """Return the node of a client's pod, and the URL of its server for that node."""
         address = next(iter(self._addresses[pod].values()))
         host = f"[{address}]" if ":" in address else address
         return self._nodes_of[pod], f"http://{host}:{pod.port}"
 
     def on(self, nodes: Sequence[str]) -> list[ClientPod]:
-        """The clients in pods on these nodes."""
+        """Return the clients in pods on these nodes."""
         return [self._places[pod_client(node)] for node in nodes]
 
     def barrier_endpoints(self, *, without: Container[str]) -> list[tuple[str, Mapping[str, str]]]:
-        """Hostname, and addresses by family, of the pods of the barrier; not those on some nodes."""
+        """Return hostname, and addresses by family, of the barrier's pods, except those on some nodes."""
         living = (pod for pod in self._of_barrier if self._nodes_of[pod] not in without)
         return [(pod.name, self._addresses[pod]) for pod in living]
 
     def look_up_addresses(self) -> None:
-        """Find the addresses of pods anew: those of a node that was switched off and on have others."""
+        """Read the addresses of pods anew: a node that was switched off and on gives its pods others."""
         listed = {str(each["metadata"]["name"]): each for each in self._api.list("pods", self.namespace)}
         found = {name: pods.addresses(each) for name, each in listed.items() if pods.addresses(each)}
         for pod, known in self._addresses.items():
@@ -140,7 +138,7 @@ class Clients:
         self._places |= dict(zip(clients, self._run(namespace, wanted, port, on_host=on_host), strict=True))
 
     def _run(self, namespace: str, wanted: Mapping[str, str], port: int, *, on_host: bool) -> list[ClientPod]:
-        """Run a pod of each name on its node."""
+        """Run a pod of each name on its node, and return the pods."""
         made = self._runner.run_clients(namespace, wanted, port=port, host_network=on_host)
         found = [ClientPod(namespace, name, port, on_host) for name in wanted]
         for pod, node, obj in zip(found, wanted.values(), made, strict=True):
@@ -149,7 +147,7 @@ class Clients:
         return found
 
     def _inside(self, client: Client) -> Client:
-        """Outside is, for a node, the network of another one: packets come from there as they do from outside."""
+        """Return the client in the cluster that plays this one: for an outside client, the network of another node."""
         if client.kind != "external":
             return client
         return node_client(next(node for node in self._nodes if node != client.node))

@@ -1,13 +1,13 @@
-"""Probes made by client pods: `GET /dial` of agnhost, many tries a request, by way of the API server's pod proxy.
+"""Sends probes from client pods: `GET /dial` of agnhost, many tries a request, through the API server's pod proxy.
 
-Where the proxy is forbidden the same requests go by port-forward. Who made the cluster may know a way past the API
-server: it is taken when that does not answer, so that clients go on asking while it is replaced.
+If the proxy is forbidden the same requests go by port-forward. The maker of a cluster may have a way past the API
+server, which is used when that does not answer, so that clients go on while it is replaced.
 
-agnhost gives a connection five seconds, and what it says then is waited for: how long a request takes by way of the API
-server proves nothing. But in five seconds the kernel repeats a lost SYN several times, so by itself agnhost would call
-a proxy sound that drops half of all first packets. So whenever a request took a second or more, the client pod is asked
-how many SYNs its kernel has repeated. Each one that no known time-out explains counts as an answer that did not come
-in time.
+agnhost gives a connection five seconds, and its answer is waited for: the time that a request takes through the API
+server proves nothing. But in five seconds the kernel repeats a lost SYN several times, so with agnhost alone a proxy
+that drops half of all first packets would pass. So whenever a request took a second or more, the client pod is asked
+for the number of SYNs that its kernel has repeated. Each one that no known time-out explains counts as an answer that
+did not come in time.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from harness.model.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Unk
 from harness.probes.loop import Probe
 from harness.probes.probe import REPEATED_SYN
 
-TRIES = 20  # in one request: an answer takes a millisecond, a request by way of the API server ten
-THREADS = 600  # silence is asked for all at once: each try waits
-OVERHEAD = 15.0  # seconds that a request may take by way of the API server, on top of what agnhost takes
-GLANCE = 1.0  # the same for a glance
+TRIES = 20  # in one request: an answer takes a millisecond, a request through the API server ten
+THREADS = 600  # tries that expect silence wait, so they are made all at once
+OVERHEAD = 15.0  # seconds that the API server may add to agnhost's time
+GLANCE = 1.0  # seconds that it may add for `glance`
 
 _ADDRESS = re.compile(r"\[?([0-9A-Fa-f.:]+?)\]?:\d+")
 _REFUSED = ("connection refused", "connection reset by peer")
@@ -42,37 +42,37 @@ _TIMED_OUT = ("i/o timeout", "context deadline exceeded", "Client.Timeout", "con
 
 @dataclass(frozen=True, slots=True)
 class Dialed:
-    """What came of one request: an outcome for each try, in no order; how long it took, in seconds."""
+    """The result of one request: an outcome for each try, in no order, and its duration in seconds."""
 
     outcomes: list[Observation]
     seconds: float
 
 
 Aside = Callable[[ClientPod, str, float], Response]
-"""Asks a client pod past the API server: path with query, seconds at most. Raises `InconclusiveError`."""
+"""Sends a request to a client pod past the API server: path with query, time limit. Raises `InconclusiveError`."""
 
 Reader = Callable[[str], Observation]
-"""What an answer says."""
+"""Returns the outcome for the text of an answer."""
 
 
 def address_seen(answer: str) -> Observation:
-    """From which address a server was asked."""
+    """Return the source address that a server saw, as an outcome."""
     found = _ADDRESS.fullmatch(answer.strip())
     return Reached("", found[1]) if found else Unknown(f"a stranger answered: {answer.strip()[:60]!r}")
 
 
 def from_text(error: str) -> Observation:
-    """What an error of Go's network libraries says of the way to the server."""
+    """Return the outcome for an error of Go's network libraries."""
     if any(each in error for each in _REFUSED):
         return REFUSED
     return TIMED_OUT if any(each in error for each in _TIMED_OUT) else Unknown(error[:200])
 
 
 class Dialer:
-    """Has client pods ask. One for a backend; methods may be called from any thread."""
+    """Sends probes from client pods. One for a backend; thread-safe."""
 
     def __init__(self, api: Api, watch: BeginWatch, *, aside: Aside | None = None) -> None:
-        """`watch` doubts nodes while answers are late; `aside` is taken when the API server does not answer."""
+        """`watch` checks nodes while answers are late; `aside` is used when the API server does not answer."""
         self._aside = aside
         self._api = api
         self._forwards = PortForwards(api)
@@ -80,17 +80,17 @@ class Dialer:
         self._pool = Pool(THREADS, watch)
         self._syns: RepeatedSyns[ClientPod] = RepeatedSyns(self._netstat)
         self._flows: UdpFlows[tuple[ClientPod, str, int]] = UdpFlows()
-        self._ports: dict[ClientPod, int] = {}  # how many a client draws source ports from
+        self._ports: dict[ClientPod, int] = {}  # the number of source ports of a client
 
     def close(self) -> None:
-        """Ask nothing more. What is under way is not waited for."""
+        """Send nothing more, without waiting for requests under way."""
         self._pool.close()
         self._forwards.close()
 
     def probe(self, probes: Sequence[Probe], read: Reader = identity) -> list[Observation]:
-        """What came of each probe; outcomes of equal probes come in any order. Raises `UnavailableError`.
+        """Send probes, and return their outcomes; those of equal probes come in any order. Raises `UnavailableError`.
 
-        An outcome over UDP that an earlier flow explains is none: see `harness.backends.any_cluster.udp_flows`.
+        Outcomes over UDP that an earlier flow explains are replaced: see `harness.backends.any_cluster.udp_flows`.
         """
         outcomes = self._probe(probes, read)
         for probe, indices in _by_probe(probes).items():
@@ -114,7 +114,7 @@ class Dialer:
         return of_new_flows(seen, earlier, self._ports_of(_client(probe)), ask)
 
     def _probe(self, probes: Sequence[Probe], read: Reader) -> list[Observation]:
-        """All that was seen."""
+        """Send probes, and return all outcomes, also those that an earlier flow explains."""
         places = _by_probe(probes)
         for client in {_client(probe) for probe in places}:
             self._syns.begin(client, alone=not client.on_host)
@@ -123,7 +123,7 @@ class Dialer:
         seen = {probe: [dialed] for probe, dialed in first.items()}
         for probe, indices in places.items():
             rest = len(indices) - 1
-            if isinstance(first[probe].outcomes[0], Unknown):  # who cannot ask once is not made to try for minutes
+            if isinstance(first[probe].outcomes[0], Unknown):  # a client that cannot send must not retry for minutes
                 seen[probe].append(Dialed([first[probe].outcomes[0]] * rest, 0.0))
                 continue
             size = TRIES if isinstance(first[probe].outcomes[0], Reached) else 1
@@ -143,18 +143,18 @@ class Dialer:
             self._syns.in_vain(_client(probe), sum(each.outcomes.count(TIMED_OUT) for each in dialed))
 
     def _doubted(self, seen: Mapping[Probe, Sequence[Dialed]]) -> set[ClientPod]:
-        """Clients on their node's network that got late answers while SYNs were repeated there: nobody knows whose."""
+        """Return clients on their node's network with late answers, where SYNs were repeated, maybe by others."""
         late = {_client(probe) for probe, dialed in seen.items() if _client(probe).on_host and _are_late(probe, dialed)}
         return {client for client in late if self._syns.lost(client)}
 
     def _ask_again(self, seen: dict[Probe, list[Dialed]], doubted: set[ClientPod], read: Reader) -> set[ClientPod]:
-        """Have each try of their late requests made by itself, and say who is to be doubted still."""
+        """Repeat each try of their late requests alone. Returns the clients that are still doubted."""
         for probe in [each for each in seen if _client(each) in doubted]:
             seen[probe] = [again for dialed in seen[probe] for again in self._one_by_one(probe, dialed, read)]
         return self._doubted({probe: dialed for probe, dialed in seen.items() if _client(probe) in doubted})
 
     def _one_by_one(self, probe: Probe, dialed: Dialed, read: Reader) -> list[Dialed]:
-        """What came of a request in time, or without answer, stays; tries that a late one may hide are made again."""
+        """Repeat the answered tries of a late request, one a request; other outcomes stay."""
         if not _are_late(probe, [dialed]):
             return [dialed]
         kept: list[Observation] = [each for each in dialed.outcomes if not isinstance(each, Reached)]
@@ -162,7 +162,7 @@ class Dialer:
         return [Dialed(kept, 0.0), *(self._dial(probe, 1, read) for _ in range(again))]
 
     def glance(self, probes: Sequence[Probe]) -> list[Observation]:
-        """What seems to come of each probe: what takes long counts as silence, whoever it is that takes long."""
+        """Send probes, and return quick outcomes: anything that takes long counts as silence, whatever the reason."""
         seen = dict(self._pool.each(lambda each: self._glance(probes[each]), range(len(probes))))
         return [seen[each].outcomes[0] for each in range(len(probes))]
 
@@ -175,11 +175,11 @@ class Dialer:
         return dialed
 
     def begin(self, probe: Probe) -> None:
-        """What was lost before is nothing to `dial`."""
+        """Ignore earlier losses in the next `dial`."""
         self._syns.begin(_client(probe), alone=False)
 
     def dial(self, probe: Probe, tries: int) -> Dialed:
-        """Ask so often, one after the other, and count what was lost."""
+        """Send a number of tries, one after the other, and count lost ones."""
         dialed = self._dial(probe, tries, identity)
         self._note(probe, dialed.outcomes)
         self._note_in_vain({probe: [dialed]})
@@ -190,7 +190,7 @@ class Dialer:
             self._flows.note(_way(probe), outcomes)
 
     def get(self, client: ClientPod, address: str, port: int, path: str) -> str:
-        """The body of the answer to GET `path`, whatever its status. Raises `OSError` when there is none."""
+        """Return the body of the answer to GET `path`, whatever its status. Raises `OSError` if there is none."""
         query = _query("http", address, port, path.lstrip("/"), 1)
         response = self._ask(client, "dial", query, FULL_WAIT + OVERHEAD)
         if response.body.get("responses"):
@@ -198,7 +198,7 @@ class Dialer:
         raise OSError(str((response.body.get("errors") or [response.body.get("message", "")])[0]))
 
     def _dial(self, probe: Probe, tries: int, read: Reader, *, limit: float = 0.0) -> Dialed:
-        """One request; with a limit, silence is not waited for any longer."""
+        """Send one request; with a limit, silence counts after that time."""
         client = _client(probe)
         request = "clientip" if read is address_seen else "hostname"
         protocol = "udp" if probe.protocol == "UDP" else "http"
@@ -232,9 +232,9 @@ class Dialer:
         return self._forwards.get(client, path, query, limit)
 
     def _counted(self, probe: Probe, seen: Sequence[Dialed], doubted: Collection[ClientPod]) -> list[Observation]:
-        """All outcomes, where an answer that only a repeated SYN brought counts as one that did not come in time.
+        """Return all outcomes; an answer to a repeated SYN counts as one that did not come in time.
 
-        On a node's network nobody can say whose SYN it was: who is `doubted` could not tell.
+        On a node's network the SYN may be another client's: the late outcomes of `doubted` clients become `Unknown`.
         """
         outcomes = [outcome for each in seen for outcome in each.outcomes]
         if not _are_late(probe, seen):
@@ -267,18 +267,18 @@ class Dialer:
 
 
 def _hidden(dialed: Dialed) -> int:
-    """So many lost packets may be behind a request at most: each costs a second, and one try follows the other."""
+    """Return the most lost packets in a request: each costs a second, and one try follows the other."""
     return int(dialed.seconds // REPEATED_SYN)
 
 
 def _are_late(probe: Probe, seen: Sequence[Dialed]) -> bool:
-    """Whether an answer over TCP took so long that only a repeated SYN may have brought it."""
+    """Return whether an answer over TCP took so long that it may have come for a repeated SYN."""
     slow = [each for each in seen if each.seconds >= REPEATED_SYN]
     return probe.protocol == "TCP" and any(isinstance(outcome, Reached) for each in slow for outcome in each.outcomes)
 
 
 def _unsure(dialed: Dialed) -> list[Observation]:
-    """Answers that took so long that a lost packet may be behind it cannot be judged."""
+    """Return outcomes with `Unknown` for answers that took so long that a packet may have been lost."""
     if dialed.seconds < REPEATED_SYN:
         return dialed.outcomes
     why = f"an answer took {dialed.seconds:.1f} s: whether its first packet was lost cannot be told on a node's network"
@@ -291,7 +291,7 @@ def _client(probe: Probe) -> ClientPod:
 
 
 def _by_probe(probes: Sequence[Probe]) -> dict[Probe, list[int]]:
-    """Where each probe stands."""
+    """Return the indices of each probe."""
     places: dict[Probe, list[int]] = {}
     for index, probe in enumerate(probes):
         places.setdefault(probe, []).append(index)
@@ -307,9 +307,9 @@ def _query(protocol: str, address: str, port: int, request: str, tries: int) -> 
 
 
 def _outcomes(response: Response, tries: int, read: Reader, client: ClientPod) -> list[Observation]:
-    """An outcome for each try. When the last one failed, agnhost keeps the answers to the others to itself.
+    """Return an outcome for each try. If the last one failed, agnhost does not tell the answers to the others.
 
-    Raises `UnavailableError` for the one thing that it cannot tell apart.
+    Raises `UnavailableError` for packets that a rule of the node stops: agnhost cannot tell drop from reject.
     """
     answers = list(response.body.get("responses") or ())
     errors = list(response.body.get("errors") or ())

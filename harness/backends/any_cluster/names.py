@@ -1,7 +1,7 @@
-"""Scenarios know nodes a1, a2, b1 … in zones a, b, c; a cluster has nodes and zones of its own names.
+"""Translates names: scenarios use nodes a1, a2, b1 … in zones a, b, c; a cluster has names of its own.
 
-Both ways are pure functions of objects: what is sent gets the cluster's names, what comes back those of the topology. A
-scenario is the same text on every cluster.
+Both ways are pure functions of objects: requests get the cluster's names, answers those of the topology. So a scenario
+is the same text on every cluster.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from harness.api.client import Api, Response
 from harness.api.kubeconfig import Kubeconfig
 from harness.model.topology import HOSTNAME_LABEL, ZONE_LABEL
 
-_TIMEOUT = 15.0  # seconds: who waits for a cluster that has gone is told so within 30
+_TIMEOUT = 15.0  # seconds: a wait for a cluster that has gone ends within 30
 
 _NODE_PATH = re.compile(r"(/api/v1/nodes/)([^/?]+)")
 
@@ -29,24 +29,24 @@ class Names:
 
     @property
     def trivial(self) -> bool:
-        """Whether they are the same."""
+        """True if both names are always the same."""
         return all(ours == theirs for each in (self.nodes, self.zones) for ours, theirs in each.items())
 
     def outgoing(self, value: Any) -> Any:
-        """An object, or part of one, with the cluster's names."""
+        """Return an object, or part of one, with the cluster's names."""
         return _translated(value, self.nodes, self.zones)
 
     def incoming(self, value: Any) -> Any:
-        """An object, or part of one, with the names of the topology."""
+        """Return an object, or part of one, with the names of the topology."""
         return _translated(value, _inverse(self.nodes), _inverse(self.zones))
 
     def path(self, path: str) -> str:
-        """A request's path with the cluster's names."""
+        """Return a request's path with the cluster's names."""
         return _NODE_PATH.sub(lambda found: found[1] + self.nodes.get(found[2], found[2]), path)
 
 
 class TranslatingApi(Api):
-    """Sends and returns objects in the words of the topology."""
+    """Sends and returns objects with the names of the topology."""
 
     def __init__(self, kubeconfig: Kubeconfig | Mapping[str, Any], names: Names, **options: Any) -> None:
         """The options are those of `Api`."""
@@ -94,6 +94,6 @@ def _field(key: str, value: Any, nodes: Mapping[str, str], zones: Mapping[str, s
 
 
 def _is_node(value: Mapping[str, Any]) -> bool:
-    """Also in a list, whose items do not say their kind: nothing else reports a kubelet's version."""
+    """Return whether an object is a Node. Items of a list lack their kind, but only Nodes have a kubelet's version."""
     status = value.get("status")
     return value.get("kind") == "Node" or (isinstance(status, dict) and "nodeInfo" in status)

@@ -1,4 +1,4 @@
-"""Runs the pods of a run on a cluster, and waits for what its kubelets make of them."""
+"""Runs the pods of a run on a cluster, and waits until its kubelets report them."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from harness.eventually import NotYetError, eventually
 from harness.guest import errors
 
 READY_SECONDS = 120.0  # for a pod to run, before the time scale: a node may have to pull the image first
-TROUBLED_SECONDS = 15.0  # for what keeps a pod from running to pass by itself
-LATE_SECONDS = 90.0  # for a kubelet to begin, where it may have to find an API server again, or shares one machine
+TROUBLED_SECONDS = 15.0  # for an obstacle of a pod to pass by itself
+LATE_SECONDS = 90.0  # for a kubelet to begin, if it may have to connect to an API server again, or shares one machine
 ADMITTED_SECONDS = 10.0  # for a new namespace to have its service account
-END_GRACE = 1  # seconds that a pod gets that is to end at once; 0 would leave it running without an object
+END_GRACE = 1  # the grace period in seconds for an end at once; with 0 a pod would go on without an object
 
 _THREADS = 16
 
 
 class PodRunner:
-    """Pods with the labels of a run. Methods may be called from any thread."""
+    """Runs pods with the labels of a run. Thread-safe."""
 
     def __init__(self, api: Api, labels: Mapping[str, str], registry: str, kubelet_patience: float) -> None:
-        """`kubelet_patience` is how long what a kubelet reports may keep a pod from running, in seconds."""
+        """`kubelet_patience` is the time in seconds for an obstacle that a kubelet reports to pass."""
         self._api = api
         self._labels = dict(labels)
         self._registry = registry
@@ -39,7 +39,7 @@ class PodRunner:
         self._pool.shutdown(cancel_futures=True)
 
     def create_namespace(self, name: str, *, privileged: bool = False) -> None:
-        """Make a namespace whose pods are held to a pod security standard. Raises `RefusedError`."""
+        """Create a namespace with a pod security standard. Raises `RefusedError`."""
         standard = "privileged" if privileged else "restricted"
         labels = {**self._labels, "pod-security.kubernetes.io/enforce": standard}
         self._api.create("namespaces", "", {"metadata": {"name": name, "labels": labels}})
@@ -51,13 +51,13 @@ class PodRunner:
         self._api.delete("namespaces", "", name)
 
     def run_servers(self, namespace: str, wanted: Sequence[WantedPod]) -> list[Object]:
-        """Make all pods at once, and wait until each is as it is wanted. Raises as `wait` does."""
+        """Create all pods at once, and wait until each has its wanted state. Raises as `wait` does."""
         self._create(namespace, [pods.server(each, namespace, self._labels, self._registry) for each in wanted])
         list(self._pool.map(lambda each: self.open_gate(namespace, each.name, each.ready), wanted))
         return self.wait(namespace, {each.name: each.ready for each in wanted})
 
     def run_clients(self, namespace: str, wanted: Mapping[str, str], *, port: int, host_network: bool) -> list[Object]:
-        """Make a client pod of each name on its node, and wait until all run. Raises as `wait` does."""
+        """Create a client pod of each name on its node, and wait until all run. Raises as `wait` does."""
         made = [
             pods.client(name, node, self._labels, self._registry, port=port, host_network=host_network)
             for name, node in wanted.items()
@@ -66,12 +66,12 @@ class PodRunner:
         return self.wait(namespace, dict.fromkeys(wanted, True))
 
     def create(self, namespace: str, wanted: WantedPod) -> None:
-        """Make a pod; `settle` waits for it."""
+        """Create a pod; `settle` waits for it."""
         self._create(namespace, [pods.server(wanted, namespace, self._labels, self._registry)])
         self.open_gate(namespace, wanted.name, wanted.ready)
 
     def open_gate(self, namespace: str, name: str, ready: bool) -> None:
-        """Have its kubelet report a pod as ready, or not; `settle` waits for it."""
+        """Make a pod ready or not by its readiness gate; `settle` waits for its kubelet's report."""
         path = path_of("pods", namespace, name, "status")
         answer = self._api.request("PATCH", path, pods.gate(ready), content_type=STRATEGIC_MERGE_PATCH)
         if answer.code >= 400:
@@ -79,7 +79,7 @@ class PodRunner:
         self._awaited[namespace, name] = ready
 
     def settle(self) -> None:
-        """Wait until each pod is as it was last asked to be; not for one that the scenario has deleted."""
+        """Wait until each pod has its last wanted state, except pods that the scenario has deleted."""
         by_namespace: dict[str, dict[str, bool]] = {}
         for (namespace, name), ready in self._awaited.items():
             by_namespace.setdefault(namespace, {})[name] = ready
@@ -87,9 +87,9 @@ class PodRunner:
             self.wait(namespace, wanted, all_exist=False)
 
     def wait(self, namespace: str, wanted: Mapping[str, bool], *, all_exist: bool = True) -> list[Object]:
-        """The pods of these names, when each runs and is ready or not, as wanted; those that exist, unless `all_exist`.
+        """Return these pods once each runs and is ready or not, as wanted; without `all_exist`, those that exist.
 
-        Raises `InconclusiveError` with what keeps one of them from it.
+        Raises `InconclusiveError` with the obstacle of one of them.
         """
         troubled: dict[str, float] = {}
 
@@ -115,7 +115,7 @@ class PodRunner:
         return found
 
     def _give_up_on(self, pod: Object | None, troubled: dict[str, float]) -> None:
-        """Raise when what keeps a pod from running does not pass."""
+        """Raise `InconclusiveError` if an obstacle of a pod does not pass in time."""
         of_pod, of_kubelet = (errors.of_pod(pod), errors.of_kubelet(pod)) if pod is not None else ("", "")
         why = of_pod or of_kubelet
         if not why:
@@ -141,7 +141,7 @@ class PodRunner:
         list(self._pool.map(lambda pod: self._create_one(namespace, pod), wanted))
 
     def _create_one(self, namespace: str, pod: Object) -> None:
-        """Make one pod, as soon as its namespace lets it. Raises `InconclusiveError` with the remedy."""
+        """Create one pod, as soon as its namespace admits it. Raises `InconclusiveError` with the remedy."""
         path = path_of("pods", namespace)
 
         def create() -> bool:

@@ -1,6 +1,6 @@
-"""The pods of a run: agnhost, which answers and asks. They satisfy the restricted pod security standard.
+"""The pods of a run: agnhost, as server and as client. They satisfy the restricted pod security standard.
 
-Those on the host's network cannot, and are in a namespace of their own that says so.
+Those on the host's network cannot, and are in a namespace of their own with another standard.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ AGNHOST = "agnhost:2.53@sha256:99c6b4bb4a1e1df3f0b3752168c89358794d02258ebebc26b
 REGISTRY = "registry.k8s.io/e2e-test-images"
 
 READY_GATE = "trafficdist.dev/ready"
-"""A condition that the suite sets: a kubelet reports a pod as ready only when it is True."""
+"""A condition that the suite sets: a kubelet reports a pod as ready only if it is True."""
 
 SEPARATOR = "--"  # between the name of a pod and its namespace, in its hostname
 
 
 @dataclass(frozen=True, slots=True)
 class ClientPod:
-    """A pod that asks: where its own server is reached. Sockets cannot be made in it."""
+    """A client pod, and the port of its own server. The harness cannot make sockets in it."""
 
     namespace: str
     name: str
     port: int
-    on_host: bool = False  # on the network of its node, where others repeat SYNs too
+    on_host: bool = False  # on the network of its node, where other clients repeat SYNs too
 
     def socket(self, family: int, kind: int, proto: int = 0, /) -> socket.socket:  # noqa: ARG002
         """Raises `UnavailableError`."""
@@ -40,12 +40,12 @@ class ClientPod:
 
 
 def image(registry: str = "") -> str:
-    """The standard test image, by its digest; from a mirror that has it under the same name."""
+    """Return the standard test image, by its digest, from a registry that has it under the same name."""
     return f"{(registry or REGISTRY).rstrip('/')}/{AGNHOST}"
 
 
 def server(wanted: WantedPod, namespace: str, labels: Mapping[str, str], registry: str) -> Object:
-    """A pod that answers TCP and UDP on the target port, and on each of its container ports."""
+    """Return a pod that answers TCP and UDP on the target port, and on each of its container ports."""
     ports: dict[int, list[Object]] = {TARGET_PORT: []}
     for name, number, protocol in wanted.container_ports:
         ports.setdefault(number, []).append({"name": name, "containerPort": number, "protocol": protocol})
@@ -62,7 +62,7 @@ def server(wanted: WantedPod, namespace: str, labels: Mapping[str, str], registr
 
 
 def hostname(namespace: str, pod: str) -> str:
-    """The hostname of a server pod, which tells it from all others of the run. At most 63 characters."""
+    """Return the hostname of a server pod, unique in the run. Raises `UnavailableError` above 63 characters."""
     name = f"{pod}{SEPARATOR}{namespace}"
     if len(name) > 63:
         raise UnavailableError(f"{name} is longer than the 63 characters that a hostname may have")
@@ -70,7 +70,7 @@ def hostname(namespace: str, pod: str) -> str:
 
 
 def identity(answer: str) -> Observation:
-    """Who answered: `Reached` "namespace/pod", or `Unknown` for a stranger."""
+    """Return the outcome for an answer: `Reached` "namespace/pod", or `Unknown` for a stranger."""
     pod, found, namespace = answer.strip().partition(SEPARATOR)
     if not found or not pod or not namespace.startswith("td-"):
         return Unknown(f"a stranger answered: {answer.strip()[:60]!r}")
@@ -78,7 +78,7 @@ def identity(answer: str) -> Observation:
 
 
 def client(name: str, node: str, labels: Mapping[str, str], registry: str, *, port: int, host_network: bool) -> Object:
-    """A pod that asks; its own server listens on `port`, and on the next one for UDP."""
+    """Return a client pod; its own server listens on `port`, and on the next one for UDP."""
     spec = _spec([_container("client", port, port + 1, (), registry)], node) | {"terminationGracePeriodSeconds": 1}
     if host_network:
         spec |= {"hostNetwork": True}
@@ -88,7 +88,7 @@ def client(name: str, node: str, labels: Mapping[str, str], registry: str, *, po
 
 
 def gate(ready: bool) -> Object:
-    """The status patch that opens or closes the readiness gate."""
+    """Return the status patch that opens or closes the readiness gate."""
     condition = {"type": READY_GATE, "status": "True" if ready else "False", "reason": "Scenario"}
     return {"status": {"conditions": [condition]}}
 
@@ -105,7 +105,7 @@ def runs(pod: Object) -> bool:
 
 
 def addresses(pod: Object) -> dict[str, str]:
-    """Its addresses by family."""
+    """Return a pod's addresses by family."""
     return by_family(each["ip"] for each in (pod.get("status") or {}).get("podIPs") or ())
 
 

@@ -1,7 +1,7 @@
-"""Many requests at once, in threads that may have to wait, and that hold up nobody.
+"""Sends many requests at once, in threads that may wait for long without blocking the end of a run.
 
-A request to a client pod takes as long as its tries do, up to two minutes where nobody answers. When the pod's node is
-gone, none of that is waited for: somebody keeps a watch meanwhile, and what is under way is given up.
+A request to a client pod takes as long as its tries do, up to two minutes without answers. If the pod's node is gone it
+is not waited for: a watch notices that, and requests under way are abandoned.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ LATE = 8.0  # seconds without any answer after which a watch begins
 LOOK = 1.0  # seconds between its looks
 
 BeginWatch = Callable[[], Callable[[], None]]
-"""Begins to watch what answers depend on; what it gives is called again and again, and raises when all is in vain."""
+"""Begins a watch of nodes; the returned function is called again and again, and raises if no answer can come."""
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
 
 class Pool:
-    """At most `size` requests at the same time. Methods may be called from any thread."""
+    """Sends at most `size` requests at the same time. Thread-safe."""
 
     def __init__(self, size: int, begin_watch: BeginWatch) -> None:
         self._size = size
@@ -34,11 +34,11 @@ class Pool:
         self._ended = threading.Event()
 
     def close(self) -> None:
-        """Begin no request any more. Idempotent."""
+        """Begin no more requests. Idempotent."""
         self._ended.set()
 
     def each(self, ask: Callable[[Item], Answer], items: Sequence[Item]) -> Iterator[tuple[Item, Answer]]:
-        """Yield items with their answers, as they come. Raises what `ask` and the watch raise; `InconclusiveError`."""
+        """Yield items with their answers, as they come. Raises the errors of `ask` and of the watch."""
         answers: queue.SimpleQueue[tuple[Item, Answer] | BaseException] = queue.SimpleQueue()
         waiting: queue.SimpleQueue[Item] = queue.SimpleQueue()
         for item in items:

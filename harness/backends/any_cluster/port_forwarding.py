@@ -1,8 +1,8 @@
-"""HTTP to pods by port-forward, where the API server forbids the pod proxy: a WebSocket is a connection to a pod.
+"""HTTP to pods by port-forward, if the API server forbids the pod proxy: a WebSocket is a connection to a pod.
 
-Each is kept for many requests, and serves one at a time. What the official client has for it (`stream.portforward`)
-copies bytes in a thread for each connection, and waits by select(2), which ends at 1024 files; so only its WebSocket is
-used. Protocol: v4.channel.k8s.io, two channels a port, and each begins with the number of the port.
+Each is kept for many requests, and serves one at a time. The official client's `stream.portforward` copies bytes in a
+thread for each connection, and waits by select(2), which is limited to 1024 files; so only its WebSocket is used.
+Protocol: v4.channel.k8s.io, two channels a port, and each begins with the number of the port.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _DATA, _ERROR = 0, 1
 
 
 class PortForwards:
-    """Connections to pods; `get` may be called from any thread."""
+    """Connections to pods; `get` is thread-safe."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -36,9 +36,9 @@ class PortForwards:
         self._idle: dict[ClientPod, list[Forward]] = {}
 
     def get(self, client: ClientPod, path: str, query: Mapping[str, str], limit: float) -> Response:
-        """Ask the pod's server, and give its answer, or that of an API server that forwards no port.
+        """Send a GET request to the pod's server. Returns its answer, or that of an API server that refuses to forward.
 
-        Raises `InconclusiveError` when neither answered within `limit` seconds.
+        Raises `InconclusiveError` if neither answered within `limit` seconds.
         """
         asked = f"/{path}?{urlencode(query)}"
         deadline = time.monotonic() + limit
@@ -59,7 +59,7 @@ class PortForwards:
         return answer
 
     def close(self) -> None:
-        """End all connections that nobody uses."""
+        """Close all idle connections."""
         with self._lock:
             every = [each for idle in self._idle.values() for each in idle]
             self._idle.clear()
@@ -67,7 +67,7 @@ class PortForwards:
             each.close()
 
     def _ask(self, client: ClientPod, forward: Forward, path: str, deadline: float) -> Response | None:
-        """None: the connection had ended before there was an answer."""
+        """Send a request over a connection. Returns None if the connection had ended before there was an answer."""
         try:
             answer, stays = forward.get(path, deadline)
         except (http.client.RemoteDisconnected, websocket.WebSocketConnectionClosedException, ConnectionError):
@@ -85,10 +85,10 @@ class PortForwards:
 
 
 class Forward(io.RawIOBase):
-    """One connection to a pod, as a raw stream of what the pod says."""
+    """One connection to a pod, as a raw stream of the pod's output."""
 
     def __init__(self, api: Api, client: ClientPod, deadline: float) -> None:
-        """Connect. Raises what the WebSocket raises."""
+        """Connect. Raises the errors of the WebSocket."""
         super().__init__()
         headers = {key.lower(): value for key, value in api.authentication().items()}
         place = path_of("pods", client.namespace, client.name, "portforward")
@@ -101,7 +101,7 @@ class Forward(io.RawIOBase):
         self._unread = b""
 
     def get(self, path: str, deadline: float) -> tuple[Response, bool]:
-        """What the pod answers, and whether the connection stays."""
+        """Send a GET request. Returns the pod's answer, and whether the connection stays open."""
         self._deadline = deadline
         self._wait_no_longer()
         request = f"GET {path} HTTP/1.1\r\nHost: pod\r\nAccept: application/json\r\n\r\n"
@@ -114,7 +114,7 @@ class Forward(io.RawIOBase):
             answer.close()
 
     def makefile(self, _mode: str) -> io.BufferedReader:
-        """As of a socket."""
+        """Return a reader of this stream, like `socket.makefile`."""
         return io.BufferedReader(_Borrowed(self))
 
     def close(self) -> None:
@@ -124,11 +124,11 @@ class Forward(io.RawIOBase):
             super().close()
 
     def readable(self) -> bool:
-        """It is read only by `readinto`."""
+        """Return True."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Take what comes next; 0 at the end. Raises `ConnectionError` with what stands in the channel of errors."""
+        """Read the next bytes; returns 0 at the end. Raises `ConnectionError` with the text in the error channel."""
         while not self._unread:
             self._wait_no_longer()
             opcode, data = self._websocket.recv_data()
@@ -155,7 +155,7 @@ class Forward(io.RawIOBase):
 
 
 class _Borrowed(io.RawIOBase):
-    """A stream that others may close, and that stays open all the same."""
+    """A view of a stream whose `close` leaves the stream open."""
 
     def __init__(self, stream: Forward) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
-"""How many first packets of client pods were lost: their kernels count the SYNs that they repeat.
+"""Counts the lost first packets of client pods, by their kernels' counts of repeated SYNs.
 
-A try that nobody answers repeats its SYN too, for as long as agnhost waits, which may be longer than we did. So what
-such tries can have repeated is not held against anybody.
+A try without answer repeats its SYN too, for as long as agnhost waits, which may be longer than the harness did. So the
+SYNs that such tries can have repeated do not count as lost packets.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from harness.errors import InconclusiveError
 
 NETSTAT = "cat /proc/net/netstat"
 FULL_WAIT = 5.0  # seconds that agnhost waits for an answer
-IN_VAIN = 4  # SYNs that are repeated in that time at most: each second (tcp_syn_linear_timeouts, since Linux 6.5)
+IN_VAIN = 4  # the most SYNs that are repeated in that time: one a second (tcp_syn_linear_timeouts, since Linux 6.5)
 
 
 T = TypeVar("T", bound=Hashable)
@@ -27,22 +27,22 @@ T = TypeVar("T", bound=Hashable)
 class _Known:
     total: int = 0
     since: float = 0.0  # when `total` was read
-    in_vain: list[float] = field(default_factory=list)  # when tries without answer end at the latest
-    is_old: bool = False  # others than those that are judged may have added to it
+    in_vain: list[float] = field(default_factory=list)  # the latest ends of tries without answer
+    is_old: bool = False  # tries that are not judged may have added to it
 
     def explained(self, now: float) -> int:
-        """How many SYNs tries in vain can have repeated since `total` was read, at most: one a second each."""
+        """Return the most SYNs that tries without answer can have repeated since `total` was read."""
         spans = (min(now, end) - max(self.since, end - FULL_WAIT) for end in self.in_vain)
         return sum(min(IN_VAIN, int(span) + 1) for span in spans if span > 0)
 
     def read(self, total: int, now: float) -> None:
-        """What earlier tries have repeated is in `total`; those that have ended repeat nothing any more."""
+        """Set a new `total`, and forget the tries that have ended."""
         self.total, self.since, self.is_old = total, now, False
         self.in_vain = [end for end in self.in_vain if end > now]
 
 
 class RepeatedSyns(Generic[T]):
-    """Counts of the clients of one backend. `read` gives what /proc/net/netstat says where a client is."""
+    """The counts of the clients of one backend. `read` returns /proc/net/netstat of a client's netns."""
 
     def __init__(self, read: Callable[[T], str]) -> None:
         self._read = read
@@ -50,9 +50,9 @@ class RepeatedSyns(Generic[T]):
         self._lock = threading.Lock()
 
     def begin(self, client: T, *, alone: bool = True) -> None:
-        """What was repeated before is over, or still known, when tries begin that will be judged.
+        """Prepare for tries that will be judged: read the count anew unless it is current.
 
-        A client that is not alone has a count to which others add at any time.
+        A client that is not `alone` shares its count with others, so it is always read.
         """
         with self._lock:
             known = self._clients.setdefault(client, _Known())
@@ -60,19 +60,19 @@ class RepeatedSyns(Generic[T]):
                 known.read(repeated_syns(self._read(client)), time.monotonic())
 
     def may_have_repeated(self, client: T) -> None:
-        """Note that there was a try that took long, and that is not judged."""
+        """Note a long try that is not judged."""
         with self._lock:
             self._clients.setdefault(client, _Known()).is_old = True
 
     def in_vain(self, client: T, tries: int, *, go_on: bool = False) -> None:
-        """Note that so many tries were not answered, or not waited for: those `go_on` in the pod."""
+        """Note tries without answer; with `go_on` they were not waited for, and still run in the pod."""
         if tries:
             with self._lock:
                 known = self._clients.setdefault(client, _Known())
                 known.in_vain += [time.monotonic() + (FULL_WAIT if go_on else 0.0)] * tries
 
     def lost(self, client: T) -> int:
-        """SYNs that were repeated since this was last asked, and that no try in vain explains."""
+        """Return the SYNs repeated since the last call that no try without answer explains."""
         with self._lock:
             known = self._clients.setdefault(client, _Known())
             total, now = repeated_syns(self._read(client)), time.monotonic()
@@ -82,7 +82,7 @@ class RepeatedSyns(Generic[T]):
 
 
 def repeated_syns(netstat: str) -> int:
-    """TcpExt TCPSynRetrans of /proc/net/netstat. Raises `InconclusiveError` when it is not there."""
+    """Return TcpExt TCPSynRetrans of /proc/net/netstat. Raises `InconclusiveError` if it is missing."""
     lines = [line.split() for line in netstat.splitlines() if line.startswith("TcpExt:")]
     for names, values in itertools.pairwise(lines):
         if "TCPSynRetrans" in names:

@@ -1,4 +1,4 @@
-"""Steady traffic by client pods: each asks in small batches, one after the other, until it is stopped."""
+"""Steady traffic from client pods: each sends small batches, one after the other, until it is stopped."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from harness.backends.any_cluster.dialing import Dialer
 from harness.model.outcomes import TIMED_OUT
 from harness.probes.loop import Probe, Sample
 
-TRIES = 10  # in one request: the shorter, the better is known when an answer came
+TRIES = 10  # in one request: the fewer, the more exact is the time of an answer
 
 
 class Steady:
-    """Probes in the background, a thread for each."""
+    """Sends probes in the background, with a thread for each."""
 
     def __init__(self, dialer: Dialer, interval: float, probes: Sequence[Probe]) -> None:
         self._dialer = dialer
@@ -30,11 +30,11 @@ class Steady:
 
     @property
     def asked(self) -> int:
-        """How many probes have been answered, or not, so far."""
+        """The number of probes with an outcome so far."""
         return len(self._samples)
 
     def stop(self) -> list[Sample]:
-        """Ask no more, wait for the last answers, and give all samples by the time at which they left."""
+        """Stop sending, wait for the last answers, and return all samples in the order of their start."""
         self._ended.set()
         for thread in self._threads:
             thread.join()
@@ -46,7 +46,7 @@ class Steady:
             begin = time.monotonic()
             dialed = self._dialer.dial(probe, TRIES)
             step = (time.monotonic() - begin) / TRIES
-            # agnhost says what came of tries, but not of which: one without answer counts as the first of them.
+            # agnhost does not tell which try had which outcome: tries without answer count as the first ones.
             ordered = sorted(dialed.outcomes, key=lambda outcome: outcome != TIMED_OUT)
             self._samples += [
                 Sample(begin + index * step, outcome, number, step) for index, outcome in enumerate(ordered)

@@ -1,4 +1,4 @@
-"""What is known of a cluster before anything is made there: which node plays which, and what may be done there."""
+"""The facts about a cluster before a run begins: its nodes for those of the topology, and its abilities."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from harness.model.manifests import has_condition
 from harness.model.topology import THREE_ZONES, ZONE_LABEL, Node, Topology
 
 ALWAYS = frozenset({Ability.PROXY_METRICS, Ability.EXTERNAL_CLIENT, Ability.UNDISTURBED})
-"""What a client pod on the host's network can do: it is outside for the node ports of any other node."""
+"""The abilities of every cluster: a client pod on a host's network is outside for node ports of any other node."""
 
 
 def abilities(*, disruptive: bool, equal_nodes: bool) -> frozenset[Ability]:
-    """What can be done on a cluster of somebody else's, whose components stay as they are."""
+    """Return the abilities of a cluster whose components stay as they are."""
     return (
         ALWAYS
         | (frozenset({Ability.CHANGE_NODES}) if disruptive else frozenset())
@@ -29,7 +29,7 @@ def abilities(*, disruptive: bool, equal_nodes: bool) -> frozenset[Ability]:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What is known of a cluster before anything is made on it. `topology` has the nodes that were found."""
+    """The facts about a cluster before a run begins. `topology` has the nodes that were found."""
 
     kubeconfig: str
     context: str
@@ -45,12 +45,12 @@ class Target:
         return Api(find(self.kubeconfig, context=self.context))
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, to hand over to a worker."""
+        """Return plain values, for a worker."""
         return {**asdict(self), "abilities": sorted(map(str, self.abilities))}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Target:
-        """The inverse of `to_json`."""
+        """Read the values of `to_json`."""
         topology = values["topology"]
         made = {
             "names": Names(**values["names"]),
@@ -61,10 +61,10 @@ class Target:
 
 
 def cast(topology: Topology, nodes: Sequence[Object]) -> Names:
-    """Give each node of the topology one that is ready and takes pods, in zones of its own.
+    """Choose a node that is ready and takes pods for each node of the topology, zone by zone.
 
-    Same names go together where there are any; otherwise the zones with most nodes come first. Nodes of the topology
-    for which there is none are left out.
+    Equal names are matched first; otherwise the zones with most nodes come first. Nodes of the topology without a match
+    are left out.
     """
     by_zone: dict[str, list[str]] = {}
     for node in nodes:
@@ -80,21 +80,21 @@ def cast(topology: Topology, nodes: Sequence[Object]) -> Names:
 
 
 def takes_pods(node: Object) -> bool:
-    """Whether a node is ready, and pods without tolerations can be put on it."""
+    """Return whether a node is ready and takes pods without tolerations."""
     cordoned = (node.get("spec") or {}).get("unschedulable")
     return has_condition(node, "Ready") and not cordoned and not refusing_taints(node)
 
 
 def refusing_taints(node: Object) -> list[str]:
-    """The keys of the taints that keep pods without tolerations away."""
+    """Return the keys of the taints that keep pods without tolerations away."""
     taints = (node.get("spec") or {}).get("taints") or ()
     return [str(each["key"]) for each in taints if each.get("effect") in ("NoSchedule", "NoExecute")]
 
 
 def are_equal(topology: Topology, names: Names, nodes: list[Object]) -> bool:
-    """Whether the nodes that take pods are those of the topology, with CPU in the proportions that it says.
+    """Return whether the nodes that take pods are those of the topology, with its proportions of CPU.
 
-    Controllers share endpoints out by what part of all CPU a zone has, whatever a node's is in figures.
+    Controllers share out endpoints by the part of all CPU that a zone has, not by absolute numbers.
     """
     working = {str(each["metadata"]["name"]): each for each in nodes if takes_pods(each)}
     if topology != THREE_ZONES or working.keys() != {names.nodes.get(node.name) for node in topology.nodes}:
@@ -113,7 +113,7 @@ def _milli(cpu: str) -> int:
 
 
 def described(node: Node, played_by: Object, real: str) -> dict[str, str]:
-    """What the report says of a node of the topology, and of `real`, the node of the cluster that plays it."""
+    """Return the report's facts about a node of the topology; `real` is the name of the cluster's node for it."""
     info = (played_by.get("status") or {}).get("nodeInfo") or {}
     facts = {
         "kernel": info.get("kernelVersion"),
@@ -126,7 +126,7 @@ def described(node: Node, played_by: Object, real: str) -> dict[str, str]:
 
 
 def _pairs(ours: Sequence[str], theirs: Sequence[str]) -> dict[str, str]:
-    """One of theirs for each of ours, as far as they go: the same name if there is, or else in their order."""
+    """Match each of ours with one of theirs, as far as they go: by the same name, else in their order."""
     same = [name for name in ours if name in theirs]
     rest = iter([name for name in theirs if name not in same])
     pairs = {name: name if name in same else next(rest, "") for name in ours}
@@ -134,5 +134,5 @@ def _pairs(ours: Sequence[str], theirs: Sequence[str]) -> dict[str, str]:
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
-    """Sorts worker2 before worker10, and worker before both."""
+    """Return a key that sorts worker2 before worker10, and worker before both."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name) if part]

@@ -1,12 +1,12 @@
-"""Earlier UDP flows of client pods: a new one with the source port of one of them may be answered as that one was.
+"""Recognizes outcomes of earlier UDP flows: a new flow with the source port of one may be answered like that.
 
 agnhost's UDP sockets have ports that the kernel draws at random, and connection tracking keeps a flow for some time
-after its last packet. Who tracks connections does not decide anew about a flow that it knows, and nothing asks it to
-while its endpoint is there. So after a change a few answers are as before it: after 270 flows, with 28,232 ports to
-draw from, 2.6 of 270 on average. That is no fault, and it looks like a small one.
+after its last packet. A tracked flow keeps its endpoint while that exists, and no document forbids it. So after a
+change a few answers are as before it: after 270 flows, with 28,232 ports to draw from, 2.6 of 270 on average. That is
+no fault, but looks like a small one.
 
-How many there can be is known, however. Where something is seen that was seen before, and no more often than that, so
-many more probes are made that a fault of the size that checks must see would show more often.
+Their number is bounded, however. If an outcome was seen before, and no more often now than earlier flows explain, more
+probes are made, enough that a fault of the size that checks must see would show more often.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ FLOW_SECONDS = (
     60.0  # one question and its answer are kept for 30 s by Linux (nf_conntrack_udp_timeout), by Cilium for 60
 )
 PORT_RANGE = "cat /proc/sys/net/ipv4/ip_local_port_range"
-TIMES = (4, 8, 16, 32)  # as many probes are made in all
-LEAST = samples_for_leak(DEFAULT_RATES.leak, DEFAULT_RATES.miss)  # of which so many are the first ones
+TIMES = (4, 8, 16, 32)  # factors of the number of probes
+LEAST = samples_for_leak(DEFAULT_RATES.leak, DEFAULT_RATES.miss)  # the least number that is multiplied
 
 _WHY = "whether a flow of before had the same source port cannot be told: there were too many of them"
 
@@ -33,19 +33,19 @@ T = TypeVar("T", bound=Hashable)
 
 
 class UdpFlows(Generic[T]):
-    """What came of the flows of each client to each target within the last minute. For any thread."""
+    """The outcomes of flows of each client to each target within the last minute. Thread-safe."""
 
     def __init__(self) -> None:
         self._known: dict[T, deque[tuple[float, Counter[Observation]]]] = {}
         self._lock = threading.Lock()
 
     def note(self, way: T, outcomes: Sequence[Observation]) -> None:
-        """Flows that have ended now."""
+        """Note the outcomes of flows that have ended now."""
         with self._lock:
             self._known.setdefault(way, deque()).append((time.monotonic(), Counter(outcomes)))
 
     def earlier(self, way: T) -> Counter[Observation]:
-        """How many flows had each outcome."""
+        """Return the number of flows with each outcome."""
         with self._lock:
             known = self._known.get(way, deque())
             while known and known[0][0] < time.monotonic() - FLOW_SECONDS:
@@ -59,9 +59,9 @@ def of_new_flows(
     ports: int,
     ask: Callable[[int], Sequence[Observation]],
 ) -> list[Observation]:
-    """As many outcomes as were seen, without those that earlier flows explain; `ask` makes more probes.
+    """Return as many outcomes as were seen, without those that earlier flows explain; `ask` sends more probes.
 
-    `ports` is how many a client draws from. `Unknown` stands where it cannot be told.
+    `ports` is the number of source ports of a client. Outcomes that remain in doubt are `Unknown`.
     """
     shares: dict[Observation, float] = {
         each: min(count / ports, 0.99) for each, count in earlier.items() if not isinstance(each, Unknown)
@@ -83,13 +83,13 @@ def of_new_flows(
 
 
 def enough(probes: int, share: float) -> int:
-    """So many tell a fault from earlier flows, which have this share of all ports; 0 when there were too many."""
+    """Return how many probes tell a fault from earlier flows with this share of all ports; 0 if no number does."""
     miss, fault = DEFAULT_RATES.miss, share + DEFAULT_RATES.leak * (1 - share)
     totals = (times * max(probes, LEAST) for times in TIMES)
     return next((each for each in totals if at_most(most(each, share, miss), each, fault) <= miss), 0)
 
 
 def ports_of(said: str) -> int:
-    """How many ports there are in a range, whose ends are said. Raises `ValueError`."""
+    """Return the number of ports in a range, given as its ends. Raises `ValueError`."""
     first, last = map(int, said.split())
     return last - first + 1
