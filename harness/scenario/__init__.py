@@ -1,1 +1,1 @@
-"""What a scenario says: its cluster, its nodes, and what it expects."""
+"""The vocabulary of scenarios: clusters, nodes, and expectations."""

@@ -1,4 +1,4 @@
-"""Which endpoint a client keeps: found out by asking, and then held against every further answer.
+"""Session affinity: finds the endpoint that a client keeps, and compares every further answer with it.
 
 Session affinity leaves open which of the allowed endpoints a client gets. So a scenario asks each client once, and
 from then on expects traffic literally: that client, that pod, and no other.
@@ -28,9 +28,9 @@ SPREAD = 24  # clients; that two endpoints are not both seen happens once in eig
 def expect_kept(
     cluster: Cluster, service: Service, allowed: Mapping[Who, AbstractSet[Pod]], **address: Any
 ) -> dict[Who, Pod]:
-    """Each client is answered by one of its allowed pods, and then by that one alone. Returns which.
+    """Expect each client to get answers from one of its allowed pods alone. Returns that pod of each.
 
-    `address` says which one is asked, as for `expect_traffic`. Raises `AssertionError` with the grid.
+    `address` are arguments of `expect_traffic`. Raises `AssertionError` with the grid.
     """
     cluster.backend.settle()
     kept = {who: _first(cluster, service, who, pods, address) for who, pods in allowed.items()}
@@ -39,7 +39,7 @@ def expect_kept(
 
 
 def _first(cluster: Cluster, service: Service, who: Who, allowed: AbstractSet[Pod], address: Mapping[str, Any]) -> Pod:
-    """The allowed pod that answers a client first; if none does, any of them, for the comparison to say who did."""
+    """Return the allowed pod that answers a client first; if none does, any of them, for the comparison to fail."""
     by_name = {pod.name: pod for pod in allowed}
     seen = seen_last(
         lambda: _ask(cluster, service, [who], **address)[0],
@@ -52,17 +52,17 @@ def _first(cluster: Cluster, service: Service, who: Who, allowed: AbstractSet[Po
 
 
 def who_answers(cluster: Cluster, service: Service, clients: Sequence[Who], **address: Any) -> dict[Who, str]:
-    """The pod that answers each client, asked once; or what else came of it."""
+    """Send one question of each client. Returns the name of the pod that answered, or of another outcome."""
     return dict(zip(clients, _ask(cluster, service, clients, **address), strict=True))
 
 
 def who_moved(
     cluster: Cluster, service: Service, clients: Sequence[Who], kept: Pod, *, asked: float, **address: Any
 ) -> set[str]:
-    """The clients that another pod than `kept` answers, while all ask for longer than a time-out of one second.
+    """Send questions for longer than a time-out of one second. Returns the clients that reach another pod than `kept`.
 
-    `asked` is when they did so first, by the monotonic clock. Raises `InconclusiveError` when the machine is too slow
-    to ask within the time.
+    `asked` is the time of their first questions, by the monotonic clock. Raises `InconclusiveError` if the machine is
+    too slow.
     """
     last = asked
     moved: set[str] = set()
@@ -82,7 +82,7 @@ def who_moved(
 
 
 def expect_all_seen(cluster: Cluster, service: Service, seen: Mapping[Who, str], pods: AbstractSet[Pod]) -> None:
-    """Between them, the clients were answered by all of these pods and by no other. Raises `AssertionError`."""
+    """Expect all of these pods, and no other, to have answered the clients. Raises `AssertionError`."""
     cluster.expect_equal(
         f"pods of service {service.name} that answered {len(seen)} clients",
         expected=sorted(pod.name for pod in pods),

@@ -1,7 +1,7 @@
-"""What comes to be true of a cluster beside its packets: metrics, health, conditions, Events.
+"""Expectations about a cluster beside its packets: metrics, health, conditions, Events.
 
-A component works on a change in its own time, so a scenario says what it must come to show, and waits. What is compared
-is a JSON-able value, kept as small as the sentence of the requirement, so that the failure says it in one line.
+A component works on a change in its own time, so a scenario waits for the expected value. The compared values can be
+written as JSON, and are as small as the sentence of the requirement, so that a failure fits in one line.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from harness.netns.http import HttpAnswer
 from harness.scenario.cluster import Cluster
 from harness.scenario.service import Service
 
-CONVERGENCE = 5.0  # seconds that a component has to show a change, before the time scale
+CONVERGENCE = 5.0  # seconds for a component to show a change, before the time scale
 
 
 def expect_becomes(
     cluster: Cluster, what: str, look: Callable[[], Any], *, expected: Any, explain: Callable[[], str] = str
 ) -> None:
-    """`look` comes to give `expected`. Raises `AssertionError` with the value that it gave last."""
+    """Wait until `look` returns `expected`. Raises `AssertionError` with its last value."""
     cluster.backend.settle()
     seen = seen_last(look, lambda seen: bool(seen == expected), within=CONVERGENCE, every=0.02, describe=what)
-    explanation = "" if seen == expected else gathered(explain)  # whatever it does, the verdict stays
+    explanation = "" if seen == expected else gathered(explain)  # an error in it does not change the verdict
     cluster.expect_equal(what, expected=expected, observed=seen, explanation=explanation)
 
 
 class Counted:
-    """The metrics of a component from now on: others use it too, so what counts is by how much a value has changed."""
+    """The changes of a component's metrics from now on: others use it too, so only changes count."""
 
     def __init__(self, cluster: Cluster, component: Component, node: str = "") -> None:
         self._cluster, self._component, self._node = cluster, component, node
@@ -42,7 +42,7 @@ class Counted:
         self._before = self._read()
 
     def expect(self, name: str, labels: Mapping[str, str] | None = None, *, by: int) -> None:
-        """The sum of this metric, over all series with these labels, comes to have changed by so much."""
+        """Expect the sum of this metric, over all series with these labels, to change by `by`."""
         before = self._before.total(name, **(labels or {}))
         expect_becomes(
             self._cluster,
@@ -53,7 +53,7 @@ class Counted:
         )
 
     def expect_growth(self, name: str, labels: Mapping[str, str] | None = None) -> None:
-        """It comes to be larger: for what a component may do more often than it must."""
+        """Expect the sum to grow: for actions that a component may take more often than it must."""
         before = self._before.total(name, **(labels or {}))
         expect_becomes(
             self._cluster,
@@ -75,12 +75,12 @@ class Counted:
 
 
 def controller_metrics(cluster: Cluster) -> Counted:
-    """Those of the controller of EndpointSlices, from now on."""
+    """Return the changes of the EndpointSlice controller's metrics from now on."""
     return Counted(cluster, CONTROLLER)
 
 
 def proxy_metrics(cluster: Cluster, node: str) -> Counted:
-    """Those of the proxy on a node, from now on."""
+    """Return the changes of the metrics of a node's proxy from now on."""
     return Counted(cluster, PROXY, node)
 
 
@@ -94,9 +94,9 @@ def expect_http_answer(
     body: Mapping[str, Any] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> None:
-    """An HTTP server on a node, at its first address and this port, comes to answer like this.
+    """Expect this answer of an HTTP server on a node, at its first address and this port.
 
-    Of the JSON body and of the headers, only the fields named here are looked at. Raises `AssertionError`.
+    Only the named fields of the JSON body and of the headers are compared. Raises `AssertionError`.
     """
     node, port = to
     address = next(iter(cluster.backend.node_addresses(node).values()))
@@ -122,13 +122,13 @@ def _fields(answer: HttpAnswer, names: Iterable[str]) -> Object:
 
 
 def conditions_of(cluster: Cluster, service: Service) -> dict[str, Object]:
-    """The conditions in the status of a Service, by type."""
+    """Return the conditions in the status of a Service, by type."""
     stored = cluster.api.get("services", cluster.namespace, service.name)
     return {each["type"]: each for each in (stored.get("status") or {}).get("conditions") or ()}
 
 
 def expect_condition(cluster: Cluster, service: Service, kind: str, status: str | None) -> Object:
-    """A condition of a Service comes to be "True", "False" or "Unknown", or is not there (`None`). Returns it.
+    """Expect a condition of a Service to become "True", "False" or "Unknown", or to be absent (`None`). Returns it.
 
     Raises `AssertionError`.
     """
@@ -143,7 +143,7 @@ def expect_condition(cluster: Cluster, service: Service, kind: str, status: str 
 
 
 def warnings_about(cluster: Cluster, service: Service) -> list[Object]:
-    """The Events of type Warning that are about a Service."""
+    """Return the Events of type Warning about a Service."""
     return [
         each
         for each in cluster.api.list("events", cluster.namespace)

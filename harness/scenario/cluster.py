@@ -1,9 +1,8 @@
 """A cluster as a scenario sees it: a Kubernetes namespace of its own on a booted backend, and verbs to fill it.
 
-The backend outlives scenarios, a `Cluster` does not: `close` takes away every object that it made, and leaves the
-nodes as they were. For the service-proxy profile scenarios write EndpointSlices by hand (`publish`), so that a proxy is
-judged whatever controller there is; for the controller profile they make pods that exist in the API only
-(`create_pod`).
+The backend outlives scenarios, a `Cluster` does not: `close` deletes every object that it made, and restores the nodes.
+For the service-proxy profile scenarios write EndpointSlices by hand (`publish`), so that a proxy is judged whatever
+controller there is; for the controller profile they make pods that exist in the API only (`create_pod`).
 """
 
 from __future__ import annotations
@@ -37,16 +36,16 @@ from harness.scenario.service import AddressKind, Service
 from harness.scenario.steps import step
 
 AUTOMATIC = {"service.kubernetes.io/topology-mode", "service.kubernetes.io/topology-aware-hints"}
-"""Annotations that have a controller share out endpoints by the CPU of all nodes."""
+"""Annotations that make a controller share out endpoints by the CPU of all nodes."""
 
-_SAID = 300  # letters of a value in a timeline; all of it stands in the message
+_SAID = 300  # letters of a value in a timeline; the message has all of it
 
 
 class Cluster:
     """One scenario's share of a cluster."""
 
     def __init__(self, backend: Backend, namespace: str, *, history: History, test: str) -> None:
-        """Begin test `test` in Kubernetes namespace `namespace`; all that is seen goes to the history."""
+        """Begin test `test` in Kubernetes namespace `namespace`; all observations go to the history."""
         self.history = history
         self.test = test
         self.backend = View(backend)
@@ -58,14 +57,14 @@ class Cluster:
         self._measured: dict[str, Mapping[str, float]] = {}
         self._numbers = itertools.count(1)
         self._pods: dict[str, Pod] = {}
-        self._names: dict[str, str] = {}  # of all pods that ran, by address: who has gone is still told of
+        self._names: dict[str, str] = {}  # of all pods that ran, by address, deleted ones too
         self._begun = time.monotonic()
         self._windows: list[tuple[str, Expectation, Window]] = []
-        self._changed: dict[Component, dict[str, Release | None]] = {}  # as what each runs, by node; None: not known
+        self._changed: dict[Component, dict[str, Release | None]] = {}  # the release of each, by node; None: unknown
         self.backend.create_namespace(namespace)
 
     def close(self) -> None:
-        """Take away all that the scenario made, after every component runs again as it was booted."""
+        """Restore every component to its release at boot, then delete all objects of the scenario."""
         booted = self.backend.release
         for component in sorted(self._changed, key=list(Component).index):
             nodes = sorted(node for node, release in self._changed[component].items() if release != booted)
@@ -77,7 +76,7 @@ class Cluster:
 
     @property
     def running(self) -> list[Pod]:
-        """The pods of the scenario that run."""
+        """The running pods of the scenario."""
         return list(self._pods.values())
 
     # Services
@@ -181,7 +180,7 @@ class Cluster:
         return pods
 
     def _free_name(self, node: str, before: Sequence[str]) -> str:
-        """The first name for a pod on a node that no pod has, nor one that is made for a node `before` it."""
+        """Return the first free name for a pod on a node; pods for the nodes `before` it take names too."""
         names = (name for name in itertools.chain([node], (f"{node}-{i}" for i in itertools.count(2))))
         free = (name for name in names if name not in self._pods)
         return next(itertools.islice(free, before.count(node), None))
@@ -206,7 +205,7 @@ class Cluster:
     ) -> None:
         """Create a pod that exists in the API only, with addresses of its node: for scenarios without traffic.
 
-        Its node need not exist either; that is what a pod looks like whose Node has been deleted.
+        Its node need not exist either: so looks a pod whose Node has been deleted.
         """
         self.history.change("create pod", pod=name, ready=ready)
         wanted = WantedPod(name, node, labels, tuple(container_ports), ready)
@@ -220,7 +219,7 @@ class Cluster:
 
     @step("begin to terminate pod {name}")
     def begin_termination(self, name: str) -> None:
-        """Delete a pod gracefully: it has a deletion time from now on, and goes on running."""
+        """Delete a pod gracefully: it gets a deletion time, and still runs."""
         self.history.change("begin termination", pod=name)
         self.backend.begin_termination(self.namespace, name)
 
@@ -279,11 +278,11 @@ class Cluster:
 
     @step("restart {component}")
     def restart(self, component: Component, release: Release | None = None, *, on: Sequence[str] = ()) -> None:
-        """Replace a component by one of another release (unless given: as it was booted), and wait until it settled.
+        """Replace a component by one of a release, by default the one at boot, and wait until it has settled.
 
-        It also starts one that is stopped. Proxies are replaced `on` these nodes, on all unless given; the rules in the
-        kernel stay in force until the next proxy has replaced them. `close` brings everything back. Whose behaviour it
-        follows is the same for all releases of a run.
+        It also starts a stopped one. Proxies are replaced `on` these nodes, by default on all; the rules in the kernel
+        stay in force until the next proxy has replaced them. `close` restores everything. All releases of a run follow
+        the same reading (`Release.follows`).
         """
         wanted = self._as_here(release)
         nodes = self._note_change(component, on, wanted)
@@ -292,7 +291,7 @@ class Cluster:
         self._changed[component].update(dict.fromkeys(nodes, wanted))
 
     def bring_to(self, component: Component, release: Release) -> None:
-        """Have a component run as this release, wherever it does not yet: what runs so already is left alone."""
+        """Replace a component by one of this release, on nodes where it has another one."""
         wanted, changed = self._as_here(release), self._changed.get(component, {})
         nodes = [node.name for node in self.topology.nodes]
         self.backend.need_component(component, wanted, nodes)
@@ -318,15 +317,15 @@ class Cluster:
         return booted if release is None else replace(release, follows=booted.follows)
 
     def metrics(self, component: Component, node: str = "") -> Metrics:
-        """What a component exposes about itself at this moment; `node` says which proxy."""
+        """Return the present metrics of a component; `node` chooses the proxy."""
         of_proxy = component is Component.PROXY
         return Metrics(self.backend.proxy_metrics(node) if of_proxy else self.backend.controller_metrics())
 
     def keep_time(self) -> None:
-        """Say that the scenario has to do things in time, which the load of others would prevent: it runs alone."""
+        """Declare that the scenario depends on time, which other load would disturb: it runs alone."""
         self.backend.need(Ability.UNDISTURBED)
 
-    # What the run keeps of it
+    # Observations and judgements
 
     def window(self, title: str, expectation: Expectation, rates: Rates = DEFAULT_RATES) -> Window:
         """Open a measuring window: from here on each observation counts, and is written to the history."""
@@ -335,7 +334,7 @@ class Cluster:
         return window
 
     def measured(self, title: str, values: Mapping[str, float]) -> None:
-        """Numbers that say more than the verdict on them, for the report."""
+        """Record numbers for the report, beside the verdict on them."""
         self.history.change("measured", title=title, values=dict(values))
         self._measured[f"measured {len(self._measured) + 1}. {title}"] = dict(values)
 
@@ -343,9 +342,9 @@ class Cluster:
     def expect_equal(
         self, what: str, *, expected: Any, observed: Any, explanation: str = "", unknown: str = ""
     ) -> None:
-        """Compare two JSON-able values, and write both to the history. `unknown` says why nothing was observed, if so.
+        """Compare two values that JSON can hold, and record both. `unknown` says why nothing was observed, if so.
 
-        Raises `AssertionError`, and `InconclusiveError` when it cannot be told.
+        Raises `AssertionError`, and `InconclusiveError` if the observed value is unknown.
         """
         judgement = self.history.compare(self.test, what, expected=expected, observed=observed, unknown=unknown)
         self._raise_unless_passed(judgement, what, observed, explanation)
@@ -360,9 +359,9 @@ class Cluster:
         observed: float | Mapping[str, float],
         explanation: str = "",
     ) -> None:
-        """A number, or each of a mapping, lies between these two (`None`: as many as there are).
+        """Expect a number, or each of a mapping, to lie between these two (`None`: no upper limit).
 
-        Writes them to the history. Raises `AssertionError`.
+        Records them in the history. Raises `AssertionError`.
         """
         judgement = self.history.compare(self.test, what, expected=[fewest, most], observed=observed, relation="within")
         self._raise_unless_passed(judgement, what, observed, explanation)
@@ -374,7 +373,7 @@ class Cluster:
             raise InconclusiveError(text) if judgement.verdict is Verdict.INCONCLUSIVE else AssertionError(text)
 
     def judgement(self) -> dict[str, Any]:
-        """How the scenario was judged, who reached whom in each of its measuring windows, and what was measured."""
+        """Return the plan of the scenario's probes, the counts of each measuring window, and recorded numbers."""
         if not self._windows:
             return {"observed": self._measured} if self._measured else {}
         plans = [
@@ -393,33 +392,33 @@ class Cluster:
         }
 
     def needs(self) -> dict[str, list[str]]:
-        """What the scenario has needed of the cluster so far."""
+        """Return the needs of the scenario so far."""
         return self.backend.needs.to_json()
 
     def check_instruments(self) -> None:
-        """Raise `DistrustError` if a component has ended that nobody stopped: what was seen then means nothing."""
+        """Raise `DistrustError` if a component has ended by itself: observations since then mean nothing."""
         self.backend.check_instruments()
 
     def environment(self) -> dict[str, Any]:
-        """Where the scenario took place, for the report."""
+        """Return the facts about the cluster for the report."""
         return self.backend.environment()
 
     def explain(self, service: Service, nodes: Sequence[str]) -> str:
-        """Why these nodes do what they do with a Service, as far as their proxies can say."""
+        """Return the decisions of these nodes for a Service and their reasons, as far as known."""
         return with_names(gathered(partial(self.backend.explain, self.namespace, service.name, nodes)), self._names)
 
     def timeline(self, seen: Sequence[Seen]) -> str:
-        """What was changed when, beside what was seen; "" where the scenario has changed nothing."""
+        """Return the changes and these observations with their times; "" if the scenario has changed nothing."""
         return with_names(timeline.as_text(self.history.changes, seen, zero=self._begun), self._names)
 
     def evidence(self) -> Iterator[tuple[str, str]]:
-        """The objects of the scenario and what components say of themselves, as texts with their file names."""
+        """Return the objects of the scenario and the evidence of components, as texts with their file names."""
         from harness.scenario.evidence import evidence_of  # noqa: PLC0415  it knows what a cluster is
 
         return evidence_of(self, since=self._begun, names=self._pod_names())
 
     def _pod_names(self) -> dict[str, str]:
-        """The names of all pods that ran or exist in the API, by address."""
+        """Return the names of all pods that ran or exist in the API, by address."""
         with contextlib.suppress(RefusedError, InconclusiveError):
             for pod in self.api.list("pods", self.namespace):
                 ips = (pod.get("status") or {}).get("podIPs") or ()
@@ -428,7 +427,7 @@ class Cluster:
 
 
 def paragraphs(*texts: str) -> str:
-    """Texts with an empty line between them; those without a word are left out."""
+    """Join texts with an empty line between them, without blank ones."""
     return "\n\n".join(text.strip("\n") for text in texts if text.strip())
 
 

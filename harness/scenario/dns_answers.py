@@ -1,7 +1,7 @@
-"""What pods are told by the cluster's DNS, and what PodLocators say: expected as literal tables, compared as a whole.
+"""Expectations about answers of the cluster's DNS, and about PodLocators: literal tables, compared as a whole.
 
-Queries are sent from the client's own netns. An answer holds everything, so no numbers of samples have to be computed.
-But once a server has come to answer right it is asked again, and each of these answers counts.
+Queries are sent from the client's own netns. An answer is complete, so no sample sizes are needed. But after the first
+right answer a server is asked again, and each of these answers counts.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Asking = Client | Pod
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer as far as scenarios look at it. `data` are its records' data, `further` address records by name."""
+    """The parts of an answer that scenarios use. `data` are its records' data, `further` address records by name."""
 
     rcode: str
     data: tuple[str, ...] = ()
@@ -50,7 +50,7 @@ class Answer:
 
 
 def dns_name_of(service: Service, *before: str) -> str:
-    """The name of a Service, or of something of it: `dns_name_of(service, "_http", "_tcp")`."""
+    """Return the name of a Service, or a name below it: `dns_name_of(service, "_http", "_tcp")`."""
     return ".".join([*before, service.name, service.namespace, "svc", ZONE]) + "."
 
 
@@ -64,7 +64,7 @@ def ask_dns(
     payload: int = PAYLOAD,
     family: str = "",
 ) -> Answer:
-    """One query from a client's netns; `payload` 0 is one without EDNS. No answer within two seconds is an answer too.
+    """Send one query from a client's netns; `payload` 0 is one without EDNS. A time-out is returned as an answer.
 
     `family` is that of the packets, the cluster's first one unless given.
     """
@@ -98,7 +98,7 @@ def _read(answer: dns.message.Message, query: dns.message.Message) -> Answer:
 
 
 def _data(record: dns.rdata.Rdata) -> str:
-    """As text; of an SRV record port and target, as its priority and weight are up to the server."""
+    """Return a record's data; of an SRV record only port and target, as a server may choose priority and weight."""
     text = record.to_text()
     return " ".join(text.split()[2:]) if record.rdtype == dns.rdatatype.SRV else text
 
@@ -110,9 +110,9 @@ def expect_told(
     *,
     kind: str = "A",
 ) -> None:
-    """Each client is told of just these pods at the name of a Service: by A, AAAA or SRV records.
+    """Expect DNS to tell each client of just these pods at the name of a Service: by A, AAAA or SRV records.
 
-    Of SRV records the targets count, by the addresses that come with them. Raises `AssertionError` with both tables.
+    SRV records are compared by the addresses of their targets. Raises `AssertionError` with both tables.
     """
     pods: list[Pod] = [each for told in expected.values() for each in told]
     names = {address: each.name for each in pods for address in each.addresses.values()}
@@ -130,7 +130,7 @@ def expect_told(
 
 
 def answers_now(cluster: Cluster) -> str:
-    """What the DNS server tells the scenario's running pods of its Services at this moment, for people."""
+    """Return the DNS server's present answers to the scenario's running pods about its Services, for people."""
     server = " ".join(cluster.backend.dns().values())
     lines = [f"The DNS server at {server} tells, at the end of the scenario:"]
     services = cluster.api.list("services", cluster.namespace)[:_SHOWN]
@@ -163,7 +163,7 @@ def expect_dns_answer(
     query: Mapping[str, Any] | None = None,
     **fields: Any,
 ) -> None:
-    """A client comes to get an answer with these fields of `Answer`; `query` are further arguments of `ask_dns`.
+    """Expect a client to get an answer with these fields of `Answer`; `query` are further arguments of `ask_dns`.
 
     `data` are compared without order. Raises `AssertionError`.
     """
@@ -179,14 +179,14 @@ def expect_dns_answer(
 
 
 def resolv_conf(cluster: Cluster) -> str:
-    """/etc/resolv.conf of a pod in the scenario's namespace, as kubelets write it (dnsPolicy ClusterFirst)."""
+    """Return the /etc/resolv.conf of a pod in the scenario's namespace, as kubelets write it (ClusterFirst)."""
     search = " ".join([f"{cluster.namespace}.svc.{ZONE}", f"svc.{ZONE}", ZONE])
     servers = "".join(f"nameserver {each}\n" for each in cluster.backend.dns().values())
     return f"{servers}search {search}\noptions ndots:5\n"
 
 
 def locator_of(cluster: Cluster, pod: str) -> Object | None:
-    """The PodLocator of a pod of the scenario; None when there is none."""
+    """Return the PodLocator of a pod of the scenario; None if there is none."""
     try:
         return cluster.api.get("podlocators", cluster.namespace, pod)
     except RefusedError as error:
@@ -196,7 +196,7 @@ def locator_of(cluster: Cluster, pod: str) -> Object | None:
 
 
 def expect_locators(cluster: Cluster, expected: Mapping[str, Object]) -> None:
-    """The PodLocators of the scenario come to be just these, by name: fields of each that are to be as given.
+    """Expect the scenario's PodLocators to become just these, by name, with these values of fields.
 
     `ips` are compared as plain addresses, sorted. Raises `AssertionError`.
     """
@@ -221,5 +221,5 @@ def _fields(locator: Object, fields: Iterable[str]) -> Object:
 
 
 def addresses_of(pods: Sequence[Pod]) -> list[str]:
-    """All addresses of pods, sorted."""
+    """Return all addresses of pods, sorted."""
     return sorted(address for pod in pods for address in pod.addresses.values())

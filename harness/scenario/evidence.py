@@ -1,4 +1,4 @@
-"""What a scenario that failed leaves: its objects, and what components say of themselves."""
+"""The evidence of a failed scenario: its objects, and the evidence of components."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from harness.model.texts import as_yaml, gathered, with_names
 from harness.scenario.cluster import Cluster
 from harness.scenario.dns_answers import answers_now
 
-_SERVICES = 10  # that are explained, where proxies do not tell what they decide
+_SERVICES = 10  # that are explained, if proxies do not tell their decisions
 
 
 def evidence_of(cluster: Cluster, *, since: float, names: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Texts with their file names; in some of them addresses that `names` has say whose they are."""
+    """Yield texts with their file names; in some of them addresses get the names in `names`."""
     texts = cluster.backend.evidence(cluster.namespace, since=since)
     for name, text in texts.items():
         yield name, with_names(text, names) if name.startswith("decisions-") else text
@@ -35,7 +35,7 @@ def _objects(cluster: Cluster, resource: str, namespace: str) -> str:
 
 
 def _explained(cluster: Cluster) -> str:
-    """What the objects ask of the nodes where no proxy tells its own decisions, for the first Services."""
+    """Return the decisions that the objects of the first Services ask for: the proxies do not tell theirs."""
     from harness.explain.service import explained  # noqa: PLC0415  who has the suite alone, without reference, goes on
 
     services = [str(each["metadata"]["name"]) for each in cluster.api.list("services", cluster.namespace)]

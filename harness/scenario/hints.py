@@ -1,4 +1,4 @@
-"""What a controller writes: the endpoints of a Service and their hints, read back through the API.
+"""Expectations about a controller's slices: the endpoints of a Service and their hints, read through the API.
 
 Like traffic, hints are expected as a literal table and compared as a whole: an endpoint too many is as wrong as a
 missing one.
@@ -16,7 +16,7 @@ from harness.model.manifests import Hints, Object
 from harness.scenario.cluster import Cluster
 from harness.scenario.service import Service
 
-CONVERGENCE = 10.0  # seconds that a controller has to write what the objects ask for
+CONVERGENCE = 10.0  # seconds for a controller to write slices
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class WrittenEndpoint:
 
 
 def written_endpoints(cluster: Cluster, service: Service, family: str = "IPv4") -> dict[str, WrittenEndpoint]:
-    """The endpoints of a Service by pod name, from all its slices of an address family."""
+    """Return the endpoints of a Service by pod name, from all its slices of an address family."""
     found: dict[str, WrittenEndpoint] = {}
     for each in cluster.slices(service):
         if each["addressType"] == family:
@@ -48,9 +48,9 @@ def written_endpoints(cluster: Cluster, service: Service, family: str = "IPv4") 
 def expect_hints(
     cluster: Cluster, service: Service, expected: Mapping[str, Hints | None], *, family: str = "IPv4"
 ) -> dict[str, WrittenEndpoint]:
-    """The controller writes just these endpoints with just these hints (`None`: no hints). Returns the endpoints.
+    """Expect the controller to write just these endpoints with these hints (`None`: no hints). Returns the endpoints.
 
-    Raises `AssertionError` with both tables when it has not within `CONVERGENCE` seconds.
+    Raises `AssertionError` with both tables after `CONVERGENCE` seconds.
     """
     seen = seen_last(
         lambda: written_endpoints(cluster, service, family),
@@ -71,11 +71,11 @@ def expect_hints(
 def expect_shared_out(
     cluster: Cluster, service: Service, expected: Mapping[str, int], *, family: str = "IPv4"
 ) -> dict[str, set[str]]:
-    """The controller hints every endpoint for just one zone, and so many of them for each zone, whichever they are.
+    """Expect the controller to hint every endpoint for one zone, with this number of endpoints for each zone.
 
-    That is how a heuristic over all endpoints is judged: the KEP says how many, and leaves open which. Returns the
-    names of the pods by the zone that they are hinted for. Raises `AssertionError` with both counts when it has not
-    within `CONVERGENCE` seconds.
+    A heuristic over all endpoints is judged in this way: the KEP says how many, and leaves open which. Returns the
+    names of the pods by the zone that they are hinted for. Raises `AssertionError` with both counts after
+    `CONVERGENCE` seconds.
     """
     pods = seen_last(
         lambda: _by_hinted_zone(cluster, service, family),
@@ -95,10 +95,10 @@ def expect_shared_out(
 def expect_enough(
     cluster: Cluster, service: Service, fewest: Mapping[str, int], *, endpoints: int, family: str = "IPv4"
 ) -> dict[str, set[str]]:
-    """The controller hints each of so many endpoints for one of these zones, and at least as many as given for each.
+    """Expect the controller to hint each of the `endpoints` for one of these zones, and at least `fewest` for each.
 
-    For what a KEP leaves open: it bounds the overload of a zone, and any hints that stay below the bound are right. How
-    many each zone got stands in the report. Returns and raises as `expect_shared_out` does.
+    A KEP may leave the numbers open: it bounds the overload of a zone, and any hints below the bound are right. The
+    numbers stand in the report. Returns and raises as `expect_shared_out` does.
     """
 
     def summed_up(pods: Mapping[str, AbstractSet[str]]) -> dict[str, int]:
@@ -124,7 +124,7 @@ def expect_enough(
 
 
 def _by_hinted_zone(cluster: Cluster, service: Service, family: str) -> dict[str, set[str]]:
-    """The names of pods by the one zone that each is hinted for, or by the number of zones where it is not one."""
+    """Return the names of pods by the one zone that each is hinted for, else by the number of its zones."""
     pods: dict[str, set[str]] = {}
     for pod, each in written_endpoints(cluster, service, family).items():
         zones = each.hints.zones if each.hints is not None else ()
@@ -135,9 +135,9 @@ def _by_hinted_zone(cluster: Cluster, service: Service, family: str) -> dict[str
 def expect_conditions(
     cluster: Cluster, service: Service, expected: Mapping[str, tuple[bool, bool, bool]], *, family: str = "IPv4"
 ) -> None:
-    """These endpoints come to have these conditions: ready, serving, terminating.
+    """Expect these endpoints to get these conditions: ready, serving, terminating.
 
-    Raises `AssertionError` that names the first endpoint which has not within `CONVERGENCE` seconds.
+    Raises `AssertionError` that names the first wrong endpoint after `CONVERGENCE` seconds.
     """
     seen = seen_last(
         lambda: _conditions(cluster, service, family),
@@ -151,14 +151,14 @@ def expect_conditions(
 
 
 def _conditions(cluster: Cluster, service: Service, family: str) -> dict[str, tuple[bool | None, bool | None, bool]]:
-    """Ready, serving and terminating of each endpoint, by pod name."""
+    """Return ready, serving and terminating of each endpoint, by pod name."""
     written = written_endpoints(cluster, service, family)
     return {pod: (each.ready, each.serving, bool(each.terminating)) for pod, each in written.items()}
 
 
 @contextlib.contextmanager
 def expect_unchanged(cluster: Cluster, service: Service) -> Iterator[None]:
-    """Nothing that the controller does about what happens in the block writes a slice of this Service.
+    """Expect that the controller writes no slice of this Service because of the events in the block.
 
     Raises `AssertionError` with the resource versions.
     """

@@ -1,7 +1,7 @@
-"""How much of all traffic each endpoint gets, where clients are as many as the CPU of their zones asks for.
+"""Expectations about each endpoint's part of all traffic, from clients in proportion to the CPU of their zones.
 
-Hints that share endpoints out by CPU promise that no endpoint gets much more than it would under a perfect spread. That
-is a promise about all clients together, not about one of them, so it is judged over their sum.
+Hints that share out endpoints by CPU promise that no endpoint gets much more than under a perfect spread. That promise
+is about all clients together, so it is judged over their sum.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from harness.scenario.traffic import MANY_IN_FLIGHT, expect_first_answers, measu
 def expect_no_overload(
     cluster: Cluster, service: Service, clients: Sequence[str], zones: Mapping[str, AbstractSet[Pod]], *, percent: int
 ) -> None:
-    """Clients ask equally often, and no pod gets more than `percent` above an equal share, but for chance.
+    """Send equally many questions from each client, and expect no pod to get `percent` above an equal share.
 
     `clients` are nodes; `zones` are all pods by the zone that they are hinted for, for the report. Raises
-    `AssertionError` when one gets more or somebody is not answered, `InconclusiveError` when it cannot be told.
+    `AssertionError` if one gets more, beyond chance, or an answer is missing, `InconclusiveError` if that is unknown.
     """
     pods = {pod for each in zones.values() for pod in each}
     target = target_of(cluster, service)
@@ -48,7 +48,7 @@ def expect_no_overload(
 
 
 def _report(cluster: Cluster, load: Counter[str], zones: Mapping[str, AbstractSet[Pod]]) -> None:
-    """Connections for each endpoint of a zone, and by how much that exceeds a perfect spread, in per cent."""
+    """Record the connections for each endpoint of a zone, and the excess over a perfect spread in per cent."""
     perfect = load.total() / sum(map(len, zones.values()))
     by_zone = {zone: sum(load[pod.name] for pod in pods) / len(pods) for zone, pods in sorted(zones.items())}
     cluster.measured("connections for each endpoint, expected", dict.fromkeys(by_zone, round(perfect, 1)))

@@ -1,8 +1,7 @@
-"""Nodes as a scenario changes them: labels, taints, what kubelets report, and nodes that exist in the API only.
+"""Changes of nodes by a scenario: labels, taints, reports of kubelets, and nodes that exist in the API only.
 
-Nothing runs on a node of the API, so it costs nothing, and a cluster can have zones that no machine stands in. That is
-enough for all that a controller makes of nodes. `restore` takes such nodes away, and gives the others back what they
-had and reported before.
+Nothing runs on a node of the API, so it costs nothing, and a cluster can have zones without a machine. That is enough
+to judge a controller. `restore` deletes such nodes, and restores the others.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ class Nodes:
     """The nodes of one scenario's cluster."""
 
     def __init__(self, backend: View, history: History) -> None:
-        """What is done to them goes to the history. Raises `UnavailableError` for what the cluster lacks."""
+        """Changes go to the history. Methods raise `UnavailableError` if the cluster lacks an ability."""
         self._backend = backend
         self._api = backend.api
         self._need = backend.need
@@ -44,7 +43,7 @@ class Nodes:
         ready: bool = True,
         labels: Mapping[str, str] | None = None,
     ) -> None:
-        """Create a node that exists in the API only; its CPU is unknown where `cpu_milli` is 0."""
+        """Create a node that exists in the API only; its CPU is unknown if `cpu_milli` is 0."""
         self._need(Ability.CREATE_NODES)
         self._history.change("create node", node=name, zone=zone, cpu_milli=cpu_milli, ready=ready)
         where = {HOSTNAME_LABEL: name} | ({ZONE_LABEL: zone} if zone else {})
@@ -64,7 +63,7 @@ class Nodes:
         self._made.discard(name)
 
     def report(self, name: str, *, cpu_milli: int | None = None, ready: bool | None = None) -> None:
-        """Have a node report another allocatable CPU (0: unknown) or readiness, as its kubelet would."""
+        """Report another allocatable CPU (0: unknown) or readiness of a node, as its kubelet would."""
         self._need(Ability.REPORT_NODES)
         self._history.change("report of node", node=name, cpu_milli=cpu_milli, ready=ready)
         self._remember(name)
@@ -72,9 +71,9 @@ class Nodes:
         self._report(name, _status(cpu_milli, ready))
 
     def label(self, name: str, labels: Mapping[str, str | None]) -> None:
-        """Change labels of a node (`None` removes one), and wait until components know.
+        """Change labels of a node (`None` removes one), and wait until components have seen it.
 
-        They watch nodes apart from all else: of what is written next they might hear first.
+        They watch nodes apart from other objects: without the wait they might see later writes first.
         """
         self._need(Ability.CHANGE_NODES)
         self._history.change("label node", node=name, labels=dict(labels))
@@ -87,7 +86,7 @@ class Nodes:
         self.label(name, {ZONE_LABEL: zone})
 
     def taint(self, name: str, *keys: str) -> None:
-        """Give a node these taints (effect NoSchedule) on top of those it had, and no other."""
+        """Give a node these taints (effect NoSchedule) beside its original ones, and no others."""
         self._need(Ability.CHANGE_NODES)
         self._history.change("taint node", node=name, keys=list(keys))
         before = self._remember(name)["spec"].get("taints") or []
@@ -95,7 +94,7 @@ class Nodes:
         self._backend.change_node(name, taints=taints)
 
     def cordon(self, name: str) -> None:
-        """Mark a node as one on which nothing new is to be scheduled, as the first step of a drain."""
+        """Mark a node as unschedulable, as the first step of a drain."""
         self._need(Ability.CHANGE_NODES)
         self._history.change("cordon node", node=name)
         self._remember(name)
@@ -104,7 +103,7 @@ class Nodes:
     def stop(self, name: str) -> None:
         """Switch a node off, as a power failure would, and wait until the control plane has noticed.
 
-        Until then its endpoints are given out although nobody answers there; from then on its pods are not ready.
+        Until then its endpoints stay in slices without answering; from then on its pods are not ready.
         """
         self._need(Ability.STOP_NODES)
         if name in self._stopped:
@@ -114,7 +113,7 @@ class Nodes:
         self._backend.stop_node(name)
 
     def start(self, name: str) -> None:
-        """Switch a node on again, and wait until its pods are ready; their addresses may be others.
+        """Switch a node on again, and wait until its pods are ready; their addresses may change.
 
         Raises `UsageError` for one that was not stopped.
         """
@@ -125,7 +124,7 @@ class Nodes:
         self._stopped.discard(name)
 
     def restore(self) -> None:
-        """Leave the nodes as they were before the scenario."""
+        """Restore the nodes to their state before the scenario."""
         for name in sorted(self._stopped):
             self.start(name)
         for name, before in self._before.items():
@@ -140,7 +139,7 @@ class Nodes:
         self._made.clear()
 
     def _remember(self, name: str) -> Object:
-        """The node as it was before the first change."""
+        """Return the node as it was before the first change."""
         if name not in self._before:
             self._before[name] = self._api.get("nodes", "", name)
         return self._before[name]
@@ -150,7 +149,7 @@ class Nodes:
 
 
 def _status(cpu_milli: int | None, ready: bool | None) -> dict[str, Any]:
-    """The part of a status that says this, as a merge patch; `None` says nothing."""
+    """Return the merge patch of a status with these values; `None` leaves one out."""
     resources = {"cpu": f"{cpu_milli}m" if cpu_milli else None}
     cpu = {} if cpu_milli is None else {"allocatable": resources, "capacity": resources}
     reported = manifests.node_status(Node("", ""), [], ready=bool(ready))

@@ -1,6 +1,6 @@
-"""From a client to an address of a Service: what is asked along the way, and what counts as right.
+"""Paths from a client to an address of a Service, with their probes and expectations.
 
-Checks differ in when they ask and how they judge. Who asks whom is the same for all of them, and stands here.
+Checks differ in their times and judgements. Clients and targets are the same for all of them, and defined here.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from harness.scenario.cluster import Cluster
 from harness.scenario.service import AddressKind, Service
 
 Who = str | Client | Pod
-"""A client: a node's name (a pod on that node), a `Client`, or a `Pod` that asks itself."""
+"""A client: a node's name (a pod on that node), a `Client`, or a `Pod` of the scenario."""
 
-ANSWER_LIMIT = 0.9  # seconds; below the second after which the kernel repeats a lost SYN, so that no loss is hidden
+ANSWER_LIMIT = 0.9  # seconds; the kernel repeats a lost SYN after one second, which must not hide the loss
 SILENCE_LIMIT = 0.4  # seconds without an answer that count as silence
 
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """From a client to an address of the Service, by way of the rules of `node`."""
+    """A path from a client to an address of the Service, through the rules of `node`."""
 
     label: str
     node: str
@@ -40,23 +40,23 @@ class Path:
 
     @property
     def speaks(self) -> bool:
-        """Whether an answer is expected."""
+        """True if an answer is expected."""
         return not isinstance(self.expected, TimedOut | Refused | NoAnswer)
 
     @property
     def silent(self) -> bool:
-        """Whether to hear nothing is right."""
+        """True if silence is right."""
         return isinstance(self.expected, TimedOut | NoAnswer)
 
     def probes(self, count: int) -> list[Probe]:
-        """That many probes along this path."""
+        """Return this number of probes along the path."""
         limit = (SILENCE_LIMIT if self.silent else ANSWER_LIMIT) * time_scale()
         return [Probe(self.place, self.protocol, self.address, self.port, limit)] * count
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What is asked: an address of a Service, of some kind and family, and a port."""
+    """The target of probes: an address of a Service, of some kind and family, and a port."""
 
     cluster: Cluster
     service: Service
@@ -66,7 +66,7 @@ class Target:
     via: str | None = None
 
     def address(self, node: str) -> tuple[str, int]:
-        """Address and port that belong to a node, or to the whole cluster. Raises `UsageError`."""
+        """Return the address and port of a node, or of the whole cluster. Raises `UsageError`."""
         if self.to == "cluster-ip":
             return self.service.cluster_ip(self.family), self.port.port
         if self.to == "node-port":
@@ -76,7 +76,7 @@ class Target:
         return self.service.virtual[self.to, node][self.family], self.port.port
 
     def path(self, who: Who, expected: verdict.Expected) -> Path:
-        """The way of a client to it."""
+        """Return the path of a client to the target."""
         client = pod_client(who) if isinstance(who, str) else who
         may_change = self.port.protocol == "UDP" and self.service.object["spec"].get("sessionAffinity") != "ClientIP"
         address, number = self.address(self.via or client.node)
@@ -103,22 +103,22 @@ def target_of(
     port: Port | None = None,
     via: str | None = None,
 ) -> Target:
-    """A target, by default of the Service's first family and first port."""
+    """Return a target, by default of the Service's first family and first port."""
     return Target(cluster, service, to, family or first_family(service), port or service.ports[0], via)
 
 
 def first_family(service: Service) -> str:
-    """The IP family of a Service's first cluster IP."""
+    """Return the IP family of a Service's first cluster IP."""
     return str(service.object["spec"]["ipFamilies"][0])
 
 
 def names(pods: AbstractSet[Pod]) -> frozenset[str]:
-    """Pods as verdicts know them."""
+    """Return the names of pods, which verdicts use."""
     return frozenset(pod.name for pod in pods)
 
 
 def named(cluster: Cluster, observation: Observation) -> Observation:
-    """Servers answer as namespace/name; within the scenario the name is enough."""
+    """Return an observation with the pod's name alone: servers answer with namespace/name."""
     if isinstance(observation, Reached):
         return Reached(observation.pod.removeprefix(f"{cluster.namespace}/"))
     return observation

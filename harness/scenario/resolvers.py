@@ -1,4 +1,4 @@
-"""Resolvers as programs in a pod have them: each reads the resolv.conf of its pod, and makes of it what it does.
+"""Resolvers of programs in a pod: each reads the resolv.conf of its pod in its own way.
 
 Two are on every machine. The C library asks for A and AAAA at once, from one socket, and without EDNS; dnspython's stub
 resolver asks as dig does: one after the other, with EDNS and a cookie. dig itself asks too where it is installed.
@@ -30,14 +30,14 @@ _GETADDRINFO = "import socket, sys; [print(each[4][0]) for each in socket.getadd
 
 @dataclass(frozen=True, slots=True)
 class Resolver:
-    """One of them. `resolve` gives the addresses of a name in a client's place, sorted; none where it finds none."""
+    """One resolver. `resolve` returns the addresses of a name in a client's netns, sorted; empty if there is none."""
 
     name: str
     resolve: Callable[[Cluster, Asking, str], list[str]]
 
 
 def resolvers() -> list[Resolver]:
-    """Those of this machine."""
+    """Return the resolvers of this machine."""
     everywhere = [Resolver("the C library", _c_library), Resolver("dnspython", _dnspython)]
     return everywhere + ([Resolver("dig", _dig)] if shutil.which("dig") else [])
 
@@ -56,7 +56,7 @@ def _program(cluster: Cluster, client: Asking, *command: str) -> list[str]:
         files[_NSSWITCH] = "hosts: dns\n"
     try:
         said = run(cluster.backend.namespace_of(client), command, files=files).stdout
-    except subprocess.TimeoutExpired:  # nobody answers, and the C library asks again and again
+    except subprocess.TimeoutExpired:  # without answers the C library asks again and again
         return []
     return sorted(set(said.split()))
 

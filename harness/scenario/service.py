@@ -34,18 +34,18 @@ class Service:
 
     @property
     def selector(self) -> dict[str, str]:
-        """The labels that its pods have; empty when slices are written by hand."""
+        """The selector of its pods; empty if slices are written by hand."""
         return dict(self.object["spec"].get("selector") or {})
 
     def cluster_ip(self, family: str) -> str:
-        """The cluster IP of a family. Raises `UsageError` when it has none."""
+        """Return the cluster IP of a family. Raises `UsageError` if it has none."""
         families = self.object["spec"].get("ipFamilies") or []
         if family not in families:
             raise UsageError(f"service {self.name} has no {family} cluster IP: it has {families}")
         return str(self.object["spec"]["clusterIPs"][families.index(family)])
 
     def node_port(self, port: Port) -> int:
-        """The node port of one of its ports. Raises `UsageError` when it has none."""
+        """Return the node port of one of its ports. Raises `UsageError` if it has none."""
         for each in self.object["spec"]["ports"]:
             if each["port"] == port.port and each["protocol"] == port.protocol and each.get("nodePort"):
                 return int(each["nodePort"])
@@ -53,17 +53,17 @@ class Service:
 
 
 def endpoint(pod: Pod, *, zones: Sequence[str] = (), nodes: Sequence[str] = (), **conditions: Any) -> Endpoint:
-    """A pod as a ready endpoint in its own place, hinted for these zones and nodes; other `Endpoint` fields by name."""
+    """Return a pod as a ready endpoint, hinted for these zones and nodes; other `Endpoint` fields by name."""
     hints = Hints(tuple(zones), tuple(nodes)) if zones or nodes else None
     own: dict[str, Any] = {"node": pod.node, "zone": pod.zone or None, "hints": hints}
     return Endpoint(pod.addresses, **(own | conditions))
 
 
 def same_zone(pod: Pod, **conditions: Any) -> Endpoint:
-    """A pod as an endpoint hinted for its own zone, as a controller does for PreferSameZone."""
+    """Return a pod as an endpoint hinted for its own zone, as a controller writes it for PreferSameZone."""
     return endpoint(pod, zones=[pod.zone], **conditions)
 
 
 def same_node(pod: Pod, **conditions: Any) -> Endpoint:
-    """A pod as an endpoint hinted for its own node and its own zone, as a controller does for PreferSameNode."""
+    """Return a pod as an endpoint hinted for its own node and zone, as a controller writes it for PreferSameNode."""
     return endpoint(pod, zones=[pod.zone], nodes=[pod.node], **conditions)

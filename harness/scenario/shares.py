@@ -1,8 +1,8 @@
-"""Which share of the traffic each endpoint gets: whether shares are equal, and whether load drives traffic away.
+"""Expectations about each endpoint's share of the traffic: equal shares, and no diversion under load.
 
-Sets say who may answer. Two things that the KEPs speak of are about how often: without hints all endpoints get the same
-share, and with hints an endpoint goes on to get everything however hot its zone is. The counts of each client stand in
-the report beside the verdict.
+Sets say which pods may answer. Two statements of the KEPs are about shares: without hints all endpoints get the same
+share, and with hints an endpoint still gets all traffic however hot its zone is. The counts of each client stand in the
+report beside the verdict.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from harness.scenario.paths import Path, Who, names, target_of
 from harness.scenario.service import Service
 from harness.scenario.traffic import MANY_IN_FLIGHT, expect_first_answers, measure
 
-HELD_OPEN = 100  # connections of each client that are open, while it makes more
+HELD_OPEN = 100  # open connections of each client, while it makes more
 
 
 def expect_even_shares(cluster: Cluster, service: Service, expected: Mapping[Who, AbstractSet[Pod]]) -> None:
-    """Each client reaches these pods and no other, and each of them equally often, within `statistics.even_shares`.
+    """Expect each client to reach just these pods, each equally often, within `statistics.even_shares`.
 
     Raises `AssertionError` with the grid, and `InconclusiveError` when it cannot be told.
     """
@@ -36,7 +36,7 @@ def expect_even_shares(cluster: Cluster, service: Service, expected: Mapping[Who
 
 
 def expect_all_under_load(cluster: Cluster, service: Service, expected: Mapping[Who, AbstractSet[Pod]]) -> None:
-    """Clients that all ask at once, and keep connections open, reach just these pods.
+    """Expect clients that all send at once, and keep connections open, to reach just these pods.
 
     Raises `AssertionError` with the grid, and `InconclusiveError` when it cannot be told.
     """
@@ -44,7 +44,7 @@ def expect_all_under_load(cluster: Cluster, service: Service, expected: Mapping[
 
 
 def expect_any_under_load(cluster: Cluster, service: Service, expected: Mapping[Who, AbstractSet[Pod]]) -> None:
-    """The same, where each answer may come from any of the pods. Raises as `expect_all_under_load` does."""
+    """Expect answers from any of these pods under the same load. Raises as `expect_all_under_load` does."""
     _under_load(cluster, service, {who: AnyOf(names(pods)) for who, pods in expected.items()})
 
 
@@ -58,9 +58,9 @@ def _under_load(cluster: Cluster, service: Service, expected: Mapping[Who, verdi
 
 @contextlib.contextmanager
 def _held_open(cluster: Cluster, paths: Sequence[Path]) -> Iterator[None]:
-    """Connections of each client that stay open in the block: up to `HELD_OPEN`, but none after one that failed.
+    """Keep connections of each client open in the block: up to `HELD_OPEN`, but none after a failed one.
 
-    Whom they reach, and whether more are answered, is what the window is about to tell.
+    The window then shows which pods answer, and whether all do.
     """
     streams: list[OpenConnection] = []
     try:

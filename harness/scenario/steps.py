@@ -1,7 +1,7 @@
-"""Steps of a scenario: what Allure shows of a test, with the time that each took.
+"""Steps of a scenario, which Allure shows with their durations.
 
-What cluster and expectations do are steps by themselves. A scenario adds its own with `allure.step`, and whatever it
-has to show with `allure.attach`; both do nothing where nobody watches.
+Methods of clusters and expectations are steps by themselves. A scenario adds its own with `allure.step`, and
+attachments with `allure.attach`; both do nothing without a listener.
 """
 
 from __future__ import annotations

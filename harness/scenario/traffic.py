@@ -1,9 +1,9 @@
-"""Who reaches whom: real connections from each client, judged against a literal table.
+"""Expectations about traffic: real connections from each client, judged by a literal table.
 
-A check has two parts. First it polls until the clients see what is expected, since a change takes its time to
+A check has two parts. First it polls until the clients see the expected answers, since a change takes its time to
 arrive; then the measuring window opens, and from there on every single observation counts. Sample sizes come from
-stated error rates. Whoever expects silence must have heard the Service speak before: a Service that never worked
-proves nothing by its silence.
+stated error rates. A scenario that expects silence must see the Service answer first: the silence of a Service that
+never worked proves nothing.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ __all__ = [
 Expected = AbstractSet[Pod] | TimedOut | Refused | NoAnswer
 Traffic = Mapping[Who, Expected]
 
-CONVERGENCE = 5.0  # seconds that a change has to reach the packets, before the time scale
-IN_FLIGHT = 32  # probes at once, where answers are expected
-MANY_IN_FLIGHT = 256  # probes at once, where it is load that shows something, or very many are needed
+CONVERGENCE = 5.0  # seconds for a change to reach the packets, before the time scale
+IN_FLIGHT = 32  # probes at once, if answers are expected
+MANY_IN_FLIGHT = 256  # probes at once, for load, or if very many are needed
 FIRST_LOOK = 4  # probes of each client in a round of polling
 
 
@@ -59,11 +59,11 @@ def expect_traffic(
     via: str | None = None,
     rates: Rates = DEFAULT_RATES,
 ) -> None:
-    """Each client reaches just these pods (all of them, and no other), or hears silence or a refusal.
+    """Expect each client to reach just these pods (all of them, and no other), or to get silence or a refusal.
 
-    A client is a node's name (a pod on that node), a `Client`, or a `Pod` that asks itself. `to` is the kind of
+    A client is a node's name (a pod on that node), a `Client`, or a `Pod` of the scenario. `to` is the kind of
     address; node ports and load balancer addresses are those of the client's own node, or of node `via`. `rates` say
-    how small a fault must be seen, and how often it may be missed.
+    how small a fault must be seen, and the probability to miss it.
     Raises `AssertionError` with the grid, and `InconclusiveError` when it cannot be told.
     """
     target = target_of(cluster, service, to=to, family=family, port=port, via=via)
@@ -88,7 +88,7 @@ def expect_traffic(
 def expect_client_address(
     cluster: Cluster, service: Service, client: Client, *, to: AddressKind = "cluster-ip", family: str | None = None
 ) -> None:
-    """The server sees the client's own address. Raises `AssertionError`."""
+    """Expect the server to see the client's own address. Raises `AssertionError`."""
     cluster.backend.settle()
     family = family or first_family(service)
     wanted = cluster.backend.client_address(client, family)
@@ -102,7 +102,7 @@ def expect_client_address(
 
 @contextlib.contextmanager
 def expect_flow_survives(cluster: Cluster, service: Service, client: str, pod: Pod) -> Iterator[None]:
-    """A connection that is open before the block still talks to the same pod after it. Raises `AssertionError`."""
+    """Expect a connection from before the block to reach the same pod after it. Raises `AssertionError`."""
     with _flow(cluster, service, client) as flow:
         _assert_pod(cluster, flow.opened, pod, f"the connection of {client} was made to")
         yield
@@ -112,7 +112,7 @@ def expect_flow_survives(cluster: Cluster, service: Service, client: str, pod: P
 
 @contextlib.contextmanager
 def expect_flow_moves(cluster: Cluster, service: Service, client: str, *, before: Pod, after: Pod) -> Iterator[None]:
-    """A UDP flow that keeps its source port is answered by `before`, and after the block by `after`."""
+    """Expect answers to a UDP flow with one source port from `before`, and after the block from `after`."""
     with _flow(cluster, service, client) as flow:
         _assert_pod(cluster, flow.opened, before, f"the flow of {client} began with")
         yield
@@ -164,7 +164,7 @@ def _insist_on_speech(cluster: Cluster, service: Service, paths: Sequence[Path])
 
 
 def _why(cluster: Cluster, service: Service, paths: Sequence[Path], window: Window) -> str:
-    """What the proxies say of their decisions on the nodes where something was not as expected."""
+    """Return the proxies' explanations on the nodes where an expectation failed."""
     unmet = [
         path.node
         for path in paths
@@ -175,16 +175,16 @@ def _why(cluster: Cluster, service: Service, paths: Sequence[Path], window: Wind
 
 
 def expect_first_answers(cluster: Cluster, paths: Sequence[Path], target: Target) -> None:
-    """Before more is asked, clients come to be answered as expected. Raises `AssertionError`."""
+    """Wait for the expected answers to a few probes of each client. Raises `AssertionError`."""
     wrong, waited = wait_until_as_expected(cluster, paths, f"an answer by {target}")
     cluster.expect_equal(f"wrong answer by {target}", expected="none", observed=wrong or "none", explanation=waited)
 
 
 @step("wait for {awaited}")
 def wait_until_as_expected(cluster: Cluster, paths: Sequence[Path], awaited: str) -> tuple[str, str]:
-    """Wait until all components have settled and a few probes along each path see what is expected.
+    """Wait until all components have settled and a few probes along each path have the expected outcome.
 
-    That opens no window. Returns what somebody saw instead, and how long that was waited for; "" twice when it came.
+    This opens no window. Returns a wrong outcome and a text about the wait; "" twice if all is as expected.
     """
     wrong = ""
 
@@ -213,9 +213,9 @@ def measure(
     in_flight: int = IN_FLIGHT,
     explain: Callable[[Window], str] = lambda _: "",
 ) -> Window:
-    """Open a measuring window, ask so often along each path, and judge what was seen.
+    """Open a measuring window, send the samples along each path, and judge the observations.
 
-    Raises as `raise_unless_passed` does; `explain` is asked for more only then.
+    Raises as `raise_unless_passed` does; `explain` is called only then.
     """
     opens = Seen(time.monotonic(), "the measuring window opens: from here on each observation counts")
     window = cluster.window(title, {path.label: path.expected for path in samples}, rates)
@@ -228,14 +228,14 @@ def measure(
 
 
 def raise_unless_passed(judgement: Judgement, title: str, explain: Callable[[], str]) -> None:
-    """Raise `AssertionError` with the grid and what there is to explain, `InconclusiveError` when it cannot be told."""
+    """Raise `AssertionError` for a failed, `InconclusiveError` for an inconclusive judgement, with grid and details."""
     if judgement.verdict is not Verdict.PASSED:
         text = f"{judgement.message}\n\n{title}:\n\n{judgement.grid}\n\n{explain()}".rstrip()
         raise InconclusiveError(text) if judgement.verdict is Verdict.INCONCLUSIVE else AssertionError(text)
 
 
 def _seen_wrong(cluster: Cluster, paths: Sequence[Path]) -> str:
-    """What the first of a few probes along each path saw that is not expected; "" if all is."""
+    """Send a few probes along each path, and return the first wrong outcome; "" if there is none."""
     probes = [(path, probe) for path in paths for probe in path.probes(FIRST_LOOK)]
     seen = cluster.backend.glance([probe for _, probe in probes])
     for (path, _), observation in zip(probes, seen, strict=True):
@@ -248,7 +248,7 @@ def _seen_wrong(cluster: Cluster, paths: Sequence[Path]) -> str:
 
 
 def _observe(cluster: Cluster, window: Window, counts: Mapping[Path, int], in_flight: int) -> set[Path]:
-    """Probe and count. Returns the paths that waited in vain: they have failed, and to wait on shows nothing more."""
+    """Send probes and count outcomes. Returns the paths without an expected answer: more probes would show nothing."""
     in_vain = set()
     for path, observations in _probe(cluster, counts, in_flight).items():
         window.observe(path.label, observations)
@@ -258,7 +258,7 @@ def _observe(cluster: Cluster, window: Window, counts: Mapping[Path, int], in_fl
 
 
 def _probe(cluster: Cluster, counts: Mapping[Path, int], in_flight: int = IN_FLIGHT) -> dict[Path, list[Observation]]:
-    """That many observations of each path. Silent paths are asked all at once, as each answer would take its limit."""
+    """Send these numbers of probes along each path. Silent ones are sent all at once, as each waits for its limit."""
     seen = {}
     for silent in (False, True):
         chosen = {path: count for path, count in counts.items() if path.silent is silent}

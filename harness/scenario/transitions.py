@@ -1,12 +1,12 @@
-"""Steady traffic through a block of changes, where every single question must be answered.
+"""Steady traffic during a block of changes, in which every single question must get an answer.
 
     with expect_no_loss(cluster, service, from_=["a1", "c1"], allowed={a1, b1}) as flow:
         cluster.publish(service, [same_zone(b1)])
-        expect_traffic(cluster, service, {"a1": {b1}})   # by now everybody is at b1
-        flow.wait_for_samples()                          # and stays there for as long as the error rates ask for
+        expect_traffic(cluster, service, {"a1": {b1}})   # by now all traffic goes to b1
+        flow.wait_for_samples()                          # and still does for the samples that the error rates need
 
-Each client asks at a fixed rate, by a connection of its own (TCP) or from a source port of its own (UDP), whether or
-not it has been answered: a hole of 200 ms costs as many questions as 200 ms have. When the block ends, the flow goes on
+Each client sends at a fixed rate, by a connection of its own (TCP) or from a source port of its own (UDP), whether or
+not it has been answered: a gap of 200 ms loses all questions of those 200 ms. When the block ends, the flow goes on
 until each client has asked as often after the last change as the stated error rates need; then all is judged, from the
 first question to the last. A question that nobody answered, that was refused, or that another pod answered, fails the
 check. How long a client was without an answer at most stands in the history and in the report.
@@ -40,11 +40,11 @@ from harness.scenario.traffic import expect_first_answers, raise_unless_passed
 
 INTERVAL = 0.004  # seconds between two questions of a client
 BEFORE = 10  # questions of each client before the block begins
-PATIENCE = 30.0  # seconds, before the time scale, that the wanted number of questions may take
+PATIENCE = 30.0  # seconds, before the time scale, for the wanted number of questions
 
 
 class Flow:
-    """The traffic of a block; clients ask until the block ends."""
+    """The traffic of a block; clients send until the block ends."""
 
     def __init__(self, recording: SteadyTraffic, clients: int, needed: int) -> None:
         self._recording = recording
@@ -52,9 +52,9 @@ class Flow:
         self._needed = needed
 
     def wait_for_samples(self, count: int = 0) -> None:
-        """Go on until each client has asked `count` times more, or as often as the error rates need.
+        """Go on until each client has sent `count` more questions, by default the number that the error rates need.
 
-        Raises `InconclusiveError` when the machine is too slow for that.
+        Raises `InconclusiveError` if the machine is too slow.
         """
         asked = self._recording.asked
         wanted = asked + (count or self._needed) * self._clients
@@ -78,7 +78,7 @@ def expect_no_loss(
     port: Port | None = None,
     via: str | None = None,
 ) -> Iterator[Flow]:
-    """Through all changes of the block, each question of these clients is answered by one of the allowed pods.
+    """Expect an answer from one of the allowed pods to each question of these clients during the block.
 
     Clients and addresses are given as for `expect_traffic`. Before the block, every client is answered. A pod that is
     made inside the block and has the name of an allowed one is allowed too. What the block itself raises goes on;
@@ -94,7 +94,7 @@ def expect_no_loss(
     try:
         flow.wait_for_samples(BEFORE)
         yield flow
-        with contextlib.suppress(InconclusiveError):  # a component that does not get there: packets show what it does
+        with contextlib.suppress(InconclusiveError):  # if a component does not settle, packets show the effect
             cluster.backend.settle()
         flow.wait_for_samples()
     finally:
@@ -106,11 +106,11 @@ def expect_no_loss(
 
 
 Timed = tuple[float, Observation]
-"""When a question left (monotonic seconds), and what came of it."""
+"""The time of a question (monotonic seconds), and its outcome."""
 
 
 def longest_gap(samples: Sequence[Timed]) -> float:
-    """The longest time in ms from one question that was answered to the next; beginning and end count as answered."""
+    """Return the longest time in ms from one answered question to the next; first and last count as answered."""
     if not samples:
         return 0.0
     answered = [at for at, observation in samples[1:-1] if isinstance(observation, Reached)]
@@ -126,7 +126,7 @@ def _by_client(cluster: Cluster, paths: Sequence[Path], samples: Sequence[Sample
 
 
 def _losses(paths: Sequence[Path], seen: dict[str, list[Timed]]) -> list[Seen]:
-    """When each client first asked a question that was answered wrongly or not at all, and its longest gap."""
+    """Return each client's first question without a right answer, and its longest gap."""
     found = []
     for path in paths:
         samples = seen[path.label]
