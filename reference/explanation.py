@@ -234,7 +234,7 @@ def _tier(place: Place, port: str, decision: Decision) -> Tier:
     if not isinstance(action, Forward):
         return Tier(place.node, place.zone, port, "nowhere", 0, describe(action))
     used = len(action.endpoints)
-    if action.reason.startswith("internalTrafficPolicy"):
+    if action.local:
         return Tier(place.node, place.zone, port, "local", used, action.reason)
     because = action.reason if decision.mode else decision.hints
     return Tier(place.node, place.zone, port, TIERS[decision.mode], used, because)

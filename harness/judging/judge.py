@@ -15,7 +15,7 @@ from harness.errors import UsageError
 from harness.judging import comparison, verdict
 from harness.judging import history_format as as_json
 from harness.judging.conclusion import Cause, cause, conclude
-from harness.judging.results import NOT_RUN, CaseResult, Result, severity
+from harness.judging.results import CaseResult, Result, severity
 from harness.judging.verdict import Judgement, Tally, Verdict
 from harness.model.requirements import Feature, Level, Profile, Requirement
 
@@ -197,13 +197,15 @@ def _stated(record: Mapping[str, Any]) -> CaseResult:
         verdict=Verdict(record["verdict"]),
         reason=record.get("reason", ""),
         message=record["message"],
+        never_began=record["cause"] == Cause.NOT_RUN,
         explanation=record.get("explanation", ""),
         evidence=list(map(str, record.get("evidence", ()))),
     )
 
 
 def _never_began(record: Mapping[str, Any]) -> Iterator[tuple[Key, CaseResult]]:
-    said = {key: record.get(key, "") for key in ("reason", "message", "explanation")}
+    said: dict[str, Any] = {key: record.get(key, "") for key in ("reason", "message", "explanation")}
+    said["never_began"] = record["cause"] == Cause.NOT_RUN
     for document, slugs in record["tests"].items():
         for slug, parameters in slugs.items():
             for each in parameters or [""]:
@@ -235,7 +237,7 @@ def closing(
         requirement = result.requirement
         for number, case in enumerate(result.cases):
             if requirement.id not in began:
-                group = groups.setdefault((*_said(case), *facts(requirement, story=False).values()), {})
+                group = groups.setdefault((*_said(case), *facts(requirement, story=False).values(), _cause(case)), {})
                 parameters = group.setdefault(requirement.document, {}).setdefault(requirement.slug, [])
                 parameters += [case.parameters] if result.parametrized else []
                 continue
@@ -251,28 +253,26 @@ def _said(case: CaseResult) -> tuple[str, str, str]:
 
 
 def _not_run(group: tuple[Any, ...], tests: _Tests) -> dict[str, Any]:
-    names = ("verdict", "reason", "message", "level", "profile", "core")
-    record = dict(zip(names, group, strict=True))
-    return {"kind": "not-run", **record, "cause": _cause_of_absence(record["verdict"]), "tests": tests}
+    names = ("verdict", "reason", "message", "level", "profile", "core", "cause")
+    return {"kind": "not-run", **dict(zip(names, group, strict=True)), "tests": tests}
 
 
 def _last_word(requirement: Requirement, case: CaseResult, number: int) -> dict[str, Any]:
-    absent = case.message.startswith(NOT_RUN) or case.verdict == Verdict.SKIPPED
-    why = _cause_of_absence(case.verdict) if absent else cause(None, Verdict(case.verdict), case.message)
     return {
         "kind": "verdict",
         "test": requirement.id,
         "phase": "",
         "verdict": case.verdict,
         "message": case.message,
-        "cause": why,
+        "cause": _cause(case),
         "number": number,
         **described(requirement, case),
     }
 
 
-def _cause_of_absence(verdict_: str) -> Cause:
-    return Cause.NOT_TRIED if verdict_ == Verdict.SKIPPED else Cause.NOT_RUN
+def _cause(case: CaseResult) -> Cause:
+    """What the run itself says that a case follows from, whatever its workers wrote."""
+    return Cause.NOT_RUN if case.never_began else cause(None, Verdict(case.verdict), case.message)
 
 
 def described(requirement: Requirement, case: CaseResult) -> dict[str, Any]:

@@ -17,9 +17,6 @@ from harness.model.requirements import Feature, Level, Profile, Requirement
 
 _SEVERITY = [Verdict.PASSED, Verdict.SKIPPED, Verdict.INCONCLUSIVE, Verdict.FAILED]
 
-# The beginning of the message of a requirement that was planned and never began.
-NOT_RUN = "not run: "
-
 # Reasons that leave a claim unproven: the run is partial.
 UNPROVEN = frozenset({SkipReason.INELIGIBLE, SkipReason.UNAVAILABLE})
 
@@ -49,6 +46,7 @@ class Case:
 class CaseResult:
     """The result of one case. `message` is one line, `explanation` the whole text.
 
+    `never_began` is true of what was planned to run and did not, since the run ended before it.
     `rerun` is the command that runs it again, if it did not pass; the explanation ends with it.
     """
 
@@ -60,6 +58,7 @@ class CaseResult:
     message: str = ""
     explanation: str = ""
     rerun: str = ""
+    never_began: bool = False
     start: float = 0.0  # seconds since 1970; 0 for a case that never began
     duration: float = 0.0
     worker: str = ""
@@ -73,7 +72,7 @@ class CaseResult:
     @property
     def left_out(self) -> bool:
         """True if the options of the run left it out, so that it never began."""
-        return self.reason == SkipReason.DESELECTED and not self.message.startswith(NOT_RUN)
+        return self.reason == SkipReason.DESELECTED and not self.never_began
 
     def worsen(self, other: CaseResult) -> None:
         """Add a later phase, or a repetition, of the same case: the worse verdict stays, the first of equals."""

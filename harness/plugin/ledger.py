@@ -10,7 +10,7 @@ import pytest
 
 from harness.errors import DistrustError
 from harness.judging.exit_codes import ExitCode, Situation, exit_code
-from harness.judging.results import NOT_RUN, UNPROVEN, Case, CaseResult, Result
+from harness.judging.results import UNPROVEN, Case, CaseResult, Result
 from harness.judging.verdict import SkipReason, Verdict
 from harness.plugin import judging
 from harness.plugin.recorder import PROPERTY
@@ -56,13 +56,14 @@ class Ledger:
     def _explain_absence(self, result: CaseResult, reason: str, thing: str) -> None:
         if reason:
             result.verdict, result.reason, result.message = Verdict.SKIPPED, reason, thing
-        elif self._run.settings.fail_fast and not self._run.interrupted and not self._run.distrust:
+            return
+        result.never_began = True
+        if self._run.settings.fail_fast and not self._run.interrupted and not self._run.distrust:
             result.verdict, result.reason = Verdict.SKIPPED, SkipReason.DESELECTED
-            result.message = f"{NOT_RUN}--fail-fast stopped the run before it"
+            result.message = "not run: --fail-fast stopped the run before it"
         else:
             result.verdict = Verdict.INCONCLUSIVE
-            result.message = f"{NOT_RUN}{self._stopped or 'the run ended before it'}"
-            result.explanation = result.message
+            result.message = result.explanation = f"not run: {self._stopped or 'the run ended before it'}"
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Record one phase of one test."""

@@ -12,7 +12,7 @@ from typing import Literal
 
 from harness.control_planes.choice import choose
 from harness.judging.exit_codes import MEANINGS, ExitCode
-from harness.judging.results import NOT_RUN, Result, count, left_out
+from harness.judging.results import Result, count, left_out
 from harness.judging.verdict import SkipReason, Verdict
 from harness.model.topology import parse_topology
 from harness.settings.settings import Settings
@@ -132,11 +132,11 @@ def _stories(heading: str, results: Sequence[Result], verdict: Verdict) -> Itera
     chosen = [result for result in results if result.verdict == verdict]
     if chosen:
         yield Line(heading, "bold")
-    never_began = Counter(each.worst.message for each in chosen if each.worst.message.startswith(NOT_RUN))
+    never_began = Counter(each.worst.message for each in chosen if each.worst.never_began)
     for message, number in sorted(never_began.items()):
         yield Line(f"{MARKS[verdict]} {number} requirements {message}", STYLES[verdict])
         yield Line("")
-    for result in (each for each in chosen if each.worst.message not in never_began):
+    for result in (each for each in chosen if not each.worst.never_began):
         requirement, worst = result.requirement, result.worst
         parameters = f" [{worst.parameters}]" if worst.parameters else ""
         yield Line(f"{MARKS[verdict]} {requirement.id}{parameters}  ({requirement.level})", STYLES[verdict])

@@ -77,11 +77,15 @@ def reason_to_skip(requirement: Requirement, settings: Settings) -> tuple[str, s
 
 
 def _what_deselects(requirement: Requirement, settings: Settings) -> str:
-    if settings.profile and requirement.profile not in settings.profile:
+    if not _in_profile(requirement, settings):
         return f"profile {requirement.profile} was not asked for"
     if settings.run_test and not matches(requirement.id, settings.run_test):
         return "not named by --run-test"
     return "named by --skip-tests" if matches(requirement.id, settings.skip_tests) else ""
+
+
+def _in_profile(requirement: Requirement, settings: Settings) -> bool:
+    return not settings.profile or requirement.profile in settings.profile
 
 
 def _what_is_not_claimed(requirement: Requirement, settings: Settings) -> str:
@@ -183,7 +187,10 @@ def not_certifiable(settings: Settings, plan: Plan, *, whole_suite: bool, retrie
     """Return the reasons why no certificate can rest on this run; empty if one can."""
     exempt = [each.name for each in plan.features() if each.core and each.name in settings.exempt_features]
     not_given = [name for name in ("organization", "project", "version") if not getattr(settings, name)]
-    by_hand = any(case.reason == SkipReason.DESELECTED and "profile " not in case.thing for case in plan.cases)
+    by_hand = any(
+        case.reason == SkipReason.DESELECTED and _in_profile(plan.requirements[case.requirement], settings)
+        for case in plan.cases
+    )
     reasons = (
         (bool(settings.mutant), f"mutant {settings.mutant} was judged"),
         (not whole_suite, "not all of the suite was collected"),

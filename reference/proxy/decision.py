@@ -137,10 +137,14 @@ NEWEST = Behaviour.of(Features())
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """Each new connection goes to one of these endpoints, at random. Never empty."""
+    """Each new connection goes to one of these endpoints, at random. Never empty.
+
+    `local` says that a traffic policy Local governs: all of them are on this node.
+    """
 
     endpoints: tuple[Endpoint, ...]
     reason: str
+    local: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,7 +346,7 @@ def _local_list(ready: Sequence[Endpoint], terminating: Sequence[Endpoint], node
 def _under_local_policy(policy: str, local: Action | None) -> Action:
     match local:
         case Forward(endpoints, reason):
-            return Forward(endpoints, f"{policy} Local: {reason}")
+            return Forward(endpoints, f"{policy} Local: {reason}", local=True)
         case Drop(reason):
             return Drop(f"{policy} Local: {reason}")
         case Reject() | None:

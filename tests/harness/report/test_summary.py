@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from harness.judging.exit_codes import ExitCode, Situation, exit_code
@@ -13,9 +15,9 @@ from harness.settings.options import resolve
 FEATURE = Feature("PreferSameNode", Profile.SERVICE_PROXY, False, "")
 
 
-def result(slug: str, verdict: str, *, reason: str = "", message: str = "", explanation: str = "") -> Result:
+def result(slug: str, verdict: str, *, explanation: str = "", **said: Any) -> Result:
     requirement = Requirement(f"KEP-3015/{slug}", f"What {slug} says.", SHOULD, (FEATURE,), "KEP-3015, Design")
-    case = CaseResult(f"t::{slug}", requirement.id, verdict=verdict, reason=reason, message=message)
+    case = CaseResult(f"t::{slug}", requirement.id, verdict=verdict, **said)
     case.explanation = explanation
     return Result(requirement, (case,))
 
@@ -30,8 +32,8 @@ def test_golden() -> None:
     said = text(
         result("node-first", "failed", message="a1 reached b1", explanation="a1 reached b1\n\n  grid"),
         result("zone-next", "passed"),
-        result("cut-off", "inconclusive", message="not run: the run was interrupted"),
-        result("cut-off-too", "inconclusive", message="not run: the run was interrupted"),
+        result("cut-off", "inconclusive", message="not run: the run was interrupted", never_began=True),
+        result("cut-off-too", "inconclusive", message="not run: the run was interrupted", never_began=True),
         result("not-here", "skipped", reason="unavailable", message="no IPv6"),
         code=ExitCode.FAILED,
     )
