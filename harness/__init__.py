@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from harness.api.client import MERGE_PATCH, Response, path_of
-    from harness.errors import UsageError
+    from harness.errors import IneligibleError, UsageError
     from harness.judging.statistics import Rates
     from harness.model import manifests
     from harness.model.manifests import TCP, UDP, Endpoint, Hints, Port
@@ -89,6 +89,7 @@ __all__ = [
     "Expected",
     "Feature",
     "Hints",
+    "IneligibleError",
     "Pod",
     "Port",
     "Profile",
@@ -148,7 +149,7 @@ __all__ = [
 
 _NAMES = {
     "harness.api.client": "MERGE_PATCH Response path_of",
-    "harness.errors": "UsageError",
+    "harness.errors": "IneligibleError UsageError",
     "harness.judging.statistics": "Rates",
     "harness.model": "manifests",
     "harness.model.manifests": "TCP UDP Endpoint Hints Port",

@@ -4,10 +4,12 @@
     ├── UsageError               wrong option, options file, requirement id, topology     exit 4
     ├── NothingSelectedError     right options, which leave nothing to judge or to show   exit 5
     ├── UnavailableError         this machine or backend cannot do it; skipped, by name   exit 12
+    ├── IneligibleError          the cluster is too small or of the wrong make; skipped, by name
     ├── InconclusiveError        the suite could not tell                                 exit 10
     └── DistrustError            the suite does not trust itself: adapter, control stream exit 12
 
-A failed requirement is none of these: it is an `AssertionError`.
+A failed requirement is none of these: it is an `AssertionError`, and where observations say so an `UnmetError`
+(`harness.judging.conclusion`).
 """
 
 from __future__ import annotations
@@ -27,6 +29,10 @@ class NothingSelectedError(HarnessError):
 
 class UnavailableError(HarnessError):
     """This machine or backend cannot do what was asked; the text names what is missing."""
+
+
+class IneligibleError(HarnessError):
+    """The cluster is not one that the scenario is for; the text says what it is not, or has not."""
 
 
 class InconclusiveError(HarnessError):

@@ -9,8 +9,31 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
+from typing import NoReturn
 
+from harness.errors import InconclusiveError
 from harness.judging.verdict import Judgement, Verdict
+
+
+class UnmetError(AssertionError):
+    """A judgement that failed, on its way to the report. Its text is for a person, and nobody reads it again."""
+
+    def __init__(self, judgement: Judgement, text: str) -> None:
+        super().__init__(text)
+        self.judgement = judgement
+
+
+class UntoldError(InconclusiveError):
+    """The same for a judgement that could not tell, or that failed before or after the test itself."""
+
+    def __init__(self, judgement: Judgement, text: str) -> None:
+        super().__init__(text)
+        self.judgement = judgement
+
+
+def raise_for(judgement: Judgement, text: str) -> NoReturn:
+    """Have a scenario end with a judgement that is not passed."""
+    raise (UntoldError if judgement.verdict is Verdict.INCONCLUSIVE else UnmetError)(judgement, text)
 
 
 class Cause(enum.StrEnum):
@@ -39,7 +62,7 @@ def conclude(judgements: Sequence[Judgement], phase: str) -> Judgement | None:
     """
     if not judgements:
         return None
-    decisive = next((each for each in judgements if each.verdict is not Verdict.PASSED), None)
+    decisive = _decisive(judgements)
     if decisive is None:
         return Judgement(Verdict.PASSED, "")
     if decisive.verdict is Verdict.FAILED and phase != "call":
@@ -47,13 +70,18 @@ def conclude(judgements: Sequence[Judgement], phase: str) -> Judgement | None:
     return Judgement(decisive.verdict, first_line(decisive.message))
 
 
-def cause(concluded: Judgement | None, verdict: Verdict, message: str) -> Cause:
-    """Return the cause of a verdict with this message; `concluded` is the verdict from observations, if any."""
-    if concluded is not None and (concluded.verdict, concluded.message) == (verdict, message):
-        return Cause.OBSERVED
-    if verdict is Verdict.PASSED:
-        return Cause.NOTHING_JUDGED if concluded is None else Cause.OVERRULED
-    return _NOT_OBSERVED[verdict]
+def cause(judgements: Sequence[Judgement], verdict: Verdict, ended_by: Judgement | None) -> Cause:
+    """Return the cause of the verdict on a phase. `ended_by` is the judgement that ended it, if one did."""
+    decisive = _decisive(judgements)
+    if verdict is not Verdict.PASSED:
+        return _NOT_OBSERVED[verdict] if ended_by is None or ended_by != decisive else Cause.OBSERVED
+    if not judgements:
+        return Cause.NOTHING_JUDGED
+    return Cause.OBSERVED if decisive is None else Cause.OVERRULED
+
+
+def _decisive(judgements: Sequence[Judgement]) -> Judgement | None:
+    return next((each for each in judgements if each.verdict is not Verdict.PASSED), None)
 
 
 def outside_call(phase: str, text: str) -> str:

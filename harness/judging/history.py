@@ -39,10 +39,10 @@ from harness.errors import UsageError
 from harness.judging import comparison
 from harness.judging import history_format as as_json
 from harness.judging.comparison import Relation
-from harness.judging.conclusion import cause, conclude
+from harness.judging.conclusion import cause
 from harness.judging.statistics import DEFAULT_RATES, Rates
 from harness.judging.timeline import Change
-from harness.judging.verdict import Expectation, Judgement, Tally, Verdict, is_wrong, judge
+from harness.judging.verdict import Expectation, Judgement, Tally, Verdict, is_wrong, judge, plans
 from harness.model.outcomes import Observation
 
 VERSION = 2
@@ -92,9 +92,10 @@ class History:
         with self._lock:
             self._windows += 1
             number = self._windows
+        window = Window(self, number, expectation, rates)
         expected = {client: as_json.expected(each) for client, each in expectation.items()}
         self.write("window", window=number, test=test, expectation=expected, rates=as_json.rates(rates))
-        return Window(self, number, expectation, rates)
+        return window
 
     def compare(
         self, test: str, what: str, *, expected: Any, observed: Any, relation: Relation = "equal", unknown: str = ""
@@ -113,9 +114,21 @@ class History:
         self.write("judged", window=window, verdict=judgement.verdict, message=judgement.message)
         self._judged.append(judgement)
 
-    def verdict(self, test: str, phase: str, verdict: Verdict, message: str = "", **facts: Any) -> None:
-        """Record the verdict on a phase of a test (set-up, call or teardown) as in reports, and its cause."""
-        why = cause(conclude(self._judged, phase), verdict, message)
+    def verdict(
+        self,
+        test: str,
+        phase: str,
+        verdict: Verdict,
+        message: str = "",
+        *,
+        ended_by: Judgement | None = None,
+        **facts: Any,
+    ) -> None:
+        """Record the verdict on a phase of a test (set-up, call or teardown) as in reports, and its cause.
+
+        `ended_by` is the judgement that ended the phase, if one did.
+        """
+        why = cause(self._judged, verdict, ended_by)
         self._judged.clear()
         self.write("verdict", test=test, phase=phase, verdict=verdict, message=message, cause=why, **facts)
 
@@ -134,13 +147,16 @@ class History:
 
 
 class Window:
-    """A measuring window: it counts and records observations, and judges them."""
+    """A measuring window: it counts and records observations, and judges them.
+
+    `plans` say what each client is to be asked for, and what it is judged by.
+    """
 
     def __init__(self, history: History, number: int, expectation: Expectation, rates: Rates) -> None:
         self._history = history
         self._number = number
         self._expectation = expectation
-        self.rates = rates
+        self.plans = plans(expectation, rates)
         self.tallies: dict[str, Tally] = {}
 
     def observe(self, client: str, observations: Sequence[Observation], *, gap_ms: float = 0.0) -> None:
@@ -159,7 +175,7 @@ class Window:
 
     def judge(self) -> Judgement:
         """Judge all observations, and record the judgement."""
-        judgement = judge(self._expectation, self.tallies, self.rates)
+        judgement = judge(self._expectation, self.tallies, self.plans)
         self._history.judged(self._number, judgement)
         return judgement
 

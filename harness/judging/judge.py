@@ -163,7 +163,7 @@ class _Reader:
 def judge_window(window: Mapping[str, Any], tallies: Mapping[str, Tally]) -> Judgement:
     """Return the judgement on a recorded window."""
     expectation = {client: as_json.read_expected(each) for client, each in window["expectation"].items()}
-    return verdict.judge(expectation, tallies, as_json.read_rates(window["rates"]))
+    return verdict.judge(expectation, tallies, verdict.plans(expectation, as_json.read_rates(window["rates"])))
 
 
 def judge_comparison(record: Mapping[str, Any]) -> Judgement:
@@ -272,7 +272,7 @@ def _last_word(requirement: Requirement, case: CaseResult, number: int) -> dict[
 
 def _cause(case: CaseResult) -> Cause:
     """What the run itself says that a case follows from, whatever its workers wrote."""
-    return Cause.NOT_RUN if case.never_began else cause(None, Verdict(case.verdict), case.message)
+    return Cause.NOT_RUN if case.never_began else cause((), Verdict(case.verdict), None)
 
 
 def described(requirement: Requirement, case: CaseResult) -> dict[str, Any]:

@@ -131,11 +131,15 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A verdict, its reason in one sentence, and the grid of client by endpoint as a text table."""
+    """A verdict, its reason in one sentence, and the grid of client by endpoint as a text table.
+
+    `unmet` are the clients who did not see what they must, or of whom that cannot be told.
+    """
 
     verdict: Verdict
     message: str
     grid: str = ""
+    unmet: tuple[str, ...] = ()
 
 
 def plan(expected: Expected, rates: Rates = DEFAULT_RATES) -> SamplePlan:
@@ -151,6 +155,11 @@ def plan(expected: Expected, rates: Rates = DEFAULT_RATES) -> SamplePlan:
     if not expected:
         raise ValueError("an empty set of endpoints is no expectation: say TIMED_OUT, REFUSED or NO_ANSWER")
     return allowed_set(len(expected), rates)
+
+
+def plans(expectation: Expectation, rates: Rates = DEFAULT_RATES) -> dict[str, SamplePlan]:
+    """Return the plan of each client of a window: how many probes it sends, what it is judged by, and what a report says."""
+    return {client: plan(expected, rates) for client, expected in expectation.items()}
 
 
 def is_wrong(observation: Observation, expected: Expected) -> bool:
@@ -174,8 +183,8 @@ def _allowed(expected: Expected) -> frozenset[str]:
     return frozenset(expected)
 
 
-def judge(expectation: Expectation, tallies: Mapping[str, Tally], rates: Rates = DEFAULT_RATES) -> Judgement:
-    """Judge observations. Each client needs as many as its `plan` has; fewer are inconclusive.
+def judge(expectation: Expectation, tallies: Mapping[str, Tally], planned: Mapping[str, SamplePlan]) -> Judgement:
+    """Judge observations. Each client needs as many as its plan in `planned` has; fewer are inconclusive.
 
     Raises `ValueError` for observations of a client without an expectation.
     """
@@ -186,7 +195,8 @@ def judge(expectation: Expectation, tallies: Mapping[str, Tally], rates: Rates =
         named |= _allowed(expected)
     pods = sorted(named.union(*(tally.pods for tally in tallies.values())))
     clients = [
-        _Client(name, expected, tallies.get(name, Tally()), rates, pods) for name, expected in expectation.items()
+        _Client(name, expected, tallies.get(name, Tally()), planned[name], pods)
+        for name, expected in expectation.items()
     ]
     verdict = combine(client.verdict for client in clients)
     told = sum(client.tally.told for client in clients)
@@ -200,7 +210,8 @@ def judge(expectation: Expectation, tallies: Mapping[str, Tally], rates: Rates =
         message = "nothing was expected of anybody"
     else:
         message = reasons[0] + (f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else "")
-    return Judgement(verdict, message, render(pods, [client.row() for client in clients]))
+    unmet = tuple(client.name for client in clients if client.verdict is not Verdict.PASSED)
+    return Judgement(verdict, message, render(pods, [client.row() for client in clients]), unmet)
 
 
 OFFENCES = frozenset({Mark.WRONG, Mark.UNEVEN, Mark.UNSEEN})
@@ -209,13 +220,13 @@ OFFENCES = frozenset({Mark.WRONG, Mark.UNEVEN, Mark.UNSEEN})
 class _Client:
     """The judgement of one client's observations."""
 
-    def __init__(self, name: str, expected: Expected, tally: Tally, rates: Rates, pods: Sequence[str]) -> None:
+    def __init__(self, name: str, expected: Expected, tally: Tally, planned: SamplePlan, pods: Sequence[str]) -> None:
         self.name = name
         self.expected = expected
         self.tally = tally
-        self.needed = plan(expected, rates).samples
+        self.needed = planned.samples
         self.allowed = _allowed(expected)
-        self.bounds = self._share_bounds(rates)
+        self.bounds = self._share_bounds(planned.miss)
         self.cells = [*((pod, self._pod(pod)) for pod in pods), *self._others()]
 
     @property
@@ -243,10 +254,10 @@ class _Client:
             found = [f"{self.name} has {tally.told} observations, and the stated error rates need {self.needed}"]
         return found
 
-    def _share_bounds(self, rates: Rates) -> tuple[int, int]:
+    def _share_bounds(self, miss: float) -> tuple[int, int]:
         """Return the bounds of a pod's count for an equal share, or no bounds if there are too few observations."""
         if isinstance(self.expected, Evenly) and self.tally.told >= self.needed:
-            return share_bounds(self.tally.told, len(self.allowed), rates.miss)
+            return share_bounds(self.tally.told, len(self.allowed), miss)
         return 0, self.tally.told
 
     def _pod(self, pod: str) -> Cell:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from harness.errors import IneligibleError
 from harness.judging.history import History
 from harness.model.release import Release
 from harness.model.topology import THREE_ZONES, Topology
@@ -120,10 +121,10 @@ def new_cluster(
     def make(wanted: Topology) -> Cluster:
         topology = run.settings.topology_for(wanted) if run is not None else wanted
         if topology is None and run is not None and run.target:
-            pytest.skip(f"ineligible: the cluster is not of topology {wanted.name}")
+            raise IneligibleError(f"the cluster is not of topology {wanted.name}")
         if topology is None:
             nodes = " ".join(node.name for node in wanted.nodes)
-            pytest.skip(f"ineligible: the topology asked for does not have {nodes} in their zones")
+            raise IneligibleError(f"the topology asked for does not have {nodes} in their zones")
         marker = request.node.get_closest_marker("requirement")
         test = marker.args[0].id if marker is not None else request.node.nodeid
         namespace = f"{_prefix(run)}{next(_numbers)}"

@@ -8,17 +8,22 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from traceback import extract_tb
+from traceback import extract_tb, walk_tb
 from typing import Any
 
 import pytest
 
 from harness.api.client import RefusedError
-from harness.errors import DistrustError, HarnessError, InconclusiveError, UnavailableError
+from harness.errors import DistrustError, HarnessError, InconclusiveError, IneligibleError, UnavailableError
 from harness.guest import errors
-from harness.judging.conclusion import first_line, outside_call
-from harness.judging.results import CaseResult
-from harness.judging.verdict import SkipReason, Verdict
+from harness.judging.conclusion import UnmetError, UntoldError, conclude, first_line, outside_call
+from harness.judging.results import Case, CaseResult
+from harness.judging.verdict import Judgement, SkipReason, Verdict
+
+PHASES = {"setup": "set-up", "call": "call", "teardown": "teardown"}
+"""Our words for pytest's."""
+
+_SKIPPED = {UnavailableError: SkipReason.UNAVAILABLE, IneligibleError: SkipReason.INELIGIBLE}
 
 
 @contextlib.contextmanager
@@ -29,24 +34,32 @@ def told_apart(phase: str) -> Iterator[None]:
     """
     try:
         yield
-    except UnavailableError as error:
-        raise pytest.skip.Exception(f"{SkipReason.UNAVAILABLE}: {error}", _use_item_location=True) from error
+    except tuple(_SKIPPED) as error:
+        raise pytest.skip.Exception(": ".join(_why_skipped(error)), _use_item_location=True) from error
     except pytest.skip.Exception:
         raise
     except pytest.fail.Exception as error:
-        if str(error).startswith("Timeout "):
+        if _is_time_limit(error):
             raise InconclusiveError(f"the scenario did not end within its time limit: {error}") from error
         raise
     except AssertionError as error:
-        if phase != "call":
-            raise InconclusiveError(outside_call(phase, str(error))) from error
-        raise
+        if phase == "call":
+            raise
+        said = outside_call(phase, str(error))
+        if isinstance(error, UnmetError):
+            raise UntoldError(error.judgement, said) from error
+        raise InconclusiveError(said) from error
     except RefusedError as error:
         raise InconclusiveError(errors.of(error)) from error
     except InconclusiveError as error:
         if errors.is_of_connection(error):
             raise InconclusiveError(errors.of(error)) from error
         raise
+
+
+def _is_time_limit(error: BaseException) -> bool:
+    """Return whether pytest-timeout raised it, which has no exception of its own."""
+    return any(frame.f_globals.get("__name__") == "pytest_timeout" for frame, _ in walk_tb(error.__traceback__))
 
 
 @contextlib.contextmanager
@@ -65,12 +78,16 @@ def doubted(fixtures: Mapping[str, Any]) -> Iterator[None]:
         raise
 
 
-def judge(report: pytest.TestReport, error: BaseException | None) -> CaseResult:
-    """Return the result of one phase of a test (set-up, call, teardown)."""
-    result = CaseResult(report.nodeid, "", start=report.start, duration=report.duration)
+def judge(report: pytest.TestReport, error: BaseException | None, case: Case) -> CaseResult:
+    """Return the result of one phase (set-up, call, teardown) of the test of this case."""
+    result = CaseResult(case.nodeid, case.requirement, case.parameters, start=report.start, duration=report.duration)
+    judgement = judgement_of(error)
     if report.skipped and not hasattr(report, "wasxfail"):
         result.verdict = Verdict.SKIPPED
-        result.reason, result.message = split_reason(_skip_text(report))
+        result.reason, result.message = (case.reason, case.thing) if case.reason else _why_skipped(error)
+    elif judgement is not None and (concluded := conclude([judgement], PHASES[str(report.when)])):
+        result.verdict, result.message = concluded.verdict, concluded.message
+        result.explanation = explanation(report, error)
     elif report.failed or hasattr(report, "wasxfail"):
         asserted = isinstance(error, (AssertionError, pytest.fail.Exception))
         result.verdict = Verdict.FAILED if asserted and report.when == "call" else Verdict.INCONCLUSIVE
@@ -94,7 +111,7 @@ def explanation(report: pytest.TestReport, error: BaseException | None) -> str:
     text = str(error).strip() if error is not None else ""
     if isinstance(error, HarnessError):
         return text
-    if isinstance(error, AssertionError) and len(text.splitlines()) > 1:
+    if isinstance(error, UnmetError) or (isinstance(error, AssertionError) and len(text.splitlines()) > 1):
         return f"{text}\n\n{_place(report, error)}".strip()
     return f"{text}\n\n{report.longreprtext}".strip()
 
@@ -117,15 +134,15 @@ def is_distrust(error: BaseException | None) -> bool:
     return isinstance(error, DistrustError)
 
 
-def split_reason(text: str) -> tuple[str, str]:
-    """Parse "reason: thing". A skip without one of the four reasons counts as unavailable."""
-    reason, sign, thing = text.partition(": ")
-    if sign and reason in tuple(SkipReason):
-        return reason, thing
-    return SkipReason.UNAVAILABLE, text
+def judgement_of(error: BaseException | None) -> Judgement | None:
+    """Return the judgement that this exception carries, if any."""
+    return error.judgement if isinstance(error, (UnmetError, UntoldError)) else None
 
 
-def _skip_text(report: pytest.TestReport) -> str:
-    if isinstance(report.longrepr, tuple):
-        return report.longrepr[2].removeprefix("Skipped: ")
-    return str(report.longrepr or "")
+def _why_skipped(error: BaseException | None) -> tuple[str, str]:
+    """Return reason and thing of one of our errors, or of the skip that it led to. Any other skip is unavailable."""
+    for each in (error, getattr(error, "__cause__", None)):
+        for kind, reason in _SKIPPED.items():
+            if isinstance(each, kind):
+                return reason, str(each)
+    return SkipReason.UNAVAILABLE, str(error)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import random
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -29,8 +29,6 @@ from harness.run.plan import Plan
 from harness.run.run import Run
 
 PROPERTY = "trafficdist"
-
-_PHASES = {"setup": "set-up", "call": "call", "teardown": "teardown"}
 
 
 class Recorder:
@@ -155,9 +153,9 @@ class Recorder:
         error = call.excinfo.value if call.excinfo else None
         distrust = sentence_of_distrust(error) or self._loss(error)
         if requirement is not None:
-            result = judging.judge(report, error)
-            result.requirement, result.parameters = requirement.id, parameters_of(item)
-            case = Case(item.nodeid, requirement.id)
+            cases = enumerate(self._plan.cases_of(requirement.id))
+            number, case = next(each for each in cases if each[1].nodeid == item.nodeid)
+            result = judging.judge(report, error, case)
             judging.end_with(result, rerun.again(self._run.settings, case, arguments=self._run.arguments))
             result.worker = self._run.worker
             if report.when == "call" or result.verdict in (Verdict.FAILED, Verdict.INCONCLUSIVE):
@@ -165,25 +163,20 @@ class Recorder:
                     self._witness(item, result, "teardown-" if report.when == "teardown" else "")
                 except DistrustError as failure:  # a full disk, for example: the result is still reported
                     distrust = distrust or judging.sentence(failure)
-            if report.when == "call" or result.verdict != Verdict.PASSED:
-                distrust = self._write_down(requirement, result, _PHASES[str(report.when)]) or distrust
+            # What the plan alone decides is left to the end of the run.
+            if case.to_run and (report.when == "call" or result.verdict != Verdict.PASSED):
+                phase, ended_by = judging.PHASES[str(report.when)], judging.judgement_of(error)
+                facts = {"ended_by": ended_by, "number": number, **described(requirement, result)}
+                distrust = self._write_down(result, phase, facts) or distrust
             _send(report, result, distrust)
         if distrust:
             item.session.shouldfail = distrust
         return report
 
-    def _write_down(self, requirement: Requirement, result: CaseResult, phase: str) -> str:
-        """Write the verdict on a phase to the history. Returns an error text, or "".
-
-        Verdicts that follow from the plan alone are written at the end of the run.
-        """
-        cases = self._plan.cases_of(requirement.id)
-        number, case = next(each for each in enumerate(cases) if each[1].parameters == result.parameters)
-        if not case.to_run:
-            return ""
-        facts = {"number": number, **described(requirement, result)}
+    def _write_down(self, result: CaseResult, phase: str, facts: Mapping[str, Any]) -> str:
+        """Write the verdict on a phase to the history. Returns an error text, or ""."""
         try:
-            self._run.history.verdict(requirement.id, phase, Verdict(result.verdict), result.message, **facts)
+            self._run.history.verdict(result.requirement, phase, Verdict(result.verdict), result.message, **facts)
         except (OSError, UsageError) as failure:
             return f"the history cannot be written: {failure}"
         return ""

@@ -20,10 +20,11 @@ from harness.backends.backend import Backend, WantedPod
 from harness.backends.view import View
 from harness.errors import InconclusiveError
 from harness.judging import timeline
+from harness.judging.conclusion import raise_for
 from harness.judging.history import History, Window
 from harness.judging.statistics import DEFAULT_RATES, Rates
 from harness.judging.timeline import Seen
-from harness.judging.verdict import Expectation, Judgement, Tally, Verdict, plan
+from harness.judging.verdict import Expectation, Judgement, Tally, Verdict
 from harness.model import manifests
 from harness.model.abilities import Ability
 from harness.model.manifests import TCP, Endpoint, Port
@@ -59,7 +60,7 @@ class Cluster:
         self._pods: dict[str, Pod] = {}
         self._names: dict[str, str] = {}  # of all pods that ran, by address, deleted ones too
         self._begun = time.monotonic()
-        self._windows: list[tuple[str, Expectation, Window]] = []
+        self._windows: list[tuple[str, Window]] = []
         self._changed: dict[Component, dict[str, Release | None]] = {}  # the release of each, by node; None: unknown
         self.backend.create_namespace(namespace)
 
@@ -330,7 +331,7 @@ class Cluster:
     def window(self, title: str, expectation: Expectation, rates: Rates = DEFAULT_RATES) -> Window:
         """Open a measuring window: from here on each observation counts, and is written to the history."""
         window = self.history.window(self.test, expectation, rates)
-        self._windows.append((title, expectation, window))
+        self._windows.append((title, window))
         return window
 
     def measured(self, title: str, values: Mapping[str, float]) -> None:
@@ -369,24 +370,19 @@ class Cluster:
     def _raise_unless_passed(self, judgement: Judgement, what: str, observed: Any, explanation: str) -> None:
         if judgement.verdict is not Verdict.PASSED:
             seen = [Seen(time.monotonic(), f"{what}: {observed!r}"[:_SAID])]
-            text = paragraphs(judgement.message, explanation, self.timeline(seen))
-            raise InconclusiveError(text) if judgement.verdict is Verdict.INCONCLUSIVE else AssertionError(text)
+            raise_for(judgement, paragraphs(judgement.message, explanation, self.timeline(seen)))
 
     def judgement(self) -> dict[str, Any]:
         """Return the plan of the scenario's probes, the counts of each measuring window, and recorded numbers."""
         if not self._windows:
             return {"observed": self._measured} if self._measured else {}
-        plans = [
-            plan(expected, window.rates)
-            for _, expectation, window in self._windows
-            for expected in expectation.values()
-        ]
+        plans = [each for _, window in self._windows for each in window.plans.values()]
         largest = max(plans, key=lambda each: each.samples)
         return {
             "check": largest.check(len(plans)),
             "observed": {
                 f"{number}. {title}": {client: _counts(tally) for client, tally in window.tallies.items()}
-                for number, (title, _, window) in enumerate(self._windows, 1)
+                for number, (title, window) in enumerate(self._windows, 1)
             }
             | self._measured,
         }

@@ -32,9 +32,9 @@ def expect_no_overload(
     paths = [target.path(who, AnyOf(names(pods))) for who in clients]
     expect_first_answers(cluster, paths, target)
     bounds = bounded_load(len(pods), percent)
-    samples = dict.fromkeys(paths, -(-bounds.plan.samples // len(paths)))
     title = f"{target}, by clients in proportion to CPU"
-    window = measure(cluster, title, samples, in_flight=MANY_IN_FLIGHT)
+    each = -(-bounds.plan.samples // len(paths))
+    window = measure(cluster, title, paths, at_least=each, in_flight=MANY_IN_FLIGHT)
     load: Counter[str] = sum((tally.pods for tally in window.tallies.values()), Counter())
     _report(cluster, load, zones)
     share, most = load.total() / len(pods), bounds.most * load.total() / bounds.plan.samples

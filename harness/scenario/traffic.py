@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 from harness.backends.backend import OpenConnection
-from harness.errors import InconclusiveError, UsageError
+from harness.errors import UsageError
 from harness.eventually import NotYetError, eventually, seen_last
 from harness.judging import verdict
+from harness.judging.conclusion import raise_for
 from harness.judging.history import Window
 from harness.judging.statistics import DEFAULT_RATES, Rates
 from harness.judging.timeline import Seen
@@ -76,9 +77,9 @@ def expect_traffic(
     measure(
         cluster,
         str(target),
-        {path: verdict.plan(path.expected, rates).samples for path in paths},
+        paths,
         rates=rates,
-        explain=lambda window: late + _why(cluster, service, paths, window),
+        explain=lambda unmet: late + _why(cluster, service, [path for path in paths if path.label in unmet]),
     )
     cluster.answered.add(service.name)
     what = f"traffic became as expected within {CONVERGENCE:g} s"
@@ -163,15 +164,9 @@ def _insist_on_speech(cluster: Cluster, service: Service, paths: Sequence[Path])
         )
 
 
-def _why(cluster: Cluster, service: Service, paths: Sequence[Path], window: Window) -> str:
-    """Return the proxies' explanations on the nodes where an expectation failed."""
-    unmet = [
-        path.node
-        for path in paths
-        if verdict.judge({path.label: path.expected}, {path.label: window.tallies[path.label]}, window.rates).verdict
-        is not Verdict.PASSED
-    ]
-    return cluster.explain(service, list(dict.fromkeys(unmet)))
+def _why(cluster: Cluster, service: Service, unmet: Sequence[Path]) -> str:
+    """Return the explanations of the proxies on the nodes of these paths."""
+    return cluster.explain(service, list(dict.fromkeys(path.node for path in unmet)))
 
 
 def expect_first_answers(cluster: Cluster, paths: Sequence[Path], target: Target) -> None:
@@ -207,31 +202,33 @@ def wait_until_as_expected(cluster: Cluster, paths: Sequence[Path], awaited: str
 def measure(
     cluster: Cluster,
     title: str,
-    samples: Mapping[Path, int],
+    paths: Sequence[Path],
     *,
+    at_least: int = 0,
     rates: Rates = DEFAULT_RATES,
     in_flight: int = IN_FLIGHT,
-    explain: Callable[[Window], str] = lambda _: "",
+    explain: Callable[[Sequence[str]], str] = lambda _: "",
 ) -> Window:
-    """Open a measuring window, send the samples along each path, and judge the observations.
+    """Open a measuring window, send as many probes along each path as its plan has, and judge the observations.
 
-    Raises as `raise_unless_passed` does; `explain` is called only then.
+    Raises as `raise_unless_passed` does; `explain` is called with the unmet clients, and only then.
     """
     opens = Seen(time.monotonic(), "the measuring window opens: from here on each observation counts")
-    window = cluster.window(title, {path.label: path.expected for path in samples}, rates)
+    window = cluster.window(title, {path.label: path.expected for path in paths}, rates)
+    samples = {path: max(window.plans[path.label].samples, at_least) for path in paths}
     first = {path: count if path.silent else min(count, IN_FLIGHT) for path, count in samples.items()}
     in_vain = _observe(cluster, window, first, in_flight)
     rest = {path: samples[path] - first[path] for path in samples if path not in in_vain}
     _observe(cluster, window, {path: count for path, count in rest.items() if count}, in_flight)
-    raise_unless_passed(window.judge(), title, lambda: paragraphs(explain(window), cluster.timeline([opens])))
+    judgement = window.judge()
+    raise_unless_passed(judgement, title, lambda: paragraphs(explain(judgement.unmet), cluster.timeline([opens])))
     return window
 
 
 def raise_unless_passed(judgement: Judgement, title: str, explain: Callable[[], str]) -> None:
-    """Raise `AssertionError` for a failed, `InconclusiveError` for an inconclusive judgement, with grid and details."""
+    """Raise `UnmetError` for a failed, `UntoldError` for an inconclusive judgement, with grid and details."""
     if judgement.verdict is not Verdict.PASSED:
-        text = f"{judgement.message}\n\n{title}:\n\n{judgement.grid}\n\n{explain()}".rstrip()
-        raise InconclusiveError(text) if judgement.verdict is Verdict.INCONCLUSIVE else AssertionError(text)
+        raise_for(judgement, f"{judgement.message}\n\n{title}:\n\n{judgement.grid}\n\n{explain()}".rstrip())
 
 
 def _seen_wrong(cluster: Cluster, paths: Sequence[Path]) -> str:

@@ -90,7 +90,7 @@ def expect_no_loss(
     title = f"{target}, through changes"
     window = cluster.window(title, {path.label: path.expected for path in paths})
     recording = cluster.backend.record(INTERVAL, [path.probes(1)[0] for path in paths])
-    flow = Flow(recording, len(paths), verdict.plan(paths[0].expected).samples)
+    flow = Flow(recording, len(paths), window.plans[paths[0].label].samples)
     try:
         flow.wait_for_samples(BEFORE)
         yield flow

@@ -32,7 +32,7 @@ _BODIES = {
     "inconclusive": "raise InconclusiveError('a1 has no route')",
     "breaks": "raise KeyError('oops')",
     "unavailable": "raise UnavailableError('there is no tool')",
-    "ineligible": "pytest.skip('ineligible: one zone only')",
+    "ineligible": "raise IneligibleError('one zone only')",
     "distrusts": "raise DistrustError('the adapter says yes to everything')",
     "interrupts": "os.kill(os.getpid(), signal.SIGINT)",
     "crashes": "os._exit(9)",

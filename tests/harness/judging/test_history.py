@@ -32,7 +32,8 @@ def window(history: History, test: str, expected: Expected, *observations: Obser
 def conclude(history: History, test: str, judgement: Judgement) -> None:
     message = "" if judgement.verdict is Verdict.PASSED else judgement.message
     facts = {"level": "MUST", "profile": "service-proxy", "core": True, "number": 0}
-    history.verdict(test, "call", judgement.verdict, message, **facts)
+    ended_by = judgement if message else None
+    history.verdict(test, "call", judgement.verdict, message, ended_by=ended_by, **facts)
 
 
 def verdicts(path: Path) -> dict[str, Verdict]:
@@ -271,3 +272,11 @@ def test_a_changed_part_is_not_merged(tmp_path: Path, path: Path) -> None:
 def test_every_line_is_plain_json(path: Path) -> None:
     for line in path.read_bytes().splitlines():
         assert {"kind", "mono", "wall", "digest"} <= orjson.loads(line).keys()
+
+
+def test_sentence_that_reads_like_a_judgement_is_none(tmp_path: Path) -> None:
+    with History(tmp_path / "h") as history:
+        judgement = history.compare("KEP-1/x", "hints of a1", expected=["a"], observed=None)
+        facts = {"level": "MUST", "profile": "service-proxy", "core": True, "number": 0}
+        history.verdict("KEP-1/x", "call", judgement.verdict, judgement.message, **facts)
+    assert judge(read(tmp_path / "h").records, tmp_path / "h").causes() == {"KEP-1/x": Cause.OWN_CODE}

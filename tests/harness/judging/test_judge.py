@@ -26,16 +26,15 @@ from harness.judging.history import sealed
 pytest_plugins = ["pytester"]
 
 JUDGED = """
+from harness.judging.conclusion import raise_for
 from harness.model.outcomes import TIMED_OUT, Reached
 from harness.judging.statistics import Rates
 from harness.judging.verdict import AnyOf, Verdict
 
 def compare(history, observed, unknown=""):
     judgement = history.compare("", "hints of a1", expected=("a", 1), observed=observed, unknown=unknown)
-    if judgement.verdict is Verdict.FAILED:
-        raise AssertionError(judgement.message + "\\n\\nthe whole table")
-    if judgement.verdict is Verdict.INCONCLUSIVE:
-        raise InconclusiveError(judgement.message + "\\n\\nthe whole table")
+    if judgement.verdict is not Verdict.PASSED:
+        raise_for(judgement, judgement.message + "\\n\\nthe whole table")
 
 @must("KEP-2/as-expected")
 def test_as_expected(history):
@@ -55,7 +54,7 @@ def test_leaks(history):
     window.observe("a1", [Reached("a1")] * 8)
     window.observe("b1", [Reached("b1")] * 6 + [TIMED_OUT, Reached("a1")])
     judgement = window.judge()
-    assert judgement.verdict is Verdict.PASSED, judgement.message
+    raise_for(judgement, judgement.message)
 
 @pytest.mark.parametrize("family", ["IPv6", "IPv4", ""])
 @must("KEP-2/each-family", EXTENDED)

@@ -11,6 +11,7 @@ from harness.judging.verdict import (
     NO_ANSWER,
     AnyOf,
     Evenly,
+    Expectation,
     Expected,
     Judgement,
     Tally,
@@ -19,6 +20,7 @@ from harness.judging.verdict import (
     is_wrong,
     judge,
     plan,
+    plans,
 )
 from harness.model.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Unknown
 
@@ -31,7 +33,11 @@ FAILED, PASSED, INCONCLUSIVE, SKIPPED = Verdict.FAILED, Verdict.PASSED, Verdict.
 
 def judged(expected: Expected, *observations: Observation) -> Judgement:
     """Of one client, a1."""
-    return judge({"a1": expected}, {"a1": Tally.of(observations)})
+    return judge_planned({"a1": expected}, {"a1": Tally.of(observations)})
+
+
+def judge_planned(expectation: Expectation, tallies: dict[str, Tally]) -> Judgement:
+    return judge(expectation, tallies, plans(expectation))
 
 
 @pytest.mark.parametrize(
@@ -80,16 +86,17 @@ def test_one_client(expected: Expected, observations: list[Observation], verdict
 
 
 def test_failed_beats_inconclusive_between_clients() -> None:
-    judgement = judge(
+    judgement = judge_planned(
         {"a1": {"a1"}, "b1": {"b1"}, "c1": {"b1"}},
         {"a1": Tally.of([Unknown("no route")]), "b1": Tally.of([A1]), "c1": Tally.of([A1, REFUSED])},
     )
     assert judgement.verdict is FAILED
     assert judgement.message == "b1 reached a1 in 1 of 1 probes, where b1 is expected (and 2 more)"
+    assert judgement.unmet == ("a1", "b1", "c1")
 
 
 def test_the_grid_shows_expected_and_observed_of_each_client() -> None:
-    judgement = judge(
+    judgement = judge_planned(
         {"a1": {"a1"}, "b1": {"a1", "b1"}, "c1": TIMED_OUT},
         {
             "a1": Tally.of([A1] * 270 + [B1] * 3 + [TIMED_OUT] * 2),
@@ -115,7 +122,7 @@ def test_an_empty_set_is_no_expectation() -> None:
 
 def test_observations_of_an_unknown_client_are_an_error() -> None:
     with pytest.raises(ValueError, match="nothing is expected of b1"):
-        judge({"a1": {"a1"}}, {"b1": Tally()})
+        judge_planned({"a1": {"a1"}}, {"b1": Tally()})
 
 
 def test_one_observation_is_wrong_or_not() -> None:
@@ -146,11 +153,12 @@ ROUNDS, RATES = 2000, Rates(leak=0.1, miss=0.02)
 def rounds(name: str, pods: list[str], allowed: set[str], leak: float = 0.0) -> list[Verdict]:
     """Judge a simulated proxy that picks evenly from `pods`, and with odds `leak` sends a connection to x1."""
     rng = random.Random(name)
-    samples = plan(allowed, RATES).samples
+    planned = plans({"a1": allowed}, RATES)
+    samples = planned["a1"].samples
     found = []
     for _ in range(ROUNDS):
         seen = [Reached("x1" if rng.random() < leak else rng.choice(pods)) for _ in range(samples)]
-        found.append(judge({"a1": allowed}, {"a1": Tally.of(seen)}, RATES).verdict)
+        found.append(judge({"a1": allowed}, {"a1": Tally.of(seen)}, planned).verdict)
     return found
 
 

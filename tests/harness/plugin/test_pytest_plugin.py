@@ -330,6 +330,29 @@ def test_a_worker_that_crashes_in_teardown_takes_back_no_failure(certify: Any) -
     assert [case["parameters"] for case in test["cases"]] == ["IPv4"]
 
 
+def test_skip_of_a_scenario_that_gives_no_reason_of_ours_is_unavailable(certify: Any) -> None:
+    run = certify(extra="@must('KEP-1/skips')\ndef test_skips():\n    pytest.skip('ineligible: as it says')\n")
+    (test,) = run.report["tests"]
+    assert (run.code, test["reason"], test["message"]) == (11, "unavailable", "ineligible: as it says")
+
+
+TAKES_LONG = """
+@must("KEP-1/takes-long")
+def test_takes_long():
+    signal.pause()
+
+@must("KEP-1/names-a-time-limit")
+def test_names_a_time_limit():
+    pytest.fail("Timeout is what this says")
+"""
+
+
+def test_scenario_that_takes_too_long_is_inconclusive(certify: Any) -> None:
+    run = certify(extra=TAKES_LONG, options=("--timeout=0.5",))
+    assert run.verdicts == {"takes-long": "inconclusive", "names-a-time-limit": "failed"}
+    assert "the scenario did not end within its time limit: Timeout (>0.5s)" in run.text
+
+
 def test_fail_fast_names_what_it_left_out(certify: Any) -> None:
     run = certify("fails", "passes", options=("--td-fail-fast",))
     (left_out,) = (test for test in run.report["tests"] if test["id"] == "KEP-1/passes")
