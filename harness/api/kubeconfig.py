@@ -123,11 +123,16 @@ def find(
     Raises `UsageError` if there is none, or if it is wrong.
     """
     environment = os.environ if environment is None else environment
-    files = files or environment.get("KUBECONFIG", "") or DEFAULT
+    files = files_of(files, environment)
     in_pod = "KUBERNETES_SERVICE_HOST" in environment
     if in_pod and files == DEFAULT and not Path(DEFAULT).expanduser().exists():
         return InCluster(service_account, environment=environment)
     return Kubeconfig(files, context=context)
+
+
+def files_of(files: str = "", environment: Mapping[str, str] = os.environ) -> str:
+    """The files, with ":" between them, that kubectl would read when it is told these, or none."""
+    return files or environment.get("KUBECONFIG", "") or DEFAULT
 
 
 def _named(contexts: Iterable[str]) -> str:

@@ -2,53 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
+from harness.commands.from_options import with_options
 from harness.commands.front import examples
 from harness.errors import DistrustError, InconclusiveError, UnavailableError
+from harness.settings.options import BY_NAME, resolve_some
 
-
-def of_cluster(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options that say which cluster, with the environment variables that a run has for them."""
-    context = click.option(
-        "--context",
-        metavar="NAME",
-        default="",
-        envvar="TRAFFICDIST_CONTEXT",
-        help="Which context of it. [the current one]",
-    )
-    kubeconfig = click.option(
-        "--kubeconfig",
-        metavar="FILE",
-        default="~/.kube/config",
-        envvar=["TRAFFICDIST_KUBECONFIG", "KUBECONFIG"],
-        show_default=True,
-    )
-    return kubeconfig(context(command))
+of_cluster = with_options([BY_NAME["kubeconfig"], BY_NAME["context"]])
+"""Gives a command the options of a run that say which cluster."""
 
 
 @click.command(epilog=examples("cleanup", "cleanup --context production --run 1a2b3c4d"))
 @of_cluster
 @click.option("--run", metavar="ID", default="", help="Only what this run left. [all runs]")
 @click.option("--force", is_flag=True, help="Even if a run is under way; it will notice, and end.")
-def cleanup(kubeconfig: str, context: str, run: str, force: bool) -> None:
+def cleanup(run: str, force: bool, **options: Any) -> None:
     """Remove what runs left on a cluster, and kind clusters and containers that they left on this machine.
 
     Namespaces with label trafficdist.dev/run are removed, nodes with annotation trafficdist.dev/before become what they
     were, and the Lease goes. Nothing else is touched.
     """
-    for line in _clean_up(kubeconfig, context, run=run, force=force):
+    for line in _clean_up(**resolve_some(options), run=run, force=force):
         click.echo(line)
 
 
 def _clean_up(kubeconfig: str, context: str, *, run: str, force: bool) -> list[str]:
     """Return a line for each thing removed. Raises `UsageError`, `UnavailableError`, `DistrustError`."""
     from harness.api.client import Api, RefusedError
-    from harness.api.kubeconfig import find
+    from harness.api.kubeconfig import files_of, find
     from harness.control_planes import containers
     from harness.guest import cleanup, errors
     from harness.guest.labels import checked_run_id
@@ -57,7 +42,7 @@ def _clean_up(kubeconfig: str, context: str, *, run: str, force: bool) -> list[s
     if run:
         checked_run_id(run)
     done = [*_kind_clusters(run), *(f"container {each} is removed" for each in containers.remove_leftovers(run))]
-    if done and not Path(kubeconfig.partition(":")[0]).expanduser().exists():
+    if done and not Path(files_of(kubeconfig).partition(":")[0]).expanduser().exists():
         return done  # the cluster was one of these
     found = reach(kubeconfig, context, rules=())
     api = Api(find(kubeconfig, context=context))

@@ -22,6 +22,7 @@ from typing import Any
 from harness.api import kubeconfigs
 from harness.commands import cluster_state
 from harness.commands.cluster_state import READY, ClusterState
+from harness.commands.from_options import by_name
 from harness.errors import HarnessError, UnavailableError, UsageError
 from harness.model import manifests
 from harness.model.texts import as_table
@@ -42,8 +43,7 @@ def up(name: str, topology: str = "", families: str = "", *, kubeconfig: Path | 
     `options` are those of a run that say what a cluster is made of, by key: proxy, mode, control_plane and so on. The
     kubeconfig is written to the file `kubeconfig` too.
     """
-    given = {"topology": topology, "families": families, **options}
-    settings = resolve({key.replace("_", "-"): value for key, value in given.items()})
+    settings = resolve(by_name({"topology": topology, "families": families, **options}))
     of_settings(settings)  # says what is missing before anything is begun
     began = time.monotonic()
     folder = cluster_state.folder_of(name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -61,6 +61,11 @@ def _click_option(option: Option) -> Callable[[Callable[..., Any]], Callable[...
 
 def _shown(default: Any) -> str:
     return ",".join(default) if isinstance(default, tuple) else str(default)
+
+
+def by_name(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that click gave to a command, as `resolve` wants them."""
+    return {key.replace("_", "-"): value for key, value in options.items()}
 
 
 def as_arguments(option: Option, value: Any) -> list[str]:

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.api.client import Api, RefusedError
-from harness.api.kubeconfig import find
+from harness.api.kubeconfig import files_of, find
 from harness.errors import InconclusiveError, UnavailableError, UsageError
 from harness.guest import errors
 from reference.explanation import Explanation, Tier, explain
@@ -24,7 +24,7 @@ _WIDTH = 160  # letters of a line of text
 SAME = 6  # node names on a line; the rest is counted
 
 
-def explain_service(name: str, *, kubeconfig: str, context: str, follow: Reading, console: Console) -> None:
+def explain_service(name: str, *, follow: Reading, console: Console, kubeconfig: str = "", context: str = "") -> None:
     """Print the explanation of Service `name` ("web", or "shop/web"). Raises `UsageError`, `UnavailableError`."""
     namespace, _, short = name.rpartition("/")
     loaded = find(kubeconfig, context=context)
@@ -33,7 +33,7 @@ def explain_service(name: str, *, kubeconfig: str, context: str, follow: Reading
         for part in _explained(api, namespace or loaded.namespace, short, follow):
             console.print(part, soft_wrap=isinstance(part, str))
     except (InconclusiveError, RefusedError) as error:
-        raise UnavailableError(f"kubeconfig {kubeconfig}: {errors.of(error, server=api.server)}") from error
+        raise UnavailableError(f"kubeconfig {files_of(kubeconfig)}: {errors.of(error, server=api.server)}") from error
     finally:
         api.close()
 

@@ -158,7 +158,7 @@ def plan(expected: Expected, rates: Rates = DEFAULT_RATES) -> SamplePlan:
 
 
 def plans(expectation: Expectation, rates: Rates = DEFAULT_RATES) -> dict[str, SamplePlan]:
-    """Return the plan of each client of a window: how many probes it sends, what it is judged by, and what a report says."""
+    """Return the plan of each client of a window, for its probes, its judgement and the report."""
     return {client: plan(expected, rates) for client, expected in expectation.items()}
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,8 @@ _OF_COMMANDS = ("OPTIONS_FILE", "CACHE", "MIRROR")
 class Option:
     """One option under all its names. `kind` is "value", "list" (repeatable, or with commas) or "flag".
 
-    `group` is the heading under which `--help` shows it. `allowed` are all its values, if they are few.
+    `group` is the heading under which `--help` shows it. `allowed` are all its values, if they are few. `backends` are
+    those that use it, () for all; with another it is refused.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Option:
     check: Callable[[str], Any] = field(default=str)
     allowed: tuple[str, ...] = ()
     group: str = ""
+    backends: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
@@ -121,6 +123,8 @@ def _workers(text: str) -> str:
     return text
 
 
+_NETNS, _KUBECONFIG, _KIND = ("netns",), ("kubeconfig",), ("kind",)
+
 _JUDGED = (
     Option("proxy", "The service proxy to judge: reference, kube-proxy[:VERSION], or a YAML file that says how to run "
            "one; installed: whatever a real cluster runs. [reference; on a real cluster installed]", metavar="NAME",
@@ -128,13 +132,13 @@ _JUDGED = (
     Option("mode", "What the proxy programs: nftables, iptables or ipvs. [the usual one of the proxy]", metavar="MODE"),
     Option("control-plane", "What serves the API: embedded is the reference; binaries:VERSION is etcd, kube-apiserver "
            "and kube-controller-manager of the cache; containers:VERSION, of their official images. [embedded]",
-           metavar="NAME", check=_control_plane),
+           metavar="NAME", check=_control_plane, backends=_NETNS),
     Option("controller", "What writes EndpointSlices: reference, or kube-controller-manager[:VERSION]. [the one of the "
-           "control plane]", metavar="NAME", check=_controller),
+           "control plane]", metavar="NAME", check=_controller, backends=_NETNS),
     Option("mutant", "Judge the reference with one fault, to see what the suite says of it; never certifiable.",
-           metavar="NAME", check=_mutant),
+           metavar="NAME", check=_mutant, backends=_NETNS),
     Option("kubernetes-version", "The release as which the reference behaves, like 1.31. [the newest]",
-           metavar="VERSION"),
+           metavar="VERSION", backends=_NETNS),
     Option("feature-gates", "Feature gates of the reference, or of --backend kind, like "
            "PreferSameTrafficDistribution=false; on any other cluster those of its API server, if /metrics may not be "
            "read. Repeatable.", kind="list", metavar="GATES", default=(), check=_gate),
@@ -150,23 +154,25 @@ _JUDGED = (
 _PLACE = (
     Option("backend", "Where to run: netns is a cluster of network namespaces on this machine, kubeconfig any "
            "cluster, kind one that is made with kind and thrown away.", metavar="NAME",
-           allowed=("netns", "kubeconfig", "kind")),
+           allowed=(*_NETNS, *_KUBECONFIG, *_KIND)),
     Option("kubeconfig", "The cluster of --backend kubeconfig; several files like $KUBECONFIG. [$KUBECONFIG, "
-           "~/.kube/config, or in a pod its service account]", metavar="FILE"),
-    Option("context", "Which context of it. [the current one]", metavar="NAME"),
+           "~/.kube/config, or in a pod its service account]", metavar="FILE", backends=_KUBECONFIG),
+    Option("context", "Which context of it. [the current one]", metavar="NAME", backends=_KUBECONFIG),
     Option("image-registry", "Where nodes pull the test image from, if not from registry.k8s.io/e2e-test-images.",
-           metavar="REGISTRY"),
+           metavar="REGISTRY", backends=(*_KUBECONFIG, *_KIND)),
     Option("allow-disruptive", "Change more of a real cluster than the run's own objects: labels and taints of "
-           "nodes, which are given back.", kind="flag", default=False),
+           "nodes, which are given back.", kind="flag", default=False, backends=_KUBECONFIG),
     Option("kind-image", "Node image of --backend kind, like kindest/node:v1.34.3; by role: "
-           "control-plane=IMAGE,worker=IMAGE. [kind's own]", metavar="IMAGE"),
+           "control-plane=IMAGE,worker=IMAGE. [kind's own]", metavar="IMAGE", backends=_KIND),
     Option("kind-patch", "Which patch a minor version stands for on --backend kind, like 1.30=1.30.14. Repeatable. "
-           "[the newest, as https://dl.k8s.io says]", kind="list", metavar="VERSIONS", default=(), check=_patch),
-    Option("keep-cluster", "Leave the cluster of --backend kind in place at the end.", kind="flag", default=False),
+           "[the newest, as https://dl.k8s.io says]", kind="list", metavar="VERSIONS", default=(), check=_patch,
+           backends=_KIND),
+    Option("keep-cluster", "Leave the cluster of --backend kind in place at the end.", kind="flag", default=False,
+           backends=_KIND),
     Option("topology", f"Zones and nodes: {', '.join(TOPOLOGIES)}, or like a=2,b=2,c=1.", metavar="TOPOLOGY",
            default="three_zones", check=_topology),
     Option("families", "IP families of the cluster, the primary one first.", kind="list", metavar="FAMILIES",
-           default=("IPv4", "IPv6"), allowed=("IPv4", "IPv6")),
+           default=("IPv4", "IPv6"), allowed=("IPv4", "IPv6"), backends=(*_NETNS, *_KIND)),
 )  # fmt: skip
 
 _SELECTED = (
@@ -245,17 +251,43 @@ def resolve(
     environment: Mapping[str, str] | None = None,
     options_file: str = "",
     ini: Mapping[str, Any] | None = None,
+    backend: str = "",
 ) -> Settings:
     """Combine all sources into settings. `given` and `ini` are by option name; absent, None and () mean not given.
 
-    Raises `UsageError` with the value, its source, and the allowed values.
+    `backend` is the one if no source names any. Raises `UsageError` with the value, its source, and the allowed values.
     """
+    values, places = _gather(OPTIONS, given, environment=environment, options_file=options_file, ini=ini)
+    values["backend"] = values["backend"] or backend
+    _refuse_unused(values, places)
+    values["proxy"] = values["proxy"] or (INSTALLED if values["backend"] in REAL_CLUSTERS else REFERENCE)
+    _claim(values)
+    values["seed"] = int.from_bytes(os.urandom(4)) if values["seed"] is None else values["seed"]
+    return Settings.from_json({key: "" if value is None else value for key, value in values.items()})
+
+
+def resolve_some(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Combine the sources of these options alone, for a command that is no run, by key. Raises as `resolve` does."""
+    values, _ = _gather([BY_NAME[name] for name in given], given)
+    return {key: value or "" for key, value in values.items()}
+
+
+def _gather(
+    options: Iterable[Option],
+    given: Mapping[str, Any],
+    *,
+    environment: Mapping[str, str] | None = None,
+    options_file: str = "",
+    ini: Mapping[str, Any] | None = None,
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the values of options by key, and the places of those that were given."""
     environment = os.environ if environment is None else environment
     options_file = options_file or environment.get(ENVIRONMENT_PREFIX + "OPTIONS_FILE", "")
     in_file = read_options_file(options_file) if options_file else {}
     _refuse_unknown_variables(environment)
     values: dict[str, Any] = {}
-    for option in OPTIONS:
+    places: dict[str, str] = {}
+    for option in options:
         for place, value in (
             (f"--{option.name}", given.get(option.name)),
             (f"environment variable {option.environment}", environment.get(option.environment)),
@@ -263,15 +295,21 @@ def resolve(
             (f"ini file, td_{option.key}", (ini or {}).get(option.name)),
         ):
             if value not in (None, "", (), []):
-                values[option.key] = _convert(option, value, place)
+                values[option.key], places[option.key] = _convert(option, value, place), place
                 break
         else:
             values[option.key] = option.default
-    values["backend"] = values["backend"] or ""
-    values["proxy"] = values["proxy"] or (INSTALLED if values["backend"] in REAL_CLUSTERS else REFERENCE)
-    _claim(values)
-    values["seed"] = int.from_bytes(os.urandom(4)) if values["seed"] is None else values["seed"]
-    return Settings.from_json({key: "" if value is None else value for key, value in values.items()})
+    return values, places
+
+
+def _refuse_unused(values: Mapping[str, Any], places: Mapping[str, str]) -> None:
+    """Refuse what was given and does nothing with this backend: who gave it would be told of something else."""
+    backend = values["backend"]
+    for option in OPTIONS:
+        unused = backend and option.backends and backend not in option.backends
+        if unused and option.key in places and values[option.key] is not False:
+            others = " or ".join(option.backends)
+            raise UsageError(f"{places[option.key]}: --backend {backend} does not use it; it is for --backend {others}")
 
 
 def _claim(values: dict[str, Any]) -> None:

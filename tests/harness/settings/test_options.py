@@ -10,7 +10,7 @@ import pytest
 from harness.errors import UsageError
 from harness.model.release import Release
 from harness.model.topology import ONE_ZONE, THREE_ZONES
-from harness.settings.options import OPTIONS, resolve
+from harness.settings.options import BY_NAME, OPTIONS, Option, resolve, resolve_some
 from harness.settings.settings import Settings
 
 
@@ -93,3 +93,53 @@ def test_a_real_cluster_may_have_fewer_nodes_than_scenarios_are_for(backend: str
 def test_no_special_topology_is_made_of_a_real_cluster() -> None:
     settings = resolve({"backend": "kubeconfig"})
     assert (settings.topology_for(THREE_ZONES), settings.topology_for(ONE_ZONE)) == (THREE_ZONES, None)
+
+
+GIVEN = {
+    "backend": "", "seed": "1", "time-scale": "2", "workers": "1", "kind-patch": "1.30=1.30.14", "profile": "dns",
+    "proxy": "", "mode": "", "mutant": "takes-turns", "control-plane": "embedded", "controller": "reference",
+    "feature-gates": "One=true", "follow": "kep", "topology": "three_zones", "families": "IPv4", "keep": "always",
+    "kubernetes-version": "1.33", "kind-image": "kindest/node:v1.34.3",
+}  # fmt: skip
+"""A value of each option that does not take any; "" for those whose values say themselves what they go with."""
+
+
+@pytest.mark.parametrize("backend", BY_NAME["backend"].allowed)
+@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
+def test_each_option_is_used_by_a_backend_or_refused(option: Option, backend: str) -> None:
+    value = True if option.kind == "flag" else GIVEN.get(option.name, "some")
+    variables = {"TRAFFICDIST_BACKEND": backend} | ({option.environment: str(value)} if value else {})
+    if not option.backends or backend in option.backends:
+        resolve({}, environment=variables)
+        return
+    allowed = " or ".join(option.backends)
+    for given, environment, place in (
+        ({"backend": backend, option.name: value}, {}, f"--{option.name}"),
+        ({}, variables, f"environment variable {option.environment}"),
+    ):
+        with pytest.raises(UsageError) as refused:
+            resolve(given, environment=environment)
+        assert str(refused.value) == f"{place}: --backend {backend} does not use it; it is for --backend {allowed}"
+
+
+def test_what_each_backend_does_not_use() -> None:
+    """By reading what a run does with them: whoever adds an option says here whose it is."""
+    unused = {
+        backend: {each.name for each in OPTIONS if each.backends and backend not in each.backends}
+        for backend in BY_NAME["backend"].allowed
+    }
+    of_netns = {"control-plane", "controller", "mutant", "kubernetes-version"}
+    of_somebody, of_kind = {"kubeconfig", "context", "allow-disruptive"}, {"kind-image", "kind-patch", "keep-cluster"}
+    assert unused == {
+        "netns": of_somebody | of_kind | {"image-registry"},
+        "kubeconfig": of_netns | of_kind | {"families"},
+        "kind": of_netns | of_somebody,
+    }
+
+
+def test_what_is_turned_off_is_not_refused() -> None:
+    assert not resolve({"backend": "netns"}, environment={"TRAFFICDIST_KEEP_CLUSTER": "no"}).keep_cluster
+
+
+def test_command_that_is_no_run_takes_its_own_options_alone() -> None:
+    assert resolve_some({"kubeconfig": None, "context": "here"}) == {"kubeconfig": "", "context": "here"}

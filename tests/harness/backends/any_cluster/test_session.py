@@ -33,7 +33,8 @@ def kubeconfig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 
 def lacking(kubeconfig: str, **options: object) -> dict[str, str]:
-    session = Session(resolve({"backend": "kubeconfig", "kubeconfig": kubeconfig, **options}), lambda _: None)
+    place = {} if "backend" in options else {"backend": "kubeconfig", "kubeconfig": kubeconfig}
+    session = Session(resolve({**place, **options}), lambda _: None)
     session.start().close()
     return session.lacking
 
