@@ -29,7 +29,6 @@ from harness.eventually import eventually
 from harness.kubelet.kubelet import Key, Kubelet
 from harness.model import manifests
 from harness.model.manifests import has_condition
-from harness.model.topology import parse_topology
 from harness.model.workloads import external_client, node_client
 from harness.netns import sandbox
 from harness.netns.fabric import Host
@@ -60,7 +59,7 @@ def main(arguments: Sequence[str]) -> int:
 def _boot(name: str, folder: Path, settings: Settings, running: contextlib.ExitStack) -> None:
     """Boot a cluster, which `running` closes, and write down how to reach it. Raises `HarnessError`."""
     outside = Path("/proc/self/ns/user").stat().st_ino
-    topology = parse_topology(settings.topology)
+    topology = settings.topology
     backend = NetnsBackend(
         topology, families=settings.families, implementation=of_settings(settings), release=settings.release
     )

@@ -58,12 +58,11 @@ def _diagnose(settings: Settings, *, try_pods: bool, suite: str, verbose: bool) 
 
 def _checks(settings: Settings, *, try_pods: bool) -> list[Check]:
     from harness.doctor import cluster, machine
-    from harness.model.topology import parse_topology
 
     asked = cluster.Asked(
         settings.kubeconfig,
         settings.context,
-        parse_topology(settings.topology),
+        settings.topology,
         settings.allow_disruptive,
         settings.image_registry,
         try_pods,

@@ -79,7 +79,7 @@ def _parameters(case: CaseResult, settings: Settings) -> dict[str, str]:
         "backend": settings.backend,
         "proxy": settings.proxy,
         "mode": settings.mode,
-        "topology": settings.topology,
+        "topology": settings.topology.name,
     }
 
 

@@ -17,7 +17,6 @@ from typing import Any
 
 from harness.judging.results import requirement_to_json
 from harness.model.requirements import Requirement
-from harness.model.topology import parse_topology
 from harness.run.suite_files import place_of
 from harness.settings.settings import Settings
 
@@ -81,16 +80,15 @@ def catalogue_digest(requirements: Iterable[Requirement]) -> str:
 
 def environment(settings: Settings, reported: Mapping[str, Any]) -> dict[str, Any]:
     """Return the environment block of the report: this machine, overridden by the values of the booted backend."""
-    topology = parse_topology(settings.topology)
     own: dict[str, Any] = {
         "backend": settings.backend,
-        "topology": settings.topology,
+        "topology": settings.topology.name,
         "kernel": platform.release(),
         "python": platform.python_version(),
         "cpus": os.cpu_count() or 1,
         "servers": {},
         "featureGates": {},
-        "nodes": [{"name": node.name, "zone": node.zone} for node in topology.nodes],
+        "nodes": [{"name": node.name, "zone": node.zone} for node in settings.topology.nodes],
         "ipFamilies": list(settings.families),
     }
     return own | dict(reported)

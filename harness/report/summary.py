@@ -10,11 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.control_planes.choice import choose
 from harness.judging.exit_codes import MEANINGS, ExitCode
 from harness.judging.results import Result, count, left_out
 from harness.judging.verdict import SkipReason, Verdict
-from harness.model.topology import parse_topology
 from harness.settings.settings import Settings
 
 Style = Literal["", "bold", "green", "red", "yellow", "faint"]
@@ -53,12 +51,12 @@ def header(
     settings: Settings, *, version: str, reasons: Sequence[str], folder: str, workers: str = "none"
 ) -> list[Line]:
     """Return the settings of a run, for its beginning. `reasons` say why the run cannot certify."""
-    nodes = " ".join(node.name for node in parse_topology(settings.topology).nodes)
+    nodes = " ".join(node.name for node in settings.topology.nodes)
     features = "all" if settings.claims_everything else ", ".join(["core", *settings.supported_features])
     if settings.exempt_features:
         features += f", but not {', '.join(settings.exempt_features)}"
     rows = [
-        ("cluster", f"{settings.backend}, {settings.topology} ({nodes}), {' and '.join(settings.families)}"),
+        ("cluster", f"{settings.backend}, {settings.topology.name} ({nodes}), {' and '.join(settings.families)}"),
         ("judged", _judged(settings)),
         ("profiles", ", ".join(settings.profile) or "all"),
         ("features", features),
@@ -75,7 +73,7 @@ def header(
 def _judged(settings: Settings) -> str:
     """Return every component that is judged; for the reference the proxy alone."""
     proxy = f"{f'mutant {settings.mutant}' if settings.mutant else settings.proxy}, mode {settings.mode}"
-    chosen = choose(settings.control_plane, settings.controller)
+    chosen = settings.components
     if not chosen.real:
         return proxy
     controller = settings.controller or chosen.controller

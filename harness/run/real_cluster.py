@@ -24,7 +24,7 @@ from harness.guest.permissions import DISRUPTIVE, RULES, asks_by_port_forward
 from harness.guest.preflight import Reached, preflight
 from harness.model.abilities import Ability
 from harness.model.release import Release
-from harness.model.topology import Topology, parse_topology
+from harness.model.topology import Topology
 from harness.settings.settings import Settings
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Session:
         return str(made.kubeconfig)
 
     def _look(self, nodes: list[Object], kubeconfig: str) -> Target:
-        topology = parse_topology(self._settings.topology)
+        topology = self._settings.topology
         names = cast(topology, nodes)
         found = Topology(topology.name, tuple(node for node in topology.nodes if node.name in names.nodes))
         if len(found.nodes) < 2:
@@ -113,9 +113,8 @@ def kind_cluster(settings: Settings, run_id: str, say: Say = print) -> Any:
     """Return the kind cluster of a run, not started. Raises `UsageError`."""
     from harness.backends.kind.cluster import KindCluster  # noqa: PLC0415  only who asks for it needs it
 
-    topology = parse_topology(settings.topology)
     return KindCluster(
-        topology,
+        settings.topology,
         families=settings.families,
         mode="iptables" if settings.mode in ("", "default") else settings.mode,
         image=settings.kind_image,

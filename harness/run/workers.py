@@ -14,7 +14,6 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from harness.control_planes.choice import choose as choose_components
 from harness.run.machine import Machine, this_machine
 from harness.settings.claims import REFERENCE
 from harness.settings.settings import Settings
@@ -86,7 +85,7 @@ def _bound(settings: Settings, machine: Machine) -> _Bound:
         return _Bound(4, "more would burden a cluster that others use", 200)
     if settings.backend == "kind":
         return _Bound(2, "the nodes of kind share the processors of this machine", 200)
-    if settings.proxy != REFERENCE or choose_components(settings.control_plane, settings.controller).real:
+    if settings.proxy != REFERENCE or settings.components.real:
         return _Bound(max(2, machine.processors), f"{has}, and each node of each worker runs real components", 1000)
     return _Bound(2 * machine.processors, f"{has}, and requirements wait more than they compute", 300)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from harness.backends.implementation import Implementation, reference
-from harness.control_planes.choice import CONTAINERS, EMBEDDED, MANAGER, choose
+from harness.control_planes.choice import CONTAINERS, EMBEDDED, MANAGER
 from harness.settings.claims import KUBE_PROXY, kind_of
 from harness.settings.mutants import mutants
 from harness.settings.settings import Settings
@@ -26,7 +26,7 @@ def of_settings(settings: Settings) -> Implementation:
 
 
 def _control_plane_of(settings: Settings) -> MakeControlPlane:
-    chosen = choose(settings.control_plane, settings.controller)
+    chosen = settings.components
     if not chosen.real:
         return reference().control_plane
     controller = (MANAGER, chosen.controller_version or chosen.version or settings.kubernetes_version)

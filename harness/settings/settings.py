@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from harness.control_planes.choice import choose
+from harness.control_planes.choice import Choice, choose
 from harness.model.release import Release, parse_gates
 from harness.model.release_features import NEWEST, minor_of
 from harness.model.topology import THREE_ZONES, Topology, parse_topology
@@ -34,7 +34,7 @@ class Settings:
     kubernetes_version: str
     feature_gates: tuple[str, ...]
     follow: str
-    topology: str
+    topology: Topology
     families: tuple[str, ...]
     profile: tuple[str, ...]
     supported_features: tuple[str, ...]
@@ -55,6 +55,11 @@ class Settings:
     workers: str
 
     @property
+    def components(self) -> Choice:
+        """What serves the API, and what writes slices."""
+        return choose(self.control_plane, self.controller)
+
+    @property
     def claims_everything(self) -> bool:
         """True if every feature is claimed: by option, or for the reference without an option about its features."""
         return self.all_features or (self.proxy == "reference" and not self.supported_features)
@@ -62,7 +67,7 @@ class Settings:
     @property
     def reference_minor(self) -> int:
         """The 31 of 1.31 if the reference behaves as that; `NEWEST` for the newest, or without the reference."""
-        alone = self.proxy == REFERENCE and not choose(self.control_plane, self.controller).real
+        alone = self.proxy == REFERENCE and not self.components.real
         return minor_of(self.kubernetes_version) if alone else NEWEST
 
     @property
@@ -82,16 +87,15 @@ class Settings:
         real cluster also on fewer, since the table of needs tells which of them can. Scenarios for a special one get
         it, if the backend makes clusters for them.
         """
-        asked = parse_topology(self.topology)
         if self.backend in REAL_CLUSTERS:
-            return asked if wanted.name in (THREE_ZONES.name, asked.name) else None
+            return self.topology if wanted.name in (THREE_ZONES.name, self.topology.name) else None
         if wanted.name != THREE_ZONES.name:
             return wanted
-        return asked if set(wanted.nodes) <= set(asked.nodes) else None
+        return self.topology if set(wanted.nodes) <= set(self.topology.nodes) else None
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, for an xdist worker."""
-        return dataclasses.asdict(self)
+        return dataclasses.asdict(self) | {"topology": self.topology.name}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Settings:
@@ -99,4 +103,4 @@ class Settings:
         plain: dict[str, Any] = {
             key: tuple(value) if isinstance(value, list) else value for key, value in values.items()
         }
-        return cls(**plain)
+        return cls(**plain | {"topology": parse_topology(plain["topology"])})
