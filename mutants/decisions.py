@@ -1,4 +1,4 @@
-"""How a proxy is made that decides wrongly, and those that give a right decision a wrong outcome.
+"""Makes proxies that decide wrongly, and those that give a right decision a wrong outcome.
 
 A fault is a function that answers one question. Most give the right answer to a changed question, so that everything
 but the fault stays right.

@@ -1,4 +1,4 @@
-"""How an EndpointSlice controller is made that plans wrongly: each fault is a function in place of `plan_service`."""
+"""Makes EndpointSlice controllers that plan wrongly: each fault is a function in place of `plan_service`."""
 
 from __future__ import annotations
 

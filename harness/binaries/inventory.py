@@ -1,4 +1,4 @@
-"""What is in the cache, fetched, listed, checked and removed, as `trafficdist components` prints it."""
+"""Fetches, lists, checks and removes binaries of the cache, for `trafficdist components`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def fetch_all(
 
 
 def listing(cache: Cache, names: Sequence[str], form: Literal["table", "json"]) -> str:
-    """What is there of these components, or of all: from KUBEBUILDER_ASSETS and from the cache."""
+    """Return a table, or JSON, of the binaries of these components, or of all, in KUBEBUILDER_ASSETS and the cache."""
     known = [component_named(name).name for name in names] or list(COMPONENTS)
     entries = [entry for entry in (*_assets(), *cache.entries()) if entry.component in known]
     if form == "json":
@@ -59,7 +59,7 @@ def listing(cache: Cache, names: Sequence[str], form: Literal["table", "json"]) 
 
 
 def offers(names: Sequence[str]) -> str:
-    """The versions that can be compiled, by minor version."""
+    """Return a table of the versions that can be compiled, by minor version."""
     go = find_go()
     rows = [("COMPONENT", "SERIES", "VERSIONS")]
     for name in names or COMPONENTS:
@@ -72,7 +72,7 @@ def offers(names: Sequence[str]) -> str:
 
 
 def check(cache: Cache, name: str = "") -> tuple[str, bool]:
-    """Whether what is there is what was got, and runs: a line each, and whether all is well."""
+    """Check that binaries are unchanged and run. Returns a line for each, and whether all are well."""
     chosen = [component_named(name)] if name else COMPONENTS.values()
     checked = [each for component in chosen for each in (*_check_assets(component), *_check_cache(component, cache))]
     text = "\n".join(line for line, _ in checked) or f"Nothing is there, in {cache.folder}."

@@ -84,7 +84,7 @@ def _boot(name: str, folder: Path, settings: Settings, running: contextlib.ExitS
 
 
 class _Record:
-    """What other commands know of this cluster: written down once it is up, and whenever its pods change."""
+    """Writes the state of this cluster for other commands, once it is up and whenever its pods change."""
 
     def __init__(self, folder: Path, state: ClusterState) -> None:
         self._folder = folder

@@ -1,4 +1,4 @@
-"""What is known of clusters that run in the background: a folder a cluster, readable by its owner only.
+"""The state of clusters that run in the background: a folder a cluster, readable by its owner only.
 
     $XDG_RUNTIME_DIR/trafficdist/NAME/   (or /tmp/trafficdist-UID/NAME/)
         state.json  kubeconfig  log
@@ -47,7 +47,7 @@ class ClusterState:
 
     @property
     def alive(self) -> bool:
-        """Whether the process that wrote this still runs."""
+        """True if the process that wrote this state still runs."""
         return start_time(self.pid) == self.start_time
 
 

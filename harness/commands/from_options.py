@@ -69,7 +69,7 @@ def by_name(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def as_arguments(option: Option, value: Any) -> list[str]:
-    """What pytest is told of a value that was given to the command."""
+    """Return pytest's arguments for a value that was given to the command."""
     if option.kind == "flag":
         return [f"--td-{option.name}"] if value else []
     given = value if isinstance(value, tuple) else () if value is None else (value,)

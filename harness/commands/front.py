@@ -1,4 +1,4 @@
-"""How every command ends: one line that begins with `error: `, and the same exit code for the same cause."""
+"""Ends every command alike: an error is one line that begins with `error: `, and each cause has its exit code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tab key offers as values of options and arguments, for bash, zsh and fish through click's own protocol.
+"""Completes values of options and arguments, for bash, zsh and fish through click's own protocol.
 
 A completer is asked in a new process at each key, so it reads names where they can be had in tenths of a second, and
 says nothing where they cannot be had at all: an error would land in the middle of what somebody types.
@@ -62,7 +62,7 @@ def clusters() -> Iterable[str]:
 
 
 def places(cluster: str) -> Iterable[str]:
-    """Where one can be in such a cluster: its nodes, its pods, and outside."""
+    """Return the places in such a cluster: its nodes, its pods, and outside."""
     from harness.commands import cluster_state
 
     state = cluster_state.load(cluster)

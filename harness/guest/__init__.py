@@ -1,1 +1,1 @@
-"""Being a good guest on somebody's cluster: one run at a time, own objects only, and nothing left of them."""
+"""The manners of a guest on somebody's cluster: one run at a time, own objects only, and nothing left behind."""

@@ -1,7 +1,7 @@
 """`trafficdist cleanup`: removes what runs left on a cluster, after a `kill -9` say, and on this machine.
 
-It looks before it writes, so that a cluster without leftovers is not touched, and it does not disturb a run that is
-under way: not even for the half minute in which nobody can tell whether one elsewhere is dead.
+It looks before it writes, so that a cluster without leftovers is not touched, and it does not disturb a run under way:
+it waits half a minute until the Lease shows whether a run on another machine is dead.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LOOK_SECONDS = 1.0
 
 
 def cleanup(api: Api, *, run: str = "", force: bool = False, say: Say = silent) -> list[str]:
-    """Remove what is left of a run, or of all, and say what was done, a line each; nothing where nothing is left.
+    """Remove the leftovers of a run, or of all. Returns a line for each action; none if nothing is left.
 
     Only objects with a run's label, and nodes with a run's annotation, are touched.
     Raises `DistrustError` while a run is under way, unless forced, and `RefusedError`.
@@ -41,7 +41,7 @@ def cleanup(api: Api, *, run: str = "", force: bool = False, say: Say = silent) 
 
 
 def _wait_until_over(api: Api, record: LeaseRecord, clock: ServerClock, say: Say) -> None:
-    """Wait for a Lease to end that nobody renews. Raises `DistrustError` for one that somebody does renew."""
+    """Wait until a Lease expires. Raises `DistrustError` if it is renewed."""
     if is_over(record, clock):
         return
     if process.is_of_here(record.process):

@@ -1,5 +1,4 @@
-"""What an API server, a connection to it, a pod or a node says that keeps a run from going on: in one line, with the
-remedy.
+"""Translates errors of an API server, a connection, a pod or a node that end a run: into one line, with the remedy.
 
 Why a table of sentences: each of these happens to somebody in the first hour, and a stack of nested errors of three
 libraries tells them nothing. All functions here are pure.
@@ -25,7 +24,7 @@ _IS_UP = "is the cluster up, and is this the right context (--context)?"
 
 
 def of(error: BaseException, *, server: str = "") -> str:
-    """Return what an error of the harness says, as one line. `server`: the URL, where it is known."""
+    """Return the text of an error of the harness in one line. `server`: the URL, if known."""
     if isinstance(error, RefusedError):
         return of_answer(error.response, doing=str(error).partition(": ")[0])
     if isinstance(error.__cause__, http.HTTPError):
@@ -34,12 +33,12 @@ def of(error: BaseException, *, server: str = "") -> str:
 
 
 def is_of_connection(error: BaseException) -> bool:
-    """Return whether an error of the harness only passes on that there was no answer."""
+    """Return whether an error of the harness means that there was no answer."""
     return isinstance(error.__cause__, http.HTTPError)
 
 
 def of_answer(answer: Response, *, doing: str = "") -> str:
-    """Why the API server refused; `doing` says what was asked of it, as in "create pods"."""
+    """Return why the API server refused a request; `doing` names the request, as in "create pods"."""
     said = _line(str(answer.body.get("message") or "no reason given"))
     trying = f" to {doing}" if doing else ""
     if answer.code == 401:
@@ -64,7 +63,7 @@ def _forbidden(said: str, trying: str) -> str:
 
 
 def _not_admitted(said: str, trying: str) -> str:
-    """Admission says 403 too, where the user may do it but nobody may do it so."""
+    """Return why admission refused, "" if it did not: it uses 403 too, for users who have the permission."""
     if "must specify limits" in said or "must specify requests" in said or "failed quota" in said:
         return f"a resource quota wants what the suite's pods do not say: {said}; exempt {_NAMESPACES} from it"
     if "violates PodSecurity" in said:
@@ -86,7 +85,7 @@ def _server_error(code: int, said: str, trying: str) -> str:
 
 
 def of_connection(error: http.HTTPError, *, server: str = "") -> str:
-    """Why there was no answer at all. `server` is its URL, for the reader."""
+    """Return why there was no answer at all. `server` is its URL, for the reader."""
     reason = _innermost(error)
     where = server or _address(error) or "the API server"
     return f"{where}: {_why_no_answer(reason)}"
@@ -128,7 +127,7 @@ def _untrusted(reason: ssl.SSLCertVerificationError) -> str:
 
 
 def of_pod(pod: Object) -> str:
-    """Return what keeps a pod from becoming ready, "" when nothing is known to."""
+    """Return the obstacle that keeps a pod from becoming ready, "" if none is known."""
     status = pod.get("status") or {}
     name = f"pod {pod['metadata'].get('namespace', '')}/{pod['metadata'].get('name', '')}"
     node = (pod.get("spec") or {}).get("nodeName")
@@ -144,7 +143,7 @@ def of_pod(pod: Object) -> str:
 
 
 def of_kubelet(pod: Object) -> str:
-    """That no kubelet has begun with a pod, "" once one has: it is done within a second."""
+    """Return a sentence if no kubelet has begun with a pod, which takes less than a second, "" once one has."""
     status, node = pod.get("status") or {}, (pod.get("spec") or {}).get("nodeName")
     if not node or status.get("startTime") or status.get("containerStatuses") or status.get("podIP"):
         return ""
@@ -178,7 +177,7 @@ def _unscheduled(name: str, conditions: Sequence[Mapping[str, Any]]) -> str:
 
 
 def of_events(events: Sequence[Object]) -> str:
-    """Return what the newest of these Events says that keeps pods from being made, "" if none does."""
+    """Return the obstacle in the newest of these Events that keeps pods from being made, "" if there is none."""
     ordered = sorted(events, key=lambda each: str(each.get("lastTimestamp") or each.get("eventTime") or ""))
     for event in reversed(ordered):
         reason, said = str(event.get("reason", "")), _line(str(event.get("message", "")))
@@ -191,7 +190,7 @@ def of_events(events: Sequence[Object]) -> str:
 
 
 def of_node(name: str, node: Object | None) -> str:
-    """Return what is wrong with a node that pods are to run on, "" when nothing is."""
+    """Return the fault of a node that pods are to run on, "" if there is none."""
     if node is None:
         return f"node {name} is gone from the cluster: start again when the cluster's nodes do not change"
     conditions = {each.get("type"): each for each in (node.get("status") or {}).get("conditions") or ()}
@@ -222,7 +221,7 @@ def _innermost(error: BaseException) -> BaseException:
 
 
 def _address(error: BaseException) -> str:
-    """Host and port, where the error knows them."""
+    """Return host and port of an error, "" if it has none."""
     for each in (error, getattr(error, "reason", None)):
         connection = getattr(each, "conn", None)
         host, port = getattr(connection, "host", None), getattr(connection, "port", None)

@@ -15,7 +15,7 @@ RUN_LABEL = "trafficdist.dev/run"
 """Label of every object that a run makes; its value is the run's id."""
 
 BEFORE_ANNOTATION = "trafficdist.dev/before"
-"""Annotation of a node that a run changed: what it was before (`harness.guest.nodes`)."""
+"""Annotation of a node that a run changed: its state before (`harness.guest.nodes`)."""
 
 NAMESPACE = "trafficdist"
 LEASE = "run"
@@ -25,17 +25,17 @@ _ID = re.compile(rf"[a-z0-9]{{{_LENGTH}}}")
 
 
 def new_run_id() -> str:
-    """Eight lower-case letters and digits, which no other run has."""
+    """Return eight lower-case letters and digits, which no other run has."""
     return "".join(secrets.choice(string.ascii_lowercase + string.digits) for _ in range(_LENGTH))
 
 
 def checked_run_id(text: str) -> str:
-    """The same text. Raises `UsageError` when it cannot be the id of a run."""
+    """Return the text. Raises `UsageError` if it cannot be the id of a run."""
     if not _ID.fullmatch(text):
         raise UsageError(f"run id {text!r}: want {_LENGTH} lower-case letters and digits")
     return text
 
 
 def run_labels(run_id: str) -> dict[str, str]:
-    """The labels of an object that this run makes."""
+    """Return the labels of an object that this run makes."""
     return {RUN_LABEL: run_id}

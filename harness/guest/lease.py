@@ -1,7 +1,7 @@
 """One run at a time on a cluster: the Lease `trafficdist/run`, held while a run lasts.
 
-Two runs would change the same nodes and components under each other, and each would call the other's changes a fault.
-Whoever takes the Lease also removes what runs before it left, since nobody else needs it any more.
+Two runs would change the same nodes and components, and each would take the other's changes for a fault. A run that
+takes the Lease also removes the leftovers of earlier runs.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from harness.guest.lease_record import LeaseRecord, ServerClock, lease_record_of
 from harness.guest.leftovers import Say
 
 RENEW_SECONDS = 10.0
-_BACK_SECONDS = 15.0  # in which an API server that is away at the end of a run may come back
-_TAKE_SECONDS = 90.0  # in which the namespace of a run that just ended goes away
+_BACK_SECONDS = 15.0  # for an API server that is away at the end of a run to come back
+_TAKE_SECONDS = 90.0  # for the namespace of a run that just ended to go away
 
 _LEASE_PATH = path_of("leases", NAMESPACE, LEASE)
 _NAMESPACE_PATH = path_of("namespaces", "", NAMESPACE)
@@ -43,7 +43,7 @@ def hold(
     sweep: bool = True,
     ends: bool = False,
 ) -> Iterator[Hold]:
-    """Hold the cluster for this run; on the way out all that carries the run's label is removed, as is the Lease.
+    """Hold the cluster for this run; at the end remove all objects with the run's label, and the Lease.
 
     It is renewed `every` so many seconds by a thread. `force` takes it from a run that still has it. `sweep` removes
     what earlier runs left, once it is held; `say` is told. `ends` says that the cluster is deleted next: then nothing
@@ -82,7 +82,7 @@ class Hold:
     """The Lease, held by this run. `check` says whether it still is."""
 
     def __init__(self, api: Api, run_id: str, say: Say = silent) -> None:
-        """Nothing is asked yet."""
+        """Sends no request yet."""
         self.run_id = run_id
         self.ended = threading.Event()
         self.lost = ""
@@ -147,7 +147,7 @@ class Hold:
             self._api.request("DELETE", _LEASE_PATH, {"preconditions": {"resourceVersion": version}})
 
     def _try_to_take(self, *, force: bool) -> bool:
-        """False: look again."""
+        """Try to take the Lease. Returns False if the caller should retry."""
         record = read_lease(self._api, self._clock)
         if not (self._make() if record is None else self._take_over(record, force=force)):
             return False
@@ -205,7 +205,7 @@ class Hold:
 
 
 def in_use(record: LeaseRecord, clock: ServerClock) -> str:
-    """One line: who has the cluster, and what to do."""
+    """Return one line: the run that has the cluster, and the remedy."""
     return (
         f"the cluster is in use by {record.described(clock.now())}; wait until that run ends, "
         f"or if it was killed until {record.expires:%H:%M:%S} UTC, when its Lease ends"

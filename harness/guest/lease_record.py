@@ -1,8 +1,8 @@
 """The record in the Lease of a cluster that says who holds it, and the clock by which it expires.
 
-Times are those of the API server, told by the Date of its answers, so that it does not matter how wrong the clocks of
-two machines are. A run that was killed on this machine is known to be dead at once, by what the Lease says of its
-process; of one elsewhere that can only be said when it has not renewed for as long as the Lease lasts.
+Times are those of the API server, from the Date of its answers, so that wrong clocks of machines do not matter. A run
+that was killed on this machine is known to be dead at once, by the process in the Lease; a run elsewhere only when its
+Lease has expired.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from harness.api.client import Response
 from harness.guest.labels import LEASE, NAMESPACE, RUN_LABEL
 
 SECONDS = 30
-"""After so many seconds without renewal a Lease has expired."""
+"""The seconds without renewal after which a Lease has expired."""
 
 PROCESS_ANNOTATION = "trafficdist.dev/process"
 
@@ -27,7 +27,7 @@ _MICRO_TIME = "%Y-%m-%dT%H:%M:%S.%fZ"
 
 @dataclass(frozen=True, slots=True)
 class LeaseRecord:
-    """What a Lease says. `process` is the holder as `harness.guest.process` names it, and `version` of the object."""
+    """The content of a Lease. `process` is the holder's name from `harness.guest.process`, `version` the object's."""
 
     run: str
     holder: str
@@ -43,7 +43,7 @@ class LeaseRecord:
         return self.renewed + timedelta(seconds=self.seconds)
 
     def lease(self) -> dict[str, Any]:
-        """The Lease that says this; written only over the `version` that was read."""
+        """Return the Lease with this content, which only replaces the `version` that was read."""
         metadata: dict[str, Any] = {
             "name": LEASE,
             "namespace": NAMESPACE,

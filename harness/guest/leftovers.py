@@ -1,6 +1,6 @@
-"""What runs left on a cluster: found by their labels, and removed so that the cluster is what it was.
+"""Finds the leftovers of runs on a cluster by their labels, and removes them, so that the cluster is as before.
 
-It works on what a run that was killed left, and on what is still there when a run ends by itself.
+It works for a killed run, and for the objects at the regular end of a run.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Leftovers:
         return bool(self.namespaces or self.made_nodes or self.changed_nodes)
 
     def with_lease(self) -> Leftovers:
-        """These, and last the namespace of the Lease."""
+        """Return these leftovers, and last the namespace of the Lease."""
         return replace(self, namespaces=(*self.namespaces, NAMESPACE))
 
     def __str__(self) -> str:
@@ -47,7 +47,7 @@ class Leftovers:
 
 
 def find(api: Api, *, run: str = "", not_of: str = "") -> Leftovers:
-    """Return what is there of a run, or of all, or of all but `not_of`. The namespace of the Lease does not count.
+    """Return the objects of a run, or of all, or of all but `not_of`, without the namespace of the Lease.
 
     Raises `RefusedError`.
     """
@@ -65,7 +65,7 @@ def find(api: Api, *, run: str = "", not_of: str = "") -> Leftovers:
 
 
 def remove(api: Api, found: Leftovers, say: Say) -> list[str]:
-    """Remove it, wait until it is gone, and say what was done, a line each. What is gone already is fine.
+    """Remove leftovers, and wait until they are gone. Returns a line for each action. Missing objects are fine.
 
     Raises `RefusedError`, and `DistrustError` for a namespace that does not go.
     """
@@ -89,7 +89,7 @@ def delete_namespace(api: Api, name: str) -> None:
 
 
 def wait_until_gone(api: Api, names: Sequence[str], say: Say) -> None:
-    """Wait for namespaces to go, with a word now and then. Pods whose node does not answer are removed by force.
+    """Wait until namespaces are gone; report now and then. Pods whose node does not answer are removed by force.
 
     Raises `DistrustError` with what holds a namespace up.
     """
@@ -118,7 +118,7 @@ def _still_there(api: Api, names: Sequence[str]) -> list[Object]:
 
 
 def _end_pods(api: Api, namespace: str) -> None:
-    """Return what is terminating in a namespace of ours and does not end, because its node is away."""
+    """Delete terminating pods in a namespace of ours by force: their node is away."""
     for pod in api.list("pods", namespace):
         if pod["metadata"].get("deletionTimestamp"):
             api.delete("pods", namespace, _name(pod), grace_seconds=0)
@@ -139,7 +139,7 @@ def _some(namespaces: Sequence[Object]) -> str:
 
 
 def _run_of(obj: Object) -> str:
-    """The run that made this object."""
+    """Return the run that made this object."""
     return str((obj["metadata"].get("labels") or {}).get(RUN_LABEL, ""))
 
 

@@ -1,7 +1,6 @@
-"""Nodes of somebody's cluster that a run changes: what they were stands on them until they are that again.
+"""Changes nodes of somebody's cluster: an annotation keeps their former state until they are restored.
 
-So a cleanup finds it after the run was killed. What a run did not change is not looked at: labels and taints that
-others set in the meantime stay.
+So a cleanup finds it after the run was killed. Labels and taints that others set in the meantime stay.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ def change_node(
     taints: Sequence[Taint] | None = None,
     unschedulable: bool | None = None,
 ) -> None:
-    """Change a node of the cluster, and leave word on it how it was. `labels`: None removes one. `taints`: all of them.
+    """Change a node of the cluster, and note its former state on it. `labels`: None removes one. `taints`: all of them.
 
     Raises `RefusedError`. Only for runs that may disturb the cluster.
     """
@@ -35,12 +34,12 @@ def change_node(
 
 
 def restore_node(api: Api, name: str) -> bool:
-    """Make a node what it was before a run changed it; whether there was anything to do. It may be gone."""
+    """Restore a node to its state before a run changed it. Returns False if it was unchanged, or is gone."""
     return _over(api, name, restored)
 
 
 def run_of_node(node: Object) -> str:
-    """The run that changed this node, "" for none."""
+    """Return the run that changed this node, "" for none."""
     return str(_word(node).get("run", ""))
 
 
@@ -52,7 +51,7 @@ def changed(
     taints: Sequence[Taint] | None = None,
     unschedulable: bool | None = None,
 ) -> Object:
-    """The merge patch for `change_node`."""
+    """Return the merge patch for `change_node`."""
     word = _word(node) or {"run": run_id, "labels": {}, "taints": {}}
     spec: Object = {}
     own = node["metadata"].get("labels") or {}
@@ -72,7 +71,7 @@ def changed(
 
 
 def restored(node: Object) -> Object | None:
-    """The merge patch for `restore_node`; None where nothing is to be done."""
+    """Return the merge patch for `restore_node`; None if there is nothing to do."""
     word = _word(node)
     if not word:
         return None
@@ -84,7 +83,7 @@ def restored(node: Object) -> Object | None:
 
 
 def _word(node: Object) -> dict[str, Any]:
-    """Return what a run left on a node; an annotation that cannot be read counts as nothing."""
+    """Return the former state in a node's annotation; empty if it cannot be read."""
     text = (node["metadata"].get("annotations") or {}).get(BEFORE_ANNOTATION)
     try:
         word = json.loads(text or "{}")
@@ -103,12 +102,12 @@ def _patch(node: Object, labels: Mapping[str, str | None], spec: Object, word: s
 
 
 def _by_key(taints: Sequence[Taint]) -> dict[str, Taint]:
-    """A key and an effect name a taint."""
+    """Return taints by key and effect, which identify them."""
     return {f"{each['key']}:{each.get('effect', '')}": each for each in taints}
 
 
 def _over(api: Api, name: str, patch_for: Callable[[Object], Object | None]) -> bool:
-    """Read, patch what was read, and begin again where somebody else was faster."""
+    """Read a node, patch it, and retry after a conflict. Returns whether there was a patch."""
     for left in reversed(range(_TRIES)):
         try:
             patch = patch_for(api.get("nodes", "", name))

@@ -1,6 +1,6 @@
-"""What a run may have to do on somebody's cluster: the list that `deploy/rbac.yaml` grants, and that is asked about.
+"""The permissions of a run on somebody's cluster: `deploy/rbac.yaml` grants them, and a run checks them.
 
-Asked rule by rule of the API server itself (SelfSubjectAccessReview), since what roles add up to is its business.
+It asks the API server rule by rule (SelfSubjectAccessReview), since only that knows the sum of all roles.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from harness.guest import errors
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Verbs on resources of an API group, in all namespaces; `paths` instead are not of any resource.
+    """Verbs on resources of an API group, in all namespaces, or on URL `paths` instead.
 
-    `why` ends "is needed to". `without` says what is lost where it is not granted; "" where nothing can run.
+    `why` completes "is needed to". `without` says what is lost if it is not granted; "" if no run is possible.
     """
 
     verbs: tuple[str, ...]
@@ -29,13 +29,13 @@ class Rule:
     without: str = ""
 
     def as_rbac(self) -> dict[str, Any]:
-        """The rule of a ClusterRole."""
+        """Return the rule of a ClusterRole."""
         if self.paths:
             return {"nonResourceURLs": list(self.paths), "verbs": list(self.verbs)}
         return {"apiGroups": [self.group], "resources": list(self.resources), "verbs": list(self.verbs)}
 
     def questions(self) -> Iterator[dict[str, Any]]:
-        """The specs of the reviews that ask for it, one for each verb and resource."""
+        """Yield the specs of the reviews for the rule, one for each verb and resource."""
         for verb in self.verbs:
             for path in self.paths:
                 yield {"nonResourceAttributes": {"path": path, "verb": verb}}
@@ -81,18 +81,18 @@ RULES: tuple[Rule, ...] = (
         without="feature gates are not known, and must be said with --feature-gates",
     ),
 )
-"""What every run needs, or makes good use of."""
+"""The rules of every run; some are optional."""
 
 DISRUPTIVE: tuple[Rule, ...] = (
     Rule(("patch",), "", ("nodes",), why="move, taint and cordon nodes, and give them back"),
     Rule(("create",), "", ("pods/eviction",), why="drain nodes of pods of its own"),
 )
-"""What only a run with --allow-disruptive needs."""
+"""The additional rules of a run with --allow-disruptive."""
 
 
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """A rule that is not granted in whole, and what of it is not."""
+    """A rule that is not fully granted, and its missing parts."""
 
     rule: Rule
     what: tuple[str, ...]
@@ -102,7 +102,7 @@ class Denied:
 
 
 def denied(api: Api, rules: Iterable[Rule] = RULES) -> list[Denied]:
-    """The rules that this user does not have, where no other does in their place.
+    """Return the rules that this user lacks, except those with a granted alternative.
 
     Raises `DistrustError` when that cannot be asked.
     """
@@ -115,12 +115,12 @@ def denied(api: Api, rules: Iterable[Rule] = RULES) -> list[Denied]:
 
 
 def asks_by_port_forward(found: Iterable[Denied]) -> bool:
-    """Return whether client pods are asked by port-forward, since the pod proxy is what is not granted."""
+    """Return whether client pods are reached by port-forward, since the pod proxy is not granted."""
     return any(each.rule == _PROXY for each in found)
 
 
 def _without_alternatives(found: Sequence[Denied]) -> list[Denied]:
-    """One way to client pods is enough; where there is none, nothing can run."""
+    """Drop the denied rule of one way to client pods if the other is granted; without any, no run is possible."""
     rules = {each.rule for each in found}
     if not rules >= {_PROXY, _PORT_FORWARD}:
         return [each for each in found if each.rule != _PORT_FORWARD]
@@ -128,7 +128,7 @@ def _without_alternatives(found: Sequence[Denied]) -> list[Denied]:
 
 
 def cluster_role(name: str, rules: Sequence[Rule]) -> dict[str, Any]:
-    """The ClusterRole that grants these."""
+    """Return the ClusterRole that grants these rules."""
     return {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",

@@ -1,7 +1,7 @@
-"""What is asked of somebody's cluster before a run begins: can it be reached, as whom, and may they do what is needed.
+"""Checks somebody's cluster before a run: can it be reached, as which user, and with the needed permissions?
 
-All of it has a deadline of its own: names that do not resolve, packets that are dropped without a word, and programs
-that fetch credentials each have their own idea of how long to wait, and their sum may be minutes.
+All of it has one deadline: names that do not resolve, packets that are dropped silently, and programs that fetch
+credentials each have a time limit of their own, and their sum may be minutes.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from harness.guest.lease_record import ServerClock
 from harness.guest.permissions import RULES, Rule
 
 DEADLINE = 20.0
-"""Seconds in which all has been asked, or the cluster is said not to answer. Not scaled: a person waits for it."""
+"""The time limit in seconds for all checks. It is not scaled: a person waits for it."""
 
 _REQUEST_SECONDS = 8.0
-_BACK_SECONDS = 10.0  # in which an API server that goes away for a moment is back
+_BACK_SECONDS = 10.0  # for an API server that is away for a moment to come back
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """An API server that answers: its URL, what it says of its version, as whom, and what they may not do."""
+    """An API server that answers: its URL, its version, the user, and the missing permissions."""
 
     server: str
     version: dict[str, Any]
@@ -42,7 +42,7 @@ class Reached:
 def preflight(
     kubeconfig: str, context: str = "", *, rules: Sequence[Rule] = RULES, within: float = DEADLINE
 ) -> Reached:
-    """Ask, and come back within so many seconds whatever happens.
+    """Check the cluster, and return within this number of seconds whatever happens.
 
     Raises `UnavailableError` (exit code 12) with one line: what is wrong, and the remedy; `UsageError` (exit code 4)
     for a kubeconfig that is not as it should be. Rules whose lack costs something but not everything are in the answer.
@@ -59,7 +59,7 @@ def preflight(
 
 
 def reach(kubeconfig: str, context: str = "", *, rules: Sequence[Rule] = RULES, within: float = DEADLINE) -> Reached:
-    """The same, with all the rules that are not granted in the answer.
+    """Check the cluster, and return the result with all rules that are not granted.
 
     Raises `UnavailableError`, and `UsageError` for a kubeconfig that is not as it should be.
     """
@@ -84,7 +84,7 @@ def reach(kubeconfig: str, context: str = "", *, rules: Sequence[Rule] = RULES, 
 
 
 def lost(kubeconfig: str, context: str = "", *, within: float = _BACK_SECONDS) -> str:
-    """Why the cluster of a run is out of reach by now, in one line; "" when the API server answers this user."""
+    """Return why the cluster of a run cannot be reached now, in one line; "" if the API server answers this user."""
     deadline = time.monotonic() + within
     while True:
         try:
@@ -117,7 +117,7 @@ def _no_api_server(server: str, said: str) -> str:
 
 
 def _user(api: Api) -> str:
-    """The user as the API server sees it; servers before 1.28 do not say."""
+    """Return the user as the API server sees it, if it tells: servers before 1.28 do not."""
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     answer = api.request("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", review)
     if answer.code == 401:
@@ -127,7 +127,7 @@ def _user(api: Api) -> str:
 
 
 def _in_time(work: Callable[[], T], *, within: float, describe: Callable[[], str]) -> T:
-    """Run `work` in a thread, and leave it alone when it takes too long: nothing can end a lookup of a name."""
+    """Run `work` in a thread, and abandon it if it takes too long: the lookup of a name cannot be ended."""
     results: list[T] = []
     errors: list[Exception] = []
 

@@ -1,7 +1,7 @@
-"""This process, named so that a later one on the same machine can tell whether it still lives.
+"""A name of this process by which a later one on the same machine can tell whether it still lives.
 
-A process id alone is used again, and a container has ids of its own: the name says also which boot of which machine it
-was, which pid namespace, and when the process began.
+A process id is used again, and a container has ids of its own: so the name also has the boot id of the machine, the pid
+namespace, and the start time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from harness.netns.process import start_time
 
 
 def identity() -> str:
-    """For people: "alice@laptop pid 4711"."""
+    """Return a name for people: "alice@laptop pid 4711"."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a user id without a name, as in containers
@@ -24,18 +24,18 @@ def identity() -> str:
 
 
 def name() -> str:
-    """For `has_ended`."""
+    """Return a name for `has_ended`."""
     return f"{_place()} {os.getpid()} {start_time(os.getpid())}"
 
 
 def has_ended(named: str) -> bool:
-    """Whether the process that was named so was one of this machine, and is no more; False where it cannot be told."""
+    """Return whether a named process ran on this machine and has ended; False if that is unknown."""
     pid, _, began = named.partition(" ")[2].partition(" ")
     return is_of_here(named) and pid.isdecimal() and began.isdecimal() and start_time(int(pid)) != int(began)
 
 
 def is_of_here(named: str) -> bool:
-    """Whether a process that was named so is or was one of this machine, of this boot and this pid namespace."""
+    """Return whether a named process runs or ran on this machine, in this boot and this pid namespace."""
     place = _place()
     return bool(place) and named.partition(" ")[0] == place
 

@@ -1,7 +1,7 @@
-"""All objects of a cluster as values, so that "nothing is left" can be held: equal before and after.
+"""Takes all objects of a cluster as values, so that a test can compare them before and after a run.
 
-What changes by itself is left out: versions of objects, heartbeats, Events, and which images a node has pulled (nobody
-can take that back through the API).
+It leaves out fields that change by themselves: versions of objects, heartbeats, Events, and the images that a node has
+pulled (which the API cannot undo).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Snapshot = Mapping[str, Object]
 
 
 def snapshot(api: Api) -> Snapshot:
-    """All objects of all resources that can be listed, by "resource.group namespace/name".
+    """Return all objects of all resources that can be listed, by "resource.group namespace/name".
 
     A resource that this user may not list is there as such. Raises `RefusedError` when discovery is not allowed.
     """
@@ -31,7 +31,7 @@ def snapshot(api: Api) -> Snapshot:
 
 
 def differences(before: Snapshot, after: Snapshot) -> list[str]:
-    """What is new, gone, or not as it was, a line each; empty when both are equal."""
+    """Return a line for each new, missing or changed object; empty if both are equal."""
     lines = [f"new: {key}" for key in sorted(after.keys() - before.keys())]
     lines += [f"gone: {key}" for key in sorted(before.keys() - after.keys())]
     for key in sorted(before.keys() & after.keys()):
@@ -40,7 +40,7 @@ def differences(before: Snapshot, after: Snapshot) -> list[str]:
 
 
 def comparable(resource: str, obj: Object) -> Object:
-    """An object without what changes by itself."""
+    """Return an object without fields that change by themselves."""
     kept = copy.deepcopy(obj)
     metadata = kept.get("metadata") or {}
     for field in [*_OF_METADATA, *(each for each in ("labels", "annotations") if not metadata.get(each))]:
@@ -59,7 +59,7 @@ def comparable(resource: str, obj: Object) -> Object:
 
 
 def _resources(api: Api) -> Iterator[tuple[str, str, str]]:
-    """Path of the group's version, group, and plural of each resource that can be listed."""
+    """Yield the path of the group's version, the group, and the plural of each resource that can be listed."""
     versions = [("/api/v1", "")]
     for group in _read(api, "/apis").get("groups") or ():
         if group["name"] not in _PASSING_GROUPS:

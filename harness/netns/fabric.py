@@ -219,7 +219,7 @@ def _pair(name: str, index: int, peer: Namespace) -> Request:
 
 
 def _of_end(host_addresses: Mapping[Family, str]) -> list[Request]:
-    """What a node, pod or external client does with its end of a pair: up, its addresses, everything goes there."""
+    """Return the requests for a node's, pod's or external client's end of a pair: up, its addresses, default routes."""
     requests = [rtnetlink.up(LOOPBACK), rtnetlink.up(_UPLINK)]
     for family, host in host_addresses.items():
         requests += rtnetlink.address(_UPLINK, host)

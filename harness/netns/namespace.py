@@ -56,7 +56,7 @@ class _OwnNetns:
 
 
 class _Place(threading.local):
-    """Where the calling thread is: its home, and how deep it went from there; of one that roams, where it was last."""
+    """The netns of the calling thread: its home, and its depth of `entered`; for one that roams, the last one."""
 
     home: _OwnNetns | None = None
     depth: int = 0

@@ -17,7 +17,7 @@ _AS_ROOT = "or run as root"
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """What failed, and what the machine says about it; "" for a file that is not there."""
+    """The failed step, and the machine's settings that may explain it; "" for a missing file."""
 
     step: str  # "user namespace", "network namespace" or "loopback"
     number: int  # errno

@@ -40,10 +40,10 @@ _LINES, _LETTERS = 20, 8000  # of a log, at most, that stand in an error
 
 
 class Handle(Protocol):
-    """What ends a program and knows how it ended, wherever it runs."""
+    """Ends a program, wherever it runs, and knows its exit code."""
 
     def poll(self) -> int | None:
-        """What it exited with, below 0 for a signal; None while it runs."""
+        """Return its exit code, below 0 for a signal; None while it runs."""
 
     def stop(self, grace: float) -> None:
         """End it and whatever it has started; `grace` seconds after having asked for it, by force. Idempotent."""
@@ -62,7 +62,7 @@ class Process:
 
     @property
     def alive(self) -> bool:
-        """Whether it runs."""
+        """True if it runs."""
         return self._handle.poll() is None
 
     def said(self) -> str:
@@ -73,7 +73,7 @@ class Process:
         return ""
 
     def news(self) -> str:
-        """What it wrote to its log since this was asked last, in whole lines."""
+        """Return the whole lines that it has written to its log since the last call."""
         with self.log.open("rb") as file:
             file.seek(self._heard)
             lines = file.read().rpartition(b"\n")[0]
@@ -165,7 +165,7 @@ def search_path() -> str:
 
 
 def start_time(pid: int) -> int:
-    """When a process began, in clock ticks after the machine's boot; 0 if there is none, or only its remains."""
+    """Return the start time of a process, in clock ticks after the machine's boot; 0 if there is none, or a zombie."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
     except OSError:

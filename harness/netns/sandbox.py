@@ -58,7 +58,7 @@ def enter() -> None:
 
 
 def able() -> bool:
-    """Whether this thread can create a netns and rule over it; found by making one."""
+    """Return whether this thread can create and administer a netns; tries it."""
     held = _effective_capabilities()
     if not (held >> _CAP_NET_ADMIN & 1 and held >> _CAP_SYS_ADMIN & 1):
         return False
@@ -69,7 +69,7 @@ def able() -> bool:
 
 
 def left() -> bool:
-    """Whether this process has left the machine's netns, as an ordinary user's does, or was started by one that has."""
+    """Return whether this process, or one that started it, has left the machine's netns, as an ordinary user's does."""
     return Path("/proc/self/uid_map").read_text(encoding="ascii").split()[-1] == "1"  # the user namespace that we make
 
 

@@ -71,7 +71,7 @@ def _write(path: str, value: str) -> None:
 
 
 def explain(path: str, value: str, error: OSError) -> str:
-    """Why a setting could not be written, and the remedy."""
+    """Return why a setting could not be written, and the remedy."""
     foreign = "the netns does not belong to this user namespace; call harness.netns.sandbox.enter() first"
     no_ipv6 = "; is IPv6 disabled (ipv6.disable=1 on the kernel's command line)? Ask for IPv4 alone"
     reasons = {
