@@ -55,7 +55,7 @@ class Tier:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What decides about hints and why; the first safeguard that failed, or ""; hints by family; tiers by node."""
+    """The mechanism of hints and its reason; the first failed safeguard, or ""; hints by family; tiers by node."""
 
     decided_by: str
     safeguard: str

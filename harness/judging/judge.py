@@ -271,7 +271,7 @@ def _last_word(requirement: Requirement, case: CaseResult, number: int) -> dict[
 
 
 def _cause(case: CaseResult) -> Cause:
-    """What the run itself says that a case follows from, whatever its workers wrote."""
+    """Return the cause of a case's verdict by the results of the run, whatever its workers wrote."""
     return Cause.NOT_RUN if case.never_began else cause((), Verdict(case.verdict), None)
 
 

@@ -1,4 +1,4 @@
-"""The address plan: where every node, pod and virtual address of an embedded cluster lies.
+"""The address plan: the addresses of every node and pod of an embedded cluster, and the virtual ones.
 
 Why a plan and no allocator: an address in a packet dump, a rule or a report says which node it belongs to. `10.244.3.5`
 and `fd00:10:244:3::5` are pod 5 of the third node. Numbers in IPv6 groups are written in decimal, so that both families
@@ -29,12 +29,12 @@ GATEWAY: Mapping[Family, str] = {"IPv4": "169.254.1.1", "IPv6": "fe80::1"}
 
 
 def family_of(address: str) -> Family:
-    """The family of an address or a CIDR."""
+    """Return the family of an address or a CIDR."""
     return "IPv6" if ":" in address else "IPv4"
 
 
 def by_family(addresses: Iterable[str]) -> dict[str, str]:
-    """These addresses by their family: the last of each."""
+    """Return the last of these addresses of each family, by family."""
     return {family_of(each): each for each in addresses}
 
 
@@ -70,15 +70,15 @@ class NodePlan:
         return {"IPv4": f"198.19.{self.number}.0/24", "IPv6": f"fd00:198:19:{self.number}::/64"}
 
     def pod(self, number: int) -> dict[Family, str]:
-        """The addresses of the node's pod with this number, 2 to 254."""
+        """Return the addresses of the node's pod with this number, 2 to 254."""
         return {"IPv4": f"10.244.{self.number}.{number}", "IPv6": f"fd00:10:244:{self.number}::{number}"}
 
     def load_balancer_ip(self, number: int) -> dict[Family, str]:
-        """A load balancer IP that the network brings to this node; number 1 to 254."""
+        """Return a load balancer IP that is routed to this node; number 1 to 254."""
         return {"IPv4": f"198.18.{self.number}.{number}", "IPv6": f"fd00:198:18:{self.number}::{number}"}
 
     def external_ip(self, number: int) -> dict[Family, str]:
-        """An external IP that the network brings to this node; number 1 to 254."""
+        """Return an external IP that is routed to this node; number 1 to 254."""
         return {"IPv4": f"198.19.{self.number}.{number}", "IPv6": f"fd00:198:19:{self.number}::{number}"}
 
 

@@ -1,4 +1,4 @@
-"""Connection tracking of one network namespace: all of it is forgotten at once.
+"""Flushes the connection tracking of one network namespace.
 
 All namespaces of a machine share one hash table, and whoever deletes connections by a filter walks all of it: a proxy
 at each change of its endpoints, the kernel for each address that goes away. So the connections of scenarios that have

@@ -86,11 +86,11 @@ class Network:
 
     @property
     def fabric(self) -> Namespace:
-        """The netns of the router between nodes and external client; to look inside."""
+        """The netns of the router between nodes and external client, for diagnosis."""
         return self._fabric
 
     def plan(self, node_name: str) -> NodePlan:
-        """The addresses that belong to a node. Raises `UsageError`."""
+        """Return the addresses of a node. Raises `UsageError`."""
         if node_name not in self._plans:
             raise UsageError(f"no node {node_name!r}: the cluster has {', '.join(self._plans)}")
         return self._plans[node_name]
@@ -117,7 +117,7 @@ class Network:
             return pod
 
     def remove_pod(self, pod: Host) -> None:
-        """Take a pod off its node; its sockets lose their network at once. A pod that is gone already is left alone."""
+        """Remove a pod from its node; its sockets lose their network at once. Does nothing for one that is gone."""
         with self._lock:
             for node_name, pods in self._pods.items():
                 for number in [number for number, each in pods.by_number.items() if each is pod]:
@@ -128,7 +128,7 @@ class Network:
                     self._release(pod.namespace)
 
     def cut(self, node_name: str) -> None:
-        """Let nothing that a node and its pods send leave it, as if it were off: nobody there is reached any more."""
+        """Drop all packets that a node and its pods send, as if it were off: they cannot be reached any more."""
         self._on_link_of(node_name, rtnetlink.silence)
 
     def mend(self, node_name: str) -> None:
@@ -228,7 +228,7 @@ def _of_end(host_addresses: Mapping[Family, str]) -> list[Request]:
 
 
 def _link_of(node_name: str, plan: NodePlan) -> str:
-    """The fabric's link to a node."""
+    """Return the name of the fabric's link to a node."""
     return _link_name(node_name, f"node{plan.number}")
 
 

@@ -1,4 +1,4 @@
-"""HTTP GET from inside a netns: health checks and metrics of what runs there."""
+"""HTTP GET from inside a netns, for health checks and metrics of programs there."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _Connection(http.client.HTTPConnection):
 
 
 def get(namespace: Namespace, address: str, port: int, path: str) -> HttpAnswer:
-    """One request on one connection. Raises `OSError` when nobody listens or answers."""
+    """Send one request on one connection. Raises `OSError` if there is no server or no answer."""
     connection = _Connection(namespace, address, port)
     try:
         connection.request("GET", path)

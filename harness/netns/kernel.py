@@ -25,7 +25,7 @@ _MISSING = frozenset({errno.ENOENT, errno.EOPNOTSUPP, errno.EPROTONOSUPPORT, err
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """A kernel feature: what it is called, the option that builds it, the module that holds it ("" for none)."""
+    """A kernel feature: its name, the option that builds it, and its module ("" for none)."""
 
     name: str
     option: str
@@ -65,7 +65,7 @@ def _remedy(feature: Feature) -> str:
 
 
 def missing(families: Sequence[Family] = FAMILIES) -> list[Feature]:
-    """The features that an embedded cluster needs and this kernel does not have. Raises `UnavailableError`."""
+    """Return the features that an embedded cluster needs and this kernel lacks. Raises `UnavailableError`."""
     with Namespace.create() as here, Namespace.create() as there:
         absent = _missing_in_routing(here, there, families)
         return absent + _missing_in_nf_tables(here)
@@ -121,7 +121,7 @@ def _missing_in_nf_tables(namespace: Namespace) -> list[Feature]:
 
 
 def _refused(sock: socket.socket) -> dict[int, int]:
-    """Errnos by the number of the message: answers are queued already when `send` returns."""
+    """Return errnos by the number of the message: answers are queued already when `send` returns."""
     found: dict[int, int] = {}
     while True:
         try:
@@ -144,7 +144,7 @@ def _nat_chain() -> tuple[int, bytes]:
 
 
 def _rule(expression: str) -> tuple[int, bytes]:
-    """A rule with one expression without arguments: ENOENT if the kernel does not know it, else mostly EINVAL."""
+    """Return a rule with one expression without arguments: ENOENT if the kernel lacks it, else mostly EINVAL."""
     element = _attribute(1 | _NESTED, _attribute(1, expression.encode() + b"\0") + _attribute(2 | _NESTED, b""))
     return _NEWRULE, _attribute(1, b"probe\0") + _attribute(2, b"nat\0") + _attribute(4 | _NESTED, element)
 

@@ -64,7 +64,7 @@ class _Place(threading.local):
     last: Namespace | None = None
 
     def here(self) -> _OwnNetns:
-        """The netns to come back to. A home is opened once, as opening costs as much as `setns` does."""
+        """Return the netns to come back to. It is opened once, as opening costs as much as `setns`."""
         if self.depth > 0:
             return _OwnNetns()
         if self.home is None:
@@ -76,13 +76,13 @@ _place = _Place()
 
 
 def move_home() -> None:
-    """The calling thread leaves its netns for a new one, for good. Raises `OSError`."""
+    """Move the calling thread to a new netns, for good. Raises `OSError`."""
     unshare(CLONE_NEWNET)
     _place.home = None
 
 
 def roam() -> None:
-    """The calling thread has no home from now on: it stays in the netns in which it made its last socket.
+    """Let the calling thread roam: from now on it stays in the netns in which it made its last socket.
 
     For one that does nothing but make sockets: most follow another one of the same netns, and cost no `setns`.
     """
@@ -131,7 +131,7 @@ class Namespace:
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """The calling thread is inside, and afterwards where it was before; a thread started inside stays inside."""
+        """Run the block inside the netns, and then go back; a thread that is started inside stays inside."""
         before = _place.here()
         try:
             _place.depth += 1
@@ -143,7 +143,7 @@ class Namespace:
             _place.last = None
 
     def socket(self, family: int = socket.AF_INET, kind: int = socket.SOCK_STREAM, proto: int = 0) -> socket.socket:
-        """A socket made in this netns; it stays in it, from whatever thread it is used.
+        """Make a socket in this netns; it stays in it, from whatever thread it is used.
 
         Raises `OSError`, and `UnavailableError` when no descriptor is left for it.
         """

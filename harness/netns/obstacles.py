@@ -30,7 +30,7 @@ class Readings:
 
 
 def read(step: str, number: int) -> Readings:
-    """The readings of this machine, for a step that failed with that errno."""
+    """Return the readings of this machine, for a step that failed with that errno."""
     return Readings(
         step,
         number,
@@ -44,7 +44,7 @@ def read(step: str, number: int) -> Readings:
 
 
 def explain(readings: Readings) -> str:
-    """One sentence: what could not be done, which setting forbids it, and the remedy."""
+    """Return one sentence: the failed step, the setting that forbids it, and the remedy."""
     error = os.strerror(readings.number)
     return f"cannot make a {readings.step} as an ordinary user ({error}): {_cause(readings)}"
 

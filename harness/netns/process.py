@@ -1,4 +1,4 @@
-"""Programs as processes of this machine: none outlives the harness, none is waited for for ever, and all are heard.
+"""Programs as processes of this machine: none outlives the harness, each wait has a limit, and each has a log.
 
 Components under test are other people's programs: they exit at start, hang, or leave children. What such a program says
 goes to a file, because a pipe that nobody empties would stop it, and the end of that file stands in every error.
@@ -53,7 +53,7 @@ class Process:
     """One program that was started, and its part of a log file."""
 
     def __init__(self, name: str, handle: Handle, log: Path, *, begin: int, pid: int = 0) -> None:
-        """`begin` is where its part of the log begins, in bytes; `pid` is 0 where it is nobody's business."""
+        """`begin` is the beginning of its part of the log, in bytes; `pid` is 0 for a program without one."""
         self.name = name
         self.log = log
         self.pid = pid
@@ -66,7 +66,7 @@ class Process:
         return self._handle.poll() is None
 
     def said(self) -> str:
-        """The last lines that it wrote to its log."""
+        """Return the last lines that it wrote to its log."""
         with contextlib.suppress(OSError), self.log.open("rb") as file:
             file.seek(max(self._begin, file.seek(0, os.SEEK_END) - _LETTERS))
             return "\n".join(file.read().decode(errors="replace").splitlines()[-_LINES:]).strip()
@@ -81,7 +81,7 @@ class Process:
         return lines.decode(errors="replace")
 
     def broken(self, what: str) -> DistrustError:
-        """An error that says what is wrong with it, and how its log ends."""
+        """Return an error with its fault, and the end of its log."""
         return DistrustError(f"{self.name} {what}; its log ends with:\n{self.said() or '(it wrote nothing)'}")
 
     def check(self) -> None:
@@ -160,7 +160,7 @@ def _environment(more: Mapping[str, str]) -> dict[str, str]:
 
 
 def search_path() -> str:
-    """The PATH that programs get."""
+    """Return the PATH of programs."""
     return _environment({})["PATH"]
 
 

@@ -191,7 +191,7 @@ def silence(family: Family, from_link: str, *, priority: int) -> Request:
 
 
 def end_silence(family: Family, from_link: str, *, priority: int) -> Request:
-    """Take away what `silence` made."""
+    """Undo `silence`."""
     return Request(f"let {from_link} be heard again ({family})", _DELRULE, 0, _silent(family, from_link, priority))
 
 
@@ -222,7 +222,7 @@ def _raise_first_error(sock: socket.socket, requests: Sequence[Request]) -> None
 
 
 def _reason(message: bytes, flags: int) -> str:
-    """The kernel's text in an answer (NLMSGERR_ATTR_MSG), or ""."""
+    """Return the kernel's text in an answer (NLMSGERR_ATTR_MSG), or ""."""
     if not flags & 0x200:  # NLM_F_ACK_TLVS
         return ""
     return _find(message, _HEADER.size * 2 + 4, 1).rstrip(b"\0").decode("ascii", "replace")
@@ -238,7 +238,7 @@ def _operational_state(sock: socket.socket, index: int) -> int:
 
 
 def _find(message: bytes, offset: int, wanted: int) -> bytes:
-    """The value of the first attribute of that kind, or b""."""
+    """Return the value of the first attribute of that kind, or b""."""
     while offset + 4 <= len(message):
         length, kind = _ATTRIBUTE.unpack_from(message, offset)
         if kind == wanted:

@@ -56,7 +56,7 @@ class Settings:
 
     @property
     def components(self) -> Choice:
-        """What serves the API, and what writes slices."""
+        """The kind and version of control plane and controller."""
         return choose(self.control_plane, self.controller)
 
     @property

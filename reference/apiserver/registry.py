@@ -29,9 +29,9 @@ class Call:
     manager: str = "unknown"
     """The field manager, for managedFields."""
     validation: Literal["Ignore", "Warn", "Strict"] = "Ignore"
-    """What happens to fields that the kind does not have: they are dropped, with a warning, or the write is refused."""
+    """The treatment of unknown fields: they are dropped, dropped with a warning, or the write is refused."""
     applied: bool = False
-    """Whether this is a server-side apply, which brings managedFields of its own."""
+    """True for a server-side apply, which brings managedFields of its own."""
     warnings: list[str] = field(default_factory=list)
 
 

@@ -32,7 +32,7 @@ class EventLoop:
     ) -> None:
         """`name` is that of the thread."""
         self.has_state = False
-        """Whether the initial state is taken in; only the thread sets it."""
+        """True if the initial state is taken in; only the thread sets it."""
         self._take_in_event = take_in
         self._work = work
         self._queues = queues

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Callable
 
 IDLE_SECONDS = 10.0
-"""How long a connection may be without a query, or a client may leave an answer unread."""
+"""The longest time that a connection may be without a query, or a client may leave an answer unread."""
 
 MOST_CONNECTIONS = 500
 _CHUNK = 64 << 10

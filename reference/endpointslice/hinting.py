@@ -27,7 +27,7 @@ from reference.features import Features
 from reference.heuristics.heuristic import Heuristic
 
 Outcome = CpuOutcome | Broken | None
-"""What a heuristic said that looked at a family as a whole; None where there was none."""
+"""The outcome of a heuristic that covers a family as a whole; None without such a heuristic."""
 
 Hinter = Callable[[Sequence[Draft], Sequence[Object]], Outcome]
 """Gives hints to the drafts of one family, whose slices are now the second argument, and tells how that went."""

@@ -23,7 +23,7 @@ from reference.serving import Histogram
 Result = Literal["success", "stale", "failure"]
 
 IMPLEMENTATION_SPECIFIC = "ImplementationSpecific"
-"""What stands for all values that are no standard ones: users choose them, and each label value costs."""
+"""The label value for all values that are not standard: users choose them, and each label value costs memory."""
 
 _PREFIX = "endpoint_slice_controller_"
 _POWERS_OF_TWO = tuple(float(2**exponent) for exponent in range(1, 16))

@@ -77,7 +77,7 @@ class ServicePort:
 
     @property
     def addresses(self) -> str:
-        """Where clients ask, for a person: each kind of address with its own."""
+        """The addresses of the service port by kind, for a person."""
         kinds = (
             ("cluster IP", self.cluster_ips),
             ("node port", (str(self.node_port),) if self.node_port else ()),

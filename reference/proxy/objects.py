@@ -27,7 +27,7 @@ AFFINITY_SECONDS, MOST_AFFINITY_SECONDS = 10_800, 86_400
 """Session affinity without a time of its own, and the longest that an API server allows."""
 
 UNREADABLE = (KeyError, TypeError, ValueError)
-"""What is raised for an object that has not the form of its kind."""
+"""The errors for an object that does not have the form of its kind."""
 
 NONE: frozenset[str] = frozenset()
 NO_FIELDS: Mapping[str, Any] = {}

@@ -71,7 +71,7 @@ class Sticky:
 
 
 RuleAction = tuple[Endpoint, ...] | Sticky | Literal["drop", "reject"]
-"""What the rules do with connections to a service address: forward to one of these endpoints, drop, or reject."""
+"""The action of the rules on connections to a service address: forward to one of these endpoints, drop, or reject."""
 
 MapName = Literal["services", "external"]
 

@@ -43,7 +43,7 @@ PortKey = tuple[str, str, str, Protocol, Family]
 """Namespace, service, port name, protocol, IP family: what owns entries of a table."""
 
 Dropped = tuple[Family, Literal["internal", "external"]]
-"""What a traffic policy Local drops on this node: an IP family, and from where the traffic is."""
+"""Traffic that a policy Local drops on this node: its IP family, and its direction."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ Handler = Callable[[str], Response]
 """Answers a path, which comes without its query."""
 
 PATIENCE_SECONDS = 5.0
-"""How long a client may take for its request, and as long for the answer."""
+"""The time limit of a client for its request, and for reading the answer."""
 
 MOST_HEAD_BYTES = 16 << 10
 

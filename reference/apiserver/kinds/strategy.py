@@ -49,7 +49,7 @@ class Resource:
 
 @dataclass(frozen=True, slots=True)
 class Allocations:
-    """What an object takes from the cluster's pools; only Services take anything.
+    """The addresses and ports that an object takes from the cluster's pools; only Services take any.
 
     `cluster_ips` holds an entry for each of `ip_families`, in order: the address asked for, or "" for any. `node_ports`
     are indexes into `spec.ports`; a port that names its `nodePort` wants that one, a port without wants any.
@@ -85,7 +85,7 @@ class Strategy:
     """Field selectors that the kind adds to `metadata.name` and `metadata.namespace`."""
 
     grace_seconds: ClassVar[int] = 0
-    """How long a deleted object stays with a deletionTimestamp when neither it nor the client says; 0: not at all."""
+    """The default grace period of a deletion in seconds; 0: the object is removed at once."""
 
     def valid_name(self, name: str) -> list[str]:
         """Complaints about a name; most kinds take an RFC 1123 subdomain."""

@@ -1,4 +1,4 @@
-"""What real clusters ask of their guests and no KEP mentions: who they are, and what they may do.
+"""Users and permissions, which real clusters have and no KEP mentions.
 
 Here so that a run's good manners on somebody's cluster, and its words when it is refused something, can be tested
 without one. Users have their rules from who adds them (`HttpServer.add_user`); roles, service accounts, quotas and Pod

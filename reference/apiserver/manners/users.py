@@ -31,7 +31,7 @@ class User:
 
 
 ADMIN = User("admin", groups=("system:masters", "system:authenticated"))
-"""Who may do everything."""
+"""The user who may do everything."""
 
 
 @dataclass(frozen=True, slots=True)
