@@ -7,10 +7,8 @@ routes load balancer and external addresses of a node to that node.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import platform
-import threading
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Self
@@ -18,8 +16,8 @@ from typing import Any, Self
 from harness.api import requests
 from harness.api.client import Api, Object
 from harness.backends import node_lifecycle
-from harness.backends.backend import TERMINATION_SECONDS, WantedPod
 from harness.backends.implementation import Implementation, reference
+from harness.backends.netns_pods import NetnsPods, by_family
 from harness.backends.protocols import (
     ComponentControl,
     ControllerMetrics,
@@ -27,8 +25,6 @@ from harness.backends.protocols import (
     ForgetsConnections,
     NodeControl,
     NodePower,
-    PodLifecycle,
-    PodReports,
     Probing,
     ProxyMetrics,
     ServesDns,
@@ -49,7 +45,7 @@ from harness.netns import addresses, conntrack, http, kernel, sandbox
 from harness.netns.fabric import Host, Network
 from harness.netns.http import HttpAnswer
 from harness.netns.namespace import Namespace
-from harness.probes.loop import Loop, Probe, Recording, Server, ServerPort, Stream
+from harness.probes.loop import Loop, Probe, Recording, Stream
 
 BOOT_SECONDS = 15.0  # before the time scale, for controller and proxies to work on the first objects
 SETTLED = 5.0  # seconds, before the time scale, for controller and proxies to work on all writes
@@ -60,7 +56,7 @@ METRICS_PORT = 10249  # of a proxy, on its node's loopback, as kube-proxy has it
 
 
 class NetnsBackend(
-    PodLifecycle,
+    NetnsPods,
     Probing,
     NodeControl,
     ProxyMetrics,
@@ -68,7 +64,6 @@ class NetnsBackend(
     ComponentControl,
     NodePower,
     ControllerMetrics,
-    PodReports,
     Sockets,
     VirtualAddresses,
     ServesDns,
@@ -91,14 +86,9 @@ class NetnsBackend(
 
         `release` is that of all components at boot.
         """
-        self.topology = topology
+        super().__init__(topology, families)
         self.release = release or Release()
         self._implementation = implementation or reference()
-        self.families = addresses.families_of(families)
-        self._numbers = itertools.count(1)
-        self._lock = threading.Lock()
-        self._clients: dict[str, Host] = {}
-        self._hosts: dict[tuple[str, str], tuple[Host, Server]] = {}
         self._off: dict[str, node_lifecycle.Reports] = {}
         self._begun = contextlib.ExitStack()
         self._dns: tuple[ClusterDns, Host] | None = None
@@ -138,8 +128,8 @@ class NetnsBackend(
         begun.callback(self.proxy.close)
         for place in self.topology.nodes:
             host = self.network.nodes[place.name]
-            by_family = self.network.plan(place.name).pod_cidrs
-            cidrs = [by_family[family] for family in self.families]
+            planned = self.network.plan(place.name).pod_cidrs
+            cidrs = [planned[family] for family in self.families]
             self.api.create("nodes", "", manifests.node(place, list(host.addresses.values()), cidrs))
             self.proxy.setup(place.name, host.namespace, self.release)
 
@@ -187,109 +177,11 @@ class NetnsBackend(
             made.start(pod)
             self._dns = made, pod
             self.settle()
-        return _by_family(self._dns[1])
+        return by_family(self._dns[1])
 
     def kubeconfig(self) -> dict[str, Any]:
         """Return the kubeconfig for kubectl and other clients."""
         return self.control_plane.kubeconfig()
-
-    def create_namespace(self, namespace: str) -> None:
-        """Create the Kubernetes namespace of a scenario."""
-        self.api.create("namespaces", "", {"metadata": {"name": namespace}})
-
-    def delete_namespace(self, namespace: str) -> None:
-        """Delete a namespace with everything in it, running pods included."""
-        for name in [name for owner, name in list(self._hosts) if owner == namespace]:
-            self.delete_pod(namespace, name)
-        for resource in ("services", "endpointslices", "pods"):
-            for each in self.api.list(resource, namespace):
-                self.api.delete(resource, namespace, each["metadata"]["name"], grace_seconds=0)
-        self.api.delete("namespaces", "", namespace)
-
-    def run_pods(self, namespace: str, wanted: Sequence[WantedPod]) -> list[Pod]:
-        """Run these pods, each with an echo server."""
-        return [
-            self.run_pod(
-                namespace,
-                each.name,
-                each.node,
-                labels=each.labels,
-                container_ports=each.container_ports,
-                ready=each.ready,
-            )
-            for each in wanted
-        ]
-
-    def run_pod(
-        self,
-        namespace: str,
-        name: str,
-        node: str,
-        *,
-        labels: Mapping[str, str] | None = None,
-        container_ports: Sequence[tuple[str, int, str]] = (),
-        ready: bool = True,
-    ) -> Pod:
-        """Run a pod whose echo server answers TCP and UDP on the target port (and on its container ports)."""
-        host = self.network.add_pod(node)
-        numbers = {("TCP", manifests.TARGET_PORT), ("UDP", manifests.TARGET_PORT)}
-        numbers |= {(protocol, port) for _, port, protocol in container_ports}
-        listening = [
-            ServerPort(protocol, family, port) for protocol, port in sorted(numbers) for family in self.families
-        ]
-        server = self._loop.serve(host.namespace, f"{namespace}/{name}", listening)
-        with self._lock:
-            self._hosts[namespace, name] = (host, server)
-        pod = manifests.pod(name, node, labels=labels, container_ports=container_ports)
-        self.api.create("pods", namespace, pod)
-        by_family = _by_family(host)
-        self.report_pod(namespace, name, node, by_family, ready=ready)
-        return Pod(name, namespace, node, self.topology.node(node).zone, by_family)
-
-    def report_pod(
-        self, namespace: str, name: str, node: str, pod_addresses: Mapping[str, str], *, ready: bool
-    ) -> None:
-        """Set a pod's status, as its kubelet would."""
-        host_ip = next(iter(self.network.nodes[node].addresses.values()))
-        status = manifests.pod_status(pod_addresses, host_ip, ready=ready)
-        self.api.patch("pods", namespace, name, {"status": status}, subresource="status")
-
-    def begin_termination(self, namespace: str, name: str) -> None:
-        """Give a pod a deletion time, without ending it."""
-        self.api.delete("pods", namespace, name, grace_seconds=TERMINATION_SECONDS)
-
-    def evict_pod(self, namespace: str, name: str) -> None:
-        """Evict a pod, as a drain of its node does, without ending it."""
-        self.api.evict(namespace, name, grace_seconds=TERMINATION_SECONDS)
-
-    def delete_pod(self, namespace: str, name: str) -> None:
-        """End a pod at once: API object, server and netns."""
-        self.api.delete("pods", namespace, name, grace_seconds=0)
-        with self._lock:
-            host, server = self._hosts.pop((namespace, name), (None, None))
-        if host is not None and server is not None:
-            server.close()
-            self.network.remove_pod(host)
-
-    def create_pod(self, namespace: str, wanted: WantedPod) -> None:
-        """Create a pod with phase Running that exists in the API only."""
-        self.create_reported_pod(namespace, wanted, phase="Running")
-
-    def create_reported_pod(self, namespace: str, wanted: WantedPod, *, phase: str) -> None:
-        """Create a pod that exists in the API only, with addresses of its node, which need not exist either."""
-        ports = wanted.container_ports
-        obj = manifests.pod(wanted.name, wanted.node, labels=wanted.labels, container_ports=ports)
-        self.api.create("pods", namespace, obj)
-        exists = any(each.name == wanted.node for each in self.topology.nodes)
-        host_ip = next(iter(self.node_addresses(wanted.node).values())) if exists else None
-        status = manifests.pod_status(self.free_addresses(), host_ip, ready=wanted.ready, phase=phase)
-        self.api.patch("pods", namespace, wanted.name, {"status": status}, subresource="status")
-
-    def set_ready(self, namespace: str, name: str, ready: bool) -> None:
-        """Report a pod as ready or not ready, as its kubelet would."""
-        reported = manifests.pod_status({}, "", ready=ready)
-        status = {key: reported[key] for key in ("conditions", "containerStatuses")}
-        self.api.patch("pods", namespace, name, {"status": status}, subresource="status")
 
     def change_node(
         self,
@@ -332,22 +224,11 @@ class NetnsBackend(
         for host in self.network.nodes.values():
             conntrack.flush(host.namespace)
 
-    def free_addresses(self) -> dict[str, str]:
-        """Return addresses that no running pod has, for pods that exist in the API only."""
-        with self._lock:
-            number = next(self._numbers)
-        both = {"IPv4": f"10.245.{number // 250}.{number % 250 + 1}", "IPv6": f"fd00:10:245::{number:x}"}
-        return {family: both[family] for family in self.families}
-
     def virtual_addresses(self, kind: str, node: str, number: int) -> dict[str, str]:
         """Return addresses number 1 to 254 of a kind, "load-balancer" or "external-ip", that are routed to `node`."""
         plan = self.network.plan(node)
         chosen = plan.load_balancer_ip(number) if kind == "load-balancer" else plan.external_ip(number)
         return {family: chosen[family] for family in self.network.families}
-
-    def node_addresses(self, node: str) -> dict[str, str]:
-        """Return the addresses of a node, by family."""
-        return _by_family(self.network.nodes[node])
 
     def probe(self, probes: Sequence[Probe], *, in_flight: int = 32) -> list[Observation]:
         """Send probes, and return their outcomes in the same order."""
@@ -375,7 +256,7 @@ class NetnsBackend(
 
     def namespace_of(self, client: Client | Pod) -> Namespace:
         """Return the netns of a client."""
-        return self._host(client).namespace
+        return self.host_of(client).namespace
 
     def http_get(self, client: Client | Pod, address: str, port: int, path: str) -> HttpAnswer:
         """Send a GET request from a client's netns. Raises `OSError` like a connection."""
@@ -394,19 +275,7 @@ class NetnsBackend(
 
     def client_address(self, client: Client | Pod, family: str) -> str:
         """Return the client's own address."""
-        return _by_family(self._host(client))[family]
-
-    def _host(self, client: Client | Pod) -> Host:
-        with self._lock:
-            if isinstance(client, Pod):
-                return self._hosts[client.namespace, client.name][0]
-            if client.kind == "external":
-                return self.network.external
-            if client.kind == "node":
-                return self.network.nodes[client.node]
-            if client.node not in self._clients:
-                self._clients[client.node] = self.network.add_pod(client.node)
-            return self._clients[client.node]
+        return by_family(self.host_of(client))[family]
 
     def settle(self, within: float = SETTLED) -> None:
         """Wait until controller and proxies have worked on everything written so far.
@@ -454,7 +323,3 @@ class NetnsBackend(
         for node in self.topology.nodes:
             texts |= texts_of(f"proxy-{node.name}", partial(self.proxy.evidence, node.name))
         return texts
-
-
-def _by_family(host: Host) -> dict[str, str]:
-    return {str(family): address for family, address in host.addresses.items()}

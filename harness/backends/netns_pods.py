@@ -1,0 +1,160 @@
+"""The pods of an embedded cluster: the harness is their kubelet, which runs them and reports what a scenario says."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Mapping, Sequence
+
+from harness.api.client import Api
+from harness.backends.backend import TERMINATION_SECONDS, WantedPod
+from harness.backends.protocols import PodLifecycle, PodReports
+from harness.model import manifests
+from harness.model.topology import Topology
+from harness.model.workloads import Client, Pod
+from harness.netns import addresses
+from harness.netns.fabric import Host, Network
+from harness.probes.loop import Loop, Server, ServerPort
+
+
+class NetnsPods(PodLifecycle, PodReports):
+    """Kubernetes namespaces and their pods; each running pod has a netns and an echo server in it."""
+
+    api: Api
+    network: Network
+    _loop: Loop
+
+    def __init__(self, topology: Topology, families: Sequence[str]) -> None:
+        self.topology = topology
+        self.families = addresses.families_of(families)
+        self._numbers = itertools.count(1)
+        self._lock = threading.Lock()
+        self._clients: dict[str, Host] = {}
+        self._hosts: dict[tuple[str, str], tuple[Host, Server]] = {}
+
+    def create_namespace(self, namespace: str) -> None:
+        """Create the Kubernetes namespace of a scenario."""
+        self.api.create("namespaces", "", {"metadata": {"name": namespace}})
+
+    def delete_namespace(self, namespace: str) -> None:
+        """Delete a namespace with everything in it, running pods included."""
+        for name in [name for owner, name in list(self._hosts) if owner == namespace]:
+            self.delete_pod(namespace, name)
+        for resource in ("services", "endpointslices", "pods"):
+            for each in self.api.list(resource, namespace):
+                self.api.delete(resource, namespace, each["metadata"]["name"], grace_seconds=0)
+        self.api.delete("namespaces", "", namespace)
+
+    def run_pods(self, namespace: str, wanted: Sequence[WantedPod]) -> list[Pod]:
+        """Run these pods, each with an echo server."""
+        return [
+            self.run_pod(
+                namespace,
+                each.name,
+                each.node,
+                labels=each.labels,
+                container_ports=each.container_ports,
+                ready=each.ready,
+            )
+            for each in wanted
+        ]
+
+    def run_pod(
+        self,
+        namespace: str,
+        name: str,
+        node: str,
+        *,
+        labels: Mapping[str, str] | None = None,
+        container_ports: Sequence[tuple[str, int, str]] = (),
+        ready: bool = True,
+    ) -> Pod:
+        """Run a pod whose echo server answers TCP and UDP on the target port (and on its container ports)."""
+        host = self.network.add_pod(node)
+        numbers = {("TCP", manifests.TARGET_PORT), ("UDP", manifests.TARGET_PORT)}
+        numbers |= {(protocol, port) for _, port, protocol in container_ports}
+        listening = [
+            ServerPort(protocol, family, port) for protocol, port in sorted(numbers) for family in self.families
+        ]
+        server = self._loop.serve(host.namespace, f"{namespace}/{name}", listening)
+        with self._lock:
+            self._hosts[namespace, name] = (host, server)
+        pod = manifests.pod(name, node, labels=labels, container_ports=container_ports)
+        self.api.create("pods", namespace, pod)
+        ips = by_family(host)
+        self.report_pod(namespace, name, node, ips, ready=ready)
+        return Pod(name, namespace, node, self.topology.node(node).zone, ips)
+
+    def report_pod(
+        self, namespace: str, name: str, node: str, pod_addresses: Mapping[str, str], *, ready: bool
+    ) -> None:
+        """Set a pod's status, as its kubelet would."""
+        host_ip = next(iter(self.network.nodes[node].addresses.values()))
+        status = manifests.pod_status(pod_addresses, host_ip, ready=ready)
+        self.api.patch("pods", namespace, name, {"status": status}, subresource="status")
+
+    def begin_termination(self, namespace: str, name: str) -> None:
+        """Give a pod a deletion time, without ending it."""
+        self.api.delete("pods", namespace, name, grace_seconds=TERMINATION_SECONDS)
+
+    def evict_pod(self, namespace: str, name: str) -> None:
+        """Evict a pod, as a drain of its node does, without ending it."""
+        self.api.evict(namespace, name, grace_seconds=TERMINATION_SECONDS)
+
+    def delete_pod(self, namespace: str, name: str) -> None:
+        """End a pod at once: API object, server and netns."""
+        self.api.delete("pods", namespace, name, grace_seconds=0)
+        with self._lock:
+            host, server = self._hosts.pop((namespace, name), (None, None))
+        if host is not None and server is not None:
+            server.close()
+            self.network.remove_pod(host)
+
+    def create_pod(self, namespace: str, wanted: WantedPod) -> None:
+        """Create a pod with phase Running that exists in the API only."""
+        self.create_reported_pod(namespace, wanted, phase="Running")
+
+    def create_reported_pod(self, namespace: str, wanted: WantedPod, *, phase: str) -> None:
+        """Create a pod that exists in the API only, with addresses of its node, which need not exist either."""
+        ports = wanted.container_ports
+        obj = manifests.pod(wanted.name, wanted.node, labels=wanted.labels, container_ports=ports)
+        self.api.create("pods", namespace, obj)
+        exists = any(each.name == wanted.node for each in self.topology.nodes)
+        host_ip = next(iter(self.node_addresses(wanted.node).values())) if exists else None
+        status = manifests.pod_status(self.free_addresses(), host_ip, ready=wanted.ready, phase=phase)
+        self.api.patch("pods", namespace, wanted.name, {"status": status}, subresource="status")
+
+    def set_ready(self, namespace: str, name: str, ready: bool) -> None:
+        """Report a pod as ready or not ready, as its kubelet would."""
+        reported = manifests.pod_status({}, "", ready=ready)
+        status = {key: reported[key] for key in ("conditions", "containerStatuses")}
+        self.api.patch("pods", namespace, name, {"status": status}, subresource="status")
+
+    def free_addresses(self) -> dict[str, str]:
+        """Return addresses that no running pod has, for pods that exist in the API only."""
+        with self._lock:
+            number = next(self._numbers)
+        both = {"IPv4": f"10.245.{number // 250}.{number % 250 + 1}", "IPv6": f"fd00:10:245::{number:x}"}
+        return {family: both[family] for family in self.families}
+
+    def node_addresses(self, node: str) -> dict[str, str]:
+        """Return the addresses of a node, by family."""
+        return by_family(self.network.nodes[node])
+
+    def host_of(self, client: Client | Pod) -> Host:
+        """Return the host of a client; the client pod of a node is made at the first request."""
+        with self._lock:
+            if isinstance(client, Pod):
+                return self._hosts[client.namespace, client.name][0]
+            if client.kind == "external":
+                return self.network.external
+            if client.kind == "node":
+                return self.network.nodes[client.node]
+            if client.node not in self._clients:
+                self._clients[client.node] = self.network.add_pod(client.node)
+            return self._clients[client.node]
+
+
+def by_family(host: Host) -> dict[str, str]:
+    """Return the addresses of a node, a pod or the external client, by family."""
+    return {str(family): address for family, address in host.addresses.items()}
