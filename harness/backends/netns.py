@@ -38,10 +38,10 @@ from harness.model import manifests
 from harness.model.abilities import EVERYTHING, Ability
 from harness.model.outcomes import Observation
 from harness.model.release import Component, Release
-from harness.model.texts import texts_of
+from harness.model.texts import gathered, texts_of
 from harness.model.topology import THREE_ZONES, Topology
 from harness.model.workloads import Client, Pod, node_client
-from harness.netns import addresses, conntrack, http, kernel, sandbox
+from harness.netns import addresses, conntrack, http, kernel, kernel_state, sandbox
 from harness.netns.fabric import Host, Network
 from harness.netns.http import HttpAnswer
 from harness.netns.namespace import Namespace
@@ -316,10 +316,16 @@ class NetnsBackend(
         return "\n".join(f"the proxy says: {self.proxy.explain(node, namespace, service)}" for node in nodes)
 
     def evidence(self, namespace: str, *, since: float) -> dict[str, str]:
-        """Return requests, logs, and the rules of each node with their reasons."""
+        """Return requests, logs, and the rules of each node with their reasons.
+
+        And the state of the kernel: links, routes and the like of each node and the fabric, connections of each node.
+        """
         asked = [*self.api.asked.copy(), *self.control_plane.asked()]
         texts = {"api-requests.txt": requests.as_text(asked, namespace, zero=since)}
         texts |= texts_of("control-plane", self.control_plane.evidence)
         for node in self.topology.nodes:
             texts |= texts_of(f"proxy-{node.name}", partial(self.proxy.evidence, node.name))
-        return texts
+            namespace_of_node = self.network.nodes[node.name].namespace
+            texts[f"network-{node.name}.txt"] = gathered(partial(kernel_state.as_text, namespace_of_node))
+            texts[f"connections-{node.name}.txt"] = gathered(partial(conntrack.as_text, namespace_of_node))
+        return texts | {"network-fabric.txt": gathered(partial(kernel_state.as_text, self.network.fabric))}

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import errno
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
 from harness.errors import HarnessError, UnavailableError, UsageError
 from harness.model.topology import Topology
-from harness.netns import addresses, kernel, rtnetlink, sysctls
+from harness.netns import addresses, iproute, kernel, rtnetlink, sysctls
 from harness.netns.addresses import EVERYTHING, EXTERNAL_CLIENT, GATEWAY, Family, NodePlan
 from harness.netns.namespace import Namespace
 from harness.netns.rtnetlink import LOOPBACK, Request
@@ -30,7 +30,7 @@ _UPLINK = 2  # index of eth0, the link of a node, pod or external client to the 
 _FIRST_NODE_LINK = 100  # index in the fabric of the link to node 0
 _EXTERNAL_LINK = 2  # index in the fabric of the link to the external client
 _FIRST_POD_LINK = 1000  # index in a node of the link to pod 0
-_FROM_EXTERNAL = 100  # the fabric's routing table, and the rule's priority, for packets from the external client
+FROM_EXTERNAL = 100  # the fabric's routing table, and the rule's priority, for packets from the external client
 _SILENCED = 50  # priority of the rule for a node that is cut off: before any route is looked up
 _NAME_LIMIT = 15  # IFNAMSIZ less the closing zero
 
@@ -129,15 +129,18 @@ class Network:
 
     def cut(self, node_name: str) -> None:
         """Drop all packets that a node and its pods send, as if it were off: they cannot be reached any more."""
-        self._on_link_of(node_name, rtnetlink.silence)
+        self._silence("add", node_name, f"cut {node_name} off")
 
     def mend(self, node_name: str) -> None:
         """Undo `cut`."""
-        self._on_link_of(node_name, rtnetlink.end_silence)
+        self._silence("del", node_name, f"mend the link of {node_name}")
 
-    def _on_link_of(self, node_name: str, request: Callable[..., Request]) -> None:
-        link = _link_of(node_name, self.plan(node_name))
-        _execute(self._fabric, [request(family, link, priority=_SILENCED) for family in self._families])
+    def _silence(self, command: str, node_name: str, what: str) -> None:
+        """Add or delete the rule that drops all packets from a node's link, before any route is looked up."""
+        link = link_of(node_name, self.plan(node_name))
+        with iproute.routing(self._fabric, what) as ip:
+            for family in self._families:
+                ip.rule(command, family=iproute.NUMBERS[family], iifname=link, priority=_SILENCED, action="blackhole")
 
     def close(self) -> None:
         """Let go of every netns; the kernel destroys those in which no thread and no socket is left. Idempotent."""
@@ -178,7 +181,7 @@ class Network:
             requests += [
                 rtnetlink.blackhole(EVERYTHING[family]),
                 rtnetlink.route(host.addresses[family], _EXTERNAL_LINK),
-                rtnetlink.rule(family, "external", table=_FROM_EXTERNAL, priority=_FROM_EXTERNAL),
+                rtnetlink.rule(family, "external", table=FROM_EXTERNAL, priority=FROM_EXTERNAL),
             ]
         _execute(self._fabric, requests)
         _execute(host.namespace, _of_end(host.addresses))
@@ -189,13 +192,13 @@ class Network:
         """A node, and the fabric's routes to it, its pods and the virtual addresses that are brought to it."""
         node = Host(name, self._namespace(sysctls.of_router(self._families)), self._of_families(plan.addresses))
         link = _FIRST_NODE_LINK + plan.number
-        requests = [_pair(_link_of(name, plan), link, node.namespace)]
+        requests = [_pair(link_of(name, plan), link, node.namespace)]
         for family, node_ip in node.addresses.items():
             requests += [
                 rtnetlink.route(node_ip, link),
                 rtnetlink.route(plan.pod_cidrs[family], link, via=node_ip),
-                rtnetlink.route(plan.load_balancer_cidrs[family], link, via=node_ip, table=_FROM_EXTERNAL),
-                rtnetlink.route(plan.external_ip_cidrs[family], link, via=node_ip, table=_FROM_EXTERNAL),
+                rtnetlink.route(plan.load_balancer_cidrs[family], link, via=node_ip, table=FROM_EXTERNAL),
+                rtnetlink.route(plan.external_ip_cidrs[family], link, via=node_ip, table=FROM_EXTERNAL),
             ]
         _execute(self._fabric, requests)
         # Its pods that do not exist are nowhere else either: without this their packets would return by the fabric.
@@ -227,7 +230,7 @@ def _of_end(host_addresses: Mapping[Family, str]) -> list[Request]:
     return requests
 
 
-def _link_of(node_name: str, plan: NodePlan) -> str:
+def link_of(node_name: str, plan: NodePlan) -> str:
     """Return the name of the fabric's link to a node."""
     return _link_name(node_name, f"node{plan.number}")
 

@@ -1,7 +1,8 @@
 """Finds out which kernel features an embedded cluster would miss, by trying each in a netns of its own.
 
 Why trying and not reading a configuration: it may not be readable, modules load on first use (but not for everybody),
-and containers hide them. nf_tables is asked in a batch without end, which the kernel checks and then throws away.
+and containers hide them. nf_tables is asked in a batch without end, which the kernel checks and then throws away:
+pyroute2 always ends a batch, and a boot would wait for its import.
 """
 
 from __future__ import annotations

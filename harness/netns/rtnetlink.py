@@ -28,7 +28,7 @@ _LOCAL_TABLE = 255
 
 _IFF_UP, _IFF_NOARP = 0x1, 0x80
 _REQUEST, _ACK, _EXCL, _CREATE = 0x1, 0x4, 0x200, 0x400
-_ERROR, _NEWLINK, _DELLINK, _GETLINK, _NEWADDR, _NEWROUTE, _NEWRULE, _DELRULE = 2, 16, 17, 18, 20, 24, 32, 33
+_ERROR, _NEWLINK, _DELLINK, _GETLINK, _NEWADDR, _NEWROUTE, _NEWRULE = 2, 16, 17, 18, 20, 24, 32
 _OPERATIONAL = 6  # IF_OPER_UP
 _UNICAST, _LOCAL, _BLACKHOLE = 1, 2, 6
 _SCOPE_UNIVERSE, _SCOPE_LINK = 0, 253
@@ -182,23 +182,6 @@ def rule(family: Family, from_link: str, *, table: int, priority: int) -> Reques
     body = _ROUTE.pack(number, 0, 0, 0, min(table, 255), 0, 0, 1, 0)  # 1: FR_ACT_TO_TBL
     body += _attribute(3, _name(from_link)) + _attribute(6, _u32(priority)) + _attribute(15, _u32(table))
     return Request(f"add the rule for packets from {from_link} ({family})", _NEWRULE, _CREATE | _EXCL, body)
-
-
-def silence(family: Family, from_link: str, *, priority: int) -> Request:
-    """Drop packets that come in over a link, silently, whatever routes there are."""
-    body = _silent(family, from_link, priority)
-    return Request(f"drop what comes from {from_link} ({family})", _NEWRULE, _CREATE | _EXCL, body)
-
-
-def end_silence(family: Family, from_link: str, *, priority: int) -> Request:
-    """Undo `silence`."""
-    return Request(f"let {from_link} be heard again ({family})", _DELRULE, 0, _silent(family, from_link, priority))
-
-
-def _silent(family: Family, from_link: str, priority: int) -> bytes:
-    number = socket.AF_INET if family == "IPv4" else socket.AF_INET6
-    body = _ROUTE.pack(number, 0, 0, 0, 0, 0, 0, _BLACKHOLE, 0)  # FR_ACT_BLACKHOLE has the number of RTN_BLACKHOLE
-    return body + _attribute(3, _name(from_link)) + _attribute(6, _u32(priority))
 
 
 def _raise_first_error(sock: socket.socket, requests: Sequence[Request]) -> None:

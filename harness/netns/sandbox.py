@@ -117,6 +117,7 @@ def _enter_user_namespace() -> None:
 
 
 def _loopback_up() -> None:
+    """Three lines of ioctl, as every command of an ordinary user comes by: 0.2 ms, and 0.1 s to import pyroute2."""
     request = struct.pack("16sH14x", b"lo", 0x1)  # struct ifreq: IFF_UP
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         fcntl.ioctl(control, 0x8914, request)  # SIOCSIFFLAGS

@@ -54,6 +54,8 @@ ROWS = [
             "api-requests.txt": rf"{TIME}  create namespace td-3\n +{TIME}  create service web-1 -n td-3\n",
             "endpointslices.yaml": r"^  name: web-1-slice-ipv4$",
             "rules-a1-nft.txt": r"^table ip trafficdist",
+            "network-a1.txt": r"^route default via 169\.254\.1\.1 dev eth0 src 10\.0\.0\.2$",
+            "network-fabric.txt": r"^rule IPv6 100: from all iif external lookup 100$",
         },
     ),
     Row(
@@ -69,7 +71,10 @@ ROWS = [
         "cuts-open-connections",
         "KEP-1669/established-connections-outlive-the-choice",
         rf"a1 \({ADDRESS}\) not ready terminating.*\n +{TIME}  → the open connection of a2 now talks to: 'Refused'",
-        {"api-requests.txt": rf"{TIME}  replace endpointslice web-1-slice-ipv4 -n td-3\n"},
+        {
+            "api-requests.txt": rf"{TIME}  replace endpointslice web-1-slice-ipv4 -n td-3\n",
+            "connections-a2.txt": rf"^tcp \d+ [A-Z_]+ src={ADDRESS} dst=10\.96\.[\d.]+ sport=\d+ dport=80 src=",
+        },
     ),
     Row(
         "forgets-before-it-learns",

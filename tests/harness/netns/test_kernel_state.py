@@ -6,6 +6,7 @@ from typing import Any
 
 from pyroute2 import IPRoute
 
+from harness.netns import kernel_state
 from harness.netns.fabric import Network
 from harness.netns.namespace import Namespace
 
@@ -83,3 +84,38 @@ def test_removed_pod_leaves_neither_link_nor_route(network: Network) -> None:
     before = names(node), routes(node, 254)
     network.remove_pod(network.add_pod("a1"))
     assert (names(node), routes(node, 254)) == before
+
+
+def test_what_a_node_holds_is_told_one_object_a_line(network: Network) -> None:
+    network.add_pod("a1")
+    lines = kernel_state.as_text(network.nodes["a1"].namespace).splitlines()
+    assert [each for each in lines if each.startswith("link ")] == [
+        "link lo up mtu 65536 state UNKNOWN index 1",
+        "link eth0 up arp off mtu 1500 state UP index 2",
+        "link a1-2 up arp off mtu 1500 state UP index 1002",
+    ]
+    assert {
+        "address fd00:10::1/128 dev eth0",
+        "route default via 169.254.1.1 dev eth0 src 10.0.0.2",
+        "route blackhole 10.244.1.0/24",
+        "route 10.244.1.2 dev a1-2 src 10.0.0.2",
+        "route fd00:10:244:1::2 dev a1-2 src fd00:10::1 metric 1024",
+        "rule IPv4 32766: from all lookup 254",
+    } <= set(lines)
+
+
+def test_a_node_that_is_cut_off_and_a_known_neighbour_are_told(network: Network) -> None:
+    network.cut("a1")
+    with network.fabric.entered(), IPRoute() as ip:
+        ip.neigh("add", dst="10.0.0.9", lladdr="02:00:00:00:00:09", ifindex=101, state="permanent")
+    text = kernel_state.as_text(network.fabric)
+    assert "\nrule IPv4 50: from all iif a1 blackhole\n" in text
+    assert "\nrule IPv6 50: from all iif a1 blackhole\n" in text
+    assert "\nneighbour 10.0.0.9 dev a1 lladdr 02:00:00:00:00:09 PERMANENT\n" in text
+
+
+def test_a_link_without_carrier_is_told_apart_from_one_that_is_down(network: Network) -> None:
+    with network.nodes["a1"].namespace.entered(), IPRoute() as ip:
+        ip.link("set", index=2, state="down")
+    assert "link a1 no-carrier arp off " in kernel_state.as_text(network.fabric)
+    assert "link eth0 down arp off " in kernel_state.as_text(network.nodes["a1"].namespace)

@@ -1,0 +1,43 @@
+"""pyroute2 inside a netns, for all that is rare: reading what the kernel holds, cutting a node off, forgetting flows.
+
+What is hot at boot is packed by `harness.netns.rtnetlink`, which says how much faster that is. To import pyroute2 takes
+0.1 s, so it is imported when it is first needed, and never for `--help`. Its sockets are opened, used and closed in the
+thread that has entered the netns: no process is forked, and nothing stays open.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from harness.errors import HarnessError
+from harness.netns.addresses import Family
+from harness.netns.namespace import Namespace
+
+NUMBERS: Mapping[Family, int] = {"IPv4": socket.AF_INET, "IPv6": socket.AF_INET6}
+
+
+@contextmanager
+def routing(namespace: Namespace, what: str) -> Iterator[Any]:
+    """Open an `IPRoute` in a netns. Raises `HarnessError` that names `what`, if the kernel refuses an operation."""
+    from pyroute2 import IPRoute, NetlinkError
+
+    try:
+        with namespace.entered(), IPRoute() as ip:
+            yield ip
+    except NetlinkError as error:
+        raise HarnessError(f"cannot {what}: {error.args[-1]}") from error
+
+
+@contextmanager
+def tracking(namespace: Namespace, what: str) -> Iterator[Any]:
+    """Open a `Conntrack` of both families in a netns. Raises `HarnessError` like `routing`."""
+    from pyroute2 import Conntrack, NetlinkError
+
+    try:
+        with namespace.entered(), Conntrack(nfgen_family=0) as connections:  # AF_UNSPEC
+            yield connections
+    except NetlinkError as error:
+        raise HarnessError(f"cannot {what}: {error.args[-1]}") from error

@@ -1,0 +1,69 @@
+"""pyroute2 leaves nothing behind in this process, whatever it was used for, and is imported only when it is needed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness.errors import HarnessError
+from harness.netns import conntrack, iproute, kernel_state
+from harness.netns.fabric import Network
+from harness.netns.namespace import Namespace
+
+
+def held() -> tuple[int, int, list[str]]:
+    """Descriptors, threads and children of this process."""
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii").split()
+    return len(list(Path("/proc/self/fd").iterdir())), threading.active_count(), children
+
+
+def all_uses(network: Network) -> None:
+    network.cut("a1")
+    network.mend("a1")
+    for namespace in (network.fabric, network.nodes["a1"].namespace):
+        assert kernel_state.as_text(namespace)
+        assert conntrack.as_text(namespace)
+        conntrack.flush(namespace)
+
+
+def refused(network: Network) -> None:
+    with pytest.raises(HarnessError, match=r"^cannot mend the link of a1: No such file or directory$"):
+        network.mend("a1")
+
+
+def broken_off(network: Network) -> None:
+    with iproute.routing(network.fabric, "look") as ip:
+        assert next(iter(ip.get_routes()))
+
+
+def in_a_thread(network: Network) -> None:
+    thread = threading.Thread(target=all_uses, args=[network])
+    thread.start()
+    thread.join()
+
+
+@pytest.mark.parametrize("use", [all_uses, refused, broken_off, in_a_thread])
+def test_no_descriptor_thread_or_process_stays(network: Network, use: Callable[[Network], None]) -> None:
+    use(network)  # what is imported, and this thread's home, stay
+    before = held()
+    for _ in range(5):
+        use(network)
+    assert held() == before
+
+
+def test_the_thread_is_where_it_was(namespace: Namespace) -> None:
+    before = os.stat("/proc/thread-self/ns/net").st_ino  # noqa: PTH116
+    with iproute.routing(namespace, "look"):
+        assert os.stat("/proc/thread-self/ns/net").st_ino == namespace.inode  # noqa: PTH116
+    assert os.stat("/proc/thread-self/ns/net").st_ino == before  # noqa: PTH116
+
+
+def test_a_backend_is_imported_without_it() -> None:
+    asked = "import sys, harness.backends.netns; assert 'pyroute2' not in sys.modules"
+    subprocess.run([sys.executable, "-c", asked], check=True)
