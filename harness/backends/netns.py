@@ -41,7 +41,7 @@ from harness.model.release import Component, Release
 from harness.model.texts import gathered, texts_of
 from harness.model.topology import THREE_ZONES, Topology
 from harness.model.workloads import Client, Pod, node_client
-from harness.netns import addresses, conntrack, http, kernel, kernel_state, sandbox
+from harness.netns import addresses, conntrack, fabric_check, http, kernel, kernel_state, sandbox
 from harness.netns.fabric import Host, Network
 from harness.netns.http import HttpAnswer
 from harness.netns.namespace import Namespace
@@ -292,8 +292,9 @@ class NetnsBackend(
         )
 
     def check_instruments(self) -> None:
-        """Raise `DistrustError` if a component has ended by itself: observations since then mean nothing."""
+        """Raise `DistrustError` if a component has ended by itself or the fabric is broken."""
         self.proxy.synced()
+        fabric_check.check(self.network)
 
     def environment(self) -> dict[str, Any]:
         """Return the facts about the cluster for the report."""

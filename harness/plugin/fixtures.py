@@ -39,6 +39,7 @@ class Backends:
         """Return the backend of a topology."""
         if topology.name not in self._booted:
             self._booted[topology.name] = _boot(self._run, topology)
+            self._booted[topology.name].check_instruments()  # before anything is asked: who is broken is not judged by
             if len(self._booted) == 1:
                 self._hints_matter = self._first_answer(self._booted[topology.name])
             gc.freeze()  # the objects of a cluster stay: the collector need not scan them after every scenario

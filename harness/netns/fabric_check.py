@@ -1,0 +1,80 @@
+"""Finds each link, address, route and rule of a cluster's fabric that is missing in the kernel.
+
+Packets that a broken fabric loses look as if a proxy dropped them. What is to be there is said from the address plan
+once more, not from the requests that made it. What else there is, links of pods or addresses of a proxy, is no fault.
+No neighbour is expected, as no link of ours asks for one: a link that does (ARP) is a fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from harness.errors import DistrustError
+from harness.netns import kernel_state
+from harness.netns.addresses import EXTERNAL_CLIENT, GATEWAY, Family, NodePlan
+from harness.netns.fabric import FROM_EXTERNAL, Network, link_of
+from harness.netns.kernel_state import DEFAULT, Address, Item, Link, Route, Rule, blackhole
+
+_TOLD = 5  # faults in a sentence
+
+Fabric = Mapping[str, Collection[Item]]
+"""By the name of the place: what its netns holds, or is to hold."""
+
+_LOOPBACK = (Link("lo", "up", arp=True),)
+
+
+def check(network: Network) -> None:
+    """Raise `DistrustError`, which names what is missing and where, if the fabric is not whole."""
+    plans = {name: network.plan(name) for name in network.nodes}
+    missing = faults(expected(plans, network.families), seen(network))
+    if missing:
+        more = [f"and {len(missing) - _TOLD} more"] if len(missing) > _TOLD else []
+        raise DistrustError(f"the network of the embedded cluster is broken: {'; '.join(missing[:_TOLD] + more)}")
+
+
+def faults(wanted: Fabric, there: Fabric) -> list[str]:
+    """Return the missing objects as "PLACE has no OBJECT", in the order of `wanted`."""
+    return [f"{place} has no {each}" for place, items in wanted.items() for each in items if each not in there[place]]
+
+
+def expected(plans: Mapping[str, NodePlan], families: Sequence[Family]) -> dict[str, list[Item]]:
+    """Return the fabric of nodes with these plans, without pods."""
+    hosts = {f"node {name}": {family: plan.addresses[family] for family in families} for name, plan in plans.items()}
+    hosts["the external client"] = {family: EXTERNAL_CLIENT[family] for family in families}
+    found = {"the fabric": _router(plans, families)} | {name: _end(each) for name, each in hosts.items()}
+    for name, plan in plans.items():
+        found[f"node {name}"] += [blackhole(family, plan.pod_cidrs[family]) for family in families]
+    return found
+
+
+def seen(network: Network) -> dict[str, set[Item]]:
+    """Return the objects that the kernel holds in the same places."""
+    places = {"the fabric": network.fabric, "the external client": network.external.namespace}
+    places |= {f"node {name}": host.namespace for name, host in network.nodes.items()}
+    return {name: set(kernel_state.read(namespace)) for name, namespace in places.items()}
+
+
+def _router(plans: Mapping[str, NodePlan], families: Sequence[Family]) -> list[Item]:
+    links = {name: link_of(name, plan) for name, plan in plans.items()}
+    found: list[Item] = [*_LOOPBACK, *(Link(each, "up", arp=False) for each in ["external", *links.values()])]
+    for family in families:
+        found += [
+            Rule(family, FROM_EXTERNAL, "external", f"lookup {FROM_EXTERNAL}"),
+            Route(family, EXTERNAL_CLIENT[family], "external"),
+            blackhole(family, DEFAULT[family]),
+        ]
+        for name, plan in plans.items():
+            node_ip, link = plan.addresses[family], links[name]
+            virtual = (plan.load_balancer_cidrs[family], plan.external_ip_cidrs[family])
+            found += [Route(family, node_ip, link), Route(family, plan.pod_cidrs[family], link, node_ip)]
+            found += [Route(family, each, link, node_ip, table=FROM_EXTERNAL) for each in virtual]
+    return found
+
+
+def _end(addresses: Mapping[Family, str]) -> list[Item]:
+    """Return the end of a link at a node or the external client, with its addresses and default routes."""
+    found: list[Item] = [*_LOOPBACK, Link("eth0", "up", arp=False)]
+    for family, host in addresses.items():
+        found.append(Address(f"{host}/{32 if family == 'IPv4' else 128}", "eth0"))
+        found.append(Route(family, DEFAULT[family], "eth0", GATEWAY[family], host))
+    return found
