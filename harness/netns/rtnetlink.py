@@ -1,9 +1,10 @@
 """Packs links, addresses, routes and rules into rtnetlink datagrams.
 
 Why by hand: a cluster is a few hundred operations, and one datagram a netns, acknowledged once, is many times faster
-than a process or a library call for each (`benchmarks/boot.py`). The kernel works on a datagram within `send`, message
-after message, goes on after a message that fails, and answers a failure with that message's sequence number: so every
-error is found, and named.
+than a process for each (`benchmarks/boot.py`). For 30 pairs with their addresses and routes it takes 8.7 ms of the
+processor, pyroute2 104 ms in one batch and 135 ms call by call (`benchmarks/netlink.py`). The kernel works on a
+datagram within `send`, message after message, goes on after a message that fails, and answers a failure with that
+message's sequence number: so every error is found, and named.
 
 Numbers are those of linux/netlink.h, rtnetlink.h, if_link.h, if_addr.h and fib_rules.h.
 """
