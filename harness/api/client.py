@@ -58,6 +58,8 @@ class RefusedError(Exception):
 
     def __init__(self, method: str, path: str, response: Response) -> None:
         super().__init__(f"{method} {path}: {response.code} {response.body.get('message', '')}")
+        self.method = method
+        self.path = path
         self.response = response
 
 

@@ -305,6 +305,10 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
         follow: Literal["kep", "released"] = "kep" if self.release.follows == "kep" else "released"
         return f"what its objects ask for:\n{explained(self.api, namespace, service, follow)}"
 
+    def decisions(self) -> dict[str, str]:
+        """Return nothing: its proxies' own decisions are not known."""
+        return {}
+
     def evidence(self, namespace: str, *, since: float) -> dict[str, str]:
         """Return the map from nodes of the topology to nodes of the cluster, and the requests of this run."""
         names = self._target.names

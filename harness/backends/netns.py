@@ -316,8 +316,14 @@ class NetnsBackend(
         """Return the decisions of these nodes' proxies for a Service, in sentences."""
         return "\n".join(f"the proxy says: {self.proxy.explain(node, namespace, service)}" for node in nodes)
 
+    def decisions(self) -> dict[str, str]:
+        """Return the decisions of all nodes' proxies with their reasons."""
+        names = [node.name for node in self.topology.nodes]
+        found = {name: gathered(partial(self.proxy.decisions, name)) for name in names}
+        return {name: text for name, text in found.items() if text}
+
     def evidence(self, namespace: str, *, since: float) -> dict[str, str]:
-        """Return requests, logs, and the rules of each node with their reasons.
+        """Return requests, logs, and the rules of each node.
 
         And the state of the kernel: links, routes and the like of each node and the fabric, connections of each node.
         """

@@ -99,6 +99,9 @@ class Explaining(Protocol):
     def explain(self, namespace: str, service: str, nodes: Sequence[str]) -> str:
         """Return the decisions of these nodes for a Service and their reasons, as far as known."""
 
+    def decisions(self) -> dict[str, str]:
+        """Return all decisions with their reasons, by node; empty if the proxies do not tell theirs."""
+
 
 # Of the embedded cluster, and of a cluster that kind made
 

@@ -146,6 +146,10 @@ class View:
         """See `Explaining`; "" for a backend without it."""
         return self._backend.explain(namespace, service, nodes) if isinstance(self._backend, Explaining) else ""
 
+    def decisions(self) -> dict[str, str]:
+        """See `Explaining`; empty for a backend without it."""
+        return self._backend.decisions() if isinstance(self._backend, Explaining) else {}
+
     def forget_connections(self) -> None:
         """See `ForgetsConnections`; does nothing for a backend without it."""
         if isinstance(self._backend, ForgetsConnections):

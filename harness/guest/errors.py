@@ -18,7 +18,7 @@ from harness.api.client import Object, RefusedError, Response
 MANIFEST = "deploy/rbac.yaml"
 
 _GRANT = f"let a cluster administrator apply {MANIFEST}, or use another context (--context)"
-LOG_IN = "log in again, or name a kubeconfig with valid credentials (--kubeconfig, --context)"
+_LOG_IN = "log in again, or name a kubeconfig with valid credentials (--kubeconfig, --context)"
 _NAMESPACES = "namespaces with label trafficdist.dev/run"
 _IS_UP = "is the cluster up, and is this the right context (--context)?"
 
@@ -26,7 +26,7 @@ _IS_UP = "is the cluster up, and is this the right context (--context)?"
 def of(error: BaseException, *, server: str = "") -> str:
     """Return the text of an error of the harness in one line. `server`: the URL, if known."""
     if isinstance(error, RefusedError):
-        return of_answer(error.response, doing=str(error).partition(": ")[0])
+        return of_answer(error.response, doing=f"{error.method} {error.path}")
     if isinstance(error.__cause__, http.HTTPError):
         return of_connection(error.__cause__, server=server)
     return _line(str(error))
@@ -37,12 +37,31 @@ def is_of_connection(error: BaseException) -> bool:
     return isinstance(error.__cause__, http.HTTPError)
 
 
-def of_answer(answer: Response, *, doing: str = "") -> str:
+def is_of_credentials(error: BaseException) -> bool:
+    """Return whether an error of the harness means that the API server does not accept the user's credentials."""
+    if isinstance(error, RefusedError):
+        return error.response.code == 401 or _is_anonymous(error.response)
+    return isinstance(error.__cause__, http.HTTPError) and _is_refused_certificate(_innermost(error.__cause__))
+
+
+def _is_anonymous(answer: Response) -> bool:
+    return answer.code == 403 and "system:anonymous" in str(answer.body.get("message"))
+
+
+def _is_refused_certificate(reason: BaseException) -> bool:
+    """Return whether the server refused the client's certificate, by a TLS alert."""
+    said = str(reason).upper()
+    return isinstance(reason, ssl.SSLError) and "ALERT" in said and ("CERTIFICATE" in said or "EXPIRED" in said)
+
+
+def of_answer(answer: Response, *, doing: str = "") -> str:  # noqa: PLR0911  a line for each thing that happens
     """Return why the API server refused a request; `doing` names the request, as in "create pods"."""
     said = _line(str(answer.body.get("message") or "no reason given"))
     trying = f" to {doing}" if doing else ""
     if answer.code == 401:
-        return f"the API server does not accept the credentials (401 {said}): {LOG_IN}"
+        return f"the API server does not accept the credentials (401 {said}): {_LOG_IN}"
+    if _is_anonymous(answer):
+        return f"the kubeconfig has no credentials that count (403 {said}): {_LOG_IN}"
     if answer.code == 403:
         return _forbidden(said, trying)
     if answer.code == 429:
@@ -57,8 +76,6 @@ def of_answer(answer: Response, *, doing: str = "") -> str:
 def _forbidden(said: str, trying: str) -> str:
     if found := re.search(r"exceeded quota: ([^,]+), requested: (.*)", said):
         return f"resource quota {found[1]} is used up (requested {found[2]}): raise it, or end something else"
-    if "system:anonymous" in said:
-        return f"the kubeconfig has no credentials that count (403 {said}): {LOG_IN}"
     return _not_admitted(said, trying) or f"no permission{trying} (403 {said}): {_GRANT}"
 
 
@@ -98,8 +115,8 @@ def _why_no_answer(reason: BaseException) -> str:  # noqa: PLR0911  a line for e
     if isinstance(reason, ssl.SSLError):
         if "X509" in said or "PEM" in said:
             return f"the certificate-authority or client certificate of the kubeconfig is none ({said}): get a new one"
-        if "ALERT" in said.upper() and ("CERTIFICATE" in said.upper() or "EXPIRED" in said.upper()):
-            return f"it does not accept the client certificate ({said}): {LOG_IN}"
+        if _is_refused_certificate(reason):
+            return f"it does not accept the client certificate ({said}): {_LOG_IN}"
         return f"it does not speak TLS as expected ({said}): is this the address of an API server? See `server:`"
     if isinstance(reason, http.NameResolutionError) or "Name or service not known" in said:
         return f"its name cannot be resolved: {_IS_UP}"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from harness.api.client import Api
+from harness.api.client import Api, RefusedError
 from harness.api.kubeconfig import find
 from harness.errors import DistrustError, InconclusiveError, UnavailableError, UsageError
 from harness.guest import errors, permissions
@@ -26,6 +26,10 @@ _REQUEST_SECONDS = 8.0
 _BACK_SECONDS = 10.0  # for an API server that is away for a moment to come back
 
 T = TypeVar("T")
+
+
+class CredentialsError(UnavailableError):
+    """The API server does not accept the credentials: asking again is of no use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +81,10 @@ def reach(kubeconfig: str, context: str = "", *, rules: Sequence[Rule] = RULES, 
         return _in_time(ask, within=within, describe=lambda: asked["server"])
     except (UnavailableError, UsageError):
         raise
-    except InconclusiveError as error:
-        raise UnavailableError(errors.of(error, server=asked["server"])) from error
+    except (RefusedError, InconclusiveError) as error:
+        kind = CredentialsError if errors.is_of_credentials(error) else UnavailableError
+        where = f"{asked['server']}: " if isinstance(error, RefusedError) else ""
+        raise kind(where + errors.of(error, server=asked["server"])) from error
     except DistrustError as error:
         raise UnavailableError(str(error)) from error
 
@@ -89,8 +95,10 @@ def lost(kubeconfig: str, context: str = "", *, within: float = _BACK_SECONDS) -
     while True:
         try:
             reach(kubeconfig, context, rules=(), within=_REQUEST_SECONDS)
+        except CredentialsError as error:
+            return str(error)
         except (UnavailableError, UsageError) as error:
-            if errors.LOG_IN in str(error) or time.monotonic() >= deadline:
+            if time.monotonic() >= deadline:
                 return str(error)
             time.sleep(0.2)
         else:
@@ -103,7 +111,7 @@ def _ask(api: Api, rules: Sequence[Rule]) -> Reached:
     if answer.code >= 400:
         if "kind" not in answer.body and answer.code not in {401, 403}:
             raise UnavailableError(_no_api_server(api.server, f"{answer.code}"))
-        raise UnavailableError(f"{api.server}: {errors.of_answer(answer, doing='say its version')}")
+        raise RefusedError("GET", "/version", answer)
     if "gitVersion" not in answer.body:
         raise UnavailableError(_no_api_server(api.server, "no version"))
     return Reached(api.server, answer.body, _user(api), tuple(permissions.denied(api, rules)), clock)
@@ -119,9 +127,10 @@ def _no_api_server(server: str, said: str) -> str:
 def _user(api: Api) -> str:
     """Return the user as the API server sees it, if it tells: servers before 1.28 do not."""
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
-    answer = api.request("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", review)
+    path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+    answer = api.request("POST", path, review)
     if answer.code == 401:
-        raise UnavailableError(f"{api.server}: {errors.of_answer(answer)}")
+        raise RefusedError("POST", path, answer)
     info = (answer.body.get("status") or {}).get("userInfo") or {} if answer.code < 400 else {}
     return f"user {info['username']}" if "username" in info else "the user of this context"
 

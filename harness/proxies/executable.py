@@ -99,6 +99,10 @@ class ExecutableProxy:
         """Return the last lines of its log about a Service."""
         return self._processes.explain(node, f"{namespace}/{service}")
 
+    def decisions(self, node: str) -> str:  # noqa: ARG002  of any node
+        """Return nothing: its log is not a list of decisions."""
+        return ""
+
     def evidence(self, node: str) -> dict[str, str]:
         """Return the log of a node, and the files of its program."""
         if node not in self._places:

@@ -207,6 +207,10 @@ class KubeProxy:
         """Return the last lines of its log about a Service."""
         return self._processes.explain(node, f"{namespace}/{service}")
 
+    def decisions(self, node: str) -> str:  # noqa: ARG002  of any node
+        """Return nothing: its log is not a list of decisions."""
+        return ""
+
     def evidence(self, node: str) -> dict[str, str]:
         """Return the rules of a node, the proxy's configuration and log."""
         texts = self._processes.evidence(node, self.mode)

@@ -44,8 +44,11 @@ class Proxy(Protocol):
     def explain(self, node: str, namespace: str, service: str) -> str:
         """Return the decision of a node for a Service and its reason, as far as the proxy tells it."""
 
+    def decisions(self, node: str) -> str:
+        """Return all decisions of a node with their reasons; "" if the proxy does not tell them."""
+
     def evidence(self, node: str) -> dict[str, str]:
-        """Return rules, logs and reasons of a node, as texts by file name."""
+        """Return rules and logs of a node, as texts by file name."""
 
 
 MakeProxy = Callable[["ControlPlane", Sequence[str]], Proxy]

@@ -84,18 +84,23 @@ class ReferenceProxy:
         proxy = self._running.get(node)
         return f"{node}: the proxy is stopped" if proxy is None else proxy.explain(namespace, service)
 
+    def decisions(self, node: str) -> str:
+        """Return the decisions for the first Services, in sentences."""
+        proxy = self._running.get(node)
+        return f"{node}: the proxy is stopped; its rules stay in force\n" if proxy is None else _reasons(proxy)
+
     def evidence(self, node: str) -> dict[str, str]:
-        """Return the decisions of a node with their reasons, and its rules, wanted and as listed by the kernel.
+        """Return the rules of a node, wanted and as listed by the kernel.
 
         For a node whose proxy is stopped there are only those in the kernel, which stay in force.
         """
         proxy = self._running.get(node)
         texts = {f"rules-{node}-{tool}.txt": text for tool, text in self._listed(node).items()}
         if proxy is None:
-            return {f"decisions-{node}.txt": f"{node}: the proxy is stopped; its rules stay in force\n", **texts}
+            return texts
         wanted = f"# As the proxy wants them. As the kernel has them: {', '.join(texts) or 'not listed without nft'}\n"
         texts[f"rules-{node}.nft"] = wanted + proxy.ruleset_text()
-        return {f"decisions-{node}.txt": _reasons(proxy), **texts}
+        return texts
 
     def _listed(self, node: str) -> dict[str, str]:
         """Return the kernel's list of the rules, if there is a tool that prints it."""

@@ -16,10 +16,11 @@ _SERVICES = 10  # that are explained, if proxies do not tell their decisions
 
 def evidence_of(cluster: Cluster, *, since: float, names: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield texts with their file names; in some of them addresses get the names in `names`."""
-    texts = cluster.backend.evidence(cluster.namespace, since=since)
-    for name, text in texts.items():
-        yield name, with_names(text, names) if name.startswith("decisions-") else text
-    if not any(name.startswith("decisions-") for name in texts):
+    yield from cluster.backend.evidence(cluster.namespace, since=since).items()
+    decisions = cluster.backend.decisions()
+    for node, text in decisions.items():
+        yield f"decisions-{node}.txt", with_names(text, names)
+    if not decisions:
         yield "decisions.txt", with_names(gathered(partial(_explained, cluster)), names)
     for resource in ("services", "endpointslices", "pods", "events"):
         yield f"{resource}.yaml", _objects(cluster, resource, cluster.namespace)

@@ -47,6 +47,20 @@ def test_a_refused_request_is_named() -> None:
 
 
 @pytest.mark.parametrize(
+    ("code", "message", "credentials"),
+    [
+        (401, "Unauthorized", True),
+        (403, 'nodes is forbidden: User "system:anonymous" cannot list', True),
+        (403, "log in again", False),
+    ],
+)
+def test_credentials_that_are_not_accepted(code: int, message: str, credentials: bool) -> None:
+    error = RefusedError("GET", "/version", Response(code, {"message": message}))
+    assert errors.is_of_credentials(error) is credentials
+    assert ("log in again, or name a kubeconfig" in errors.of(error)) is credentials
+
+
+@pytest.mark.parametrize(
     ("error", "said"),
     [
         (urllib3.exceptions.NameResolutionError("api.invalid", None, OSError("x")), "name cannot be resolved"),  # type: ignore[arg-type]
@@ -59,6 +73,7 @@ def test_connections_that_fail(error: urllib3.exceptions.HTTPError, said: str) -
     outer = InconclusiveError("the API server did not answer")
     outer.__cause__ = error
     assert said in errors.of(outer)
+    assert errors.is_of_credentials(outer) is (said == "the client certificate")
 
 
 def pod(**status: Any) -> dict[str, Any]:
