@@ -19,7 +19,7 @@ from pathlib import Path
 import yaml
 
 from harness.api.client import Api, Object
-from harness.backends.any_cluster.target import ALWAYS, Target, cast
+from harness.backends.any_cluster.target import ALWAYS, ClusterTarget, cast
 from harness.backends.backend import WantedPod
 from harness.backends.kubeconfig import KubeconfigBackend
 from harness.backends.netns import NetnsBackend
@@ -69,7 +69,7 @@ def share() -> Iterator[KubeconfigBackend]:
         api = Api(booted.kubeconfig())
         stack.callback(api.close)
         names = cast(THREE_ZONES, api.list("nodes"))
-        backend = KubeconfigBackend(Target(str(file), "", RUN_ID, names, THREE_ZONES, ALWAYS)).start()
+        backend = KubeconfigBackend(ClusterTarget(str(file), "", RUN_ID, names, THREE_ZONES, ALWAYS)).start()
         stack.callback(backend.close)
         yield backend
 

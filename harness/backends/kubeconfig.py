@@ -23,7 +23,7 @@ from harness.backends.any_cluster.names import TranslatingApi
 from harness.backends.any_cluster.pod_runner import TROUBLED_SECONDS, PodRunner
 from harness.backends.any_cluster.pods import ClientPod
 from harness.backends.any_cluster.steady import Steady
-from harness.backends.any_cluster.target import Target, described
+from harness.backends.any_cluster.target import ClusterTarget, described
 from harness.backends.backend import TERMINATION_SECONDS, WantedPod
 from harness.backends.protocols import Explaining, NodeControl, PodLifecycle, Probing, ProxyMetrics
 from harness.errors import DistrustError, InconclusiveError
@@ -49,7 +49,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
 
     def __init__(
         self,
-        target: Target,
+        target: ClusterTarget,
         plain_api: Api,
         *,
         worker: str = "main",
@@ -265,7 +265,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
 
     def _begin_watch(self) -> Callable[[], None]:
         """Return a function to call while answers are late; it raises `InconclusiveError` once a node may be lost."""
-        watch = liveness.Watch(self.api, self._nodes_on)
+        watch = liveness.NodeWatch(self.api, self._nodes_on)
 
         def look() -> None:
             nonlocal watch
@@ -275,7 +275,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
             if why:
                 raise InconclusiveError(why)
             if why == "":
-                watch = liveness.Watch(self.api, self._nodes_on)
+                watch = liveness.NodeWatch(self.api, self._nodes_on)
 
         return look
 

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from harness.binaries.cache import Entry
-from harness.binaries.component import Component, version_of
+from harness.binaries.component import Binary, version_of
 from harness.binaries.versions import Version
 
 ENVIRONMENT = "KUBEBUILDER_ASSETS"
@@ -22,7 +22,7 @@ def folder() -> Path | None:
     return Path(named).expanduser().absolute() if named else None
 
 
-def entry(component: Component) -> Entry | None:
+def entry(component: Binary) -> Entry | None:
     """Return the component in the folder, None if it is not there. Raises `UnavailableError` without a version."""
     place = folder()
     binary = place / component.name if place else None
@@ -33,5 +33,5 @@ def entry(component: Component) -> Entry | None:
 
 
 @cache
-def _version(component: Component, binary: Path, changed: int, size: int) -> Version:  # noqa: ARG001  the cache's key
+def _version(component: Binary, binary: Path, changed: int, size: int) -> Version:  # noqa: ARG001  the cache's key
     return version_of(component, binary)

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from harness.binaries.component import COMPONENTS, Component
+from harness.binaries.component import COMPONENTS, Binary
 from harness.binaries.versions import Version, parse_version
 from harness.errors import UnavailableError
 
@@ -89,7 +89,7 @@ class Cache:
 
     def put(
         self,
-        component: Component,
+        component: Binary,
         version: Version,
         binary: Path,
         origin: Origin,

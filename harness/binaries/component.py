@@ -19,7 +19,7 @@ _ASK_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Component:
+class Binary:
     """A binary: its name, its Go module, and the package of that module that is its command."""
 
     name: str
@@ -39,16 +39,16 @@ class Component:
 KUBERNETES_MODULE = "k8s.io/kubernetes"
 
 
-def _of_kubernetes(name: str) -> Component:
+def _of_kubernetes(name: str) -> Binary:
     says = re.compile(r"Kubernetes (v\S+)")
-    return Component(name, KUBERNETES_MODULE, f"{KUBERNETES_MODULE}/cmd/{name}", says, staging="k8s.io/component-base")
+    return Binary(name, KUBERNETES_MODULE, f"{KUBERNETES_MODULE}/cmd/{name}", says, staging="k8s.io/component-base")
 
 
 _ETCD_MODULE = "go.etcd.io/etcd/server/v3"
-ETCD = Component("etcd", _ETCD_MODULE, _ETCD_MODULE, re.compile(r"etcd Version: (\S+)"))
-KIND = Component("kind", "sigs.k8s.io/kind", "sigs.k8s.io/kind", re.compile(r"kind version (\S+)"))
+ETCD = Binary("etcd", _ETCD_MODULE, _ETCD_MODULE, re.compile(r"etcd Version: (\S+)"))
+KIND = Binary("kind", "sigs.k8s.io/kind", "sigs.k8s.io/kind", re.compile(r"kind version (\S+)"))
 
-COMPONENTS: dict[str, Component] = {
+COMPONENTS: dict[str, Binary] = {
     each.name: each
     for each in (
         _of_kubernetes("kube-proxy"),
@@ -60,14 +60,14 @@ COMPONENTS: dict[str, Component] = {
 }
 
 
-def component_named(name: str) -> Component:
+def component_named(name: str) -> Binary:
     """Return the component of that name. Raises `UsageError` with the known names."""
     if name not in COMPONENTS:
         raise UsageError(f"component {name!r}: want one of {', '.join(COMPONENTS)}")
     return COMPONENTS[name]
 
 
-def version_of(component: Component, binary: Path) -> Version:
+def version_of(component: Binary, binary: Path) -> Version:
     """Run a binary for its version. Raises `UnavailableError` if it does not run here, or prints something else."""
     try:
         asked = subprocess.run(  # noqa: S603  the binary that the person chose

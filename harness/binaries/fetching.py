@@ -11,7 +11,7 @@ from typing import Protocol
 
 from harness.binaries import source
 from harness.binaries.cache import Cache, Entry, Origin, sha256_of
-from harness.binaries.component import Component, version_of
+from harness.binaries.component import Binary, version_of
 from harness.binaries.go import Go, GoneError
 from harness.binaries.release import Releases
 from harness.binaries.versions import Version, Wanted
@@ -37,7 +37,7 @@ class Source(Protocol):
     name: str
 
     def resolve(
-        self, component: Component, wanted: Wanted, watcher: Watcher, without: Collection[Version] = ()
+        self, component: Binary, wanted: Wanted, watcher: Watcher, without: Collection[Version] = ()
     ) -> tuple[Version, Callable[[Path], Made]]:
         """Return the version for the wish, and a function that makes its binary in a folder. Raises `UsageError`.
 
@@ -55,7 +55,7 @@ class FromRelease:
 
     def resolve(
         self,
-        component: Component,
+        component: Binary,
         wanted: Wanted,
         watcher: Watcher,
         without: Collection[Version] = (),  # noqa: ARG002  what was released is whole
@@ -80,7 +80,7 @@ class FromSource:
         self._find = find
 
     def resolve(
-        self, component: Component, wanted: Wanted, watcher: Watcher, without: Collection[Version] = ()
+        self, component: Binary, wanted: Wanted, watcher: Watcher, without: Collection[Version] = ()
     ) -> tuple[Version, Callable[[Path], Made]]:
         """See `Source`."""
         go = self._find()
@@ -95,7 +95,7 @@ class FromSource:
 
 
 def fetch(
-    component: Component, wanted: Wanted, origin: Source, cache: Cache, watcher: Watcher, *, again: bool = False
+    component: Binary, wanted: Wanted, origin: Source, cache: Cache, watcher: Watcher, *, again: bool = False
 ) -> Entry:
     """Fetch a component unless it is cached; with `again` even then. Raises `UsageError`, `UnavailableError`.
 
@@ -124,7 +124,7 @@ def fetch(
 
 
 def _get(
-    component: Component,
+    component: Binary,
     version: Version,
     origin: Source,
     make: Callable[[Path], Made],
@@ -149,7 +149,7 @@ def _missing(error: GoneError) -> str:
     return f"{', '.join(modules) or 'a module that it needs'} cannot be had"
 
 
-def _make(component: Component, version: Version, origin: Source, make: Callable[[Path], Made], cache: Cache) -> Entry:
+def _make(component: Binary, version: Version, origin: Source, make: Callable[[Path], Made], cache: Cache) -> Entry:
     folder = cache.workspace(component.name, version, origin.name)
     made = make(folder)
     made.binary.chmod(0o755)

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from harness.binaries import assets, source
 from harness.binaries.cache import Cache, Entry, sha256_of
-from harness.binaries.component import COMPONENTS, Component, component_named, version_of
+from harness.binaries.component import COMPONENTS, Binary, component_named, version_of
 from harness.binaries.download import Fetcher
 from harness.binaries.fetching import FromRelease, FromSource, Source, fetch
 from harness.binaries.finding import find_entry
@@ -79,13 +79,13 @@ def check(cache: Cache, name: str = "") -> tuple[str, bool]:
     return text, all(well for _, well in checked)
 
 
-def _check_cache(component: Component, cache: Cache) -> Iterator[tuple[str, bool]]:
+def _check_cache(component: Binary, cache: Cache) -> Iterator[tuple[str, bool]]:
     for entry in cache.entries(component.name):
         trouble = _trouble(entry)
         yield f"{'BAD' if trouble else 'ok '}  {entry.component} {entry.version}  {trouble or entry.path}", not trouble
 
 
-def _check_assets(component: Component) -> Iterator[tuple[str, bool]]:
+def _check_assets(component: Binary) -> Iterator[tuple[str, bool]]:
     try:
         entry = assets.entry(component)
     except UnavailableError as error:

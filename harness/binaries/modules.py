@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from harness.binaries.component import ETCD, Component
+from harness.binaries.component import ETCD, Binary
 from harness.binaries.versions import Version
 
 _STAMPED = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
@@ -50,7 +50,7 @@ def release_version(staging: Version) -> Version:
     return Version(1, staging.minor, staging.patch, staging.pre)
 
 
-def go_mod(component: Component, version: Version, described: Mapping[str, Any]) -> str:
+def go_mod(component: Binary, version: Version, described: Mapping[str, Any]) -> str:
     """Return the text of go.mod; `described` is the output of `go mod edit -json` for the release's own go.mod."""
     settings = "".join(f"\ngodebug {each['Key']}={each['Value']}" for each in described.get("Godebug") or ())
     return _GO_MOD.format(
@@ -64,7 +64,7 @@ def go_mod(component: Component, version: Version, described: Mapping[str, Any])
     )
 
 
-def _replacements(component: Component, version: Version, described: Mapping[str, Any]) -> Iterator[str]:
+def _replacements(component: Binary, version: Version, described: Mapping[str, Any]) -> Iterator[str]:
     for each in described.get("Replace") or ():
         old, new = each["Old"]["Path"], each["New"]
         if new["Path"].startswith("./staging/") and component.kubernetes:
@@ -73,12 +73,12 @@ def _replacements(component: Component, version: Version, described: Mapping[str
             yield f"{' '.join(filter(None, (old, each['Old'].get('Version'))))} => {new['Path']} {new['Version']}"
 
 
-def go_file(component: Component) -> str:
+def go_file(component: Binary) -> str:
     """Return the text of the one Go file, which is never compiled itself: a command cannot be imported."""
     return _IMPORT.format(package=component.package)
 
 
-def build_flags(component: Component, version: Version, *, commit: str = "", time: str = "") -> list[str]:
+def build_flags(component: Binary, version: Version, *, commit: str = "", time: str = "") -> list[str]:
     """Return flags for `go build` and `go list`: those of the official build, and the version to print."""
     flags = ["-mod=mod", "-trimpath"]
     if not component.kubernetes:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.binaries.cache import said_plainly
-from harness.binaries.component import ETCD, KIND, Component
+from harness.binaries.component import ETCD, KIND, Binary
 from harness.binaries.download import Fetcher, NotThereError
 from harness.binaries.versions import Version, Wanted, parse_version
 from harness.binaries.watching import Watcher
@@ -43,7 +43,7 @@ class Releases:
     fetcher: Fetcher = field(default_factory=Fetcher)
     listing: str = ""
 
-    def resolve(self, component: Component, wanted: Wanted) -> Version:
+    def resolve(self, component: Binary, wanted: Wanted) -> Version:
         """Return the version for the wish. Raises `UsageError` if there is none."""
         if wanted.exact is not None:
             return wanted.exact
@@ -59,7 +59,7 @@ class Releases:
             raise UnavailableError(f"{name} should say a version, and says {said[:80]!r}")
         return version
 
-    def _resolve_on_github(self, component: Component, wanted: Wanted) -> Version:
+    def _resolve_on_github(self, component: Binary, wanted: Wanted) -> Version:
         """Look for a version in GitHub's list of releases: mirrors have no list, and no file names the newest."""
         listing = self.listing or f"https://api.github.com/repos/{_ON_GITHUB[component.name]}/releases?per_page=100"
         name = component.name
@@ -76,7 +76,7 @@ class Releases:
             raise UsageError(f"there is no release of {name} {wanted}; there are {there}")
         return chosen[0]
 
-    def fetch(self, component: Component, version: Version, folder: Path, watcher: Watcher) -> tuple[Path, str]:
+    def fetch(self, component: Binary, version: Version, folder: Path, watcher: Watcher) -> tuple[Path, str]:
         """Download a binary to `folder`. Returns its path and its URL. Raises `UsageError`, `UnavailableError`."""
         base, sums, archive = _paths(component, version)
         target = folder / (archive or component.name)
@@ -92,12 +92,12 @@ class Releases:
             target = _unpack(target, f"{archive.removesuffix('.tar.gz')}/{component.name}", folder / component.name)
         return target, url
 
-    def _urls(self, component: Component, path: str) -> list[str]:
+    def _urls(self, component: Binary, path: str) -> list[str]:
         repository = _ON_GITHUB.get(component.name)
         mirrors = self.mirrors or [f"https://github.com/{repository}/releases" if repository else KUBERNETES_MIRROR]
         return [f"{mirror.rstrip('/')}/{path}" for mirror in mirrors]
 
-    def _newest(self, component: Component, series: str = "") -> str:
+    def _newest(self, component: Binary, series: str = "") -> str:
         """Return a clause about the newest versions, for an error; "" if they are unknown."""
         if component.name in _ON_GITHUB:
             return ""
@@ -111,7 +111,7 @@ class Releases:
         return f"; {', '.join(said)}" if said else ""
 
 
-def _paths(component: Component, version: Version) -> tuple[str, str, str]:
+def _paths(component: Binary, version: Version) -> tuple[str, str, str]:
     """Return the paths of the binary and of its sum, and the name of its archive, "" for a bare binary."""
     if component is ETCD:
         archive = f"etcd-{version.tag}-linux-{architecture()}.tar.gz"

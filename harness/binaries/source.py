@@ -17,7 +17,7 @@ from typing import Any
 
 from harness.binaries import modules
 from harness.binaries.cache import said_plainly
-from harness.binaries.component import Component
+from harness.binaries.component import Binary
 from harness.binaries.go import Go, GoneError
 from harness.binaries.versions import Version, Wanted, parse_version
 from harness.binaries.watching import Watcher
@@ -28,7 +28,7 @@ _ROOM = 1_000_000_000  # bytes that must be free; a first compilation takes abou
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
+class SourceRelease:
     """A version whose sources are downloaded."""
 
     version: Version
@@ -37,7 +37,7 @@ class Release:
     time: str = ""
 
 
-def available(component: Component, go: Go) -> list[Version]:
+def available(component: Binary, go: Go) -> list[Version]:
     """Return the versions that the module proxy lists, the oldest first.
 
     A proxy may list less than it serves. Kubernetes' staging modules are tagged with every release and used more often,
@@ -55,8 +55,8 @@ def _listed(module: str, go: Go) -> set[Version]:
 
 
 def resolve(
-    component: Component, wanted: Wanted, go: Go, watcher: Watcher, *, without: Collection[Version] = ()
-) -> Release:
+    component: Binary, wanted: Wanted, go: Go, watcher: Watcher, *, without: Collection[Version] = ()
+) -> SourceRelease:
     """Return the newest version for the wish whose sources can be downloaded. Raises `UsageError` if there is none.
 
     `without` are versions that failed because another module was missing.
@@ -76,14 +76,14 @@ def resolve(
     raise _no_such(component, wanted, listed)
 
 
-def _sources(component: Component, version: Version, go: Go) -> Release:
+def _sources(component: Binary, version: Version, go: Go) -> SourceRelease:
     got = go.ask_json("mod", "download", "-json", f"{component.module}@{version.tag}", folder=Path("/"))
     information: dict[str, Any] = json.loads(Path(got["Info"]).read_text(encoding="utf-8"))
     origin = got.get("Origin") or information.get("Origin") or {}
-    return Release(version, Path(got["GoMod"]), origin.get("Hash", ""), information.get("Time", ""))
+    return SourceRelease(version, Path(got["GoMod"]), origin.get("Hash", ""), information.get("Time", ""))
 
 
-def _no_such(component: Component, wanted: Wanted, listed: list[Version], why: str = "") -> HarnessError:
+def _no_such(component: Binary, wanted: Wanted, listed: list[Version], why: str = "") -> HarnessError:
     series = wanted.series or (wanted.exact.series if wanted.exact else "")
     near = [str(each) for each in listed if each.series == series and not each.pre]
     text = f"there is no {component.name} {wanted} to be had from the Go module proxy"
@@ -96,7 +96,7 @@ def _no_such(component: Component, wanted: Wanted, listed: list[Version], why: s
 
 
 @contextmanager
-def _module(folder: Path, component: Component, release: Release, go: Go) -> Iterator[Path]:
+def _module(folder: Path, component: Binary, release: SourceRelease, go: Go) -> Iterator[Path]:
     described = go.ask_json("mod", "edit", "-json", str(release.go_mod), folder=Path("/"))
     with tempfile.TemporaryDirectory(dir=folder, prefix="module-") as name:
         place = Path(name)
@@ -106,7 +106,7 @@ def _module(folder: Path, component: Component, release: Release, go: Go) -> Ite
 
 
 def compile_binary(
-    component: Component, release: Release, go: Go, folder: Path, watcher: Watcher
+    component: Binary, release: SourceRelease, go: Go, folder: Path, watcher: Watcher
 ) -> tuple[Path, dict[str, str]]:
     """Compile a binary in `folder`. Returns its path, and its go.mod and go.sum. Raises `UnavailableError`."""
     _check_room(go, folder)

@@ -44,12 +44,12 @@ def _diagnose(settings: Settings, *, try_pods: bool, suite: str, verbose: bool) 
     """Print the checks of a run with these settings, and return the exit code. Raises `UsageError`."""
     from rich.console import Console
 
-    from harness.doctor.check import State, exit_code
+    from harness.doctor.check import CheckState, exit_code
     from harness.doctor.report import Suite, show
 
     checks = _checks(settings, try_pods=try_pods)
     counted = Suite()
-    if any(check.state is State.LACKS for check in checks):
+    if any(check.state is CheckState.LACKS for check in checks):
         counted = _suite(settings, suite, verbose=verbose)
         checks = [check for check in checks if _costs_something(check, counted)]
     show(checks, counted, Console(highlight=False))
@@ -59,7 +59,7 @@ def _diagnose(settings: Settings, *, try_pods: bool, suite: str, verbose: bool) 
 def _checks(settings: Settings, *, try_pods: bool) -> list[Check]:
     from harness.doctor import cluster, machine
 
-    asked = cluster.Asked(
+    asked = cluster.ClusterOptions(
         settings.kubeconfig,
         settings.context,
         settings.topology,

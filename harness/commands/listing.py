@@ -66,11 +66,11 @@ def list_requirements(
     """
     from harness.plugin.suite import catalogue as collect
     from harness.report import catalogue
-    from harness.run.plan import choose
+    from harness.run.plan import select
 
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
     every = collect(suite)
-    found = choose(every, () if mutants else patterns, levels=levels, features=features, profiles=profiles)
+    found = select(every, () if mutants else patterns, levels=levels, features=features, profiles=profiles)
     if mutants:
         from harness.report import (
             mutant_catalogue,

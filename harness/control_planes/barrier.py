@@ -42,7 +42,7 @@ _ITS_CHANGES = (
 )
 
 
-class Barrier:
+class ControllerBarrier:
     """The barrier's Service, Pod and Node, for one controller from its start to its end."""
 
     def __init__(self, kubeconfig: Mapping[str, Any], scrape: Callable[[], str], log: Callable[[], str]) -> None:

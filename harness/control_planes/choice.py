@@ -77,7 +77,7 @@ def choose(plane: str, controller: str) -> Choice:
     return Choice(kind, asked, version, controller_version)
 
 
-def claims_of(values: Mapping[str, Any]) -> dict[str, Any]:
+def control_plane_claims(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return defaults of other options. `values` are those of all options, by key. Raises `UsageError`."""
     choice = choose(values["control_plane"] or "", values["controller"] or "")
     if not choice.real:

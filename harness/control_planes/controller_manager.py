@@ -1,7 +1,7 @@
 """kube-controller-manager as a process of this machine, with the EndpointSlice controller and no other.
 
-It has one worker, which works on the queue in order: `Barrier` relies on that. It gathers changes of pods for a moment:
-otherwise it reads slices older than its own last write, and then waits for a second.
+It has one worker, which works on the queue in order: `ControllerBarrier` relies on that. It gathers changes of
+pods for a moment: otherwise it reads slices older than its own last write, and then waits for a second.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import urllib3
 import yaml
 
 from harness.control_planes.api_server import gate_arguments
-from harness.control_planes.barrier import GATHERING, Barrier
+from harness.control_planes.barrier import GATHERING, ControllerBarrier
 from harness.control_planes.processes import Processes, wait_until_ready
 from harness.control_planes.relay import Relay
 from harness.errors import InconclusiveError, UnavailableError
@@ -47,7 +47,7 @@ class LocalControllerManager:
         self._process: Process | None = None
         self._ca = trustme.CA()
         self._port = 0
-        self._barrier: Barrier | None = None
+        self._barrier: ControllerBarrier | None = None
         context = ssl.create_default_context(cadata=self._ca.cert_pem.bytes().decode())
         self._http = urllib3.PoolManager(ssl_context=context, retries=False, timeout=10.0)
         self.version = ""
@@ -84,7 +84,7 @@ class LocalControllerManager:
         self._process = self._processes.start_on_ports(_NAME, 1, arguments, self._wait)
         self.version = program.version
         self._release, self._kubeconfig = release, kubeconfig
-        self._barrier = Barrier(kubeconfig, self._scrape, self._process.news)
+        self._barrier = ControllerBarrier(kubeconfig, self._scrape, self._process.news)
 
     def await_return(self) -> None:
         """Wait until it has connected to an API server that was replaced.
@@ -117,7 +117,7 @@ class LocalControllerManager:
         return self._barrier.passed()
 
     def metrics(self) -> str:
-        """Return its metrics without the writes of `Barrier`. Raises `InconclusiveError` if it does not answer."""
+        """Return its metrics without the barrier's writes. Raises `InconclusiveError` if it does not answer."""
         if self._barrier is None:
             raise InconclusiveError(f"{_NAME} is stopped and has no metrics")
         return self._barrier.without_barrier(self._scrape())

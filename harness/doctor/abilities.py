@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from harness.doctor.check import Check, State, ok
+from harness.doctor.check import Check, CheckState, ok
 from harness.model.abilities import EVERYTHING, Ability
 from harness.model.needs import Needs
 
@@ -65,4 +65,4 @@ def checks(offered: Collection[Ability]) -> list[Check]:
 
 def _check(why: str, remedy: str, lacks: frozenset[Ability]) -> Check:
     names = ", ".join(sorted(lacks))
-    return Check("abilities", State.LACKS, f"no {names}: {why}", remedy, Needs(frozenset(map(str, lacks))))
+    return Check("abilities", CheckState.LACKS, f"no {names}: {why}", remedy, Needs(frozenset(map(str, lacks))))

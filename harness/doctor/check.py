@@ -10,7 +10,7 @@ from harness.judging.exit_codes import ExitCode
 from harness.model.needs import Needs
 
 
-class State(enum.StrEnum):
+class CheckState(enum.StrEnum):
     """The state of what was checked. `UNKNOWN` is no lack: it could not be seen, or was not tried."""
 
     OK = "ok"
@@ -28,7 +28,7 @@ class Check:
     """
 
     name: str
-    state: State
+    state: CheckState
     found: str
     remedy: str = ""
     lacks: Needs = field(default_factory=Needs)
@@ -38,22 +38,22 @@ class Check:
 
 def ok(name: str, found: str) -> Check:
     """Return a check without a fault."""
-    return Check(name, State.OK, found)
+    return Check(name, CheckState.OK, found)
 
 
 def unknown(name: str, found: str, remedy: str = "") -> Check:
     """Return a check whose state could not be seen."""
-    return Check(name, State.UNKNOWN, found, remedy)
+    return Check(name, CheckState.UNKNOWN, found, remedy)
 
 
 def unusable(name: str, found: str, remedy: str = "") -> Check:
     """Return a check with which no run is possible."""
-    return Check(name, State.UNUSABLE, found, remedy)
+    return Check(name, CheckState.UNUSABLE, found, remedy)
 
 
 def exit_code(checks: Iterable[Check]) -> ExitCode:
     """Return 0 if all is well, 11 if something is lacking, 12 if no run is possible."""
     states = {check.state for check in checks}
-    if State.UNUSABLE in states:
+    if CheckState.UNUSABLE in states:
         return ExitCode.DISTRUST
-    return ExitCode.PARTIAL if State.LACKS in states else ExitCode.PASSED
+    return ExitCode.PARTIAL if CheckState.LACKS in states else ExitCode.PASSED

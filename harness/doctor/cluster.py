@@ -13,14 +13,14 @@ from harness.doctor.check import Check, unknown, unusable
 from harness.errors import DistrustError, InconclusiveError, UnavailableError
 from harness.guest import errors, permissions
 from harness.guest.leftovers import Say
-from harness.guest.preflight import Reached, reach
+from harness.guest.preflight import ReachedServer, reach
 from harness.model.topology import Topology
 
 _REQUEST_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ClusterOptions:
     """The cluster to check, and the kind of run that it is for."""
 
     kubeconfig: str
@@ -32,7 +32,7 @@ class Asked:
     gates: Mapping[str, bool] = field(default_factory=dict)
 
 
-def examine(asked: Asked, say: Say) -> list[Check]:
+def examine(asked: ClusterOptions, say: Say) -> list[Check]:
     """Return all checks; a single one for a cluster that cannot be reached."""
     rules = (*permissions.RULES, *(permissions.DISRUPTIVE if asked.disruptive else ()))
     try:
@@ -46,7 +46,7 @@ def examine(asked: Asked, say: Say) -> list[Check]:
         api.close()
 
 
-def _looked_at(api: Api, asked: Asked, reached: Reached, say: Say) -> Iterator[Check]:
+def _looked_at(api: Api, asked: ClusterOptions, reached: ReachedServer, say: Say) -> Iterator[Check]:
     yield cluster_checks.server(reached)
     yield from cluster_checks.permitted(reached)
     yield from _safely("other runs", lambda: [cluster_checks.other_runs(api, reached.clock)])
@@ -56,7 +56,7 @@ def _looked_at(api: Api, asked: Asked, reached: Reached, say: Say) -> Iterator[C
     yield from _safely("admission", lambda: [cluster_checks.admission(api)])
 
 
-def _of_nodes(api: Api, asked: Asked, reached: Reached, say: Say) -> list[Check]:
+def _of_nodes(api: Api, asked: ClusterOptions, reached: ReachedServer, say: Say) -> list[Check]:
     nodes = api.list("nodes")
     names = target.cast(asked.topology, nodes)
     found = [

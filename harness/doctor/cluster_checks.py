@@ -14,13 +14,13 @@ from harness.api.client import Api, Object, Response, path_of
 from harness.backends.any_cluster.names import Names
 from harness.backends.any_cluster.target import refusing_taints, takes_pods
 from harness.doctor import gates, installed
-from harness.doctor.check import Check, State, ok, unknown, unusable
+from harness.doctor.check import Check, CheckState, ok, unknown, unusable
 from harness.errors import UsageError
 from harness.guest import errors, leftovers
 from harness.guest.labels import new_run_id, run_labels
 from harness.guest.lease import in_use, is_over, read_lease
 from harness.guest.lease_record import ServerClock
-from harness.guest.preflight import Reached
+from harness.guest.preflight import ReachedServer
 from harness.model import manifests
 from harness.model.needs import Needs
 from harness.model.release import Release
@@ -36,43 +36,43 @@ _LOGS = "no requirement, but logs of nodes and of the run cannot be put side by 
 _OF_NODE_CLIENTS = "requirements with clients on nodes themselves, or from outside, end inconclusive"
 
 
-def server(reached: Reached) -> Check:
+def server(reached: ReachedServer) -> Check:
     """Check that the API server is of a version that requirements know."""
     from harness.control_planes.embedded import features_of  # noqa: PLC0415  the reference; a run needs none of it
 
     said = f"{reached.version.get('gitVersion')} at {reached.server}, as {reached.user}"
     try:
-        features_of(Release("{}.{}".format(*gates.version_of(reached.version))))
+        features_of(Release("{}.{}".format(*gates.gate_version(reached.version))))
     except UsageError as error:
         return unknown("API server", f"{said}; {error}", "the nearest version that is known is assumed")
     return ok("API server", said)
 
 
-def kubelets(reached: Reached, nodes: Sequence[Object]) -> Check:
+def kubelets(reached: ReachedServer, nodes: Sequence[Object]) -> Check:
     """Check that kubelets are of the API server's version. Proxies mostly are of the version of their node."""
     told = ((each.get("status") or {}).get("nodeInfo") or {} for each in nodes if takes_pods(each))
     counts = Counter(str(info["kubeletVersion"]) for info in told if info.get("kubeletVersion"))
     if not counts:
         return unknown("kubelets", "nodes do not tell their version")
     said = ", ".join(f"{count} x {version}" for version, count in sorted(counts.items()))
-    if {gates.version_of({"gitVersion": each}) for each in counts} == {gates.version_of(reached.version)}:
+    if {gates.gate_version({"gitVersion": each}) for each in counts} == {gates.gate_version(reached.version)}:
         return ok("kubelets", said)
     remedy = "--exempt-features names features that an older proxy does not have"
     return unknown("kubelets", f"{said}: not all as the API server, and proxies may not be either", remedy)
 
 
-def feature_gates(api: Api, reached: Reached, said: Mapping[str, bool] | None = None) -> Check:
+def feature_gates(api: Api, reached: ReachedServer, said: Mapping[str, bool] | None = None) -> Check:
     """Check the gates that requirements depend on. `said` are those of an option, used if /metrics cannot be read."""
-    return gates.check(gates.version_of(reached.version), gates.parse(api.text("/metrics")), said)
+    return gates.check(gates.gate_version(reached.version), gates.parse(api.text("/metrics")), said)
 
 
-def permitted(reached: Reached) -> list[Check]:
+def permitted(reached: ReachedServer) -> list[Check]:
     """Return a check for each rule that is not granted."""
     if not reached.denied:
         return [ok("permissions", f"all that a run needs, as {errors.MANIFEST} grants them")]
     remedy = f"let a cluster administrator apply {errors.MANIFEST}"
     return [
-        Check("permissions", State.LACKS, str(each), remedy, costs=f"no requirement, but {each.rule.without}")
+        Check("permissions", CheckState.LACKS, str(each), remedy, costs=f"no requirement, but {each.rule.without}")
         if each.rule.without
         else unusable("permissions", str(each), remedy)
         for each in reached.denied
@@ -99,7 +99,7 @@ def zones(topology: Topology, nodes: Sequence[Object], names: Names) -> Check:
     parts.append(f"nothing stands for {', '.join(missing)}")
     wanted = " and ".join(str(len([node for node in topology.nodes if node.zone == zone])) for zone in topology.zones)
     remedy = f"{len(topology.zones)} zones (label {ZONE_LABEL}) with {wanted} nodes have all"
-    return Check("zones and nodes", State.LACKS, "; ".join(parts), remedy, Needs(nodes=frozenset(missing)))
+    return Check("zones and nodes", CheckState.LACKS, "; ".join(parts), remedy, Needs(nodes=frozenset(missing)))
 
 
 def why_not(node: Object) -> str:
@@ -123,7 +123,7 @@ def families(api: Api, nodes: Sequence[Object]) -> Check:
     said += f", pods {' and '.join(of_pods)}" if of_pods else "; nodes do not say what pods get"
     if len(of_services) == 2 and len(of_pods) in {0, 2}:
         return ok("IP families", said)
-    return Check("IP families", State.LACKS, said, "a dual-stack cluster has both", features=OF_BOTH_FAMILIES)
+    return Check("IP families", CheckState.LACKS, said, "a dual-stack cluster has both", features=OF_BOTH_FAMILIES)
 
 
 def proxy(api: Api) -> Check:
@@ -141,13 +141,13 @@ def clocks(api: Api, clock: ServerClock, nodes: Sequence[str]) -> list[Check]:
     ahead = clock.ahead.total_seconds()
     if abs(ahead) > _SKEW_SECONDS:
         said = f"this machine's clock is {abs(ahead):.0f} s {'behind' if ahead > 0 else 'ahead of'} the API server's"
-        found.append(Check("clocks", State.LACKS, said, "set it (NTP)", costs=_LOGS))
+        found.append(Check("clocks", CheckState.LACKS, said, "set it (NTP)", costs=_LOGS))
     late = {node: seconds for node in sorted(nodes) if (seconds := _lateness(api, clock, node)) is not None}
     for node, seconds in late.items():
         if not -_SKEW_SECONDS < seconds < _HEARTBEAT_SECONDS:
             said = f"node {node} renewed its Lease {abs(seconds):.0f} s {'ago' if seconds > 0 else 'in the future'}"
             remedy = "set its clock (NTP), or see why its kubelet is late"
-            found.append(Check("clocks", State.LACKS, said, remedy, costs=_LOGS))
+            found.append(Check("clocks", CheckState.LACKS, said, remedy, costs=_LOGS))
     if found:
         return found
     nodes_too = f"and {len(late)} nodes" if late else "nodes do not tell theirs"
@@ -170,7 +170,7 @@ def admission(api: Api) -> Check:
     privileged = _try_namespace(api, {**labels, "pod-security.kubernetes.io/enforce": "privileged"})
     if privileged.code >= 400:
         why = errors.of_answer(privileged, doing="create a namespace for pods with host network")
-        return Check("admission", State.LACKS, f"no pods with host network: {why}", costs=_OF_NODE_CLIENTS)
+        return Check("admission", CheckState.LACKS, f"no pods with host network: {why}", costs=_OF_NODE_CLIENTS)
     return ok("admission", "namespaces may be made, also such as allow pods with host network (clients on nodes)")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from harness.doctor.check import Check, State, ok, unknown
+from harness.doctor.check import Check, CheckState, ok, unknown
 
 Version = tuple[int, int]
 
@@ -40,7 +40,7 @@ def parse(metrics: str) -> dict[str, bool]:
     return {found["name"]: found["value"] == "1" for found in _LINE.finditer(metrics)}
 
 
-def version_of(told: Mapping[str, Any]) -> Version:
+def gate_version(told: Mapping[str, Any]) -> Version:
     """Return major and minor of an answer of /version; (0, 0) if it has none."""
     found = re.match(r"v?(\d+)\.(\d+)", str(told.get("gitVersion", "")))
     return (int(found[1]), int(found[2])) if found else (0, 0)
@@ -66,7 +66,7 @@ def check(version: Version, seen: Mapping[str, bool], said: Mapping[str, bool] |
     )
     if not seen:
         remedy += "; where they are on, say so with --feature-gates"
-    return Check("feature gates", State.LACKS, f"off or not there: {names}, {how}", remedy, features=features)
+    return Check("feature gates", CheckState.LACKS, f"off or not there: {names}, {how}", remedy, features=features)
 
 
 def is_on(gate: Gate, version: Version, seen: Mapping[str, bool]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from harness.api.client import Api, RefusedError
 from harness.backends.any_cluster import pods
 from harness.backends.any_cluster.names import Names
-from harness.doctor.check import Check, State, ok, unknown, unusable
+from harness.doctor.check import Check, CheckState, ok, unknown, unusable
 from harness.errors import DistrustError, InconclusiveError
 from harness.eventually import eventually
 from harness.guest import errors
@@ -32,7 +32,7 @@ def check(api: Api, names: Names, registry: str, *, try_pods: bool, say: Say) ->
     why = next(iter(failed.values()))
     if len(failed) == len(names.nodes):
         return unusable("images", why)
-    return Check("images", State.LACKS, f"{len(failed)} nodes: {why}", "", Needs(nodes=frozenset(failed)))
+    return Check("images", CheckState.LACKS, f"{len(failed)} nodes: {why}", "", Needs(nodes=frozenset(failed)))
 
 
 def _try(api: Api, names: Names, registry: str, say: Say) -> dict[str, str]:

@@ -6,7 +6,7 @@ import contextlib
 import sys
 from collections.abc import Sequence
 
-from harness.doctor.check import Check, State, ok, unknown, unusable
+from harness.doctor.check import Check, CheckState, ok, unknown, unusable
 from harness.errors import UnavailableError
 from harness.model.topology import Topology
 from harness.netns import kernel, programs, sandbox
@@ -44,25 +44,25 @@ def _own_files() -> Check:
             "requirements whose clients are programs with a resolv.conf of their own "
             "are not judged (one of profile dns)"
         )
-        return Check(name, State.LACKS, str(error), remedy, costs=costs)
+        return Check(name, CheckState.LACKS, str(error), remedy, costs=costs)
     return ok(name, "programs in a pod get an /etc/resolv.conf of their own")
 
 
 def examine_kind(topology: Topology) -> list[Check]:
     """Check the command kind, the container engine, and resources for the nodes."""
     from harness.backends.kind import checks  # noqa: PLC0415  only for those who ask for it
-    from harness.backends.kind.config import Wanted  # noqa: PLC0415
+    from harness.backends.kind.config import KindConfig  # noqa: PLC0415
 
     try:
-        tools = checks.require(Wanted(topology))
+        tools = checks.require(KindConfig(topology))
     except UnavailableError as error:
         return [unusable("kind", str(error))]
     said = f"kind {tools.kind_version} ({tools.kind}), {tools.engine.name} {tools.facts.version}"
     return [ok("kind", said), *(unknown("room", each) for each in tools.notes)]
 
 
-def _missing(feature: kernel.Feature, families: Sequence[str]) -> Check:
+def _missing(feature: kernel.KernelFeature, families: Sequence[str]) -> Check:
     said = kernel.explain([feature])
     if feature == kernel.IPV6 and tuple(families) != ("IPv6",):
-        return Check("kernel", State.LACKS, said, "--families IPv4 runs without it", features=OF_BOTH_FAMILIES)
+        return Check("kernel", CheckState.LACKS, said, "--families IPv4 runs without it", features=OF_BOTH_FAMILIES)
     return unusable("kernel", said)

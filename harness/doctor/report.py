@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.table import Column, Table
 from rich.text import Text
 
-from harness.doctor.check import Check, State, exit_code
+from harness.doctor.check import Check, CheckState, exit_code
 from harness.doctor.cost import costs
 from harness.judging.exit_codes import ExitCode
 from harness.model.needs import Needs
@@ -18,7 +18,12 @@ from harness.model.requirements import Profile, Requirement
 if TYPE_CHECKING:
     from rich.console import Console
 
-_STYLES = {State.OK: "green", State.UNKNOWN: "yellow", State.LACKS: "bold yellow", State.UNUSABLE: "bold red"}
+_STYLES = {
+    CheckState.OK: "green",
+    CheckState.UNKNOWN: "yellow",
+    CheckState.LACKS: "bold yellow",
+    CheckState.UNUSABLE: "bold red",
+}
 _ENDS = {
     ExitCode.PASSED: "All is well.",
     ExitCode.PARTIAL: "A run is possible. What is lacking leaves requirements unjudged, by name (exit code 11).",
@@ -43,7 +48,7 @@ def show(checks: Sequence[Check], suite: Suite, console: Console) -> None:
         table.add_row(Text(check.state, _STYLES[check.state]), check.name, _text(check, suite))
     console.print(table)
     console.print()
-    lacks = [check for check in checks if check.state is State.LACKS]
+    lacks = [check for check in checks if check.state is CheckState.LACKS]
     together = list(_costs(lacks, suite))
     if len(lacks) > 1 and together:
         console.print(Text("Together: " + "; ".join(together)))
@@ -52,12 +57,12 @@ def show(checks: Sequence[Check], suite: Suite, console: Console) -> None:
 
 def _text(check: Check, suite: Suite) -> Text:
     text = Text(check.found)
-    if check.state is State.LACKS:
+    if check.state is CheckState.LACKS:
         for cost in _costs([check], suite, named=None if suite.verbose else 3):
             text.append(f"\ncosts: {cost}", "yellow")
         if check.costs:
             text.append(f"\ncosts: {check.costs}", "yellow")
-    if check.remedy and check.state is not State.OK:
+    if check.remedy and check.state is not CheckState.OK:
         text.append(f"\nremedy: {check.remedy}", "dim")
     return text
 

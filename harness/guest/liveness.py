@@ -16,7 +16,7 @@ RENEWED_SECONDS = 15.0
 _NAMESPACE = "kube-node-lease"
 
 
-class Watch:
+class NodeWatch:
     """Looks at nodes again and again, until each has given a sign of life or one is to be doubted.
 
     `nodes` are the cluster's own names by those under which `api` shows them. A node without a Lease is believed.
@@ -47,7 +47,7 @@ class Watch:
 
 def doubt(api: Api, nodes: Mapping[str, str], *, within: float = RENEWED_SECONDS) -> str:
     """Watch nodes until it is known which is gone or silent; return why, or "" when all are alive."""
-    watch = Watch(api, nodes, within=within)
+    watch = NodeWatch(api, nodes, within=within)
     while (why := watch.look()) is None:
         time.sleep(min(1.0, within / 20))
     return why

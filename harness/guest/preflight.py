@@ -33,7 +33,7 @@ class CredentialsError(UnavailableError):
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class ReachedServer:
     """An API server that answers: its URL, its version, the user, and the missing permissions."""
 
     server: str
@@ -45,7 +45,7 @@ class Reached:
 
 def preflight(
     kubeconfig: str, context: str = "", *, rules: Sequence[Rule] = RULES, within: float = DEADLINE
-) -> Reached:
+) -> ReachedServer:
     """Check the cluster, and return within this number of seconds whatever happens.
 
     Raises `UnavailableError` (exit code 12) with one line: what is wrong, and the remedy; `UsageError` (exit code 4)
@@ -62,14 +62,16 @@ def preflight(
     return found
 
 
-def reach(kubeconfig: str, context: str = "", *, rules: Sequence[Rule] = RULES, within: float = DEADLINE) -> Reached:
+def reach(
+    kubeconfig: str, context: str = "", *, rules: Sequence[Rule] = RULES, within: float = DEADLINE
+) -> ReachedServer:
     """Check the cluster, and return the result with all rules that are not granted.
 
     Raises `UnavailableError`, and `UsageError` for a kubeconfig that is not as it should be.
     """
     asked = {"server": f"kubeconfig {kubeconfig}"}
 
-    def ask() -> Reached:
+    def ask() -> ReachedServer:
         api = Api(find(kubeconfig, context=context), timeout=_REQUEST_SECONDS)
         try:
             asked["server"] = api.server
@@ -105,7 +107,7 @@ def lost(kubeconfig: str, context: str = "", *, within: float = _BACK_SECONDS) -
             return ""
 
 
-def _ask(api: Api, rules: Sequence[Rule]) -> Reached:
+def _ask(api: Api, rules: Sequence[Rule]) -> ReachedServer:
     clock = ServerClock()
     answer = clock.saw(api.request("GET", "/version"))
     if answer.code >= 400:
@@ -114,7 +116,7 @@ def _ask(api: Api, rules: Sequence[Rule]) -> Reached:
         raise RefusedError("GET", "/version", answer)
     if "gitVersion" not in answer.body:
         raise UnavailableError(_no_api_server(api.server, "no version"))
-    return Reached(api.server, answer.body, _user(api), tuple(permissions.denied(api, rules)), clock)
+    return ReachedServer(api.server, answer.body, _user(api), tuple(permissions.denied(api, rules)), clock)
 
 
 def _no_api_server(server: str, said: str) -> str:

@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class MetricSample:
     """One line: full name (with `_bucket`, `_sum`, `_count` or `_total`), labels and value."""
 
     name: str
@@ -48,8 +48,8 @@ class Metrics:
         return {each.labels.get(label, ""): each.value for each in self.samples if each.name == name}
 
 
-def _samples(text: str) -> Iterable[Sample]:
+def _samples(text: str) -> Iterable[MetricSample]:
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]  # with types, it changes names
     for family in text_string_to_metric_families("\n".join([*lines, ""])):
         for each in family.samples:
-            yield Sample(each.name, each.labels, each.value)
+            yield MetricSample(each.name, each.labels, each.value)

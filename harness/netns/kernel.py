@@ -25,7 +25,7 @@ _MISSING = frozenset({errno.ENOENT, errno.EOPNOTSUPP, errno.EPROTONOSUPPORT, err
 
 
 @dataclass(frozen=True, slots=True)
-class Feature:
+class KernelFeature:
     """A kernel feature: its name, the option that builds it, and its module ("" for none)."""
 
     name: str
@@ -33,17 +33,17 @@ class Feature:
     module: str
 
 
-VETH = Feature("veth devices", "CONFIG_VETH", "veth")
-IPV6 = Feature("IPv6", "CONFIG_IPV6", "ipv6")
-POLICY_ROUTING = Feature("routing rules", "CONFIG_IP_MULTIPLE_TABLES and CONFIG_IPV6_MULTIPLE_TABLES", "")
-NF_TABLES = Feature("nf_tables", "CONFIG_NF_TABLES and CONFIG_NF_TABLES_INET", "nf_tables")
-NAT_CHAIN = Feature("nf_tables nat chains", "CONFIG_NFT_NAT", "nft_chain_nat")
+VETH = KernelFeature("veth devices", "CONFIG_VETH", "veth")
+IPV6 = KernelFeature("IPv6", "CONFIG_IPV6", "ipv6")
+POLICY_ROUTING = KernelFeature("routing rules", "CONFIG_IP_MULTIPLE_TABLES and CONFIG_IPV6_MULTIPLE_TABLES", "")
+NF_TABLES = KernelFeature("nf_tables", "CONFIG_NF_TABLES and CONFIG_NF_TABLES_INET", "nf_tables")
+NAT_CHAIN = KernelFeature("nf_tables nat chains", "CONFIG_NFT_NAT", "nft_chain_nat")
 EXPRESSIONS = {
-    "nat": Feature("nf_tables nat", "CONFIG_NFT_NAT", "nft_nat"),
-    "masq": Feature("nf_tables masquerade", "CONFIG_NFT_MASQ", "nft_masq"),
-    "ct": Feature("conntrack in nf_tables", "CONFIG_NFT_CT", "nft_ct"),
-    "reject": Feature("nf_tables reject", "CONFIG_NFT_REJECT_INET", "nft_reject_inet"),
-    "numgen": Feature("nf_tables numgen", "CONFIG_NFT_NUMGEN", "nft_numgen"),
+    "nat": KernelFeature("nf_tables nat", "CONFIG_NFT_NAT", "nft_nat"),
+    "masq": KernelFeature("nf_tables masquerade", "CONFIG_NFT_MASQ", "nft_masq"),
+    "ct": KernelFeature("conntrack in nf_tables", "CONFIG_NFT_CT", "nft_ct"),
+    "reject": KernelFeature("nf_tables reject", "CONFIG_NFT_REJECT_INET", "nft_reject_inet"),
+    "numgen": KernelFeature("nf_tables numgen", "CONFIG_NFT_NUMGEN", "nft_numgen"),
 }
 
 
@@ -54,25 +54,25 @@ def require(families: Sequence[Family] = FAMILIES) -> None:
         raise UnavailableError(explain(absent))
 
 
-def explain(absent: Sequence[Feature]) -> str:
+def explain(absent: Sequence[KernelFeature]) -> str:
     """Name each missing feature, with its remedy."""
     return "; ".join(f"this kernel has no {each.name} ({each.option}): {_remedy(each)}" for each in absent)
 
 
-def _remedy(feature: Feature) -> str:
+def _remedy(feature: KernelFeature) -> str:
     if feature.module:
         return f"load it with `modprobe {feature.module}`, as root of the machine"
     return "it needs another kernel"
 
 
-def missing(families: Sequence[Family] = FAMILIES) -> list[Feature]:
+def missing(families: Sequence[Family] = FAMILIES) -> list[KernelFeature]:
     """Return the features that an embedded cluster needs and this kernel lacks. Raises `UnavailableError`."""
     with Namespace.create() as here, Namespace.create() as there:
         absent = _missing_in_routing(here, there, families)
         return absent + _missing_in_nf_tables(here)
 
 
-def _missing_in_routing(here: Namespace, there: Namespace, families: Sequence[Family]) -> list[Feature]:
+def _missing_in_routing(here: Namespace, there: Namespace, families: Sequence[Family]) -> list[KernelFeature]:
     absent = []
     if "IPv6" in families and not _has_ipv6():
         absent.append(IPV6)
@@ -104,7 +104,7 @@ def _works(namespace: Namespace, request: rtnetlink.Request) -> bool:
     return True
 
 
-def _missing_in_nf_tables(namespace: Namespace) -> list[Feature]:
+def _missing_in_nf_tables(namespace: Namespace) -> list[KernelFeature]:
     try:
         sock = namespace.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12)  # NETLINK_NETFILTER
     except OSError:

@@ -115,9 +115,9 @@ def _set_workers(config: pytest.Config, run: Run) -> str:
     workers = run.settings.workers
     if workers == "auto" and hasattr(config.option, "numprocesses"):
         from harness.run.machine import this_machine
-        from harness.run.workers import choose
+        from harness.run.workers import count_workers
 
-        choice = choose(run.settings, run.durations, this_machine())
+        choice = count_workers(run.settings, run.durations, this_machine())
         number, text = choice.number, choice.text
     else:
         number = int(workers) if workers.isdecimal() else 0

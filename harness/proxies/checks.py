@@ -14,7 +14,7 @@ from harness.netns.namespace import Namespace
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ProgramPlace:
     """The netns of a program, and its log since its start."""
 
     namespace: Namespace
@@ -37,7 +37,7 @@ class HttpCheck:
     code: int = 200
     contains: str = ""
 
-    def missing(self, place: Place) -> str:
+    def missing(self, place: ProgramPlace) -> str:
         """Return what is missing, in words; "" if nothing is."""
         what = f"http port {self.port} {self.path}"
         try:
@@ -58,7 +58,7 @@ class MetricsCheck:
     zero: tuple[str, ...] = ()
     not_after: tuple[tuple[str, str], ...] = field(default=())
 
-    def missing(self, place: Place) -> str:
+    def missing(self, place: ProgramPlace) -> str:
         """Return what is missing, in words; "" if nothing is."""
         what = f"metrics port {self.port} {self.path}"
         try:
@@ -83,7 +83,7 @@ class LogCheck:
 
     pattern: str
 
-    def missing(self, place: Place) -> str:
+    def missing(self, place: ProgramPlace) -> str:
         """Return what is missing, in words; "" if nothing is."""
         found = re.search(self.pattern, place.text(), re.MULTILINE)
         return "" if found else f"no line of the log matches {self.pattern!r}"
@@ -92,7 +92,7 @@ class LogCheck:
 Check = HttpCheck | MetricsCheck | LogCheck
 
 
-def missing(checks: tuple[Check, ...], place: Place) -> str:
+def missing(checks: tuple[Check, ...], place: ProgramPlace) -> str:
     """Return what the first failing check misses; "" if all hold."""
     return next((text for check in checks if (text := check.missing(place))), "")
 

@@ -15,7 +15,7 @@ from harness.errors import UnavailableError
 from harness.model.release import Release
 from harness.netns.addresses import SERVICE_CIDRS, family_of
 from harness.netns.namespace import Namespace
-from harness.proxies.checks import Place, missing
+from harness.proxies.checks import ProgramPlace, missing
 from harness.proxies.node_processes import NodeProcesses
 from harness.proxies.recipe import Recipe, fill
 
@@ -31,7 +31,7 @@ class ExecutableProxy:
         self._recipe = recipe
         self._pod_cidrs = pod_cidrs
         self._booted: Release | None = None
-        self._places: dict[str, Place] = {}
+        self._places: dict[str, ProgramPlace] = {}
         self._processes = NodeProcesses(plane, recipe.name)
 
     def setup(self, node: str, namespace: Namespace, release: Release) -> None:
@@ -44,7 +44,7 @@ class ExecutableProxy:
             (Path(values["folder"]) / name).write_text(fill(template, values), encoding="utf-8")
         self._processes.stop(node)
         log = self._processes.log(node)
-        self._places[node] = Place(namespace, log, log.stat().st_size if log.exists() else 0)
+        self._places[node] = ProgramPlace(namespace, log, log.stat().st_size if log.exists() else 0)
         command = [fill(part, values) for part in self._recipe.command]
         environment = {name: fill(template, values) for name, template in self._recipe.environment}
         self._processes.start(node, namespace, command, environment)

@@ -9,7 +9,7 @@ from typing import Any
 from harness.judging.results import requirement_to_json
 from harness.model.requirements import Profile, Requirement
 from harness.report.environment import suite_of
-from harness.report.listed import Row, as_json, as_lines, as_yaml, markdown_row
+from harness.report.listed import ListedRow, as_json, as_lines, as_yaml, markdown_row
 
 
 def write(
@@ -57,8 +57,8 @@ def _by_profile(requirements: Sequence[Requirement]) -> list[tuple[Profile, list
     return [(profile, mine) for profile, mine in grouped if mine]
 
 
-def _row(requirement: Requirement) -> Row:
-    return Row(requirement.id, f"{requirement.level:<6}", (requirement.sentence,))
+def _row(requirement: Requirement) -> ListedRow:
+    return ListedRow(requirement.id, f"{requirement.level:<6}", (requirement.sentence,))
 
 
 def _values(requirement: Requirement) -> dict[str, Any]:

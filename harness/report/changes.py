@@ -24,7 +24,7 @@ _MANY = "Verdicts changed: many requirements"
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Change:
+class VerdictChange:
     """One changed verdict; `before` is "absent" for a new requirement."""
 
     requirement: str
@@ -43,20 +43,20 @@ class Issue:
     body: str
 
 
-def changes(old: Mapping[str, Report], new: Mapping[str, Report]) -> list[Change]:
+def changes(old: Mapping[str, Report], new: Mapping[str, Report]) -> list[VerdictChange]:
     """Return the changes from `old` to `new`, by requirement and place; none for a place without an old report."""
     return sorted(
         change for where, report in new.items() if where in old for change in _changes(where, old[where], report)
     )
 
 
-def _changes(where: str, old: Report, new: Report) -> Iterator[Change]:
+def _changes(where: str, old: Report, new: Report) -> Iterator[VerdictChange]:
     before = {test["id"]: test["verdict"] for test in old["tests"]}
     versions = _versions(old, new)
     for test in new["tests"]:
         was, verdict = before.get(test["id"], "absent"), test["verdict"]
         if was != verdict and not (was == "absent" and verdict in {"passed", "skipped"}):
-            yield Change(test["id"], where, was, verdict, test.get("message", ""), versions)
+            yield VerdictChange(test["id"], where, was, verdict, test.get("message", ""), versions)
 
 
 def _versions(old: Report, new: Report) -> str:
@@ -73,7 +73,7 @@ def _suite(report: Report) -> str:
     return " ".join(filter(None, [suite.get("version", ""), suite.get("revision", "")[:10]])) or "unknown"
 
 
-def as_markdown(found: Sequence[Change]) -> str:
+def as_markdown(found: Sequence[VerdictChange]) -> str:
     """Return one table of all changes."""
     if not found:
         return "No verdict changed."
@@ -82,7 +82,7 @@ def as_markdown(found: Sequence[Change]) -> str:
     return "\n".join(["| requirement | where | before | now | |", "|---|---|---|---|---|", *rows, *more])
 
 
-def issues(found: Sequence[Change]) -> list[Issue]:
+def issues(found: Sequence[VerdictChange]) -> list[Issue]:
     """Return one issue for each requirement that changed, or a single one if they are more than `MOST_ISSUES`."""
     by_requirement = [list(group) for _, group in groupby(sorted(found), key=lambda each: each.requirement)]
     if len(by_requirement) > MOST_ISSUES:
@@ -90,11 +90,11 @@ def issues(found: Sequence[Change]) -> list[Issue]:
     return [Issue(f"Verdict changed: {group[0].requirement}", _body(group)) for group in by_requirement]
 
 
-def _body(group: Sequence[Change]) -> str:
+def _body(group: Sequence[VerdictChange]) -> str:
     return "\n".join(["| where | before | now | |", "|---|---|---|---|", *map(_row, group)])
 
 
-def _row(change: Change) -> str:
+def _row(change: VerdictChange) -> str:
     message = textwrap.shorten(change.message, 120, placeholder=" …")
     said = " · ".join(filter(None, [message, change.versions])).replace("|", "\\|")
     return f"| {change.where} | {change.before} | {change.after} | {said} |"

@@ -21,7 +21,7 @@ _INDENT = "    "
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ListedRow:
     """A name, a word or two about it, and sentences."""
 
     name: str
@@ -29,14 +29,14 @@ class Row:
     sentences: tuple[str, ...]
 
 
-def as_lines(rows: Sequence[Row], *, width: int) -> str:
+def as_lines(rows: Sequence[ListedRow], *, width: int) -> str:
     """Return the rows as text for a terminal that is `width` columns wide; 0: one line each."""
     if width:
         return "\n".join(_of_terminal(rows, min(width, _WIDEST)))
     return as_table([(row.name, row.word, " ".join(row.sentences)) for row in rows])
 
 
-def _of_terminal(rows: Sequence[Row], width: int) -> list[str]:
+def _of_terminal(rows: Sequence[ListedRow], width: int) -> list[str]:
     lines = []
     for row in rows:
         first, *others = row.sentences

@@ -9,7 +9,7 @@ from typing import Any
 
 from harness.errors import NothingSelectedError, UsageError
 from harness.model.requirements import Requirement
-from harness.report.listed import Row, as_json, as_lines, as_yaml, markdown_row
+from harness.report.listed import ListedRow, as_json, as_lines, as_yaml, markdown_row
 from harness.settings.mutants import Mutant, benign_variants, mutants
 from harness.settings.options import unknown_name
 
@@ -57,9 +57,9 @@ def write(listed: Sequence[Listed], form: str, *, width: int = 0) -> str:
     return as_lines([_row(each) for each in listed], width=width)
 
 
-def _row(listed: Listed) -> Row:
+def _row(listed: Listed) -> ListedRow:
     killers = f"Killed by: {', '.join(listed.killed_by)}" if listed.killed_by else ""
-    return Row(
+    return ListedRow(
         listed.mutant.name,
         "benign" if listed.benign else "mutant",
         tuple(filter(None, (listed.mutant.sentence, killers))),

@@ -125,7 +125,7 @@ def _other_reading(requirement: Requirement, follow: str) -> str:
     return ""
 
 
-def choose(
+def select(
     requirements: Iterable[Requirement],
     patterns: Sequence[str] = (),
     *,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from harness.api.client import Api, Object, RefusedError
 from harness.api.kubeconfig import find
-from harness.backends.any_cluster.target import Target, abilities, are_equal, cast
+from harness.backends.any_cluster.target import ClusterTarget, abilities, are_equal, cast
 from harness.backends.kubeconfig import KubeconfigBackend
 from harness.binaries.versions import parse_version, parse_wanted
 from harness.doctor import cluster_checks
@@ -21,7 +21,7 @@ from harness.guest import errors
 from harness.guest.labels import new_run_id
 from harness.guest.lease import hold
 from harness.guest.permissions import DISRUPTIVE, RULES, asks_by_port_forward
-from harness.guest.preflight import Reached, preflight
+from harness.guest.preflight import ReachedServer, preflight
 from harness.model.abilities import Ability
 from harness.model.release import Release
 from harness.model.topology import Topology
@@ -73,7 +73,7 @@ class Session:
         """Remove all objects of the run, and release the Lease."""
         self._begun.close()
 
-    def _cannot_show(self, api: Api, nodes: list[Object], reached: Reached) -> dict[str, str]:
+    def _cannot_show(self, api: Api, nodes: list[Object], reached: ReachedServer) -> dict[str, str]:
         """Return the features, by name, that can never show on this cluster, with the findings of doctor's checks."""
         checks = [cluster_checks.families(api, nodes)]
         if self._settings.backend != "kind":  # there gates are known from image and options, and scenarios set them
@@ -84,7 +84,7 @@ class Session:
         made = begun.enter_context(kind_cluster(self._settings, self.run_id, self._say))
         return str(made.kubeconfig)
 
-    def _look(self, nodes: list[Object], kubeconfig: str) -> Target:
+    def _look(self, nodes: list[Object], kubeconfig: str) -> ClusterTarget:
         topology = self._settings.topology
         names = cast(topology, nodes)
         found = Topology(topology.name, tuple(node for node in topology.nodes if node.name in names.nodes))
@@ -97,7 +97,7 @@ class Session:
         offered = abilities(
             disruptive=self._settings.allow_disruptive or kind, equal_nodes=are_equal(topology, names, nodes)
         )
-        return Target(
+        return ClusterTarget(
             kubeconfig=kubeconfig,
             context=self._settings.context,
             run_id=self.run_id,
@@ -134,7 +134,7 @@ def kind_abilities() -> frozenset[Ability]:
 
 def boot(values: Mapping[str, Any], settings: Settings, worker: str) -> KubeconfigBackend:
     """Boot the backend of one worker. Raises `DistrustError` with the remedy: without it no test can run."""
-    target = Target.from_json(values)
+    target = ClusterTarget.from_json(values)
     try:
         if target.backend == "kind":
             return _boot_on_kind(settings, target, worker)
@@ -143,7 +143,7 @@ def boot(values: Mapping[str, Any], settings: Settings, worker: str) -> Kubeconf
         raise DistrustError(errors.of(error)) from error
 
 
-def _boot_on_kind(settings: Settings, target: Target, worker: str) -> KindBackend:
+def _boot_on_kind(settings: Settings, target: ClusterTarget, worker: str) -> KindBackend:
     from harness.backends.kind.backend import KindBackend  # noqa: PLC0415
 
     kind = _known_kind_cluster(settings, target)
@@ -157,7 +157,7 @@ def _boot_on_kind(settings: Settings, target: Target, worker: str) -> KindBacken
         ).start()
 
 
-def _known_kind_cluster(settings: Settings, target: Target) -> KindCluster:
+def _known_kind_cluster(settings: Settings, target: ClusterTarget) -> KindCluster:
     """Return the running kind cluster of this run."""
     cluster: KindCluster = kind_cluster(settings, target.run_id)
     return cluster.found()

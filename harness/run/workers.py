@@ -28,7 +28,7 @@ MEGABYTE = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class WorkerCount:
     """The number of workers (0: none but this process), and its reason, for a person."""
 
     number: int
@@ -47,15 +47,15 @@ class _Bound:
     megabytes: int  # for each worker
 
 
-def choose(settings: Settings, seconds: Mapping[str, float], machine: Machine) -> Choice:
+def count_workers(settings: Settings, seconds: Mapping[str, float], machine: Machine) -> WorkerCount:
     """Return the least number of workers with the shortest run, for requirements of these durations."""
     if not seconds:
-        return Choice(0, "it is not known how long these requirements take")
+        return WorkerCount(0, "it is not known how long these requirements take")
     bound = _bound(settings, machine)
     by_memory = machine.memory // (bound.megabytes * MEGABYTE)
     most = max(0, min(bound.most, by_memory))
     number = min((0, *range(2, most + 1)), key=lambda workers: predicted(workers, seconds, machine.processors))
-    return Choice(number, _why(number, bound, by_memory, len(seconds)))
+    return WorkerCount(number, _why(number, bound, by_memory, len(seconds)))
 
 
 def predicted(workers: int, seconds: Mapping[str, float], processors: int) -> float:
@@ -90,10 +90,10 @@ def _bound(settings: Settings, machine: Machine) -> _Bound:
     return _Bound(2 * machine.processors, f"{has}, and requirements wait more than they compute", 300)
 
 
-def for_own_tests(machine: Machine) -> Choice:
+def for_own_tests(machine: Machine) -> WorkerCount:
     """Return the number of pytest workers for the tests of this project."""
     number = min(math.ceil(1.5 * machine.processors), machine.memory // (500 * MEGABYTE))
-    return Choice(max(1, number), f"{machine.processors} processors, {machine.memory // MEGABYTE} MB of memory")
+    return WorkerCount(max(1, number), f"{machine.processors} processors, {machine.memory // MEGABYTE} MB of memory")
 
 
 if __name__ == "__main__":

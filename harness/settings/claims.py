@@ -75,7 +75,7 @@ def kind_of(proxy: str) -> tuple[str, str]:
     )
 
 
-def claims_of(values: Mapping[str, Any]) -> Claims:
+def proxy_claims(values: Mapping[str, Any]) -> Claims:
     """Return the defaults that follow from the given options. `values` are those of all options, by key.
 
     Raises `UsageError` for options that exclude each other. A missing binary counts as the newest version.

@@ -20,7 +20,7 @@ from harness.errors import UsageError
 from harness.model.release import parse_gates
 from harness.model.requirements import Profile
 from harness.model.topology import TOPOLOGIES, parse_topology
-from harness.settings.claims import INSTALLED, REAL_CLUSTERS, REFERENCE, claims_of, kind_of
+from harness.settings.claims import INSTALLED, REAL_CLUSTERS, REFERENCE, kind_of, proxy_claims
 from harness.settings.settings import Settings
 
 ENVIRONMENT_PREFIX = "TRAFFICDIST_"
@@ -317,7 +317,8 @@ def _claim(values: dict[str, Any]) -> None:
     given = {key for key, value in values.items() if value} - {"exempt_features"}
     given |= {"exempt_features"} if values["all_features"] else set()
     supported = values["supported_features"]
-    for claim in (choice.claims_of, lambda known: asdict(claims_of(known))):  # the first sets the second's version
+    # the control plane's claims come first: they set the version for the proxy's
+    for claim in (choice.control_plane_claims, lambda known: asdict(proxy_claims(known))):
         claims = claim(values)
         claims["exempt_features"] = tuple(each for each in claims.get("exempt_features", ()) if each not in supported)
         for key, value in claims.items():

@@ -29,10 +29,10 @@ def pytest_configure(config: pytest.Config) -> None:
     """Watch the run, in the process that collects the results of all workers."""
     run, port = run_of(config), os.environ.get("SONOBUOY_PROGRESS_PORT", "")
     if run is not None and port and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Progress(run, port), "trafficdist_sonobuoy")
+        config.pluginmanager.register(SonobuoyProgress(run, port), "trafficdist_sonobuoy")
 
 
-class Progress:
+class SonobuoyProgress:
     """Counts ended cases. As with Sonobuoy's own tests, `completed` leaves out failures."""
 
     def __init__(self, run: Run, port: str) -> None:

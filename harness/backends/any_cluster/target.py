@@ -28,7 +28,7 @@ def abilities(*, disruptive: bool, equal_nodes: bool) -> frozenset[Ability]:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ClusterTarget:
     """The facts about a cluster before a run begins. `topology` has the nodes that were found."""
 
     kubeconfig: str
@@ -49,7 +49,7 @@ class Target:
         return {**asdict(self), "abilities": sorted(map(str, self.abilities))}
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Target:
+    def from_json(cls, values: Mapping[str, Any]) -> ClusterTarget:
         """Read the values of `to_json`."""
         topology = values["topology"]
         made = {

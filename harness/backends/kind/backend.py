@@ -9,7 +9,7 @@ from harness.api.client import Api, Response
 from harness.backends.any_cluster.dialing import Aside
 from harness.backends.any_cluster.pod_runner import LATE_SECONDS
 from harness.backends.any_cluster.pods import ClientPod
-from harness.backends.any_cluster.target import Target
+from harness.backends.any_cluster.target import ClusterTarget
 from harness.backends.kubeconfig import RESTARTED, KubeconfigBackend
 from harness.backends.node_lifecycle import ready_pods_on
 from harness.backends.protocols import ComponentControl, ControllerMetrics, NodePower
@@ -57,7 +57,7 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
 
     def __init__(
         self,
-        target: Target,
+        target: ClusterTarget,
         plain_api: Api,
         *,
         components: Components,

@@ -14,8 +14,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.backends.kind.config import CONTROL_PLANE, Wanted, version_of_image
-from harness.backends.kind.engine import Engine, Facts, find_engine
+from harness.backends.kind.config import CONTROL_PLANE, KindConfig, version_of_image
+from harness.backends.kind.engine import ContainerEngine, Facts, find_engine
 from harness.binaries.component import KIND, version_of
 from harness.binaries.finding import find
 from harness.binaries.versions import Version
@@ -39,12 +39,12 @@ class Tools:
 
     kind: Path
     kind_version: Version
-    engine: Engine
+    engine: ContainerEngine
     facts: Facts
     notes: tuple[str, ...] = ()
 
 
-def require(wanted: Wanted, *, proc_sys: Path = Path("/proc/sys")) -> Tools:
+def require(wanted: KindConfig, *, proc_sys: Path = Path("/proc/sys")) -> Tools:
     """Return the tools for the wanted cluster. Raises `UnavailableError` with the remedy."""
     kind, version = find_kind()
     engine = find_engine()
@@ -78,7 +78,7 @@ def find_kind() -> tuple[Path, Version]:
     return path, version
 
 
-def check_engine(name: str, facts: Facts, wanted: Wanted) -> None:
+def check_engine(name: str, facts: Facts, wanted: KindConfig) -> None:
     """Raise `UnavailableError` if the engine, its kernel or its disk cannot run the cluster."""
     oldest = OLDEST_ENGINES[name]
     if _numbers(facts.version) < oldest:

@@ -19,17 +19,17 @@ from harness.api.kubeconfig import Kubeconfig
 from harness.backends.kind.checks import Tools, require
 from harness.backends.kind.components import KindComponents
 from harness.backends.kind.config import (
-    Wanted,
+    KindConfig,
     control_plane_name,
     manifest,
     node_names,
     parse_images,
 )
-from harness.backends.kind.engine import Engine
+from harness.backends.kind.engine import ContainerEngine
 from harness.backends.kind.leftovers import Say, remove, silent
 from harness.backends.kind.nodes import list_nodes, ready_nodes, refuse_always
 from harness.backends.kind.scarcity import naming_scarcity
-from harness.backends.kind.state import PREFIX, State
+from harness.backends.kind.state import PREFIX, ClusterFolder
 from harness.errors import HarnessError, UnavailableError
 from harness.eventually import eventually
 from harness.guest.labels import checked_run_id, new_run_id
@@ -68,13 +68,13 @@ class KindCluster:
         `say` is called with lines about the progress. Raises `UsageError`.
         """
         images = parse_images(image) if isinstance(image, str) else dict(image)
-        self.wanted = Wanted(topology, tuple(families), mode, dict(feature_gates or {}), images)
+        self.wanted = KindConfig(topology, tuple(families), mode, dict(feature_gates or {}), images)
         self.name = f"{PREFIX}{checked_run_id(run_id) if run_id else new_run_id()}"
         self.node_names = node_names(topology, self.name)
         self.control_plane = control_plane_name(self.name)
         self._keep = keep
         self._say = say
-        self._state = State(self.name)
+        self._state = ClusterFolder(self.name)
         self._begun = contextlib.ExitStack()
         self._tools: Tools | None = None
 
@@ -134,7 +134,7 @@ class KindCluster:
         )
 
     @property
-    def _engine(self) -> Engine:
+    def _engine(self) -> ContainerEngine:
         if self._tools is None:
             raise UnavailableError(f"kind cluster {self.name} is not there yet")
         return self._tools.engine

@@ -28,7 +28,7 @@ _NFTABLES_WITHOUT_GATE = Version(1, 31, 0)  # beta, so on by default; before tha
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class KindConfig:
     """The description of a kind cluster.
 
     `images` are node images by role, "control-plane" and "worker"; kind's own default for a missing role. `gates` are
@@ -50,7 +50,7 @@ class Wanted:
             raise UsageError(f"kind has no node role {', '.join(sorted(unknown))}: want {CONTROL_PLANE} or {WORKER}")
 
 
-def manifest(wanted: Wanted, *, name: str = "") -> dict[str, Any]:
+def manifest(wanted: KindConfig, *, name: str = "") -> dict[str, Any]:
     """Return a `Cluster` of `kind.x-k8s.io/v1alpha4`; without a name kind calls the cluster "kind"."""
     gates = {**required_gates(wanted.mode, wanted.images), **wanted.gates}
     return {

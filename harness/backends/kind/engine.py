@@ -49,7 +49,7 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class Engine:
+class ContainerEngine:
     """An installed engine."""
 
     name: str
@@ -145,7 +145,7 @@ class Engine:
         return UnavailableError(f"`{self.name} {' '.join(arguments[:2])}` failed: {said or 'it said nothing'}")
 
 
-def find_engine(environment: Mapping[str, str] = os.environ) -> Engine:
+def find_engine(environment: Mapping[str, str] = os.environ) -> ContainerEngine:
     """Find the engine that the environment chooses for kind, else docker, else podman. Raises `UnavailableError`."""
     chosen = environment.get(PROVIDER, "")
     if chosen and chosen not in _ENGINES:
@@ -153,7 +153,7 @@ def find_engine(environment: Mapping[str, str] = os.environ) -> Engine:
     for name in [chosen] if chosen else _ENGINES:
         path = shutil.which(name, path=environment.get("PATH"))
         if path is not None:
-            return Engine(name, path)
+            return ContainerEngine(name, path)
     wanted = chosen or " nor ".join(_ENGINES)
     raise UnavailableError(
         f"there is no {wanted} on the PATH, and kind makes its nodes with one; install a container engine "

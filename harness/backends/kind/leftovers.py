@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from harness.backends.kind.engine import Engine, find_engine
-from harness.backends.kind.state import PREFIX, State, known
+from harness.backends.kind.engine import ContainerEngine, find_engine
+from harness.backends.kind.state import PREFIX, ClusterFolder, known
 from harness.errors import UnavailableError
 
 Say = Callable[[str], None]
@@ -15,7 +15,7 @@ def silent(text: str) -> None:
     """Ignore the text."""
 
 
-def remove_leftovers(run_id: str = "", *, say: Say = silent, engine: Engine | None = None) -> list[str]:
+def remove_leftovers(run_id: str = "", *, say: Say = silent, engine: ContainerEngine | None = None) -> list[str]:
     """Delete clusters of runs that are over, and return their names. `say` is called with the reason why one stays.
 
     Without `run_id`: all clusters of this user whose process has ended and that are not to be kept. With it: the
@@ -32,8 +32,8 @@ def remove_leftovers(run_id: str = "", *, say: Say = silent, engine: Engine | No
     return [name for name in candidates if _remove(found, name, say, even_kept=bool(named))]
 
 
-def _remove(engine: Engine, name: str, say: Say, *, even_kept: bool) -> bool:
-    state = State(name)
+def _remove(engine: ContainerEngine, name: str, say: Say, *, even_kept: bool) -> bool:
+    state = ClusterFolder(name)
     if not state.take():
         say(f"kind cluster {name} is in use by a process that runs; it stays")
         return False
@@ -47,7 +47,7 @@ def _remove(engine: Engine, name: str, say: Say, *, even_kept: bool) -> bool:
         state.let_go()
 
 
-def remove(engine: Engine, name: str, state: State) -> None:
+def remove(engine: ContainerEngine, name: str, state: ClusterFolder) -> None:
     """Delete a cluster, its network if no other cluster uses it, and its folder.
 
     Node images stay: they are the engine's cache, and the next cluster needs them.

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import yaml
 
-from harness.backends.kind.config import CONTROL_PLANE, WORKER, Wanted, manifest
+from harness.backends.kind.config import CONTROL_PLANE, WORKER, KindConfig, manifest
 from harness.model.topology import ONE_ZONE, THREE_ZONES
 
 
@@ -23,7 +23,7 @@ class Named:
     """A manifest in a file, and the sentence above it."""
 
     says: str
-    wanted: Wanted
+    wanted: KindConfig
 
 
 _BOTH = ("IPv4", "IPv6")
@@ -36,23 +36,26 @@ def _everywhere(image: str) -> dict[str, str]:
 
 
 NAMED: Mapping[str, Named] = {
-    "three-zones": Named("Three zones, kube-proxy in mode iptables.", Wanted(THREE_ZONES)),
-    "three-zones-nftables": Named("Three zones, kube-proxy in mode nftables.", Wanted(THREE_ZONES, mode="nftables")),
+    "three-zones": Named("Three zones, kube-proxy in mode iptables.", KindConfig(THREE_ZONES)),
+    "three-zones-nftables": Named(
+        "Three zones, kube-proxy in mode nftables.", KindConfig(THREE_ZONES, mode="nftables")
+    ),
     "three-zones-ipvs": Named(
-        "Three zones, kube-proxy in mode ipvs (the host's kernel needs module ip_vs).", Wanted(THREE_ZONES, mode="ipvs")
+        "Three zones, kube-proxy in mode ipvs (the host's kernel needs module ip_vs).",
+        KindConfig(THREE_ZONES, mode="ipvs"),
     ),
-    "three-zones-dual-stack": Named("Three zones, IPv4 and IPv6.", Wanted(THREE_ZONES, _BOTH)),
+    "three-zones-dual-stack": Named("Three zones, IPv4 and IPv6.", KindConfig(THREE_ZONES, _BOTH)),
     "three-zones-dual-stack-nftables": Named(
-        "Three zones, IPv4 and IPv6, kube-proxy in mode nftables.", Wanted(THREE_ZONES, _BOTH, "nftables")
+        "Three zones, IPv4 and IPv6, kube-proxy in mode nftables.", KindConfig(THREE_ZONES, _BOTH, "nftables")
     ),
-    "one-zone": Named("One zone of two nodes: topology must change nothing.", Wanted(ONE_ZONE)),
+    "one-zone": Named("One zone of two nodes: topology must change nothing.", KindConfig(ONE_ZONE)),
     "three-zones-1.30-alpha": Named(
         "Kubernetes 1.30, where PreferClose is alpha, with its gate on.",
-        Wanted(THREE_ZONES, gates={"ServiceTrafficDistribution": True}, images=_everywhere(_V1_30)),
+        KindConfig(THREE_ZONES, gates={"ServiceTrafficDistribution": True}, images=_everywhere(_V1_30)),
     ),
     "three-zones-1.33-alpha": Named(
         "Kubernetes 1.33, where PreferSameZone and PreferSameNode are alpha, with their gate on.",
-        Wanted(THREE_ZONES, gates={"PreferSameTrafficDistribution": True}, images=_everywhere(_V1_33)),
+        KindConfig(THREE_ZONES, gates={"PreferSameTrafficDistribution": True}, images=_everywhere(_V1_33)),
     ),
 }
 

@@ -29,7 +29,7 @@ def root(environment: Mapping[str, str] = os.environ) -> Path:
     return place / "trafficdist" / "kind"
 
 
-class State:
+class ClusterFolder:
     """The folder of one cluster."""
 
     def __init__(self, cluster: str) -> None:

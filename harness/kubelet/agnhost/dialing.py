@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from harness.errors import HarnessError
 from harness.kubelet.agnhost import wording
-from harness.kubelet.agnhost.messages import Answer, MalformedError, get_request, read_answer
+from harness.kubelet.agnhost.messages import HttpResponse, MalformedError, get_request, read_answer
 from harness.kubelet.agnhost.netexec import Dial, dialed
 from harness.probes.probe import RESET_ON_CLOSE, SocketSource
 from harness.probes.reactor import Reactor
@@ -254,7 +254,9 @@ _TRIES: dict[str, type[Try]] = {"http": HttpTry, "udp": UdpTry}
 class Dialing:
     """The tries of one `/dial`, one after the other; then `done` is called with the answer."""
 
-    def __init__(self, dial: Dial, source: SocketSource, reactor: Reactor, done: Callable[[Answer], None]) -> None:
+    def __init__(
+        self, dial: Dial, source: SocketSource, reactor: Reactor, done: Callable[[HttpResponse], None]
+    ) -> None:
         self._dial = dial
         self._source = source
         self._reactor = reactor

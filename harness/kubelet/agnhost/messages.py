@@ -97,7 +97,7 @@ def _headers(lines: list[str]) -> list[tuple[str, str]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpResponse:
     """A server's answer: status code, body, and the headers that depend on neither."""
 
     code: int
@@ -105,12 +105,12 @@ class Answer:
     headers: tuple[tuple[str, str], ...] = ()
 
 
-def error_answer(code: int, text: str) -> Answer:
+def error_answer(code: int, text: str) -> HttpResponse:
     """Return an error answer like that of Go's http.Error."""
-    return Answer(code, f"{text}\n".encode(), (("X-Content-Type-Options", "nosniff"),))
+    return HttpResponse(code, f"{text}\n".encode(), (("X-Content-Type-Options", "nosniff"),))
 
 
-def write_answer(answer: Answer, request: Request) -> bytes:
+def write_answer(answer: HttpResponse, request: Request) -> bytes:
     """Return the bytes of an answer to that request."""
     kind = _HTML if answer.body[:5].lower() in (b"<html", b"<a hr") else _TEXT
     typed = f"Content-Type: {kind}\r\n" if answer.body else ""

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from harness.kubelet.agnhost.messages import Answer, Request, error_answer
+from harness.kubelet.agnhost.messages import HttpResponse, Request, error_answer
 from harness.kubelet.agnhost.wording import joined
 
 _INTEGER = re.compile(r"[+-]?\d+")
@@ -58,7 +58,7 @@ class Dial:
         return joined(self.address, self.port)
 
 
-def respond(request: Request, me: ServerState, client: str) -> Answer | Dial:
+def respond(request: Request, me: ServerState, client: str) -> HttpResponse | Dial:
     """Return the answer to a request of `client` (address and port in one), or the dial that it asks for."""
     path = request.path
     if "//" in path:
@@ -68,15 +68,15 @@ def respond(request: Request, me: ServerState, client: str) -> Answer | Dial:
     if path in _NOT_HERE:
         return error_answer(501, f"{path} is not available in an embedded cluster")
     route = _ROUTES.get(path)
-    return route(request, me, client) if route else Answer(200, f"NOW: {_now()}".encode())
+    return route(request, me, client) if route else HttpResponse(200, f"NOW: {_now()}".encode())
 
 
-def _clean(path: str, request: Request) -> Answer:
+def _clean(path: str, request: Request) -> HttpResponse:
     """Return the redirect of Go's ServeMux to the path without empty parts."""
     clean, (_, mark, query) = re.sub("/+", "/", path), request.target.partition("?")
     place = f"{clean}{mark}{query}"
     body = f'<a href="{place}">Temporary Redirect</a>.\n\n'.encode()
-    return Answer(307, body, (("Location", place),))
+    return HttpResponse(307, body, (("Location", place),))
 
 
 def _now() -> str:
@@ -84,58 +84,58 @@ def _now() -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(now)) + f"{now % 1:.9f}"[1:] + " +0000 UTC"
 
 
-def _hostname(_request: Request, me: ServerState, _client: str) -> Answer:
-    return Answer(200, me.hostname.encode())
+def _hostname(_request: Request, me: ServerState, _client: str) -> HttpResponse:
+    return HttpResponse(200, me.hostname.encode())
 
 
-def _client_ip(_request: Request, _me: ServerState, client: str) -> Answer:
-    return Answer(200, client.encode())
+def _client_ip(_request: Request, _me: ServerState, client: str) -> HttpResponse:
+    return HttpResponse(200, client.encode())
 
 
-def _server_port(_request: Request, me: ServerState, _client: str) -> Answer:
-    return Answer(200, b"%d" % me.http_port)
+def _server_port(_request: Request, me: ServerState, _client: str) -> HttpResponse:
+    return HttpResponse(200, b"%d" % me.http_port)
 
 
-def _healthz(_request: Request, me: ServerState, _client: str) -> Answer:
-    return Answer(200 if me.healthy else 412)
+def _healthz(_request: Request, me: ServerState, _client: str) -> HttpResponse:
+    return HttpResponse(200 if me.healthy else 412)
 
 
-def _readyz(_request: Request, me: ServerState, _client: str) -> Answer:
+def _readyz(_request: Request, me: ServerState, _client: str) -> HttpResponse:
     if me.ending:
-        return Answer(503, b"shutting down")
-    return Answer(200, b"ok") if me.healthy else Answer(412)
+        return HttpResponse(503, b"shutting down")
+    return HttpResponse(200, b"ok") if me.healthy else HttpResponse(412)
 
 
-def _echo(request: Request, _me: ServerState, _client: str) -> Answer:
+def _echo(request: Request, _me: ServerState, _client: str) -> HttpResponse:
     query = request.query
     code, text = query.get("code", ""), query.get("msg", "").encode()
     if not code:
-        return Answer(200, text)
+        return HttpResponse(200, text)
     if not _INTEGER.fullmatch(code):
-        return Answer(200, f"argument 'code' must be an integer or empty, got \"{code}\"\n".encode())
-    return Answer(int(code), text) if 100 <= int(code) <= 999 else Answer(500)
+        return HttpResponse(200, f"argument 'code' must be an integer or empty, got \"{code}\"\n".encode())
+    return HttpResponse(int(code), text) if 100 <= int(code) <= 999 else HttpResponse(500)
 
 
-def _header(request: Request, _me: ServerState, _client: str) -> Answer:
+def _header(request: Request, _me: ServerState, _client: str) -> HttpResponse:
     key = request.query.get("key", "").lower()
     if key:
-        return Answer(200, next((value for name, value in request.headers if name == key), "").encode())
+        return HttpResponse(200, next((value for name, value in request.headers if name == key), "").encode())
     shown: dict[str, list[str]] = {}
     for name, value in request.headers:
         if name != "host":
             shown.setdefault(name.title(), []).append(value)
-    return Answer(200, to_json(shown))
+    return HttpResponse(200, to_json(shown))
 
 
-def _shell(request: Request, me: ServerState, _client: str) -> Answer:
+def _shell(request: Request, me: ServerState, _client: str) -> HttpResponse:
     command = request.query.get("shellCommand", "") or request.query.get("cmd", "")
     if command not in READABLE:
         known = " and ".join(map(repr, READABLE))
         return error_answer(501, f"/shell knows {known} in an embedded cluster, and no other command")
-    return Answer(200, to_json({"output": me.read(READABLE[command])}))
+    return HttpResponse(200, to_json({"output": me.read(READABLE[command])}))
 
 
-_ROUTES: dict[str, Callable[[Request, ServerState, str], Answer]] = {
+_ROUTES: dict[str, Callable[[Request, ServerState, str], HttpResponse]] = {
     "/hostname": _hostname,
     "/hostName": _hostname,
     "/clientip": _client_ip,
@@ -148,7 +148,7 @@ _ROUTES: dict[str, Callable[[Request, ServerState, str], Answer]] = {
 }
 
 
-def _dial(query: dict[str, str]) -> Answer | Dial:
+def _dial(query: dict[str, str]) -> HttpResponse | Dial:
     tries, request, protocol = query.get("tries", ""), query.get("request", ""), query.get("protocol", "")
     if tries and not _INTEGER.fullmatch(tries):
         return error_answer(400, f'tries parameter is invalid. strconv.Atoi: parsing "{tries}": invalid syntax')
@@ -189,10 +189,10 @@ def _address(host: str, port: str) -> str:
         raise ValueError(f"lookup {host}: no such host") from None
 
 
-def dialed(responses: list[str], errors: list[str], *, last: str) -> Answer:
+def dialed(responses: list[str], errors: list[str], *, last: str) -> HttpResponse:
     """Return the answer of `/dial`: always 200, and without any responses if the last try had none or an empty one."""
     output = {**({"errors": errors} if errors else {}), **({"responses": responses} if last else {})}
-    return Answer(200, to_json(output))
+    return HttpResponse(200, to_json(output))
 
 
 def to_json(value: object) -> bytes:

@@ -12,7 +12,7 @@ from pathlib import Path
 from harness.kubelet.agnhost.arguments import Netexec
 from harness.kubelet.agnhost.dialing import Dialing
 from harness.kubelet.agnhost.messages import (
-    Answer,
+    HttpResponse,
     MalformedError,
     Request,
     read_request,
@@ -170,16 +170,16 @@ class _Connection(_Part):
 
     def _serve(self, request: Request) -> None:
         answer = respond(request, self._server.me, self._client)
-        if isinstance(answer, Answer):
+        if isinstance(answer, HttpResponse):
             self._say(write_answer(answer, request))
             return
         self._busy = True
         self._dial(answer, lambda answered: self._dialed(answered, request))
 
-    def _dial(self, dial: Dial, done: Callable[[Answer], None]) -> None:
+    def _dial(self, dial: Dial, done: Callable[[HttpResponse], None]) -> None:
         server = self._server
 
-        def ended(answer: Answer) -> None:
+        def ended(answer: HttpResponse) -> None:
             server.dialings.discard(dialing)
             done(answer)
 
@@ -187,7 +187,7 @@ class _Connection(_Part):
         server.dialings.add(dialing)
         dialing.begin()
 
-    def _dialed(self, answer: Answer, request: Request) -> None:
+    def _dialed(self, answer: HttpResponse, request: Request) -> None:
         self._busy = False
         if self in self._server.parts:
             self._say(write_answer(answer, request))

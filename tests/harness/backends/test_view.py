@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from harness.backends.any_cluster.names import Names
-from harness.backends.any_cluster.target import Target
+from harness.backends.any_cluster.target import ClusterTarget
 from harness.backends.kubeconfig import KubeconfigBackend
 from harness.backends.view import View
 from harness.errors import UnavailableError
@@ -28,7 +28,7 @@ class _Api:
 def view(*abilities: Ability) -> View:
     """A view of a cluster that is only said to have these abilities: its type has few of them."""
     api: Any = _Api()
-    return View(KubeconfigBackend(Target("", "", "abcd1234", Names(), THREE_ZONES, frozenset(abilities)), api))
+    return View(KubeconfigBackend(ClusterTarget("", "", "abcd1234", Names(), THREE_ZONES, frozenset(abilities)), api))
 
 
 ASKED = {

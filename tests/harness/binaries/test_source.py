@@ -186,6 +186,6 @@ def test_a_full_disk_is_said_with_the_remedy() -> None:
 @needs_go
 def test_little_room_is_said_before_the_work(monkeypatch: pytest.MonkeyPatch, modules: Modules, tmp_path: Path) -> None:
     monkeypatch.setattr(source, "_ROOM", 1 << 62)
-    release = source.Release(Version(1, 34, 2), tmp_path)
+    release = source.SourceRelease(Version(1, 34, 2), tmp_path)
     with pytest.raises(UnavailableError, match=r"are free for the cache .* make room"):
         source.compile_binary(KUBE_PROXY, release, find_go(), tmp_path, Heard())

@@ -14,7 +14,7 @@ from harness.commands.main import main
 from harness.model.requirements import MAY, MUST, Feature, Level, Profile, Requirement
 from harness.plugin import suite
 from harness.report import listed
-from harness.report.listed import Row
+from harness.report.listed import ListedRow
 
 LONG = "KEP-3015/" + "-".join(["a-slug-that-is-longer-than-any-terminal-is-wide"] * 4)
 API = Feature("Validation", Profile.API_SERVER, True, "Validates.")
@@ -83,7 +83,9 @@ def test_table_has_a_whole_requirement_a_line_when_it_is_piped() -> None:
 
 
 def test_name_stands_whole_and_alone_on_a_terminal() -> None:
-    lines = listed.as_lines([Row(LONG, "MUST", ("A sentence " * 20,)), Row("b", "MAY", ("C.",))], width=60).splitlines()
+    lines = listed.as_lines(
+        [ListedRow(LONG, "MUST", ("A sentence " * 20,)), ListedRow("b", "MAY", ("C.",))], width=60
+    ).splitlines()
     assert LONG in lines
     assert "b" in lines
     assert max(len(line) for line in lines if line != LONG) <= 60

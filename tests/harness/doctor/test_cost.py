@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from harness.doctor import gates, installed
-from harness.doctor.check import Check, State, exit_code, ok, unknown, unusable
+from harness.doctor.check import Check, CheckState, exit_code, ok, unknown, unusable
 from harness.doctor.cost import Cost, costs
 from harness.model.needs import Needs
 from harness.model.requirements import MUST, Feature, Profile, Requirement
@@ -23,7 +23,7 @@ def requirement(name: str, feature: Feature = ZONES) -> Requirement:
 
 
 def lacking(*abilities: str, nodes: tuple[str, ...] = (), features: tuple[str, ...] = ()) -> Check:
-    return Check("x", State.LACKS, "", "", Needs(frozenset(abilities), frozenset(nodes)), frozenset(features))
+    return Check("x", CheckState.LACKS, "", "", Needs(frozenset(abilities), frozenset(nodes)), frozenset(features))
 
 
 def test_lacks_cost_what_needs_them() -> None:
@@ -79,13 +79,13 @@ kubernetes_feature_enabled{name="ServiceTrafficDistribution",stage=""} 1
 def test_gates_are_read_from_metrics() -> None:
     assert gates.parse(METRICS) == {"PreferSameTrafficDistribution": False, "ServiceTrafficDistribution": True}
     found = gates.check((1, 34), gates.parse(METRICS))
-    assert (found.state, found.features) == (State.LACKS, {"PreferSameZone", "PreferSameNode", "NodeHints"})
+    assert (found.state, found.features) == (CheckState.LACKS, {"PreferSameZone", "PreferSameNode", "NodeHints"})
 
 
 @pytest.mark.parametrize(("version", "off"), [((1, 29), 2), ((1, 30), 2), ((1, 33), 1), ((1, 34), 0), ((1, 40), 0)])
 def test_gates_that_cannot_be_read_are_as_by_default(version: tuple[int, int], off: int) -> None:
     assert sum(not gates.is_on(each, version, {}) for each in gates.GATES) == off
-    assert (gates.check(version, {}).state is State.LACKS) == bool(off)
+    assert (gates.check(version, {}).state is CheckState.LACKS) == bool(off)
 
 
 def daemon_set(name: str, image: str) -> dict[str, Any]:
@@ -98,4 +98,4 @@ def test_the_installed_proxy_is_named_first() -> None:
 
 
 def test_a_proxy_that_nobody_sees_is_unknown() -> None:
-    assert installed.check([daemon_set("kube-flannel-ds", "flannel:1")]).state is State.UNKNOWN
+    assert installed.check([daemon_set("kube-flannel-ds", "flannel:1")]).state is CheckState.UNKNOWN

@@ -16,8 +16,8 @@ from rich.console import Console
 from harness.api.client import Api
 from harness.commands.main import main
 from harness.doctor import cluster, gates, machine
-from harness.doctor.check import Check, State
-from harness.doctor.cluster import Asked
+from harness.doctor.check import Check, CheckState
+from harness.doctor.cluster import ClusterOptions
 from harness.doctor.report import Suite, show
 from harness.errors import UnavailableError
 from harness.guest.lease import hold
@@ -79,7 +79,7 @@ def examine(kubeconfig: Path) -> Examine:
 
     def run(**options: Any) -> dict[str, list[Check]]:
         found: dict[str, list[Check]] = {}
-        for check in cluster.examine(Asked(str(kubeconfig), "", THREE_ZONES, **options), lambda _: None):
+        for check in cluster.examine(ClusterOptions(str(kubeconfig), "", THREE_ZONES, **options), lambda _: None):
             found.setdefault(check.name, []).append(check)
         return found
 
@@ -88,7 +88,7 @@ def examine(kubeconfig: Path) -> Examine:
 
 def test_a_cluster_with_all_nodes_lacks_abilities_only(examine: Examine) -> None:
     found = examine()
-    lacking = {name for name, checks in found.items() if any(each.state is State.LACKS for each in checks)}
+    lacking = {name for name, checks in found.items() if any(each.state is CheckState.LACKS for each in checks)}
     assert lacking == {"abilities"}
     assert "a1 is n-1" in found["zones and nodes"][0].found
     assert found["IP families"][0].found == "Services get IPv4 and IPv6, pods IPv4 and IPv6"
@@ -106,7 +106,7 @@ def test_nodes_that_are_missing_are_named_by_the_topology(examine: Examine, api:
     api.delete("nodes", "", "n-5")
     api.patch("nodes", "", "n-4", {"spec": {"unschedulable": True}})
     (found,) = examine()["zones and nodes"]
-    assert (found.state, found.lacks.nodes) == (State.LACKS, {"b2", "c1"})
+    assert (found.state, found.lacks.nodes) == (CheckState.LACKS, {"b2", "c1"})
     assert "n-4 is cordoned" in found.found
 
 
@@ -120,13 +120,13 @@ def test_nodes_that_are_not_asked_for_are_missing_too(kubeconfig: Path) -> None:
 def test_a_cluster_without_zones_cannot_be_used(examine: Examine, api: Api) -> None:
     for number in range(1, 6):
         api.patch("nodes", "", f"n-{number}", {"metadata": {"labels": {"topology.kubernetes.io/zone": None}}})
-    assert examine()["zones and nodes"][0].state is State.UNUSABLE
+    assert examine()["zones and nodes"][0].state is CheckState.UNUSABLE
 
 
 @pytest.mark.parametrize("server", [Features((1, 33))], indirect=True)
 def test_gates_that_are_off_cost_their_features(examine: Examine) -> None:
     (found,) = examine()["feature gates"]
-    assert (found.state, found.features) == (State.LACKS, {"PreferSameZone", "PreferSameNode", "NodeHints"})
+    assert (found.state, found.features) == (CheckState.LACKS, {"PreferSameZone", "PreferSameNode", "NodeHints"})
 
 
 def test_every_lack_says_what_it_costs(examine: Examine, server: HttpServer, api: Api, kubeconfig: Path) -> None:
@@ -136,7 +136,7 @@ def test_every_lack_says_what_it_costs(examine: Examine, server: HttpServer, api
     granted = [rule.as_rbac() for rule in RULES if rule.resources != ("daemonsets",)]
     limited["users"][0]["user"] = {"token": server.add_user("bob", granted)}
     kubeconfig.write_text(yaml.safe_dump(limited))
-    lacks = [check for checks in examine().values() for check in checks if check.state is State.LACKS]
+    lacks = [check for checks in examine().values() for check in checks if check.state is CheckState.LACKS]
     assert {check.name for check in lacks} == {"abilities", "clocks", "permissions", "zones and nodes"}
     assert [check for check in lacks if not (check.costs or check.lacks.abilities or check.lacks.nodes)] == []
 
@@ -147,14 +147,14 @@ def test_permissions_that_are_missing_are_named(examine: Examine, server: HttpSe
     limited["users"][0]["user"] = {"token": server.add_user("bob", granted)}
     kubeconfig.write_text(yaml.safe_dump(limited))
     states = {each.found.split(" (")[0]: each.state for each in examine()["permissions"]}
-    assert states["may not get daemonsets.apps, list daemonsets.apps"] is State.LACKS
-    assert State.UNUSABLE in states.values()
+    assert states["may not get daemonsets.apps, list daemonsets.apps"] is CheckState.LACKS
+    assert CheckState.UNUSABLE in states.values()
 
 
 def test_another_run_is_named(examine: Examine, api: Api) -> None:
     with hold(api, "aaaaaaaa"):
         (found,) = examine()["other runs"]
-    assert (found.state, "in use by run aaaaaaaa" in found.found) == (State.UNUSABLE, True)
+    assert (found.state, "in use by run aaaaaaaa" in found.found) == (CheckState.UNUSABLE, True)
 
 
 def _renew_in_the_future(api: Api, node: str) -> None:
@@ -163,8 +163,8 @@ def _renew_in_the_future(api: Api, node: str) -> None:
     api.create("leases", "kube-node-lease", lease)
 
 
-@pytest.mark.parametrize(("version", "state"), [("v1.37.2", State.OK), ("v1.33.1", State.UNKNOWN)])
-def test_a_kubelet_of_another_release_is_named(examine: Examine, api: Api, version: str, state: State) -> None:
+@pytest.mark.parametrize(("version", "state"), [("v1.37.2", CheckState.OK), ("v1.33.1", CheckState.UNKNOWN)])
+def test_a_kubelet_of_another_release_is_named(examine: Examine, api: Api, version: str, state: CheckState) -> None:
     api.patch("nodes", "", "n-1", {"status": {"nodeInfo": {"kubeletVersion": version}}}, subresource="status")
     (found,) = examine()["kubelets"]
     assert (found.state, f"1 x {version}" in found.found) == (state, True), found.found
@@ -181,7 +181,7 @@ def test_clock_of_a_node_that_is_ahead_is_named(examine: Examine, api: Api) -> N
     ("told", "version"), [("v1.34.2+k3s1", (1, 34)), ("v1.33.5-gke.100", (1, 33)), ("what", (0, 0))]
 )
 def test_versions_of_distributions_are_understood(told: str, version: tuple[int, int]) -> None:
-    assert gates.version_of({"gitVersion": told}) == version
+    assert gates.gate_version({"gitVersion": told}) == version
 
 
 def doctor(*arguments: object) -> tuple[int, str]:
@@ -209,7 +209,7 @@ def test_the_command_takes_the_environment_of_a_run(kubeconfig: Path, monkeypatc
 
 def test_ids_are_told_whole_however_narrow_the_terminal_is() -> None:
     name = f"KEP-1/{'long-' * 20}slug"
-    lack = Check("abilities", State.LACKS, "no x", lacks=Needs(frozenset({"x"})))
+    lack = Check("abilities", CheckState.LACKS, "no x", lacks=Needs(frozenset({"x"})))
     core = Feature("Routing", Profile.SERVICE_PROXY, True, "Routes.")
     counted = Suite([Requirement(name, "It is long.", MUST, (core,), "KEP-1")], {name: lack.lacks}, [core.profile])
     console = Console(file=io.StringIO(), width=60)
@@ -223,14 +223,14 @@ def test_a_kubeconfig_that_is_not_there_ends_with_4(tmp_path: Path) -> None:
 
 
 def test_this_machine_can_be_an_embedded_cluster() -> None:
-    assert {check.state for check in machine.examine_netns()} == {State.OK}
+    assert {check.state for check in machine.examine_netns()} == {CheckState.OK}
 
 
 def test_a_kernel_without_ipv6_costs_its_requirements(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel, "missing", lambda: [kernel.IPV6, kernel.VETH])
     _, six, veth, _ = machine.examine_netns()
-    assert (six.state, six.features) == (State.LACKS, {"IPv6", "DualStack"})
-    assert (veth.state, "modprobe veth" in veth.found) == (State.UNUSABLE, True)
+    assert (six.state, six.features) == (CheckState.LACKS, {"IPv6", "DualStack"})
+    assert (veth.state, "modprobe veth" in veth.found) == (CheckState.UNUSABLE, True)
 
 
 def test_a_machine_whose_resolv_conf_cannot_be_replaced_says_what_that_costs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,7 +239,7 @@ def test_a_machine_whose_resolv_conf_cannot_be_replaced_says_what_that_costs(mon
 
     monkeypatch.setattr(programs, "run", refuse)
     *_, files = machine.examine_netns()
-    assert (files.name, files.state) == ("files of pods", State.LACKS)
+    assert (files.name, files.state) == ("files of pods", CheckState.LACKS)
     assert "unshare: Operation not permitted" in files.found
     assert "one of profile dns" in files.costs
 

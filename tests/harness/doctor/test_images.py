@@ -11,7 +11,7 @@ from harness.backends.any_cluster import pods
 from harness.backends.any_cluster.names import Names
 from harness.backends.netns import NetnsBackend
 from harness.doctor import images
-from harness.doctor.check import State
+from harness.doctor.check import CheckState
 from harness.errors import UnavailableError
 from harness.guest.snapshot import differences, snapshot
 from harness.kubelet.kubelet import Kubelet
@@ -34,12 +34,12 @@ def api() -> Iterator[Api]:
 @pytest.mark.parametrize(
     ("image", "state", "said"),
     [
-        (pods.AGNHOST, State.OK, "runs on all 5 nodes"),
-        ("nobody-has-this:1", State.UNUSABLE, "nobody-has-this:1 cannot be pulled"),
+        (pods.AGNHOST, CheckState.OK, "runs on all 5 nodes"),
+        ("nobody-has-this:1", CheckState.UNUSABLE, "nobody-has-this:1 cannot be pulled"),
     ],
 )
 def test_images_are_tried_on_each_node(
-    api: Api, monkeypatch: pytest.MonkeyPatch, image: str, state: State, said: str
+    api: Api, monkeypatch: pytest.MonkeyPatch, image: str, state: CheckState, said: str
 ) -> None:
     monkeypatch.setattr(pods, "AGNHOST", image)
     before = snapshot(api)

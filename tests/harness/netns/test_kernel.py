@@ -12,7 +12,7 @@ def test_this_kernel_has_all_that_a_cluster_needs() -> None:
 
 
 def test_missing_expression_is_found_by_trying_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    unheard_of = kernel.Feature("teleport", "CONFIG_NFT_TELEPORT", "nft_teleport")
+    unheard_of = kernel.KernelFeature("teleport", "CONFIG_NFT_TELEPORT", "nft_teleport")
     monkeypatch.setitem(kernel.EXPRESSIONS, "teleport", unheard_of)
     assert kernel.missing() == [unheard_of]
     with pytest.raises(

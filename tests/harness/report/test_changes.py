@@ -11,7 +11,7 @@ import yaml
 from click.testing import CliRunner
 
 from harness.commands.main import main
-from harness.report.changes import MOST_ISSUES, Change, as_markdown, changes, issues
+from harness.report.changes import MOST_ISSUES, VerdictChange, as_markdown, changes, issues
 
 pytest_plugins = ["pytester"]
 
@@ -70,7 +70,7 @@ def test_requirement_has_one_issue_for_all_places() -> None:
 
 
 def test_many_changes_are_one_issue() -> None:
-    found = [Change(f"K/{number}", "here", "passed", "failed") for number in range(MOST_ISSUES + 1)]
+    found = [VerdictChange(f"K/{number}", "here", "passed", "failed") for number in range(MOST_ISSUES + 1)]
     assert len(issues(found[:-1])) == MOST_ISSUES
     [issue] = issues(found)
     assert issue.title == "Verdicts changed: many requirements"
@@ -78,7 +78,7 @@ def test_many_changes_are_one_issue() -> None:
 
 
 def test_message_does_not_break_its_table() -> None:
-    row = as_markdown([Change("K/x", "here", "passed", "failed", "a | b\n\nc")]).splitlines()[-1]
+    row = as_markdown([VerdictChange("K/x", "here", "passed", "failed", "a | b\n\nc")]).splitlines()[-1]
     assert row == "| `K/x` | here | passed | failed | a \\| b c |"
 
 

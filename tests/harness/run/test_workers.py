@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from harness.run.machine import Machine, this_machine
-from harness.run.workers import choose, for_own_tests, predicted
+from harness.run.workers import count_workers, for_own_tests, predicted
 from harness.settings.options import resolve
 
 GIGABYTE = 1024**3
@@ -36,18 +36,18 @@ def settings(**options: Any) -> Any:
 def test_a_whole_run_has_as_many_workers_as_the_machine_bears(
     processors: int, gigabytes: float, options: dict[str, str], number: int, why: str
 ) -> None:
-    choice = choose(settings(**options), WHOLE, Machine(processors, int(gigabytes * GIGABYTE)))
+    choice = count_workers(settings(**options), WHOLE, Machine(processors, int(gigabytes * GIGABYTE)))
     assert choice.number == number
     assert why in choice.text
 
 
 def test_few_requirements_run_without_workers() -> None:
-    choice = choose(settings(), {"KEP-1/a": 13.0}, Machine(8, 8 * GIGABYTE))
+    choice = count_workers(settings(), {"KEP-1/a": 13.0}, Machine(8, 8 * GIGABYTE))
     assert choice.text == "none: 1 requirement is done sooner without"
 
 
 def test_no_more_workers_start_than_shorten_the_run() -> None:
-    choice = choose(settings(), {f"KEP-1/{each}": 10.0 for each in "abc"}, Machine(8, 8 * GIGABYTE))
+    choice = count_workers(settings(), {f"KEP-1/{each}": 10.0 for each in "abc"}, Machine(8, 8 * GIGABYTE))
     assert choice.text == "3: more would not end 3 requirements sooner"
 
 
@@ -55,12 +55,12 @@ def test_what_is_chosen_is_never_slower_than_two_workers() -> None:
     for processors in (1, 2, 3, 4, 8, 64):
         for requirements in (1, 2, 5, 20, 100, 380):
             seconds = dict(list(WHOLE.items())[:requirements])
-            chosen = choose(settings(), seconds, Machine(processors, 64 * GIGABYTE)).number
+            chosen = count_workers(settings(), seconds, Machine(processors, 64 * GIGABYTE)).number
             assert predicted(chosen, seconds, processors) <= predicted(2, seconds, processors)
 
 
 def test_unknown_requirements_run_without_workers() -> None:
-    assert choose(settings(), {}, Machine(8, 8 * GIGABYTE)).number == 0
+    assert count_workers(settings(), {}, Machine(8, 8 * GIGABYTE)).number == 0
 
 
 def test_tests_of_this_project_have_three_workers_on_two_processors() -> None:

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from harness.api.client import Api
-from harness.backends.any_cluster.target import ALWAYS, Target, cast
+from harness.backends.any_cluster.target import ALWAYS, ClusterTarget, cast
 from harness.backends.implementation import Implementation, reference
 from harness.backends.kind.backend import KindBackend
 from harness.backends.netns import NetnsBackend
@@ -83,7 +83,7 @@ def stranger(tmp_path: Path) -> Iterator[Stranger]:
         yield boot
 
 
-def target_of(kubeconfig: dict[str, object], folder: Path, *abilities: Ability) -> Target:
+def target_of(kubeconfig: dict[str, object], folder: Path, *abilities: Ability) -> ClusterTarget:
     """What is known of the cluster with this kubeconfig."""
     file = folder / "kubeconfig"
     file.write_text(yaml.safe_dump(kubeconfig))
@@ -91,4 +91,4 @@ def target_of(kubeconfig: dict[str, object], folder: Path, *abilities: Ability) 
     names = cast(THREE_ZONES, api.list("nodes"))
     api.close()
     offered = ALWAYS | frozenset(abilities)
-    return Target(str(file), "", RUN_ID, names, THREE_ZONES, offered)
+    return ClusterTarget(str(file), "", RUN_ID, names, THREE_ZONES, offered)

@@ -13,7 +13,7 @@ import conformance
 from harness.backends.any_cluster import pods
 from harness.backends.any_cluster.barrier import Barrier
 from harness.backends.any_cluster.names import Names
-from harness.backends.any_cluster.target import Target
+from harness.backends.any_cluster.target import ClusterTarget
 from harness.backends.backend import WantedPod
 from harness.backends.implementation import reference
 from harness.backends.kind.backend import KindBackend
@@ -108,7 +108,7 @@ def test_components_are_left_as_they_were_found(a_kubeconfig: Path) -> None:
             self.closed = True
 
     components = Closing()
-    target = Target(str(a_kubeconfig), "", RUN_ID, Names(), THREE_ZONES, frozenset())
+    target = ClusterTarget(str(a_kubeconfig), "", RUN_ID, Names(), THREE_ZONES, frozenset())
     KindBackend(target, target.plain_api(), components=components).close()
     assert components.closed
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from harness.api.client import Api
 from harness.backends.any_cluster.names import Names
-from harness.backends.any_cluster.target import ALWAYS, Target, cast
+from harness.backends.any_cluster.target import ALWAYS, ClusterTarget, cast
 from harness.backends.kubeconfig import KubeconfigBackend
 from harness.model.topology import THREE_ZONES, ZONE_LABEL
 from reference.apiserver import ApiServer
@@ -75,7 +75,7 @@ def test_a_node_is_changed_by_the_name_that_the_cluster_has_for_it() -> None:
     server.start()
     with contextlib.closing(Api(server.kubeconfig())) as api:
         api.create("nodes", "", {"metadata": {"name": "kind-worker"}})
-        target = Target("", "", "abcd1234", NAMES, THREE_ZONES, ALWAYS)
+        target = ClusterTarget("", "", "abcd1234", NAMES, THREE_ZONES, ALWAYS)
         with contextlib.closing(KubeconfigBackend(target, Api(server.kubeconfig()))) as backend:
             backend.change_node("a1", labels={ZONE_LABEL: "b"})
         assert api.get("nodes", "", "kind-worker")["metadata"]["labels"] == {ZONE_LABEL: "europe-1b"}

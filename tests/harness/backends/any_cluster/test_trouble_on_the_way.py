@@ -14,7 +14,7 @@ import pytest
 from pyroute2 import IPRoute
 
 from harness.backends.any_cluster import pod_runner
-from harness.backends.any_cluster.target import ALWAYS, Target, cast
+from harness.backends.any_cluster.target import ALWAYS, ClusterTarget, cast
 from harness.backends.backend import WantedPod
 from harness.backends.kind.backend import KindBackend
 from harness.backends.kubeconfig import KubeconfigBackend
@@ -62,9 +62,9 @@ def host(cluster: NetnsBackend, tmp_path: Path) -> Host:
     return Host(cluster, tmp_path)
 
 
-def target(host: Host, token: str = "", registry: str = "") -> Target:
+def target(host: Host, token: str = "", registry: str = "") -> ClusterTarget:
     names = cast(THREE_ZONES, host.backend.api.list("nodes"))
-    return Target(str(host.kubeconfig(token)), "", RUN_ID, names, THREE_ZONES, ALWAYS, registry)
+    return ClusterTarget(str(host.kubeconfig(token)), "", RUN_ID, names, THREE_ZONES, ALWAYS, registry)
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def share(host: Host) -> Iterator[Callable[[str], KubeconfigBackend]]:
         each.close()
 
 
-def started_on(there: Target) -> KubeconfigBackend:
+def started_on(there: ClusterTarget) -> KubeconfigBackend:
     return KubeconfigBackend(there, there.plain_api()).start()
 
 

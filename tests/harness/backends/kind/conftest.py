@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.backends.kind.checks import find_kind
-from harness.backends.kind.engine import Engine, find_engine
+from harness.backends.kind.engine import ContainerEngine, find_engine
 from harness.errors import UnavailableError
 
 Install = Callable[[str, str], Path]
@@ -31,7 +31,7 @@ def kind() -> Path:
 
 
 @pytest.fixture
-def engine() -> Engine:
+def engine() -> ContainerEngine:
     """A container engine that runs; skips where there is none."""
     try:
         found = find_engine()

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from harness.backends.kind.checks import check_engine, find_kind, notes, require
-from harness.backends.kind.config import Wanted
+from harness.backends.kind.config import KindConfig
 from harness.backends.kind.engine import Facts, find_engine
 from harness.errors import UnavailableError
 from harness.model.topology import THREE_ZONES
 from tests.harness.backends.kind.conftest import Install
 
 FACTS = Facts("28.2.2", "/nowhere", 16_000_000_000, "6.8.0", "2")
-WANTED = Wanted(THREE_ZONES)
+WANTED = KindConfig(THREE_ZONES)
 
 
 def facts(**given: object) -> Facts:
@@ -66,18 +66,18 @@ def test_an_engine_that_does_not_answer_says_why_and_what_to_do(complaint: str, 
     ("given", "wanted", "says"),
     [
         ({"version": "19.03.1"}, WANTED, "docker 19.03.1 is too old"),
-        ({"kernel": "5.10.0-28"}, Wanted(THREE_ZONES, mode="nftables"), "needs Linux 5.13 or newer"),
+        ({"kernel": "5.10.0-28"}, KindConfig(THREE_ZONES, mode="nftables"), "needs Linux 5.13 or newer"),
         ({"cgroup": "1"}, WANTED, "do not start on cgroup v1"),
     ],
 )
-def test_what_cannot_work_is_refused(given: dict[str, object], wanted: Wanted, says: str) -> None:
+def test_what_cannot_work_is_refused(given: dict[str, object], wanted: KindConfig, says: str) -> None:
     with pytest.raises(UnavailableError, match=says):
         check_engine("docker", facts(**given), wanted)
 
 
 def test_old_kubelets_do_with_cgroup_v1() -> None:
     images = {"control-plane": "kindest/node:v1.34.3"}
-    check_engine("docker", facts(cgroup="1"), Wanted(THREE_ZONES, images=images))
+    check_engine("docker", facts(cgroup="1"), KindConfig(THREE_ZONES, images=images))
 
 
 def test_what_is_scarce_is_noted_with_the_remedy(tmp_path: Path) -> None:

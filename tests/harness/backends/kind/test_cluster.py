@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.backends.kind.cluster import KindCluster, explain, spoken
-from harness.backends.kind.engine import Engine
+from harness.backends.kind.engine import ContainerEngine
 from harness.backends.kind.nodes import ready_nodes
 from harness.backends.kind.state import root
 from harness.errors import UnavailableError, UsageError
@@ -101,7 +101,7 @@ def test_run_ids_are_checked() -> None:
 
 
 @pytest.mark.slow
-def test_a_node_image_that_cannot_be_had_is_named_and_nothing_is_left(kind: Path, engine: Engine) -> None:
+def test_a_node_image_that_cannot_be_had_is_named_and_nothing_is_left(kind: Path, engine: ContainerEngine) -> None:
     before = engine.ask("network", "ls", "--format", "{{.Name}}"), engine.clusters()
     cluster = KindCluster(ONE_ZONE, image=NO_SUCH_IMAGE)
     with pytest.raises(UnavailableError, match=f"node image {NO_SUCH_IMAGE} cannot be had; check the network"):

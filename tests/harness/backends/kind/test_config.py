@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from harness.backends.kind.config import (
-    Wanted,
+    KindConfig,
     manifest,
     node_names,
     parse_images,
@@ -53,14 +53,16 @@ def test_kind_itself_takes_the_file(name: str, kind: Path, install: Install) -> 
 
 def test_kind_itself_refuses_a_field_that_it_does_not_know(kind: Path, install: Install, tmp_path: Path) -> None:
     install("docker", UP_TO_THE_NETWORK)
-    (tmp_path / "wrong.yaml").write_text(yaml.safe_dump({**manifest(Wanted(ONE_ZONE)), "zones": 3}), encoding="utf-8")
+    (tmp_path / "wrong.yaml").write_text(
+        yaml.safe_dump({**manifest(KindConfig(ONE_ZONE)), "zones": 3}), encoding="utf-8"
+    )
     command = [kind, "create", "cluster", "--config", tmp_path / "wrong.yaml", "--kubeconfig", "/dev/null"]
     made = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
     assert "zones not found" in made.stderr
 
 
 def test_workers_have_their_zone_and_their_name_and_the_control_plane_has_neither() -> None:
-    nodes = manifest(Wanted(ONE_ZONE))["nodes"]
+    nodes = manifest(KindConfig(ONE_ZONE))["nodes"]
     assert nodes == [
         {"role": "control-plane"},
         {"role": "worker", "labels": {"trafficdist.dev/node": "a1", "topology.kubernetes.io/zone": "a"}},
@@ -76,12 +78,12 @@ def test_nodes_have_the_names_that_kind_gives_by_order() -> None:
 @pytest.mark.parametrize(("tag", "gates"), [("v1.30.13", {"NFTablesProxyMode": True}), ("v1.31.0", None)])
 def test_mode_nftables_has_its_gate_where_it_needs_one(tag: str, gates: dict[str, bool] | None) -> None:
     images = parse_images(f"kindest/node:{tag}@sha256:00")
-    assert manifest(Wanted(ONE_ZONE, mode="nftables", images=images)).get("featureGates") == gates
+    assert manifest(KindConfig(ONE_ZONE, mode="nftables", images=images)).get("featureGates") == gates
 
 
 def test_each_role_can_have_a_node_image_of_its_own() -> None:
     images = parse_images("kindest/node:v1.34.0,worker=kindest/node:v1.33.7")
-    nodes = manifest(Wanted(ONE_ZONE, images=images))["nodes"]
+    nodes = manifest(KindConfig(ONE_ZONE, images=images))["nodes"]
     assert [node["image"] for node in nodes] == ["kindest/node:v1.34.0"] + ["kindest/node:v1.33.7"] * 2
 
 
@@ -108,4 +110,4 @@ def test_the_version_of_a_node_image_is_in_its_tag(image: str, version: Version 
 )
 def test_what_kind_cannot_make_is_refused(given: dict[str, object], says: str) -> None:
     with pytest.raises(UsageError, match=says):
-        Wanted(ONE_ZONE, **given)  # type: ignore[arg-type]
+        KindConfig(ONE_ZONE, **given)  # type: ignore[arg-type]

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from harness.backends.kind.engine import CLUSTER_LABEL, Engine
+from harness.backends.kind.engine import CLUSTER_LABEL, ContainerEngine
 from harness.backends.kind.leftovers import remove_leftovers
-from harness.backends.kind.state import State, root
+from harness.backends.kind.state import ClusterFolder, root
 from harness.commands.cleanup import cleanup
 from tests.harness.backends.kind.conftest import Install
 
@@ -27,7 +27,7 @@ sys.stdin.read()
 
 
 @pytest.fixture
-def run_id(engine: Engine, tmp_path: Path) -> Iterator[str]:
+def run_id(engine: ContainerEngine, tmp_path: Path) -> Iterator[str]:
     """The id of a run of which a container is left: one that never ran, of an image without a file."""
     run = uuid.uuid4().hex[:8]
     name, image = f"trafficdist-{run}", f"trafficdist-empty:{run}"
@@ -39,7 +39,7 @@ def run_id(engine: Engine, tmp_path: Path) -> Iterator[str]:
     engine.ask("rmi", image)
 
 
-def test_a_cluster_of_a_process_that_was_killed_is_deleted(run_id: str, engine: Engine) -> None:
+def test_a_cluster_of_a_process_that_was_killed_is_deleted(run_id: str, engine: ContainerEngine) -> None:
     name = f"trafficdist-{run_id}"
     with subprocess.Popen(
         [sys.executable, "-c", HOLD, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -55,8 +55,8 @@ def test_a_cluster_of_a_process_that_was_killed_is_deleted(run_id: str, engine: 
     assert not (root() / name).exists()
 
 
-def test_a_cluster_that_is_kept_goes_only_by_name(run_id: str, engine: Engine) -> None:
-    state = State(f"trafficdist-{run_id}")
+def test_a_cluster_that_is_kept_goes_only_by_name(run_id: str, engine: ContainerEngine) -> None:
+    state = ClusterFolder(f"trafficdist-{run_id}")
     assert state.take()
     state.mark("kept")
     state.let_go()
@@ -65,7 +65,7 @@ def test_a_cluster_that_is_kept_goes_only_by_name(run_id: str, engine: Engine) -
     assert engine.clusters().count(f"trafficdist-{run_id}") == 0
 
 
-def test_a_cluster_that_another_user_made_goes_only_by_name(run_id: str, engine: Engine) -> None:
+def test_a_cluster_that_another_user_made_goes_only_by_name(run_id: str, engine: ContainerEngine) -> None:
     assert remove_leftovers() == []
     assert engine.containers(f"trafficdist-{run_id}") == [f"trafficdist-{run_id}-worker"]
     assert remove_leftovers(run_id) == [f"trafficdist-{run_id}"]
@@ -73,7 +73,7 @@ def test_a_cluster_that_another_user_made_goes_only_by_name(run_id: str, engine:
 
 def test_it_is_said_once_that_a_cluster_is_deleted(install: Install) -> None:
     docker = install("docker", 'echo "$*" >> "$0.asked"')
-    state = State("trafficdist-abcdefgh")
+    state = ClusterFolder("trafficdist-abcdefgh")
     assert state.take()
     state.let_go()
     done = CliRunner().invoke(cleanup, ["--kubeconfig", "/nowhere"])
@@ -87,9 +87,9 @@ def test_without_an_engine_there_is_nothing_to_delete(monkeypatch: pytest.Monkey
 
 
 def test_a_folder_of_a_cluster_is_for_its_owner_alone() -> None:
-    state = State("trafficdist-abcdefgh")
+    state = ClusterFolder("trafficdist-abcdefgh")
     assert state.take()
-    assert not State("trafficdist-abcdefgh").take()
+    assert not ClusterFolder("trafficdist-abcdefgh").take()
     assert state.folder.stat().st_mode & 0o077 == 0
     state.remove()
     assert not state.folder.exists()
