@@ -58,11 +58,14 @@ PREFER_SAME_NODE = Feature(
 TOPOLOGY_MODE = Feature(
     "TopologyMode", _CONTROLLER, False, "Annotation topology-mode: Auto shares endpoints out to zones by their CPUs."
 )
+TOPOLOGY_EVENTS = Feature(
+    "TopologyModeEvents", _CONTROLLER, False, "Hints that annotation topology-mode gives or withholds are Events."
+)
 DUAL_STACK_SLICES = Feature("DualStack", _CONTROLLER, False, "A dual-stack Service has slices of both families.")
 CONTROLLER_METRICS = Feature(
     "ControllerMetrics", _CONTROLLER, False, "The controller exposes metrics under Kubernetes' names."
 )
-SYNC_EVENTS = Feature("SyncEvents", _CONTROLLER, True, "A failed sync is an Event on the Service.")
+SYNC_EVENTS = Feature("SyncEvents", _CONTROLLER, False, "A failed sync is an Event on the Service.")
 CONDITIONS = Feature(
     "TrafficDistributionConditions", _CONTROLLER, False, "Conditions of a Service say what became of its value."
 )

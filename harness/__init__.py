@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     )
     from harness.scenario.load import expect_no_overload
     from harness.scenario.paths import Who
+    from harness.scenario.refusals import create_unwritable_pod, why_no_sync_failed
     from harness.scenario.resolvers import resolvers
     from harness.scenario.service import AddressKind, Service, endpoint, same_node, same_zone
     from harness.scenario.shares import expect_all_under_load, expect_any_under_load, expect_even_shares
@@ -104,6 +105,7 @@ __all__ = [
     "ask_dns",
     "conditions_of",
     "controller_metrics",
+    "create_unwritable_pod",
     "dns_name_of",
     "endpoint",
     "expect_all_seen",
@@ -144,6 +146,7 @@ __all__ = [
     "warnings_about",
     "who_answers",
     "who_moved",
+    "why_no_sync_failed",
     "written_endpoints",
 ]
 
@@ -173,6 +176,7 @@ _NAMES = {
     ),
     "harness.scenario.load": "expect_no_overload",
     "harness.scenario.paths": "Who",
+    "harness.scenario.refusals": "create_unwritable_pod why_no_sync_failed",
     "harness.scenario.resolvers": "resolvers",
     "harness.scenario.service": "AddressKind Service endpoint same_node same_zone",
     "harness.scenario.shares": "expect_all_under_load expect_any_under_load expect_even_shares",

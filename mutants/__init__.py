@@ -12,6 +12,7 @@ from mutants import (
     affinity,
     api_servers,
     benign,
+    benign_controllers,
     cluster_dns,
     conditions,
     controllers,
@@ -70,5 +71,5 @@ MUTANTS: Mapping[str, Mutant] = _by_name(
 )
 """Each has one fault, and at least one requirement fails for it."""
 
-BENIGN: Mapping[str, Mutant] = _by_name(benign.BENIGN)
+BENIGN: Mapping[str, Mutant] = _by_name(benign.BENIGN, benign_controllers.BENIGN)
 """Each is right, and no requirement fails for it."""

@@ -121,6 +121,12 @@ class _UnlimitedHints(EndpointSlices):
         return [each for each in super().validate(obj, features, known=known) if ".hints" not in each.field]
 
 
+@_fault("unlimited-endpoints", "A slice takes any number of endpoints.")
+class _UnlimitedEndpoints(EndpointSlices):
+    def validate(self, obj: Object, features: Features, *, known: Sequence[Object] = ()) -> list[FieldError]:
+        return [each for each in super().validate(obj, features, known=known) if each.field != "endpoints"]
+
+
 @_fault("hints-may-repeat", "An endpoint may be hinted for the same place twice.")
 class _HintsMayRepeat(EndpointSlices):
     def validate(self, obj: Object, features: Features, *, known: Sequence[Object] = ()) -> list[FieldError]:

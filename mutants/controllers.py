@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from harness.model.manifests import has_condition
@@ -69,12 +68,33 @@ def keeps_former_pods() -> Planner:
     return plan
 
 
-_faults.of_controller(
-    "slices-of-a-thousand",
-    "A slice takes up to 1000 endpoints.",
-    "",
-    partial(EndpointSliceController, max_endpoints_per_slice=1000),
-)
+@_faults.misplans("leaves-out-what-does-not-fit", "Endpoints that do not fit into one slice are left out.")
+def leaves_out_what_does_not_fit(
+    service: Object, pods: Pods, nodes: Nodes, existing: Iterable[Object], **options: Any
+) -> Plan:
+    existing = list(existing)
+    right = plan_service(service, pods, nodes, existing, **options)
+    return replace(right, create=() if existing else right.create[:1])
+
+
+@_faults.misplans("overlapping-slices", "One endpoint of the largest slice stands in all others too.")
+def overlapping_slices(service: Object, pods: Pods, nodes: Nodes, existing: Iterable[Object], **options: Any) -> Plan:
+    existing = list(existing)
+    nothing: Object = {"metadata": {}, "endpoints": []}
+    largest = max(existing, key=lambda each: len(each["endpoints"]), default=nothing)
+    again = largest["endpoints"][:1]
+
+    def changed(each: Object, *more: Object) -> Object:
+        if each["metadata"].get("name") == largest["metadata"].get("name", ""):
+            return each
+        return {**each, "endpoints": [*(one for one in each["endpoints"] if one not in again), *more]}
+
+    right = plan_service(service, pods, nodes, list(map(changed, existing)), **options)
+    return replace(
+        right,
+        create=tuple(changed(each, *again) for each in right.create),
+        update=tuple(changed(each, *again) for each in right.update),
+    )
 
 
 @_faults.misplans("named-ports-resolve-once", "The first pod says for all what number a named port has.")

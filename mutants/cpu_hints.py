@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from mutants.clients import Wrapped
 from mutants.conditions import writing_events
 from mutants.mutant import Mutant
 from mutants.plans import Nodes, PlanFaults, Planner, Pods
@@ -304,6 +305,22 @@ def rewrites_slices_that_stand() -> Planner:
         return replace(right, update=(*right.update, *others))
 
     return plan
+
+
+class _WritingTwice(Wrapped):
+    """Writes each change of a slice in two steps."""
+
+    def update(self, resource: str, namespace: str, obj: Object) -> Object:
+        stored = self._client.update(resource, namespace, {**obj, "endpoints": obj["endpoints"][::-1]})
+        return self._client.update(resource, namespace, {**stored, "endpoints": obj["endpoints"]})
+
+
+_faults.of_controller(
+    "writes-every-slice-twice",
+    "A slice that changes is written, and then written once more.",
+    "",
+    lambda client, **options: EndpointSliceController(_WritingTwice(client), **options),
+)
 
 
 # Events and metrics

@@ -11,10 +11,11 @@ import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 from reference.client import Object
-from reference.endpointslice.allocation import allocate, rules
+from reference.endpointslice.allocation import allocate, floating_point_refuses, rules
 from reference.endpointslice.hints import CpuHeuristic, Mechanism, NoHints, SamePlace, endpoint_hints, mechanism
 from reference.endpointslice.labels import is_headless, node_zone
 from reference.endpointslice.zones import Refusal, ZoneShares, ZoneTable, milli_cpu
@@ -35,6 +36,7 @@ from reference.proxy.decision import (
 from reference.proxy.node_labels import NodeLabels
 from reference.proxy.objects import UNREADABLE, annotation_key, read_node, read_slice, service_ports, topology_keys
 
+_THRESHOLDS = (20, 30)  # per cent of overload (KEP-2433)
 TIERS = {"PreferSameNode": "node", "PreferSameZone": "zone", "": "anywhere", "TopologyKeys": "keys"}
 
 
@@ -116,6 +118,11 @@ def _not_given(decided_by: Mechanism, ready: Sequence[Object], nodes: Mapping[st
         refusal = allocate(shares, len(ready), threshold)
         if isinstance(refusal, Refusal):
             return _why_refused(refusal, shares, len(ready), nodes)
+        if isinstance(shares, ZoneShares) and not any(map(has_hints, ready)) and _on_the_edge(shares, len(ready)):
+            return (
+                f"{_overload(shares, len(ready))}, which may be; kube-controller-manager's floating point takes it "
+                "for more, and gives no hints"
+            )
     for each in ready:
         if not has_hints(each):
             place = each.get("nodeName")
@@ -148,15 +155,26 @@ def _why_refused(refusal: Refusal, shares: ZoneShares | Refusal, endpoints: int,
             if not milli_cpu(str(((node.get("status") or {}).get("allocatable") or {}).get("cpu", ""))):
                 return f"node {name} does not say how much CPU it has"
         return f"all nodes are in one zone: {refusal.message}" if refusal.why == "OneZone" else refusal.message
-    zones = len(shares.weights)
     if refusal.why == "TooFewEndpoints":
-        return f"{endpoints} endpoints are fewer than {zones} zones"
+        return f"{endpoints} endpoints are fewer than {len(shares.weights)} zones"
+    return _overload(shares, endpoints)
+
+
+def _overload(shares: ZoneShares, endpoints: int) -> str:
+    """Return how many endpoints are too few, and whether they would reach a threshold or pass it."""
     percent = overload_percent(shares, endpoints)
-    return f"{endpoints} endpoints over {zones} zones would overload by {percent} %"
+    near = round(percent) in _THRESHOLDS
+    said = f"exactly {percent}" if percent in _THRESHOLDS else f"{float(percent):.{int(near)}f}"
+    return f"{endpoints} endpoints over {len(shares.weights)} zones would overload by {said} %"
 
 
-def overload_percent(shares: ZoneShares, endpoints: int) -> int:
-    """The least overload in percent that any distribution has, rounded (KEP-2433, Overload). One endpoint a zone."""
+def _on_the_edge(shares: ZoneShares, endpoints: int) -> bool:
+    """Return whether kube-controller-manager gives no hints where exact arithmetic does (`allocation`)."""
+    return overload_percent(shares, endpoints) <= 20 and floating_point_refuses(shares, endpoints)
+
+
+def overload_percent(shares: ZoneShares, endpoints: int) -> Fraction:
+    """The least overload in percent that any distribution has (KEP-2433, Overload). One endpoint a zone."""
     held = dict.fromkeys(shares.weights, 1)
     heap = [(float(-weight), zone) for zone, weight in shares.weights.items()]
     heapq.heapify(heap)
@@ -164,8 +182,8 @@ def overload_percent(shares: ZoneShares, endpoints: int) -> int:
         _, zone = heap[0]
         held[zone] += 1
         heapq.heapreplace(heap, (-shares.weights[zone] / held[zone], zone))
-    worst = max(shares.weights[zone] * endpoints / (shares.total * count) for zone, count in held.items())
-    return round((worst - 1) * 100)
+    worst = max(Fraction(shares.weights[zone] * endpoints, shares.total * count) for zone, count in held.items())
+    return (worst - 1) * 100
 
 
 def _why_no_zone(node: str | None, nodes: Mapping[str, Object]) -> str:

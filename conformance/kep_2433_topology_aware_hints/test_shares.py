@@ -17,6 +17,7 @@ from harness import (
     MUST,
     SHOULD,
     Cluster,
+    expect_enough,
     expect_hints,
     expect_shared_out,
     requirement,
@@ -28,10 +29,11 @@ EXAMPLE = {"a": 20, "b": 16, "c": 14}
 
 @requirement(
     "KEP-2433/shares-of-the-example",
-    "Zones with 20, 16 and 14 cores get 40, 32 and 28 % of the endpoints, when all are shared out at once.",
+    "Zones with 20, 16 and 14 cores get about 40, 32 and 28 % of 25 endpoints: however they are shared out, no zone is "
+    "overloaded by 20 %.",
     level=SHOULD,
     features={TOPOLOGY_MODE},
-    source="KEP-2433, Example",
+    source="KEP-2433, Example; Overload (below 20 %)",
     kills={"counts-nodes-instead-of-cores", "keeps-every-own-zone"},
 )
 @pytest.mark.parametrize("zones", ["a" * 25, "a" * 9 + "b" * 9 + "c" * 7], ids=["25 in a", "9 in a, 9 in b, 7 in c"])
@@ -39,7 +41,8 @@ def test_zones_of_the_example_get_their_shares(three_zones: Cluster, zones: str)
     size_zones(three_zones, **EXAMPLE)
     create_pods(three_zones, zones)
 
-    expect_shared_out(three_zones, create_auto(three_zones), {"a": 10, "b": 8, "c": 7})
+    # More than 8.3, 6.7 and 5.8 of 25: that leaves three to give to whichever zone, in ten ways.
+    expect_enough(three_zones, create_auto(three_zones), {"a": 9, "b": 7, "c": 6}, endpoints=25)
 
 
 @requirement(

@@ -7,10 +7,12 @@ from harness import (
     SHOULD,
     Cluster,
     Service,
+    create_unwritable_pod,
     expect_becomes,
     expect_hints,
     requirement,
     warnings_about,
+    why_no_sync_failed,
 )
 
 WEB, OTHER = {"app": "web"}, {"app": "other"}
@@ -18,7 +20,7 @@ WEB, OTHER = {"app": "web"}, {"app": "other"}
 
 @requirement(
     "KEP-4444/failed-sync-is-an-event",
-    "When a sync of a Service fails, as one does for a pod whose Node does not exist, the Service has an Event of type "
+    "When a sync of a Service fails, as one does whose slice the API server refuses, the Service has an Event of type "
     "Warning; a Service whose syncs succeed has none.",
     level=SHOULD,
     features={ENDPOINT_SLICES, SYNC_EVENTS},
@@ -26,12 +28,12 @@ WEB, OTHER = {"app": "web"}, {"app": "other"}
     kills={"tells-nobody-of-failures", "failures-are-normal-events", "failures-are-events-of-the-slice"},
 )
 def test_failed_sync_is_an_event(three_zones: Cluster) -> None:
-    service = three_zones.create_service(selector=WEB, traffic_distribution="PreferClose")
     fine = three_zones.create_service(selector=OTHER)
     three_zones.create_pod("fine", "a1", labels=OTHER)
     expect_hints(three_zones, fine, {"fine": None})
-    three_zones.create_pod("lost", "no-such-node", labels=WEB)
 
+    create_unwritable_pod(three_zones, "p1", "a1", labels=WEB)
+    service = three_zones.create_service(selector=WEB, traffic_distribution="PreferClose")
     _expect_warned(three_zones, service, True)
     _expect_warned(three_zones, fine, False)
 
@@ -43,4 +45,5 @@ def _expect_warned(cluster: Cluster, service: Service, warned: bool) -> None:
         lambda: bool(warnings_about(cluster, service)),
         expected=warned,
         explain=lambda: "\n".join(event["message"] for event in warnings_about(cluster, service)),
+        unless=lambda: why_no_sync_failed(cluster, service) if warned else "",
     )

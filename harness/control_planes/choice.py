@@ -19,7 +19,14 @@ EMBEDDED, BINARIES, CONTAINERS = "embedded", "binaries", "containers"
 REFERENCE, MANAGER = "reference", "kube-controller-manager"
 
 _NEWEST = (1, 1000)
-_CONTROLLER_HAS = ("ControllerMetrics", "ControllerReleases", "DualStack", "TopologyMode")
+_CONTROLLER_HAS = (
+    "ControllerMetrics",
+    "ControllerReleases",
+    "DualStack",
+    "SyncEvents",
+    "TopologyMode",
+    "TopologyModeEvents",
+)
 _CLUSTER_HAS = ("Outage", "Rollout", "TopologyModeRouting", "VersionSkew")  # for a run of that profile
 _API_SERVER_HAS = ("APIServerReleases", "DeprecationWarnings", "OpenAPI")
 

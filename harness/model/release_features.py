@@ -65,7 +65,7 @@ _FEATURES: Mapping[Component | None, Mapping[str, Since]] = {
             f"NodeLevelTopology{each}": _NODE_LEVEL
             for each in ("Automatic", "ByDaemonSet", "ByNodes", "Manual", "OptIn", "OptOut")
         },
-        "TopologyMode": _MODE,
+        **dict.fromkeys(("TopologyMode", "TopologyModeEvents"), _MODE),
     },
     API_SERVER: {
         "DeprecationWarnings": Since(minor=35),

@@ -24,13 +24,25 @@ CONVERGENCE = 5.0  # seconds for a component to show a change, before the time s
 
 
 def expect_becomes(
-    cluster: Cluster, what: str, look: Callable[[], Any], *, expected: Any, explain: Callable[[], str] = str
+    cluster: Cluster,
+    what: str,
+    look: Callable[[], Any],
+    *,
+    expected: Any,
+    explain: Callable[[], str] = str,
+    unless: Callable[[], str] = str,
 ) -> None:
-    """Wait until `look` returns `expected`. Raises `AssertionError` with its last value."""
+    """Wait until `look` returns `expected`. Raises `AssertionError` with its last value.
+
+    Raises `InconclusiveError` instead where `unless` says why that value means nothing.
+    """
     cluster.backend.settle()
     seen = seen_last(look, lambda seen: bool(seen == expected), within=CONVERGENCE, every=0.02, describe=what)
-    explanation = "" if seen == expected else gathered(explain)  # an error in it does not change the verdict
-    cluster.expect_equal(what, expected=expected, observed=seen, explanation=explanation)
+    if seen == expected:
+        cluster.expect_equal(what, expected=expected, observed=seen)
+        return
+    explanation = gathered(explain)  # an error in it does not change the verdict
+    cluster.expect_equal(what, expected=expected, observed=seen, explanation=explanation, unknown=unless())
 
 
 class Counted:
@@ -52,8 +64,13 @@ class Counted:
             explain=lambda: self._lines(name),
         )
 
-    def expect_growth(self, name: str, labels: Mapping[str, str] | None = None) -> None:
-        """Expect the sum to grow: for actions that a component may take more often than it must."""
+    def expect_growth(
+        self, name: str, labels: Mapping[str, str] | None = None, *, unless: Callable[[], str] = str
+    ) -> None:
+        """Expect the sum to grow: for actions that a component may take more often than it must.
+
+        `unless` is that of `expect_becomes`.
+        """
         before = self._before.total(name, **(labels or {}))
         expect_becomes(
             self._cluster,
@@ -61,6 +78,7 @@ class Counted:
             lambda: self._read().total(name, **(labels or {})) > before,
             expected=True,
             explain=lambda: self._lines(name),
+            unless=unless,
         )
 
     def _read(self) -> Metrics:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from harness.model.requirements import Profile
-from mutants import BENIGN, MUTANTS, Mutant
+from harness.model.requirements import MUST, Profile
+from mutants import BENIGN, MUTANTS, Mutant, benign_controllers
 from tests.conformance.trials import SCENARIOS, Trial, time_scaled
 
 TELLING = (
@@ -62,11 +62,48 @@ def test_proxy_that_hashes_passes_the_whole_profile(part: int, trial: Callable[[
     assert {each: text for each in _of(Profile.SERVICE_PROXY)[part::2] if (text := cluster.failure(each))} == {}
 
 
+CONTROLLERS = ("one-endpoint-a-slice", "slow-controller", *(each.name for each in benign_controllers.BENIGN))
+
+GOALS = {
+    "off-then-on": {"KEP-2433/node-event-writes-each-slice-once"},
+    "moves-few": {"KEP-2433/endpoints-of-a-zone-without-nodes-keep-it"},
+}
+"""The goals (SHOULD) and habits of releases (MAY) that a right variant does not share."""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["one-endpoint-a-slice", "slow-controller"])
+@pytest.mark.parametrize("name", CONTROLLERS)
 def test_odd_controller_passes_the_whole_profile(name: str, trial: Callable[[Mutant], Trial]) -> None:
     cluster = trial(BENIGN[name])
-    assert {each: text for each in _of(Profile.ENDPOINTSLICE_CONTROLLER) if (text := cluster.failure(each))} == {}
+    failures = {each: text for each in _of(Profile.ENDPOINTSLICE_CONTROLLER) if (text := cluster.failure(each))}
+    assert failures.keys() == GOALS.get(name, set()), failures
+
+
+TOGETHER = (
+    "KEP-2433/annotation-reaches-the-packets",
+    "KEP-2433/no-endpoint-is-overloaded",
+    "KEP-2433/transitions-lose-no-connection",
+    "KEP-3015/new-values-reach-the-packets",
+    "KEP-3015/upgrade-brings-hints-back",
+    "KEP-4444/controller-catches-up",
+    "KEP-4444/drained-node-loses-no-connection",
+    "KEP-4444/field-reaches-the-packets",
+    "KEP-4444/field-set-changed-and-removed-under-traffic",
+    "KEP-4444/return-of-the-api-server-disturbs-nothing",
+    "KEP-4444/rollout-loses-no-connection",
+)
+"""What becomes of the slices of a controller at proxies, in calm, under changes, in rollouts and after outages."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CONTROLLERS)
+def test_proxies_make_the_same_of_the_slices_of_an_odd_controller(name: str, trial: Callable[[Mutant], Trial]) -> None:
+    cluster = trial(BENIGN[name])
+    assert {each: text for each in TOGETHER if (text := cluster.failure(each))} == {}
+
+
+def test_what_a_right_variant_does_not_share_is_no_must() -> None:
+    assert MUST not in {SCENARIOS[each].requirement.level for goals in GOALS.values() for each in goals}
 
 
 def test_api_server_with_other_words_passes_the_whole_profile(trial: Callable[[Mutant], Trial]) -> None:
@@ -75,7 +112,7 @@ def test_api_server_with_other_words_passes_the_whole_profile(trial: Callable[[M
 
 
 def test_every_benign_variant_is_tried() -> None:
-    assert {*PROXIES, "hashes-the-source", "one-endpoint-a-slice", "slow-controller", "other-words"} == BENIGN.keys()
+    assert {*PROXIES, *CONTROLLERS, "hashes-the-source", "other-words"} == BENIGN.keys()
 
 
 def test_proxy_that_does_nothing_passes_nothing(trial: Callable[[Mutant], Trial]) -> None:

@@ -49,7 +49,7 @@ def test_each_shell_is_told_of_ids(shell: str) -> None:
         ("trafficdist run --profile d", ["dns"]),
         ("trafficdist list --profile d", ["dns"]),
         ("trafficdist run --supported-features Topology", ["TopologyAwareDNS", "TopologyKeys", "TopologyKeysField",
-         "TopologyKeysRouting", "TopologyMode", "TopologyModeRouting"]),
+         "TopologyKeysRouting", "TopologyMode", "TopologyModeEvents", "TopologyModeRouting"]),
         ("trafficdist list --feature OpenA", ["OpenAPI"]),
         ("trafficdist run --mode ", ["nftables", "iptables", "ipvs"]),
         ("trafficdist cluster up --topology three", ["three_zones"]),

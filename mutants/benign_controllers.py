@@ -1,0 +1,274 @@
+"""Odd but right controllers of EndpointSlices: other families cut, order, weigh, write and word otherwise.
+
+What none of them does is forbidden by the API or a KEP. Goals of a document are another matter: what one of these does
+not reach is a SHOULD, and named beside it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from mutants.clients import Wrapped
+from mutants.conditions import writing_events
+from mutants.mutant import Mutant
+from reference.client import Client, Event, Object, Subscription
+from reference.endpointslice import EndpointSliceController
+from reference.endpointslice.allocation import Allocation, allocate, rules
+from reference.endpointslice.cpu_hints import CpuOutcome
+from reference.endpointslice.plan import Family, Plan, plan_service
+
+Nodes = Mapping[str, Object]
+
+
+def _rewritten(plan: Plan, change: Callable[[Object], Object]) -> Plan:
+    """Return the plan with `change` made to each slice that it writes."""
+    return replace(plan, create=tuple(map(change, plan.create)), update=tuple(map(change, plan.update)))
+
+
+# How endpoints are cut into slices
+
+
+def _one_slice_a_port(
+    service: Object, pods: Iterable[Object], nodes: Nodes, existing: Iterable[Object], **options: Any
+) -> Plan:
+    ports = service["spec"].get("ports") or []
+    if len(ports) < 2:
+        return plan_service(service, pods, nodes, existing, **options)
+    pods, existing = list(pods), list(existing)
+    names = [port.get("name", "") for port in ports]
+    plans = [
+        plan_service(
+            {**service, "spec": {**service["spec"], "ports": [port]}},
+            pods,
+            nodes,
+            [each for each in existing if _port_name(each, names) == name],
+            **{**options, "memo": None},
+        )
+        for port, name in zip(ports, names, strict=True)
+    ]
+    return replace(
+        plans[0],
+        create=tuple(each for plan in plans for each in plan.create),
+        update=tuple(each for plan in plans for each in plan.update),
+        delete=tuple(each for plan in plans for each in plan.delete),
+    )
+
+
+def _port_name(endpoint_slice: Object, names: list[str]) -> str:
+    """Return the port that a slice is for: the first one, if it has none or one that is gone."""
+    found = [port.get("name") or "" for port in endpoint_slice.get("ports") or ()]
+    return found[0] if found and found[0] in names else names[0]
+
+
+def _merging(service: Object, pods: Iterable[Object], nodes: Nodes, existing: Iterable[Object], **options: Any) -> Plan:
+    """Plan slices of two endpoints; where one slice less would do, the smallest goes into the others."""
+    pods, existing = list(pods), list(existing)
+    options["max_endpoints"] = 2
+    right = plan_service(service, pods, nodes, existing, **options)
+    if len(right.families) != 1 or not existing:
+        return right
+    (family,) = right.families.values()
+    if len(family.slices) <= family.ideal_slices:
+        return right
+    smallest = min(existing, key=lambda each: len(each.get("endpoints") or ()))
+    others = [each for each in existing if each is not smallest]
+    merged = plan_service(service, pods, nodes, others, **options)
+    return replace(merged, delete=(*merged.delete, smallest))
+
+
+def _shuffling() -> Callable[..., Plan]:
+    """Return a planner that writes endpoints in a random order, another one in each run."""
+    chance = random.Random()  # noqa: S311  an order, no secret
+
+    def shuffled(each: Object) -> Object:
+        return {**each, "endpoints": chance.sample(each["endpoints"], len(each["endpoints"]))}
+
+    return lambda *arguments, **options: _rewritten(plan_service(*arguments, **options), shuffled)
+
+
+# Endpoints
+
+
+def _keeps_lost_pods(
+    service: Object, pods: Iterable[Object], nodes: Nodes, existing: Iterable[Object], **options: Any
+) -> Plan:
+    """Plan an endpoint without zone for a pod whose Node does not exist."""
+    pods = list(pods)
+    missing = {pod["spec"]["nodeName"] for pod in pods if pod["spec"].get("nodeName")} - nodes.keys()
+    bare = {name: {"metadata": {"name": name, "labels": {}}} for name in missing}
+    return plan_service(service, pods, {**nodes, **bare}, existing, **options)
+
+
+def _filled_in(endpoint_slice: Object) -> Object:
+    def filled(endpoint: Object) -> Object:
+        conditions = endpoint.get("conditions") or {}
+        ready = conditions.get("ready", True)
+        return {**endpoint, "conditions": {"ready": ready, "serving": ready, "terminating": False, **conditions}}
+
+    return {**endpoint_slice, "endpoints": [filled(each) for each in endpoint_slice.get("endpoints") or ()]}
+
+
+def _left_out(endpoint_slice: Object) -> Object:
+    """Return the slice without conditions that say the default: ready, not terminating, serving like ready."""
+
+    def left(endpoint: Object) -> Object:
+        found = endpoint["conditions"]
+        defaults = {"ready": True, "serving": found["ready"], "terminating": False}
+        return {
+            **endpoint,
+            "conditions": {name: value for name, value in found.items() if value != defaults[name]},
+        }
+
+    return {**endpoint_slice, "endpoints": [left(each) for each in endpoint_slice["endpoints"]]}
+
+
+class _NilConditions(Wrapped):
+    def subscribe(self, resources: Collection[str], sink: Callable[[Event], None]) -> Subscription:
+        return self._client.subscribe(resources, lambda event: sink(_filled_in_news(event)))
+
+    def create(self, resource: str, namespace: str, obj: Object) -> Object:
+        if resource != "endpointslices":
+            return self._client.create(resource, namespace, obj)
+        return _filled_in(self._client.create(resource, namespace, _left_out(obj)))
+
+    def update(self, resource: str, namespace: str, obj: Object) -> Object:
+        if resource != "endpointslices":
+            return self._client.update(resource, namespace, obj)
+        return _filled_in(self._client.update(resource, namespace, _left_out(obj)))
+
+
+def _filled_in_news(event: Event) -> Event:
+    of_slice = event.resource == "endpointslices" and event.type != "SYNCED"
+    return replace(event, object=_filled_in(event.object)) if of_slice else event
+
+
+# Hints
+
+
+class _OffThenOn(Wrapped):
+    """Writes slices without hints first."""
+
+    def create(self, resource: str, namespace: str, obj: Object) -> Object:
+        stored = self._client.create(resource, namespace, _unhinted(obj))
+        return self._hinted(resource, namespace, obj, stored)
+
+    def update(self, resource: str, namespace: str, obj: Object) -> Object:
+        stored = self._client.update(resource, namespace, _unhinted(obj))
+        return self._hinted(resource, namespace, obj, stored)
+
+    def _hinted(self, resource: str, namespace: str, obj: Object, stored: Object) -> Object:
+        if not any("hints" in each for each in obj.get("endpoints") or ()):
+            return stored
+        return self._client.update(resource, namespace, {**stored, "endpoints": obj["endpoints"]})
+
+
+def _unhinted(obj: Object) -> Object:
+    if "endpoints" not in obj:
+        return obj
+    bare = [{name: value for name, value in each.items() if name != "hints"} for each in obj["endpoints"]]
+    return {**obj, "endpoints": bare}
+
+
+def _moves_few(*arguments: Any, **options: Any) -> Plan:
+    """Hint every endpoint for its own zone, but for as many as other zones need."""
+    right = plan_service(*arguments, **options)
+    shared = [
+        (family, family.outcome)
+        for family in right.families.values()
+        if isinstance(family.outcome, CpuOutcome) and family.outcome.refusal is None
+    ]
+    for family, outcome in shared:
+        right = _rewritten(right, partial(_hinted_anew, hints=_few_moves(family, outcome, right, options)))
+    return right
+
+
+def _few_moves(family: Family, outcome: CpuOutcome, plan: Plan, options: Mapping[str, Any]) -> dict[str, str]:
+    """Return the zone that each endpoint of the slices to be written is hinted for, by address."""
+    written = {each["addresses"][0] for one in (*plan.create, *plan.update) for each in one["endpoints"]}
+    hinted = [each for one in family.slices for each in one if "hints" in each]
+    zones = {
+        each["addresses"][0]: each["zone"] if each["addresses"][0] in written else each["hints"]["forZones"][0]["name"]
+        for each in hinted
+    }
+    known = rules(options["features"])
+    found = allocate(options["zones"].shares, len(hinted), known.to_keep if outcome.had_hints else known.to_add)
+    assert isinstance(found, Allocation)
+    counts = Counter(zones.values())
+    least = {zone: found.portions[zone].minimum if zone in found.portions else 0 for zone in {*counts, *found.portions}}
+    for needy in sorted(found.portions):
+        for address in sorted(written & zones.keys()):
+            giver = zones[address]
+            if counts[needy] < least[needy] and counts[giver] > least[giver]:
+                zones[address] = needy
+                counts.update({needy: 1, giver: -1})
+    return {address: zone for address, zone in zones.items() if address in written}
+
+
+def _hinted_anew(each: Object, hints: Mapping[str, str]) -> Object:
+    def hinted(endpoint: Object) -> Object:
+        zone = hints.get(endpoint["addresses"][0])
+        return endpoint if zone is None else {**endpoint, "hints": {"forZones": [{"name": zone}]}}
+
+    return {**each, "endpoints": [hinted(one) for one in each["endpoints"]]}
+
+
+# Events
+
+_WORDS = (
+    ("fewer|Insufficient number", "TooFewReplicas", "traffic is free to leave"),
+    ("overload", "CapacityShort", "the share of some place would be too small"),
+    ("Node information|one zone", "ZonesUnknown", "look at the machines"),
+    ("zone specified", "PlaceOfBackendUnknown", "not every zone is known"),
+    ("enabled", "TrafficStaysNear", "every backend has its hints"),
+    ("disabled", "TrafficSpreads", "hints are gone"),
+)
+
+
+def _reworded(event: Object) -> Object:
+    if "TopologyAware" not in event["reason"]:
+        return {**event, "reason": "SlicesStayAsTheyAre", "message": "this was refused"}
+    for words, reason, said in _WORDS:
+        if any(word in event["message"] for word in words.split("|")):
+            return {**event, "reason": reason, "message": said}
+    return event
+
+
+def _planning(name: str, sentence: str, family: str, plan: Callable[..., Plan]) -> Mutant:
+    return Mutant(name, sentence, family, controller=partial(EndpointSliceController, plan=plan))
+
+
+def _through(name: str, sentence: str, family: str, wrapped: Callable[[Client], Any]) -> Mutant:
+    def controller(client: Client, **options: Any) -> EndpointSliceController:
+        return EndpointSliceController(wrapped(client), **options)
+
+    return Mutant(name, sentence, family, controller=controller)
+
+
+def _sized(name: str, sentence: str, family: str, size: int) -> Mutant:
+    return Mutant(name, sentence, family, controller=partial(EndpointSliceController, max_endpoints_per_slice=size))
+
+
+BENIGN: list[Mutant] = [
+    _sized("slices-of-two-hundred", "A slice takes up to 200 endpoints.", "--max-endpoints-per-slice", 200),
+    _sized("slices-of-a-thousand", "A slice takes up to 1,000 endpoints.", "EndpointSlice mirroring", 1000),
+    _planning("one-slice-a-port", "Each port of a Service has slices of its own.", "controllers of meshes",
+              _one_slice_a_port),
+    _planning("merging", "Slices that have become small are merged.", "controllers that compact", _merging),
+    Mutant("shuffles", "Endpoints stand in a slice in an order of chance.", "iteration over Go maps",
+           controller=lambda client, **options: EndpointSliceController(client, plan=_shuffling(), **options)),
+    _planning("keeps-lost-pods", "A pod whose Node is gone stays an endpoint, without zone.",
+              "controllers without a Node informer", _keeps_lost_pods),
+    _through("nil-conditions", "Conditions that need not be said are left out.", "controllers by hand",
+             _NilConditions),
+    _through("off-then-on", "Hints that change are removed first, and written then.", "controllers in two steps",
+             _OffThenOn),
+    _planning("moves-few", "Endpoints serve another zone only where it would be overloaded.",
+              "KEP-2433 to the letter", _moves_few),
+    Mutant("events-in-other-words", "Events have reasons and messages of their own.", "any but Kubernetes' own",
+           controller=writing_events(_reworded)),
+]  # fmt: skip

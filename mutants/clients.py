@@ -1,0 +1,17 @@
+"""A client of an API server that is given to a component instead of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from reference.client import Client
+
+
+class Wrapped:
+    """Does what another client does, but for the methods that a class of it has."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)

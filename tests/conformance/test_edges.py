@@ -1,0 +1,81 @@
+"""No requirement judges hints where some zone is overloaded by just 20 or 30 %.
+
+There the KEP and releases part, and the floating point of kube-controller-manager from arithmetic (see
+`reference.endpointslice.allocation`): whoever is on an edge is judged by its rounding. On the way to what is judged,
+while pods come one by one, a scenario may pass an edge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Literal
+
+import pytest
+
+from harness.scenario.cluster import AUTOMATIC, Cluster
+from mutants import Mutant
+from reference.endpointslice.zones import ZoneShares, ZoneTable
+from reference.features import Features
+from tests.conformance.trials import SCENARIOS, Trial
+
+Shared = tuple[tuple[int, ...], int]
+"""The weights of zones, and how many endpoints are to be shared out to them."""
+
+BY_CPU = {"TopologyMode", "TopologyModeRouting"}
+JUDGING = ("expect_equal", "expect_within", "window")
+
+
+def _shared_out(cluster: Cluster) -> set[Shared]:
+    """What is to be shared out at this moment: for each Service with the annotation and each family."""
+    nodes = {each["metadata"]["name"]: each for each in cluster.api.list("nodes")}
+    follows: Literal["kep", "released"] = "kep" if cluster.backend.release.follows == "kep" else "released"
+    shares = ZoneTable(Features(follows=follows), nodes).shares
+    if not isinstance(shares, ZoneShares):
+        return set()
+    asking = {
+        each["metadata"]["name"]
+        for each in cluster.api.list("services", cluster.namespace)
+        if AUTOMATIC & (each["metadata"].get("annotations") or {}).keys()
+    }
+    ready: dict[tuple[str, str], set[str]] = {}
+    for each in cluster.api.list("endpointslices", cluster.namespace):
+        service = each["metadata"]["labels"]["kubernetes.io/service-name"]
+        if service in asking:
+            found = (one["addresses"][0] for one in each["endpoints"] if one["conditions"]["ready"])
+            ready.setdefault((service, each["addressType"]), set()).update(found)
+    return {(tuple(shares.weights.values()), len(found)) for found in ready.values()}
+
+
+def _on_an_edge(weights: tuple[int, ...], endpoints: int) -> bool:
+    return len(weights) <= endpoints and any(
+        100 * weight * endpoints % ((100 + percent) * sum(weights)) == 0 for weight in weights for percent in (20, 30)
+    )
+
+
+def test_edges_are_those_of_the_document() -> None:
+    assert [_on_an_edge((20, 16, 14), count) for count in (5, 6, 7)] == [False, True, False]
+    assert _on_an_edge((40, 30, 30), 6)
+    assert _on_an_edge((13, 7), 2)
+    assert not _on_an_edge((8, 8, 8), 4)
+
+
+@pytest.mark.slow
+def test_no_requirement_is_on_an_edge(trial: Callable[[Mutant], Trial], monkeypatch: pytest.MonkeyPatch) -> None:
+    judged: dict[str, set[Shared]] = {}
+
+    def noting(method: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(method)
+        def noted(cluster: Cluster, *arguments: Any, **options: Any) -> Any:
+            judged.setdefault(cluster.test, set()).update(_shared_out(cluster))
+            return method(cluster, *arguments, **options)
+
+        return noted
+
+    for name in JUDGING:
+        monkeypatch.setattr(Cluster, name, noting(getattr(Cluster, name)))
+    cluster = trial(Mutant("plain", "The reference."))
+    asking = [name for name, each in SCENARIOS.items() if BY_CPU & {one.name for one in each.requirement.features}]
+    assert {name: text for name in asking if (text := cluster.failure(name))} == {}
+    assert len(set().union(*judged.values())) > 30
+    assert [f"{name}: {each}" for name, found in judged.items() for each in sorted(found) if _on_an_edge(*each)] == []

@@ -1,0 +1,76 @@
+"""What a controller wrote, as scenarios see it, whichever way it cut it into slices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from harness.model.manifests import Hints, Object
+from harness.scenario.cluster import Cluster
+from harness.scenario.hints import expect_conditions, written_endpoints
+from harness.scenario.refusals import why_no_sync_failed
+from harness.scenario.service import Service
+
+WEB = Service({"metadata": {"name": "web", "namespace": "shop"}, "spec": {}}, ())
+
+
+class _Written:
+    """A cluster in which these slices are."""
+
+    def __init__(self, *slices: Object) -> None:
+        self._slices = slices
+        self.compared: dict[str, tuple[Any, Any]] = {}
+
+    def slices(self, _: Service) -> Sequence[Object]:
+        return self._slices
+
+    def expect_equal(self, what: str, *, expected: Any, observed: Any) -> None:
+        self.compared[what] = (expected, observed)
+
+
+def _cluster(*slices: Object) -> Cluster:
+    return cast("Cluster", _Written(*slices))
+
+
+def _slice(name: str, port: str, *endpoints: Object) -> Object:
+    ports = [{"name": port, "port": 8080, "protocol": "TCP"}]
+    return {"metadata": {"name": name}, "addressType": "IPv4", "ports": ports, "endpoints": list(endpoints)}
+
+
+def _endpoint(pod: str, *zones: str, **conditions: bool) -> Object:
+    hints = {"hints": {"forZones": [{"name": each} for each in zones]}} if zones else {}
+    return {"addresses": ["10.244.1.2"], "targetRef": {"name": pod}, "conditions": conditions, **hints}
+
+
+def test_pod_in_a_slice_of_each_port_is_one_endpoint() -> None:
+    cluster = _cluster(_slice("one", "web", _endpoint("p1", "a")), _slice("two", "tls", _endpoint("p1", "a")))
+    (written,) = written_endpoints(cluster, WEB).values()
+    assert (written.hints, written.slices) == (Hints(zones=("a",)), ("one", "two"))
+
+
+def test_slices_that_differ_about_a_pod_are_both_told() -> None:
+    cluster = _cluster(_slice("one", "web", _endpoint("p1", "a")), _slice("two", "tls", _endpoint("p1")))
+    assert list(written_endpoints(cluster, WEB)) == ["p1", "p1 again, in two"]
+
+
+def test_pod_that_stands_in_slices_of_one_port_twice_is_told() -> None:
+    cluster = _cluster(_slice("one", "web", _endpoint("p1")), _slice("two", "web", _endpoint("p1")))
+    assert list(written_endpoints(cluster, WEB)) == ["p1", "p1 again, in two"]
+
+
+def test_conditions_that_are_left_out_count_as_the_api_says() -> None:
+    endpoints = (
+        _endpoint("ready"),
+        _endpoint("starting", ready=False),
+        _endpoint("leaving", ready=False, terminating=True),
+    )
+    cluster = _Written(_slice("one", "web", *endpoints))
+    expected = {"ready": (True, True, False), "starting": (False, False, False), "leaving": (False, True, True)}
+    expect_conditions(cast("Cluster", cluster), WEB, expected)
+    assert [observed for _, observed in cluster.compared.values()] == list(expected.values())
+
+
+def test_no_sync_failed_where_a_slice_was_written() -> None:
+    assert why_no_sync_failed(_cluster(), WEB) == ""
+    said = why_no_sync_failed(_cluster(_slice("one", "web")), WEB)
+    assert said == "no sync failed: slices of service web were written (one)"
