@@ -293,6 +293,27 @@ _proxy(
 )
 
 
+def _hints_with_the_gate(asked: Question) -> Decision:
+    return asked.answer(behaviour=replace(asked.behaviour, keys_alone=False))
+
+
+def _policy_local_with_the_gate(asked: Question) -> Decision:
+    return asked.answer(behaviour=replace(asked.behaviour, internal_policy=True))
+
+
+_proxy(
+    "hints-beside-the-gate-of-topology-keys",
+    "With the gate of topology keys on, hints are followed on Services without keys, also where releases did not.",
+    partial(State, decide=deciding(_hints_with_the_gate)),
+)
+_proxy(
+    "policy-local-beside-the-gate-of-topology-keys",
+    "With the gate of topology keys on, policy Local stays in force, also where releases did not look at it.",
+    partial(State, decide=deciding(_policy_local_with_the_gate)),
+    symptom=f"{FAILS}|never reached",
+)
+
+
 # API servers
 
 

@@ -4,11 +4,15 @@ The document knows externalTrafficPolicy only, and excludes it. The order that f
 the others: a policy Local is about the node and is not filtered; keys are a requirement, so that no hint widens what
 they leave, and among those whom they leave each is as good as another, so that none narrows it; hints count where there
 are no keys.
+
+That is a choice of this suite. KEP-2433 says that its gate and this one exclude each other, and kube-proxy of 1.21
+looked at neither internalTrafficPolicy nor hints while gate ServiceTopology was on. Where that decides, there are two
+requirements, one for each reading.
 """
 
 from __future__ import annotations
 
-from conformance.features import CLUSTER_IP, INTERNAL_POLICY, NODE_PORT, TOPOLOGY_KEYS, ZONE_HINTS
+from conformance.features import CLUSTER_IP, INTERNAL_POLICY, NODE_HINTS, NODE_PORT, TOPOLOGY_KEYS, ZONE_HINTS
 from conformance.kep_536_topology_keys.places import (
     ANY,
     HOST,
@@ -53,13 +57,13 @@ def test_hints_do_not_widen_a_requirement(three_zones: Cluster) -> None:
     "KEP-536/hints-do-not-narrow-what-keys-leave",
     "Among the endpoints of the key that decides, and of *, each is used, whatever zone or node it is hinted for.",
     level=SHOULD,
-    features={CLUSTER_IP, TOPOLOGY_KEYS, ZONE_HINTS},
+    features={CLUSTER_IP, NODE_HINTS, TOPOLOGY_KEYS, ZONE_HINTS},
     source=RANDOMLY,
     kills={"hints-narrow-topology-keys"},
 )
 def test_hints_do_not_narrow_what_keys_leave(three_zones: Cluster) -> None:
     begin(three_zones)
-    service, pods = create(three_zones, RACK, ANY, traffic_distribution="PreferClose")
+    service, pods = create(three_zones, RACK, ANY, traffic_distribution="PreferSameNode")
     three_zones.publish(service, [same_zone(pod, nodes=[pod.node]) for pod in pods.values()])
 
     expect_reached(three_zones, service, pods, {"a1": "a1", "a2": "a2 b1", "b1": "a2 b1", "b2": "a1 a2 b1"})
@@ -68,14 +72,15 @@ def test_hints_do_not_narrow_what_keys_leave(three_zones: Cluster) -> None:
 @requirement(
     "KEP-536/hints-count-where-there-are-no-keys",
     "With the gate on, a Service without keys is routed by hints as ever; so is one whose keys are removed.",
-    level=MUST,
+    level=SHOULD,
     features={CLUSTER_IP, TOPOLOGY_KEYS, ZONE_HINTS},
     source="KEP-536, Service API changes (the field is optional); KEP-4444, Changes within kube-proxy",
+    as_="kep",
     kills={"gate-of-topology-keys-ends-hints"},
 )
 def test_hints_count_where_there_are_no_keys(three_zones: Cluster) -> None:
     begin(three_zones)
-    service, pods = create(three_zones, on="a1 a2 b1")
+    service, pods = create(three_zones, on="a1 a2 b1", traffic_distribution="PreferClose")
     three_zones.publish(service, [same_zone(pod) for pod in pods.values()])
     by_hints = {"a1": "a1 a2", "b2": "b1", "c1": "a1 a2 b1"}
     expect_reached(three_zones, service, pods, by_hints)
@@ -87,12 +92,36 @@ def test_hints_count_where_there_are_no_keys(three_zones: Cluster) -> None:
 
 
 @requirement(
+    "KEP-2433/gate-of-topology-keys-ends-hints",
+    "With gate ServiceTopology on, a proxy follows hints on no Service, with topology keys or without.",
+    level=SHOULD,
+    features={CLUSTER_IP, TOPOLOGY_KEYS, ZONE_HINTS},
+    source="KEP-2433, Feature Gate (not compatible with ServiceTopology); kube-proxy of 1.21",
+    as_="released",
+    instead_of="KEP-536/hints-count-where-there-are-no-keys",
+    kills={"hints-beside-the-gate-of-topology-keys"},
+)
+def test_gate_of_topology_keys_ends_hints(three_zones: Cluster) -> None:
+    begin(three_zones)
+    service, pods = create(three_zones, on="a1 a2 b1", traffic_distribution="PreferClose")
+    three_zones.publish(service, [same_zone(pod) for pod in pods.values()])
+    everywhere = dict.fromkeys(("a1", "b2", "c1"), "a1 a2 b1")
+    expect_reached(three_zones, service, pods, everywhere)
+
+    change_keys(three_zones, service, HOST)
+    expect_reached(three_zones, service, pods, {"a1": "a1", "b2": "", "c1": ""})
+    change_keys(three_zones, service)
+    expect_reached(three_zones, service, pods, everywhere)
+
+
+@requirement(
     "KEP-536/internal-policy-local-comes-before-keys",
     "With internalTrafficPolicy Local, traffic to the cluster IP stays on the node whatever the keys are, and traffic "
     "from outside follows the keys.",
     level=SHOULD,
     features={CLUSTER_IP, INTERNAL_POLICY, NODE_PORT, TOPOLOGY_KEYS},
     source="KEP-2086, Proposal (only node-local endpoints); KEP-536, Service API changes",
+    as_="kep",
     kills={"topology-keys-end-policy-local"},
 )
 def test_internal_policy_local_comes_before_keys(three_zones: Cluster) -> None:
@@ -102,3 +131,23 @@ def test_internal_policy_local_comes_before_keys(three_zones: Cluster) -> None:
     expect_reached(three_zones, service, pods, {"a1": "a1", "a2": "a2", "b1": "b1", "b2": "", "c1": ""})
     a1, b2, c1 = (external_client(via) for via in ("a1", "b2", "c1"))
     expect_reached(three_zones, service, pods, {a1: "a1 a2", b2: "b1", c1: "a1 a2 b1"}, to="node-port")
+
+
+@requirement(
+    "KEP-536/keys-come-before-internal-policy-local",
+    "With the gate on, keys decide at the cluster IP whatever internalTrafficPolicy is, and without keys every "
+    "endpoint is used there.",
+    level=SHOULD,
+    features={CLUSTER_IP, INTERNAL_POLICY, TOPOLOGY_KEYS},
+    source="KEP-536, Service API changes (backends of the first key are always chosen); kube-proxy of 1.21",
+    as_="released",
+    instead_of="KEP-536/internal-policy-local-comes-before-keys",
+    kills={"policy-local-beside-the-gate-of-topology-keys"},
+)
+def test_keys_come_before_internal_policy_local(three_zones: Cluster) -> None:
+    begin(three_zones)
+    service, pods = create(three_zones, ZONE, ANY, internal_traffic_policy="Local")
+    expect_reached(three_zones, service, pods, {"a1": "a1 a2", "a2": "a1 a2", "b2": "b1", "c1": "a1 a2 b1"})
+
+    change_keys(three_zones, service)
+    expect_reached(three_zones, service, pods, dict.fromkeys(("a1", "b2", "c1"), "a1 a2 b1"))

@@ -18,6 +18,9 @@ Topology keys (KEP-536), with gate ServiceTopology, take the place of hints wher
    looks at them.
 
 An endpoint that terminates and still serves meets a key only where no ready one meets any.
+
+That order is a reading of the texts. Released kube-proxy looked at nothing else while the gate was on: neither at
+internalTrafficPolicy nor at hints, of Services without keys too.
 """
 
 from __future__ import annotations
@@ -113,6 +116,7 @@ class Behaviour:
     annotation: Literal["unused", "any", "auto"]
     zone_label_needed: bool
     topology_keys: bool
+    keys_alone: bool = False
 
     @classmethod
     def of(cls, features: Features) -> Behaviour:
@@ -121,14 +125,17 @@ class Behaviour:
         Node hints are one thing in both texts of KEP-3015, of 2022 and of 2025.
         """
         annotation: Literal["unused", "any", "auto"] = "any" if features.at_least(27) else "auto"
+        keys = features.enabled("ServiceTopology")
+        alone = keys and features.follows == "released"
         return cls(
-            internal_policy=features.enabled("ServiceInternalTrafficPolicy"),
+            internal_policy=features.enabled("ServiceInternalTrafficPolicy") and not alone,
             terminating_fallback=features.enabled("ProxyTerminatingEndpoints"),
             zone_hints=features.enabled("TopologyAwareHints"),
             node_hints=features.enabled("PreferSameTrafficDistribution") or features.enabled("NodeLevelTopology"),
             annotation="unused" if features.enabled("ServiceTrafficDistribution") else annotation,
             zone_label_needed=not features.at_least(30),
-            topology_keys=features.enabled("ServiceTopology"),
+            topology_keys=keys,
+            keys_alone=alone,
         )
 
 
@@ -264,8 +271,8 @@ def _reject_all(port: ServicePort, known: Sequence[Endpoint]) -> Decision:
 
 def _mode(port: ServicePort, ready: Sequence[Endpoint], place: Place, behaviour: Behaviour) -> tuple[Mode, str]:
     """Choose the mode from the hints of the ready endpoints, and say why it was this one."""
-    if not ready:
-        return "", "hints not used: no endpoint is ready"
+    if not ready or behaviour.keys_alone:
+        return "", f"hints not used: {'gate ServiceTopology is on' if ready else 'no endpoint is ready'}"
     set_aside = []
     if behaviour.node_hints:
         why = _why_not("node", ready, [each.node_hints for each in ready], place.node)

@@ -111,6 +111,18 @@ def test_policy_local_comes_before_keys(policies: str, keys: str, endpoints: str
     assert tuple(map(shown, (decision.cluster_ip, decision.outside, decision.inside))) == expected
 
 
+def test_released_proxy_looks_at_nothing_else_while_the_gate_is_on() -> None:
+    released = Behaviour.of(Features(gates=GATE, follows="released"))
+    local = replace(NODE_PORT, internal_local=True)
+    keyed = decided("zone", "a1 a2 b1", local, released)
+    assert (shown(keyed.cluster_ip), shown(keyed.outside)) == ("a1 a2", "a1 a2")
+    plain = decided("", "a1 a2 b1", local, released)
+    assert (plain.mode, shown(plain.cluster_ip)) == ("", "a1 a2 b1")
+    assert plain.hints == "hints not used: gate ServiceTopology is on"
+    off = Behaviour.of(Features(follows="released"))
+    assert shown(decided("zone", "a1 a2 b1", local, off).cluster_ip) == "a1"
+
+
 @pytest.mark.parametrize(
     ("keys", "endpoints", "said"),
     [
