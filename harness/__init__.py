@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from harness.model.requirements import MAY, MUST, SHOULD, Feature, Profile, requirement
     from harness.model.topology import HOSTNAME_LABEL, REGION_LABEL, ZONE_LABEL
     from harness.model.workloads import Client, Pod, external_client, node_client, pod_client
-    from harness.scenario.affinity import SPREAD, expect_all_seen, expect_kept, who_answers, who_moved
+    from harness.scenario.affinity import SPREAD, expect_all_seen, expect_forgotten, expect_kept, who_answers, who_moved
     from harness.scenario.becoming import (
         conditions_of,
         controller_metrics,
@@ -120,6 +120,7 @@ __all__ = [
     "expect_even_shares",
     "expect_flow_moves",
     "expect_flow_survives",
+    "expect_forgotten",
     "expect_hints",
     "expect_http_answer",
     "expect_kept",
@@ -161,7 +162,7 @@ _NAMES = {
     "harness.model.requirements": "MAY MUST SHOULD Feature Profile requirement",
     "harness.model.topology": "HOSTNAME_LABEL REGION_LABEL ZONE_LABEL",
     "harness.model.workloads": "Client Pod external_client node_client pod_client",
-    "harness.scenario.affinity": "SPREAD expect_all_seen expect_kept who_answers who_moved",
+    "harness.scenario.affinity": "SPREAD expect_all_seen expect_forgotten expect_kept who_answers who_moved",
     "harness.scenario.becoming": (
         "conditions_of controller_metrics expect_becomes expect_condition "
         "expect_http_answer proxy_metrics warnings_about"

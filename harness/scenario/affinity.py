@@ -22,6 +22,7 @@ from harness.scenario.service import Service
 from harness.scenario.traffic import expect_traffic
 
 CONVERGENCE = 5.0  # seconds that a change has to reach the packets, before the time scale
+AWAY = (1.5, 3.0, 6.0)  # for how many of their times clients stay away, one after the other, until they are forgotten
 SPREAD = 24  # clients; that two endpoints are not both seen happens once in eight million times
 
 
@@ -79,6 +80,28 @@ def who_moved(
 
     eventually(asked_for_long, within=60, every=0.15, describe="clients to have asked for 1.4 s")
     return moved
+
+
+def expect_forgotten(
+    cluster: Cluster,
+    service: Service,
+    clients: Sequence[Who],
+    pods: AbstractSet[Pod],
+    *,
+    seconds: float,
+    **address: Any,
+) -> None:
+    """Clients that stay away for longer than a time-out of so many seconds come to be answered by all of these pods.
+
+    Who asks has come again, so they are asked seldom, and more seldom each time. Raises `AssertionError`.
+    """
+    seen: dict[Who, str] = {}
+    for away in AWAY:
+        time.sleep(away * seconds)  # to stay away is what the clients do here
+        seen = who_answers(cluster, service, clients, **address)
+        if set(seen.values()) == {pod.name for pod in pods}:
+            break
+    expect_all_seen(cluster, service, seen, pods)
 
 
 def expect_all_seen(cluster: Cluster, service: Service, seen: Mapping[Who, str], pods: AbstractSet[Pod]) -> None:
