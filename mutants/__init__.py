@@ -19,6 +19,7 @@ from mutants import (
     cpu_hints,
     data_planes,
     decisions,
+    families,
     field_hints,
     health,
     heuristics,
@@ -71,5 +72,5 @@ MUTANTS: Mapping[str, Mutant] = _by_name(
 )
 """Each has one fault, and at least one requirement fails for it."""
 
-BENIGN: Mapping[str, Mutant] = _by_name(benign.BENIGN, benign_controllers.BENIGN)
-"""Each is right, and no requirement fails for it."""
+BENIGN: Mapping[str, Mutant] = _by_name(benign.BENIGN, benign_controllers.BENIGN, families.FAMILIES)
+"""Each is right, and no requirement fails for it but those that it names, and goals that it does not share."""

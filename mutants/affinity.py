@@ -80,7 +80,8 @@ def _deciding(wrong: Callable[[Question], Decision]) -> Callable[..., ServicePro
     return partial(ServiceProxy, state=partial(State, decide=deciding(decided)))
 
 
-def _unrenewed(_: Family, chain: Chain) -> Chain:
+def unrenewed(_: Family, chain: Chain) -> Chain:
+    """The client's time is set when it comes first, and never again."""
     rules = [
         each._replace(expressions=each.expressions.replace(_UPDATE, _ADD)) if "update @affinity" in each.text else each
         for each in chain.rules
@@ -144,6 +145,6 @@ MUTANTS = [
         "affinity-is-not-renewed",
         "A client is forgotten at its time even if it comes all the while.",
         symptom=WRITTEN,
-        proxy=partial(ServiceProxy, kernel_table=partial(KernelTable, edit=_unrenewed)),
+        proxy=partial(ServiceProxy, kernel_table=partial(KernelTable, edit=unrenewed)),
     ),
 ]

@@ -28,6 +28,9 @@ class Mutant:
 
     `symptom` is a pattern for the first line of a failure that this fault causes. The other fields are the components,
     one of which is not the reference's own; they are called as those are. `kinds` are rules of the API server.
+
+    A benign variant says what it `lacks`, by names of features, and which requirements it leaves `unmet` because these
+    hold to what others need not do.
     """
 
     name: str
@@ -40,3 +43,5 @@ class Mutant:
     pod_locators: Callable[..., PodLocatorController] = PodLocatorController
     dns: Callable[..., DnsServer] = DnsServer
     kinds: Callable[[], Sequence[Strategy]] = tuple
+    lacks: frozenset[str] = frozenset()
+    unmet: frozenset[str] = frozenset()

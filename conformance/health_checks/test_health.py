@@ -13,6 +13,7 @@ from conformance.features import (
     EXTERNAL_POLICY,
     HEALTH_CHECK_NODE_PORT,
     LOAD_BALANCER,
+    NODE_HINTS,
     PROXY_HEALTH,
     PROXY_METRICS,
     TERMINATING_ENDPOINTS,
@@ -41,8 +42,8 @@ def _expect_health(cluster: Cluster, node: str, path: str, *, code: int, **body:
     expect_http_answer(cluster, external_client(node), (node, HEALTH_PORT), path, code=code, body=body)
 
 
-def _create_service(cluster: Cluster) -> Service:
-    return cluster.create_service(type="LoadBalancer", external_traffic_policy="Local")
+def _create_service(cluster: Cluster, **fields: Any) -> Service:
+    return cluster.create_service(type="LoadBalancer", external_traffic_policy="Local", **fields)
 
 
 def _expect_local(cluster: Cluster, service: Service, counts: Mapping[str, int]) -> None:
@@ -159,12 +160,12 @@ def test_health_check_node_port_tells_the_weight(three_zones: Cluster) -> None:
     "HEALTH/hints-do-not-change-a-check",
     "A health check node port counts the node's ready endpoints whatever zones and nodes they are hinted for.",
     level=MUST,
-    features={EXTERNAL_POLICY, HEALTH_CHECK_NODE_PORT, LOAD_BALANCER, ZONE_HINTS},
+    features={EXTERNAL_POLICY, HEALTH_CHECK_NODE_PORT, LOAD_BALANCER, NODE_HINTS, ZONE_HINTS},
     source="Kubernetes, kube-proxy; KEP-4444, Intersection with internal/externalTrafficPolicy",
     kills={"health-port-counts-hinted-endpoints"},
 )
 def test_hints_do_not_change_a_health_check(three_zones: Cluster) -> None:
-    service = _create_service(three_zones)
+    service = _create_service(three_zones, traffic_distribution="PreferSameNode")
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     three_zones.publish(service, [endpoint(a1, zones=["b"], nodes=["b1"]), endpoint(b1, zones=["a"], nodes=["a1"])])
 

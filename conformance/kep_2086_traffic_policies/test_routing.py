@@ -93,7 +93,7 @@ def test_internal_local_drops_when_node_has_no_endpoint(three_zones: Cluster) ->
     kills={"hints-on-top-of-local"},
 )
 def test_internal_local_ignores_hints(three_zones: Cluster) -> None:
-    service = three_zones.create_service(internal_traffic_policy="Local")
+    service = three_zones.create_service(internal_traffic_policy="Local", traffic_distribution="PreferClose")
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     three_zones.publish(service, [endpoint(a1, zones=["b"]), endpoint(b1, zones=["a"])])
 
@@ -210,7 +210,9 @@ def test_external_local_drops_when_node_has_no_endpoint(three_zones: Cluster) ->
     kills={"hints-on-top-of-local"},
 )
 def test_external_local_and_hints_side_by_side(three_zones: Cluster) -> None:
-    service = three_zones.create_service(type="NodePort", external_traffic_policy="Local")
+    service = three_zones.create_service(
+        type="NodePort", external_traffic_policy="Local", traffic_distribution="PreferClose"
+    )
     a1, a2, b1 = three_zones.run_servers(on=["a1", "a2", "b1"])
     three_zones.publish(service, [endpoint(a1, zones=["b"]), endpoint(a2, zones=["a"]), same_zone(b1)])
 
@@ -229,7 +231,10 @@ def test_external_local_and_hints_side_by_side(three_zones: Cluster) -> None:
 )
 def test_both_policies_local_set_hints_aside(three_zones: Cluster) -> None:
     service = three_zones.create_service(
-        type="NodePort", internal_traffic_policy="Local", external_traffic_policy="Local"
+        type="NodePort",
+        internal_traffic_policy="Local",
+        external_traffic_policy="Local",
+        traffic_distribution="PreferClose",
     )
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     three_zones.publish(service, [endpoint(a1, zones=["b"]), endpoint(b1, zones=["a"])])
@@ -248,7 +253,9 @@ def test_both_policies_local_set_hints_aside(three_zones: Cluster) -> None:
     kills={"external-addresses-ignore-hints"},
 )
 def test_internal_local_leaves_hints_to_external_traffic(three_zones: Cluster) -> None:
-    service = three_zones.create_service(type="NodePort", internal_traffic_policy="Local")
+    service = three_zones.create_service(
+        type="NodePort", internal_traffic_policy="Local", traffic_distribution="PreferClose"
+    )
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     three_zones.publish(service, [same_zone(a1), same_zone(b1)])
 
@@ -286,7 +293,10 @@ def test_clients_inside_bypass_external_local(three_zones: Cluster) -> None:
 )
 def test_clients_inside_follow_hints_at_a_load_balancer_address(three_zones: Cluster) -> None:
     service = three_zones.create_service(
-        type="LoadBalancer", internal_traffic_policy="Local", external_traffic_policy="Local"
+        type="LoadBalancer",
+        internal_traffic_policy="Local",
+        external_traffic_policy="Local",
+        traffic_distribution="PreferClose",
     )
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     three_zones.publish(service, [same_zone(a1), same_zone(b1)])

@@ -62,7 +62,7 @@ def test_hints_filter_endpoints(three_zones: Cluster) -> None:
     kills={"hints-on-top-of-local"},
 )
 def test_policy_local_is_not_filtered(three_zones: Cluster) -> None:
-    service = three_zones.create_service(internal_traffic_policy="Local")
+    service = three_zones.create_service(annotations=AUTO, internal_traffic_policy="Local")
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     three_zones.publish(service, [endpoint(a1, zones=["b"]), endpoint(b1, zones=["a"])])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from conformance.features import EXTERNAL_POLICY, INTERNAL_POLICY, NODE_LEVEL_TOPOLOGY, NODE_PORT, ZONE_HINTS
-from conformance.kep_3015_node_level_topology.daemon_sets import OFF, ON
+from conformance.kep_3015_node_level_topology.daemon_sets import ASKED, OFF, ON
 from harness import (
     MUST,
     NO_ANSWER,
@@ -45,7 +45,7 @@ def test_clients_use_endpoints_of_their_node(three_zones: Cluster, version: str)
     three_zones.restart(PROXY, release(version, NodeLevelTopology=True))
     service = three_zones.create_service()
     pods = a1, other, b1 = three_zones.run_servers(on=["a1", "a1", "b1"])
-    three_zones.publish(service, [own_node(pod) for pod in pods])
+    three_zones.publish(service, [own_node(pod) for pod in pods], unasked=True)
 
     everybody = set(pods)
     expect_traffic(
@@ -66,7 +66,7 @@ def test_clients_use_endpoints_of_their_node(three_zones: Cluster, version: str)
 )
 def test_node_without_endpoint_follows_zone_hints(three_zones: Cluster) -> None:
     three_zones.restart(PROXY, ON)
-    service = three_zones.create_service()
+    service = three_zones.create_service(annotations=ASKED)
     pods = a1, b1, b2 = three_zones.run_servers(on=["a1", "b1", "b2"])
     three_zones.publish(service, [same_node(pod) for pod in pods])
 
@@ -85,7 +85,7 @@ def test_node_without_endpoint_follows_zone_hints(three_zones: Cluster) -> None:
 )
 def test_endpoint_of_the_node_goes_and_comes_back(three_zones: Cluster) -> None:
     three_zones.restart(PROXY, ON)
-    service = three_zones.create_service()
+    service = three_zones.create_service(annotations=ASKED)
     pods = a1, b1, c1 = three_zones.run_servers(on=["a1", "b1", "c1"])
     three_zones.publish(service, [own_node(pod) for pod in pods])
     expect_traffic(three_zones, service, {"a1": {a1}, "b1": {b1}})
@@ -110,7 +110,7 @@ def test_endpoint_of_the_node_goes_and_comes_back(three_zones: Cluster) -> None:
 def test_local_policies_stay_as_they_are(three_zones: Cluster) -> None:
     three_zones.restart(PROXY, ON)
     service = three_zones.create_service(
-        type="NodePort", internal_traffic_policy="Local", external_traffic_policy="Local"
+        annotations=ASKED, type="NodePort", internal_traffic_policy="Local", external_traffic_policy="Local"
     )
     a1, other, b1 = three_zones.run_servers(on=["a1", "a1", "b1"])
     three_zones.publish(service, [own_node(a1), endpoint(other, nodes=["a2"]), own_node(b1)])
@@ -136,7 +136,7 @@ def test_local_policies_stay_as_they_are(three_zones: Cluster) -> None:
 )
 def test_stuck_hints_break_nothing(three_zones: Cluster) -> None:
     three_zones.restart(PROXY, ON)
-    service = three_zones.create_service()
+    service = three_zones.create_service(annotations=ASKED)
     pods = a1, a2, b1, *_ = three_zones.run_servers(on=["a1", "a2", "b1", "b2", "c1"])
     three_zones.publish(service, [own_node(pod) for pod in pods])
     expect_traffic(three_zones, service, {pod.node: {pod} for pod in pods})
@@ -159,7 +159,7 @@ def test_stuck_hints_break_nothing(three_zones: Cluster) -> None:
 )
 def test_node_hints_are_ignored_while_the_gate_is_off(three_zones: Cluster) -> None:
     three_zones.restart(PROXY, OFF)
-    service = three_zones.create_service()
+    service = three_zones.create_service(annotations=ASKED)
     pods = a1, a2, b1 = three_zones.run_servers(on=["a1", "a2", "b1"])
     three_zones.publish(service, [own_node(pod) for pod in pods])
     expect_traffic(three_zones, service, {"a1": set(pods), "b1": set(pods)})

@@ -46,7 +46,7 @@ def test_node_and_zone_lose_and_regain_their_udp_servers_without_loss(three_zone
 
 def lose_and_regain(cluster: Cluster, port: Port) -> None:
     """Move traffic from node a1 to its zone, on to zone b, and back the same way: endpoints terminate and return."""
-    service = cluster.create_service(ports=[port])
+    service = cluster.create_service(ports=[port], traffic_distribution="PreferSameNode")
     a1, a2, b1 = cluster.run_servers(on=["a1", "a2", "b1"])
     cluster.publish(service, [same_node(a1), same_node(a2), same_node(b1)])
     expect_traffic(cluster, service, {"a1": {a1}, "a2": {a2}, "b1": {b1}})

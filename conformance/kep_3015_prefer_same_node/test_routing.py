@@ -54,7 +54,7 @@ def test_prefer_same_node_falls_back_to_zone_then_anywhere(three_zones: Cluster)
     kills={"accepts-partial-node-hints"},
 )
 def test_partial_node_hints_fall_back_to_zone_hints(three_zones: Cluster) -> None:
-    service = three_zones.create_service()
+    service = three_zones.create_service(traffic_distribution="PreferSameNode")
     a1, a2, b1 = three_zones.run_servers(on=["a1", "a2", "b1"])
     three_zones.publish(service, [same_node(a1), same_zone(a2), same_node(b1)])
 
@@ -70,7 +70,7 @@ def test_partial_node_hints_fall_back_to_zone_hints(three_zones: Cluster) -> Non
     kills={"accepts-partial-zone-hints"},
 )
 def test_mixed_partial_hints_use_every_endpoint(three_zones: Cluster) -> None:
-    service = three_zones.create_service()
+    service = three_zones.create_service(traffic_distribution="PreferSameNode")
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     three_zones.publish(service, [endpoint(a1, nodes=["a1"]), endpoint(b1, zones=["b"])])
 
@@ -86,7 +86,7 @@ def test_mixed_partial_hints_use_every_endpoint(three_zones: Cluster) -> None:
     kills={"zone-before-node"},
 )
 def test_node_hints_decide_over_contradicting_zone_hints(three_zones: Cluster) -> None:
-    service = three_zones.create_service()
+    service = three_zones.create_service(traffic_distribution="PreferSameNode")
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     three_zones.publish(service, [endpoint(a1, zones=["b"], nodes=["a1"]), endpoint(b1, zones=["a"], nodes=["b1"])])
 
@@ -102,7 +102,7 @@ def test_node_hints_decide_over_contradicting_zone_hints(three_zones: Cluster) -
     kills={"first-hint-only", "node-of-the-endpoint-instead-of-hint"},
 )
 def test_hint_for_another_node_is_followed(three_zones: Cluster) -> None:
-    service = three_zones.create_service()
+    service = three_zones.create_service(traffic_distribution="PreferSameNode")
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     three_zones.publish(service, [endpoint(a1, nodes=["b1", "c1"]), endpoint(b1, nodes=["a1"])])
 
@@ -118,7 +118,7 @@ def test_hint_for_another_node_is_followed(three_zones: Cluster) -> None:
     kills={"drops-without-hinted-endpoint"},
 )
 def test_node_without_hinted_endpoint_and_no_zone_hints_uses_all(three_zones: Cluster) -> None:
-    service = three_zones.create_service()
+    service = three_zones.create_service(traffic_distribution="PreferSameNode")
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     three_zones.publish(service, [endpoint(a1, nodes=["a1"]), endpoint(b1, nodes=["b1"])])
 
@@ -134,7 +134,7 @@ def test_node_without_hinted_endpoint_and_no_zone_hints_uses_all(three_zones: Cl
     kills={"uses-unready-hinted-endpoint"},
 )
 def test_unready_endpoint_on_the_node_falls_back_to_the_zone(three_zones: Cluster) -> None:
-    service = three_zones.create_service()
+    service = three_zones.create_service(traffic_distribution="PreferSameNode")
     a1, a2, b1 = three_zones.run_servers(on=["a1", "a2", "b1"])
     three_zones.publish(service, [same_node(a1, ready=False), same_node(a2), same_node(b1)])
     expect_traffic(three_zones, service, {"a1": {a2}, "a2": {a2}, "b1": {b1}})
@@ -153,7 +153,7 @@ def test_unready_endpoint_on_the_node_falls_back_to_the_zone(three_zones: Cluste
     kills={"terminating-endpoint-breaks-hints", "unready-endpoint-breaks-hints"},
 )
 def test_unready_endpoints_without_hints_do_not_switch_node_hints_off(three_zones: Cluster) -> None:
-    service = three_zones.create_service()
+    service = three_zones.create_service(traffic_distribution="PreferSameNode")
     a1, b1, a2, b2 = three_zones.run_servers(on=["a1", "b1", "a2", "b2"])
     starting = endpoint(a2, ready=False)
     leaving = endpoint(b2, ready=False, serving=True, terminating=True)
@@ -171,7 +171,7 @@ def test_unready_endpoints_without_hints_do_not_switch_node_hints_off(three_zone
     kills={"never-returns-to-hints"},
 )
 def test_node_loses_and_regains_its_endpoint(three_zones: Cluster) -> None:
-    service = three_zones.create_service()
+    service = three_zones.create_service(traffic_distribution="PreferSameNode")
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     for present in (True, False, True):
         three_zones.publish(service, [same_node(pod) for pod in ((a1, b1) if present else (b1,))])
@@ -187,7 +187,7 @@ def test_node_loses_and_regains_its_endpoint(three_zones: Cluster) -> None:
     kills={"udp-ignores-hints"},
 )
 def test_udp_clients_use_the_server_on_their_node(three_zones: Cluster) -> None:
-    service = three_zones.create_service(ports=[UDP])
+    service = three_zones.create_service(ports=[UDP], traffic_distribution="PreferSameNode")
     a1, a2, b1 = three_zones.run_servers(on=["a1", "a2", "b1"])
     three_zones.publish(service, [same_node(pod) for pod in (a1, a2, b1)])
     expect_traffic(three_zones, service, {"a1": {a1}, "a2": {a2}, "b1": {b1}, "b2": {b1}})
@@ -205,7 +205,7 @@ def test_udp_clients_use_the_server_on_their_node(three_zones: Cluster) -> None:
     kills={"ipv6-ignores-hints"},
 )
 def test_node_hints_hold_for_ipv6(three_zones: Cluster) -> None:
-    service = three_zones.create_service(ipFamilies=["IPv6"])
+    service = three_zones.create_service(ipFamilies=["IPv6"], traffic_distribution="PreferSameNode")
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     three_zones.publish(service, [same_node(a1), same_node(b1)])
 
@@ -221,7 +221,7 @@ def test_node_hints_hold_for_ipv6(three_zones: Cluster) -> None:
     kills={"ignores-node-hints"},
 )
 def test_host_network_client_follows_node_hints(three_zones: Cluster) -> None:
-    service = three_zones.create_service()
+    service = three_zones.create_service(traffic_distribution="PreferSameNode")
     a1, a2 = three_zones.run_servers(on=["a1", "a2"])
     three_zones.publish(service, [same_node(a1), same_node(a2)])
 
@@ -237,7 +237,7 @@ def test_host_network_client_follows_node_hints(three_zones: Cluster) -> None:
     kills={"external-addresses-ignore-hints"},
 )
 def test_external_traffic_follows_node_hints_of_the_node_it_enters(three_zones: Cluster) -> None:
-    service = three_zones.create_service(type="NodePort")
+    service = three_zones.create_service(type="NodePort", traffic_distribution="PreferSameNode")
     a1, a2, b1 = three_zones.run_servers(on=["a1", "a2", "b1"])
     three_zones.publish(service, [same_node(pod) for pod in (a1, a2, b1)])
 

@@ -52,7 +52,7 @@ def test_zone_loses_and_regains_its_last_udp_server_without_loss(three_zones: Cl
     kills={"forgets-before-it-learns"},
 )
 def test_hints_come_and_go_slice_by_slice_without_loss(three_zones: Cluster) -> None:
-    service = three_zones.create_service()
+    service = three_zones.create_service(traffic_distribution="PreferClose")
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     slices = {"one": a1, "two": b1}
     for name, pod in slices.items():
@@ -72,7 +72,7 @@ def test_hints_come_and_go_slice_by_slice_without_loss(three_zones: Cluster) -> 
 
 def lose_and_regain(cluster: Cluster, port: Port) -> None:
     """The one endpoint of zone a terminates, ends, and is replaced, while clients in two zones ask."""
-    service = cluster.create_service(ports=[port])
+    service = cluster.create_service(ports=[port], traffic_distribution="PreferClose")
     a1, b1 = cluster.run_servers(on=["a1", "b1"])
     cluster.publish(service, [same_zone(a1), same_zone(b1)])
     expect_traffic(cluster, service, {"a1": {a1}, "a2": {a1}, "b1": {b1}})

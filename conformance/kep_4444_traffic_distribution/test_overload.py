@@ -61,7 +61,7 @@ def test_queries_are_spread_evenly_without_hints(three_zones: Cluster) -> None:
     kills={"one-endpoint-twice"},
 )
 def test_connections_are_spread_evenly_in_the_zone(three_zones: Cluster) -> None:
-    service = three_zones.create_service()
+    service = three_zones.create_service(traffic_distribution="PreferClose")
     a1, a2, b1 = three_zones.run_servers(on=["a1", "a2", "b1"])
     three_zones.publish(service, [same_zone(pod) for pod in (a1, a2, b1)])
 

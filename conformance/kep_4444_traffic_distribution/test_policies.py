@@ -71,6 +71,7 @@ def make_service(
         external_ips=external_ips,
         external_traffic_policy=None if external == "unset" else external,
         internal_traffic_policy=None if internal == "unset" else internal,
+        traffic_distribution="PreferClose",
     )
     a1, b1 = cluster.run_servers(on=["a1", "b1"])
     cluster.publish(service, [endpoint(a1, zones=["b"]), endpoint(b1, zones=["a"])])

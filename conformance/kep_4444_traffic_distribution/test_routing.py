@@ -45,7 +45,7 @@ def test_without_hints_every_client_reaches_every_endpoint(three_zones: Cluster)
     kills={"decides-as-on-another-node", "ignores-zone-hints", "leaks-five-percent"},
 )
 def test_client_uses_endpoints_hinted_for_its_zone(three_zones: Cluster) -> None:
-    service = three_zones.create_service()
+    service = three_zones.create_service(traffic_distribution="PreferClose")
     a1, a2, b1 = three_zones.run_servers(on=["a1", "a2", "b1"])
     three_zones.publish(service, [same_zone(pod) for pod in (a1, a2, b1)])
 
@@ -61,7 +61,7 @@ def test_client_uses_endpoints_hinted_for_its_zone(three_zones: Cluster) -> None
     kills={"drops-without-hinted-endpoint"},
 )
 def test_zone_without_hinted_endpoint_falls_back_to_all(three_zones: Cluster) -> None:
-    service = three_zones.create_service()
+    service = three_zones.create_service(traffic_distribution="PreferClose")
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     three_zones.publish(service, [same_zone(pod) for pod in (a1, b1)])
 
@@ -77,7 +77,7 @@ def test_zone_without_hinted_endpoint_falls_back_to_all(three_zones: Cluster) ->
     kills={"accepts-partial-zone-hints", "unhinted-endpoint-joins-every-zone"},
 )
 def test_one_endpoint_without_hint_switches_hints_off(three_zones: Cluster) -> None:
-    service = three_zones.create_service()
+    service = three_zones.create_service(traffic_distribution="PreferClose")
     a1, b1, b2 = three_zones.run_servers(on=["a1", "b1", "b2"])
     three_zones.publish(service, [same_zone(a1), same_zone(b1), endpoint(b2)])
 
@@ -94,7 +94,7 @@ def test_one_endpoint_without_hint_switches_hints_off(three_zones: Cluster) -> N
     kills={"judges-each-slice"},
 )
 def test_slice_without_hints_sets_aside_hints_of_another_slice(three_zones: Cluster) -> None:
-    service = three_zones.create_service()
+    service = three_zones.create_service(traffic_distribution="PreferClose")
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     three_zones.publish(service, [same_zone(a1)], name="hinted")
     three_zones.publish(service, [endpoint(b1)], name="plain")
@@ -113,7 +113,7 @@ def test_slice_without_hints_sets_aside_hints_of_another_slice(three_zones: Clus
     kills={"zone-of-the-endpoint-instead-of-hint"},
 )
 def test_hint_for_another_zone_is_followed(three_zones: Cluster) -> None:
-    service = three_zones.create_service()
+    service = three_zones.create_service(traffic_distribution="PreferClose")
     a1, b1, c1 = three_zones.run_servers(on=["a1", "b1", "c1"])
     three_zones.publish(service, [endpoint(a1, zones=["b"]), endpoint(b1, zones=["c"]), endpoint(c1, zones=["a"])])
 
@@ -129,7 +129,7 @@ def test_hint_for_another_zone_is_followed(three_zones: Cluster) -> None:
     kills={"first-hint-only"},
 )
 def test_endpoint_hinted_for_two_zones_serves_both(three_zones: Cluster) -> None:
-    service = three_zones.create_service()
+    service = three_zones.create_service(traffic_distribution="PreferClose")
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     three_zones.publish(service, [endpoint(a1, zones=["a", "c"]), endpoint(b1, zones=["b"])])
 
@@ -146,7 +146,7 @@ def test_endpoint_hinted_for_two_zones_serves_both(three_zones: Cluster) -> None
     kills={"unready-endpoint-breaks-hints"},
 )
 def test_unready_endpoint_without_hint_does_not_switch_hints_off(three_zones: Cluster) -> None:
-    service = three_zones.create_service()
+    service = three_zones.create_service(traffic_distribution="PreferClose")
     a1, b1, a2 = three_zones.run_servers(on=["a1", "b1", "a2"])
     three_zones.publish(service, [same_zone(a1), same_zone(b1), endpoint(a2, ready=False)])
 
@@ -163,7 +163,7 @@ def test_unready_endpoint_without_hint_does_not_switch_hints_off(three_zones: Cl
     kills={"terminating-endpoint-breaks-hints"},
 )
 def test_terminating_endpoint_without_hint_does_not_switch_hints_off(three_zones: Cluster) -> None:
-    service = three_zones.create_service()
+    service = three_zones.create_service(traffic_distribution="PreferClose")
     a1, b1, a2 = three_zones.run_servers(on=["a1", "b1", "a2"])
     leaving = endpoint(a2, ready=False, serving=True, terminating=True)
     three_zones.publish(service, [same_zone(a1), same_zone(b1), leaving])
@@ -180,7 +180,7 @@ def test_terminating_endpoint_without_hint_does_not_switch_hints_off(three_zones
     kills={"uses-unready-hinted-endpoint"},
 )
 def test_zone_with_only_an_unready_endpoint_falls_back(three_zones: Cluster) -> None:
-    service = three_zones.create_service()
+    service = three_zones.create_service(traffic_distribution="PreferClose")
     a1, b1, c1 = three_zones.run_servers(on=["a1", "b1", "c1"])
     three_zones.publish(service, [same_zone(a1, ready=False), same_zone(b1), same_zone(c1)])
 
@@ -196,7 +196,7 @@ def test_zone_with_only_an_unready_endpoint_falls_back(three_zones: Cluster) -> 
     kills={"unknown-readiness-means-not-ready"},
 )
 def test_endpoint_without_conditions_counts_as_ready(three_zones: Cluster) -> None:
-    service = three_zones.create_service()
+    service = three_zones.create_service(traffic_distribution="PreferClose")
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     three_zones.publish(service, [same_zone(a1, ready=None), same_zone(b1, ready=None)])
 
@@ -215,7 +215,7 @@ def test_hints_alone_decide_and_not_the_field(three_zones: Cluster) -> None:
     hinted = three_zones.create_service()
     field_only = three_zones.create_service(traffic_distribution="PreferClose")
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
-    three_zones.publish(hinted, [same_zone(a1), same_zone(b1)])
+    three_zones.publish(hinted, [same_zone(a1), same_zone(b1)], unasked=True)
     three_zones.publish(field_only, [endpoint(a1), endpoint(b1)])
 
     expect_traffic(three_zones, hinted, {"a1": {a1}, "b1": {b1}})
@@ -234,7 +234,7 @@ def test_hints_are_followed_beside_any_annotation(three_zones: Cluster) -> None:
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     for key in ("service.kubernetes.io/topology-mode", "service.kubernetes.io/topology-aware-hints"):
         for value in ("Auto", "Disabled", "disabled", "PreferClose", ""):
-            service = three_zones.create_service(annotations={key: value})
+            service = three_zones.create_service(annotations={key: value}, traffic_distribution="PreferClose")
             three_zones.publish(service, [same_zone(a1), same_zone(b1)])
             expect_traffic(three_zones, service, {"a1": {a1}, "b1": {b1}})
 
@@ -248,7 +248,7 @@ def test_hints_are_followed_beside_any_annotation(three_zones: Cluster) -> None:
     kills={"hints-outlive-their-removal", "one-update-late"},
 )
 def test_hints_added_and_removed_on_a_live_service(three_zones: Cluster) -> None:
-    service = three_zones.create_service()
+    service = three_zones.create_service(traffic_distribution="PreferClose")
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     for hinted in (False, True, False):
         three_zones.publish(service, [same_zone(pod) if hinted else endpoint(pod) for pod in (a1, b1)])
@@ -264,7 +264,7 @@ def test_hints_added_and_removed_on_a_live_service(three_zones: Cluster) -> None
     kills={"ignores-node-updates", "zone-remembered-by-services"},
 )
 def test_relabelled_node_uses_endpoints_of_its_new_zone(three_zones: Cluster) -> None:
-    service = three_zones.create_service()
+    service = three_zones.create_service(traffic_distribution="PreferClose")
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     three_zones.publish(service, [same_zone(a1), same_zone(b1)])
     expect_traffic(three_zones, service, {"a2": {a1}})
@@ -282,7 +282,7 @@ def test_relabelled_node_uses_endpoints_of_its_new_zone(three_zones: Cluster) ->
     kills={"drops-without-zone-label"},
 )
 def test_node_without_zone_label_uses_all_until_it_has_one(three_zones: Cluster) -> None:
-    service = three_zones.create_service()
+    service = three_zones.create_service(traffic_distribution="PreferClose")
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     three_zones.publish(service, [same_zone(a1), same_zone(b1)])
 
@@ -303,7 +303,7 @@ def test_node_without_zone_label_uses_all_until_it_has_one(three_zones: Cluster)
 def test_names_of_zones_are_compared_exactly(three_zones: Cluster) -> None:
     for node, zone in (("a1", "1"), ("a2", "01"), ("b1", "z"), ("b2", "Z")):
         three_zones.nodes.move(node, zone)
-    service = three_zones.create_service()
+    service = three_zones.create_service(traffic_distribution="PreferClose")
     one, z = three_zones.run_servers(on=["c1", "c1"])
     three_zones.publish(service, [endpoint(one, zones=["1"]), endpoint(z, zones=["z"])])
 
@@ -320,7 +320,7 @@ def test_names_of_zones_are_compared_exactly(three_zones: Cluster) -> None:
 )
 def test_near_endpoint_of_another_port_does_not_count(three_zones: Cluster) -> None:
     web, admin = Port(80, name="web"), Port(81, name="admin")
-    service = three_zones.create_service(ports=[web, admin])
+    service = three_zones.create_service(ports=[web, admin], traffic_distribution="PreferClose")
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     three_zones.publish(service, [same_zone(a1)], name="web", ports=[web])
     three_zones.publish(service, [same_zone(b1)], name="admin", ports=[admin])
@@ -338,7 +338,7 @@ def test_near_endpoint_of_another_port_does_not_count(three_zones: Cluster) -> N
     kills={"udp-ignores-hints"},
 )
 def test_zone_hints_hold_for_udp(three_zones: Cluster) -> None:
-    service = three_zones.create_service(ports=[UDP])
+    service = three_zones.create_service(ports=[UDP], traffic_distribution="PreferClose")
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     three_zones.publish(service, [same_zone(a1), same_zone(b1)])
     expect_traffic(three_zones, service, {"a1": {a1}, "b1": {b1}, "c1": {a1, b1}})
@@ -356,7 +356,7 @@ def test_zone_hints_hold_for_udp(three_zones: Cluster) -> None:
     kills={"judges-both-families-together"},
 )
 def test_hints_of_one_family_do_not_touch_the_other(three_zones: Cluster) -> None:
-    service = three_zones.create_service(dual_stack=True)
+    service = three_zones.create_service(dual_stack=True, traffic_distribution="PreferClose")
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     three_zones.publish(service, [same_zone(a1), same_zone(b1)], families=["IPv6"])
     three_zones.publish(service, [endpoint(a1), endpoint(b1)], families=["IPv4"])
@@ -374,7 +374,7 @@ def test_hints_of_one_family_do_not_touch_the_other(three_zones: Cluster) -> Non
     kills={"ignores-zone-hints", "passes-clients-on-the-node-by"},
 )
 def test_host_network_client_follows_zone_hints(three_zones: Cluster) -> None:
-    service = three_zones.create_service()
+    service = three_zones.create_service(traffic_distribution="PreferClose")
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     three_zones.publish(service, [same_zone(a1), same_zone(b1)])
 
@@ -392,7 +392,7 @@ def test_host_network_client_follows_zone_hints(three_zones: Cluster) -> None:
     kills={"external-addresses-ignore-hints"},
 )
 def test_external_traffic_follows_hints_of_the_node_it_enters(three_zones: Cluster) -> None:
-    service = three_zones.create_service(type="NodePort")
+    service = three_zones.create_service(type="NodePort", traffic_distribution="PreferClose")
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     three_zones.publish(service, [same_zone(a1), same_zone(b1)])
 

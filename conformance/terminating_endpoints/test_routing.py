@@ -62,7 +62,7 @@ def test_terminating_endpoint_is_not_used_beside_a_ready_one(three_zones: Cluste
     kills={"hints-on-terminating-endpoints", "no-terminating-fallback", "terminating-means-serving"},
 )
 def test_serving_terminating_endpoints_are_the_last_resort(three_zones: Cluster) -> None:
-    service = three_zones.create_service()
+    service = three_zones.create_service(traffic_distribution="PreferClose")
     a1, b1, c1 = three_zones.run_servers(on=["a1", "b1", "c1"])
     hinted = leaving(a1, zones=["a"])
     three_zones.publish(service, [hinted, leaving(b1, zones=["b"]), leaving(c1, serving=False, zones=["c"])])
@@ -113,7 +113,7 @@ def test_external_local_uses_terminating_endpoints_of_the_node(three_zones: Clus
     kills={"cuts-open-connections"},
 )
 def test_open_connection_survives_termination_and_hints(three_zones: Cluster) -> None:
-    service = three_zones.create_service()
+    service = three_zones.create_service(traffic_distribution="PreferClose")
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     three_zones.publish(service, [same_zone(a1), same_zone(b1)])
     with expect_flow_survives(three_zones, service, "a2", a1):

@@ -19,6 +19,7 @@ from harness.model.manifests import Endpoint, Hints
 from harness.model.outcomes import Reached
 from harness.model.workloads import Pod, pod_client
 from harness.probes.loop import Probe
+from harness.scenario.asking import AUTOMATIC
 
 if TYPE_CHECKING:
     from harness.backends.backend import Backend
@@ -31,6 +32,7 @@ PROBES = 24  # all to one of two endpoints by chance: once in 16 million
 def hints_change_something(booted: Backend, namespace: str = NAMESPACE) -> bool | None:
     """Return whether hints keep traffic from an endpoint in another zone; None if that is unknown.
 
+    Its Service asks for hints as those of scenarios do: by the field, or by annotations where the API server has none.
     `namespace` is created for the question, and deleted afterwards.
     """
     backend = View(booted)
@@ -52,7 +54,10 @@ def hints_change_something(booted: Backend, namespace: str = NAMESPACE) -> bool 
 
 def _ask(backend: View, namespace: str, pods: list[Pod]) -> bool | None:
     family = backend.families[0]
-    made = backend.api.create("services", namespace, manifests.service("web"))
+    made = backend.api.create("services", namespace, manifests.service("web", trafficDistribution="PreferClose"))
+    if "trafficDistribution" not in made["spec"]:
+        annotations = dict.fromkeys(AUTOMATIC, "Auto")
+        backend.api.patch("services", namespace, "web", {"metadata": {"annotations": annotations}})
     written = manifests.endpoint_slice("web", "web", _endpoints(pods, hinted=False), family=family)
     backend.api.create("endpointslices", namespace, written)
     probe = Probe(backend.place_of(pod_client(pods[0].node)), "TCP", made["spec"]["clusterIP"], 80)

@@ -32,12 +32,10 @@ from harness.model.metrics import Metrics
 from harness.model.release import Component, Release
 from harness.model.texts import gathered, with_names
 from harness.model.workloads import Pod
+from harness.scenario.asking import AUTOMATIC, asked_of, refuse_unasked
 from harness.scenario.nodes import Nodes
 from harness.scenario.service import AddressKind, Service
 from harness.scenario.steps import step
-
-AUTOMATIC = {"service.kubernetes.io/topology-mode", "service.kubernetes.io/topology-aware-hints"}
-"""Annotations that make a controller share out endpoints by the CPU of all nodes."""
 
 _SAID = 300  # letters of a value in a timeline; the message has all of it
 
@@ -111,35 +109,33 @@ class Cluster:
         self.history.change("create service", service=name)
         virtual = self._virtual_addresses(number, type, external_ips)
         externals = [ip for (kind, _), ips in virtual.items() if kind == "external-ip" for ip in ips.values()]
-        made = self.api.create(
-            "services",
-            self.namespace,
-            manifests.service(
-                name,
-                ports=ports,
-                selector=selector,
-                annotations=annotations,
-                labels=labels,
-                type=type,
-                trafficDistribution=traffic_distribution,
-                internalTrafficPolicy=internal_traffic_policy,
-                externalTrafficPolicy=external_traffic_policy,
-                ipFamilyPolicy="RequireDualStack" if dual_stack else None,
-                externalIPs=externals or None,
-                **spec,
-            ),
+        wanted = manifests.service(
+            name,
+            ports=ports,
+            selector=selector,
+            annotations=annotations,
+            labels=labels,
+            type=type,
+            trafficDistribution=traffic_distribution,
+            internalTrafficPolicy=internal_traffic_policy,
+            externalTrafficPolicy=external_traffic_policy,
+            ipFamilyPolicy="RequireDualStack" if dual_stack else None,
+            externalIPs=externals or None,
+            **spec,
         )
+        made = self.api.create("services", self.namespace, wanted)
         ingress = [{"ip": ip} for (kind, _), ips in virtual.items() if kind == "load-balancer" for ip in ips.values()]
         if ingress:
             status = {"status": {"loadBalancer": {"ingress": ingress}}}
             made = self.api.patch("services", self.namespace, name, status, subresource="status")
-        return Service(made, tuple(ports), virtual)
+        return Service(made, tuple(ports), virtual, asked_of(wanted))
 
     @step("patch Service {service.name}")
     def patch_service(self, service: Service, patch: Object) -> None:
         """Change a live Service with a JSON merge patch (`None` removes a field). Raises `RefusedError`."""
         self.history.change("patch service", service=service.name, patch=patch)
         service.object = self.api.patch("services", self.namespace, service.name, patch)
+        service.asked = asked_of(service.object) | asked_of(patch)
 
     @step("delete Service {service.name}")
     def delete_service(self, service: Service) -> None:
@@ -242,8 +238,15 @@ class Cluster:
         families: Sequence[str] | None = None,
         ports: Sequence[Port] | None = None,
         labels: Mapping[str, str] | None = None,
+        unasked: bool = False,
     ) -> None:
-        """Write these endpoints as the one slice of each family; again for the same `name` to replace them."""
+        """Write these endpoints as the one slice of each family; again for the same `name` to replace them.
+
+        Raises `UsageError` for hints that the Service does not ask for, unless what becomes of `unasked` ones is the
+        question.
+        """
+        if not unasked:
+            refuse_unasked(service.name, service.asked, endpoints)
         for family in families or service.object["spec"]["ipFamilies"]:
             slice_name = f"{service.name}-{name or 'slice'}-{family.lower()}"
             wanted = manifests.endpoint_slice(

@@ -21,6 +21,7 @@ class Service:
     object: Object
     ports: tuple[Port, ...]
     virtual: Mapping[tuple[AddressKind, str], Mapping[str, str]] = field(default_factory=dict)
+    asked: frozenset[str] = frozenset()  # the kinds of hints that it was to ask for, whatever the API server stored
 
     @property
     def name(self) -> str:

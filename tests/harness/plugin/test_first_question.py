@@ -10,7 +10,7 @@ from harness.backends.netns import NetnsBackend
 from harness.model.topology import ONE_ZONE, grid
 from harness.plugin.first_question import hints_change_something
 from harness.plugin.fixtures import Backends
-from mutants import MUTANTS
+from mutants import BENIGN, MUTANTS
 
 if TYPE_CHECKING:
     import pytest
@@ -22,6 +22,11 @@ def test_reference_follows_hints() -> None:
     with NetnsBackend(TWO_ZONES) as backend:
         assert hints_change_something(backend) is True
         assert backend.api.list("services", "td-first-question") == []
+
+
+def test_proxy_that_follows_hints_where_asked_is_asked() -> None:
+    with NetnsBackend(TWO_ZONES, implementation=reference(BENIGN["follows-hints-where-asked"])) as backend:
+        assert hints_change_something(backend) is True
 
 
 def test_proxy_that_ignores_hints_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

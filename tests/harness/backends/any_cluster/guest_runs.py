@@ -30,7 +30,7 @@ HERE = pathlib.Path(__file__).parent
 
 @requirement("KEP-1/answers", "The near one answers.", level=MUST, features={FEATURE}, source="KEP-1, Design")
 def test_near_one_answers(three_zones):
-    service = three_zones.create_service()
+    service = three_zones.create_service(traffic_distribution="PreferClose")
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     three_zones.publish(service, [same_zone(a1), same_zone(b1)])
     expect_traffic(three_zones, service, {"a1": {a1}})

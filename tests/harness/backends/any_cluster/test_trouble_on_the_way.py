@@ -239,7 +239,7 @@ def test_where_the_pod_proxy_is_forbidden_pods_are_asked_by_port_forward(
     backend = share(host.server.add_user("alice", NO_POD_PROXY))
     with History(tmp_path / "history.jsonl") as history:
         scenario = Cluster(backend, f"td-{RUN_ID}-main-3", history=history, test="TEST/test")
-        service = scenario.create_service()
+        service = scenario.create_service(traffic_distribution="PreferClose")
         a1, b1 = scenario.run_servers(on=["a1", "b1"])
         scenario.publish(service, [same_zone(a1), same_zone(b1)])
         expect_traffic(scenario, service, {"a1": {a1}, "a2": {a1}, "b1": {b1}})

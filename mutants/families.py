@@ -1,0 +1,72 @@
+"""Right implementations of other families than the reference, by what sets them apart from kube-proxy.
+
+Each stands for proxies that people run. What it does otherwise no document forbids to all. So it meets all requirements
+of what it claims, but for those (`unmet`) about what kube-proxy does where the API leaves others free.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from mutants.affinity import unrenewed
+from mutants.decisions import Question, deciding, without_hints
+from mutants.mutant import Mutant
+from reference.client import Object
+from reference.proxy import ServiceProxy
+from reference.proxy.decision import Decision
+from reference.proxy.nftables import KernelTable
+from reference.proxy.objects import ANNOTATION, DEPRECATED_ANNOTATION
+from reference.proxy.state import State
+
+
+class _WhereAsked(State):
+    """Reads what a Service asks for, "zone node", where the reference of this release has no use for its annotation."""
+
+    def __init__(self, *arguments: Any, **parts: Any) -> None:
+        super().__init__(*arguments, decide=deciding(_where_asked), **parts)
+
+    def receive(self, resource: str, obj: Object, *, deleted: bool) -> None:
+        if resource == "services" and self._behaviour.annotation == "unused":
+            metadata = obj["metadata"]
+            annotations = {**(metadata.get("annotations") or {}), DEPRECATED_ANNOTATION: _asked(obj)}
+            obj = {**obj, "metadata": {**metadata, "annotations": annotations}}
+        super().receive(resource, obj, deleted=deleted)
+
+
+def _asked(service: Object) -> str:
+    """The kinds of hints that a Service asks for, by its field or by an annotation of either name."""
+    annotations = service["metadata"].get("annotations") or {}
+    value = service["spec"].get("trafficDistribution") or ""
+    by_annotation = {annotations.get(key, "") for key in (ANNOTATION, DEPRECATED_ANNOTATION)} & {"Auto", "auto", "Node"}
+    if value == "PreferSameNode" or "Node" in by_annotation:
+        return "zone node"
+    return "zone" if value or by_annotation else ""
+
+
+def _where_asked(question: Question) -> Decision:
+    if question.behaviour.annotation != "unused":
+        return question.answer()
+    asked = question.port.topology_annotation.split()
+    return question.answer(
+        endpoints=without_hints(question.endpoints, zones="zone" not in asked, nodes="node" not in asked)
+    )
+
+
+FAMILIES = [
+    Mutant(
+        "follows-hints-where-asked",
+        "Hints are followed only on Services that ask for them, by trafficDistribution or an annotation.",
+        "Cilium, OVN-Kubernetes",
+        proxy=partial(ServiceProxy, state=_WhereAsked),
+        lacks=frozenset({"NodeLevelTopology", "NodeLevelTopologyRouting"}),  # whose hints nobody asks for
+        unmet=frozenset({"KEP-4444/proxy-follows-hints-whatever-the-service-says"}),
+    ),
+    Mutant(
+        "hard-affinity-timeout",
+        "A client is forgotten timeoutSeconds after it came first, even if it comes all the while.",
+        "Antrea",
+        proxy=partial(ServiceProxy, kernel_table=partial(KernelTable, edit=unrenewed)),
+        unmet=frozenset({"AFFINITY/coming-again-renews-it"}),
+    ),
+]
