@@ -86,7 +86,7 @@ def _dns_prefers_zones_unasked(about: Any, kind: str, service: Service, client: 
 
 @_finds("dns-hides-from-unknown-clients", "Clients that nobody knows are told of nothing.")
 def _dns_hides_from_unknown_clients(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
-    return find(about, kind, service, frozenset() if client is None else client)
+    return NO_DATA if client is None else find(about, kind, service, client)
 
 
 @_finds("dns-has-one-family", "Services have no AAAA records.")
