@@ -106,8 +106,18 @@ def proxy_claims(values: Mapping[str, Any]) -> Claims:
     if kind == REFERENCE:
         version, gates = values["kubernetes_version"] or "", parse_gates(values["feature_gates"])
         alone = not choose(values["control_plane"] or "", values["controller"] or "").real
-        return Claims(mode=mode, exempt_features=release_features.lacking(version, gates, *(() if alone else (PROXY,))))
+        lacking = release_features.lacking(version, gates, *(() if alone else (PROXY,)))
+        return Claims(mode=mode, exempt_features=(*lacking, *_lacked_by(values["mutant"])))
     return _of_kube_proxy(version or values["kubernetes_version"] or "", mode, parse_gates(values["feature_gates"]))
+
+
+def _lacked_by(mutant: str) -> tuple[str, ...]:
+    """The features that a mutant or benign variant does not claim, though the reference does."""
+    if not mutant:
+        return ()
+    from harness.settings.mutants import mutants  # noqa: PLC0415  only for those who name one
+
+    return tuple(sorted(mutants()[mutant].lacks))
 
 
 def _refuse_mismatch(values: Mapping[str, Any]) -> None:

@@ -31,6 +31,10 @@ class Mutant(Parts, Protocol):
     def provenance(self) -> str:
         """The real bug that it repeats, or ""."""
 
+    @property
+    def lacks(self) -> frozenset[str]:
+        """The names of features that it does not claim, though the reference does."""
+
 
 def mutants() -> Mapping[str, Mutant]:
     """Return all mutants and benign variants by name."""

@@ -47,6 +47,12 @@ def test_reference_of_an_old_release_claims_what_that_had() -> None:
     assert resolve({"kubernetes-version": "1.37"}, environment={}).exempt_features == ()
 
 
+def test_benign_variant_does_not_claim_what_it_lacks() -> None:
+    settings = resolve({"mutant": "follows-hints-where-asked"}, environment={})
+    assert set(settings.exempt_features) == {"NodeLevelTopology", "NodeLevelTopologyRouting"}
+    assert resolve({"mutant": "takes-turns"}, environment={}).exempt_features == ()
+
+
 def test_gate_brings_a_feature_before_its_time() -> None:
     given = {"kubernetes-version": "1.33", "feature-gates": "PreferSameTrafficDistribution=true"}
     assert resolve(given, environment={}).exempt_features == ("DeprecationWarnings",)
