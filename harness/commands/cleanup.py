@@ -18,13 +18,13 @@ of_cluster = with_options([BY_NAME["kubeconfig"], BY_NAME["context"]])
 
 @click.command(epilog=examples("cleanup", "cleanup --context production --run 1a2b3c4d"))
 @of_cluster
-@click.option("--run", metavar="ID", default="", help="Only what this run left. [all runs]")
-@click.option("--force", is_flag=True, help="Even if a run is under way; it will notice, and end.")
+@click.option("--run", metavar="ID", default="", help="Remove only what this run left behind. [all runs]")
+@click.option("--force", is_flag=True, help="Clean up even if a run is in progress; that run will stop.")
 def cleanup(run: str, force: bool, **options: Any) -> None:
-    """Remove what runs left on a cluster, and kind clusters and containers that they left on this machine.
+    """Remove what runs left behind on a cluster, and their kind clusters and containers on this machine.
 
-    Namespaces with label trafficdist.dev/run are removed, nodes with annotation trafficdist.dev/before become what they
-    were, and the Lease goes. Nothing else is touched.
+    Removes namespaces with the label trafficdist.dev/run and the Lease, and restores nodes with the annotation
+    trafficdist.dev/before. Changes nothing else.
     """
     for line in _clean_up(**resolve_some(options), run=run, force=force):
         click.echo(line)

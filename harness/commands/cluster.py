@@ -19,7 +19,12 @@ _MADE_OF = ("proxy", "mode", "control-plane", "controller", "kubernetes-version"
 _CLUSTERS = values.completing(values.clusters)
 
 _NAME = click.option(
-    "--name", default="default", show_default=True, metavar="NAME", shell_complete=_CLUSTERS, help="Which cluster."
+    "--name",
+    default="default",
+    show_default=True,
+    metavar="NAME",
+    shell_complete=_CLUSTERS,
+    help="Name of the cluster.",
 )
 
 
@@ -27,7 +32,7 @@ _NAME = click.option(
     epilog=examples("cluster up", "cluster exec a1 -- ip route", "cluster kubeconfig > kubeconfig", "cluster down")
 )
 def cluster() -> None:
-    """Keep an embedded cluster running, to look at and to try things out."""
+    """Manage embedded clusters that run in the background, for inspection and experiments."""
 
 
 @cluster.command(
@@ -39,17 +44,17 @@ def cluster() -> None:
     ),
 )
 @with_options([BY_NAME[name] for name in _MADE_OF])
-@click.option("--name", default="default", show_default=True, metavar="NAME", help="What to call it.")
+@click.option("--name", default="default", show_default=True, metavar="NAME", help="Name of the new cluster.")
 @click.option(
     "--kubeconfig",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Write the kubeconfig there too, never over a file about other clusters. `cluster down` removes it.",
+    help="Also write the kubeconfig to this file, unless it describes other clusters. `cluster down` removes it.",
 )
 def up(name: str, kubeconfig: Path | None, **options: Any) -> None:
-    """Boot a cluster in the background, and say how to look at it.
+    """Start a cluster in the background, and print how to use it.
 
-    What it is made of is said as for `run`; pods that are created through its API run.
+    Its components are chosen with the same options as for `run`. Pods created through its API run.
     """
     from harness.commands import cluster_control
 
@@ -58,7 +63,7 @@ def up(name: str, kubeconfig: Path | None, **options: Any) -> None:
 
 @cluster.command(name="list", epilog=examples("cluster list"))
 def list_clusters() -> None:
-    """Show the clusters that run now, and where their kubeconfigs are."""
+    """List running clusters and the paths of their kubeconfigs."""
     from harness.commands import cluster_control
 
     click.echo(cluster_control.listing())
@@ -67,7 +72,7 @@ def list_clusters() -> None:
 @cluster.command(epilog=examples("cluster down", "cluster down --name old"))
 @_NAME
 def down(name: str) -> None:
-    """End a cluster; nothing of it is left. One that is not up is no error."""
+    """Stop a cluster and remove everything it used. Succeeds if it is not running."""
     from harness.commands import cluster_control
 
     click.echo(cluster_control.down(name))
@@ -77,7 +82,7 @@ def down(name: str) -> None:
     epilog=examples("cluster kubeconfig > kubeconfig", "cluster kubeconfig old", "cluster kubeconfig --path")
 )
 @click.argument("name", default="default", metavar="[NAME]", shell_complete=_CLUSTERS)
-@click.option("--path", is_flag=True, help="Print where it is, not what is in it.")
+@click.option("--path", is_flag=True, help="Print its path instead of its content.")
 def kubeconfig(name: str, path: bool) -> None:
     """Print the kubeconfig of a cluster.
 
@@ -104,7 +109,7 @@ def _places(context: click.Context, parameter: click.Parameter, incomplete: str)
 @click.argument("place", metavar="NODE|POD", shell_complete=_places)
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def execute(name: str, place: str, command: Sequence[str]) -> None:
-    """Run a command in the netns of a node, of a pod, or of the client outside (`external`)."""
+    """Run a command in the network namespace of a node, a pod, or the client outside the cluster (`external`)."""
     from harness.commands import cluster_control
 
     cluster_control.execute(name, place, command)

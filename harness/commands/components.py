@@ -13,9 +13,9 @@ from harness.commands.front import examples
 
 @click.group(epilog=examples("components fetch kube-proxy 1.34", "components list"))
 def components() -> None:
-    """Get, list and check real components: kube-proxy, kube-controller-manager, kube-apiserver, etcd; and kind.
+    """Manage real components: kube-proxy, kube-controller-manager, kube-apiserver, etcd and kind.
 
-    They are kept by version in a cache, where runs find them. What is in the folder KUBEBUILDER_ASSETS is used too.
+    Runs find them in a cache, by version, and in the folder KUBEBUILDER_ASSETS.
     """
 
 
@@ -27,7 +27,7 @@ def _cached(command: Callable[..., Any]) -> Callable[..., Any]:
         metavar="FOLDER",
         envvar="TRAFFICDIST_CACHE",
         show_envvar=True,
-        help="Where binaries are kept. [$XDG_CACHE_HOME/trafficdist, else ~/.cache/trafficdist]",
+        help="Folder of the cache. [$XDG_CACHE_HOME/trafficdist, else ~/.cache/trafficdist]",
     )(command)
 
 
@@ -55,12 +55,12 @@ def _cached(command: Callable[..., Any]) -> Callable[..., Any]:
     metavar="URL",
     envvar="TRAFFICDIST_MIRROR",
     show_envvar=True,
-    help="In place of https://dl.k8s.io, or of the releases on GitHub; several are tried in turn.",
+    help="Download from here instead of https://dl.k8s.io or GitHub. Repeatable; tried in order.",
 )
 @click.option(
-    "--jobs", type=click.IntRange(min=0), default=0, help="Compile so many packages at once. [one a processor]"
+    "--jobs", type=click.IntRange(min=0), default=0, help="Number of packages to compile at once. [one per processor]"
 )
-@click.option("--again", is_flag=True, help="Get it even if it is there.")
+@click.option("--again", is_flag=True, help="Fetch it even if it is in the cache.")
 @_cached
 def fetch(
     component: str,
@@ -72,9 +72,9 @@ def fetch(
     again: bool,
     folder: Path | None,
 ) -> None:
-    """Get a component, in one version or several, and print the paths.
+    """Fetch one or more versions of a component, and print their paths.
 
-    A version is 1.34.2, or 1.34 for its newest patch; without one it is the newest of all.
+    A VERSION is like 1.34.2, or like 1.34 for its newest patch. Without one, the newest version is fetched.
     """
     from harness.binaries.cache import Cache
     from harness.binaries.inventory import fetch_all
@@ -86,11 +86,11 @@ def fetch(
 
 @components.command(name="list", epilog=examples("components list", "components list kube-proxy --available"))
 @click.argument("names", nargs=-1, metavar="[COMPONENT]...")
-@click.option("--available", is_flag=True, help="The versions that can be compiled, as the Go module proxy lists them.")
+@click.option("--available", is_flag=True, help="List versions that can be compiled, from the Go module proxy.")
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
 @_cached
 def list_components(names: Sequence[str], available: bool, form: Literal["table", "json"], folder: Path | None) -> None:
-    """Show which components are there, or which could be."""
+    """List components in the cache, or the available versions."""
     from harness.binaries import inventory
     from harness.binaries.cache import Cache
 
@@ -101,7 +101,7 @@ def list_components(names: Sequence[str], available: bool, form: Literal["table"
 @click.argument("component", default="")
 @_cached
 def check(component: str, folder: Path | None) -> int:
-    """Check that each binary is the one that was got, and runs; 1 if not."""
+    """Check that each binary is unchanged and runs; exit with 1 if not."""
     from harness.binaries import inventory
     from harness.binaries.cache import Cache
 
@@ -115,7 +115,7 @@ def check(component: str, folder: Path | None) -> int:
 @click.argument("version", default="")
 @_cached
 def path(component: str, version: str, folder: Path | None) -> None:
-    """Print the path of a binary that is there."""
+    """Print the path of a binary in the cache."""
     from harness.binaries import inventory
     from harness.binaries.cache import Cache
 
@@ -124,10 +124,12 @@ def path(component: str, version: str, folder: Path | None) -> None:
 
 @components.command(epilog=examples("components remove kube-proxy 1.34", "components remove --all"))
 @click.argument("names", nargs=-1, metavar="[COMPONENT [VERSION]...]")
-@click.option("--all", "everything", is_flag=True, help="All components, and what interrupted downloads left.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Remove all components, and files left by interrupted downloads."
+)
 @_cached
 def remove(names: Sequence[str], everything: bool, folder: Path | None) -> None:
-    """Remove a component from the cache, all its versions or some."""
+    """Remove some or all versions of a component from the cache."""
     from harness.binaries import inventory
     from harness.binaries.cache import Cache
 

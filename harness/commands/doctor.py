@@ -25,17 +25,21 @@ _LOOKED_AT = ("backend", "kubeconfig", "context", "topology", "families", "allow
     cls=GroupedCommand, epilog=examples("doctor", "doctor --context production --try", "doctor --backend netns")
 )
 @with_options([each for each in OPTIONS if each.name in _LOOKED_AT])
-@click.option("--try", "try_pods", is_flag=True, help="Run a pod on each node, and remove it: is the image there?")
+@click.option(
+    "--try",
+    "try_pods",
+    is_flag=True,
+    help="Run a pod on each node, to check that the image can be pulled; then remove it.",
+)
 @SUITE
-@click.option("-v", "--verbose", is_flag=True, help="Name every requirement that is not judged.")
+@click.option("-v", "--verbose", is_flag=True, help="List every requirement that cannot be judged.")
 def doctor(*, try_pods: bool, suite: str, verbose: bool, **options: Any) -> int:
-    """Say before a run what a cluster, or this machine, lacks for it, what that costs, and the remedy.
+    """Check a cluster or this machine before a run: what is missing, which requirements that affects, and the remedy.
 
-    Without --backend it is about a run with --backend kubeconfig.
+    Checks for a run with --backend kubeconfig unless --backend is given. Writes nothing to the cluster without --try.
+    Environment variables TRAFFICDIST_<OPTION> apply as they do to `trafficdist run`.
 
-    Ends with 0 when all is well, 11 when something lacks, 12 when no run is possible. Nothing is written to the
-    cluster, unless --try is given. Costs are counted in the requirements that `trafficdist run` would judge, whose
-    environment variables TRAFFICDIST_<OPTION> count here too.
+    Exits with 0 if nothing is missing, 11 if some requirements cannot be judged, and 12 if no run is possible.
     """
     return _diagnose(resolve(by_name(options), backend="kubeconfig"), try_pods=try_pods, suite=suite, verbose=verbose)
 

@@ -23,10 +23,10 @@ _EXAMPLES = examples(
 @of_cluster
 @with_options([BY_NAME["follow"]])
 def explain(service: str, **options: Any) -> None:
-    """Say why the traffic of a Service goes where it goes, on any cluster; only reads.
+    """Explain how the traffic of a Service is routed, on any cluster. Read-only.
 
-    Who decides about hints, which endpoints each node uses, and the first safeguard that keeps traffic from being near.
-    Without --follow that is what was released, not the text of the KEPs.
+    Shows which component decides about hints, which endpoints each node uses, and the first safeguard that prevents
+    routing to nearby endpoints. Follows released Kubernetes, unless --follow kep is given.
     """
     from rich.console import Console
 

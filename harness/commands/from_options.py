@@ -16,7 +16,7 @@ SUITE = click.option(
     "--suite",
     metavar="PACKAGE",
     default=suite_files.SUITE,
-    help="A package or folder with requirements of your own: docs/own-suites.md. [the published suite]",
+    help="Package or folder of the suite to use; see docs/own-suites.md. [the published suite]",
 )
 
 

@@ -30,9 +30,9 @@ _EXAMPLES = examples(
 def judge(run: str, form: str) -> int:
     """Judge a run again from its history alone; needs no cluster, no root and no network.
 
-    RUN is the folder of a run, its run.jsonl (gzip's .gz too), or "latest". Verdict and message of each requirement are
-    derived from what was observed, and held against what the run stated, in the history and in the report.yaml beside
-    it. What follows from no observation (a skip, an exception) is taken as stated, and counted as such.
+    RUN is the folder of a run, its run.jsonl or run.jsonl.gz, or "latest". The verdict and message of each requirement
+    are derived from the recorded observations and compared with those in the history and in the report.yaml beside it.
+    Results without observations (skips, exceptions) are accepted as recorded, and counted separately.
     """
     from harness.report.rejudged import show
 

@@ -35,13 +35,16 @@ def _one_of(kind: type[enum.StrEnum]) -> click.Choice[str]:
 
 @click.command(name="list", epilog=_EXAMPLES)
 @click.argument("patterns", nargs=-1, metavar="[PATTERN]...", shell_complete=_names)
-@click.option("--mutants", is_flag=True, is_eager=True, help="List mutants and benign variants instead.")
+@click.option(
+    "--mutants", is_flag=True, is_eager=True, help="List mutants and benign variants instead of requirements."
+)
 @click.option("--level", "levels", multiple=True, type=_one_of(Level),
-              help="Only these. Repeatable, as are the next two.")  # fmt: skip
+              help="List only requirements of this level. Repeatable.")  # fmt: skip
 @click.option("--feature", "features", multiple=True, metavar="FEATURE",
-              shell_complete=values.completing(suite_files.features), help="Only what is about these.")  # fmt: skip
+              shell_complete=values.completing(suite_files.features),
+              help="List only requirements of this feature. Repeatable.")  # fmt: skip
 @click.option("--profile", "profiles", multiple=True, type=_one_of(Profile),
-              help="Only those of these components.")  # fmt: skip
+              help="List only requirements of this profile. Repeatable.")  # fmt: skip
 @click.option(
     "--format", "form", type=click.Choice(["table", "json", "yaml", "md"]), default="table", show_default=True
 )
@@ -56,13 +59,13 @@ def list_requirements(
     form: str,
     suite: str,
 ) -> None:
-    """Print the catalogue of requirements, or what of it matches a PATTERN: an id, * and ? allowed.
+    """List requirements, all or those whose ids match a PATTERN; * and ? are wildcards.
 
-    With --mutants these are the implementations with one fault each that the suite is tested with, and the benign
-    variants, which are odd but right; each with the requirements that find it out. PATTERN is about their names then,
-    and the other options about those requirements.
+    With --mutants, list the faulty implementations that the suite is tested with and the benign variants, which are
+    unusual but correct, each with the requirements that detect it. PATTERN then matches their names, and the other
+    options select among those requirements.
 
-    A table has one line each when it is not written to a terminal.
+    When the output is not a terminal, the table has one line per entry.
     """
     from harness.plugin.suite import catalogue as collect
     from harness.report import catalogue

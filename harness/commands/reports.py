@@ -15,10 +15,10 @@ _PLACE = click.Path()  # what is wrong with it is said in one way everywhere, by
 @click.command(epilog=examples("compare nftables/report.yaml iptables/report.yaml", "compare results/1.3*/"))
 @click.argument("reports", nargs=-1, required=True, type=_PLACE, metavar="REPORT...")
 def compare(reports: Sequence[str]) -> None:
-    """Put several reports side by side, as a Markdown page.
+    """Compare reports side by side, as a Markdown page.
 
-    Which features work where, and which requirements have not the same verdict everywhere. A REPORT is a report.yaml,
-    or the folder of a run.
+    Shows which features each implementation supports, and the requirements whose verdicts differ. A REPORT is a
+    report.yaml file or the folder of a run.
     """
     from harness.report.comparison import as_markdown
     from harness.report.conformance import read_report
@@ -32,9 +32,11 @@ _CODES = "\b\nExit codes:\n  0  no verdict changed\n  1  at least one verdict ch
 @click.command(epilog=examples("changes yesterday/ today/", "changes yesterday/ today/ --issues issues/", codes=_CODES))
 @click.argument("old", type=_PLACE)
 @click.argument("new", type=_PLACE)
-@click.option("--issues", metavar="FOLDER", help="Write one Markdown file for each issue to open; title first.")
+@click.option(
+    "--issues", metavar="FOLDER", help="Write a Markdown file for each issue to open, with the title on its first line."
+)
 def changes(old: str, new: str, issues: str | None) -> int:
-    """Say which verdicts changed from OLD to NEW: two runs, or two folders of runs, compared by name."""
+    """List verdicts that changed from OLD to NEW: two runs, or two folders of runs, matched by name."""
     from harness.report import changes as compared
     from harness.report.conformance import read_reports
     from harness.run.folder import OutputFolder

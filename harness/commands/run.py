@@ -30,16 +30,16 @@ _EXAMPLES = examples(
     "--options-file",
     metavar="FILE",
     type=click.Path(),
-    help="YAML file with options, by name without the dashes.",
+    help="YAML file of options, named as here without the leading dashes.",
 )
-@click.option("-v", "--verbose", count=True, help="Let pytest speak too.")
+@click.option("-v", "--verbose", count=True, help="Show the output of pytest too.")
 @SUITE
 @click.argument("pytest_arguments", nargs=-1, type=click.UNPROCESSED, metavar="[-- PYTEST ARGUMENTS]")
 def run(options_file: str | None, verbose: int, suite: str, pytest_arguments: Sequence[str], **options: Any) -> int:
     """Run the requirements against an implementation, and write a report.
 
-    An option may also be given as environment variable TRAFFICDIST_<OPTION>, or in an options file; the command line
-    wins over the environment, and that over the file.
+    Options can also be set by environment variables TRAFFICDIST_<OPTION> or in an options file. The command line takes
+    precedence over the environment, and the environment over the file.
     """
     from harness.plugin.suite import run_pytest
 

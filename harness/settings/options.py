@@ -126,80 +126,84 @@ def _workers(text: str) -> str:
 _NETNS, _KUBECONFIG, _KIND = ("netns",), ("kubeconfig",), ("kind",)
 
 _JUDGED = (
-    Option("proxy", "The service proxy to judge: reference, kube-proxy[:VERSION], or a YAML file that says how to run "
-           "one; installed: whatever a real cluster runs. [reference; on a real cluster installed]", metavar="NAME",
-           check=_proxy),
-    Option("mode", "What the proxy programs: nftables, iptables or ipvs. [the usual one of the proxy]", metavar="MODE"),
-    Option("control-plane", "What serves the API: embedded is the reference; binaries:VERSION is etcd, kube-apiserver "
-           "and kube-controller-manager of the cache; containers:VERSION, of their official images. [embedded]",
+    Option("proxy", "Service proxy to judge: reference, kube-proxy[:VERSION], a YAML file that describes how to run "
+           "one, or installed for the proxy of a real cluster. [reference; on a real cluster installed]",
+           metavar="NAME", check=_proxy),
+    Option("mode", "Proxy mode: nftables, iptables or ipvs. [the proxy's default]", metavar="MODE"),
+    Option("control-plane", "Control plane to run: embedded (the reference), or etcd, kube-apiserver and "
+           "kube-controller-manager as binaries:VERSION from the cache or as containers:VERSION from the official "
+           "images. [embedded]",
            metavar="NAME", check=_control_plane, backends=_NETNS),
-    Option("controller", "What writes EndpointSlices: reference, or kube-controller-manager[:VERSION]. [the one of the "
-           "control plane]", metavar="NAME", check=_controller, backends=_NETNS),
-    Option("mutant", "Judge the reference with one fault, to see what the suite says of it; never certifiable.",
+    Option("controller", "EndpointSlice controller to run: reference or kube-controller-manager[:VERSION]. [the one of "
+           "the control plane]", metavar="NAME", check=_controller, backends=_NETNS),
+    Option("mutant", "Judge the reference with this fault, to see which requirements fail. Never certifiable.",
            metavar="NAME", check=_mutant, backends=_NETNS),
-    Option("kubernetes-version", "The release as which the reference behaves, like 1.31. [the newest]",
+    Option("kubernetes-version", "Kubernetes version that the reference behaves as, for example 1.31. [the newest]",
            metavar="VERSION", backends=_NETNS),
-    Option("feature-gates", "Feature gates of the reference, or of --backend kind, like "
-           "PreferSameTrafficDistribution=false; on any other cluster those of its API server, if /metrics may not be "
-           "read. Repeatable.", kind="list", metavar="GATES", default=(), check=_gate),
-    Option("follow", "Whose behaviour, where a KEP text and released Kubernetes contradict each other: kep, released. "
+    Option("feature-gates", "Feature gates of the reference or of --backend kind, for example "
+           "PreferSameTrafficDistribution=false. With --backend kubeconfig, the gates of the API server, in case its "
+           "/metrics cannot be read. Repeatable.", kind="list", metavar="GATES", default=(), check=_gate),
+    Option("follow", "Source to follow where the text of a KEP and released Kubernetes differ: kep or released. "
            "[kep for the reference]", metavar="WHICH", allowed=("kep", "released")),
-    Option("supported-features", "The extended features that the implementation claims.", kind="list",
+    Option("supported-features", "Extended features that the implementation claims. Repeatable.", kind="list",
            metavar="FEATURES", default=()),
-    Option("exempt-features", "Features that it does not claim, although they would be expected.", kind="list",
-           metavar="FEATURES", default=()),
+    Option("exempt-features", "Features that the implementation does not claim, though expected by default. "
+           "Repeatable.", kind="list", metavar="FEATURES", default=()),
     Option("all-features", "Claim every feature.", kind="flag", default=False),
 )  # fmt: skip
 
 _PLACE = (
-    Option("backend", "Where to run: netns is a cluster of network namespaces on this machine, kubeconfig any "
-           "cluster, kind one that is made with kind and thrown away.", metavar="NAME",
+    Option("backend", "Cluster to run on: netns (network namespaces on this machine), kubeconfig (an existing cluster) "
+           "or kind (a temporary kind cluster).", metavar="NAME",
            allowed=(*_NETNS, *_KUBECONFIG, *_KIND)),
-    Option("kubeconfig", "The cluster of --backend kubeconfig; several files like $KUBECONFIG. [$KUBECONFIG, "
-           "~/.kube/config, or in a pod its service account]", metavar="FILE", backends=_KUBECONFIG),
-    Option("context", "Which context of it. [the current one]", metavar="NAME", backends=_KUBECONFIG),
-    Option("image-registry", "Where nodes pull the test image from, if not from registry.k8s.io/e2e-test-images.",
+    Option("kubeconfig", "Path to the kubeconfig file, or several paths as in $KUBECONFIG. [$KUBECONFIG, "
+           "~/.kube/config, or the service account of this pod]", metavar="FILE", backends=_KUBECONFIG),
+    Option("context", "Kubeconfig context to use. [the current one]", metavar="NAME", backends=_KUBECONFIG),
+    Option("image-registry", "Registry that nodes pull the test image from. [registry.k8s.io/e2e-test-images]",
            metavar="REGISTRY", backends=(*_KUBECONFIG, *_KIND)),
-    Option("allow-disruptive", "Change more of a real cluster than the run's own objects: labels and taints of "
-           "nodes, which are given back.", kind="flag", default=False, backends=_KUBECONFIG),
-    Option("kind-image", "Node image of --backend kind, like kindest/node:v1.34.3; by role: "
+    Option("allow-disruptive", "Allow the run to change labels and taints of the cluster's nodes; it restores them.",
+           kind="flag", default=False, backends=_KUBECONFIG),
+    Option("kind-image", "Node image for --backend kind, for example kindest/node:v1.34.3, or by role: "
            "control-plane=IMAGE,worker=IMAGE. [kind's own]", metavar="IMAGE", backends=_KIND),
-    Option("kind-patch", "Which patch a minor version stands for on --backend kind, like 1.30=1.30.14. Repeatable. "
-           "[the newest, as https://dl.k8s.io says]", kind="list", metavar="VERSIONS", default=(), check=_patch,
+    Option("kind-patch", "Patch release to use for a minor version with --backend kind, for example 1.30=1.30.14. "
+           "Repeatable. [the newest at https://dl.k8s.io]", kind="list", metavar="VERSIONS", default=(), check=_patch,
            backends=_KIND),
-    Option("keep-cluster", "Leave the cluster of --backend kind in place at the end.", kind="flag", default=False,
+    Option("keep-cluster", "Keep the cluster of --backend kind after the run.", kind="flag", default=False,
            backends=_KIND),
-    Option("topology", f"Zones and nodes: {', '.join(TOPOLOGIES)}, or like a=2,b=2,c=1.", metavar="TOPOLOGY",
+    Option("topology", f"Zones and nodes of the cluster: {', '.join(TOPOLOGIES)}, or nodes by zone, as in a=2,b=2,c=1.",
+           metavar="TOPOLOGY",
            default="three_zones", check=_topology),
-    Option("families", "IP families of the cluster, the primary one first.", kind="list", metavar="FAMILIES",
+    Option("families", "IP families of the cluster, primary first.", kind="list", metavar="FAMILIES",
            default=("IPv4", "IPv6"), allowed=("IPv4", "IPv6"), backends=(*_NETNS, *_KIND)),
 )  # fmt: skip
 
 _SELECTED = (
-    Option("profile", f"Judge this profile only: {', '.join(Profile)}. Repeatable.", kind="list", metavar="PROFILE",
+    Option("profile", f"Judge only these profiles: {', '.join(Profile)}. Repeatable.", kind="list", metavar="PROFILE",
            default=(), check=str.lower, allowed=tuple(Profile)),
-    Option("run-test", "Run only these requirements: ids, * and ? allowed.", kind="list", metavar="IDS", default=()),
-    Option("skip-tests", "Leave these requirements out: ids, * and ? allowed.", kind="list", metavar="IDS", default=()),
+    Option("run-test", "Run only requirements whose ids match; * and ? are wildcards. Repeatable.",
+           kind="list", metavar="IDS", default=()),
+    Option("skip-tests", "Skip requirements whose ids match; * and ? are wildcards. Repeatable.",
+           kind="list", metavar="IDS", default=()),
 )  # fmt: skip
 
 _RUN = (
-    Option("seed", "Seed of everything random; a run prints the one that it used.", metavar="N", check=_integer),
-    Option("time-scale", "Multiply every time limit, for slow machines; the report shows it.", metavar="FACTOR",
-           default=1.0, check=_positive),
+    Option("seed", "Random seed. Each run prints the seed that it used.", metavar="N", check=_integer),
+    Option("time-scale", "Multiply every time limit by this factor, for slow machines. The report shows it.",
+           metavar="FACTOR", default=1.0, check=_positive),
     Option("fail-fast", "Stop at the first requirement that is not met.", kind="flag", default=False),
-    Option("workers", "Run on that many processes at once; 0: none but this one; auto: as many as help, by processors, "
-           "memory, backend and what is to run. [auto; 0 under pytest itself]", metavar="N", check=_workers),
+    Option("workers", "Number of worker processes; 0 runs everything in this process, and auto chooses by processors, "
+           "memory, backend and selected requirements. [auto; 0 under pytest itself]", metavar="N", check=_workers),
 )  # fmt: skip
 
 _LEFT = (
     Option("output-dir", "Folder for reports, history and evidence. [./trafficdist-results/<time>]", metavar="FOLDER"),
-    Option("keep", "Keep evidence (rules, slices, nodes) of scenarios: failed, always or never.", metavar="WHEN",
+    Option("keep", "When to keep evidence (rules, slices, nodes): failed, always or never.", metavar="WHEN",
            default="failed", allowed=("failed", "always", "never")),
-    Option("organization", "Who makes the implementation (for the report)."),
-    Option("project", "What it is called (for the report)."),
-    Option("url", "Where it lives (for the report)."),
-    Option("version", "Which release was judged (for the report)."),
-    Option("contact", "Whom to ask about it (for the report). Repeatable.", kind="list", default=()),
+    Option("organization", "Organization behind the implementation, for the report."),
+    Option("project", "Name of the implementation, for the report."),
+    Option("url", "Website of the implementation, for the report."),
+    Option("version", "Version of the implementation, for the report."),
+    Option("contact", "Contact for the implementation, for the report. Repeatable.", kind="list", default=()),
 )  # fmt: skip
 
 _GROUPS: Mapping[str, tuple[Option, ...]] = {
