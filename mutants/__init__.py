@@ -12,6 +12,7 @@ from mutants import (
     affinity,
     api_servers,
     benign,
+    benign_answers,
     benign_controllers,
     cluster_dns,
     conditions,
@@ -72,5 +73,7 @@ MUTANTS: Mapping[str, Mutant] = _by_name(
 )
 """Each has one fault, and at least one requirement fails for it."""
 
-BENIGN: Mapping[str, Mutant] = _by_name(benign.BENIGN, benign_controllers.BENIGN, families.FAMILIES)
+BENIGN: Mapping[str, Mutant] = _by_name(
+    benign.BENIGN, benign_answers.BENIGN, benign_controllers.BENIGN, families.FAMILIES
+)
 """Each is right, and no requirement fails for it but those that it names, and goals that it does not share."""

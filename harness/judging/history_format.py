@@ -20,8 +20,8 @@ def observation(value: Observation) -> Any:
             return {"reached": pod, "from": client_address}
         case TimedOut():
             return "TIMED_OUT"
-        case Refused():
-            return "REFUSED"
+        case Refused(how):
+            return {"refused": how} if how else "REFUSED"
         case Unknown(why):
             return {"unknown": why}
 
@@ -58,6 +58,7 @@ def tally(value: Tally) -> dict[str, Any]:
         "pods": dict(sorted(value.pods.items())),
         **({"timedOut": value.timed_out} if value.timed_out else {}),
         **({"refused": value.refused} if value.refused else {}),
+        **({"refusedBy": dict(sorted(value.refused_by.items()))} if value.refused_by else {}),
         **({"unknown": dict(sorted(value.unknown.items()))} if value.unknown else {}),
         **({"gapMs": value.gap_ms} if value.gap_ms else {}),
     }
@@ -71,6 +72,7 @@ def read_tally(value: Mapping[str, Any]) -> Tally:
         value.get("refused", 0),
         Counter(value.get("unknown", {})),
         value.get("gapMs", 0.0),
+        Counter(value.get("refusedBy", {})),
     )
 
 

@@ -90,7 +90,8 @@ Expectation = Mapping[str, Expected]
 class Tally:
     """The counts of one client: answers by pod, silence, refusals, and unknown outcomes by their reason.
 
-    `gap_ms` is the longest time without a right answer, if it was measured.
+    `gap_ms` is the longest time without a right answer, where that was measured; `refused_by` counts refusals by the
+    error that the client's kernel made of them.
     """
 
     pods: Counter[str] = field(default_factory=Counter)
@@ -98,19 +99,22 @@ class Tally:
     refused: int = 0
     unknown: Counter[str] = field(default_factory=Counter)
     gap_ms: float = 0.0
+    refused_by: Counter[str] = field(default_factory=Counter)
 
     @classmethod
     def of(cls, observations: Iterable[Observation]) -> Tally:
         """Count these observations."""
         tally = cls()
-        for observation, count in Counter(observations).items():
-            match observation:
+        for observation, count in Counter(map(_with_kind, observations)).items():
+            match observation[0]:
                 case Reached(pod):
                     tally.pods[pod] += count
                 case TimedOut():
                     tally.timed_out += count
-                case Refused():
+                case Refused(how):
                     tally.refused += count
+                    if how:
+                        tally.refused_by[how] += count
                 case Unknown(why):
                     tally.unknown[why] += count
         return tally
@@ -125,8 +129,14 @@ class Tally:
         self.pods += other.pods
         self.timed_out += other.timed_out
         self.refused += other.refused
+        self.refused_by += other.refused_by
         self.unknown += other.unknown
         self.gap_ms = max(self.gap_ms, other.gap_ms)
+
+
+def _with_kind(observation: Observation) -> tuple[Observation, str]:
+    """Return it with the error of a refusal, in which equal ones may differ."""
+    return observation, observation.how if isinstance(observation, Refused) else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +314,8 @@ class _Client:
         if cell.mark is Mark.UNEVEN:
             times = f"{cell.count} times in {self.tally.told} probes"
             return f"{self.name} reached {column} {times}, where an equal share is {self.bounds[0]} to {self.bounds[1]}"
-        happened = {"timed out": "got no answer", "refused": "was refused"}.get(column, f"reached {column}")
+        refused = f"was refused{f' ({how})' if (how := ', '.join(sorted(self.tally.refused_by))) else ''}"
+        happened = {"timed out": "got no answer", "refused": refused}.get(column, f"reached {column}")
         return f"{self.name} {happened} in {cell.count} of {self.tally.told} probes, where {self._wanted()} is expected"
 
 

@@ -7,7 +7,7 @@ the probe could not tell, and what cannot be told is never counted as right or w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,11 @@ class Reached:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The connection was refused at once (RST, or ICMP port unreachable)."""
+    """The connection was refused at once, by whatever the client's kernel makes an error of: RST, any ICMP unreachable,
+    a socket-level load balancer in `connect`. All are equal; `how` is the name of the error.
+    """
+
+    how: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,11 @@ Numbers are those of linux/netlink.h, rtnetlink.h, if_link.h, if_addr.h and fib_
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -29,7 +30,7 @@ _LOCAL_TABLE = 255
 
 _IFF_UP, _IFF_NOARP = 0x1, 0x80
 _REQUEST, _ACK, _EXCL, _CREATE = 0x1, 0x4, 0x200, 0x400
-_ERROR, _NEWLINK, _DELLINK, _GETLINK, _NEWADDR, _NEWROUTE, _NEWRULE = 2, 16, 17, 18, 20, 24, 32
+_ERROR, _NEWLINK, _DELLINK, _GETLINK, _NEWADDR, _NEWROUTE, _GETROUTE, _NEWRULE = 2, 16, 17, 18, 20, 24, 26, 32
 _OPERATIONAL = 6  # IF_OPER_UP
 _UNICAST, _LOCAL, _BLACKHOLE = 1, 2, 6
 _SCOPE_UNIVERSE, _SCOPE_LINK = 0, 253
@@ -69,6 +70,21 @@ def execute(namespace: Namespace, requests: Sequence[Request]) -> None:
         sock.setsockopt(270, 11, 1)  # NETLINK_EXT_ACK: an answer may carry the kernel's reason as text
         sock.send(pack(requests))
         _raise_first_error(sock, requests)
+
+
+def has_route(make_socket: Callable[[int, int, int], socket.socket], address: str) -> bool:
+    """Whether a netns, in which this makes sockets, has a route to an address, one that forbids to go there included.
+
+    Raises `OSError`.
+    """
+    family, packed = _packed(address)
+    body = _ROUTE.pack(family, len(packed) * 8, 0, 0, 0, 0, 0, 0, 0) + _attribute(1, packed)  # RTA_DST
+    with make_socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as sock:
+        sock.send(pack([Request(f"ask for the route to {address}", _GETROUTE, 0, body)]))
+        answer = sock.recv(_BUFFER)
+    _, kind, *_ = _HEADER.unpack_from(answer)
+    (number,) = struct.unpack_from("=i", answer, _HEADER.size)
+    return (kind, -number) != (_ERROR, errno.ENETUNREACH)
 
 
 def wait_until_up(namespace: Namespace, index: int) -> None:

@@ -22,7 +22,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from harness.errors import HarnessError
-from harness.model.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Unknown
+from harness.model.outcomes import TIMED_OUT, Observation, Reached, Refused, Unknown
+from harness.netns.rtnetlink import has_route
 from harness.probes.reactor import Reactor
 
 LONGEST_LINE = 512
@@ -34,7 +35,14 @@ RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 REPEATED_SYN = 1.0
 """Seconds after which the kernel sends a SYN again."""
 
+_OF_A_SERVER = {errno.ECONNREFUSED, errno.ECONNRESET, errno.ENOPROTOOPT, errno.EPERM}
+"""Errors that only somebody on the way makes; EPERM is what a socket-level load balancer answers unless it chooses."""
+_OF_A_ROUTE = {errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EACCES, errno.EHOSTDOWN, errno.ENONET}
+"""Errors that a missing route of the client makes as well (linux: icmp_err_convert, icmpv6_err_convert)."""
+
 _TOTAL_RETRANS = 100  # where tcpi_total_retrans stands in struct tcp_info of linux/tcp.h
+_ALL_ERRORS = {socket.AF_INET: (socket.IPPROTO_IP, 11), socket.AF_INET6: (socket.IPPROTO_IPV6, 25)}
+"""IP_RECVERR and IPV6_RECVERR of linux/in.h and in6.h."""
 _FLAGS = socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
 _ANSWER = re.compile(r"([A-Za-z0-9][A-Za-z0-9._/-]*) ([0-9A-Fa-f.:]+(?:%\w+)?)")
 _nonces = itertools.count(secrets.randbits(48))
@@ -95,14 +103,18 @@ class Answers:
         return Reached(found[1], found[2])
 
 
-def from_error(error: OSError) -> Observation:
-    """Return the outcome of a probe whose socket had this error."""
-    match error.errno:
-        case errno.ECONNREFUSED | errno.ECONNRESET:
-            return REFUSED
-        case errno.ETIMEDOUT:
-            return TIMED_OUT
-    return cannot_tell(error)
+def from_error(error: OSError, probe: Probe) -> Observation:
+    """Return the outcome of a probe whose socket had this error.
+
+    "Unreachable" and "prohibited" are refusals where the client itself has a route there: then somebody else said so.
+    """
+    if error.errno == errno.ETIMEDOUT:
+        return TIMED_OUT
+    refused = error.errno in _OF_A_SERVER
+    if error.errno in _OF_A_ROUTE:
+        with contextlib.suppress(OSError, HarnessError):
+            refused = has_route(probe.namespace.socket, probe.address)
+    return Refused(errno.errorcode[error.errno or 0]) if refused else cannot_tell(error)
 
 
 def cannot_tell(error: OSError) -> Unknown:
@@ -134,6 +146,8 @@ def connected_socket(probe: Probe) -> socket.socket | Observation:
     try:
         if tcp:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
+        else:  # the kernel tells a socket for datagrams of "host unreachable" only if it asks for all errors
+            sock.setsockopt(*_ALL_ERRORS[family], 1)
         bind_unused(sock, probe.source)
         failure = sock.connect_ex((probe.address, probe.port))
         if failure == errno.EINPROGRESS:
@@ -143,7 +157,7 @@ def connected_socket(probe: Probe) -> socket.socket | Observation:
         return cannot_tell(error)
     if failure:
         sock.close()
-        return from_error(OSError(failure, ""))
+        return from_error(OSError(failure, ""), probe)
     return sock
 
 
@@ -173,6 +187,13 @@ def send(sock: socket.socket, question: bytes) -> None:
     """
     with contextlib.suppress(PermissionError):
         sock.send(question)
+
+
+def forget_errors(sock: socket.socket) -> None:
+    """Take what the kernel keeps of the errors of a socket for datagrams, which else stays ready for ever."""
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            sock.recvmsg(0, 0, socket.MSG_ERRQUEUE)
 
 
 def repeats(sock: socket.socket) -> int:
@@ -216,7 +237,7 @@ class Attempt(ABC):
         except OSError as error:
             sock.close()
             self.done = True
-            return from_error(error)
+            return from_error(error, self.probe)
         self._reactor.watch(sock.fileno(), self)
         self._reactor.at(time.monotonic() + self.probe.timeout, self)
         return None
@@ -227,7 +248,7 @@ class Attempt(ABC):
         except BlockingIOError:
             return
         except OSError as error:
-            self._finish(from_error(error))
+            self._finish(from_error(error, self.probe))
             return
         outcome = self._understand(data)
         if outcome is not None:

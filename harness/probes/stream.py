@@ -11,7 +11,16 @@ import time
 
 from harness.errors import InconclusiveError
 from harness.model.outcomes import TIMED_OUT, Observation, Unknown
-from harness.probes.probe import LONGEST_LINE, Answers, Probe, connected_socket, from_error, next_nonce, send
+from harness.probes.probe import (
+    LONGEST_LINE,
+    Answers,
+    Probe,
+    connected_socket,
+    forget_errors,
+    from_error,
+    next_nonce,
+    send,
+)
 from harness.probes.reactor import Reactor, Waiter
 
 
@@ -162,9 +171,11 @@ class Stream:
 
     def _failed(self, error: OSError) -> None:
         if self.probe.protocol == "UDP":
-            self.answered(from_error(error))
+            if self._socket is not None:
+                forget_errors(self._socket)
+            self.answered(from_error(error, self.probe))
         else:
-            self._end(from_error(error))
+            self._end(from_error(error, self.probe))
 
     def _end(self, outcome: Observation) -> None:
         self._ended = outcome

@@ -55,10 +55,14 @@ def test_odd_proxy_passes(name: str, trial: Callable[[Mutant], Trial]) -> None:
     assert {each: text for each in TELLING if (text := cluster.failure(each))} == {}
 
 
+WHOLE_PROXIES = ("hashes-the-source", "refuses-by-host-unreachable", "refuses-by-admin-prohibited")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(2))
-def test_proxy_that_hashes_passes_the_whole_profile(part: int, trial: Callable[[Mutant], Trial]) -> None:
-    cluster = trial(BENIGN["hashes-the-source"])
+@pytest.mark.parametrize("name", WHOLE_PROXIES)
+def test_odd_proxy_passes_the_whole_profile(name: str, part: int, trial: Callable[[Mutant], Trial]) -> None:
+    cluster = trial(BENIGN[name])
     assert {each: text for each in _of(Profile.SERVICE_PROXY)[part::2] if (text := cluster.failure(each))} == {}
 
 
@@ -146,7 +150,7 @@ def test_api_server_with_other_words_passes_the_whole_profile(trial: Callable[[M
 
 def test_every_benign_variant_is_tried() -> None:
     families = {"follows-hints-where-asked", "hard-affinity-timeout"}
-    assert {*PROXIES, *CONTROLLERS, *families, "hashes-the-source", "other-words"} == BENIGN.keys()
+    assert {*PROXIES, *CONTROLLERS, *families, *WHOLE_PROXIES, "other-words"} == BENIGN.keys()
 
 
 def test_proxy_that_does_nothing_passes_nothing(trial: Callable[[Mutant], Trial]) -> None:

@@ -25,7 +25,7 @@ from harness.backends.any_cluster.port_forwarding import PortForwards
 from harness.backends.any_cluster.repeated_syns import FULL_WAIT, NETSTAT, RepeatedSyns
 from harness.backends.any_cluster.udp_flows import PORT_RANGE, UdpFlows, of_new_flows, ports_of
 from harness.errors import InconclusiveError, UnavailableError
-from harness.model.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Unknown
+from harness.model.outcomes import TIMED_OUT, Observation, Reached, Refused, Unknown
 from harness.probes.loop import Probe
 from harness.probes.probe import REPEATED_SYN
 
@@ -35,8 +35,19 @@ OVERHEAD = 15.0  # seconds that the API server may add to agnhost's time
 GLANCE = 1.0  # seconds that it may add for `glance`
 
 _ADDRESS = re.compile(r"\[?([0-9A-Fa-f.:]+?)\]?:\d+")
-_REFUSED = ("connection refused", "connection reset by peer")
-_NOT_PERMITTED = "operation not permitted"
+_REFUSED = {
+    "connection refused": "ECONNREFUSED",
+    "connection reset by peer": "ECONNRESET",
+    "no route to host": "EHOSTUNREACH",
+    "network is unreachable": "ENETUNREACH",
+    "host is down": "EHOSTDOWN",
+    "machine is not on the network": "ENONET",
+    "protocol not available": "ENOPROTOOPT",
+    "connect: permission denied": "EACCES",
+    "connect: operation not permitted": "EPERM",
+}
+"""What Go says of the errors that are refusals: see `harness.probes.probe`."""
+_NOT_PERMITTED = "write: operation not permitted"
 _TIMED_OUT = ("i/o timeout", "context deadline exceeded", "Client.Timeout", "connection timed out")
 
 
@@ -63,8 +74,8 @@ def address_seen(answer: str) -> Observation:
 
 def from_text(error: str) -> Observation:
     """Return the outcome for an error of Go's network libraries."""
-    if any(each in error for each in _REFUSED):
-        return REFUSED
+    if how := next((name for text, name in _REFUSED.items() if text in error), ""):
+        return Refused(how)
     return TIMED_OUT if any(each in error for each in _TIMED_OUT) else Unknown(error[:200])
 
 
@@ -80,6 +91,7 @@ class Dialer:
         self._pool = Pool(THREADS, watch)
         self._syns: RepeatedSyns[ClientPod] = RepeatedSyns(self._netstat)
         self._flows: UdpFlows[tuple[ClientPod, str, int]] = UdpFlows()
+        self._routed: set[tuple[ClientPod, bool]] = set()  # who had an answer, and whether over IPv6
         self._ports: dict[ClientPod, int] = {}  # the number of source ports of a client
 
     def close(self) -> None:
@@ -209,7 +221,25 @@ class Dialer:
         except InconclusiveError as error:
             seconds = time.monotonic() - begin
             return Dialed([TIMED_OUT if 0 < limit <= seconds else Unknown(str(error))] * tries, seconds)
-        return Dialed(_outcomes(response, tries, read, client), time.monotonic() - begin)
+        seconds = time.monotonic() - begin
+        return Dialed(self._told(probe, _outcomes(response, tries, read, client), seconds), seconds)
+
+    def _told(self, probe: Probe, outcomes: list[Observation], seconds: float) -> list[Observation]:
+        """Return the outcomes without false refusals: a client without answers may have no route, and a neighbour that
+        is not found fails after 3 s.
+        """
+        way = _client(probe), ":" in probe.address
+        if any(isinstance(each, Reached) for each in outcomes):
+            self._routed.add(way)
+        no_route = Unknown("ENETUNREACH: the client may have no route, since nobody has answered it over this family")
+        return [
+            no_route
+            if isinstance(each, Refused) and each.how == "ENETUNREACH" and way not in self._routed
+            else TIMED_OUT
+            if isinstance(each, Refused) and each.how == "EHOSTUNREACH" and seconds >= REPEATED_SYN
+            else each
+            for each in outcomes
+        ]
 
     def _ask(self, client: ClientPod, path: str, query: Mapping[str, str], limit: float) -> Response:
         begin = time.monotonic()

@@ -14,7 +14,7 @@ from harness.judging.history import History, merge, read, sealed
 from harness.judging.judge import judge
 from harness.judging.statistics import Rates
 from harness.judging.verdict import NO_ANSWER, AnyOf, Evenly, Expected, Judgement, Verdict
-from harness.model.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Unknown
+from harness.model.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Refused, Unknown
 
 A1, B1 = Reached("a1", "10.244.1.2"), Reached("b1", "10.244.1.2")
 LOOSE = Rates(leak=0.5, miss=0.1)
@@ -72,6 +72,7 @@ def test_verdicts_derived_offline_equal_the_online_ones(path: Path) -> None:
     [
         ({"a1"}, [A1] * 8),
         (TIMED_OUT, [A1]),
+        (TIMED_OUT, [REFUSED, Refused("EHOSTUNREACH"), Refused("EACCES")] * 3),
         (NO_ANSWER, [TIMED_OUT, REFUSED] * 4),
         (AnyOf(frozenset({"a1", "b1"})), [A1] * 8),
         (Evenly(frozenset({"a1", "b1"})), [A1] * 800 + [B1] * 30),

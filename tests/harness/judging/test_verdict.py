@@ -22,7 +22,7 @@ from harness.judging.verdict import (
     plan,
     plans,
 )
-from harness.model.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Unknown
+from harness.model.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Refused, Unknown
 
 A1, B1 = Reached("a1", "10.244.1.2"), Reached("b1", "10.244.1.2")
 C1 = Reached("c1", "10.244.1.2")
@@ -137,6 +137,13 @@ def test_one_observation_is_wrong_or_not() -> None:
     assert not is_wrong(A1, EITHER)
     assert is_wrong(REFUSED, EITHER)
     assert not is_wrong(Unknown("no route"), {"a1"})
+
+
+def test_refusals_are_equal_and_told_by_the_error_that_they_were() -> None:
+    seen = [REFUSED, Refused("EHOSTUNREACH")] * 135
+    assert judged(REFUSED, *seen).verdict is PASSED
+    message = judged(TIMED_OUT, *seen).message
+    assert message == "a1 was refused (EHOSTUNREACH) in 270 of 270 probes, where silence is expected"
 
 
 def test_verdicts_combine_by_rank() -> None:

@@ -16,7 +16,7 @@ from pyroute2.nftables.expressions import genex
 from pyroute2.nftables.main import NFTables
 
 from harness.errors import UsageError
-from harness.model.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Unknown
+from harness.model.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Refused, Unknown
 from harness.netns.namespace import Namespace
 from harness.probes.loop import Probe, ServerPort
 from tests.harness.probes.conftest import CLIENT, CLIENT6, SECOND, SECOND6, SERVER, SERVER6, Wire
@@ -80,21 +80,54 @@ def test_a_packet_dropped_on_the_clients_own_node_is_silence(wire: Wire, protoco
         assert wire.loop.probe([Probe(node, protocol, "127.0.0.1", 80, timeout=0.1)]) == [TIMED_OUT]
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
-def test_a_tcp_connection_that_a_node_rejects_by_icmp_is_refused_at_once(wire: Wire, address: str) -> None:
+KINDS = {
+    ("127.0.0.1", 0): "ENETUNREACH",
+    ("127.0.0.1", 1): "EHOSTUNREACH",
+    ("127.0.0.1", 2): "ENOPROTOOPT",
+    ("127.0.0.1", 3): "ECONNREFUSED",
+    ("127.0.0.1", 13): "EHOSTUNREACH",
+    ("::1", 0): "ENETUNREACH",
+    ("::1", 1): "EACCES",
+    ("::1", 3): "EHOSTUNREACH",
+    ("::1", 4): "ECONNREFUSED",
+}
+"""By address and code of ICMP or ICMPv6 (linux/icmp.h, icmpv6.h: net, host, port and so on; 13 and 1: prohibited)."""
+
+
+@PROTOCOLS
+@pytest.mark.parametrize(("address", "code"), KINDS)
+def test_what_a_node_rejects_by_any_icmp_is_refused_at_once(wire: Wire, protocol: str, address: str, code: int) -> None:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    unreachable = 4 if ":" in address else 3  # the code of ICMPv6 and of ICMP for an unreachable port
+    number = b"\x06" if protocol == "TCP" else b"\x11"
     with Namespace.create() as node:
         with node.entered(), IPRoute() as ip, NFTables(nfgen_family=family) as nft:
             ip.link("set", index=1, state="up")
             nft.table("add", name="proxy")
             nft.chain("add", table="proxy", name="rejects", hook="output", type="filter", policy=1)
             load = genex("meta", {"key": 16, "dreg": 1})  # NFT_META_L4PROTO
-            tcp = genex("cmp", {"sreg": 1, "op": 0, "data": {"attrs": [("NFTA_DATA_VALUE", b"\x06")]}})
-            reject = genex("reject", {"type": 0, "icmp_code": unreachable})
-            nft.rule("add", table="proxy", chain="rejects", expressions=([load, tcp, reject],))
-        asked = Probe(node, "TCP", address, 80, timeout=0.5)
-        assert wire.loop.probe([asked] * 3) == [REFUSED] * 3
+            same = genex("cmp", {"sreg": 1, "op": 0, "data": {"attrs": [("NFTA_DATA_VALUE", number)]}})
+            reject = genex("reject", {"type": 0, "icmp_code": code})
+            nft.rule("add", table="proxy", chain="rejects", expressions=([load, same, reject],))
+        asked = Probe(node, protocol, address, 80, timeout=0.5)
+        outcomes = wire.loop.probe([asked] * 3)
+        flow = wire.loop.connect(asked)
+        answers = [flow.opened, flow.ask()]
+        flow.close()
+    assert outcomes == [REFUSED] * 3
+    assert answers == [REFUSED] * 2
+    assert {each.how for each in outcomes if isinstance(each, Refused)} == {KINDS[address, code]}
+
+
+@PROTOCOLS
+@pytest.mark.parametrize(("kind", "how"), [("unreachable", "EHOSTUNREACH"), ("prohibit", "EACCES")])
+def test_a_route_that_forbids_is_a_refusal(wire: Wire, protocol: str, kind: str, how: str) -> None:
+    with Namespace.create() as node:
+        with node.entered(), IPRoute() as ip:
+            ip.link("set", index=1, state="up")
+            ip.route("add", dst="192.0.2.1/32", type=kind)
+        (outcome,) = wire.loop.probe([Probe(node, protocol, "192.0.2.1", 80)])
+    assert isinstance(outcome, Refused)
+    assert outcome.how == how
 
 
 def test_another_protocol_is_refused_by_name(wire: Wire) -> None:

@@ -41,8 +41,40 @@ def test_answers_name_pod_and_namespace() -> None:
 
 def test_errors_of_go_are_told_apart() -> None:
     refused = "dial tcp 10.96.0.1:80: connect: connection refused"
-    assert outcomes(3, errors=(refused, TIMEOUT, "dial tcp: connect: no route to host"))[:2] == [REFUSED, TIMED_OUT]
-    assert isinstance(outcomes(1, errors=("connect: no route to host",))[0], Unknown)
+    unreachable = "dial tcp 10.96.0.1:80: connect: no route to host"
+    assert outcomes(3, errors=(refused, TIMEOUT, unreachable)) == [REFUSED, TIMED_OUT, REFUSED]
+    assert isinstance(outcomes(1, errors=("connect: cannot assign requested address",))[0], Unknown)
+
+
+@pytest.mark.parametrize(
+    ("said", "answered_before", "outcome"),
+    [
+        ("network is unreachable", True, REFUSED),
+        ("network is unreachable", False, Unknown),
+        ("no route to host", False, REFUSED),
+        ("operation not permitted", False, REFUSED),
+    ],
+)
+def test_what_a_client_cannot_reach_is_refused_unless_it_may_have_no_route(
+    new_dialer: Callable[..., Dialer], said: str, answered_before: bool, outcome: Observation | type[Unknown]
+) -> None:
+    answers = [{"responses": ["a1--td-x-main-1"]}] if answered_before else []
+    bodies = iter([*answers, {"errors": [f"dial tcp 10.96.0.1:80: connect: {said}"]}])
+    dialer = new_dialer(lambda _client, _path, _seconds: Response(200, next(bodies)))
+    probe = Probe(CLIENT, "TCP", "10.96.0.1", 80)
+    if answered_before:
+        dialer.dial(probe, 1)
+    (seen,) = dialer.dial(probe, 1).outcomes
+    assert outcome in (seen, type(seen))
+
+
+def test_a_neighbour_that_is_not_found_is_silence(
+    new_dialer: Callable[..., Dialer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dialing, "REPEATED_SYN", 0.0)  # every answer is late
+    body = {"errors": ["dial tcp 10.96.0.1:80: connect: no route to host"]}
+    dialer = new_dialer(lambda _client, _path, _seconds: Response(200, body))
+    assert dialer.dial(Probe(CLIENT, "TCP", "10.96.0.1", 80), 1).outcomes == [TIMED_OUT]
 
 
 def test_answers_that_agnhost_keeps_to_itself_are_unknown() -> None:

@@ -1,0 +1,39 @@
+"""Odd but right in how they say no: any refusal at once is one, whatever the client's kernel makes of it.
+
+Socket-level load balancers answer EHOSTUNREACH in `connect`; a router or a firewall would say that it is forbidden.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from mutants.mutant import Mutant
+from reference.proxy import ServiceProxy, uapi
+from reference.proxy import expressions as nft
+from reference.proxy.decision import Family
+from reference.proxy.netlink import attribute, number
+from reference.proxy.nftables import KernelTable
+from reference.proxy.skeleton import Chain, Rule
+
+_CODES = {"host-unreachable": {"IPv4": 1, "IPv6": 3}, "admin-prohibited": {"IPv4": 13, "IPv6": 1}}
+"""Of ICMP and ICMPv6, as `reject with icmpx` of nft chooses them."""
+
+
+def _refuses(kind: str, family: Family, chain: Chain) -> Chain:
+    if chain.name != "reject-chain":
+        return chain
+    code = attribute(uapi.NFTA_REJECT_ICMP_CODE, bytes([_CODES[kind][family]]))
+    reject = nft.expression("reject", number(uapi.NFTA_REJECT_TYPE, uapi.NFT_REJECT_ICMP_UNREACH), code)
+    return replace(chain, rules=(Rule(f"reject with icmpx {kind}", reject),))
+
+
+BENIGN: list[Mutant] = [
+    Mutant(
+        f"refuses-by-{kind}",
+        f"What is refused, TCP too, is refused by ICMP {kind}.",
+        provenance,
+        proxy=partial(ServiceProxy, kernel_table=partial(KernelTable, edit=partial(_refuses, kind))),
+    )
+    for kind, provenance in (("host-unreachable", "Cilium, bpf_sock.c: EHOSTUNREACH"), ("admin-prohibited", ""))
+]
