@@ -61,6 +61,7 @@ if TYPE_CHECKING:
         expect_client_address,
         expect_flow_moves,
         expect_flow_survives,
+        expect_prompt_change,
         expect_traffic,
     )
     from harness.scenario.transitions import expect_no_loss
@@ -127,6 +128,7 @@ __all__ = [
     "expect_locators",
     "expect_no_loss",
     "expect_no_overload",
+    "expect_prompt_change",
     "expect_shared_out",
     "expect_told",
     "expect_traffic",
@@ -182,7 +184,8 @@ _NAMES = {
     "harness.scenario.service": "AddressKind Service endpoint same_node same_zone",
     "harness.scenario.shares": "expect_all_under_load expect_any_under_load expect_even_shares",
     "harness.scenario.traffic": (
-        "NO_ANSWER Expected Traffic expect_client_address expect_flow_moves expect_flow_survives expect_traffic"
+        "NO_ANSWER Expected Traffic expect_client_address expect_flow_moves expect_flow_survives expect_prompt_change "
+        "expect_traffic"
     ),
     "harness.scenario.transitions": "expect_no_loss",
 }

@@ -15,6 +15,9 @@ from typing import TypeVar
 T = TypeVar("T")
 V = TypeVar("V")
 
+FAR = 30.0
+"""Seconds, before the time scale, for which what a component has to do is waited for, when it declares no bound."""
+
 _scale = 1.0
 
 
@@ -38,19 +41,20 @@ def time_scale() -> float:
 def eventually(
     check: Callable[[], T | None],
     *,
-    within: float,
+    within: float | None = None,
     describe: str | Callable[[], str],
     every: float = 0.005,
     error: Callable[[str], Exception] = NotYetError,
 ) -> T:
     """Call `check` until it gives something true, and give that.
 
-    `within` is in seconds before the time scale, `every` the pause between two looks. `describe` ends the sentence
-    "waited for ..."; a function is asked only when the wait was in vain. A check may raise `AssertionError` for "not
-    yet, because ..."; other errors end the wait. There is always a look after the deadline. Raises `error(text)`.
+    `within` is in seconds before the time scale (`FAR` unless given), `every` the pause between two looks. `describe`
+    ends the sentence "waited for ..."; a function is asked only when the wait was in vain. A check may raise
+    `AssertionError` for "not yet, because ..."; other errors end the wait. There is always a look after the deadline.
+    Raises `error(text)`.
     """
     begin = time.monotonic()
-    deadline = begin + within * _scale
+    deadline = begin + (FAR if within is None else within) * _scale
     looks, last, since = 0, "", begin
     while True:
         looked_at = time.monotonic()

@@ -10,7 +10,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from mutants.late_watches import LateClient
 from mutants.mutant import NO_ANSWER, REACHED, REFUSED, Mutant
+from reference.client import Client, Event
 from reference.proxy import ServiceProxy, uapi
 from reference.proxy import expressions as nft
 from reference.proxy.decision import Decision, Drop, Family, ServicePort
@@ -22,6 +24,7 @@ from reference.proxy.state import FAMILIES, State
 from reference.proxy.table import Changes, Element, HairpinElement, Table
 
 HOLE = 0.05  # seconds
+CACHED = 6.0  # seconds
 
 MUTANTS: list[Mutant] = []
 
@@ -238,4 +241,24 @@ _register(
     "",
     f"{NO_ANSWER}|{REFUSED}",
     kernel_table=_UdpForgetsBeforeItLearns,
+)
+
+
+# When
+
+
+def _caches(node: str, client: Client, **options: Any) -> ServiceProxy:
+    def age(event: Event) -> float:
+        return CACHED if (event.resource, event.type) == ("endpointslices", "MODIFIED") else 0.0
+
+    return ServiceProxy(node, LateClient(client, age, by_object=True), **options)
+
+
+MUTANTS.append(
+    Mutant(
+        "caches-changes",
+        f"A slice that has changed is looked at {CACHED:g} s later.",
+        symptom="seconds until .*observed",
+        proxy=_caches,
+    )
 )

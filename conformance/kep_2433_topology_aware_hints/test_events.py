@@ -43,7 +43,7 @@ def _count(event: Mapping[str, Any]) -> int:
 
 
 def _seen(cluster: Cluster, service: Service) -> Seen:
-    cluster.backend.settle()
+    cluster.settle()
     return {name: count for name, (count, _) in _events(cluster, service).items()}
 
 

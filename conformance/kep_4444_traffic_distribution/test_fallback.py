@@ -81,7 +81,7 @@ def lose_and_regain(cluster: Cluster, port: Port) -> None:
         cluster.publish(service, [same_zone(a1, ready=False, serving=True, terminating=True), same_zone(b1)])
         expect_traffic(cluster, service, {"a1": {b1}, "a2": {b1}, "b1": {b1}})
         cluster.publish(service, [same_zone(b1)])
-        cluster.backend.settle()
+        cluster.settle()
         cluster.delete_pod(a1)
         (again,) = cluster.run_servers(on=["a1"])
         cluster.publish(service, [same_zone(again, ready=False), same_zone(b1)])

@@ -92,7 +92,7 @@ def test_field_changes_nothing_under_the_annotation(three_zones: Cluster) -> Non
 
     for value in ("PreferClose", "PreferSameNode", None):
         three_zones.patch_service(service, {"spec": {"trafficDistribution": value}})
-        three_zones.backend.settle()
+        three_zones.settle()
         after = _sorted(expect_shared_out(three_zones, service, SHARED_OUT))
         three_zones.expect_equal(f"pods by zone with trafficDistribution {value}", expected=before, observed=after)
 

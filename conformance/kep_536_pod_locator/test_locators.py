@@ -127,7 +127,7 @@ def test_locator_is_written_only_for_another_place(three_zones: Cluster) -> None
     three_zones.nodes.create("x1", "x")
     three_zones.create_pod("web", "x1")
     expect_locators(three_zones, {"web": {"nodeName": "x1"}})
-    three_zones.backend.settle()
+    three_zones.settle()
     before = locator_of(three_zones, "web")
 
     three_zones.set_ready("web", False)

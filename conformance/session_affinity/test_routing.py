@@ -231,7 +231,7 @@ def test_affinity_ends_after_its_time(three_zones: Cluster) -> None:
         expect_all_seen(three_zones, service, who_answers(three_zones, service, clients, port=port), {a1})
 
     three_zones.publish(service, [endpoint(a1), endpoint(b1)])
-    three_zones.backend.settle()
+    three_zones.settle()
     for port in (UDP, TCP):
         expect_forgotten(three_zones, service, clients, {a1, b1}, seconds=1, port=port)
 

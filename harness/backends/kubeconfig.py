@@ -37,8 +37,9 @@ from harness.model.workloads import Client, Pod, node_client
 from harness.netns.addresses import by_family
 from harness.probes.loop import Probe
 
-SETTLED = 10.0  # seconds, before the time scale, for proxies to work on all writes
-RESTARTED = 120.0  # the same after a component was replaced: clients retry an API server that was away ever less often
+RESTARTED = 120.0
+"""Seconds, before the time scale, for proxies to work on all writes after a component was replaced: clients retry an
+API server that was away ever less often."""
 METRICS_PORT = 10249
 
 
@@ -244,7 +245,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
         silent = self._without_proxy | self._off.keys()
         asking = self._clients.on([node.name for node in self.topology.nodes if node.name not in silent])
         endpoints = self._clients.barrier_endpoints(without=self._off)
-        within = RESTARTED if self._barrier.expects_news else SETTLED
+        within = RESTARTED if self._barrier.expects_news else None
         self._barrier.pass_(asking, endpoints, within=within, when_unable=self._require_nodes)
 
     def _await_late_kubelets(self) -> None:

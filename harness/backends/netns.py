@@ -48,7 +48,6 @@ from harness.netns.namespace import Namespace
 from harness.probes.loop import Loop, Probe, Recording, Stream
 
 BOOT_SECONDS = 15.0  # before the time scale, for controller and proxies to work on the first objects
-SETTLED = 5.0  # seconds, before the time scale, for controller and proxies to work on all writes
 RECONNECTED = (
     40.0  # the same after an API server was away: a client of client-go may wait for 30 s before it tries again
 )
@@ -153,7 +152,7 @@ class NetnsBackend(
             case Component.PROXY:
                 for node in nodes:
                     self.proxy.setup(node, self.network.nodes[node].namespace, release)
-        self.settle(SETTLED if component is not Component.API_SERVER else RECONNECTED)
+        self.settle(None if component is not Component.API_SERVER else RECONNECTED)
 
     def stop_component(self, component: Component, nodes: Sequence[str]) -> None:
         """Stop a component; its objects, slices or rules stay. `nodes` are those whose proxies are meant."""
@@ -277,7 +276,7 @@ class NetnsBackend(
         """Return the client's own address."""
         return by_family(self.host_of(client))[family]
 
-    def settle(self, within: float = SETTLED) -> None:
+    def settle(self, within: float | None = None) -> None:
         """Wait until controller and proxies have worked on everything written so far.
 
         Raises `InconclusiveError` if they do not get there in time.

@@ -18,6 +18,9 @@ from harness.model.requirements import Profile
 EMBEDDED, BINARIES, CONTAINERS = "embedded", "binaries", "containers"
 REFERENCE, MANAGER = "reference", "kube-controller-manager"
 
+CONVERGES_WITHIN = 10.0
+"""Seconds in which kube-controller-manager, as it is configured here, writes what objects ask for."""
+
 _NEWEST = (1, 1000)
 _CONTROLLER_HAS = (
     "ControllerMetrics",
@@ -100,7 +103,7 @@ def control_plane_claims(values: Mapping[str, Any]) -> dict[str, Any]:
     gates = parse_gates(values["feature_gates"])
     claims = _of_controller(choice.controller_version or choice.version or asked, gates)
     if choice.plane != EMBEDDED:
-        claims = {key: _both(claims[key], value) for key, value in _of_api_server(choice.version, gates).items()}
+        claims |= {key: _both(claims[key], value) for key, value in _of_api_server(choice.version, gates).items()}
     versions = {"kubernetes_version": choice.version} if choice.version else {}
     return {**claims, **versions, "follow": "released", "organization": "The Kubernetes authors",
             "url": "https://kubernetes.io"}  # fmt: skip
@@ -112,6 +115,7 @@ def _of_controller(version: str, gates: Mapping[str, bool]) -> dict[str, Any]:
         "profile": (Profile.ENDPOINTSLICE_CONTROLLER.value,),
         "supported_features": tuple(each for each in _CONTROLLER_HAS if each not in lacks),
         "exempt_features": lacks,
+        "converges_within": CONVERGES_WITHIN,
         "project": MANAGER,
         "version": version,
     }

@@ -11,6 +11,7 @@ at worst with a torn last line, and a reader reports both.
     window        the expectation for each client from here on, and the error rates
     observed      counts of one client in a window, and the first offending observations in full
     judged        verdict on a window
+    convergence   the seconds until something was as expected
     comparison    an expected value and the one that was read, and the verdict
     verdict       verdict on a phase of a test, and whether it follows from the judgements since the verdict before;
                   without a phase it is the final verdict of the run, and overrides earlier ones

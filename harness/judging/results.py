@@ -17,6 +17,9 @@ from harness.model.requirements import Feature, Level, Profile, Requirement
 
 _SEVERITY = [Verdict.PASSED, Verdict.SKIPPED, Verdict.INCONCLUSIVE, Verdict.FAILED]
 
+# The title of the longest wait of a scenario until something was as expected.
+CONVERGENCE = "convergence"
+
 # Reasons that leave a claim unproven: the run is partial.
 UNPROVEN = frozenset({SkipReason.INELIGIBLE, SkipReason.UNAVAILABLE})
 
@@ -180,3 +183,14 @@ def requirement_from_json(values: Mapping[str, Any]) -> Requirement:
         unless=values["unless"],
         since=values.get("since", ""),
     )
+
+
+def slowest_convergence(results: Sequence[Result]) -> tuple[float, str] | None:
+    """How many seconds a scenario waited at most until something was as expected, and which; `None` if none did."""
+    waited = [
+        (float(case.observed[CONVERGENCE]["slowestSeconds"]), result.requirement.id)
+        for result in results
+        for case in result.cases
+        if CONVERGENCE in case.observed
+    ]
+    return max(waited, default=None)

@@ -129,7 +129,8 @@ def new_cluster(
         marker = request.node.get_closest_marker("requirement")
         test = marker.args[0].id if marker is not None else request.node.nodeid
         namespace = f"{_prefix(run)}{next(_numbers)}"
-        made.append(Cluster(backends(topology), namespace, history=history, test=test))
+        declared = run.settings.converges_within if run is not None else 0.0
+        made.append(Cluster(backends(topology), namespace, history=history, test=test, converges_within=declared))
         return made[-1]
 
     yield make

@@ -36,7 +36,7 @@ QUIET_SECONDS = 0.1
 _PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
 _KEYS = (
     "name", "version", "command", "modes", "environment", "files", "ready", "ready_seconds", "synced", "quiet_seconds",
-    "supported_features", "exempt_features", "follows",
+    "supported_features", "exempt_features", "follows", "converges_within",
 )  # fmt: skip
 _CHECKS: Mapping[str, tuple[str, ...]] = {
     "http": ("port", "path", "code", "contains"),
@@ -66,6 +66,7 @@ class Recipe:
     supported_features: tuple[str, ...] = ()
     exempt_features: tuple[str, ...] = ()
     follows: str = "released"
+    converges_within: float = 0.0
 
 
 def read_recipe(path: str) -> Recipe:
@@ -107,6 +108,7 @@ def parse_recipe(loaded: Any) -> Recipe:
         supported_features=_texts(loaded.get("supported_features", []), "supported_features"),
         exempt_features=_texts(loaded.get("exempt_features", []), "exempt_features"),
         follows=follows,
+        converges_within=_seconds(loaded.get("converges_within", 0), "converges_within"),
     )
 
 

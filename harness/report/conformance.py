@@ -17,7 +17,7 @@ import jsonschema
 import yaml
 
 from harness.errors import DistrustError, UsageError
-from harness.judging.results import CaseResult, Result, count, left_out
+from harness.judging.results import CaseResult, Result, count, left_out, slowest_convergence
 from harness.judging.verdict import Verdict
 from harness.model.requirements import Profile
 from harness.report import environment as env
@@ -46,7 +46,7 @@ def build(
         "succeededProvisionalTests": [],
         "suite": env.suite_of(run.suite, plan.requirements.values()),
         "environment": place,
-        "run": _run(run, plan, duration, left_out(results)),
+        "run": _run(run, plan, duration, results),
         "features": [{"name": each.name, "declared": claimed(each, settings)} for each in plan.features()],
         "tests": [_test(result) for result in results if not result.left_out],
         "artifacts": list(artifacts),
@@ -168,8 +168,8 @@ def _summary(levels: dict[str, dict[str, Any]]) -> str:
     return " ".join(sentences)
 
 
-def _run(run: Run, plan: Plan, duration: float, deselected: dict[str, int]) -> dict[str, Any]:
-    reasons = certifiable_reasons(run, plan)
+def _run(run: Run, plan: Plan, duration: float, results: Sequence[Result]) -> dict[str, Any]:
+    reasons, deselected, slowest = certifiable_reasons(run, plan), left_out(results), slowest_convergence(results)
     return {
         "seed": run.settings.seed,
         "startTime": _time(run.start),
@@ -177,6 +177,8 @@ def _run(run: Run, plan: Plan, duration: float, deselected: dict[str, int]) -> d
         "arguments": env.without_secrets(run.arguments),
         "timeScale": run.settings.time_scale,
         "retries": run.retries,
+        **({"convergesWithin": run.settings.converges_within} if run.settings.converges_within else {}),
+        **({"slowestConvergence": {"seconds": slowest[0], "test": slowest[1]}} if slowest else {}),
         **({"interrupted": True} if run.interrupted else {}),
         **({"deselected": deselected} if deselected else {}),
         "certifiable": not reasons,

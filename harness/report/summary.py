@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from harness.judging.exit_codes import MEANINGS, ExitCode
-from harness.judging.results import Result, count, left_out
+from harness.judging.results import Result, count, left_out, slowest_convergence
 from harness.judging.verdict import SkipReason, Verdict
 from harness.settings.settings import Settings
 
@@ -30,6 +30,7 @@ HINTS_CHANGE_NOTHING = (
     "hints change nothing here: every endpoint is used with them as without. Is the feature turned on?"
 )
 
+_SLOW = 5.0  # seconds of a convergence that is worth a line
 _MOST_LINES = 60  # of one explanation; the evidence has all of it
 _REASONS = {
     SkipReason.UNSUPPORTED: "the implementation does not claim it",
@@ -187,6 +188,9 @@ def _conclusion(results: Sequence[Result], code: ExitCode, report: str, reasons:
         yield Line(f"All {numbers[Verdict.PASSED]} selected requirements are met.", "green")
     else:
         yield Line(f"{MEANINGS[code][0].upper()}{MEANINGS[code][1:]} (exit code {int(code)}).", style)
+    slowest = slowest_convergence(results)
+    if slowest and slowest[0] >= _SLOW:
+        yield Line(f"The slowest change took {slowest[0]:.1f} s to be taken up, in {slowest[1]}.", "faint")
     if reasons:
         yield Line(f"No certificate can rest on this run: {'; '.join(reasons)}.", "faint")
     if report:

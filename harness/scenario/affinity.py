@@ -12,16 +12,16 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 
 from harness.errors import InconclusiveError
-from harness.eventually import eventually, seen_last
+from harness.eventually import eventually
 from harness.model.manifests import Port
 from harness.model.outcomes import Reached
 from harness.model.workloads import Pod
 from harness.scenario.cluster import Cluster
+from harness.scenario.convergence import come_to
 from harness.scenario.paths import Who, named, target_of
 from harness.scenario.service import Service
 from harness.scenario.traffic import expect_traffic
 
-CONVERGENCE = 5.0  # seconds that a change has to reach the packets, before the time scale
 AWAY = (1.5, 3.0, 6.0)  # for how many of their times clients stay away, one after the other, until they are forgotten
 SPREAD = 24  # clients; that two endpoints are not both seen happens once in eight million times
 
@@ -33,7 +33,7 @@ def expect_kept(
 
     `address` are arguments of `expect_traffic`. Raises `AssertionError` with the grid.
     """
-    cluster.backend.settle()
+    cluster.settle()
     kept = {who: _first(cluster, service, who, pods, address) for who, pods in allowed.items()}
     expect_traffic(cluster, service, {who: {pod} for who, pod in kept.items()}, **address)
     return kept
@@ -42,12 +42,12 @@ def expect_kept(
 def _first(cluster: Cluster, service: Service, who: Who, allowed: AbstractSet[Pod], address: Mapping[str, Any]) -> Pod:
     """Return the allowed pod that answers a client first; if none does, any of them, for the comparison to fail."""
     by_name = {pod.name: pod for pod in allowed}
-    seen = seen_last(
+    seen = come_to(
+        cluster,
+        f"an answer to {who} by {service.name}",
         lambda: _ask(cluster, service, [who], **address)[0],
         by_name.__contains__,
-        within=CONVERGENCE,
         every=0.02,
-        describe=f"an answer to {who} by {service.name}",
     )
     return by_name.get(seen, by_name[min(by_name)])
 

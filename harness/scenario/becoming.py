@@ -11,16 +11,14 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from harness.api.client import Object
-from harness.eventually import seen_last
 from harness.model.metrics import Metrics
 from harness.model.release import CONTROLLER, PROXY, Component
 from harness.model.texts import gathered
 from harness.model.workloads import Client, Pod
 from harness.netns.http import HttpAnswer
 from harness.scenario.cluster import Cluster
+from harness.scenario.convergence import come_to
 from harness.scenario.service import Service
-
-CONVERGENCE = 5.0  # seconds for a component to show a change, before the time scale
 
 
 def expect_becomes(
@@ -36,8 +34,8 @@ def expect_becomes(
 
     Raises `InconclusiveError` instead where `unless` says why that value means nothing.
     """
-    cluster.backend.settle()
-    seen = seen_last(look, lambda seen: bool(seen == expected), within=CONVERGENCE, every=0.02, describe=what)
+    cluster.settle()
+    seen = come_to(cluster, what, look, lambda seen: bool(seen == expected), every=0.02)
     if seen == expected:
         cluster.expect_equal(what, expected=expected, observed=seen)
         return
@@ -50,7 +48,7 @@ class Counted:
 
     def __init__(self, cluster: Cluster, component: Component, node: str = "") -> None:
         self._cluster, self._component, self._node = cluster, component, node
-        cluster.backend.settle()
+        cluster.settle()
         self._before = self._read()
 
     def expect(self, name: str, labels: Mapping[str, str] | None = None, *, by: int) -> None:

@@ -22,6 +22,7 @@ from harness.errors import InconclusiveError
 from harness.judging import timeline
 from harness.judging.conclusion import raise_for
 from harness.judging.history import History, Window
+from harness.judging.results import CONVERGENCE
 from harness.judging.statistics import DEFAULT_RATES, Rates
 from harness.judging.timeline import Seen
 from harness.judging.verdict import Expectation, Judgement, Tally, Verdict
@@ -43,8 +44,15 @@ _SAID = 300  # letters of a value in a timeline; the message has all of it
 class Cluster:
     """One scenario's share of a cluster."""
 
-    def __init__(self, backend: Backend, namespace: str, *, history: History, test: str) -> None:
-        """Begin test `test` in Kubernetes namespace `namespace`; all observations go to the history."""
+    def __init__(
+        self, backend: Backend, namespace: str, *, history: History, test: str, converges_within: float = 0.0
+    ) -> None:
+        """Begin test `test` in Kubernetes namespace `namespace`; all observations go to the history.
+
+        `converges_within` is the declared bound for changes in seconds, before the time scale; 0 for none.
+        """
+        self.converges_within = converges_within
+        self._slowest = 0.0
         self.history = history
         self.test = test
         self.backend = View(backend)
@@ -280,6 +288,17 @@ class Cluster:
 
     # Components
 
+    def settle(self) -> None:
+        """Wait until all components have worked on what was written. Raises `InconclusiveError` when they do not."""
+        begin = time.monotonic()
+        self.backend.settle()
+        self.took("all components have worked on what was written", time.monotonic() - begin)
+
+    def took(self, what: str, seconds: float) -> None:
+        """Something came to be as expected after so long: for the history, and the slowest of all for the report."""
+        self.history.write("convergence", test=self.test, what=what, seconds=round(seconds, 3))
+        self._slowest = max(self._slowest, seconds)
+
     @step("restart {component}")
     def restart(self, component: Component, release: Release | None = None, *, on: Sequence[str] = ()) -> None:
         """Replace a component by one of a release, by default the one at boot, and wait until it has settled.
@@ -377,8 +396,11 @@ class Cluster:
 
     def judgement(self) -> dict[str, Any]:
         """Return the plan of the scenario's probes, the counts of each measuring window, and recorded numbers."""
+        measured: dict[str, Any] = dict(self._measured)
+        if self._slowest:
+            measured[CONVERGENCE] = {"slowestSeconds": round(self._slowest, 3)}
         if not self._windows:
-            return {"observed": self._measured} if self._measured else {}
+            return {"observed": measured} if measured else {}
         plans = [each for _, window in self._windows for each in window.plans.values()]
         largest = max(plans, key=lambda each: each.samples)
         return {
@@ -387,7 +409,7 @@ class Cluster:
                 f"{number}. {title}": {client: _counts(tally) for client, tally in window.tallies.items()}
                 for number, (title, window) in enumerate(self._windows, 1)
             }
-            | self._measured,
+            | measured,
         }
 
     def needs(self) -> dict[str, list[str]]:

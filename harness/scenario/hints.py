@@ -11,12 +11,10 @@ from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
-from harness.eventually import seen_last
 from harness.model.manifests import Hints, Object
 from harness.scenario.cluster import Cluster
+from harness.scenario.convergence import come_to, limit
 from harness.scenario.service import Service
-
-CONVERGENCE = 10.0  # seconds for a controller to write slices
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +59,17 @@ def expect_hints(
 ) -> dict[str, WrittenEndpoint]:
     """Expect the controller to write just these endpoints with these hints (`None`: no hints). Returns the endpoints.
 
-    Raises `AssertionError` with both tables after `CONVERGENCE` seconds.
+    Raises `AssertionError` with both tables in the end.
     """
-    seen = seen_last(
+    seen = come_to(
+        cluster,
+        f"the endpoints of service {service.name}",
         lambda: written_endpoints(cluster, service, family),
         lambda seen: {pod: each.hints for pod, each in seen.items()} == dict(expected),
-        within=CONVERGENCE,
-        describe=f"the endpoints of service {service.name}",
     )
     hints = {pod: each.hints for pod, each in sorted(seen.items())}
     cluster.expect_equal(
-        f"{family} endpoints and hints of service {service.name} after at most {CONVERGENCE:g} s",
+        f"{family} endpoints and hints of service {service.name} after at most {limit(cluster)}",
         expected={pod: _cell(expected, pod) for pod in sorted(expected)},
         observed={pod: _cell(hints, pod) for pod in hints},
         explanation=_tables(expected, hints),
@@ -85,14 +83,14 @@ def expect_shared_out(
     """Expect the controller to hint every endpoint for one zone, with this number of endpoints for each zone.
 
     A heuristic over all endpoints is judged in this way: the KEP says how many, and leaves open which. Returns the
-    names of the pods by the zone that they are hinted for. Raises `AssertionError` with both counts after
-    `CONVERGENCE` seconds.
+    names of the pods by the zone that they are hinted for. Raises `AssertionError` with both counts in
+    the end.
     """
-    pods = seen_last(
+    pods = come_to(
+        cluster,
+        f"the hints of service {service.name}",
         lambda: _by_hinted_zone(cluster, service, family),
         lambda pods: {zone: len(names) for zone, names in pods.items()} == dict(expected),
-        within=CONVERGENCE,
-        describe=f"the hints of service {service.name}",
     )
     cluster.expect_equal(
         f"{family} endpoints of service {service.name} by the one zone that each is hinted for",
@@ -117,11 +115,11 @@ def expect_enough(
         strange = {zone: len(names) for zone, names in pods.items() if zone not in fewest}
         return {"in all": sum(map(len, pods.values())), **short, **strange}
 
-    pods = seen_last(
+    pods = come_to(
+        cluster,
+        f"the hints of service {service.name}",
         lambda: _by_hinted_zone(cluster, service, family),
         lambda pods: summed_up(pods) == {"in all": endpoints},
-        within=CONVERGENCE,
-        describe=f"the hints of service {service.name}",
     )
     counts = {zone: len(names) for zone, names in sorted(pods.items())}
     cluster.measured(f"{family} endpoints of service {service.name} by the zone that they are hinted for", counts)
@@ -149,13 +147,13 @@ def expect_conditions(
     """Expect these endpoints to get these conditions: ready, serving, terminating.
 
     A condition that is left out counts as the API says: ready; not terminating; serving like ready in older texts, and
-    serving in newer ones. Raises `AssertionError` that names the first wrong endpoint after `CONVERGENCE` seconds.
+    serving in newer ones. Raises `AssertionError` that names the first wrong endpoint in the end.
     """
-    seen = seen_last(
+    seen = come_to(
+        cluster,
+        f"the conditions of endpoints of {service.name}",
         lambda: _conditions(cluster, service, expected, family),
         lambda seen: all(seen.get(pod) == conditions for pod, conditions in expected.items()),
-        within=CONVERGENCE,
-        describe=f"the conditions of endpoints of {service.name}",
     )
     for pod, conditions in expected.items():
         what = f"ready, serving, terminating of {pod}"
@@ -181,10 +179,10 @@ def expect_unchanged(cluster: Cluster, service: Service) -> Iterator[None]:
 
     Raises `AssertionError` with the resource versions.
     """
-    cluster.backend.settle()
+    cluster.settle()
     before = _versions(cluster, service)
     yield
-    cluster.backend.settle()
+    cluster.settle()
     after = _versions(cluster, service)
     cluster.expect_equal(f"resource versions of the slices of {service.name}", expected=before, observed=after)
 
@@ -196,10 +194,10 @@ def expect_writes(cluster: Cluster, service: Service, event: str, *, at_most: in
     A write is a slice that came, went or changed; one that changed several times counts by its generation. The number
     stands in the report, also where any is right (`None`). Raises `AssertionError`.
     """
-    cluster.backend.settle()
+    cluster.settle()
     before = _metadata(cluster, service)
     yield
-    cluster.backend.settle()
+    cluster.settle()
     after = _metadata(cluster, service)
     writes = len(before.keys() ^ after.keys())
     writes += sum(_writes(before[name], after[name]) for name in before.keys() & after.keys())

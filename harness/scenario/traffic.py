@@ -15,7 +15,7 @@ from collections.abc import Set as AbstractSet
 
 from harness.backends.backend import OpenConnection
 from harness.errors import UsageError
-from harness.eventually import NotYetError, eventually, seen_last
+from harness.eventually import NotYetError, eventually, time_scale
 from harness.judging import verdict
 from harness.judging.conclusion import raise_for
 from harness.judging.history import Window
@@ -27,6 +27,7 @@ from harness.model.manifests import Port
 from harness.model.outcomes import TIMED_OUT, Observation, Reached, Refused, TimedOut, Unknown
 from harness.model.workloads import Client, Pod
 from harness.scenario.cluster import Cluster, paragraphs
+from harness.scenario.convergence import come_to, limit, patience
 from harness.scenario.paths import Path, Target, Who, first_family, named, names, target_of
 from harness.scenario.service import AddressKind, Service
 from harness.scenario.steps import step
@@ -37,16 +38,18 @@ __all__ = [
     "expect_client_address",
     "expect_flow_moves",
     "expect_flow_survives",
+    "expect_prompt_change",
     "expect_traffic",
 ]
 
 Expected = AbstractSet[Pod] | TimedOut | Refused | NoAnswer
 Traffic = Mapping[Who, Expected]
 
-CONVERGENCE = 5.0  # seconds for a change to reach the packets, before the time scale
 IN_FLIGHT = 32  # probes at once, if answers are expected
 MANY_IN_FLIGHT = 256  # probes at once, for load, or if very many are needed
 FIRST_LOOK = 4  # probes of each client in a round of polling
+SECOND_LOOK = 28  # once those are right: what was before may be more than what is to be, and be missed by few probes
+FEW = 4  # pods that a second look sees all of
 
 
 def expect_traffic(
@@ -68,11 +71,13 @@ def expect_traffic(
     Raises `AssertionError` with the grid, and `InconclusiveError` when it cannot be told.
     """
     target = target_of(cluster, service, to=to, family=family, port=port, via=via)
-    paths = [target.path(who, names(what) if isinstance(what, AbstractSet) else what) for who, what in expected.items()]
+    paths = _paths(target, expected)
     if any(isinstance(path.expected, Refused) for path in paths):
         cluster.backend.need(Ability.EVERY_REFUSAL)
     _insist_on_speech(cluster, service, paths)
+    begin = time.monotonic()
     _, waited = wait_until_as_expected(cluster, paths, "traffic as expected")
+    seconds = time.monotonic() - begin
     late = f"Before the window: {waited}\n\n" if waited else ""
     measure(
         cluster,
@@ -82,15 +87,38 @@ def expect_traffic(
         explain=lambda unmet: late + _why(cluster, service, [path for path in paths if path.label in unmet]),
     )
     cluster.answered.add(service.name)
-    what = f"traffic became as expected within {CONVERGENCE:g} s"
-    cluster.expect_equal(what, expected=True, observed=not late, explanation=late)
+    if cluster.converges_within:
+        in_time = not late and seconds <= cluster.converges_within * time_scale()
+        what = f"traffic of service {service.name} became as expected within {limit(cluster)}"
+        cluster.expect_equal(what, expected=True, observed=in_time, explanation=late or f"it took {seconds:.3f} s")
+
+
+def expect_prompt_change(cluster: Cluster, service: Service, expected: Traffic, *, seconds: float) -> None:
+    """A few probes along each path come to see what is expected, within so many seconds before the time scale.
+
+    That is waited for up to `FAR` whatever was declared, and no window is opened. Raises `AssertionError`.
+    """
+    target = target_of(cluster, service)
+    begin = time.monotonic()
+    _, waited = _wait_for_packets(cluster, _paths(target, expected), f"traffic by {target}", within=None)
+    cluster.expect_within(
+        f"seconds until traffic of service {service.name} was as expected",
+        0,
+        seconds * time_scale(),
+        observed=round(time.monotonic() - begin, 3),
+        explanation=waited,
+    )
+
+
+def _paths(target: Target, expected: Traffic) -> list[Path]:
+    return [target.path(who, names(what) if isinstance(what, AbstractSet) else what) for who, what in expected.items()]
 
 
 def expect_client_address(
     cluster: Cluster, service: Service, client: Client, *, to: AddressKind = "cluster-ip", family: str | None = None
 ) -> None:
     """Expect the server to see the client's own address. Raises `AssertionError`."""
-    cluster.backend.settle()
+    cluster.settle()
     family = family or first_family(service)
     wanted = cluster.backend.client_address(client, family)
     path = target_of(cluster, service, to=to, family=family).path(client, frozenset())
@@ -107,7 +135,7 @@ def expect_flow_survives(cluster: Cluster, service: Service, client: str, pod: P
     with _flow(cluster, service, client) as flow:
         _assert_pod(cluster, flow.opened, pod, f"the connection of {client} was made to")
         yield
-        cluster.backend.settle()
+        cluster.settle()
         _assert_pod(cluster, flow.ask(), pod, f"the open connection of {client} now talks to")
 
 
@@ -117,20 +145,20 @@ def expect_flow_moves(cluster: Cluster, service: Service, client: str, *, before
     with _flow(cluster, service, client) as flow:
         _assert_pod(cluster, flow.opened, before, f"the flow of {client} began with")
         yield
-        cluster.backend.settle()
-        answer = seen_last(
+        cluster.settle()
+        answer = come_to(
+            cluster,
+            f"the flow of {client} to reach {after}",
             lambda: named(cluster, flow.ask()),
             lambda seen: seen == Reached(after.name),
-            within=CONVERGENCE,
             every=0.02,
-            describe=f"the flow of {client} to reach {after}",
         )
         _assert_pod(cluster, answer, after, f"the flow of {client} is answered by")
 
 
 @contextlib.contextmanager
 def _flow(cluster: Cluster, service: Service, client: str) -> Iterator[OpenConnection]:
-    cluster.backend.settle()
+    cluster.settle()
     probe = target_of(cluster, service).path(client, frozenset()).probes(1)[0]
 
     def opened() -> OpenConnection:
@@ -140,9 +168,7 @@ def _flow(cluster: Cluster, service: Service, client: str) -> Iterator[OpenConne
         return stream
 
     what = f"connection of {client} to {service.name}"
-    stream = seen_last(
-        opened, lambda stream: isinstance(stream.opened, Reached), within=CONVERGENCE, every=0.02, describe=what
-    )
+    stream = come_to(cluster, what, opened, lambda stream: isinstance(stream.opened, Reached), every=0.02)
     cluster.expect_equal(what, expected="Reached", observed=type(stream.opened).__name__)
     try:
         yield stream
@@ -181,6 +207,18 @@ def wait_until_as_expected(cluster: Cluster, paths: Sequence[Path], awaited: str
 
     This opens no window. Returns a wrong outcome and a text about the wait; "" twice if all is as expected.
     """
+    begin = time.monotonic()
+    cluster.settle()
+    wrong, waited = _wait_for_packets(cluster, paths, awaited, within=patience(cluster))
+    if not wrong:
+        cluster.took(awaited, time.monotonic() - begin)
+    return wrong, waited
+
+
+def _wait_for_packets(
+    cluster: Cluster, paths: Sequence[Path], awaited: str, *, within: float | None
+) -> tuple[str, str]:
+    """The same, whatever components say of themselves."""
     wrong = ""
 
     def as_expected() -> bool:
@@ -190,9 +228,8 @@ def wait_until_as_expected(cluster: Cluster, paths: Sequence[Path], awaited: str
             raise NotYetError(wrong)
         return True
 
-    cluster.backend.settle()
     try:
-        eventually(as_expected, within=CONVERGENCE, every=0.02, describe=awaited)
+        eventually(as_expected, within=within, every=0.02, describe=awaited)
     except NotYetError as error:
         return wrong, str(error)
     return "", ""
@@ -232,15 +269,25 @@ def raise_unless_passed(judgement: Judgement, title: str, explain: Callable[[], 
 
 
 def _seen_wrong(cluster: Cluster, paths: Sequence[Path]) -> str:
-    """Send a few probes along each path, and return the first wrong outcome; "" if there is none."""
-    probes = [(path, probe) for path in paths for probe in path.probes(FIRST_LOOK)]
+    """Send a few probes along each path, and then some more. Returns what was wrong or missing; "" if nothing."""
+    speaking = [path for path in paths if not path.silent]
+    return _look(cluster, paths, FIRST_LOOK) or _look(cluster, speaking, SECOND_LOOK, whole=True)
+
+
+def _look(cluster: Cluster, paths: Sequence[Path], count: int, *, whole: bool = False) -> str:
+    probes = [(path, probe) for path in paths for probe in path.probes(count)]
     seen = cluster.backend.glance([probe for _, probe in probes])
+    answered: dict[Path, set[str]] = {}
     for (path, _), observation in zip(probes, seen, strict=True):
         each = named(cluster, observation)
         if isinstance(each, Unknown):
             return f"{path.label} could not tell: {each.why}"
         if verdict.is_wrong(each, path.expected):
             return f"{path.label} saw {each.pod if isinstance(each, Reached) else type(each).__name__}"
+        answered.setdefault(path, set()).add(each.pod if isinstance(each, Reached) else "")
+    for path in paths if whole else ():
+        if isinstance(path.expected, AbstractSet) and len(answered[path]) < len(path.expected) <= FEW:
+            return f"{path.label} saw {len(answered[path])} of {len(path.expected)} pods in {count} probes"
     return ""
 
 

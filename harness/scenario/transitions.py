@@ -95,7 +95,7 @@ def expect_no_loss(
         flow.wait_for_samples(BEFORE)
         yield flow
         with contextlib.suppress(InconclusiveError):  # if a component does not settle, packets show the effect
-            cluster.backend.settle()
+            cluster.settle()
         flow.wait_for_samples()
     finally:
         seen = _by_client(cluster, paths, recording.stop())

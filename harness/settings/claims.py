@@ -7,7 +7,7 @@ features of that version. An option that was given always wins.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from harness.control_planes.choice import choose
@@ -29,6 +29,9 @@ OF_BOTH_FAMILIES = frozenset({"IPv6", "DualStack"})
 MODES: Mapping[str, tuple[str, ...]] = {REFERENCE: ("nftables",), KUBE_PROXY: ("nftables", "iptables", "ipvs")}
 """The kernel mechanisms that proxies program, the usual one first; Gateway API reports have the same field."""
 
+CONVERGES_WITHIN = 5.0
+"""Seconds in which the reference and kube-proxy, as they are configured here, take up a change. No document says it."""
+
 _KUBE_PROXY_HAS = (
     "ExternalIPs",
     "HealthCheckNodePort",
@@ -46,6 +49,7 @@ class Claims:
 
     mode: str
     follow: str = "kep"
+    converges_within: float = 0.0
     profile: tuple[str, ...] = ()
     supported_features: tuple[str, ...] = ()
     exempt_features: tuple[str, ...] = ()
@@ -96,6 +100,7 @@ def proxy_claims(values: Mapping[str, Any]) -> Claims:
         return Claims(
             mode=_mode(values, recipe.modes, f"--proxy {values['proxy']}"),
             follow=recipe.follows,
+            converges_within=recipe.converges_within,
             profile=("service-proxy",),
             supported_features=recipe.supported_features,
             exempt_features=recipe.exempt_features,
@@ -107,7 +112,8 @@ def proxy_claims(values: Mapping[str, Any]) -> Claims:
         version, gates = values["kubernetes_version"] or "", parse_gates(values["feature_gates"])
         alone = not choose(values["control_plane"] or "", values["controller"] or "").real
         lacking = release_features.lacking(version, gates, *(() if alone else (PROXY,)))
-        return Claims(mode=mode, exempt_features=(*lacking, *_lacked_by(values["mutant"])))
+        lacks = (*lacking, *_lacked_by(values["mutant"]))
+        return Claims(mode=mode, exempt_features=lacks, converges_within=CONVERGES_WITHIN)
     return _of_kube_proxy(version or values["kubernetes_version"] or "", mode, parse_gates(values["feature_gates"]))
 
 
@@ -155,7 +161,8 @@ def _of_kind(values: Mapping[str, Any]) -> Claims:
     from harness.backends.kind.config import version_of_image  # noqa: PLC0415  only where there is an image
 
     version = version_of_image(values["kind_image"] or "")
-    return _kube_proxy(version, values["mode"] or "default", parse_gates(values["feature_gates"]))
+    claims = _kube_proxy(version, values["mode"] or "default", parse_gates(values["feature_gates"]))
+    return replace(claims, converges_within=2 * CONVERGES_WITHIN)  # its controller too, and all by way of its API
 
 
 def _kube_proxy(found: Version | None, mode: str, gates: Mapping[str, bool]) -> Claims:
@@ -163,6 +170,7 @@ def _kube_proxy(found: Version | None, mode: str, gates: Mapping[str, bool]) -> 
     return Claims(
         mode=mode,
         follow="released",
+        converges_within=CONVERGES_WITHIN,
         profile=("service-proxy",),
         supported_features=tuple(each for each in _KUBE_PROXY_HAS if each not in lacks),
         exempt_features=lacks,

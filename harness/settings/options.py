@@ -17,6 +17,7 @@ from typing import Any
 
 from harness.control_planes import choice
 from harness.errors import UsageError
+from harness.eventually import FAR
 from harness.model.release import parse_gates
 from harness.model.requirements import Profile
 from harness.model.topology import TOPOLOGIES, parse_topology
@@ -145,6 +146,10 @@ _JUDGED = (
            "/metrics cannot be read. Repeatable.", kind="list", metavar="GATES", default=(), check=_gate),
     Option("follow", "Source to follow where the text of a KEP and released Kubernetes differ: kep or released. "
            "[kep for the reference]", metavar="WHICH", allowed=("kep", "released")),
+    Option("converges-within", "Seconds, before the time scale, within which the implementation promises to take up "
+           f"every change: later is a failure. Without it the suite waits up to {FAR:g} s and reports the time. "
+           "[5 for the reference and kube-proxy, 10 with kube-controller-manager]",
+           metavar="SECONDS", default=0.0, check=_positive),
     Option("supported-features", "Extended features that the implementation claims. Repeatable.", kind="list",
            metavar="FEATURES", default=()),
     Option("exempt-features", "Features that the implementation does not claim, though expected by default. "

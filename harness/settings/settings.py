@@ -34,6 +34,7 @@ class Settings:
     kubernetes_version: str
     feature_gates: tuple[str, ...]
     follow: str
+    converges_within: float
     topology: Topology
     families: tuple[str, ...]
     profile: tuple[str, ...]

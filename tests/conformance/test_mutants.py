@@ -11,10 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
+from harness import eventually
 from harness.errors import InconclusiveError
 from harness.model.requirements import Profile
-from harness.scenario import affinity, becoming, hints, traffic
 from mutants import BENIGN, MUTANTS, Mutant
+from tests.conformance import trials
 from tests.conformance.trials import SCENARIOS, Trial, time_scaled
 
 SHORT = 0.3  # probes may take 0.27 s
@@ -57,10 +58,8 @@ TOGETHER = {name: killers for name in MUTANTS if (killers := _killers(name, of_c
 
 @pytest.fixture(autouse=True)
 def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(traffic, "CONVERGENCE", 1.5)
-    monkeypatch.setattr(hints, "CONVERGENCE", 3.0)
-    monkeypatch.setattr(affinity, "CONVERGENCE", 1.5)
-    monkeypatch.setattr(becoming, "CONVERGENCE", 3.0)
+    monkeypatch.setattr(trials, "DECLARED", 2.0)
+    monkeypatch.setattr(eventually, "FAR", 6.0)
 
 
 def test_every_requirement_names_a_mutant_that_exists() -> None:

@@ -54,6 +54,9 @@ def _cases(marks: Iterable[pytest.Mark]) -> list[Mapping[str, Any]]:
 
 SCENARIOS = scenarios()
 
+DECLARED = 0.0
+"""The seconds in which what is tried declares to take up changes; 0: none."""
+
 
 @contextmanager
 def time_scaled(factor: float) -> Iterator[None]:
@@ -91,7 +94,13 @@ class Trial:
         scenario = SCENARIOS[requirement_id]
         self._backend.follow("released" if scenario.requirement.instead_of else "kep")
         for case in scenario.cases:
-            cluster = Cluster(self._backend, f"trial-{next(self._numbers)}", history=self._history, test=requirement_id)
+            cluster = Cluster(
+                self._backend,
+                f"trial-{next(self._numbers)}",
+                history=self._history,
+                test=requirement_id,
+                converges_within=DECLARED,
+            )
             try:
                 scenario.test(cluster, **case)
             finally:

@@ -73,7 +73,7 @@ class Barrier:
         clients: Sequence[ClientPod],
         endpoints: Sequence[tuple[str, Mapping[str, str]]],
         *,
-        within: float,
+        within: float | None,
         when_unable: Callable[[], None],
     ) -> None:
         """Return when all clients have seen the barrier's next change. `endpoints`: hostname, addresses by family.

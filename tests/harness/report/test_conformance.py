@@ -11,7 +11,7 @@ import yaml
 
 from harness.backends.any_cluster.target import described
 from harness.errors import DistrustError
-from harness.judging.results import Case, CaseResult, Result
+from harness.judging.results import CONVERGENCE, Case, CaseResult, Result
 from harness.judging.verdict import SkipReason, Verdict
 from harness.model.requirements import MUST, Feature, Profile, Requirement
 from harness.model.topology import THREE_ZONES
@@ -166,6 +166,16 @@ def test_the_worst_case_decides() -> None:
             CaseResult(f"t[{each}]", "KEP-1/a", verdict=each, reason=SkipReason.UNAVAILABLE) for each in order[:number]
         )
         assert Result(requirement, cases).verdict == verdict
+
+
+def test_the_slowest_convergence_of_all_is_told_of_the_run() -> None:
+    given = results("passed", "passed", "passed")
+    for result, seconds in zip(given, (0.5, 7.25), strict=False):
+        result.cases[0].observed[CONVERGENCE] = {"slowestSeconds": seconds}
+    told = report(*given, options={"converges-within": 8.0})["run"]
+    assert told["slowestConvergence"] == {"seconds": 7.25, "test": given[1].requirement.id}
+    assert told["convergesWithin"] == 8.0
+    assert "slowestConvergence" not in report(*results("passed"))["run"]
 
 
 def test_what_a_kubelet_says_of_its_node_meets_the_schema() -> None:

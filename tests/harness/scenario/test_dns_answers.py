@@ -44,7 +44,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture(autouse=True)
 def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.scenario.becoming.CONVERGENCE", 0.3)
+    monkeypatch.setattr("harness.eventually.FAR", 0.3)
     monkeypatch.setattr(told, "PATIENCE", 0.3)
 
 

@@ -128,3 +128,28 @@ def test_file_says_what_it_claims(tmp_path: Path) -> None:
 def test_what_does_not_go_together_is_refused(given: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         resolve(given, environment={})
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [
+        ({}, 5.0),
+        ({"proxy": "kube-proxy"}, 5.0),
+        ({"controller": "kube-controller-manager"}, 10.0),
+        ({"control-plane": "binaries:1.34", "proxy": "kube-proxy"}, 10.0),
+        ({"backend": "kubeconfig"}, 0.0),
+        ({"backend": "kind"}, 10.0),
+        ({"backend": "kubeconfig", "converges-within": "2.5"}, 2.5),
+    ],
+)
+def test_a_bound_of_convergence_is_what_an_implementation_declares(given: dict[str, str], seconds: float) -> None:
+    assert resolve(given, environment={}).converges_within == seconds
+
+
+def test_a_recipe_may_declare_one(tmp_path: Path) -> None:
+    recipe = tmp_path / "proxy.yaml"
+    said = {"name": "x", "command": ["x"], "ready": [{"log": "x"}]}
+    recipe.write_text(yaml.safe_dump(said), encoding="utf-8")
+    assert resolve({"proxy": str(recipe)}, environment={}).converges_within == 0.0
+    recipe.write_text(yaml.safe_dump({**said, "converges_within": 3}), encoding="utf-8")
+    assert resolve({"proxy": str(recipe)}, environment={}).converges_within == 3.0

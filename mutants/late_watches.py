@@ -1,0 +1,123 @@
+"""Watches that tell of changes later: in order for each resource, whatever comes of the others meanwhile.
+
+Components of Kubernetes watch each resource apart, so a change of one may overtake an earlier change of another.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection
+from heapq import heappop, heappush
+
+from reference.client import Client, Event, Key, Object, Subscription, key_of
+
+Lateness = Callable[[Event], float]
+"""The seconds by which an event comes late."""
+
+Sink = Callable[[Event], None]
+
+
+class LateClient:
+    """A client whose watches are late, and with `resync` tell anew of all objects each time so many seconds are over.
+
+    What there is when a watch begins comes at once. With `by_object` objects do not wait for others.
+    """
+
+    def __init__(self, client: Client, lateness: Lateness, *, resync: float = 0.0, by_object: bool = False) -> None:
+        self._by_object = by_object
+        self._lateness = lateness
+        self._resync = resync
+        self._watches: list[_LateWatch] = []
+        self._client = client
+        self.get, self.create, self.update = client.get, client.create, client.update
+        self.update_status, self.delete = client.update_status, client.delete
+
+    def subscribe(self, resources: Collection[str], sink: Sink) -> Subscription:
+        """Do as `Client.subscribe`, later."""
+        watch = _LateWatch(sink, self._lateness, self._resync, self._by_object)
+        self._watches.append(watch)
+        watch.begin(self._client.subscribe(resources, watch.receive))
+        return watch
+
+    def is_idle(self) -> bool:
+        """Whether all events that came have been handed on."""
+        return all(watch.is_idle() for watch in self._watches)
+
+
+class _LateWatch:
+    def __init__(self, sink: Sink, lateness: Lateness, resync: float, by_object: bool) -> None:
+        self._by_object = by_object
+        self._sink = sink
+        self._lateness = lateness
+        self._resync = resync
+        self._changed = threading.Condition()
+        self._waiting: list[tuple[float, int, Event]] = []
+        self._numbers = 0
+        self._handed_on = 0
+        self._due: defaultdict[tuple[str, Key | None], float] = defaultdict(float)  # of the last event of each
+        self._known: dict[tuple[str, Key], Object] = {}
+        self._begun = self._ended = False
+        self._thread = threading.Thread(target=self._run, name="late-watch", daemon=True)
+
+    def begin(self, subscription: Subscription) -> None:
+        """From now on events come late."""
+        self._subscription = subscription
+        self._begun = True
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the watch; what has not come does not come any more."""
+        self._subscription.close()
+        with self._changed:
+            self._ended = True
+            self._changed.notify()
+        self._thread.join()
+
+    def is_idle(self) -> bool:
+        """Whether all events that came have been handed on."""
+        with self._changed:
+            return self._handed_on == self._numbers
+
+    def receive(self, event: Event) -> None:
+        """Keep an event until it is due. In the writer's thread."""
+        with self._changed:
+            self._numbers += 1
+            due = 0.0
+            if event.type == "SYNCED":
+                due = max(self._due.values(), default=0.0)
+            elif self._begun:
+                stream = event.resource, key_of(event.object) if self._by_object else None
+                due = self._due[stream] = max(time.monotonic() + self._lateness(event), self._due[stream])
+            heappush(self._waiting, (due, self._numbers, event))
+            self._changed.notify()
+
+    def _run(self) -> None:
+        resync = time.monotonic() + self._resync
+        while True:
+            with self._changed:
+                now = time.monotonic()
+                due = self._waiting[0][0] if self._waiting else float("inf")
+                if self._ended:
+                    return
+                if due > now and not (self._resync and now >= resync):
+                    until = min(due, resync) if self._resync else due
+                    self._changed.wait(None if until == float("inf") else until - now)
+                    continue
+                event = heappop(self._waiting)[2] if due <= now else None
+            if event is None:
+                resync = now + self._resync
+                for (resource, _), known in self._known.items():
+                    self._sink(Event("MODIFIED", resource, known))
+                continue
+            self._hand_on(event)
+
+    def _hand_on(self, event: Event) -> None:
+        if event.type == "DELETED":
+            self._known.pop((event.resource, key_of(event.object)), None)
+        elif event.type != "SYNCED":
+            self._known[event.resource, key_of(event.object)] = event.object
+        self._sink(event)
+        with self._changed:
+            self._handed_on += 1
