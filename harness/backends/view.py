@@ -6,7 +6,7 @@ The noted needs become the suite's table of needs: `harness.model.needs`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from harness.api.client import Api, Object
 from harness.backends.backend import Backend, OpenConnection, SteadyTraffic, WantedPod
@@ -45,6 +45,9 @@ _VIRTUAL = {"load-balancer": Ability.LOAD_BALANCER, "external-ip": Ability.EXTER
 
 _P = TypeVar("_P")
 
+Stream = Literal["nodes", "pods", "services"]
+"""What controllers and proxies watch apart; slices, which scenarios write for proxies alone, are as Services are."""
+
 
 class View:
     """The cluster as a scenario uses it. Methods raise `UnavailableError` if the backend lacks an ability."""
@@ -53,6 +56,7 @@ class View:
         self._backend = backend
         self._abilities: set[Ability] = set()
         self._nodes: set[str] = set()
+        self._wrote: Stream | None = None
 
     @property
     def needs(self) -> Needs:
@@ -128,7 +132,18 @@ class View:
 
     def settle(self) -> None:
         """See `Backend`."""
+        self._wrote = None
         self._backend.settle()
+
+    def begin_to_write(self, stream: Stream) -> None:
+        """Settle first if the last write was of another stream.
+
+        Components watch each apart, so they might see this write before that one, and some outcomes depend on the
+        order. Raises `InconclusiveError`.
+        """
+        if self._wrote not in (None, stream):
+            self.settle()
+        self._wrote = stream
 
     def check_instruments(self) -> None:
         """See `Backend`."""

@@ -11,13 +11,13 @@ import json
 import re
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from harness.binaries import Version, find_entry
 from harness.control_planes.control_plane import ControlPlane
-from harness.errors import DistrustError, UnavailableError
+from harness.errors import DistrustError, InconclusiveError, UnavailableError
 from harness.model.release import Release
 from harness.model.topology import ZONE_LABEL
 from harness.netns import http
@@ -130,10 +130,10 @@ class KubeProxy:
         if not labels.get(ZONE_LABEL):
             return True
         follower, deadline = self._followers[node], time.monotonic() + _LABEL_SECONDS
-        while not follower.knows_labels and time.monotonic() < deadline:
+        while follower.labels is None and time.monotonic() < deadline:
             time.sleep(_LOOK)
             follower.update()
-        return follower.knows_labels
+        return follower.labels is not None
 
     def stop(self, node: str) -> None:
         """Stop the proxy of a node, if one runs; its rules stay as they are."""
@@ -146,8 +146,8 @@ class KubeProxy:
     def synced(self) -> bool:
         """Return whether every running proxy has worked on all Services and slices written so far.
 
-        It does not cover changes of Nodes, which come by a watch of their own. Takes up to a second. Raises
-        `DistrustError` if a proxy has ended by itself.
+        Changes of Nodes come by a watch of their own. Of those it covers the zone of the own node, which the log
+        tells. Takes up to a second. Raises `DistrustError` if a proxy has ended by itself.
         """
         self._processes.check()
         if self._revision and self._barrier_objects.revision() == self._revision:
@@ -156,16 +156,24 @@ class KubeProxy:
             follower.update()
             follower.forget_barrier_objects()
         name, revision = self._barrier_objects.write()
-        synced = self._have_synced(name)
+        synced = self._have_synced(name, self._zones())
         self._revision = revision if synced else ""
         return synced
 
-    def _have_synced(self, name: str) -> bool:
+    def _zones(self) -> dict[str, str]:
+        """The zone of each node by its label, "" for none; empty without an API server."""
+        try:
+            nodes = self._processes.api.list("nodes", "")
+        except InconclusiveError:
+            return {}
+        return {each["metadata"]["name"]: (each["metadata"].get("labels") or {}).get(ZONE_LABEL, "") for each in nodes}
+
+    def _have_synced(self, name: str, zones: Mapping[str, str]) -> bool:
         waiting: dict[str, dict[str, float] | None] = dict.fromkeys(self._processes.running)
         deadline = time.monotonic() + BARRIER_SECONDS
         while True:
             for node in list(waiting):
-                if waiting[node] is None and self._has_seen(node, name):
+                if waiting[node] is None and self._has_seen(node, name, zones):
                     waiting[node] = self._last_queued(node)
                 queued = waiting[node]
                 if queued is not None and self._has_synced(node, queued):
@@ -177,9 +185,11 @@ class KubeProxy:
                 return False
             time.sleep(_LOOK)
 
-    def _has_seen(self, node: str, name: str) -> bool:
+    def _has_seen(self, node: str, name: str, zones: Mapping[str, str]) -> bool:
         follower = self._followers[node]
         follower.update()
+        if node in zones and (follower.labels or {}).get(ZONE_LABEL, "") != zones[node]:
+            return False
         return not name or (name in follower.services and name in follower.slices)
 
     def _last_queued(self, node: str) -> dict[str, float] | None:
@@ -188,7 +198,8 @@ class KubeProxy:
             answer = http.get(self._processes.namespace(node), "127.0.0.1", METRICS_PORT, "/metrics")
         except OSError:
             return None
-        return {family: float(when) for family, when in _QUEUED.findall(answer.text)}
+        queued = {family: float(when) for family, when in _QUEUED.findall(answer.text)}
+        return queued if min(queued.values(), default=0.0) >= self._followers[node].labels_at else None
 
     def _has_synced(self, node: str, queued: dict[str, float]) -> bool:
         """Return whether syncs have ended that began after they were queued. All times are of this machine's clock."""

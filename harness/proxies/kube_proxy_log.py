@@ -16,6 +16,7 @@ Before 1.31 the lines about syncs lack the IP family.
 from __future__ import annotations
 
 import datetime
+import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +29,7 @@ _LINE = re.compile(
     r'|"Error getting endpoint slice cache keys"[^\n]*endpoint ?slice: (?P<slice>[^"\s]+)"'
     r'|"Syncing (?P<begun>iptables|nftables|ipvs)[^\n]*?rules"(?P<rest>[^\n]*)'
     r'|"[Ss]yncProxyRules complete"(?: ipFamily="(?P<family>\w+)")?[^\n]*? elapsed="(?P<elapsed>[^"]+)"'
-    r'|"(?P<labels>Updated proxier node (?:topology )?labels)"'
+    r'|"Updated proxier node (?:topology )?labels"[^\n]*? labels=(?P<labels>\{[^\n]*\}|null)'
     r")",
     re.MULTILINE,
 )
@@ -59,7 +60,8 @@ class Follower:
         self.services: set[str] = set()
         self.slices: set[str] = set()
         self.syncs: dict[str, Syncs] = {}
-        self.knows_labels = False
+        self.labels: dict[str, str] | None = None  # of its node, as it was told of them last
+        self.labels_at = 0.0  # when it first said so (Unix time); then it asks for syncs
 
     def update(self) -> None:
         """Read the new lines of the log."""
@@ -83,7 +85,7 @@ class Follower:
         elif found["slice"]:
             self.slices.add(found["slice"])
         elif found["labels"]:
-            self.knows_labels = True
+            self._take_labels(json.loads(found["labels"]) or {}, _moment(found["when"]))
         elif found["begun"]:
             family = _FAMILY.search(found["rest"])
             self._of(family[1] if family else "").under_way += 1
@@ -92,6 +94,11 @@ class Follower:
             syncs.under_way -= 1
             syncs.ended = _moment(found["when"])
             syncs.began = max(syncs.began, syncs.ended - _seconds(found["elapsed"]))
+
+    def _take_labels(self, labels: dict[str, str], when: float) -> None:
+        """Each IP family says it once, and asks for its sync after that: the first counts."""
+        if labels != self.labels:
+            self.labels, self.labels_at = labels, when
 
     def _of(self, family: str) -> Syncs:
         return self.syncs.setdefault(family, Syncs())

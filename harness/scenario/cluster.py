@@ -17,7 +17,7 @@ from typing import Any
 
 from harness.api.client import Object, RefusedError
 from harness.backends.backend import Backend, WantedPod
-from harness.backends.view import View
+from harness.backends.view import Stream, View
 from harness.errors import InconclusiveError
 from harness.judging import timeline
 from harness.judging.conclusion import raise_for
@@ -114,7 +114,7 @@ class Cluster:
             self.backend.need(Ability.EQUAL_NODES)
         number = next(self._numbers)
         name = name or f"web-{number}"
-        self.history.change("create service", service=name)
+        self._begin("create service", service=name)
         virtual = self._virtual_addresses(number, type, external_ips)
         externals = [ip for (kind, _), ips in virtual.items() if kind == "external-ip" for ip in ips.values()]
         wanted = manifests.service(
@@ -141,14 +141,14 @@ class Cluster:
     @step("patch Service {service.name}")
     def patch_service(self, service: Service, patch: Object) -> None:
         """Change a live Service with a JSON merge patch (`None` removes a field). Raises `RefusedError`."""
-        self.history.change("patch service", service=service.name, patch=patch)
+        self._begin("patch service", service=service.name, patch=patch)
         service.object = self.api.patch("services", self.namespace, service.name, patch)
         service.asked = asked_of(service.object) | asked_of(patch)
 
     @step("delete Service {service.name}")
     def delete_service(self, service: Service) -> None:
         """Delete a Service; slices written by hand stay."""
-        self.history.change("delete service", service=service.name)
+        self._begin("delete service", service=service.name)
         self.api.delete("services", self.namespace, service.name)
 
     def _virtual_addresses(
@@ -161,6 +161,11 @@ class Cluster:
             for kind in kinds
             for node in self.topology.nodes
         }
+
+    def _begin(self, what: str, *, stream: Stream = "services", **facts: Any) -> None:
+        """Record the next change, after components have seen those of other streams."""
+        self.backend.begin_to_write(stream)
+        self.history.change(what, **facts)
 
     # Pods and endpoints
 
@@ -178,7 +183,7 @@ class Cluster:
         wanted = [
             WantedPod(name, node, labels, tuple(container_ports), ready) for name, node in zip(names, on, strict=True)
         ]
-        self.history.change("run servers", pods=" ".join(names))
+        self._begin("run servers", stream="pods" if labels else "services", pods=" ".join(names))
         pods = self.backend.run_pods(self.namespace, wanted)
         self._pods |= {pod.name: pod for pod in pods}
         self._names |= {address: pod.name for pod in pods for address in pod.addresses.values()}
@@ -193,7 +198,7 @@ class Cluster:
     @step("delete pod {pod.name}")
     def delete_pod(self, pod: Pod) -> None:
         """End a pod at once: its API object, its server and its netns."""
-        self.history.change("delete pod", pod=pod.name)
+        self._begin("delete pod", pod=pod.name)
         del self._pods[pod.name]
         self.backend.delete_pod(self.namespace, pod.name)
 
@@ -212,20 +217,20 @@ class Cluster:
 
         Its node need not exist either: so looks a pod whose Node has been deleted.
         """
-        self.history.change("create pod", pod=name, ready=ready)
+        self._begin("create pod", stream="pods", pod=name, ready=ready)
         wanted = WantedPod(name, node, labels, tuple(container_ports), ready)
         self.backend.create_pod(self.namespace, wanted, phase=phase)
 
     @step("report pod {name} as ready: {ready}")
     def set_ready(self, name: str, ready: bool) -> None:
         """Report a pod as ready or not ready, as its kubelet would."""
-        self.history.change("set readiness", pod=name, ready=ready)
+        self._begin("set readiness", stream="pods", pod=name, ready=ready)
         self.backend.set_ready(self.namespace, name, ready)
 
     @step("begin to terminate pod {name}")
     def begin_termination(self, name: str) -> None:
         """Delete a pod gracefully: it gets a deletion time, and still runs."""
-        self.history.change("begin termination", pod=name)
+        self._begin("begin termination", stream="pods", pod=name)
         self.backend.begin_termination(self.namespace, name)
 
     @step("drain node {node}")
@@ -233,7 +238,7 @@ class Cluster:
         """Cordon a node, and evict this scenario's pods from it, as `kubectl drain` does; they terminate gracefully."""
         self.nodes.cordon(node)
         for pod in [each for each in self._pods.values() if each.node == node]:
-            self.history.change("evict pod", pod=pod.name)
+            self._begin("evict pod", stream="pods", pod=pod.name)
             self.backend.evict_pod(self.namespace, pod.name)
 
     @step("write slices of Service {service.name}")
@@ -265,7 +270,7 @@ class Cluster:
                 ports=service.ports if ports is None else ports,
                 labels=labels,
             )
-            self.history.change("write slice", slice=slice_name, endpoints=wanted["endpoints"])
+            self._begin("write slice", slice=slice_name, endpoints=wanted["endpoints"])
             if any(each["metadata"]["name"] == slice_name for each in self.slices(service)):
                 self.api.replace("endpointslices", self.namespace, wanted)
             else:
@@ -276,7 +281,7 @@ class Cluster:
         """Delete the slices that `publish` wrote under this name."""
         for family in service.object["spec"]["ipFamilies"]:
             slice_name = f"{service.name}-{name or 'slice'}-{family.lower()}"
-            self.history.change("delete slice", slice=slice_name)
+            self._begin("delete slice", slice=slice_name)
             self.api.delete("endpointslices", self.namespace, slice_name)
 
     def slices(self, service: Service) -> list[Object]:

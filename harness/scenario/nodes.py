@@ -45,7 +45,7 @@ class Nodes:
     ) -> None:
         """Create a node that exists in the API only; its CPU is unknown if `cpu_milli` is 0."""
         self._need(Ability.CREATE_NODES)
-        self._history.change("create node", node=name, zone=zone, cpu_milli=cpu_milli, ready=ready)
+        self._begin("create node", node=name, zone=zone, cpu_milli=cpu_milli, ready=ready)
         where = {HOSTNAME_LABEL: name} | ({ZONE_LABEL: zone} if zone else {})
         status = manifests.node_status(Node(name, zone, cpu_milli), [], ready=ready)
         if not cpu_milli:
@@ -58,14 +58,16 @@ class Nodes:
         """Delete a node that exists in the API only. Raises `UsageError` for any other."""
         if name not in self._made:
             raise UsageError(f"node {name} runs pods and a proxy: only nodes that a scenario made can be deleted")
-        self._history.change("delete node", node=name)
+        self._begin("delete node", node=name)
         self._api.delete("nodes", "", name)
         self._made.discard(name)
+        self._reported.discard(name)
+        self._before.pop(name, None)
 
     def report(self, name: str, *, cpu_milli: int | None = None, ready: bool | None = None) -> None:
         """Report another allocatable CPU (0: unknown) or readiness of a node, as its kubelet would."""
         self._need(Ability.REPORT_NODES)
-        self._history.change("report of node", node=name, cpu_milli=cpu_milli, ready=ready)
+        self._begin("report of node", node=name, cpu_milli=cpu_milli, ready=ready)
         self._remember(name)
         self._reported.add(name)
         self._report(name, _status(cpu_milli, ready))
@@ -76,7 +78,7 @@ class Nodes:
         They watch nodes apart from other objects: without the wait they might see later writes first.
         """
         self._need(Ability.CHANGE_NODES)
-        self._history.change("label node", node=name, labels=dict(labels))
+        self._begin("label node", node=name, labels=dict(labels))
         self._remember(name)
         self._backend.change_node(name, labels=labels)
         self._backend.settle()
@@ -88,7 +90,7 @@ class Nodes:
     def taint(self, name: str, *keys: str) -> None:
         """Give a node these taints (effect NoSchedule) beside its original ones, and no others."""
         self._need(Ability.CHANGE_NODES)
-        self._history.change("taint node", node=name, keys=list(keys))
+        self._begin("taint node", node=name, keys=list(keys))
         before = self._remember(name)["spec"].get("taints") or []
         taints = [*before, *({"key": key, "effect": "NoSchedule"} for key in keys)]
         self._backend.change_node(name, taints=taints)
@@ -96,7 +98,7 @@ class Nodes:
     def cordon(self, name: str) -> None:
         """Mark a node as unschedulable, as the first step of a drain."""
         self._need(Ability.CHANGE_NODES)
-        self._history.change("cordon node", node=name)
+        self._begin("cordon node", node=name)
         self._remember(name)
         self._backend.change_node(name, unschedulable=True)
 
@@ -108,7 +110,7 @@ class Nodes:
         self._need(Ability.STOP_NODES)
         if name in self._stopped:
             raise UsageError(f"node {name} is off already")
-        self._history.change("stop node", node=name)
+        self._begin("stop node", node=name)
         self._stopped.add(name)
         self._backend.stop_node(name)
 
@@ -119,12 +121,21 @@ class Nodes:
         """
         if name not in self._stopped:
             raise UsageError(f"node {name} is not off")
-        self._history.change("start node", node=name)
+        self._begin("start node", node=name)
         self._backend.start_node(name)
         self._stopped.discard(name)
 
+    def _begin(self, what: str, **facts: Any) -> None:
+        """Say what is done next, once components know of what was done before it to anything else."""
+        self._backend.begin_to_write("nodes")
+        self._history.change(what, **facts)
+
     def restore(self) -> None:
-        """Restore the nodes to their state before the scenario."""
+        """Restore the nodes to their state before the scenario, and wait until components have seen it.
+
+        Without the wait they might still act on it in the next scenario. Raises `InconclusiveError`.
+        """
+        changed = bool(self._stopped or self._before or self._made)
         for name in sorted(self._stopped):
             self.start(name)
         for name, before in self._before.items():
@@ -137,6 +148,8 @@ class Nodes:
         for name in sorted(self._made):
             self._api.delete("nodes", "", name)
         self._made.clear()
+        if changed:
+            self._backend.settle()
 
     def _remember(self, name: str) -> Object:
         """Return the node as it was before the first change."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from harness.model.requirements import MUST, Profile
-from mutants import BENIGN, MUTANTS, Mutant, benign_controllers
+from mutants import BENIGN, MUTANTS, Mutant, benign_controllers, benign_watches
 from tests.conformance.trials import SCENARIOS, Trial, time_scaled
 
 TELLING = (
@@ -150,7 +150,8 @@ def test_api_server_with_other_words_passes_the_whole_profile(trial: Callable[[M
 
 def test_every_benign_variant_is_tried() -> None:
     families = {"follows-hints-where-asked", "hard-affinity-timeout"}
-    assert {*PROXIES, *CONTROLLERS, *families, *WHOLE_PROXIES, "other-words"} == BENIGN.keys()
+    watches = {each.name for each in benign_watches.BENIGN}
+    assert {*PROXIES, *CONTROLLERS, *families, *watches, *WHOLE_PROXIES, "other-words"} == BENIGN.keys()
 
 
 def test_proxy_that_does_nothing_passes_nothing(trial: Callable[[Mutant], Trial]) -> None:

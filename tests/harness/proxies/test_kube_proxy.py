@@ -17,7 +17,7 @@ from harness.model import manifests
 from harness.model.manifests import Endpoint
 from harness.model.outcomes import Reached
 from harness.model.release import PROXY, release
-from harness.model.topology import grid
+from harness.model.topology import ZONE_LABEL, grid
 from harness.model.workloads import pod_client
 from harness.probes.loop import Probe
 from harness.proxies import kube_proxy
@@ -59,10 +59,20 @@ def test_log_tells_barrier_objects_and_syncs_by_family(tmp_path: Path) -> None:
     assert follower.syncs["IPv4"].ended - follower.syncs["IPv4"].began == pytest.approx(0.0405, abs=1e-5)
 
 
+def test_labels_count_from_when_the_first_family_tells_of_them(tmp_path: Path) -> None:
+    told = 'I1121 08:49:5{}.0   27095 proxier.go:909] "Updated proxier node topology labels" ipFamily="{}" labels={}\n'
+    zone = '{"topology.kubernetes.io/zone":"a"}'
+    follower = followed(tmp_path, told.format(1, "IPv4", zone) + told.format(2, "IPv6", zone))
+    first = follower.labels_at
+    assert follower.labels == {"topology.kubernetes.io/zone": "a"}
+    follower = followed(tmp_path, *(told.format(second, "IPv4", "{}") for second in (3, 4)))
+    assert (follower.labels, follower.labels_at) == ({}, first + 2)
+
+
 def test_log_of_old_versions_tells_no_family(tmp_path: Path) -> None:
     follower = followed(tmp_path, OLD)
     assert follower.syncs[""].ended - follower.syncs[""].began == pytest.approx(1.5, abs=1e-5)
-    assert follower.knows_labels
+    assert follower.labels == {"a": "b"}
 
 
 def test_of_two_syncs_at_once_the_later_beginning_counts(tmp_path: Path) -> None:
@@ -132,6 +142,14 @@ def test_after_settling_the_first_packet_goes_where_it_should(backend: NetnsBack
         backend.settle()
         assert [each.pod for each in backend.probe([probe]) if isinstance(each, Reached)] == [f"barrier/{node}"]
         write = backend.api.replace
+
+
+def test_after_settling_a_proxy_knows_the_zone_that_its_node_was_given(backend: NetnsBackend) -> None:
+    assert isinstance(backend.proxy, KubeProxy)
+    for zone in ("z", None, "a"):
+        backend.change_node("a1", labels={ZONE_LABEL: zone})
+        backend.settle()
+        assert (backend.proxy._followers["a1"].labels or {}).get(ZONE_LABEL) == zone
 
 
 def test_proxy_that_is_killed_is_an_error_with_the_end_of_its_log(backend: NetnsBackend) -> None:

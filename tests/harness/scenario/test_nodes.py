@@ -24,6 +24,10 @@ class _Backend(NetnsBackend):
     def __init__(self, api: Api) -> None:
         self.topology = ONE_ZONE
         self.api = api
+        self.settled = 0
+
+    def settle(self, within: float | None = None) -> None:
+        self.settled += 1
 
 
 @pytest.fixture
@@ -95,3 +99,28 @@ def test_a_deleted_node_can_come_back(api: Api, nodes: Nodes) -> None:
 def test_a_node_with_a_proxy_is_not_deleted(nodes: Nodes) -> None:
     with pytest.raises(UsageError, match="node a1 runs pods and a proxy"):
         nodes.delete("a1")
+
+
+def test_components_know_of_nodes_before_anything_else_is_written_and_the_reverse(api: Api, tmp_path: Path) -> None:
+    backend = _Backend(api)
+    view = View(backend)
+    settled = []
+    with History(tmp_path / "history.jsonl") as history:
+        nodes = Nodes(view, history)
+        for write in (
+            lambda: nodes.create("d1", "d"),
+            lambda: nodes.report("d1", ready=False),
+            lambda: view.begin_to_write("services"),
+            lambda: view.begin_to_write("services"),
+            lambda: nodes.delete("d1"),
+            view.settle,
+            lambda: view.begin_to_write("services"),
+        ):
+            write()
+            settled.append(backend.settled)
+        nodes.restore()
+        assert backend.settled == settled[-1]
+        nodes.create("e1", "e")
+        nodes.restore()
+    assert settled == [0, 0, 1, 1, 2, 3, 3]
+    assert backend.settled == settled[-1] + 2

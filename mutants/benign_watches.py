@@ -1,0 +1,93 @@
+"""Odd but right in when they hear of what: one watch is late, all are, changes come in batches or are told twice.
+
+Each waits for its own watches before it says that it has worked on everything, as a canary that goes the same way would
+show. What it does until then is up to it: no scenario may rest on the order in which two watches tell of changes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from mutants.late_watches import LateClient, Lateness
+from mutants.mutant import Mutant
+from reference.client import Client, Event
+from reference.endpointslice import EndpointSliceController
+from reference.proxy import ServiceProxy
+
+OF_PROXY = ("services", "endpointslices", "nodes")
+OF_CONTROLLER = (*OF_PROXY, "pods")
+DELAYS = (0.1, 1, 3)  # seconds
+LATE = 10.0  # seconds
+BATCHES = 0.25  # seconds
+RESYNC = 0.2  # seconds
+
+
+class _Proxy(ServiceProxy):
+    def __init__(
+        self, node_name: str, client: Client, *, lateness: Lateness, resync: float = 0.0, **options: Any
+    ) -> None:
+        self._late = LateClient(client, lateness, resync=resync)
+        super().__init__(node_name, self._late, **options)
+
+    def synced(self) -> bool:
+        return self._late.is_idle() and super().synced()
+
+
+class _Controller(EndpointSliceController):
+    def __init__(self, client: Client, *, lateness: Lateness, resync: float = 0.0, **options: Any) -> None:
+        self._late = LateClient(client, lateness, resync=resync)
+        super().__init__(self._late, **options)
+
+    def synced(self) -> bool:
+        return self._late.is_idle() and super().synced()
+
+
+def _by_resource(seconds: Mapping[str, float], event: Event) -> float:
+    return seconds.get(event.resource, 0.0)
+
+
+def _until_the_next_batch(_: Event) -> float:
+    return BATCHES - time.monotonic() % BATCHES
+
+
+def _late(resource: str, seconds: float) -> Lateness:
+    return partial(_by_resource, {resource: seconds})
+
+
+def _always(seconds: float, _: Event) -> float:
+    return seconds
+
+
+BENIGN: list[Mutant] = [
+    *(
+        Mutant(
+            f"proxy-hears-of-{resource}-{seconds:g}-s-late".replace(".", "-"),
+            f"The proxy hears of {resource} {seconds:g} s late.",
+            proxy=partial(_Proxy, lateness=_late(resource, seconds)),
+        )
+        for resource in OF_PROXY
+        for seconds in DELAYS
+    ),
+    *(
+        Mutant(
+            f"controller-hears-of-{resource}-{seconds:g}-s-late".replace(".", "-"),
+            f"The controller hears of {resource} {seconds:g} s late.",
+            controller=partial(_Controller, lateness=_late(resource, seconds)),
+        )
+        for resource in OF_CONTROLLER
+        for seconds in DELAYS
+    ),
+    Mutant("ten-seconds-late", f"The proxy hears of everything {LATE:g} s late.",
+           proxy=partial(_Proxy, lateness=partial(_always, LATE))),
+    Mutant("controller-ten-seconds-late", f"The controller hears of everything {LATE:g} s late.",
+           controller=partial(_Controller, lateness=partial(_always, LATE))),
+    Mutant("hears-in-batches", "Changes come in batches, four times a second.",
+           proxy=partial(_Proxy, lateness=_until_the_next_batch),
+           controller=partial(_Controller, lateness=_until_the_next_batch)),
+    Mutant("hears-everything-again", "Five times a second, all objects are told anew.",
+           proxy=partial(_Proxy, lateness=partial(_always, 0.0), resync=RESYNC),
+           controller=partial(_Controller, lateness=partial(_always, 0.0), resync=RESYNC)),
+]  # fmt: skip

@@ -1,0 +1,87 @@
+"""However late one watch is against another, what is right passes: no outcome rests on which of two tells first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from harness.model.requirements import Profile
+from mutants import Mutant
+from mutants.benign_watches import BENIGN as VARIANTS
+from tests.conformance import trials
+from tests.conformance.trials import SCENARIOS, Trial
+
+pytestmark = pytest.mark.timeout(900)
+
+BENIGN = {each.name: each for each in VARIANTS}
+LATE = "ten-seconds-late", "controller-ten-seconds-late"
+SHORT = sorted(name for name in BENIGN if name.endswith("-0-1-s-late") or name.startswith("hears-"))
+"""These pass all that there is about their component."""
+LONG = sorted(BENIGN.keys() - {*SHORT, *LATE})
+"""These pass what changes nodes between other things, and one of each kind of change beside it."""
+
+OF_NODES = (
+    "KEP-4444/node-without-zone-uses-every-endpoint",
+    "KEP-4444/relabelled-node-uses-its-new-zone",
+    "KEP-4444/zone-names-are-compared-exactly",
+    "KEP-2433/hints-that-became-possible-come-with-the-next-change",
+    "KEP-2433/addition-that-makes-hints-possible-gives-them",
+    "KEP-2433/removal-that-overloads-ends-hints",
+    "KEP-2433/one-threshold-for-both",
+    "KEP-2433/between-the-thresholds-new-services-get-no-hints",
+)
+OF_OTHERS = (
+    "SERVICE/removed-endpoint-gets-nothing",
+    "SERVICE/no-endpoints-are-refused",
+    "KEP-2086/policy-changes-on-a-live-service",
+    "KEP-4444/zone-loses-and-regains-its-endpoints",
+)
+
+
+def _of(mutant: Mutant) -> list[str]:
+    """The requirements on what is odd of this variant."""
+    of = [Profile.SERVICE_PROXY] if not mutant.name.startswith("controller-") else []
+    of += [Profile.ENDPOINTSLICE_CONTROLLER] if not mutant.name.startswith(("proxy-", "ten-")) else []
+    return sorted(each for each, scenario in SCENARIOS.items() if scenario.requirement.profile in of)
+
+
+def _failures(name: str, chosen: list[str], trial: Callable[[Mutant], Trial]) -> dict[str, str]:
+    cluster = trial(BENIGN[name])
+    return {each: text for each in chosen if (text := cluster.failure(each))}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("name", SHORT)
+def test_what_hears_a_little_late_passes_its_whole_profile(
+    name: str, part: int, trial: Callable[[Mutant], Trial]
+) -> None:
+    assert _failures(name, _of(BENIGN[name])[part::4], trial) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LONG)
+def test_what_hears_late_of_one_thing_passes(name: str, trial: Callable[[Mutant], Trial]) -> None:
+    mine = _of(BENIGN[name])
+    assert _failures(name, [each for each in (*OF_NODES, *OF_OTHERS) if each in mine], trial) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LATE)
+def test_what_is_ten_seconds_late_is_right(name: str, trial: Callable[[Mutant], Trial]) -> None:
+    chosen = {"KEP-4444/zone-loses-and-regains-its-endpoints", "KEP-2433/removal-that-overloads-ends-hints"}
+    assert _failures(name, sorted(chosen & set(_of(BENIGN[name]))), trial) == {}
+
+
+def test_what_is_named_exists() -> None:
+    assert {*OF_NODES, *OF_OTHERS} - SCENARIOS.keys() == set()
+
+
+def test_who_is_late_fails_only_what_it_declares(
+    trial: Callable[[Mutant], Trial], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = trial(BENIGN["proxy-hears-of-endpointslices-1-s-late"])
+    assert cluster.failure("SERVICE/removed-endpoint-gets-nothing") == ""
+    monkeypatch.setattr(trials, "DECLARED", 0.5)
+    assert "became as expected within the declared 0.5 s" in cluster.failure("SERVICE/removed-endpoint-gets-nothing")
