@@ -99,7 +99,7 @@ GIVEN = {
     "backend": "", "seed": "1", "time-scale": "2", "workers": "1", "kind-patch": "1.30=1.30.14", "profile": "dns",
     "proxy": "", "mode": "", "mutant": "takes-turns", "control-plane": "embedded", "controller": "reference",
     "feature-gates": "One=true", "follow": "kep", "topology": "three_zones", "families": "IPv4", "keep": "always",
-    "kubernetes-version": "1.33", "kind-image": "kindest/node:v1.34.3",
+    "kubernetes-version": "1.33", "kind-image": "kindest/node:v1.34.3", "converges-within": "5",
 }  # fmt: skip
 """A value of each option that does not take any; "" for those whose values say themselves what they go with."""
 
