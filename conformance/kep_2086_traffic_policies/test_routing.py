@@ -72,8 +72,7 @@ def test_internal_local_never_falls_back(three_zones: Cluster) -> None:
     "With internalTrafficPolicy Local and endpoints elsewhere only, packets are dropped silently, not refused.",
     level=SHOULD,
     features={INTERNAL_POLICY},
-    source="KEP-4444, Topology Aware Routing and InternalTrafficPolicy (traffic is dropped); released since 1.22",
-    as_="released",
+    source="KEP-4444, Topology Aware Routing and InternalTrafficPolicy (traffic is dropped)",
     kills={"rejects-where-drop-is-due"},
 )
 def test_internal_local_drops_when_node_has_no_endpoint(three_zones: Cluster) -> None:
@@ -188,8 +187,7 @@ def test_external_local_keeps_the_client_address(three_zones: Cluster) -> None:
     "With externalTrafficPolicy Local and endpoints elsewhere only, packets from outside are dropped silently.",
     level=SHOULD,
     features={EXTERNAL_POLICY, NODE_PORT},
-    source="core/v1 ServiceSpec.externalTrafficPolicy (traffic … will be dropped); released",
-    as_="released",
+    source="core/v1 ServiceSpec.externalTrafficPolicy (traffic … will be dropped)",
     kills={"rejects-where-drop-is-due"},
 )
 def test_external_local_drops_when_node_has_no_endpoint(three_zones: Cluster) -> None:
@@ -267,7 +265,7 @@ def test_internal_local_leaves_hints_to_external_traffic(three_zones: Cluster) -
 @requirement(
     "SERVICE/external-local-does-not-restrict-clients-inside",
     "Pods and nodes that use a load balancer address with externalTrafficPolicy Local reach endpoints anywhere.",
-    level=SHOULD,
+    level=MUST,
     features={EXTERNAL_POLICY, LOAD_BALANCER},
     source="core/v1 ServiceSpec.externalTrafficPolicy (traffic from within the cluster always gets Cluster semantics)",
     kills={"external-local-restricts-clients-inside"},
@@ -285,10 +283,9 @@ def test_clients_inside_bypass_external_local(three_zones: Cluster) -> None:
 @requirement(
     "KEP-4444/clients-inside-follow-hints-at-external-addresses",
     "With both policies Local, pods that use a load balancer address follow hints, as with policy Cluster.",
-    level=SHOULD,
+    level=MUST,
     features={EXTERNAL_POLICY, INTERNAL_POLICY, LOAD_BALANCER, ZONE_HINTS},
-    source="core/v1 ServiceSpec.externalTrafficPolicy; released: short-circuit to the topology-filtered list",
-    as_="released",
+    source="core/v1 ServiceSpec.externalTrafficPolicy (traffic from within the cluster always gets Cluster semantics)",
     kills={"external-addresses-ignore-hints"},
 )
 def test_clients_inside_follow_hints_at_a_load_balancer_address(three_zones: Cluster) -> None:
@@ -325,8 +322,7 @@ def test_internal_local_holds_for_udp(three_zones: Cluster) -> None:
     "A Service that has lost its last endpoint refuses connections, instead of letting clients wait.",
     level=SHOULD,
     features={CLUSTER_IP, UDP_SERVICES},
-    source="Kubernetes, kube-proxy: services without endpoints are rejected; released",
-    as_="released",
+    source="Kubernetes, kube-proxy: services without endpoints are rejected",
     kills={"drops-where-reject-is-due"},
 )
 def test_service_without_endpoints_refuses(three_zones: Cluster) -> None:

@@ -113,8 +113,7 @@ def test_unready_endpoints_have_no_hints_until_they_are_ready(three_zones: Clust
     "An endpoint on a node without zone label has no hint, and the others keep theirs.",
     level=MUST,
     features={PREFER_CLOSE},
-    source="KEP-4444, PreferClose (the zone of the endpoint); released since 1.33",
-    as_="released",
+    source="KEP-4444, PreferClose (the zone hint will match the endpoint of the zone itself)",
     since="1.33",
     kills={"one-unlabelled-node-ends-hints"},
 )

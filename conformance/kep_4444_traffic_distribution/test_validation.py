@@ -257,7 +257,6 @@ def test_strange_zone_hints_are_refused(three_zones: Cluster) -> None:
     level=SHOULD,
     features={HINTS_FIELD, NODE_HINTS_FIELD},
     source="discovery/v1 EndpointHints.forNodes",
-    as_="released",
     kills={"unlimited-hints"},
 )
 def test_node_hints_are_limited(three_zones: Cluster) -> None:
@@ -275,8 +274,7 @@ def test_node_hints_are_limited(three_zones: Cluster) -> None:
     "A change of hints alone raises the generation of the slice, so that a reader can tell.",
     level=SHOULD,
     features={HINTS_FIELD},
-    source="discovery/v1 EndpointSlice; metadata.generation; released",
-    as_="released",
+    source="discovery/v1 EndpointSlice; metadata.generation",
     kills={"hints-do-not-count"},
 )
 def test_hint_change_raises_the_generation(three_zones: Cluster) -> None:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
+from harness.commands.from_options import by_name, with_options
 from harness.commands.front import examples
+from harness.settings.options import BY_NAME, resolve_some
 
 _CODES = """\b
 Exit codes, of the verdicts that are derived:
-   0  every selected requirement is met
-   1  at least one requirement is not met
+   0  every selected MUST is met; a SHOULD that is not is a warning
+   1  at least one MUST is not met, or with --warnings-as-errors a SHOULD
    4  RUN is no history, or a line of it was changed or removed
    5  no requirement was selected
-  10  nothing failed, but something could not be told
-  11  nothing failed, but something that is claimed did not run
+  10  nothing failed, but of a MUST it could not be told
+  11  nothing failed, but a MUST that is claimed did not run
   12  a verdict or message is not what the run stated, or the run did not trust itself"""
 
 _EXAMPLES = examples(
@@ -27,7 +31,8 @@ _EXAMPLES = examples(
 @click.command(epilog=_EXAMPLES)
 @click.argument("run", type=click.Path(), metavar="RUN")
 @click.option("--format", "form", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
-def judge(run: str, form: str) -> int:
+@with_options([BY_NAME["warnings-as-errors"]])
+def judge(run: str, form: str, **options: Any) -> int:
     """Judge a run again from its history alone; needs no cluster, no root and no network.
 
     RUN is the folder of a run, its run.jsonl or run.jsonl.gz, or "latest". The verdict and message of each requirement
@@ -36,4 +41,4 @@ def judge(run: str, form: str) -> int:
     """
     from harness.report.rejudged import show
 
-    return show(run, form)
+    return show(run, form, strict=bool(resolve_some(by_name(options))["warnings_as_errors"]))

@@ -1,6 +1,7 @@
 """The exit codes of a run, pytest's own from 0 to 6 and ours from 10, and their precedence.
 
-A failed requirement dominates an inconclusive one, except when the suite does not trust its own instruments.
+A failed requirement dominates an inconclusive one, except when the suite does not trust its own instruments. MUST
+decides: what is not met at another level is shown, and changes nothing.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ class ExitCode(enum.IntEnum):
 
 
 MEANINGS: dict[ExitCode, str] = {
-    ExitCode.PASSED: "every selected requirement is met",
-    ExitCode.FAILED: "at least one requirement is not met",
+    ExitCode.PASSED: "every selected MUST is met; a SHOULD that is not is a warning",
+    ExitCode.FAILED: "at least one MUST is not met, or with --warnings-as-errors a SHOULD",
     ExitCode.INTERRUPTED: "interrupted",
     ExitCode.INTERNAL_ERROR: "an internal error in pytest or in a plugin",
     ExitCode.USAGE: "wrong options",
     ExitCode.NOTHING_SELECTED: "no requirement was selected",
-    ExitCode.INCONCLUSIVE: "nothing failed, but something could not be told",
-    ExitCode.PARTIAL: "nothing failed, but something that is claimed did not run",
+    ExitCode.INCONCLUSIVE: "nothing failed, but of a MUST it could not be told",
+    ExitCode.PARTIAL: "nothing failed, but a MUST that is claimed did not run",
     ExitCode.DISTRUST: "the suite does not trust its own instruments; rely on nothing it said",
 }
 

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from harness.judging.exit_codes import Situation
+from harness.judging.outcome import Outcome, outcome
 from harness.judging.verdict import SkipReason, Verdict
 from harness.model.requirements import Feature, Level, Profile, Requirement
 
@@ -110,6 +112,24 @@ class Result:
         return Verdict(self.worst.verdict)
 
     @property
+    def outcome(self) -> Outcome:
+        """What its verdict means for the run."""
+        return self.outcome_of(self.worst)
+
+    def outcome_of(self, case: CaseResult) -> Outcome:
+        """Return what the verdict of one of its cases means."""
+        return outcome(case.verdict, self.requirement.level, never_began=case.never_began)
+
+    def message_of(self, case: CaseResult) -> str:
+        """Return the message of one of its cases, after what keeps it from being a pass or a failure, if anything."""
+        match self.outcome_of(case):
+            case Outcome.NOT_RUN:
+                return f"{case.reason}: {case.message}"
+            case Outcome.WARNING | Outcome.NOTE as kind:
+                return f"{kind}, {self.requirement.level} {case.verdict}: {case.message}"
+        return case.message
+
+    @property
     def reason(self) -> str:
         """The reason why it did not run, or ""."""
         return self.worst.reason
@@ -140,9 +160,40 @@ def severity(verdict: str) -> int:
     return _SEVERITY.index(Verdict(verdict))
 
 
-def count(results: Sequence[Result]) -> dict[Verdict, int]:
-    """Return the number of requirements with each verdict; all four are present."""
-    return {verdict: sum(result.verdict == verdict for result in results) for verdict in Verdict}
+def count(results: Sequence[Result]) -> dict[Outcome, int]:
+    """Return the number of requirements with each outcome; all are present."""
+    return {outcome: sum(result.outcome is outcome for result in results) for outcome in Outcome}
+
+
+def situation(results: Sequence[Result], *, strict: bool) -> Situation:
+    """Return what results alone say for the exit code. With `strict`, a SHOULD decides as a MUST does."""
+    levels = {Level.MUST, Level.SHOULD} if strict else {Level.MUST}
+    deciding = [each for each in results if each.requirement.level in levels or each.worst.never_began]
+    verdicts = {each.verdict for each in deciding}
+    return Situation(
+        failed=Verdict.FAILED in verdicts,
+        inconclusive=Verdict.INCONCLUSIVE in verdicts,
+        not_run=any(each.verdict == Verdict.SKIPPED and each.reason in UNPROVEN for each in deciding),
+        selected=any(each.selected for each in results),
+    )
+
+
+_WORDS = {Verdict.FAILED: "not met", Verdict.INCONCLUSIVE: "could not be told", Verdict.SKIPPED: "not run"}
+
+
+def rests_on(results: Sequence[Result]) -> str:
+    """Return the number of claimed requirements that are met, by level: "MUST: 4 of 4 met; SHOULD: 2 of 3 met, …"."""
+    parts = []
+    for level in Level:
+        numbers = Counter(
+            each.verdict
+            for each in results
+            if each.requirement.level == level and each.reason != SkipReason.UNSUPPORTED
+        )
+        others = [f"{numbers[verdict]} {words}" for verdict, words in _WORDS.items() if numbers[verdict]]
+        if numbers:
+            parts.append(", ".join([f"{level}: {numbers[Verdict.PASSED]} of {numbers.total()} met", *others]))
+    return "; ".join(parts)
 
 
 def left_out(results: Sequence[Result]) -> dict[str, int]:

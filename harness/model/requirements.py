@@ -106,10 +106,11 @@ def requirement(
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Mark a test as the test of a requirement.
 
-    `source` names document and section ("KEP-3015, Addition of PreferSameNode"). `as_` is "kep" or "released" where a
-    KEP text and released Kubernetes disagree, and empty where they agree. `kills` names mutants, implementations with
-    one fault, that the test must find out. `instead_of` is the id of the requirement after the KEP text, for one after
-    released Kubernetes that contradicts it: a run judges one of both, the one that the implementation follows.
+    `source` names document and section ("KEP-3015, Addition of PreferSameNode"). `as_` is "kep" or "released" for what
+    only the text of a KEP asks for, or only released Kubernetes, and a run that follows the other does not judge it. It
+    is empty for what both ask for, or an API reference, or documents of which no KEP speaks. `kills` names mutants,
+    implementations with one fault, that the test must find out. `instead_of` is the id of the requirement after the KEP
+    text, for one after released Kubernetes that contradicts it.
     `unless` is an extended feature that rules the requirement out for implementations that declare it by name.
     `since` is the first Kubernetes release that meets it, if no gate tells: a component that behaves as an older one on
     request is not judged by it.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from harness.errors import DistrustError
 from harness.judging.exit_codes import ExitCode, Situation, exit_code
-from harness.judging.results import UNPROVEN, Case, CaseResult, Result
+from harness.judging.results import Case, CaseResult, Result, situation
 from harness.judging.verdict import SkipReason, Verdict
 from harness.plugin import judging
 from harness.plugin.recorder import PROPERTY
@@ -65,6 +66,10 @@ class Ledger:
             result.verdict = Verdict.INCONCLUSIVE
             result.message = result.explanation = f"not run: {self._stopped or 'the run ended before it'}"
 
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Keep the session, which --fail-fast ends."""
+        self._session = session
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Record one phase of one test."""
         self._run.retries += str(report.outcome) == "rerun"  # pytest-rerunfailures
@@ -75,6 +80,20 @@ class Ledger:
             self._crashed(case, str(report.longrepr))
         else:
             self._other_failures += report.failed
+        if self._run.settings.fail_fast and report.failed:
+            self._end_if_decided()
+
+    def _end_if_decided(self) -> None:
+        """End the session once its exit code cannot be 0 any more. pytest's own limit counts warnings too."""
+        begun = [self.result(each) for each in {case.requirement for case in self._cases.values()}]
+        found = situation(begun, strict=self._run.settings.warnings_as_errors)
+        if not (found.failed or found.inconclusive or self._other_failures):
+            return
+        workers = self._session.config.pluginmanager.getplugin("dsession")
+        if workers is None:
+            self._session.shouldfail = "--fail-fast"
+        else:
+            workers.shouldstop = "--fail-fast"
 
     def _record(self, payload: dict[str, Any]) -> None:
         distrust = payload.pop("distrust")
@@ -148,15 +167,13 @@ class Ledger:
         self.exit_code = exit_code(self._situation(pytest_status, results))
 
     def _situation(self, pytest_status: int, results: list[Result]) -> Situation:
-        verdicts = {result.verdict for result in results}
-        return Situation(
+        told = situation(results, strict=self._run.settings.warnings_as_errors)
+        return replace(
+            told,
             pytest_status=pytest_status,
             interrupted=self._run.interrupted,
             distrust=bool(self._run.distrust),
-            failed=Verdict.FAILED in verdicts or self._other_failures > 0,
-            inconclusive=Verdict.INCONCLUSIVE in verdicts,
-            not_run=any(result.verdict == Verdict.SKIPPED and result.reason in UNPROVEN for result in results),
-            selected=any(result.selected for result in results),
+            failed=told.failed or self._other_failures > 0,
         )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from harness.judging.outcome import Outcome, outcome
 from harness.judging.results import Case, Result
 from harness.judging.verdict import SkipReason, Verdict
 from harness.plugin.display import Display, Status
@@ -29,6 +30,10 @@ _QUIET = -2  # pytest's reporter writes nothing of its own, except errors
 _ENDING = 0.0075  # seconds after the last case, for each case: 3.9 s were measured for 511 cases on two processors
 _WIDEST = 100
 _SHORTEST = 12  # letters of a reason that is cut
+_PYTESTS = {
+    Outcome.WARNING: ("warned", "w", ("WARNED", {"yellow": True})),
+    Outcome.NOTE: ("noted", "n", ("NOTED", {"yellow": True})),
+}
 
 
 def hush(config: pytest.Config) -> None:
@@ -99,12 +104,23 @@ class Progress:
                 self._write(line)
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_report_teststatus(self, report: pytest.CollectReport | pytest.TestReport) -> tuple[str, str, str] | None:
-        """Suppress pytest's letters, and its own list of failures, for tests of requirements."""
+    def pytest_report_teststatus(
+        self, report: pytest.CollectReport | pytest.TestReport
+    ) -> tuple[str, str, str | tuple[str, dict[str, bool]]] | None:
+        """Suppress pytest's letters, and its own list of failures, for tests of requirements.
+
+        With -v: give warnings and notes categories of their own, where pytest would count failures.
+        """
         if not isinstance(report, pytest.TestReport):
             return None
-        if self._ours and (PROPERTY in dict(report.user_properties) or report.nodeid in self._planned()):
-            return "requirement", "", ""
+        said, case = dict(report.user_properties).get(PROPERTY), self._planned().get(report.nodeid)
+        if self._ours:
+            return ("requirement", "", "") if said or case else None
+        plan = self._run.known_plan()
+        if isinstance(said, dict) and case and plan is not None and not report.passed:
+            found = outcome(said["verdict"], plan.requirements[case.requirement].level)
+            if found in _PYTESTS:
+                return _PYTESTS[found]
         return None
 
     def _planned(self) -> dict[str, Case]:
@@ -154,7 +170,7 @@ class Progress:
             self._noted = True
             self._write(Line(f"Note: {summary.HINTS_CHANGE_NOTHING}", "yellow"))
         if self._display is not None:
-            self._write(Line(_line(result, self._display), summary.STYLES[result.verdict]))
+            self._write(Line(_line(result, self._display), summary.STYLES[result.outcome]))
 
     def _write(self, line: Line) -> None:
         if self._display is not None:
@@ -181,7 +197,7 @@ class Progress:
 def _line(result: Result, display: Display) -> str:
     """Return the line of a requirement. Its id is whole, so that it can be copied; on a terminal the reason is cut."""
     marks = summary.MARKS if display.can_write("".join(summary.MARKS.values())) else summary.PLAIN_MARKS
-    text = f"  {marks[result.verdict]} {result.requirement.id}"
+    text = f"  {marks[result.outcome]} {result.requirement.id}"
     width = min(display.width, _WIDEST)
     if result.verdict != Verdict.SKIPPED:
         duration = f"{result.duration:.2f} s"

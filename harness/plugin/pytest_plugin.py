@@ -103,8 +103,6 @@ def _take_charge(config: pytest.Config) -> None:
     run.workers = _set_workers(config, run)
     if getattr(config.option, "maxschedchunk", 1) is None:
         config.option.maxschedchunk = 1  # the longest come first: several of them in one worker would delay the end
-    if settings.fail_fast and not config.option.maxfail:
-        config.option.maxfail = 1
     progress.hush(config)
 
 

@@ -17,18 +17,23 @@ from typing import Any
 
 import allure
 
+from harness.judging.outcome import Outcome
 from harness.judging.results import CaseResult, Result
-from harness.judging.verdict import SkipReason, Verdict
+from harness.judging.verdict import SkipReason
 from harness.model.requirements import Level, Requirement
 from harness.run.folder import OutputFolder
 from harness.settings.settings import Settings
 
-STATUS: Mapping[str, str] = {
-    Verdict.PASSED: "passed",
-    Verdict.FAILED: "failed",
-    Verdict.INCONCLUSIVE: "broken",
-    Verdict.SKIPPED: "skipped",
+STATUS: Mapping[Outcome, str] = {
+    Outcome.MET: "passed",
+    Outcome.FAILURE: "failed",
+    Outcome.UNTOLD: "broken",
+    Outcome.WARNING: "unknown",
+    Outcome.NOTE: "unknown",
+    Outcome.NOT_RUN: "skipped",
 }
+"""Allure has five statuses, and none for a warning. "unknown" is the one that it shows and counts apart from passes,
+failures and skips; two categories say which of it are warnings, and which notes."""
 
 _SEVERITY = {Level.MUST: "critical", Level.SHOULD: "normal", Level.MAY: "minor"}
 
@@ -40,7 +45,7 @@ def write(folder: OutputFolder, results: Sequence[Result], settings: Settings, p
     for result in (each for each in results if not each.left_out):
         for case in result.cases:  # those too that options left out: without them it would look met as a whole
             attachments = [*_evidence(folder, case), *case.attachments]
-            whole = {**_result(result.requirement, case, settings), "attachments": attachments}
+            whole = {**_result(result, case, settings), "attachments": attachments}
             _write(folder, f"allure-results/{whole['uuid']}-result.json", whole)
     properties = "".join(f"{key} = {value}\n" for key, value in sorted(_properties(settings, place).items()))
     folder.write("allure-results/environment.properties", properties)
@@ -48,7 +53,8 @@ def write(folder: OutputFolder, results: Sequence[Result], settings: Settings, p
     _write(folder, "allurerc.json", CONFIGURATION)
 
 
-def _result(requirement: Requirement, case: CaseResult, settings: Settings) -> dict[str, Any]:
+def _result(result: Result, case: CaseResult, settings: Settings) -> dict[str, Any]:
+    requirement = result.requirement
     name = f"{requirement.id}[{case.parameters}]" if case.parameters else requirement.id
     parameters = _parameters(case, settings)
     times = {"start": round(case.start * 1000), "stop": round((case.start + case.duration) * 1000)}
@@ -60,8 +66,8 @@ def _result(requirement: Requirement, case: CaseResult, settings: Settings) -> d
         "fullName": name,
         "name": f"{name}: {requirement.sentence}",
         "titlePath": [requirement.document, requirement.section],
-        "status": STATUS[case.verdict],
-        "statusDetails": _details(case),
+        "status": STATUS[result.outcome_of(case)],
+        "statusDetails": {"message": result.message_of(case), "trace": case.explanation},
         "stage": "finished",
         **(times if case.start else {}),
         "parameters": [{"name": key, "value": value} for key, value in parameters.items()],
@@ -115,11 +121,6 @@ def link(requirement: Requirement) -> str:
     return f"https://kep.k8s.io/{kep[1]}" if kep else ""
 
 
-def _details(case: CaseResult) -> dict[str, str]:
-    message = f"{case.reason}: {case.message}" if case.verdict == Verdict.SKIPPED else case.message
-    return {"message": message, "trace": case.explanation}
-
-
 def _evidence(folder: OutputFolder, case: CaseResult) -> list[dict[str, str]]:
     """Copy the evidence into Allure's folder, as it reads nothing outside, and return the attachments."""
     found = []
@@ -130,8 +131,8 @@ def _evidence(folder: OutputFolder, case: CaseResult) -> list[dict[str, str]]:
     return found
 
 
-def _category(name: str, status: str, message: str = "") -> dict[str, Any]:
-    return {"name": name, "matchers": {"statuses": [status], **({"message": message} if message else {})}}
+def _category(name: str, outcome: Outcome, message: str = "") -> dict[str, Any]:
+    return {"name": name, "matchers": {"statuses": [STATUS[outcome]], **({"message": message} if message else {})}}
 
 
 # Allure 3 reads categories from here, and from nowhere else.
@@ -140,12 +141,14 @@ CONFIGURATION = {
     "output": "allure-report",
     "plugins": {"awesome": {"options": {"reportName": "trafficdist", "singleFile": True}}},
     "categories": [
-        _category("Requirement not met", STATUS[Verdict.FAILED]),
-        _category("Could not be told (inconclusive)", STATUS[Verdict.INCONCLUSIVE]),
-        _category("Not claimed", STATUS[Verdict.SKIPPED], f"^{SkipReason.UNSUPPORTED}: "),
-        _category("Cluster unsuited", STATUS[Verdict.SKIPPED], f"^{SkipReason.INELIGIBLE}: "),
-        _category("Deselected", STATUS[Verdict.SKIPPED], f"^{SkipReason.DESELECTED}: "),
-        _category("Not available here", STATUS[Verdict.SKIPPED], f"^{SkipReason.UNAVAILABLE}: "),
+        _category("Requirement not met", Outcome.FAILURE),
+        _category("Could not be told (inconclusive)", Outcome.UNTOLD),
+        _category("Warning: SHOULD not met", Outcome.WARNING, f"^{Outcome.WARNING}, "),
+        _category("Note: MAY not met", Outcome.NOTE, f"^{Outcome.NOTE}, "),
+        _category("Not claimed", Outcome.NOT_RUN, f"^{SkipReason.UNSUPPORTED}: "),
+        _category("Cluster unsuited", Outcome.NOT_RUN, f"^{SkipReason.INELIGIBLE}: "),
+        _category("Deselected", Outcome.NOT_RUN, f"^{SkipReason.DESELECTED}: "),
+        _category("Not available here", Outcome.NOT_RUN, f"^{SkipReason.UNAVAILABLE}: "),
     ],
 }
 

@@ -33,6 +33,7 @@ class VerdictChange:
     after: str
     message: str = ""
     versions: str = ""  # changed versions of Kubernetes and the suite
+    level: str = "MUST"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ def _changes(where: str, old: Report, new: Report) -> Iterator[VerdictChange]:
     for test in new["tests"]:
         was, verdict = before.get(test["id"], "absent"), test["verdict"]
         if was != verdict and not (was == "absent" and verdict in {"passed", "skipped"}):
-            yield VerdictChange(test["id"], where, was, verdict, test.get("message", ""), versions)
+            yield VerdictChange(test["id"], where, was, verdict, test.get("message", ""), versions, test["level"])
 
 
 def _versions(old: Report, new: Report) -> str:
@@ -96,5 +97,6 @@ def _body(group: Sequence[VerdictChange]) -> str:
 
 def _row(change: VerdictChange) -> str:
     message = textwrap.shorten(change.message, 120, placeholder=" …")
-    said = " · ".join(filter(None, [message, change.versions])).replace("|", "\\|")
+    level = "" if change.level == "MUST" else change.level
+    said = " · ".join(filter(None, [level, message, change.versions])).replace("|", "\\|")
     return f"| {change.where} | {change.before} | {change.after} | {said} |"

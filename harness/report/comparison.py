@@ -10,10 +10,22 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from harness.judging.outcome import Outcome, outcome
+
 Report = Mapping[str, Any]
 
-PASSED, FAILED, UNCLEAR, NOT_RUN = "✓", "✗", "?", "-"
-_MARKS = {"passed": PASSED, "failed": FAILED, "inconclusive": UNCLEAR, "skipped": NOT_RUN}
+MARKS = {
+    Outcome.FAILURE: "✗",
+    Outcome.UNTOLD: "?",
+    Outcome.WARNING: "!",
+    Outcome.NOTE: "i",
+    Outcome.MET: "✓",
+    Outcome.NOT_RUN: "-",
+}
+"""Marks by outcome, the worst first."""
+
+NOT_RUN = MARKS[Outcome.NOT_RUN]
+_KEY = "✓ met, ✗ a MUST is not met, ? it could not be told, ! a SHOULD is not met, i a MAY is not met, - did not run."
 
 
 def title_of(report: Report) -> str:
@@ -26,21 +38,21 @@ def title_of(report: Report) -> str:
 def as_markdown(reports: Sequence[Report]) -> str:
     """Return three tables: of versions and modes, of features, and of requirements whose verdicts differ.
 
-    A cell counts requirements: "✓ 12" if all that ran are met, "✗ 3/12" if three of twelve are, "? 3/12" if the others
-    are inconclusive, and "-" if none ran. For a single report the last table lists the requirements that are not met.
+    A cell counts requirements: "✓ 12" if all that ran are met, "✗ 3/12" if three of twelve are, with the mark of the
+    worst outcome, and "-" if none ran. For a single report the last table lists the requirements that are not met.
     """
     by_id = [{test["id"]: test for test in report["tests"]} for report in reports]
     heads = _heads(reports)
     features = sorted({name for tests in by_id for test in tests.values() for name in test["features"]})
     ids = sorted({name for tests in by_id for name in tests})
     by_feature = [(name, [_feature(tests.values(), name) for tests in by_id]) for name in features]
-    by_requirement = [(f"`{name}`", [_verdict(tests.get(name)) for tests in by_id]) for name in ids]
+    by_requirement = [(f"`{name}`", [_mark(tests.get(name)) for tests in by_id]) for name in ids]
     ran = [row for row in by_feature if set(row[1]) != {NOT_RUN}]
     if len(reports) == 1:
-        about, listed = "Requirements not met", [row for row in by_requirement if row[1][0] in {FAILED, UNCLEAR}]
+        about, listed = "Requirements not met", [row for row in by_requirement if row[1][0] in _UNMET]
     else:
         about, listed = "Requirements that differ", [row for row in by_requirement if len(set(row[1])) > 1]
-    lines = ["## Results", "", *_results(reports), "", "## Features", "", *_table("feature", heads, ran)]
+    lines = ["## Results", "", *_results(reports), "", _KEY, "", "## Features", "", *_table("feature", heads, ran)]
     return "\n".join([*lines, "", f"## {about}", "", *(_table("requirement", heads, listed) if listed else ["None."])])
 
 
@@ -78,17 +90,19 @@ def _feature(tests: Iterable[Mapping[str, Any]], name: str) -> str:
 
 
 def _count(tests: Iterable[Mapping[str, Any]]) -> str:
-    verdicts = [test["verdict"] for test in tests if test["verdict"] != "skipped"]
-    passed = verdicts.count("passed")
-    if not verdicts:
+    marks = Counter(mark for test in tests if (mark := _mark(test)) != NOT_RUN)
+    if not marks:
         return NOT_RUN
-    if passed == len(verdicts):
-        return f"{PASSED} {passed}"
-    return f"{FAILED if 'failed' in verdicts else UNCLEAR} {passed}/{len(verdicts)}"
+    worst = next(mark for mark in MARKS.values() if marks[mark])
+    met = marks[MARKS[Outcome.MET]]
+    return f"{worst} {met}" if met == marks.total() else f"{worst} {met}/{marks.total()}"
 
 
-def _verdict(test: Mapping[str, Any] | None) -> str:
-    return NOT_RUN if test is None else _MARKS.get(test["verdict"], UNCLEAR)
+def _mark(test: Mapping[str, Any] | None) -> str:
+    return NOT_RUN if test is None else MARKS[outcome(test["verdict"], test["level"])]
+
+
+_UNMET = {mark for each, mark in MARKS.items() if each not in (Outcome.MET, Outcome.NOT_RUN)}
 
 
 def _table(first: str, heads: Sequence[str], rows: Sequence[tuple[str, Sequence[str]]]) -> list[str]:

@@ -17,9 +17,9 @@ import jsonschema
 import yaml
 
 from harness.errors import DistrustError, UsageError
-from harness.judging.results import CaseResult, Result, count, left_out, slowest_convergence
-from harness.judging.verdict import Verdict
-from harness.model.requirements import Profile
+from harness.judging.outcome import Outcome
+from harness.judging.results import CaseResult, Result, count, left_out, rests_on, slowest_convergence
+from harness.model.requirements import Level, Profile
 from harness.report import environment as env
 from harness.run.plan import Plan, claimed, not_certifiable
 from harness.run.run import Run
@@ -122,32 +122,37 @@ def profiles(run: Run, results: Sequence[Result]) -> list[dict[str, Any]]:
 
 
 def _level(results: Sequence[Result]) -> dict[str, Any]:
-    """Return statistics of claimed requirements. One that neither passed nor failed makes the level partial at best."""
+    """Return statistics of claimed requirements. A MUST that is neither met nor failed makes the level partial."""
     counted = [result for result in results if result.reason != "unsupported"]
     if not counted:
         return {}
     numbers = count(counted)
-    ids = {verdict: [each.requirement.id for each in counted if each.verdict == verdict] for verdict in Verdict}
-    incomplete = numbers[Verdict.SKIPPED] or numbers[Verdict.INCONCLUSIVE]
-    statistics = {
-        "Passed": numbers[Verdict.PASSED],
-        "Skipped": numbers[Verdict.SKIPPED],
-        "Failed": numbers[Verdict.FAILED],
-    }
-    if numbers[Verdict.INCONCLUSIVE]:
-        statistics["Inconclusive"] = numbers[Verdict.INCONCLUSIVE]
+    unproven = numbers[Outcome.UNTOLD] or any(
+        each.requirement.level is Level.MUST and each.outcome is Outcome.NOT_RUN for each in counted
+    )
     level: dict[str, Any] = {
-        "result": "failure" if numbers[Verdict.FAILED] else "partial" if incomplete else "success",
-        "statistics": statistics,
+        "result": "failure" if numbers[Outcome.FAILURE] else "partial" if unproven else "success",
+        "restsOn": rests_on(counted),
+        "statistics": {
+            name: numbers[outcome] for outcome, (name, _, always) in _COUNTED.items() if always or numbers[outcome]
+        },
     }
-    for key, verdict in (
-        ("skippedTests", Verdict.SKIPPED),
-        ("failedTests", Verdict.FAILED),
-        ("inconclusiveTests", Verdict.INCONCLUSIVE),
-    ):
-        if ids[verdict]:
-            level[key] = sorted(ids[verdict])
+    for outcome, (_, key, _) in _COUNTED.items():
+        ids = sorted(each.requirement.id for each in counted if each.outcome is outcome)
+        if key and ids:
+            level[key] = ids
     return level
+
+
+_COUNTED = {
+    Outcome.MET: ("Passed", "", True),
+    Outcome.NOT_RUN: ("Skipped", "skippedTests", True),
+    Outcome.FAILURE: ("Failed", "failedTests", True),
+    Outcome.UNTOLD: ("Inconclusive", "inconclusiveTests", False),
+    Outcome.WARNING: ("Warnings", "warningTests", False),
+    Outcome.NOTE: ("Notes", "noteTests", False),
+}
+"""By outcome the names of its number and of its list of ids, and whether a number of 0 is shown."""
 
 
 def _features(run: Run, profile: Profile) -> dict[str, list[str]]:
@@ -159,13 +164,9 @@ def _features(run: Run, profile: Profile) -> dict[str, list[str]]:
 
 
 def _summary(levels: dict[str, dict[str, Any]]) -> str:
-    sentences = []
-    for name, level in levels.items():
-        numbers = level["statistics"]
-        text = {"success": "succeeded", "partial": "partially succeeded", "failure": "failed"}[level["result"]]
-        details = [f"{numbers[key]} {key.lower()}" for key in ("Failed", "Skipped", "Inconclusive") if numbers.get(key)]
-        sentences.append(f"{name.capitalize()} tests {text}{' with ' + ', '.join(details) if details else ''}.")
-    return " ".join(sentences)
+    words = {"success": "succeeded", "partial": "partially succeeded", "failure": "failed"}
+    said = [f"{name.capitalize()} tests {words[each['result']]} ({each['restsOn']})." for name, each in levels.items()]
+    return " ".join(said)
 
 
 def _run(run: Run, plan: Plan, duration: float, results: Sequence[Result]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,11 @@ import yaml
 
 from harness.errors import UsageError
 from harness.judging.conclusion import Cause
-from harness.judging.exit_codes import ExitCode, Situation, exit_code
+from harness.judging.exit_codes import ExitCode, exit_code
 from harness.judging.history import Recorded, read, read_parts
 from harness.judging.judge import Judged
 from harness.judging.judge import judge as judge_records
-from harness.judging.results import UNPROVEN, CaseResult, Result
-from harness.judging.verdict import Verdict
+from harness.judging.results import CaseResult, Result, situation
 from harness.report.summary import Line, summary
 from harness.run.folder import DEFAULT_PARENT
 
@@ -27,9 +26,9 @@ _NAMES = ("run.jsonl", "run.jsonl.gz")
 _COLOURS = {"green": "green", "red": "red", "yellow": "yellow"}
 
 
-def show(run: str, form: str) -> int:
+def show(run: str, form: str, *, strict: bool = False) -> int:
     """Judge a run, print the results as text, json or yaml, and return the exit code. Raises `UsageError`."""
-    found = _judge(_place(run))
+    found = _judge(_place(run), strict=strict)
     if form == "text":
         for line in found.lines():
             click.secho(line.text, fg=_COLOURS.get(line.style), bold=line.style == "bold", dim=line.style == "faint")
@@ -50,6 +49,7 @@ class _Found:
     results: list[Result]
     reported: bool
     differences: list[str]
+    strict: bool
 
     @property
     def code(self) -> ExitCode:
@@ -57,16 +57,8 @@ class _Found:
 
     @property
     def _code_of_verdicts(self) -> ExitCode:
-        verdicts = {result.verdict for result in self.results}
-        unproven = any(result.verdict == Verdict.SKIPPED and result.reason in UNPROVEN for result in self.results)
-        situation = Situation(
-            distrust=bool(self.judged.distrust),
-            failed=Verdict.FAILED in verdicts,
-            inconclusive=Verdict.INCONCLUSIVE in verdicts,
-            not_run=unproven,
-            selected=any(result.selected for result in self.results),
-        )
-        return exit_code(situation)
+        told = situation(self.results, strict=self.strict)
+        return exit_code(replace(told, distrust=bool(self.judged.distrust)))
 
     @property
     def causes(self) -> Counter[str]:
@@ -113,7 +105,7 @@ class _Found:
         }
 
 
-def _judge(path: Path) -> _Found:
+def _judge(path: Path, *, strict: bool) -> _Found:
     """Judge a history, or the parts of one in a folder. Raises `UsageError`."""
     recorded = read_parts(sorted(path.glob("history-*.jsonl"))) if path.is_dir() else read(path)
     judged = judge_records(recorded.records, path)
@@ -126,7 +118,7 @@ def _judge(path: Path) -> _Found:
         _check_digest(path, recorded, loaded)
         listed = [each for each in results if not each.left_out]  # the report counts what options left out
         differences += _differences(_reported(loaded, report), _told(listed), "report.yaml states")
-    return _Found(path, recorded, judged, results, reported, differences)
+    return _Found(path, recorded, judged, results, reported, differences, strict)
 
 
 def _place(run: str) -> Path:
@@ -215,6 +207,7 @@ def _test(result: Result, why: Cause) -> dict[str, Any]:
     return {
         "id": result.requirement.id,
         "verdict": str(result.verdict),
+        "outcome": str(result.outcome),
         "reason": str(result.reason),
         "message": result.worst.message,
         "cause": str(why),

@@ -11,19 +11,29 @@ from dataclasses import dataclass
 from typing import Literal
 
 from harness.judging.exit_codes import MEANINGS, ExitCode
-from harness.judging.results import Result, count, left_out, slowest_convergence
-from harness.judging.verdict import SkipReason, Verdict
+from harness.judging.outcome import Outcome
+from harness.judging.results import Result, count, left_out, rests_on, slowest_convergence
+from harness.judging.verdict import SkipReason
 from harness.settings.settings import Settings
 
 Style = Literal["", "bold", "green", "red", "yellow", "faint"]
 
-MARKS = {Verdict.PASSED: "✓", Verdict.FAILED: "✗", Verdict.INCONCLUSIVE: "?", Verdict.SKIPPED: "–"}  # noqa: RUF001
-PLAIN_MARKS = {Verdict.PASSED: "+", Verdict.FAILED: "x", Verdict.INCONCLUSIVE: "?", Verdict.SKIPPED: "-"}
-STYLES: dict[Verdict, Style] = {
-    Verdict.PASSED: "green",
-    Verdict.FAILED: "red",
-    Verdict.INCONCLUSIVE: "yellow",
-    Verdict.SKIPPED: "faint",
+MARKS = {
+    Outcome.MET: "✓",
+    Outcome.FAILURE: "✗",
+    Outcome.UNTOLD: "?",
+    Outcome.WARNING: "!",
+    Outcome.NOTE: "i",
+    Outcome.NOT_RUN: "–",  # noqa: RUF001
+}
+PLAIN_MARKS = {**MARKS, Outcome.MET: "+", Outcome.FAILURE: "x", Outcome.NOT_RUN: "-"}
+STYLES: dict[Outcome, Style] = {
+    Outcome.MET: "green",
+    Outcome.FAILURE: "red",
+    Outcome.UNTOLD: "yellow",
+    Outcome.WARNING: "yellow",
+    Outcome.NOTE: "",
+    Outcome.NOT_RUN: "faint",
 }
 
 HINTS_CHANGE_NOTHING = (
@@ -63,7 +73,7 @@ def header(
         ("features", features),
         ("workers", workers),
         ("seed", str(settings.seed)),
-        ("certifiable", "no: " + "; ".join(reasons) if reasons else "yes, if everything passes"),
+        ("certifiable", "no: " + "; ".join(reasons) if reasons else "yes, if each MUST is met"),
         ("results", folder),
     ]
     if settings.time_scale != 1.0:
@@ -91,8 +101,10 @@ def summary(
     chosen = [result for result in results if not result.left_out]
     return [
         *_table(chosen),
-        *_stories("Not met", chosen, Verdict.FAILED),
-        *_stories("Could not be told", chosen, Verdict.INCONCLUSIVE),
+        *_stories("Not met", chosen, Outcome.FAILURE),
+        *_stories("Could not be told", chosen, Outcome.UNTOLD),
+        *_stories("Warnings: a SHOULD that is not met, or that could not be told", chosen, Outcome.WARNING),
+        *_stories("Notes: the same of a MAY", chosen, Outcome.NOTE),
         *_not_run(chosen),
         *_left_out(results),
         *(Line(f"The suite does not trust itself: {why}", "red") for why in distrust),
@@ -103,42 +115,44 @@ def summary(
 def _table(results: Sequence[Result]) -> Iterator[Line]:
     if not results:
         return
-    yield Line(f"{'':<34}{'passed':>8}{'failed':>8}{'unclear':>9}{'not run':>9}", "faint")
+    yield Line(f"{'':<33}" + "".join(f"{name:>{width}}" for name, width in _COLUMNS.values()), "faint")
     for profile in sorted({result.requirement.profile for result in results}):
         for level, core in (("core", True), ("extended", False)):
             mine = [each for each in results if (each.requirement.profile, each.requirement.core) == (profile, core)]
             if mine:
                 numbers = count(mine)
-                columns = zip((8, 8, 9, 9), (_number(numbers, verdict) for verdict in _COLUMNS), strict=True)
-                text = f"{f'{profile} {level}':<34}" + "".join(f"{number:>{width}}" for width, number in columns)
-                yield Line(text, _style(numbers))
+                columns = (f"{numbers[outcome] or '.':>{width}}" for outcome, (_, width) in _COLUMNS.items())
+                yield Line(f"{f'{profile} {level}':<33}{''.join(columns)}", _style(numbers))
     yield Line("")
 
 
-_COLUMNS = (Verdict.PASSED, Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.SKIPPED)
+_COLUMNS = {
+    Outcome.MET: ("passed", 7),
+    Outcome.FAILURE: ("failed", 7),
+    Outcome.UNTOLD: ("unclear", 8),
+    Outcome.WARNING: ("warnings", 9),
+    Outcome.NOTE: ("notes", 6),
+    Outcome.NOT_RUN: ("not run", 8),
+}
 
 
-def _number(numbers: dict[Verdict, int], verdict: Verdict) -> str:
-    return str(numbers[verdict] or ".")
+def _style(numbers: dict[Outcome, int]) -> Style:
+    order = (Outcome.FAILURE, Outcome.UNTOLD, Outcome.WARNING, Outcome.MET, Outcome.NOTE)
+    return next((STYLES[outcome] for outcome in order if numbers[outcome]), "faint")
 
 
-def _style(numbers: dict[Verdict, int]) -> Style:
-    order = (Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.PASSED)
-    return next((STYLES[verdict] for verdict in order if numbers[verdict]), "faint")
-
-
-def _stories(heading: str, results: Sequence[Result], verdict: Verdict) -> Iterator[Line]:
-    chosen = [result for result in results if result.verdict == verdict]
+def _stories(heading: str, results: Sequence[Result], outcome: Outcome) -> Iterator[Line]:
+    chosen = [result for result in results if result.outcome is outcome]
     if chosen:
         yield Line(heading, "bold")
     never_began = Counter(each.worst.message for each in chosen if each.worst.never_began)
     for message, number in sorted(never_began.items()):
-        yield Line(f"{MARKS[verdict]} {number} requirements {message}", STYLES[verdict])
+        yield Line(f"{MARKS[outcome]} {number} requirements {message}", STYLES[outcome])
         yield Line("")
     for result in (each for each in chosen if not each.worst.never_began):
         requirement, worst = result.requirement, result.worst
         parameters = f" [{worst.parameters}]" if worst.parameters else ""
-        yield Line(f"{MARKS[verdict]} {requirement.id}{parameters}  ({requirement.level})", STYLES[verdict])
+        yield Line(f"{MARKS[outcome]} {requirement.id}{parameters}  ({requirement.level})", STYLES[outcome])
         yield Line(f"  {requirement.sentence}")
         yield Line(f"  {requirement.source}", "faint")
         yield from _explained(worst.explanation or worst.message)
@@ -157,7 +171,7 @@ def _explained(text: str) -> Iterator[Line]:
 
 
 def _not_run(results: Sequence[Result]) -> Iterator[Line]:
-    skipped = [result for result in results if result.verdict == Verdict.SKIPPED]
+    skipped = [result for result in results if result.outcome is Outcome.NOT_RUN]
     if not skipped:
         return
     yield Line("Not run", "bold")
@@ -167,7 +181,7 @@ def _not_run(results: Sequence[Result]) -> Iterator[Line]:
         for result in mine:
             things[result.worst.message] = things.get(result.worst.message, 0) + 1
         if mine:
-            yield Line(f"{MARKS[Verdict.SKIPPED]} {len(mine)} {reason}: {_REASONS[reason]}")
+            yield Line(f"{MARKS[Outcome.NOT_RUN]} {len(mine)} {reason}: {_REASONS[reason]}")
         for thing, number in sorted(things.items()):
             yield Line(f"    {number} x {thing}", "faint")
     yield Line("")
@@ -182,12 +196,14 @@ def _left_out(results: Sequence[Result]) -> Iterator[Line]:
 
 
 def _conclusion(results: Sequence[Result], code: ExitCode, report: str, reasons: Sequence[str]) -> Iterator[Line]:
-    numbers = count(results)
+    chosen = [result for result in results if result.selected]
     style: Style = "green" if code == ExitCode.PASSED else "yellow" if code >= ExitCode.INCONCLUSIVE else "red"
-    if code == ExitCode.PASSED:
-        yield Line(f"All {numbers[Verdict.PASSED]} selected requirements are met.", "green")
+    if code == ExitCode.PASSED and all(result.outcome is Outcome.MET for result in chosen):
+        yield Line(f"All {len(chosen)} selected requirements are met.", style)
     else:
         yield Line(f"{MEANINGS[code][0].upper()}{MEANINGS[code][1:]} (exit code {int(code)}).", style)
+    if any(result.outcome not in (Outcome.MET, Outcome.NOT_RUN) for result in chosen):
+        yield Line(f"{rests_on(chosen)}.")
     slowest = slowest_convergence(results)
     if slowest and slowest[0] >= _SLOW:
         yield Line(f"The slowest change took {slowest[0]:.1f} s to be taken up, in {slowest[1]}.", "faint")

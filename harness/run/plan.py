@@ -118,11 +118,11 @@ def what_cannot_show(requirement: Requirement, lacking: Mapping[str, str]) -> tu
 
 def _other_reading(requirement: Requirement, follow: str) -> str:
     """Return why a requirement is not for implementations that follow `follow`; "" if it is for both."""
-    if follow == "kep" and requirement.instead_of:
-        return f"follows the text of the KEP: see {requirement.instead_of}"
-    if follow == "released" and requirement.as_ == "kep":
+    if requirement.as_ in ("", follow):
+        return ""
+    if requirement.as_ == "kep":
         return "follows released Kubernetes, not the text of the KEP"
-    return ""
+    return "follows the text of the KEP" + (f": see {requirement.instead_of}" if requirement.instead_of else "")
 
 
 def select(

@@ -195,7 +195,9 @@ _RUN = (
     Option("seed", "Random seed. Each run prints the seed that it used.", metavar="N", check=_integer),
     Option("time-scale", "Multiply every time limit by this factor, for slow machines. The report shows it.",
            metavar="FACTOR", default=1.0, check=_positive),
-    Option("fail-fast", "Stop at the first requirement that is not met.", kind="flag", default=False),
+    Option("fail-fast", "Stop at the first MUST that is not met; with --warnings-as-errors, at the first SHOULD too.",
+           kind="flag", default=False),
+    Option("warnings-as-errors", "End with 1 if a SHOULD is not met, as with a MUST.", kind="flag", default=False),
     Option("workers", "Number of worker processes; 0 runs everything in this process, and auto chooses by processors, "
            "memory, backend and selected requirements. [auto; 0 under pytest itself]", metavar="N", check=_workers),
 )  # fmt: skip

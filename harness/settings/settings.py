@@ -53,6 +53,7 @@ class Settings:
     time_scale: float
     keep: str
     fail_fast: bool
+    warnings_as_errors: bool
     workers: str
 
     @property

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from harness.judging.outcome import DECISIVE, Outcome, outcome
 from harness.judging.verdict import Verdict, combine
 from harness.plugin.recorder import PROPERTY
 from harness.run.run import Run, run_of
@@ -33,7 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class SonobuoyProgress:
-    """Counts ended cases. As with Sonobuoy's own tests, `completed` leaves out failures."""
+    """Counts ended cases. As with Sonobuoy's own tests, `completed` leaves out failures, and has warnings."""
 
     def __init__(self, run: Run, port: str) -> None:
         self._run = run
@@ -63,13 +64,15 @@ class SonobuoyProgress:
         plan = self._run.known_plan()
         wanted = {case.nodeid: case.requirement for case in plan.cases if case.to_run} if plan else {}
         ended = {nodeid: verdict for nodeid, verdict in self._verdicts.items() if nodeid in wanted}
-        failed = {verdict: [wanted[nodeid] for nodeid, each in ended.items() if each == verdict] for verdict in Verdict}
+        levels = {each.id: each.level for each in plan.requirements.values()} if plan else {}
+        found = {nodeid: outcome(verdict, levels[wanted[nodeid]]) for nodeid, verdict in ended.items()}
+        decisive = {kind: [wanted[nodeid] for nodeid, each in found.items() if each is kind] for kind in DECISIVE}
         return {
             "msg": message,
             "total": len(wanted),
-            "completed": sum(each in (Verdict.PASSED, Verdict.SKIPPED) for each in ended.values()),
-            "failures": failed[Verdict.FAILED],
-            "errors": failed[Verdict.INCONCLUSIVE],
+            "completed": sum(each not in DECISIVE for each in found.values()),
+            "failures": decisive[Outcome.FAILURE],
+            "errors": decisive[Outcome.UNTOLD],
         }
 
     def _say(self, message: str) -> None:

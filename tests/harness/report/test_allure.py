@@ -48,6 +48,18 @@ def test_protocols(protocol):
 def test_left_out():
     pass
 
+@must("KEP-2/should", level=SHOULD)
+def test_should():
+    assert False, "not quite"
+
+@must("KEP-2/should-be-told", level=SHOULD)
+def test_should_be_told():
+    raise InconclusiveError("no route")
+
+@must("KEP-2/may", level=MAY)
+def test_may():
+    assert False, "not at all"
+
 @must("KEP-2/told")
 def test_told():
     with allure.step("probe"):
@@ -56,8 +68,10 @@ def test_told():
             print("judging")
             assert False, "client a1 reached b1, want a1\\n\\n30 of 30"
 """
-WORDS = {"passed": "passed", "failed": "failed", "broken": "inconclusive", "skipped": "skipped"}
-WORST_FIRST = ("failed", "inconclusive", "skipped", "passed")
+WORDS = {
+    "passed": "passed", "failed": "failed", "broken": "inconclusive", "unknown": "unmet", "skipped": "skipped",
+}  # fmt: skip
+WORST_FIRST = ("failed", "unmet", "inconclusive", "skipped", "passed")
 
 
 class Page:
@@ -108,11 +122,17 @@ def worst(cases: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def junit_verdicts(run: Any) -> dict[str, str]:
-    words = {"failure": "failed", "error": "inconclusive", "skipped": "skipped"}
+    words = {
+        ("failure", None): "failed",
+        ("error", None): "inconclusive",
+        ("skipped", "trafficdist.warning"): "unmet",
+        ("skipped", "trafficdist.note"): "unmet",
+        ("skipped", "pytest.skip"): "skipped",
+    }
     return worst(
         (
             f"{each.attrib['classname']}/{each.attrib['name'].partition('[')[0]}",
-            words[each[0].tag] if len(each) else "passed",
+            words[each[0].tag, each[0].get("type")] if len(each) else "passed",
         )
         for each in ElementTree.parse(run.folder / "junit.xml").iter("testcase")
     )
@@ -120,11 +140,17 @@ def junit_verdicts(run: Any) -> dict[str, str]:
 
 def terminal_counts(run: Any) -> Counter[str]:
     """The sums of the table at the end."""
-    rows = re.findall(r"^[a-z-]+ (?:core|extended) +([\d.]+) +([\d.]+) +([\d.]+) +([\d.]+)$", run.text, re.MULTILINE)
-    verdicts = ("passed", "failed", "inconclusive", "skipped")
+    rows = re.findall(r"^[a-z-]+ (?:core|extended)" + 6 * r" +([\d.]+)" + "$", run.text, re.MULTILINE)
+    verdicts = ("passed", "failed", "inconclusive", "unmet", "may", "skipped")
     return sum(
         (Counter({v: int(n) for v, n in zip(verdicts, row, strict=True) if n != "."}) for row in rows), Counter()
     )
+
+
+def meaning(test: Any, verdict: str) -> str:
+    """What a verdict counts as: not met, or not told, decides only for a MUST, and for what never began."""
+    decides = test["level"] == "MUST" or test["message"].startswith("not run: ")
+    return verdict if decides or verdict in ("passed", "skipped") else "unmet"
 
 
 @pytest.fixture(scope="session")
@@ -177,12 +203,14 @@ def test_every_report_gives_each_requirement_the_same_verdict(
 ) -> None:
     run = certify(*names, extra=EXTRA, options=(*OPTIONS, *options))
     page = generate(run)
-    reported = {test["id"]: test["verdict"] for test in run.report["tests"]}
+    reported = {test["id"]: meaning(test, test["verdict"]) for test in run.report["tests"]}
     assert page.verdicts() == reported
     assert junit_verdicts(run) == reported
-    assert terminal_counts(run) == Counter(reported.values())
-    cases = [case for test in run.report["tests"] for case in test.get("cases", [test])]
-    counts = Counter(case["verdict"] for case in cases)
+    counted = terminal_counts(run)
+    counted["unmet"] += counted.pop("may", 0)
+    assert +counted == Counter(reported.values())
+    cases = [(test, case) for test in run.report["tests"] for case in test.get("cases", [test])]
+    counts = Counter(meaning(test, case["verdict"]) for test, case in cases)
     shown = page.widget("statistic")
     assert {WORDS[each]: shown[each] for each in WORDS if each in shown} == counts
     assert shown["total"] == len(cases) == len({each["historyId"] for each in page.results})
@@ -196,6 +224,8 @@ def test_what_was_not_run_is_grey_and_in_the_category_of_its_reason(
     assert page.categories() == {
         "Requirement not met": 3,
         "Could not be told (inconclusive)": 2,
+        "Warning: SHOULD not met": 2,
+        "Note: MAY not met": 1,
         "Not claimed": 2,
         "Cluster unsuited": 3,
         "Not available here": 1,
@@ -204,7 +234,17 @@ def test_what_was_not_run_is_grey_and_in_the_category_of_its_reason(
     assert {page.result(name)["status"] for name in skipped} == {"skipped"}
     page = generate(certify("fails", extra=EXTRA, options=(*OPTIONS, "--td-fail-fast")))
     assert page.result("KEP-2/told")["status"] == "skipped"
-    assert page.categories() == {"Requirement not met": 1, "Deselected": 7, "Not claimed": 2}
+    assert page.categories() == {"Requirement not met": 1, "Deselected": 10, "Not claimed": 2}
+
+
+def test_a_should_that_is_not_met_is_neither_green_nor_red(certify: Any, generate: Callable[[Any], Page]) -> None:
+    page = generate(certify("passes", extra=EXTRA, options=(*OPTIONS, "-k", "passes or should or may")))
+    assert page.widget("statistic") == {"passed": 1, "unknown": 3, "total": 4}
+    should, told, may = (page.result(f"KEP-2/{each}") for each in ("should", "should-be-told", "may"))
+    assert {each["status"] for each in (should, told, may)} == {"unknown"}
+    assert [each["groupedLabels"]["severity"] for each in (should, told, may)] == [["normal"], ["normal"], ["minor"]]
+    assert should["error"]["message"] == "warning, SHOULD failed: not quite"
+    assert told["error"]["message"] == "warning, SHOULD inconclusive: no route"
 
 
 def test_tree_is_document_section_requirement(certify: Any, generate: Callable[[Any], Page]) -> None:

@@ -22,7 +22,8 @@ def report(revision: str = "a" * 40, **verdicts: str) -> dict[str, Any]:
         "kubernetesVersion": "v1.37.0",
         "suite": {"version": "0.1.0", "revision": revision},
         "tests": [
-            {"id": f"K/{name}", "verdict": verdict, "message": f"{name} said"} for name, verdict in verdicts.items()
+            {"id": f"K/{name}", "level": "MUST", "verdict": verdict, "message": f"{name} said"}
+            for name, verdict in verdicts.items()
         ],
     }
 

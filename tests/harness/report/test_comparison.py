@@ -12,12 +12,14 @@ from harness.commands.main import main
 from harness.report.comparison import as_markdown, title_of
 
 
-def report(project: str, *tests: tuple[str, str, str]) -> dict[str, Any]:
-    """A report in which each (id, feature, verdict) stands."""
+def report(project: str, *tests: tuple[str, str, str], level: str = "MUST") -> dict[str, Any]:
+    """A report in which each (id, feature, verdict) stands, at this level."""
     return {
         "implementation": {"project": project, "version": "1.0"},
         "mode": "nftables",
-        "tests": [{"id": name, "features": [feature], "verdict": verdict} for name, feature, verdict in tests],
+        "tests": [
+            {"id": name, "features": [feature], "level": level, "verdict": verdict} for name, feature, verdict in tests
+        ],
     }
 
 
@@ -35,6 +37,12 @@ def test_feature_is_counted_over_the_requirements_that_need_it() -> None:
     unclear = report("unclear", ("K/a", "UDP", "passed"), ("K/b", "UDP", "inconclusive"))
     none = report("none", ("K/a", "UDP", "skipped"))
     assert "| UDP | ✓ 2 | ✗ 1/2 | ? 1/2 | - |" in rows(met, half, unclear, none)
+
+
+def test_what_does_not_decide_has_a_mark_of_its_own() -> None:
+    should, may = (report("x", ("K/a", "UDP", "failed"), level=level) for level in ("SHOULD", "MAY"))
+    assert "| UDP | ! 0/1 | i 0/1 |" in rows(should, may)
+    assert "| `K/a` | ! |" in rows(should)
 
 
 def test_feature_that_nobody_ran_has_no_row() -> None:

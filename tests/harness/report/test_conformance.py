@@ -13,7 +13,7 @@ from harness.backends.any_cluster.target import described
 from harness.errors import DistrustError
 from harness.judging.results import CONVERGENCE, Case, CaseResult, Result
 from harness.judging.verdict import SkipReason, Verdict
-from harness.model.requirements import MUST, Feature, Profile, Requirement
+from harness.model.requirements import MAY, MUST, SHOULD, Feature, Level, Profile, Requirement
 from harness.model.topology import THREE_ZONES
 from harness.report import conformance, environment
 from harness.run.folder import OutputFolder
@@ -31,10 +31,11 @@ def _clean_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment, "suite_revision", lambda: "a" * 40)
 
 
-def results(*verdicts: str, feature: Feature = CORE) -> list[Result]:
+def results(*verdicts: str, feature: Feature = CORE, level: Level = MUST) -> list[Result]:
     found = []
     for number, text in enumerate(verdicts):
-        requirement = Requirement(f"KEP-1/{feature.name.lower()}-{number}", "Is so.", MUST, (feature,), "KEP-1")
+        slug = f"{feature.name}-{level}-{number}".lower()
+        requirement = Requirement(f"KEP-1/{slug}", "Is so.", level, (feature,), "KEP-1")
         verdict, _, reason = text.partition(":")
         found.append(Result(requirement, (CaseResult(f"t::{number}", requirement.id, verdict=verdict, reason=reason),)))
     return found
@@ -77,6 +78,26 @@ def test_result_is_computed(verdicts: list[str], result: str) -> None:
     assert profile["core"]["result"] == result
 
 
+def test_must_alone_decides_and_success_says_what_it_rests_on() -> None:
+    should = results("passed", "failed", "inconclusive", "skipped:unavailable", level=SHOULD)
+    made = report(*results("passed"), *should, *results("failed", level=MAY))
+    conformance.check(made)
+    (profile,) = made["profiles"]
+    rests_on = (
+        "MUST: 1 of 1 met; SHOULD: 1 of 4 met, 1 not met, 1 could not be told, 1 not run; MAY: 0 of 1 met, 1 not met"
+    )
+    assert profile["core"] == {
+        "result": "success",
+        "restsOn": rests_on,
+        "statistics": {"Passed": 2, "Skipped": 1, "Failed": 0, "Warnings": 2, "Notes": 1},
+        "skippedTests": ["KEP-1/routing-should-3"],
+        "warningTests": ["KEP-1/routing-should-1", "KEP-1/routing-should-2"],
+        "noteTests": ["KEP-1/routing-may-0"],
+    }
+    assert profile["summary"] == f"Core tests succeeded ({rests_on})."
+    assert [each["verdict"] for each in made["tests"]].count("failed") == 2
+
+
 def test_a_level_without_tests_is_absent() -> None:
     (profile,) = report(*results("passed"))["profiles"]
     assert "extended" not in profile
@@ -91,6 +112,7 @@ def test_extended_features_are_told_apart() -> None:
     (profile,) = report(*given, options={"exempt-features": "EvenSpread"})["profiles"]
     assert profile["extended"] == {
         "result": "success",
+        "restsOn": "MUST: 1 of 1 met",
         "statistics": {"Passed": 1, "Skipped": 0, "Failed": 0},
         "supportedFeatures": ["PreferSameNode"],
         "unsupportedFeatures": ["EvenSpread"],

@@ -8,15 +8,15 @@ import pytest
 
 from harness.judging.exit_codes import ExitCode, Situation, exit_code
 from harness.judging.results import CaseResult, Result
-from harness.model.requirements import SHOULD, Feature, Profile, Requirement
+from harness.model.requirements import MAY, MUST, SHOULD, Feature, Level, Profile, Requirement
 from harness.report.summary import header, summary
 from harness.settings.options import resolve
 
 FEATURE = Feature("PreferSameNode", Profile.SERVICE_PROXY, False, "")
 
 
-def result(slug: str, verdict: str, *, explanation: str = "", **said: Any) -> Result:
-    requirement = Requirement(f"KEP-3015/{slug}", f"What {slug} says.", SHOULD, (FEATURE,), "KEP-3015, Design")
+def result(slug: str, verdict: str, *, level: Level = MUST, explanation: str = "", **said: Any) -> Result:
+    requirement = Requirement(f"KEP-3015/{slug}", f"What {slug} says.", level, (FEATURE,), "KEP-3015, Design")
     case = CaseResult(f"t::{slug}", requirement.id, verdict=verdict, **said)
     case.explanation = explanation
     return Result(requirement, (case,))
@@ -34,17 +34,19 @@ def test_golden() -> None:
         result("zone-next", "passed"),
         result("cut-off", "inconclusive", message="not run: the run was interrupted", never_began=True),
         result("cut-off-too", "inconclusive", message="not run: the run was interrupted", never_began=True),
+        result("any-zone", "failed", level=SHOULD, message="none", explanation="none"),
+        result("any-way", "inconclusive", level=MAY, message="no route", explanation="no route"),
         result("not-here", "skipped", reason="unavailable", message="no IPv6"),
         code=ExitCode.FAILED,
     )
     assert (
         said
         == """\
-                                    passed  failed  unclear  not run
-service-proxy extended                   1       1        2        1
+                                  passed failed unclear warnings notes not run
+service-proxy extended                 1      1       2        1     1       1
 
 Not met
-✗ KEP-3015/node-first  (SHOULD)
+✗ KEP-3015/node-first  (MUST)
   What node-first says.
   KEP-3015, Design
     a1 reached b1
@@ -54,13 +56,33 @@ Not met
 Could not be told
 ? 2 requirements not run: the run was interrupted
 
+Warnings: a SHOULD that is not met, or that could not be told
+! KEP-3015/any-zone  (SHOULD)
+  What any-zone says.
+  KEP-3015, Design
+    none
+
+Notes: the same of a MAY
+i KEP-3015/any-way  (MAY)
+  What any-way says.
+  KEP-3015, Design
+    no route
+
 Not run
 \N{EN DASH} 1 unavailable: this machine or backend cannot do it
     1 x no IPv6
 
-At least one requirement is not met (exit code 1).
+At least one MUST is not met, or with --warnings-as-errors a SHOULD (exit code 1).
+MUST: 1 of 5 met, 1 not met, 2 could not be told, 1 not run; SHOULD: 0 of 1 met, 1 not met; MAY: 0 of 1 met, 1 could \
+not be told.
 Report: out/report.yaml"""
     )
+
+
+def test_met_musts_are_not_said_to_be_everything() -> None:
+    said = text(result("zone", "passed"), result("node", "failed", level=SHOULD), code=ExitCode.PASSED)
+    assert "a SHOULD that is not is a warning (exit code 0).\nMUST: 1 of 1 met; SHOULD: 0 of 1 met, 1 not met." in said
+    assert "All 1 selected requirements are met." in text(result("zone", "passed"), code=ExitCode.PASSED)
 
 
 def test_a_long_explanation_is_cut_on_the_terminal_only() -> None:

@@ -36,14 +36,17 @@ def test_what_rules_a_requirement_out_reaches_the_controller_of_a_run() -> None:
 KEP = Requirement("KEP-1/dropped", "It is dropped.", SHOULD, (CORE,), "KEP-1, Design", "kep")
 RELEASED = Requirement("KEP-1/kept", "It is kept.", SHOULD, (CORE,), "Kubernetes 1.33", "released", "KEP-1/dropped")
 BESIDE = Requirement("KEP-1/beside", "It is there too.", SHOULD, (CORE,), "Kubernetes 1.33", "released")
+BOTH = Requirement("KEP-1/both", "It is there.", SHOULD, (CORE,), "KEP-1, Design")
 
 
-@pytest.mark.parametrize(("follow", "judged"), [("kep", [KEP, BESIDE]), ("released", [RELEASED, BESIDE])])
+@pytest.mark.parametrize(("follow", "judged"), [("kep", [KEP, BOTH]), ("released", [RELEASED, BESIDE, BOTH])])
 def test_one_of_two_readings_is_judged(follow: str, judged: list[Requirement]) -> None:
     settings = resolve({"backend": "netns", "follow": follow})
-    assert [each for each in (KEP, RELEASED, BESIDE) if reason_to_skip(each, settings) == ("", "")] == judged
+    assert [each for each in (KEP, RELEASED, BESIDE, BOTH) if reason_to_skip(each, settings) == ("", "")] == judged
 
 
 def test_reading_that_is_not_followed_names_the_other() -> None:
     wanted = SkipReason.UNSUPPORTED, "follows the text of the KEP: see KEP-1/dropped"
     assert reason_to_skip(RELEASED, resolve({"backend": "netns"})) == wanted
+    wanted = SkipReason.UNSUPPORTED, "follows the text of the KEP"
+    assert reason_to_skip(BESIDE, resolve({"backend": "netns"})) == wanted

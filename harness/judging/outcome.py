@@ -1,0 +1,50 @@
+"""The meaning of a verdict for a run, by the level of its requirement: MUST decides, SHOULD warns, MAY informs.
+
+A verdict says what was seen, and is the same at every level. Exit code, reports and summaries go by its outcome.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+
+from harness.judging.verdict import Verdict
+from harness.model.requirements import Level
+
+
+class Outcome(enum.StrEnum):
+    """The meaning of a verdict."""
+
+    MET = "met"
+    FAILURE = "failure"
+    """A MUST is not met."""
+    UNTOLD = "untold"
+    """Of a MUST it could not be told, or the run ended before any requirement."""
+    WARNING = "warning"
+    """A SHOULD is not met, or it could not be told."""
+    NOTE = "note"
+    """The same of a MAY."""
+    NOT_RUN = "not run"
+
+
+DECISIVE = frozenset({Outcome.FAILURE, Outcome.UNTOLD})
+"""Outcomes that fail a run, or leave it open."""
+
+_UNMET: Mapping[Level, Mapping[Verdict, Outcome]] = {
+    Level.MUST: {Verdict.FAILED: Outcome.FAILURE, Verdict.INCONCLUSIVE: Outcome.UNTOLD},
+    Level.SHOULD: {Verdict.FAILED: Outcome.WARNING, Verdict.INCONCLUSIVE: Outcome.WARNING},
+    Level.MAY: {Verdict.FAILED: Outcome.NOTE, Verdict.INCONCLUSIVE: Outcome.NOTE},
+}
+
+
+def outcome(verdict: str, level: str, *, never_began: bool = False) -> Outcome:
+    """Return the meaning of a verdict. A requirement that the run ended before is untold at any level."""
+    match Verdict(verdict):
+        case Verdict.PASSED:
+            return Outcome.MET
+        case Verdict.SKIPPED:
+            return Outcome.NOT_RUN
+        case Verdict.INCONCLUSIVE if never_began:
+            return Outcome.UNTOLD
+        case unmet:
+            return _UNMET[Level(level)][unmet]
