@@ -26,7 +26,6 @@ from harness.commands.from_options import by_name
 from harness.errors import HarnessError, UnavailableError, UsageError
 from harness.model import manifests
 from harness.model.texts import as_table
-from harness.settings.claims import is_file
 from harness.settings.implementations import of_settings
 from harness.settings.options import resolve
 from harness.settings.settings import Settings
@@ -72,12 +71,11 @@ def up(name: str, topology: str = "", families: str = "", *, kubeconfig: Path | 
 
 
 def _from_anywhere(settings: Settings) -> Settings:
-    """The same, for a process in another folder."""
-    return (
-        dataclasses.replace(settings, proxy=str(Path(settings.proxy).absolute()))
-        if is_file(settings.proxy)
-        else settings
-    )
+    """Return the settings for a process in another folder."""
+    chosen = settings.proxy
+    if not chosen.file:
+        return settings
+    return dataclasses.replace(settings, proxy=dataclasses.replace(chosen, file=str(Path(chosen.file).absolute())))
 
 
 def _start(name: str, folder: Path, settings: Settings) -> None:

@@ -39,6 +39,9 @@ class Topology:
         if repeated or not names:
             raise UsageError(f"topology {self.name!r} needs nodes with different names; repeated: {repeated or 'none'}")
 
+    def __str__(self) -> str:
+        return self.name
+
     @property
     def zones(self) -> tuple[str, ...]:
         """The names of the zones, in the order of their first nodes; nodes without zone add none."""

@@ -83,7 +83,7 @@ def _parameters(case: CaseResult, settings: Settings) -> dict[str, str]:
     return {
         **own,
         "backend": settings.backend,
-        "proxy": settings.proxy,
+        "proxy": str(settings.proxy),
         "mode": settings.mode,
         "topology": settings.topology.name,
     }
@@ -177,7 +177,7 @@ def _properties(settings: Settings, place: Mapping[str, Any]) -> dict[str, str]:
         **{key: str(version) for key, version in servers.items()},
         "ipFamilies": " ".join(place.get("ipFamilies", ())),
         "mode": settings.mode,
-        "proxy": settings.proxy,
+        "proxy": str(settings.proxy),
         "seed": str(settings.seed),
         "timeScale": str(settings.time_scale),
     }

@@ -94,8 +94,8 @@ def _file() -> Path:
 
 def _kind(settings: Settings, suite: Path) -> str:
     """Return the kind of a run. Runs of one kind take equally long: same suite, backend and components."""
-    parts = (settings.backend, settings.proxy, settings.mode, settings.control_plane, settings.controller, str(suite))
-    return " ".join(filter(None, parts))
+    components = (str(settings.proxy), settings.mode, settings.control_plane, settings.controller)
+    return " ".join(filter(None, (settings.backend, *components, str(suite))))
 
 
 def _checked(table: Any) -> Table:

@@ -17,6 +17,7 @@ from harness.judging.verdict import SkipReason
 from harness.model.needs import Needs, Offer
 from harness.model.release_features import minor_of
 from harness.model.requirements import Feature, Requirement
+from harness.settings.claims import REFERENCE
 from harness.settings.options import unknown_name
 from harness.settings.settings import Settings
 
@@ -200,7 +201,7 @@ def not_certifiable(settings: Settings, plan: Plan, *, whole_suite: bool, retrie
         (bool(exempt), f"core features were exempted: {', '.join(exempt)}"),
         (retries > 0, f"{retries} tests were repeated"),
         (
-            bool(not_given) and settings.proxy != "reference",
+            bool(not_given) and settings.proxy.kind != REFERENCE,
             f"the implementation is not named: no --{', --'.join(not_given)}",
         ),
     )

@@ -18,7 +18,7 @@ from harness.model.release import PROXY, parse_gates
 if TYPE_CHECKING:  # every pytest run on the machine loads this module
     from harness.binaries.versions import Version
 
-REFERENCE, KUBE_PROXY, INSTALLED = "reference", "kube-proxy", "installed"
+REFERENCE, KUBE_PROXY, INSTALLED, RECIPE = "reference", "kube-proxy", "installed", "recipe"
 
 REAL_CLUSTERS = ("kubeconfig", "kind")
 """Backends whose clusters have components of their own."""
@@ -59,22 +59,27 @@ class Claims:
     url: str = ""
 
 
-def is_file(proxy: str) -> bool:
-    """Return whether a value of --proxy names a recipe file."""
-    return proxy.endswith((".yaml", ".yml", ".json"))
+@dataclass(frozen=True, slots=True)
+class ChosenProxy:
+    """The proxy to judge, as a value of --proxy names it. `version` is kube-proxy's, `file` that of a recipe."""
+
+    kind: str
+    version: str = ""
+    file: str = ""
+
+    def __str__(self) -> str:
+        return self.file or (f"{self.kind}:{self.version}" if self.version else self.kind)
 
 
-def kind_of(proxy: str) -> tuple[str, str]:
-    """Parse a value of --proxy: "kube-proxy:1.34" is ("kube-proxy", "1.34"). Raises `UsageError`."""
-    if is_file(proxy):
-        return "file", ""
-    kind, sign, version = proxy.partition(":")
-    if kind == KUBE_PROXY and (version or not sign):
-        return kind, version
-    if kind in (REFERENCE, INSTALLED) and not sign:
-        return kind, ""
+def parse_proxy(text: str) -> ChosenProxy:
+    """Read a value of --proxy. Raises `UsageError`."""
+    if text.endswith((".yaml", ".yml", ".json")):
+        return ChosenProxy(RECIPE, file=text)
+    kind, sign, version = text.partition(":")
+    if (kind == KUBE_PROXY and (version or not sign)) or (kind in (REFERENCE, INSTALLED) and not sign):
+        return ChosenProxy(kind, version)
     raise UsageError(
-        f"unknown proxy {proxy!r}; allowed: {REFERENCE}, {KUBE_PROXY}, {KUBE_PROXY}:VERSION, {INSTALLED}, "
+        f"unknown proxy {text!r}; allowed: {REFERENCE}, {KUBE_PROXY}, {KUBE_PROXY}:VERSION, {INSTALLED}, "
         "or a file whose name ends in .yaml"
     )
 
@@ -84,21 +89,22 @@ def proxy_claims(values: Mapping[str, Any]) -> Claims:
 
     Raises `UsageError` for options that exclude each other. A missing binary counts as the newest version.
     """
-    kind, version = kind_of(values["proxy"])
+    proxy: ChosenProxy = values["proxy"]
+    kind = proxy.kind
     if kind != REFERENCE and values["mutant"]:
-        raise UsageError(f"--mutant is a fault in the reference: it does not go with --proxy {values['proxy']}")
+        raise UsageError(f"--mutant is a fault in the reference: it does not go with --proxy {proxy}")
     if (values["backend"] in REAL_CLUSTERS) is not (kind == INSTALLED):
         _refuse_mismatch(values)
     if values["backend"] == "kind":
         return _of_kind(values)
     if kind == INSTALLED:
         return Claims(mode=values["mode"] or "default", follow="released", profile=("service-proxy",))
-    if kind == "file":
+    if kind == RECIPE:
         from harness.proxies.recipe import read_recipe  # noqa: PLC0415  only for those who have one
 
-        recipe = read_recipe(values["proxy"])
+        recipe = read_recipe(proxy.file)
         return Claims(
-            mode=_mode(values, recipe.modes, f"--proxy {values['proxy']}"),
+            mode=_mode(values, recipe.modes, f"--proxy {proxy}"),
             follow=recipe.follows,
             converges_within=recipe.converges_within,
             profile=("service-proxy",),
@@ -114,7 +120,8 @@ def proxy_claims(values: Mapping[str, Any]) -> Claims:
         lacking = release_features.lacking(version, gates, *(() if alone else (PROXY,)))
         lacks = (*lacking, *_lacked_by(values["mutant"]))
         return Claims(mode=mode, exempt_features=lacks, converges_within=CONVERGES_WITHIN)
-    return _of_kube_proxy(version or values["kubernetes_version"] or "", mode, parse_gates(values["feature_gates"]))
+    version = proxy.version or values["kubernetes_version"] or ""
+    return _of_kube_proxy(version, mode, parse_gates(values["feature_gates"]))
 
 
 def _lacked_by(mutant: str) -> tuple[str, ...]:

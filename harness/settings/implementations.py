@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from harness.backends.implementation import Implementation, reference
 from harness.control_planes.choice import CONTAINERS, EMBEDDED, MANAGER
-from harness.settings.claims import KUBE_PROXY, kind_of
+from harness.settings.claims import KUBE_PROXY, RECIPE
 from harness.settings.mutants import mutants
 from harness.settings.settings import Settings
 
@@ -50,20 +50,20 @@ def _control_plane_of(settings: Settings) -> MakeControlPlane:
 
 
 def _proxy_of(settings: Settings) -> MakeProxy:
-    kind, version = kind_of(settings.proxy)
-    if kind == KUBE_PROXY:
+    chosen = settings.proxy
+    if chosen.kind == KUBE_PROXY:
         from harness.binaries import find_entry
         from harness.proxies.kube_proxy import KubeProxy, require
 
-        asked = version or settings.kubernetes_version
+        asked = chosen.version or settings.kubernetes_version
         require(settings.mode, find_entry(KUBE_PROXY, asked).version)
         return lambda plane, pod_cidrs: KubeProxy(
             plane, pod_cidrs=pod_cidrs, mode=settings.mode, version=asked, booted=settings.kubernetes_version
         )
-    if kind == "file":
+    if chosen.kind == RECIPE:
         from harness.proxies.executable import ExecutableProxy
         from harness.proxies.recipe import read_recipe
 
-        recipe = read_recipe(settings.proxy)
+        recipe = read_recipe(chosen.file)
         return lambda plane, pod_cidrs: ExecutableProxy(plane, recipe, pod_cidrs=pod_cidrs, mode=settings.mode)
     return reference().proxy

@@ -20,8 +20,8 @@ from harness.errors import UsageError
 from harness.eventually import FAR
 from harness.model.release import parse_gates
 from harness.model.requirements import Profile
-from harness.model.topology import TOPOLOGIES, parse_topology
-from harness.settings.claims import INSTALLED, REAL_CLUSTERS, REFERENCE, kind_of, proxy_claims
+from harness.model.topology import THREE_ZONES, TOPOLOGIES, parse_topology
+from harness.settings.claims import INSTALLED, REAL_CLUSTERS, REFERENCE, ChosenProxy, parse_proxy, proxy_claims
 from harness.settings.settings import Settings
 
 ENVIRONMENT_PREFIX = "TRAFFICDIST_"
@@ -60,16 +60,6 @@ class Option:
     def environment(self) -> str:
         """The environment variable of the same meaning."""
         return ENVIRONMENT_PREFIX + self.key.upper()
-
-
-def _topology(text: str) -> str:
-    parse_topology(text)
-    return text
-
-
-def _proxy(text: str) -> str:
-    kind_of(text)
-    return text
 
 
 def _control_plane(text: str) -> str:
@@ -129,7 +119,7 @@ _NETNS, _KUBECONFIG, _KIND = ("netns",), ("kubeconfig",), ("kind",)
 _JUDGED = (
     Option("proxy", "Service proxy to judge: reference, kube-proxy[:VERSION], a YAML file that describes how to run "
            "one, or installed for the proxy of a real cluster. [reference; on a real cluster installed]",
-           metavar="NAME", check=_proxy),
+           metavar="NAME", check=parse_proxy),
     Option("mode", "Proxy mode: nftables, iptables or ipvs. [the proxy's default]", metavar="MODE"),
     Option("control-plane", "Control plane to run: embedded (the reference), or etcd, kube-apiserver and "
            "kube-controller-manager as binaries:VERSION from the cache or as containers:VERSION from the official "
@@ -177,7 +167,7 @@ _PLACE = (
            backends=_KIND),
     Option("topology", f"Zones and nodes of the cluster: {', '.join(TOPOLOGIES)}, or nodes by zone, as in a=2,b=2,c=1.",
            metavar="TOPOLOGY",
-           default="three_zones", check=_topology),
+           default=THREE_ZONES, check=parse_topology),
     Option("families", "IP families of the cluster, primary first.", kind="list", metavar="FAMILIES",
            default=("IPv4", "IPv6"), allowed=("IPv4", "IPv6"), backends=(*_NETNS, *_KIND)),
 )  # fmt: skip
@@ -271,10 +261,11 @@ def resolve(
     values, places = _gather(OPTIONS, given, environment=environment, options_file=options_file, ini=ini)
     values["backend"] = values["backend"] or backend
     _refuse_unused(values, places)
-    values["proxy"] = values["proxy"] or (INSTALLED if values["backend"] in REAL_CLUSTERS else REFERENCE)
+    values["proxy"] = values["proxy"] or ChosenProxy(INSTALLED if values["backend"] in REAL_CLUSTERS else REFERENCE)
     _claim(values)
     values["seed"] = int.from_bytes(os.urandom(4)) if values["seed"] is None else values["seed"]
-    return Settings.from_json({key: "" if value is None else value for key, value in values.items()})
+    plain: dict[str, Any] = {key: "" if value is None else value for key, value in values.items()}
+    return Settings(**plain)
 
 
 def resolve_some(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from harness.control_planes.choice import Choice, choose
 from harness.model.release import Release, parse_gates
 from harness.model.release_features import NEWEST, minor_of
 from harness.model.topology import THREE_ZONES, Topology, parse_topology
-from harness.settings.claims import REAL_CLUSTERS, REFERENCE
+from harness.settings.claims import REAL_CLUSTERS, REFERENCE, ChosenProxy, parse_proxy
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Settings:
     kind_image: str
     kind_patch: tuple[str, ...]
     keep_cluster: bool
-    proxy: str
+    proxy: ChosenProxy
     mode: str
     control_plane: str
     controller: str
@@ -64,12 +64,12 @@ class Settings:
     @property
     def claims_everything(self) -> bool:
         """True if every feature is claimed: by option, or for the reference without an option about its features."""
-        return self.all_features or (self.proxy == "reference" and not self.supported_features)
+        return self.all_features or (self.proxy.kind == REFERENCE and not self.supported_features)
 
     @property
     def reference_minor(self) -> int:
         """The 31 of 1.31 if the reference behaves as that; `NEWEST` for the newest, or without the reference."""
-        alone = self.proxy == REFERENCE and not self.components.real
+        alone = self.proxy.kind == REFERENCE and not self.components.real
         return minor_of(self.kubernetes_version) if alone else NEWEST
 
     @property
@@ -97,7 +97,7 @@ class Settings:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, for an xdist worker."""
-        return dataclasses.asdict(self) | {"topology": self.topology.name}
+        return dataclasses.asdict(self) | {"topology": str(self.topology), "proxy": str(self.proxy)}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Settings:
@@ -105,4 +105,5 @@ class Settings:
         plain: dict[str, Any] = {
             key: tuple(value) if isinstance(value, list) else value for key, value in values.items()
         }
-        return cls(**plain | {"topology": parse_topology(plain["topology"])})
+        topology, proxy = parse_topology(plain["topology"]), parse_proxy(plain["proxy"])
+        return cls(**plain | {"topology": topology, "proxy": proxy})

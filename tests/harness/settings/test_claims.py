@@ -101,7 +101,12 @@ def test_all_features_asks_for_what_a_version_lacks_too() -> None:
 
 def test_reference_claims_as_before() -> None:
     settings = resolve({}, environment={})
-    assert (settings.proxy, settings.mode, settings.follow, settings.profile) == ("reference", "nftables", "kep", ())
+    assert (str(settings.proxy), settings.mode, settings.follow, settings.profile) == (
+        "reference",
+        "nftables",
+        "kep",
+        (),
+    )
 
 
 def test_file_says_what_it_claims(tmp_path: Path) -> None:
