@@ -46,6 +46,8 @@ def _of_kubernetes(name: str) -> Binary:
 
 _ETCD_MODULE = "go.etcd.io/etcd/server/v3"
 ETCD = Binary("etcd", _ETCD_MODULE, _ETCD_MODULE, re.compile(r"etcd Version: (\S+)"))
+_COREDNS_MODULE = "github.com/coredns/coredns"
+COREDNS = Binary("coredns", _COREDNS_MODULE, _COREDNS_MODULE, re.compile(r"CoreDNS-(\S+)"))
 KIND = Binary("kind", "sigs.k8s.io/kind", "sigs.k8s.io/kind", re.compile(r"kind version (\S+)"))
 
 COMPONENTS: dict[str, Binary] = {
@@ -55,6 +57,7 @@ COMPONENTS: dict[str, Binary] = {
         _of_kubernetes("kube-controller-manager"),
         _of_kubernetes("kube-apiserver"),
         ETCD,
+        COREDNS,
         KIND,
     )
 }

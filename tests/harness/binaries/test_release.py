@@ -53,6 +53,11 @@ def test_kind_is_a_bare_binary_beside_its_sum(mirror: Mirror, cache: Cache) -> N
     assert (str(entry.version), entry.origin.at) == ("0.33.0", f"{mirror.url}{path}")
 
 
+def test_what_is_only_compiled_says_so(mirror: Mirror, cache: Cache) -> None:
+    with pytest.raises(UsageError, match="official binaries of coredns are not fetched: compile it with --from source"):
+        get("coredns", "1.15.0", releases(mirror), cache)
+
+
 def test_what_is_there_is_not_downloaded_again(mirror: Mirror, cache: Cache) -> None:
     path = mirror.publish("kube-proxy", "1.34.2")
     get("kube-proxy", "1.34.2", releases(mirror), cache)
