@@ -168,7 +168,7 @@ class NetnsBackend(
     def dns(self) -> dict[str, str]:
         """Return the addresses of the cluster's DNS server, by family. Raises `UnavailableError` if there is none.
 
-        The first call starts the server and the PodLocator controller.
+        The first call starts the server, with the PodLocator controller if it has one.
         """
         if self._dns is None:
             made, pod = self._implementation.dns(self.control_plane), self.network.add_pod(self.topology.nodes[0].name)
@@ -293,6 +293,8 @@ class NetnsBackend(
     def check_instruments(self) -> None:
         """Raise `DistrustError` if a component has ended by itself or the fabric is broken."""
         self.proxy.synced()
+        if self._dns is not None:
+            self._dns[0].synced()
         fabric_check.check(self.network)
 
     def environment(self) -> dict[str, Any]:
@@ -334,4 +336,6 @@ class NetnsBackend(
             namespace_of_node = self.network.nodes[node.name].namespace
             texts[f"network-{node.name}.txt"] = gathered(partial(kernel_state.as_text, namespace_of_node))
             texts[f"connections-{node.name}.txt"] = gathered(partial(conntrack.as_text, namespace_of_node))
+        if self._dns is not None:
+            texts |= texts_of("dns", self._dns[0].evidence)
         return texts | {"network-fabric.txt": gathered(partial(kernel_state.as_text, self.network.fabric))}

@@ -26,6 +26,7 @@ from harness.commands.from_options import by_name
 from harness.errors import HarnessError, UnavailableError, UsageError
 from harness.model import manifests
 from harness.model.texts import as_table
+from harness.settings.claims import REFERENCE
 from harness.settings.implementations import of_settings
 from harness.settings.options import resolve
 from harness.settings.settings import Settings
@@ -72,10 +73,12 @@ def up(name: str, topology: str = "", families: str = "", *, kubeconfig: Path | 
 
 def _from_anywhere(settings: Settings) -> Settings:
     """Return the settings for a process in another folder."""
-    chosen = settings.proxy
-    if not chosen.file:
-        return settings
-    return dataclasses.replace(settings, proxy=dataclasses.replace(chosen, file=str(Path(chosen.file).absolute())))
+    proxy, dns = settings.proxy, settings.dns
+    if proxy.file:
+        proxy = dataclasses.replace(proxy, file=str(Path(proxy.file).absolute()))
+    if dns != REFERENCE:
+        dns = str(Path(dns).absolute())
+    return dataclasses.replace(settings, proxy=proxy, dns=dns)
 
 
 def _start(name: str, folder: Path, settings: Settings) -> None:

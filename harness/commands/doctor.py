@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from harness.settings.settings import Settings
 
 
-_LOOKED_AT = ("backend", "kubeconfig", "context", "topology", "families", "allow-disruptive", "image-registry",
+_LOOKED_AT = ("backend", "dns", "kubeconfig", "context", "topology", "families", "allow-disruptive", "image-registry",
               "feature-gates", "profile", "supported-features", "exempt-features")  # fmt: skip
 
 
@@ -73,7 +73,7 @@ def _checks(settings: Settings, *, try_pods: bool) -> list[Check]:
         settings.release.gates,
     )
     examine: Mapping[str, Callable[[], list[Check]]] = {
-        "netns": lambda: machine.examine_netns(settings.families),
+        "netns": lambda: [*machine.examine_netns(settings.families), *machine.examine_dns(settings.dns)],
         "kind": lambda: machine.examine_kind(asked.topology),
         "kubeconfig": lambda: cluster.examine(asked, lambda text: click.echo(text, err=True)),
     }

@@ -1,4 +1,4 @@
-"""The protocol of cluster DNS under test: it serves in a pod, and knows where pods are.
+"""The protocol of cluster DNS under test: it serves in a pod, and may know where pods are.
 
 A topology-aware DNS server reads that from PodLocators (KEP-536), so their controller belongs to it: neither is of use
 without the other.
@@ -19,18 +19,21 @@ PORT = 53
 
 
 class ClusterDns(Protocol):
-    """One DNS server and one writer of PodLocators. Methods raise `UnavailableError` with the remedy."""
+    """A DNS server, and a writer of PodLocators if it reads them. Methods raise `UnavailableError` with the remedy."""
 
     name: str
 
     def start(self, pod: Host) -> None:
-        """Serve at port 53 of all addresses of a pod, by UDP and TCP, and write PodLocators. Once."""
+        """Serve at port 53 of all addresses of a pod, by UDP and TCP. Once."""
 
     def stop(self) -> None:
-        """Stop both; PodLocators stay. Idempotent."""
+        """Stop what was started; PodLocators stay. Idempotent."""
 
     def synced(self) -> bool:
-        """Return whether both have worked on everything written so far."""
+        """Return whether everything written so far was worked on. Raises `DistrustError` if a program has ended."""
+
+    def evidence(self) -> dict[str, str]:
+        """Return its log and configuration, as texts by file name."""
 
 
 MakeDns = Callable[["ControlPlane"], ClusterDns]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import sys
 from collections.abc import Sequence
 
@@ -12,7 +13,9 @@ from harness.model.topology import Topology
 from harness.netns import kernel, programs, sandbox
 from harness.netns.addresses import FAMILIES
 from harness.netns.namespace import Namespace
-from harness.settings.claims import OF_BOTH_FAMILIES
+from harness.netns.process import search_path
+from harness.recipes.recipe import OF_DNS, read_recipe
+from harness.settings.claims import OF_BOTH_FAMILIES, REFERENCE
 
 
 def examine_netns(families: Sequence[str] = FAMILIES) -> list[Check]:
@@ -30,6 +33,19 @@ def examine_netns(families: Sequence[str] = FAMILIES) -> list[Check]:
     if not absent:
         found.append(ok("kernel", "it has all that nodes, pods and the reference proxy need"))
     return [*found, _own_files()]
+
+
+def examine_dns(dns: str) -> list[Check]:
+    """Check that the program of a DNS server's recipe is there; nothing for the reference."""
+    if dns == REFERENCE:
+        return []
+    recipe = read_recipe(dns, OF_DNS)
+    command = recipe.command[0]
+    found = shutil.which(command, path=search_path())
+    if found is None:
+        remedy = "install it, or name its path in key command (CoreDNS: components fetch coredns --from source)"
+        return [unusable("DNS server", f"{recipe.name}: there is no program {command}", remedy)]
+    return [ok("DNS server", f"{recipe.name} {recipe.version}".rstrip() + f": {found}")]
 
 
 def _own_files() -> Check:

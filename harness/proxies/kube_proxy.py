@@ -25,7 +25,8 @@ from harness.netns.namespace import Namespace
 from harness.netns.process import search_path
 from harness.proxies.barrier import BarrierObjects
 from harness.proxies.kube_proxy_log import NAMESPACE, Follower
-from harness.proxies.node_processes import NodeProcesses
+from harness.proxies.rules import rules_of
+from harness.recipes.node_processes import NodeProcesses
 
 HEALTH_PORT, METRICS_PORT = 10256, 10249
 
@@ -224,8 +225,9 @@ class KubeProxy:
 
     def evidence(self, node: str) -> dict[str, str]:
         """Return the rules of a node, the proxy's configuration and log."""
-        texts = self._processes.evidence(node, self.mode)
+        texts = self._processes.evidence(node)
         if texts:
+            texts |= rules_of(node, self._processes.namespace(node), self.mode)
             texts[f"kube-proxy-{node}.json"] = self._configuration(node).read_text(encoding="utf-8")
         return texts
 

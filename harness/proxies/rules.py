@@ -25,6 +25,11 @@ def listings(namespace: Namespace, mode: str) -> dict[str, str]:
     return {command[0]: _listed(namespace, command) for command in _LISTINGS.get(mode, [_NFT, *_IPTABLES])}
 
 
+def rules_of(node: str, namespace: Namespace, mode: str) -> dict[str, str]:
+    """Return the rules of a node, as texts by file name."""
+    return {f"rules-{node}-{tool}.txt": text for tool, text in listings(namespace, mode).items()}
+
+
 def _listed(namespace: Namespace, command: Sequence[str]) -> str:
     program = shutil.which(command[0], path=search_path())
     if program is None:

@@ -94,7 +94,7 @@ def _file() -> Path:
 
 def _kind(settings: Settings, suite: Path) -> str:
     """Return the kind of a run. Runs of one kind take equally long: same suite, backend and components."""
-    components = (str(settings.proxy), settings.mode, settings.control_plane, settings.controller)
+    components = (str(settings.proxy), settings.mode, settings.dns, settings.control_plane, settings.controller)
     return " ".join(filter(None, (settings.backend, *components, str(suite))))
 
 

@@ -18,7 +18,6 @@ from typing import Any
 from harness.judging.results import requirement_to_json
 from harness.model.requirements import Requirement
 from harness.run.suite_files import place_of
-from harness.settings.claims import REFERENCE
 from harness.settings.settings import Settings
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -97,8 +96,7 @@ def environment(settings: Settings, reported: Mapping[str, Any]) -> dict[str, An
 
 def implementation(settings: Settings) -> dict[str, Any]:
     """Return the implementation block: the given options, and for the reference its own values."""
-    is_ours = settings.proxy.kind == REFERENCE
-    own = ("The trafficdist authors", "reference", "", suite_version()) if is_ours else ("",) * 4
+    own = ("The trafficdist authors", "reference", "", suite_version()) if settings.judges_reference else ("",) * 4
     given = (settings.organization, settings.project, settings.url, settings.version)
     values = [theirs or ours for theirs, ours in zip(given, own, strict=True)]
     if settings.mutant:

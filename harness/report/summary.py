@@ -14,6 +14,7 @@ from harness.judging.exit_codes import MEANINGS, ExitCode
 from harness.judging.outcome import Outcome
 from harness.judging.results import Result, count, left_out, rests_on, slowest_convergence
 from harness.judging.verdict import SkipReason
+from harness.settings.claims import REFERENCE
 from harness.settings.settings import Settings
 
 Style = Literal["", "bold", "green", "red", "yellow", "faint"]
@@ -84,6 +85,7 @@ def header(
 def _judged(settings: Settings) -> str:
     """Return every component that is judged; for the reference the proxy alone."""
     proxy = f"{f'mutant {settings.mutant}' if settings.mutant else settings.proxy}, mode {settings.mode}"
+    proxy += f", DNS server {settings.dns}" if settings.dns != REFERENCE else ""
     chosen = settings.components
     if not chosen.real:
         return proxy

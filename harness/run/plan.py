@@ -17,7 +17,6 @@ from harness.judging.verdict import SkipReason
 from harness.model.needs import Needs, Offer
 from harness.model.release_features import minor_of
 from harness.model.requirements import Feature, Requirement
-from harness.settings.claims import REFERENCE
 from harness.settings.options import unknown_name
 from harness.settings.settings import Settings
 
@@ -201,7 +200,7 @@ def not_certifiable(settings: Settings, plan: Plan, *, whole_suite: bool, retrie
         (bool(exempt), f"core features were exempted: {', '.join(exempt)}"),
         (retries > 0, f"{retries} tests were repeated"),
         (
-            bool(not_given) and settings.proxy.kind != REFERENCE,
+            bool(not_given) and not settings.judges_reference,
             f"the implementation is not named: no --{', --'.join(not_given)}",
         ),
     )

@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from harness.run.machine import Machine, this_machine
-from harness.settings.claims import REFERENCE
 from harness.settings.settings import Settings
 
 LOADING = 3.5
@@ -85,7 +84,7 @@ def _bound(settings: Settings, machine: Machine) -> _Bound:
         return _Bound(4, "more would burden a cluster that others use", 200)
     if settings.backend == "kind":
         return _Bound(2, "the nodes of kind share the processors of this machine", 200)
-    if settings.proxy.kind != REFERENCE or settings.components.real:
+    if not settings.judges_reference or settings.components.real:
         return _Bound(max(2, machine.processors), f"{has}, and each node of each worker runs real components", 1000)
     return _Bound(2 * machine.processors, f"{has}, and requirements wait more than they compute", 300)
 

@@ -26,6 +26,8 @@ REAL_CLUSTERS = ("kubeconfig", "kind")
 OF_BOTH_FAMILIES = frozenset({"IPv6", "DualStack"})
 """Features that only a cluster with both IPv4 and IPv6 shows."""
 
+_FILES = (".yaml", ".yml", ".json")
+
 MODES: Mapping[str, tuple[str, ...]] = {REFERENCE: ("nftables",), KUBE_PROXY: ("nftables", "iptables", "ipvs")}
 """The kernel mechanisms that proxies program, the usual one first; Gateway API reports have the same field."""
 
@@ -71,9 +73,16 @@ class ChosenProxy:
         return self.file or (f"{self.kind}:{self.version}" if self.version else self.kind)
 
 
+def check_dns(text: str) -> str:
+    """Return a value of --dns. Raises `UsageError` for what is neither the reference nor a recipe file."""
+    if text != REFERENCE and not text.endswith(_FILES):
+        raise UsageError(f"unknown DNS server {text!r}; allowed: {REFERENCE}, or a file whose name ends in .yaml")
+    return text
+
+
 def parse_proxy(text: str) -> ChosenProxy:
     """Read a value of --proxy. Raises `UsageError`."""
-    if text.endswith((".yaml", ".yml", ".json")):
+    if text.endswith(_FILES):
         return ChosenProxy(RECIPE, file=text)
     kind, sign, version = text.partition(":")
     if (kind == KUBE_PROXY and (version or not sign)) or (kind in (REFERENCE, INSTALLED) and not sign):
@@ -100,9 +109,9 @@ def proxy_claims(values: Mapping[str, Any]) -> Claims:
     if kind == INSTALLED:
         return Claims(mode=values["mode"] or "default", follow="released", profile=("service-proxy",))
     if kind == RECIPE:
-        from harness.proxies.recipe import read_recipe  # noqa: PLC0415  only for those who have one
+        from harness.recipes import recipe as recipes  # noqa: PLC0415  only for those who have one
 
-        recipe = read_recipe(proxy.file)
+        recipe = recipes.read_recipe(proxy.file, recipes.OF_PROXY)
         return Claims(
             mode=_mode(values, recipe.modes, f"--proxy {proxy}"),
             follow=recipe.follows,
@@ -119,7 +128,8 @@ def proxy_claims(values: Mapping[str, Any]) -> Claims:
         alone = not choose(values["control_plane"] or "", values["controller"] or "").real
         lacking = release_features.lacking(version, gates, *(() if alone else (PROXY,)))
         lacks = (*lacking, *_lacked_by(values["mutant"]))
-        return Claims(mode=mode, exempt_features=lacks, converges_within=CONVERGES_WITHIN)
+        declared = CONVERGES_WITHIN if values["dns"] == REFERENCE else 0.0
+        return Claims(mode=mode, exempt_features=lacks, converges_within=declared)
     version = proxy.version or values["kubernetes_version"] or ""
     return _of_kube_proxy(version, mode, parse_gates(values["feature_gates"]))
 
@@ -131,6 +141,25 @@ def _lacked_by(mutant: str) -> tuple[str, ...]:
     from harness.settings.mutants import mutants  # noqa: PLC0415  only for those who name one
 
     return tuple(sorted(mutants()[mutant].lacks))
+
+
+def dns_claims(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the defaults that follow from --dns, by option. Raises `UsageError` if a mutant is asked for too."""
+    if values["dns"] == REFERENCE:
+        return {}
+    if values["mutant"]:
+        raise UsageError(f"--mutant is a fault in the reference: it does not go with --dns {values['dns']}")
+    from harness.recipes import recipe as recipes  # noqa: PLC0415  only for those who have one
+
+    recipe = recipes.read_recipe(values["dns"], recipes.OF_DNS)
+    return {
+        "converges_within": recipe.converges_within,
+        "profile": ("dns",),
+        "supported_features": recipe.supported_features,
+        "exempt_features": recipe.exempt_features,
+        "version": recipe.version,
+        "project": recipe.name,
+    }
 
 
 def _refuse_mismatch(values: Mapping[str, Any]) -> None:

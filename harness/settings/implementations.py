@@ -1,4 +1,4 @@
-"""Makes the judged implementation from settings: the control plane and the proxy of a cluster.
+"""Makes the judged implementation from settings: the control plane, the proxy and the DNS server of a cluster.
 
 Adapters are imported only when they are used, so that their dependencies may be missing otherwise.
 """
@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 from harness.backends.implementation import Implementation, reference
 from harness.control_planes.choice import CONTAINERS, EMBEDDED, MANAGER
-from harness.settings.claims import KUBE_PROXY, RECIPE
+from harness.settings.claims import KUBE_PROXY, RECIPE, REFERENCE
 from harness.settings.mutants import mutants
 from harness.settings.settings import Settings
 
 if TYPE_CHECKING:
     from harness.control_planes.control_plane import MakeControlPlane
+    from harness.dns.dns import MakeDns
     from harness.proxies.proxy import MakeProxy
 
 
@@ -22,7 +23,7 @@ def of_settings(settings: Settings) -> Implementation:
     """Return the implementation of the settings. Raises `UsageError`, and `UnavailableError` with the remedy."""
     if settings.mutant:
         return reference(mutants()[settings.mutant])
-    return Implementation(_control_plane_of(settings), _proxy_of(settings), reference().dns)
+    return Implementation(_control_plane_of(settings), _proxy_of(settings), _dns_of(settings))
 
 
 def _control_plane_of(settings: Settings) -> MakeControlPlane:
@@ -62,8 +63,18 @@ def _proxy_of(settings: Settings) -> MakeProxy:
         )
     if chosen.kind == RECIPE:
         from harness.proxies.executable import ExecutableProxy
-        from harness.proxies.recipe import read_recipe
+        from harness.recipes.recipe import OF_PROXY, read_recipe
 
-        recipe = read_recipe(chosen.file)
+        recipe = read_recipe(chosen.file, OF_PROXY)
         return lambda plane, pod_cidrs: ExecutableProxy(plane, recipe, pod_cidrs=pod_cidrs, mode=settings.mode)
     return reference().proxy
+
+
+def _dns_of(settings: Settings) -> MakeDns:
+    if settings.dns == REFERENCE:
+        return reference().dns
+    from harness.dns.executable import ExecutableDns
+    from harness.recipes.recipe import OF_DNS, read_recipe
+
+    recipe = read_recipe(settings.dns, OF_DNS)
+    return lambda plane: ExecutableDns(plane, recipe)

@@ -21,7 +21,16 @@ from harness.eventually import FAR
 from harness.model.release import parse_gates
 from harness.model.requirements import Profile
 from harness.model.topology import THREE_ZONES, TOPOLOGIES, parse_topology
-from harness.settings.claims import INSTALLED, REAL_CLUSTERS, REFERENCE, ChosenProxy, parse_proxy, proxy_claims
+from harness.settings.claims import (
+    INSTALLED,
+    REAL_CLUSTERS,
+    REFERENCE,
+    ChosenProxy,
+    check_dns,
+    dns_claims,
+    parse_proxy,
+    proxy_claims,
+)
 from harness.settings.settings import Settings
 
 ENVIRONMENT_PREFIX = "TRAFFICDIST_"
@@ -121,6 +130,8 @@ _JUDGED = (
            "one, or installed for the proxy of a real cluster. [reference; on a real cluster installed]",
            metavar="NAME", check=parse_proxy),
     Option("mode", "Proxy mode: nftables, iptables or ipvs. [the proxy's default]", metavar="MODE"),
+    Option("dns", "DNS server to judge: reference, or a YAML file that describes how to run one in a pod. [reference]",
+           metavar="NAME", default=REFERENCE, check=check_dns, backends=_NETNS),
     Option("control-plane", "Control plane to run: embedded (the reference), or etcd, kube-apiserver and "
            "kube-controller-manager as binaries:VERSION from the cache or as containers:VERSION from the official "
            "images. [embedded]",
@@ -315,12 +326,12 @@ def _refuse_unused(values: Mapping[str, Any], places: Mapping[str, str]) -> None
 
 
 def _claim(values: dict[str, Any]) -> None:
-    """Fill in the default claims of the control plane and of the proxy, for options that were not given."""
+    """Fill in the default claims of control plane, proxy and DNS server, for options that were not given."""
     given = {key for key, value in values.items() if value} - {"exempt_features"}
     given |= {"exempt_features"} if values["all_features"] else set()
     supported = values["supported_features"]
-    # the control plane's claims come first: they set the version for the proxy's
-    for claim in (choice.control_plane_claims, lambda known: asdict(proxy_claims(known))):
+    # the control plane's claims come first: they set the version for the proxy's; a proxy is named before a DNS server
+    for claim in (choice.control_plane_claims, lambda known: asdict(proxy_claims(known)), dns_claims):
         claims = claim(values)
         claims["exempt_features"] = tuple(each for each in claims.get("exempt_features", ()) if each not in supported)
         for key, value in claims.items():

@@ -28,6 +28,7 @@ class Settings:
     keep_cluster: bool
     proxy: ChosenProxy
     mode: str
+    dns: str
     control_plane: str
     controller: str
     mutant: str
@@ -64,7 +65,12 @@ class Settings:
     @property
     def claims_everything(self) -> bool:
         """True if every feature is claimed: by option, or for the reference without an option about its features."""
-        return self.all_features or (self.proxy.kind == REFERENCE and not self.supported_features)
+        return self.all_features or (self.judges_reference and not self.supported_features)
+
+    @property
+    def judges_reference(self) -> bool:
+        """True if neither the proxy nor the DNS server is somebody else's."""
+        return self.proxy.kind == self.dns == REFERENCE
 
     @property
     def reference_minor(self) -> int:

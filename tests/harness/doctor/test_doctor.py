@@ -47,6 +47,16 @@ def test_routes(): ...
 """
 
 
+def test_dns_server_of_a_recipe_is_looked_for(tmp_path: Path) -> None:
+    recipe = {"name": "mine", "version": "1.0", "command": ["sh", "-c", "exec mine"], "ready": [{"log": "up"}]}
+    path = tmp_path / "mine.yaml"
+    for command, state in (("sh", CheckState.OK), ("no-such-dns", CheckState.UNUSABLE)):
+        path.write_text(yaml.safe_dump(recipe | {"command": [command]}), encoding="utf-8")
+        (check,) = machine.examine_dns(str(path))
+        assert (check.state, "mine" in check.found) == (state, True)
+    assert machine.examine_dns("reference") == []
+
+
 @pytest.fixture
 def server(request: pytest.FixtureRequest) -> Iterator[HttpServer]:
     http = HttpServer(ApiServer(getattr(request, "param", None)))

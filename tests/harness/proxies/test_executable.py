@@ -21,7 +21,7 @@ from harness.eventually import eventually
 from harness.model.release import PROXY, release
 from harness.model.topology import grid
 from harness.proxies.executable import ExecutableProxy
-from harness.proxies.recipe import parse_recipe
+from harness.recipes.recipe import OF_PROXY, parse_recipe
 from tests.harness.proxies.conftest import MakeFake
 from tests.harness.proxies.test_process import exists
 
@@ -49,7 +49,8 @@ def boot(fake: MakeFake) -> Iterator[Boot]:
 
     def make(what: str, **changes: Any) -> NetnsBackend:
         recipe = parse_recipe(
-            {"name": "fake", "command": fake(what), "ready": [{"http": {"port": 10256}}], "quiet_seconds": 0} | changes
+            {"name": "fake", "command": fake(what), "ready": [{"http": {"port": 10256}}], "quiet_seconds": 0} | changes,
+            OF_PROXY,
         )
 
         def proxy(plane: Any, pod_cidrs: Any) -> ExecutableProxy:
@@ -66,7 +67,7 @@ def boot(fake: MakeFake) -> Iterator[Boot]:
 
 def pid_of(backend: NetnsBackend) -> int:
     assert isinstance(backend.proxy, ExecutableProxy)
-    return backend.proxy._processes.running["a1"].pid
+    return backend.proxy._programs._processes.running["a1"].pid
 
 
 def test_proxy_that_exits_at_start_is_an_error_with_the_end_of_its_log(boot: Boot) -> None:
@@ -87,7 +88,7 @@ def test_proxy_that_never_becomes_ready_is_an_error_that_says_what_is_missing(bo
 def test_proxy_that_dies_later_is_an_error_at_the_next_look(boot: Boot) -> None:
     backend = boot("dies")
     assert isinstance(backend.proxy, ExecutableProxy)
-    process = backend.proxy._processes.running["a1"]
+    process = backend.proxy._programs._processes.running["a1"]
     eventually(lambda: not process.alive, within=5, describe="its end")
     with pytest.raises(DistrustError, match=r"(?s)fake on a1 exited with 4.*out of luck"):
         backend.settle()
@@ -105,7 +106,7 @@ def test_proxy_that_hangs_later_is_inconclusive(boot: Boot, monkeypatch: pytest.
 def test_closing_leaves_no_program_and_no_folder(boot: Boot) -> None:
     backend = boot("runs")
     pid = pid_of(backend)
-    folder = backend.proxy._processes.folder  # type: ignore[attr-defined]
+    folder = backend.proxy._programs._processes.folder  # type: ignore[attr-defined]
     backend.close()
     assert not exists(pid)
     assert not folder.exists()

@@ -97,7 +97,8 @@ def test_no_special_topology_is_made_of_a_real_cluster() -> None:
 
 GIVEN = {
     "backend": "", "seed": "1", "time-scale": "2", "workers": "1", "kind-patch": "1.30=1.30.14", "profile": "dns",
-    "proxy": "", "mode": "", "mutant": "takes-turns", "control-plane": "embedded", "controller": "reference",
+    "proxy": "", "mode": "", "mutant": "takes-turns", "dns": "reference", "control-plane": "embedded",
+    "controller": "reference",
     "feature-gates": "One=true", "follow": "kep", "topology": "three_zones", "families": "IPv4", "keep": "always",
     "kubernetes-version": "1.33", "kind-image": "kindest/node:v1.34.3", "converges-within": "5",
 }  # fmt: skip
@@ -128,7 +129,7 @@ def test_what_each_backend_does_not_use() -> None:
         backend: {each.name for each in OPTIONS if each.backends and backend not in each.backends}
         for backend in BY_NAME["backend"].allowed
     }
-    of_netns = {"control-plane", "controller", "mutant", "kubernetes-version"}
+    of_netns = {"dns", "control-plane", "controller", "mutant", "kubernetes-version"}
     of_somebody, of_kind = {"kubeconfig", "context", "allow-disruptive"}, {"kind-image", "kind-patch", "keep-cluster"}
     assert unused == {
         "netns": of_somebody | of_kind | {"image-registry"},

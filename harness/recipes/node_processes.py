@@ -1,7 +1,8 @@
 """The programs of one proxy, one on each node: their folder, their connection to the API server, start and stop.
 
-Adapters of proxies that are programs share it. The API server listens on loopback of this process's netns; each node
-gets a socket of the same address and port, so that one kubeconfig works everywhere.
+Adapters of proxies that are programs share it, and that of a DNS server, whose program runs in a pod. The API server
+listens on loopback of this process's netns; each of theirs gets a socket of the same address and port, so that one
+kubeconfig works everywhere.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from harness.eventually import time_scale
 from harness.netns import process
 from harness.netns.namespace import Namespace
 from harness.netns.process import Process
-from harness.proxies.rules import listings
 
 API_SECONDS = 5.0  # the time limit of a request
 LINES = 10  # of a log, at most, in an explanation
@@ -36,7 +36,7 @@ class NodeProcesses:
         """`name` is that of the program in errors."""
         self._plane = plane
         self._name = name
-        self._folder = tempfile.TemporaryDirectory(prefix="trafficdist-proxy-")
+        self._folder = tempfile.TemporaryDirectory(prefix="trafficdist-programs-")
         self.folder = Path(self._folder.name)
         self._running: dict[str, Process] = {}
         self._namespaces: dict[str, Namespace] = {}
@@ -116,13 +116,11 @@ class NodeProcesses:
             lines = [f"\n  {line.rstrip()}" for line in file if containing in line][-LINES:]
         return f"{node}: the last lines of {self._name} about {containing}:{''.join(lines) or ' none'}"
 
-    def evidence(self, node: str, mode: str) -> dict[str, str]:
-        """Return the log and the rules of a node, as texts by file name; empty for one that never had a program."""
+    def evidence(self, node: str) -> dict[str, str]:
+        """Return the log of a node, as text by file name; empty for one that never had a program."""
         if node not in self._namespaces:
             return {}
-        log = self.log(node).read_text(encoding="utf-8", errors="replace")[-LOG_LETTERS:]
-        rules = listings(self._namespaces[node], mode)
-        return {f"{self._name}-{node}.log": log, **{f"rules-{node}-{tool}.txt": text for tool, text in rules.items()}}
+        return {f"{self._name}-{node}.log": self.log(node).read_text("utf-8", errors="replace")[-LOG_LETTERS:]}
 
 
 def _server(kubeconfig: Mapping[str, Any]) -> tuple[str, tuple[str, int]]:

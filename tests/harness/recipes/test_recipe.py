@@ -1,4 +1,4 @@
-"""Files that describe a proxy: what they say, and what is wrong with them."""
+"""Files that describe a proxy or a DNS server: what they say, and what is wrong with them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ import pytest
 import yaml
 
 from harness.errors import UsageError
-from harness.proxies.checks import HttpCheck, LogCheck, MetricsCheck
-from harness.proxies.recipe import fill, parse_recipe, read_recipe
+from harness.recipes.checks import HttpCheck, LogCheck, MetricsCheck
+from harness.recipes.recipe import OF_DNS, OF_PROXY, fill, parse_recipe, read_recipe
 
+ROOT = Path(__file__).parents[3]
 MINIMAL: dict[str, Any] = {"name": "mine", "command": ["mine", "--node={node}"], "ready": [{"http": {"port": 1}}]}
 
 
 def samples() -> dict[str, str]:
     """The YAML samples of docs/proxies.md, by the name in each."""
-    page = (Path(__file__).parents[3] / "docs" / "proxies.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "proxies.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
     return {yaml.safe_load(block)["name"]: block for block in blocks}
 
@@ -26,8 +27,32 @@ def samples() -> dict[str, str]:
 @pytest.mark.parametrize("name", ["kube-proxy", "kube-router", "kpng"])
 def test_sample_of_the_docs_is_a_recipe_of_less_than_forty_lines(name: str) -> None:
     text = samples()[name]
-    assert parse_recipe(yaml.safe_load(text)).name == name
+    assert parse_recipe(yaml.safe_load(text), OF_PROXY).name == name
     assert len(text.splitlines()) < 40
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "reports" / "coredns").glob("*.yaml")), ids=lambda path: path.name)
+def test_recipe_of_a_judged_dns_server_is_one(path: Path) -> None:
+    assert "CoreDNS" in read_recipe(str(path), OF_DNS).name
+
+
+def test_sample_of_the_docs_is_the_recipe_that_was_run() -> None:
+    page = (ROOT / "docs" / "dns-servers.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    assert yaml.safe_load(block) == yaml.safe_load((ROOT / "reports/coredns/coredns.yaml").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"modes": ["fast"]}, "unknown key 'modes'"),
+        ({"follows": "kep"}, "unknown key 'follows'"),
+        ({"command": ["{node}"]}, r"key command: unknown placeholder \{node\}; allowed: \{pod_ips\}, \{zone\}"),
+    ],
+)
+def test_dns_server_has_keys_and_placeholders_of_its_own(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        parse_recipe(MINIMAL | {"command": ["mine", "{zone}"]} | changes, OF_DNS)
 
 
 def test_checks_become_values() -> None:
@@ -36,7 +61,7 @@ def test_checks_become_values() -> None:
         {"metrics": {"port": 10249, "zero": ["pending"], "not_after": {"queued": "done"}}},
         {"log": "^ready in .*s$"},
     ]
-    assert parse_recipe(MINIMAL | {"ready": ready}).ready == (
+    assert parse_recipe(MINIMAL | {"ready": ready}, OF_PROXY).ready == (
         HttpCheck(10256, "/readyz", contains="ok"),
         MetricsCheck(10249, zero=("pending",), not_after=(("queued", "done"),)),
         LogCheck("^ready in .*s$"),
@@ -67,15 +92,15 @@ def test_placeholders_are_filled_in_and_double_braces_are_braces() -> None:
 )
 def test_what_is_wrong_is_said_with_its_key(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        parse_recipe(MINIMAL | changes)
+        parse_recipe(MINIMAL | changes, OF_PROXY)
 
 
 def test_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"proxy file .*/none.yaml: cannot be read: No such file"):
-        read_recipe(str(tmp_path / "none.yaml"))
+        read_recipe(str(tmp_path / "none.yaml"), OF_PROXY)
 
 
 def test_file_that_is_not_yaml_is_named(tmp_path: Path) -> None:
     (tmp_path / "bad.yaml").write_text("a: [", encoding="utf-8")
     with pytest.raises(UsageError, match=r"proxy file .*/bad.yaml: is not YAML"):
-        read_recipe(str(tmp_path / "bad.yaml"))
+        read_recipe(str(tmp_path / "bad.yaml"), OF_PROXY)

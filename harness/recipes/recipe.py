@@ -1,7 +1,7 @@
-"""Reads the recipe of a proxy, a YAML file that says how to run it, and validates it before anything starts.
+"""Reads a recipe, a YAML file that says how to run a proxy or a DNS server, and validates it before anything starts.
 
 Each error names the file and the key. Placeholders in braces, in a command, an environment variable or a file, are
-filled in for each node.
+filled in for each node, or for the pod of the DNS server.
 """
 
 from __future__ import annotations
@@ -16,28 +16,24 @@ from typing import Any, TypeVar
 import yaml
 
 from harness.errors import UsageError
-from harness.proxies.checks import Check, HttpCheck, LogCheck, MetricsCheck
+from harness.recipes.checks import Check, HttpCheck, LogCheck, MetricsCheck
 
-PLACEHOLDERS = {
-    "node": "the name of the node",
-    "kubeconfig": "a file that leads to the API server",
-    "server": "the URL of the API server",
-    "netns": "a path of the node's netns, for nsenter --net=PATH",
-    "node_ip": "the node's first address",
-    "cluster_cidrs": "the CIDRs of all pods, with commas",
-    "service_cidrs": "the CIDRs of cluster IPs, with commas",
-    "mode": "the mode that was asked for",
-    "log_file": "the log: stdout and stderr go there too",
-    "folder": "a folder of this node's own",
-}
 READY_SECONDS = 20.0
 QUIET_SECONDS = 0.1
 
 _PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
 _KEYS = (
-    "name", "version", "command", "modes", "environment", "files", "ready", "ready_seconds", "synced", "quiet_seconds",
-    "supported_features", "exempt_features", "follows", "converges_within",
+    "name", "version", "command", "environment", "files", "ready", "ready_seconds", "synced", "quiet_seconds",
+    "converges_within", "supported_features", "exempt_features",
 )  # fmt: skip
+_PLACEHOLDERS = {
+    "kubeconfig": "a file that leads to the API server",
+    "server": "the URL of the API server",
+    "netns": "a path of the netns that it runs in, for nsenter --net=PATH",
+    "service_cidrs": "the CIDRs of cluster IPs, with commas",
+    "log_file": "the log: stdout and stderr go there too",
+    "folder": "a folder of its own",
+}
 _CHECKS: Mapping[str, tuple[str, ...]] = {
     "http": ("port", "path", "code", "contains"),
     "metrics": ("port", "path", "zero", "not_after"),
@@ -50,8 +46,44 @@ T = TypeVar("T", str, int)
 
 
 @dataclass(frozen=True, slots=True)
+class Kind:
+    """Something that a recipe may describe: its name, and the keys and placeholders that it has beside all others'."""
+
+    name: str
+    own_keys: tuple[str, ...]
+    own_placeholders: Mapping[str, str]
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys of its recipes."""
+        return (*_KEYS, *self.own_keys)
+
+    @property
+    def placeholders(self) -> Mapping[str, str]:
+        """The placeholders of its recipes, with their meanings."""
+        return {**self.own_placeholders, **_PLACEHOLDERS}
+
+
+OF_PROXY = Kind(
+    "proxy",
+    ("modes", "follows"),
+    {
+        "node": "the name of the node",
+        "node_ip": "the node's first address",
+        "cluster_cidrs": "the CIDRs of all pods, with commas",
+        "mode": "the mode that was asked for",
+    },
+)
+OF_DNS = Kind(
+    "DNS",
+    (),
+    {"pod_ips": "the addresses of its pod, with commas", "zone": "the domain of the cluster, without a final dot"},
+)
+
+
+@dataclass(frozen=True, slots=True)
 class Recipe:
-    """A proxy that is a program. `files` are texts by name, written into the folder of a node."""
+    """A proxy or a DNS server that is a program. `files` are texts by name, written into its folder."""
 
     name: str
     command: tuple[str, ...]
@@ -69,25 +101,26 @@ class Recipe:
     converges_within: float = 0.0
 
 
-def read_recipe(path: str) -> Recipe:
+def read_recipe(path: str, kind: Kind) -> Recipe:
     """Read the recipe in a file. Raises `UsageError` with the file, the key and the allowed values."""
+    what = f"{kind.name} file {path}"
     try:
         loaded = yaml.safe_load(Path(path).expanduser().read_text(encoding="utf-8"))
     except OSError as error:
-        raise UsageError(f"proxy file {path}: cannot be read: {error.strerror}") from None
+        raise UsageError(f"{what}: cannot be read: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UsageError(f"proxy file {path}: is not YAML: {' '.join(str(error).split())}") from None
+        raise UsageError(f"{what}: is not YAML: {' '.join(str(error).split())}") from None
     try:
-        return parse_recipe(loaded)
+        return parse_recipe(loaded, kind)
     except UsageError as error:
-        raise UsageError(f"proxy file {path}: {error}") from None
+        raise UsageError(f"{what}: {error}") from None
 
 
-def parse_recipe(loaded: Any) -> Recipe:
+def parse_recipe(loaded: Any, kind: Kind) -> Recipe:
     """Parse the recipe in a YAML value. Raises `UsageError` with the key and the allowed values."""
     if not isinstance(loaded, dict):
         raise UsageError(f"want a mapping of keys to values, not {type(loaded).__name__}")
-    _refuse_unknown(loaded, _KEYS, "")
+    _refuse_unknown(loaded, kind.keys, "")
     for key in ("name", "command", "ready"):
         if not loaded.get(key):
             raise UsageError(f"key {key} is missing")
@@ -97,10 +130,10 @@ def parse_recipe(loaded: Any) -> Recipe:
     return Recipe(
         name=_text(loaded["name"], "name"),
         version=_text(loaded.get("version", ""), "version"),
-        command=_templates(loaded["command"], "command"),
+        command=_templates(loaded["command"], "command", kind),
         modes=_texts(loaded.get("modes", ["unknown"]), "modes"),
-        environment=_mapping(loaded.get("environment", {}), "environment"),
-        files=_mapping(loaded.get("files", {}), "files"),
+        environment=_templates_by_name(loaded.get("environment", {}), "environment", kind),
+        files=_files(loaded.get("files", {}), kind),
         ready=_checks(loaded["ready"], "ready"),
         ready_seconds=_seconds(loaded.get("ready_seconds", READY_SECONDS), "ready_seconds"),
         synced=_checks(loaded.get("synced", []), "synced"),
@@ -141,14 +174,14 @@ def _texts(value: Any, key: str) -> tuple[str, ...]:
     return tuple(str(each) for each in value)
 
 
-def _templates(value: Any, key: str) -> tuple[str, ...]:
-    return tuple(_template(each, key) for each in _texts(value, key))
+def _templates(value: Any, key: str, kind: Kind) -> tuple[str, ...]:
+    return tuple(_template(each, key, kind) for each in _texts(value, key))
 
 
-def _template(text: str, key: str) -> str:
+def _template(text: str, key: str, kind: Kind) -> str:
     for found in _PLACEHOLDER.finditer(text):
-        if found[1] is not None and found[1] not in PLACEHOLDERS:
-            allowed = ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
+        if found[1] is not None and found[1] not in kind.placeholders:
+            allowed = ", ".join(f"{{{name}}}" for name in kind.placeholders)
             raise UsageError(f"key {key}: unknown placeholder {{{found[1]}}}; allowed: {allowed}; {{{{ for a brace")
     return text
 
@@ -156,12 +189,19 @@ def _template(text: str, key: str) -> str:
 def _mapping(value: Any, key: str) -> tuple[tuple[str, str], ...]:
     if not isinstance(value, dict):
         raise UsageError(f"key {key}: want a mapping of names to texts, not {value!r}")
-    named = {str(name): _template(_text(text, f"{key}.{name}"), f"{key}.{name}") for name, text in value.items()}
-    if key == "files":
-        for name in named:
-            if "/" in name or name in (".", ".."):
-                raise UsageError(f"key files: {name!r} is not a plain file name")
-    return tuple(named.items())
+    return tuple((str(name), _text(text, f"{key}.{name}")) for name, text in value.items())
+
+
+def _templates_by_name(value: Any, key: str, kind: Kind) -> tuple[tuple[str, str], ...]:
+    return tuple((name, _template(text, f"{key}.{name}", kind)) for name, text in _mapping(value, key))
+
+
+def _files(value: Any, kind: Kind) -> tuple[tuple[str, str], ...]:
+    named = _templates_by_name(value, "files", kind)
+    for name, _ in named:
+        if "/" in name or name in (".", ".."):
+            raise UsageError(f"key files: {name!r} is not a plain file name")
+    return named
 
 
 def _seconds(value: Any, key: str) -> float:
