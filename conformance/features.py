@@ -150,7 +150,7 @@ OUTAGE = Feature("Outage", _CLUSTER, False, "API server, controller, proxies or 
 
 # dns
 POD_LOCATORS = Feature("PodLocators", _DNS, False, "PodLocators say where pods are, and are kept beside them.")
-SERVICE_DNS = Feature("ServiceDNS", _DNS, False, "Services and headless Services have names, ports and addresses.")
+SERVICE_DNS = Feature("ServiceDNS", _DNS, True, "Services and headless Services have names, ports and addresses.")
 TOPOLOGY_AWARE_DNS = Feature(
     "TopologyAwareDNS", _DNS, False, "topologyKeys of a headless Service decide which endpoints a client is told of."
 )

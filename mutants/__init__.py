@@ -14,6 +14,7 @@ from mutants import (
     benign,
     benign_answers,
     benign_controllers,
+    benign_dns,
     benign_watches,
     cluster_dns,
     conditions,
@@ -75,6 +76,11 @@ MUTANTS: Mapping[str, Mutant] = _by_name(
 """Each has one fault, and at least one requirement fails for it."""
 
 BENIGN: Mapping[str, Mutant] = _by_name(
-    benign.BENIGN, benign_answers.BENIGN, benign_controllers.BENIGN, benign_watches.BENIGN, families.FAMILIES
+    benign.BENIGN,
+    benign_answers.BENIGN,
+    benign_controllers.BENIGN,
+    benign_dns.BENIGN,
+    benign_watches.BENIGN,
+    families.FAMILIES,
 )
 """Each is right, and no requirement fails for it but those that it names, and goals that it does not share."""

@@ -94,6 +94,13 @@ def _dns_has_one_family(about: Any, kind: str, service: Service, client: Labels 
     return NO_DATA if kind == "AAAA" else find(about, kind, service, client)
 
 
+@_finds("dns-knows-services-without-endpoints", "Headless Services without endpoints have a name without records.")
+def _dns_knows_services_without_endpoints(
+    about: Any, kind: str, service: Service, client: Labels | None
+) -> Found | None:
+    return find(about, kind, service, client) or (NO_DATA if service.headless and not service.endpoints else None)
+
+
 @_finds("dns-has-no-ports", "Services have no SRV records.")
 def _dns_has_no_ports(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
     return None if kind == "SRV" else find(about, kind, service, client)
@@ -222,5 +229,4 @@ class _DnsFailsAtCookies(Resolver):
 
 
 _dns("dns-ignores-topology-keys", "Clients are told of all endpoints, whatever the keys.", features=Features())
-_dns("dns-ignores-edns", "Answers over UDP have at most 512 bytes.", resolver=partial(Resolver, largest=512))
 _dns("dns-is-kept-for-a-day", "Records live for a day.", ttl=86400)

@@ -17,14 +17,21 @@ V = TypeVar("V")
 
 
 def come_to(
-    cluster: Cluster, what: str, look: Callable[[], V], is_right: Callable[[V], bool], *, every: float = 0.005
+    cluster: Cluster,
+    what: str,
+    look: Callable[[], V],
+    is_right: Callable[[V], bool],
+    *,
+    every: float = 0.005,
+    kept: float = 0.0,
 ) -> V:
     """Look until what is seen is right or time is up, and give what was seen last: the caller compares it.
 
-    `every` and what a look may raise are those of `seen_last`.
+    `every` and what a look may raise are those of `seen_last`; `kept` are seconds for which what was right before may
+    be given still.
     """
     begin = time.monotonic()
-    seen = eventually.seen_last(look, is_right, within=patience(cluster), every=every, describe=what)
+    seen = eventually.seen_last(look, is_right, within=patience(cluster) + kept, every=every, describe=what)
     if is_right(seen):
         cluster.took(what, time.monotonic() - begin)
     return seen

@@ -2,11 +2,14 @@
 
 Queries are sent from the client's own netns. An answer is complete, so no sample sizes are needed. But after the first
 right answer a server is asked again, and each of these answers counts.
+
+A record's time to live is the server's leave to act on it for so long, and its own caches have that leave too. So a
+change is waited for until an answer from before it must have been forgotten.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
@@ -25,11 +28,14 @@ from harness.model.manifests import Object
 from harness.model.workloads import Client, Pod
 from harness.scenario.becoming import expect_becomes
 from harness.scenario.cluster import Cluster
+from harness.scenario.convergence import come_to
 from harness.scenario.service import Service
 
 PATIENCE = 2.0  # seconds for one answer
 PAYLOAD = 4096
 AGAIN = 3
+LONGEST_KEPT = 60  # seconds that an old answer is waited for, at most
+EXISTS, ABSENT = "NOERROR", "NXDOMAIN"
 _SHOWN = 20  # pods, and services, whose answers stand in the evidence
 
 Asking = Client | Pod
@@ -37,7 +43,10 @@ Asking = Client | Pod
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The parts of an answer that scenarios use. `data` are its records' data, `further` address records by name."""
+    """The parts of an answer that scenarios use. `data` are its records' data, `further` address records by name.
+
+    `ttl` are the seconds for which it may be kept: records, or their absence.
+    """
 
     rcode: str
     data: tuple[str, ...] = ()
@@ -92,9 +101,17 @@ def _read(answer: dns.message.Message, query: dns.message.Message) -> Answer:
         soa=any(rrset.rdtype == dns.rdatatype.SOA for rrset in answer.authority),
         cut=bool(answer.flags & dns.flags.TC),
         edns=answer.edns >= 0,
-        ttl=max((rrset.ttl for rrset in answer.answer), default=0),
+        ttl=_ttl(answer),
         size=len(answer.wire or b""),
     )
+
+
+def _ttl(answer: dns.message.Message) -> int:
+    """Return the longest time to live of its records; without records that of its SOA, as RFC 2308, 5 has it."""
+    absence = [
+        min(rrset.ttl, each.minimum) for rrset in answer.authority for each in rrset if each.rdtype == dns.rdatatype.SOA
+    ]
+    return max([rrset.ttl for rrset in answer.answer] or absence, default=0)
 
 
 def _data(record: dns.rdata.Rdata) -> str:
@@ -112,21 +129,37 @@ def expect_told(
 ) -> None:
     """Expect DNS to tell each client of just these pods at the name of a Service: by A, AAAA or SRV records.
 
-    SRV records are compared by the addresses of their targets. Raises `AssertionError` with both tables.
+    SRV records are compared by the addresses of their targets. Who is told of none may hear that the name does not
+    exist, or that it has no such records. Raises `AssertionError` with both tables.
     """
     pods: list[Pod] = [each for told in expected.values() for each in told]
     names = {address: each.name for each in pods for address in each.addresses.values()}
 
-    def look() -> dict[str, list[str]]:
-        return {
-            str(who): _pods_told(ask_dns(cluster, who, dns_name_of(service), kind), names, kind) for who in expected
-        }
+    def look() -> tuple[dict[str, list[str]], int]:
+        answers = {who: ask_dns(cluster, who, dns_name_of(service), kind) for who in expected}
+        told = {str(who): _pods_told(cluster, who, answer, names) for who, answer in answers.items()}
+        return told, max((each.ttl for each in answers.values()), default=0)
 
     what = f"{kind} records of service {service.name} by client"
     wanted = {str(who): sorted(each.name for each in told) for who, told in expected.items()}
-    expect_becomes(cluster, what, look, expected=wanted)
+    _expect_becomes(cluster, what, look, expected=wanted)
     for _ in range(AGAIN):
-        cluster.expect_equal(f"{what}, asked again", expected=wanted, observed=look())
+        cluster.expect_equal(f"{what}, asked again", expected=wanted, observed=look()[0])
+
+
+def _expect_becomes(cluster: Cluster, what: str, look: Callable[[], tuple[Any, int]], *, expected: Any) -> None:
+    """Wait until `look` returns `expected`, and longer than that for the seconds that it returned first beside it.
+
+    Raises `AssertionError` with its last value, and `InconclusiveError` where that may be an old answer which may be
+    kept for longer than is waited for.
+    """
+    cluster.settle()
+    _, kept = look()
+    bearable = min(kept, LONGEST_KEPT)
+    seen = come_to(cluster, what, lambda: look()[0], lambda seen: bool(seen == expected), every=0.02, kept=bearable)
+    old = seen != expected and kept > bearable
+    unknown = f"by its time to live the first answer may be kept for {kept} s" if old else ""
+    cluster.expect_equal(what, expected=expected, observed=seen, unknown=unknown)
 
 
 def answers_now(cluster: Cluster) -> str:
@@ -144,14 +177,19 @@ def answers_now(cluster: Cluster) -> str:
     return "\n".join([*lines, ""])
 
 
-def _pods_told(answer: Answer, names: Mapping[str, str], kind: str) -> list[str]:
-    if answer.rcode != "NOERROR":
+def _pods_told(cluster: Cluster, who: Asking, answer: Answer, names: Mapping[str, str]) -> list[str]:
+    if answer.rcode not in (EXISTS, ABSENT):
         return [answer.rcode]
-    if kind != "SRV":
-        return sorted(names.get(each, each) for each in answer.data)
-    at = dict(answer.further)
-    targets = {each.split()[-1] for each in answer.data}
-    return sorted({names.get(at.get(each, ""), each) for each in targets})
+    addresses = [_address_at(cluster, who, answer, each.split()[-1]) for each in answer.data]
+    return sorted({names.get(each, each) for each in addresses})
+
+
+def _address_at(cluster: Cluster, who: Asking, answer: Answer, data: str) -> str:
+    """Return an address record's address, or the first one of an SRV record's target, which the answer may lack."""
+    if not data.endswith("."):
+        return data
+    asked = (each for kind in ("A", "AAAA") for each in ask_dns(cluster, who, data, kind).data)
+    return dict(answer.further).get(data) or next(asked, data)
 
 
 def expect_dns_answer(
@@ -165,17 +203,22 @@ def expect_dns_answer(
 ) -> None:
     """Expect a client to get an answer with these fields of `Answer`; `query` are further arguments of `ask_dns`.
 
-    `data` are compared without order. Raises `AssertionError`.
+    `data` are compared without order; a set is one of values, each of which is right. Raises `AssertionError`.
     """
-    expected = {field: sorted(value) if field == "data" else value for field, value in fields.items()}
+    either = {field: value for field, value in fields.items() if isinstance(value, AbstractSet)}
 
-    def look() -> Object:
+    def plain(field: str, value: Any) -> Any:
+        if value == either.get(field) or value in either.get(field, ()):
+            return " or ".join(sorted(either[field]))
+        return sorted(value) if field == "data" else value
+
+    def look() -> tuple[Object, int]:
         answer = ask_dns(cluster, client, name, kind, **(query or {}))
-        seen = {field: getattr(answer, field) for field in fields}
-        return {field: sorted(value) if field == "data" else value for field, value in seen.items()}
+        return {field: plain(field, getattr(answer, field)) for field in fields}, answer.ttl
 
     what = f"answer to {kind} {name} with {dict(query)}" if query else f"answer to {kind} {name}"
-    expect_becomes(cluster, what, look, expected=expected)
+    expected = {field: plain(field, value) for field, value in fields.items()}
+    _expect_becomes(cluster, what, look, expected=expected)
 
 
 def resolv_conf(cluster: Cluster) -> str:

@@ -90,6 +90,8 @@ NO_DATA = Found()
 
 def find(about: OfService | OfPort | OfEndpoint, wanted: str, service: Service, client: Labels | None) -> Found | None:
     """The records of type `wanted` ("A", "AAAA", "SRV", …); None when the name does not exist."""
+    if service.headless and not any((service.endpoints or {}).values()):
+        return None  # the specification's answer where nobody is told of anything, not where nothing is near to one
     if service.alias:
         return Found((Alias(service.alias),)) if isinstance(about, OfService) else None
     match about:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from harness.model.requirements import MUST, Profile
-from mutants import BENIGN, MUTANTS, Mutant, benign_controllers, benign_watches
+from mutants import BENIGN, MUTANTS, Mutant, benign_controllers, benign_dns, benign_watches
 from tests.conformance.trials import SCENARIOS, Trial, time_scaled
 
 TELLING = (
@@ -148,10 +148,18 @@ def test_api_server_with_other_words_passes_the_whole_profile(trial: Callable[[M
     assert {each: text for each in _of(Profile.API_SERVER) if (text := cluster.failure(each))} == {}
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [each.name for each in benign_dns.BENIGN])
+def test_odd_dns_server_passes_the_whole_profile(name: str, trial: Callable[[Mutant], Trial]) -> None:
+    cluster = trial(BENIGN[name])
+    assert {each: text for each in _of(Profile.DNS) if (text := cluster.failure(each))} == {}
+
+
 def test_every_benign_variant_is_tried() -> None:
     families = {"follows-hints-where-asked", "hard-affinity-timeout"}
     watches = {each.name for each in benign_watches.BENIGN}
-    assert {*PROXIES, *CONTROLLERS, *families, *watches, *WHOLE_PROXIES, "other-words"} == BENIGN.keys()
+    servers = {each.name for each in benign_dns.BENIGN}
+    assert {*PROXIES, *CONTROLLERS, *families, *watches, *servers, *WHOLE_PROXIES, "other-words"} == BENIGN.keys()
 
 
 def test_proxy_that_does_nothing_passes_nothing(trial: Callable[[Mutant], Trial]) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import dns.message
 import pytest
@@ -10,7 +12,7 @@ import pytest
 from harness.backends.netns import NetnsBackend
 from harness.control_planes.control_plane import ControlPlane
 from harness.dns.reference import ReferenceDns
-from harness.errors import UnavailableError
+from harness.errors import InconclusiveError, UnavailableError
 from harness.judging.history import History
 from harness.model.topology import ONE_ZONE
 from harness.model.workloads import pod_client
@@ -18,6 +20,7 @@ from harness.netns import sandbox
 from harness.scenario import dns_answers as told
 from harness.scenario.cluster import Cluster
 from harness.scenario.dns_answers import (
+    Answer,
     ask_dns,
     dns_name_of,
     expect_dns_answer,
@@ -26,7 +29,7 @@ from harness.scenario.dns_answers import (
     locator_of,
     resolv_conf,
 )
-from harness.scenario.service import endpoint
+from harness.scenario.service import Port, endpoint
 
 
 @pytest.fixture(scope="module")
@@ -60,11 +63,58 @@ def test_answer_is_compared_as_a_whole(cluster: Cluster) -> None:
 
 
 def test_what_exists_and_what_does_not_is_told_apart(cluster: Cluster) -> None:
-    name = dns_name_of(cluster.create_service(clusterIP="None"))
+    name = dns_name_of(cluster.create_service())
     client = pod_client("a1")
-    expect_dns_answer(cluster, client, name, rcode="NOERROR", data=[], soa=True)
+    expect_dns_answer(cluster, client, name, "TXT", rcode="NOERROR", data=[], soa=True)
     with pytest.raises(AssertionError, match=r"expected .*NOERROR.* observed .*NXDOMAIN"):
         expect_dns_answer(cluster, client, f"none.{name}", rcode="NOERROR")
+
+
+def test_either_of_two_answers_may_be_right(cluster: Cluster) -> None:
+    name, either = dns_name_of(cluster.create_service()), frozenset({"NOERROR", "NXDOMAIN"})
+    for asked in (name, f"none.{name}"):
+        expect_dns_answer(cluster, pod_client("a1"), asked, rcode=either)
+    with pytest.raises(AssertionError, match=r"expected .*NXDOMAIN or SERVFAIL.* observed .*NOERROR"):
+        expect_dns_answer(cluster, pod_client("a1"), name, rcode=frozenset({"SERVFAIL", "NXDOMAIN"}))
+
+
+class Forgetful:
+    """Answers that are old for a while, and say for how long they may be kept."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, old: float, ttl: int) -> None:
+        until = time.monotonic() + old
+
+        def ask(*_: object, **__: object) -> Answer:
+            return Answer("NOERROR", ("new" if time.monotonic() >= until else "old",), ttl=ttl)
+
+        monkeypatch.setattr(told, "ask_dns", ask)
+
+
+def test_change_is_waited_for_as_long_as_old_answers_may_be_kept(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Forgetful(monkeypatch, old=0.6, ttl=1)
+    expect_dns_answer(cluster, pod_client("a1"), "web.", data=["new"])
+    Forgetful(monkeypatch, old=0.6, ttl=0)
+    with pytest.raises(AssertionError, match=r"expected .*'new'.* observed .*'old'"):
+        expect_dns_answer(cluster, pod_client("a1"), "web.", data=["new"])
+
+
+def test_answer_that_may_be_kept_for_too_long_tells_nothing(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(told, "LONGEST_KEPT", 0.1)
+    Forgetful(monkeypatch, old=60, ttl=86400)
+    with pytest.raises(InconclusiveError, match=r"the first answer may be kept for 86400 s"):
+        expect_dns_answer(cluster, pod_client("a1"), "web.", data=["new"])
+
+
+def test_target_of_a_port_is_asked_for_where_the_answer_lacks_it(cluster: Cluster) -> None:
+    service = cluster.create_service(clusterIP="None", ports=[Port(name="http")])
+    (a1,) = cluster.run_servers(on=["a1"])
+    cluster.publish(service, [endpoint(a1, extra={"hostname": "db-0"})])
+    expect_told(cluster, service, {a1: {a1}}, kind="SRV")
+    lacking = replace(ask_dns(cluster, a1, dns_name_of(service), "SRV"), further=())
+    assert told._pods_told(cluster, a1, lacking, {a1.addresses["IPv4"]: "a1"}) == ["a1"]
+    cluster.delete_pod(a1)
 
 
 def test_silence_is_an_answer(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -130,10 +130,10 @@ def test_name_that_does_not_exist_is_said_not_to(cluster: DnsCluster, name: str)
     assert [rrset.to_text().split()[3] for rrset in answer.authority] == ["SOA"]
 
 
-def test_headless_service_without_endpoints_exists(cluster: DnsCluster) -> None:
+def test_headless_service_without_endpoints_does_not_exist(cluster: DnsCluster) -> None:
     cluster.create_headless()
     answer = cluster.ask("web")
-    assert (rcode(answer), told(answer)) == ("NOERROR", [])
+    assert (rcode(answer), told(answer)) == ("NXDOMAIN", [])
 
 
 def test_names_outside_of_the_zone_are_refused(cluster: DnsCluster) -> None:

@@ -1,0 +1,88 @@
+"""DNS servers that are odd, but right: no document forbids what they do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from mutants.mutant import Mutant
+from reference.dns import DnsServer
+from reference.dns.records import Found, Service, find
+from reference.dns.resolver import Resolver
+from reference.objects.topology_keys import ANY, Labels
+
+KEPT = 2  # seconds
+
+BENIGN: list[Mutant] = []
+
+Find = Callable[[Any, str, Service, Labels | None], Found | None]
+
+
+def _dns(name: str, sentence: str, family: str, **options: Any) -> None:
+    BENIGN.append(Mutant(name, sentence, family, dns=partial(DnsServer, **options)))
+
+
+def _finds(name: str, sentence: str, family: str) -> Callable[[Find], Find]:
+    """Make a variant that finds other records at the names of Services."""
+
+    def register(odd: Find) -> Find:
+        _dns(name, sentence, family, resolver=partial(Resolver, find=odd))
+        return odd
+
+    return register
+
+
+@_finds("dns-denies-where-none-is-near", "Where no endpoint is near, the name does not exist for a client.",
+        "servers that take no near endpoints for no endpoints, as the DNS specification answers those")  # fmt: skip
+def _dns_denies_where_none_is_near(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
+    found = find(about, kind, service, client)
+    addresses = [find(about, each, service, client) for each in ("A", "AAAA", "SRV")]
+    return found if any(each and each.records for each in addresses) else None
+
+
+@_finds("dns-hides-hard-keys-from-strangers", "Clients that nobody knows meet no key but *.",
+        "servers to which a client without a node is one whose node has no labels")  # fmt: skip
+def _dns_hides_hard_keys_from_strangers(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
+    strangers: Labels | None = frozenset() if service.keys and service.keys[-1] != ANY else None
+    return find(about, kind, service, strangers if client is None else client)
+
+
+@_finds("dns-in-another-order", "Records stand in the opposite order.", "CoreDNS with loadbalance, which shuffles them")
+def _dns_in_another_order(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
+    found = find(about, kind, service, client)
+    return found and Found(found.records[::-1], found.further[::-1])
+
+
+@_finds("dns-says-no-more-than-asked", "SRV records come without the addresses of their targets.",
+        "servers with minimal answers: the specification lets the additional section be empty")  # fmt: skip
+def _dns_says_no_more_than_asked(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
+    found = find(about, kind, service, client)
+    return found and Found(found.records)
+
+
+class _Caching(Resolver):
+    """Gives an answer again, to the same client, for its time to live."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._given: dict[tuple[bytes, str, bool], tuple[float, bytes]] = {}
+
+    def answer(self, packet: bytes, client: str, *, over_tcp: bool = False) -> bytes | None:
+        asked = packet[2:], client, over_tcp
+        since, given = self._given.get(asked, (0.0, b""))
+        if given and time.monotonic() - since < KEPT:
+            return packet[:2] + given
+        answer = super().answer(packet, client, over_tcp=over_tcp)
+        if answer is not None:
+            self._given[asked] = time.monotonic(), answer[2:]
+        return answer
+
+
+_dns("dns-keeps-answers", "Answers are kept for their time to live.", "CoreDNS with cache; node-local caches",
+     ttl=KEPT, resolver=_Caching)  # fmt: skip
+_dns("dns-lives-for-half-a-minute", "Records live for 30 seconds.", "CoreDNS as kubeadm configures it", ttl=30)
+_dns("dns-is-never-kept", "Records live for no time at all.", "CoreDNS with ttl 0", ttl=0)
+_dns("dns-cuts-early", "Answers over UDP have at most 512 bytes.", "CoreDNS with bufsize 512",
+     resolver=partial(Resolver, largest=512))  # fmt: skip
