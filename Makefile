@@ -16,12 +16,12 @@ help:  ## show this text
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  make \1\t/' | expand -t 22
 
 certify: $(VENV)/.run  ## boot the embedded cluster, run every requirement against the reference, write a report
-	$(BIN)/trafficdist run $(N) $(ARGS)
+	$(BIN)/trafficdist run --warnings-as-errors $(N) $(ARGS)
 
 components: $(VENV)/.run  ## judge the newest kube-proxy in both modes; compiles it, unless it is in the cache
 	$(BIN)/trafficdist components fetch kube-proxy --from source || $(BIN)/trafficdist components path kube-proxy
 	for mode in nftables iptables; do \
-	  $(BIN)/trafficdist run --proxy kube-proxy --mode $$mode $(N) $(ARGS) || exit 1; \
+	  $(BIN)/trafficdist run --proxy kube-proxy --mode $$mode --warnings-as-errors $(N) $(ARGS) || exit 1; \
 	done
 
 HISTORY ?= 1.29 1.30 1.31 1.33 1.34 1.35 1.37

@@ -152,7 +152,7 @@ def verdicts(folder: Path) -> dict[str, str]:
 
 @pytest.mark.slow
 def test_the_command_at_the_end_of_a_failure_reproduces_it(tmp_path: Path) -> None:
-    mutant, requirement = "topology-keys-may-repeat", "KEP-536/api-refuses-a-key-that-repeats"
+    mutant, requirement = "topology-keys-of-any-syntax", "KEP-536/api-refuses-keys-that-are-no-label-names"
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 
     def shell(line: str) -> str:
