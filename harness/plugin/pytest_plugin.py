@@ -22,7 +22,7 @@ from harness.run.suite_files import SUITE
 from harness.settings.options import OPTIONS, resolve
 
 _WORKER_INPUT = "trafficdist"
-_CODES: dict[type[BaseException | None], ExitCode] = {
+_CODES: dict[type[BaseException], ExitCode] = {
     NothingSelectedError: ExitCode.NOTHING_SELECTED,
     DistrustError: ExitCode.DISTRUST,
     UnavailableError: ExitCode.DISTRUST,
@@ -58,7 +58,7 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
     try:
         status = yield
     except pytest.UsageError as error:  # the only error that pytest passes on unchanged
-        code = _CODES.get(type(error.__cause__))
+        code = next((each for kind, each in _CODES.items() if isinstance(error.__cause__, kind)), None)
         if code is None:
             raise
         print(f"error: {error}", file=sys.stderr)  # noqa: T201
