@@ -13,7 +13,9 @@ from mutants import (
     api_servers,
     benign,
     benign_answers,
+    benign_api_servers,
     benign_controllers,
+    benign_data_planes,
     benign_dns,
     benign_watches,
     cluster_dns,
@@ -78,9 +80,11 @@ MUTANTS: Mapping[str, Mutant] = _by_name(
 BENIGN: Mapping[str, Mutant] = _by_name(
     benign.BENIGN,
     benign_answers.BENIGN,
-    benign_controllers.BENIGN,
-    benign_dns.BENIGN,
+    benign_data_planes.BENIGN,
     benign_watches.BENIGN,
+    benign_controllers.BENIGN,
+    benign_api_servers.BENIGN,
+    benign_dns.BENIGN,
     families.FAMILIES,
 )
 """Each is right, and no requirement fails for it but those that it names, and goals that it does not share."""

@@ -8,19 +8,14 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from mutants.mutant import Mutant
-from reference.apiserver.kinds import FieldError
-from reference.apiserver.kinds.endpointslices import EndpointSlices
-from reference.apiserver.kinds.services import Services
-from reference.client import Object
 from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.plan import Plan, plan_service
-from reference.features import Features
 from reference.proxy import ServiceProxy, uapi
 from reference.proxy import expressions as nft
 from reference.proxy.decision import Decision, Family, ServicePort
@@ -73,7 +68,9 @@ class _Slow(State):
         return super().compute()
 
 
-class _Rebuilding(State):
+class Rebuilding(State):
+    """Has all rules written anew for each change."""
+
     def compute(self) -> bool:
         super().compute()
         return True
@@ -112,20 +109,6 @@ def _slow_plan(*arguments: Any, **options: Any) -> Plan:
     return plan_service(*arguments, **options)
 
 
-def _reworded(errors: list[FieldError]) -> list[FieldError]:
-    return [replace(each, detail="no, sorry") for each in errors]
-
-
-class _OtherServices(Services):
-    def validate(self, obj: Object, features: Features) -> list[FieldError]:
-        return _reworded(super().validate(obj, features))
-
-
-class _OtherSlices(EndpointSlices):
-    def validate(self, obj: Object, features: Features, *, known: Sequence[Object] = ()) -> list[FieldError]:
-        return _reworded(super().validate(obj, features, known=known))
-
-
 def _proxy(name: str, sentence: str, *, edit: ChainEdit | None = None, **parts: Any) -> Mutant:
     if edit is not None:
         parts["kernel_table"] = partial(KernelTable, edit=edit)
@@ -137,12 +120,11 @@ BENIGN: list[Mutant] = [
     _proxy("hashes-the-source", "The client's address and port choose the endpoint.", edit=_hashes_the_source),
     _proxy("translates-inside-too", "Clients inside are masqueraded too.", edit=_translates_inside_too),
     _proxy("slow", "Every change takes effect 200 ms later.", state=_Slow),
-    _proxy("rebuilds", "All rules are written anew for each change.", state=_Rebuilding),
+    _proxy("rebuilds", "All rules are written anew for each change.", state=Rebuilding),
     _proxy("beside-others", "A chain of somebody else sees all packets first, and lets them pass.",
            kernel_table=_BesideOthers),
     _proxy("backwards", "Endpoints stand in the rules in the opposite order.", state=partial(State, render=_backwards)),
     Mutant("one-endpoint-a-slice", "No slice has more than one endpoint.",
            controller=partial(EndpointSliceController, max_endpoints_per_slice=1)),
     Mutant("slow-controller", "Every sync takes 20 ms.", controller=partial(EndpointSliceController, plan=_slow_plan)),
-    Mutant("other-words", "Refusals are worded otherwise.", kinds=lambda: (_OtherServices(), _OtherSlices())),
 ]  # fmt: skip

@@ -43,6 +43,7 @@ class ApiServer:
         predecessor: ApiServer | None = None,
         service_cidrs: Sequence[str] = SERVICE_CIDRS,
         window: int = 4096,
+        store: Callable[..., Store] = Store,
     ) -> None:
         self.features = features or Features()
         self.registry: Registry
@@ -51,8 +52,8 @@ class ApiServer:
             return
         families = [AddressPool(each).family for each in service_cidrs]
         kinds = strategies(service_families=families)
-        store = Store((each.resource.plural for each in kinds), window=window)
-        self.registry = Registry(kinds, self.features, store=store, pools=Pools(service_cidrs))
+        made = store((each.resource.plural for each in kinds), window=window)
+        self.registry = Registry(kinds, self.features, store=made, pools=Pools(service_cidrs))
         for name in deletion.PERMANENT:
             self.create(NAMESPACES, "", {"metadata": {"name": name}})
 

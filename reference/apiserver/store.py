@@ -130,7 +130,7 @@ class Store:
         asks this store is told to come again later (503).
         """
         with self.lock:
-            successor = Store((), window=self._window)
+            successor = type(self)((), window=self._window)
             successor.lock, successor.revision = self.lock, self.revision
             for resource, table in self._tables.items():
                 objects = _as_served(table.objects, served.get(resource))

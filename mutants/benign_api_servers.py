@@ -1,0 +1,130 @@
+"""Odd but right API servers: other words, numbers, orders and names, and more in an object than the client wrote.
+
+Clients decide by reasons and codes. A resourceVersion is opaque, a list and an object have no order, and admission may
+add to whatever is written.
+"""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from mutants.mutant import Mutant
+from reference.apiserver import ApiServer
+from reference.apiserver.kinds import FieldError, Strategy
+from reference.apiserver.kinds.endpointslices import EndpointSlices
+from reference.apiserver.kinds.nodes import Nodes
+from reference.apiserver.kinds.pods import Pods
+from reference.apiserver.kinds.services import Services
+from reference.apiserver.store import Store, Stored
+from reference.client import Object
+from reference.features import Features
+
+PAGE = 500
+"""The most objects that clients of Kubernetes ask for at once."""
+
+ADDED = "admission.example.com/seen"
+
+
+# What is refused
+
+
+def _reworded(errors: list[FieldError]) -> list[FieldError]:
+    return [replace(each, detail="no, sorry") for each in errors]
+
+
+class _WordedServices(Services):
+    def validate(self, obj: Object, features: Features) -> list[FieldError]:
+        return _reworded(super().validate(obj, features))
+
+
+class _WordedSlices(EndpointSlices):
+    def validate(self, obj: Object, features: Features, *, known: Sequence[Object] = ()) -> list[FieldError]:
+        return _reworded(super().validate(obj, features, known=known))
+
+
+# What is stored and shown
+
+
+class _JumpingVersions(Store):
+    """Begins beyond the numbers that a JavaScript program can hold, and goes on by some hundreds."""
+
+    _chance = random.Random()  # noqa: S311  steps, no secret
+
+    def _stamp(self, obj: Object) -> Stored:
+        self.revision += self._chance.randrange(1000) if self.revision else 1 << 53
+        return super()._stamp(obj)
+
+
+class _OtherOrder(Store):
+    """Lists of one page are turned round; longer ones are not, as tokens for the next page go by the order."""
+
+    def items(self, resource: str) -> list[Stored]:
+        found = super().items(resource)
+        return found[::-1] if len(found) < PAGE else found
+
+
+class _FieldsTurned(Store):
+    def _stamp(self, obj: Object) -> Stored:
+        return super()._stamp(_turned(obj))
+
+
+def _turned(value: Any) -> Any:
+    """Return a JSON value with the fields of each object in the opposite order."""
+    match value:
+        case dict():
+            return {name: _turned(each) for name, each in reversed(value.items())}
+        case list():
+            return [_turned(each) for each in value]
+    return value
+
+
+class _Named(Strategy):
+    """Ends generated names with ten hexadecimal digits."""
+
+    def decode(self, obj: Object, features: Features, known: Object | None = None) -> list[str]:
+        metadata = obj["metadata"]
+        if metadata.get("generateName") and not metadata.get("name"):
+            metadata["name"] = f"{metadata['generateName'][:50]}{uuid.uuid4().hex[:10]}"
+        return super().decode(obj, features, known)
+
+
+class _Admitted(Strategy):
+    """Adds an annotation to whatever is written, and warns of it."""
+
+    def default(self, obj: Object) -> None:
+        super().default(obj)
+        metadata = obj["metadata"]
+        metadata["annotations"] = {**(metadata.get("annotations") or {}), ADDED: "true"}
+
+    def warnings(self, obj: Object, features: Features = Features()) -> list[str]:  # noqa: B008  as the base has it
+        return [*super().warnings(obj, features), f"{ADDED} was added"]
+
+
+def _kinds(rules: type[Strategy]) -> tuple[Strategy, ...]:
+    """Return the rules of Services, slices, pods and Nodes, with others before them."""
+    return tuple(type(each.__name__, (rules, each), {})() for each in (Services, EndpointSlices, Pods, Nodes))
+
+
+def _storing(name: str, sentence: str, family: str, store: type[Store]) -> Mutant:
+    return Mutant(name, sentence, family, api_server=partial(ApiServer, store=store))
+
+
+BENIGN: list[Mutant] = [
+    Mutant("other-words", "Refusals are worded otherwise.", "each release of kube-apiserver",
+           kinds=lambda: (_WordedServices(), _WordedSlices())),
+    _storing("versions-jump", "Each write makes the resourceVersion larger by some hundreds.",
+             "kine, etcd that others write to", _JumpingVersions),
+    _storing("lists-backwards", "Lists are in the opposite order of names.", "kube-apiserver's watch cache before 1.31",
+             _OtherOrder),
+    _storing("fields-backwards", "The fields of objects come in the opposite order.", "API servers not written in Go",
+             _FieldsTurned),
+    Mutant("generates-other-names", "Generated names end in ten hexadecimal digits.", "API servers of others",
+           kinds=partial(_kinds, _Named)),
+    Mutant("admits-with-additions", "Whatever is written gets an annotation, and its writer a warning.",
+           "mutating admission, GKE", kinds=partial(_kinds, _Admitted)),
+]  # fmt: skip
