@@ -109,22 +109,27 @@ def _slow_plan(*arguments: Any, **options: Any) -> Plan:
     return plan_service(*arguments, **options)
 
 
-def _proxy(name: str, sentence: str, *, edit: ChainEdit | None = None, **parts: Any) -> Mutant:
+def _proxy(name: str, sentence: str, family: str, *, edit: ChainEdit | None = None, **parts: Any) -> Mutant:
     if edit is not None:
         parts["kernel_table"] = partial(KernelTable, edit=edit)
-    return Mutant(name, sentence, proxy=partial(ServiceProxy, **parts))
+    return Mutant(name, sentence, family, proxy=partial(ServiceProxy, **parts))
 
 
 BENIGN: list[Mutant] = [
-    _proxy("takes-turns", "Endpoints are used in turns instead of at random.", edit=_takes_turns),
-    _proxy("hashes-the-source", "The client's address and port choose the endpoint.", edit=_hashes_the_source),
-    _proxy("translates-inside-too", "Clients inside are masqueraded too.", edit=_translates_inside_too),
-    _proxy("slow", "Every change takes effect 200 ms later.", state=_Slow),
-    _proxy("rebuilds", "All rules are written anew for each change.", state=Rebuilding),
+    _proxy("takes-turns", "Endpoints are used in turns instead of at random.", "IPVS rr", edit=_takes_turns),
+    _proxy("hashes-the-source", "The client's address and port choose the endpoint.", "OVN-Kubernetes",
+           edit=_hashes_the_source),
+    _proxy("translates-inside-too", "Clients inside are masqueraded too.", "kube-proxy --masquerade-all",
+           edit=_translates_inside_too),
+    _proxy("slow", "Every change takes effect 200 ms later.", "kube-proxy --nftables-min-sync-period", state=_Slow),
+    _proxy("rebuilds", "All rules are written anew for each change.", "kube-proxy before 1.28, kube-router",
+           state=Rebuilding),
     _proxy("beside-others", "A chain of somebody else sees all packets first, and lets them pass.",
-           kernel_table=_BesideOthers),
-    _proxy("backwards", "Endpoints stand in the rules in the opposite order.", state=partial(State, render=_backwards)),
-    Mutant("one-endpoint-a-slice", "No slice has more than one endpoint.",
+           "nodes with firewalld", kernel_table=_BesideOthers),
+    _proxy("backwards", "Endpoints stand in the rules in the opposite order.", "iteration over Go maps",
+           state=partial(State, render=_backwards)),
+    Mutant("one-endpoint-a-slice", "No slice has more than one endpoint.", "--max-endpoints-per-slice",
            controller=partial(EndpointSliceController, max_endpoints_per_slice=1)),
-    Mutant("slow-controller", "Every sync takes 20 ms.", controller=partial(EndpointSliceController, plan=_slow_plan)),
+    Mutant("slow-controller", "Every sync takes 20 ms.", "--kube-api-qps",
+           controller=partial(EndpointSliceController, plan=_slow_plan)),
 ]  # fmt: skip

@@ -35,5 +35,8 @@ BENIGN: list[Mutant] = [
         provenance,
         proxy=partial(ServiceProxy, kernel_table=partial(KernelTable, edit=partial(_refuses, kind))),
     )
-    for kind, provenance in (("host-unreachable", "Cilium, bpf_sock.c: EHOSTUNREACH"), ("admin-prohibited", ""))
+    for kind, provenance in (
+        ("host-unreachable", "Cilium, bpf_sock.c: EHOSTUNREACH"),
+        ("admin-prohibited", "firewalld, ACLs of OVN"),
+    )
 ]

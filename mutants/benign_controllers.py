@@ -238,15 +238,15 @@ def _reworded(event: Object) -> Object:
     return event
 
 
-def _planning(name: str, sentence: str, family: str, plan: Callable[..., Plan]) -> Mutant:
-    return Mutant(name, sentence, family, controller=partial(EndpointSliceController, plan=plan))
+def _planning(name: str, sentence: str, family: str, plan: Callable[..., Plan], **more: Any) -> Mutant:
+    return Mutant(name, sentence, family, controller=partial(EndpointSliceController, plan=plan), **more)
 
 
-def _through(name: str, sentence: str, family: str, wrapped: Callable[[Client], Any]) -> Mutant:
+def _through(name: str, sentence: str, family: str, wrapped: Callable[[Client], Any], **more: Any) -> Mutant:
     def controller(client: Client, **options: Any) -> EndpointSliceController:
         return EndpointSliceController(wrapped(client), **options)
 
-    return Mutant(name, sentence, family, controller=controller)
+    return Mutant(name, sentence, family, controller=controller, **more)
 
 
 def _sized(name: str, sentence: str, family: str, size: int) -> Mutant:
@@ -266,9 +266,10 @@ BENIGN: list[Mutant] = [
     _through("nil-conditions", "Conditions that need not be said are left out.", "controllers by hand",
              _NilConditions),
     _through("off-then-on", "Hints that change are removed first, and written then.", "controllers in two steps",
-             _OffThenOn),
+             _OffThenOn, unmet=frozenset({"KEP-2433/node-event-writes-each-slice-once"})),
     _planning("moves-few", "Endpoints serve another zone only where it would be overloaded.",
-              "KEP-2433 to the letter", _moves_few),
+              "KEP-2433 to the letter", _moves_few,
+              unmet=frozenset({"KEP-2433/endpoints-of-a-zone-without-nodes-keep-it"})),
     Mutant("events-in-other-words", "Events have reasons and messages of their own.", "any but Kubernetes' own",
            controller=writing_events(_reworded)),
 ]  # fmt: skip

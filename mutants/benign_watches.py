@@ -23,6 +23,7 @@ DELAYS = (0.1, 1, 3)  # seconds
 LATE = 10.0  # seconds
 BATCHES = 0.25  # seconds
 RESYNC = 0.2  # seconds
+INFORMERS = "whatever watches each resource apart"
 
 
 class _Proxy(ServiceProxy):
@@ -66,6 +67,7 @@ BENIGN: list[Mutant] = [
         Mutant(
             f"proxy-hears-of-{resource}-{seconds:g}-s-late".replace(".", "-"),
             f"The proxy hears of {resource} {seconds:g} s late.",
+            INFORMERS,
             proxy=partial(_Proxy, lateness=_late(resource, seconds)),
         )
         for resource in OF_PROXY
@@ -75,19 +77,20 @@ BENIGN: list[Mutant] = [
         Mutant(
             f"controller-hears-of-{resource}-{seconds:g}-s-late".replace(".", "-"),
             f"The controller hears of {resource} {seconds:g} s late.",
+            INFORMERS,
             controller=partial(_Controller, lateness=_late(resource, seconds)),
         )
         for resource in OF_CONTROLLER
         for seconds in DELAYS
     ),
     Mutant("ten-seconds-late", f"The proxy hears of everything {LATE:g} s late.",
-           proxy=partial(_Proxy, lateness=partial(_always, LATE))),
+           "control planes over slow links", proxy=partial(_Proxy, lateness=partial(_always, LATE))),
     Mutant("controller-ten-seconds-late", f"The controller hears of everything {LATE:g} s late.",
-           controller=partial(_Controller, lateness=partial(_always, LATE))),
-    Mutant("hears-in-batches", "Changes come in batches, four times a second.",
+           "work queues that are full", controller=partial(_Controller, lateness=partial(_always, LATE))),
+    Mutant("hears-in-batches", "Changes come in batches, four times a second.", "kube-proxy --iptables-min-sync-period",
            proxy=partial(_Proxy, lateness=_until_the_next_batch),
            controller=partial(_Controller, lateness=_until_the_next_batch)),
-    Mutant("hears-everything-again", "Five times a second, all objects are told anew.",
+    Mutant("hears-everything-again", "Five times a second, all objects are told anew.", "informers that resync",
            proxy=partial(_Proxy, lateness=partial(_always, 0.0), resync=RESYNC),
            controller=partial(_Controller, lateness=partial(_always, 0.0), resync=RESYNC)),
 ]  # fmt: skip

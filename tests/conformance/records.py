@@ -1,7 +1,8 @@
 """What stands beside the tests of requirements, and what of it is missing.
 
 A requirement is written once, as a test. Four files say more of it: what it needs of a cluster, how long it takes,
-which statement of a document it tests, and what users read about it. The first two are measured, so a run says them:
+which statement of a document it tests, and what users read about it. The first two are measured, so a run says them.
+A page counts what benign variants are tried with, and so each requirement:
 
     python -m tests.conformance.records add KEP-3015/some-thing    # make requirement ID=KEP-3015/some-thing
     python -m tests.conformance.records check                      # make lint
@@ -28,6 +29,7 @@ from harness.plugin.suite import catalogue
 from harness.report import durations
 from harness.report.conformance import read_report
 from mutants import MUTANTS
+from tests.conformance import variants
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -195,11 +197,11 @@ def main(arguments: list[str]) -> int:
     records, suite = Records(), {each.id: each for each in catalogue()}
     match arguments:
         case ["check"]:
-            found = missing(records, suite.values())
+            found = [*missing(records, suite.values()), *variants.stale()]
             sys.stderr.writelines(f"error: {each}\n" for each in found)
             return int(bool(found))
         case ["add", name] if name in suite:
-            found = add(records, suite[name], *measure(suite[name]))
+            found = [*add(records, suite[name], *measure(suite[name])), *variants.write()]
             sys.stdout.writelines(f"wrote {each}\n" for each in found or ["nothing: all is there"])
             return 0
         case ["add", name]:

@@ -89,10 +89,13 @@ class Trial:
         self._history = history
         self._numbers = itertools.count(1)
 
-    def run(self, requirement_id: str) -> None:
-        """Run all cases of one requirement's test; raises what the first of them raises."""
+    def run(self, requirement_id: str, reading: str = "kep") -> None:
+        """Run all cases of one requirement's test; raises what the first of them raises.
+
+        A requirement that is the same in both readings of the KEPs is tried in `reading`.
+        """
         scenario = SCENARIOS[requirement_id]
-        self._backend.follow(scenario.requirement.as_ or "kep")
+        self._backend.follow(scenario.requirement.as_ or reading)
         for case in scenario.cases:
             cluster = Cluster(
                 self._backend,
@@ -106,10 +109,10 @@ class Trial:
             finally:
                 cluster.close()
 
-    def failure(self, requirement_id: str) -> str:
+    def failure(self, requirement_id: str, reading: str = "kep") -> str:
         """The text with which a requirement's test fails; "" if it passes. Errors that are no failure are raised."""
         try:
-            self.run(requirement_id)
+            self.run(requirement_id, reading)
         except AssertionError as failed:
             return str(failed) or "an assertion without text"
         return ""

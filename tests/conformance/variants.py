@@ -1,0 +1,229 @@
+"""What benign variants are tried with: all that they claim at night, and at each change a sample chosen for each.
+
+docs/benign.md counts both. It is written anew by `python -m tests.conformance.variants`.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from harness.model.requirements import Profile
+from mutants import BENIGN, Mutant
+from tests.conformance.trials import SCENARIOS
+
+PAGE = Path(__file__).resolve().parents[2] / "docs/benign.md"
+READINGS = ("kep", "released")
+
+_REFERENCE = Mutant("reference", "It is the reference.")
+_PARTS = {
+    "proxy": {Profile.SERVICE_PROXY, Profile.CLUSTER},
+    "controller": {Profile.ENDPOINTSLICE_CONTROLLER, Profile.CLUSTER},
+    "pod_locators": {Profile.DNS},
+    "dns": {Profile.DNS},
+    "api_server": set(Profile),  # everything goes through it
+    "kinds": set(Profile),
+}
+"""The profiles that judge a part of a cluster."""
+
+
+def profiles(variant: Mutant) -> set[Profile]:
+    """The profiles that judge what a variant has of its own."""
+    own = [name for name in _PARTS if getattr(variant, name) is not getattr(_REFERENCE, name)]
+    return set().union(*(_PARTS[name] for name in own))
+
+
+def claimed(variant: Mutant, reading: str) -> list[str]:
+    """The requirements that a variant claims to meet, or leaves unmet by name, where it follows one reading."""
+    return sorted(
+        name
+        for name, scenario in SCENARIOS.items()
+        if scenario.requirement.profile in profiles(variant)
+        and scenario.requirement.as_ in {"", reading}
+        and not variant.lacks & features(name)
+    )
+
+
+def features(requirement: str) -> set[str]:
+    """The names of the features that a requirement is about."""
+    return {feature.name for feature in SCENARIOS[requirement].requirement.features}
+
+
+def is_late(name: str) -> bool:
+    """True of a variant that takes seconds for each change: all that it claims would take hours."""
+    return bool(re.search(r"(?<!-0)-[13]-s-late$|ten-seconds-late$", name))
+
+
+def sample(name: str) -> tuple[str, ...]:
+    """The requirements that what is odd about a variant touches most."""
+    if name in SAMPLES:
+        return SAMPLES[name]
+    return OF_WATCHES["controller" if name.startswith("controller-") else "proxy"]
+
+
+_SPREAD = ("KEP-4444/default-spreads-evenly", "KEP-4444/default-spreads-queries-evenly")
+_CLIENTS = (
+    "SERVICE/pod-reaches-itself",
+    "SERVICE/cluster-ip-from-pods-and-nodes",
+    "SERVICE/external-local-keeps-the-client-address",
+    "SERVICE/node-port-of-another-node",
+)
+_SILENCE = (
+    "KEP-2086/local-without-endpoints-drops",
+    "SERVICE/deleted-service-gives-no-answer",
+    "SERVICE/no-endpoints-are-refused",
+)
+_CUTS = ("KEP-4444/every-slice-is-hinted", "METRICS/slices-and-endpoints-are-counted", "SLICE/every-pod-stands-once")
+_SETTLED = ("KEP-2433/slices-that-are-right-are-not-written", "KEP-4444/a-settled-service-is-not-written-again")
+
+OF_WATCHES = {
+    "proxy": ("KEP-4444/hints-come-and-go-on-a-live-service", "KEP-4444/relabelled-node-uses-its-new-zone"),
+    "controller": ("KEP-2433/hints-that-became-possible-come-with-the-next-change", "KEP-4444/hints-follow-the-field"),
+}
+
+SAMPLES = {
+    # proxies
+    "takes-turns": (*_SPREAD, "SERVICE/removed-endpoint-gets-nothing"),
+    "hashes-the-source": (*_SPREAD, "SERVICE/external-local-stays-on-the-node"),
+    "seeds-of-its-own": (*_SPREAD, "SERVICE/external-local-stays-on-the-node"),
+    "weighted": (*_SPREAD, "KEP-4444/zone-spreads-evenly", "SERVICE/removed-endpoint-gets-nothing"),
+    "translates-inside-too": _CLIENTS,
+    "keeps-clients-of-own-pods": (*_CLIENTS, "KEP-4444/external-traffic-follows-hints-of-the-node-it-enters"),
+    "node-ports-on-one-address": ("SERVICE/node-port-on-every-node", "SERVICE/node-port-of-another-node"),
+    "slow": ("KEP-4444/relabelled-node-uses-its-new-zone", "KEP-4444/hints-come-and-go-without-loss"),
+    "rebuilds": ("AFFINITY/new-endpoints-move-nobody", "KEP-3015/tiers-change-without-losing-a-query"),
+    "a-chain-for-each": (
+        *_CLIENTS,
+        "AFFINITY/client-keeps-its-endpoint",
+        "KEP-3015/tiers-change-without-loss",
+        "SERVICE/dual-stack-cluster-ips",
+        "SERVICE/external-local-stays-on-the-node",
+    ),
+    "beside-others": _SILENCE,
+    "backwards": ("AFFINITY/leaves-with-its-endpoint", "SERVICE/removed-endpoint-gets-nothing"),
+    "refuses-by-host-unreachable": (*_SILENCE, "KEP-536/missing-label-matches-nobody"),
+    "refuses-by-admin-prohibited": (*_SILENCE, "KEP-536/missing-label-matches-nobody"),
+    "drops-what-no-service-has": _SILENCE,
+    "refuses-what-no-service-has": _SILENCE,
+    "follows-hints-where-asked": (
+        "KEP-3015/node-then-zone-then-anywhere",
+        "KEP-4444/hints-come-and-go-on-a-live-service",
+        "KEP-4444/proxy-follows-hints-whatever-the-service-says",
+    ),
+    "hard-affinity-timeout": ("AFFINITY/coming-again-renews-it", "AFFINITY/ends-after-its-time"),
+    # controllers
+    "one-endpoint-a-slice": (*_CUTS, "KEP-2433/slices-are-shared-out-together"),
+    "slices-of-two-hundred": (*_CUTS, "KEP-2433/four-hundred-endpoints"),
+    "slices-of-a-thousand": (*_CUTS, "KEP-2433/four-hundred-endpoints"),
+    "one-slice-a-port": (*_CUTS, "KEP-2433/endpoints-count-once", "SLICE/named-ports-resolve-per-pod"),
+    "merging": (*_SETTLED, "KEP-2433/removals-are-shared-out", "SLICE/endpoints-follow-the-pods"),
+    "shuffles": (*_SETTLED, "METRICS/changed-slices-by-value"),
+    "slow-controller": ("KEP-2433/zone-of-a-node-is-noticed", "SLICE/endpoints-follow-the-pods"),
+    "keeps-lost-pods": ("KEP-2433/endpoint-without-zone-ends-hints", "KEP-4444/failed-sync-is-an-event"),
+    "nil-conditions": ("KEP-2433/unready-endpoints-do-not-count", "SLICE/conditions-of-endpoints"),
+    "off-then-on": (
+        "KEP-2433/annotation-switches-hints",
+        "KEP-2433/node-event-writes-each-slice-once",
+        "KEP-4444/hints-follow-the-field",
+    ),
+    "moves-few": (
+        "KEP-2433/endpoints-are-shared-out",
+        "KEP-2433/endpoints-of-a-zone-without-nodes-keep-it",
+        "KEP-2433/shares-of-the-example",
+    ),
+    "events-in-other-words": ("KEP-2433/given-hints-are-an-event", "KEP-2433/withdrawn-hints-are-an-event"),
+    # API servers
+    "other-words": ("KEP-3015/api-limits-node-hints", "KEP-4444/api-refuses-other-values"),
+    "versions-jump": (*_SETTLED, "KEP-4444/return-of-the-api-server-disturbs-nothing"),
+    "lists-backwards": (*_SETTLED, "KEP-2433/endpoints-are-shared-out", "KEP-4444/field-reaches-the-packets"),
+    "fields-backwards": (*_SETTLED, "KEP-4444/api-describes-the-field", "KEP-3015/api-stores-hints-of-both-kinds"),
+    "generates-other-names": ("KEP-4444/slices-of-others-are-left-alone", "SLICE/every-pod-stands-once"),
+    "admits-with-additions": (*_SETTLED, "KEP-3015/prefer-close-warns", "KEP-4444/api-counts-hint-changes"),
+    # DNS servers
+    "dns-denies-where-none-is-near": ("KEP-536/dns-follows-keys", "KEP-536/dns-tells-of-none-where-none-is-near"),
+    "dns-hides-hard-keys-from-strangers": ("KEP-536/dns-tells-unknown-clients-of-all",),
+    "dns-in-another-order": ("DNS/headless-service-has-its-ready-endpoints", "DNS/service-has-its-cluster-ips"),
+    "dns-says-no-more-than-asked": ("DNS/endpoint-has-its-hostname", "KEP-536/dns-serves-unchanged-resolvers"),
+    "dns-keeps-answers": ("DNS/answers-may-be-kept-for-a-short-time", "KEP-536/dns-follows-keys"),
+    "dns-lives-for-half-a-minute": ("DNS/answers-may-be-kept-for-a-short-time",),
+    "dns-is-never-kept": ("DNS/answers-may-be-kept-for-a-short-time",),
+    "dns-cuts-early": ("DNS/large-answers-come-whole-over-tcp",),
+}
+
+
+def page() -> str:
+    """The page about benign variants."""
+    late = [name for name in BENIGN if is_late(name)]
+    in_time = [each for each in BENIGN.values() if each.name not in late]
+    return _PAGE.format(
+        variants=len(BENIGN),
+        rows="\n".join(map(_row, BENIGN.values())),
+        trials=sum(len(claimed(each, reading)) for each in in_time for reading in READINGS),
+        late=len(late),
+        samples=sum(len(sample(name)) for name in BENIGN),
+        requirements=len(SCENARIOS),
+    )
+
+
+def stale() -> list[str]:
+    """What to do if the page is not as the code has it."""
+    same = PAGE.exists() and PAGE.read_text(encoding="utf-8") == page()
+    return [] if same else ["docs/benign.md is not up to date: `python -m tests.conformance.variants` writes it"]
+
+
+def write() -> list[str]:
+    """Write the page if it is not as the code has it. Returns the changed files."""
+    if not stale():
+        return []
+    PAGE.write_text(page(), encoding="utf-8")
+    return ["docs/benign.md"]
+
+
+def _row(variant: Mutant) -> str:
+    counts = [len(claimed(variant, reading)) for reading in READINGS]
+    cells = (
+        f"`{variant.name}`",
+        variant.sentence,
+        variant.provenance,
+        ", ".join(each for each in Profile if each in profiles(variant)),
+        " / ".join(map(str, counts)) if not is_late(variant.name) else f"{len(sample(variant.name))}, a sample",
+        "; ".join(_left_out(variant)) or "-",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _left_out(variant: Mutant) -> Iterator[str]:
+    if variant.lacks:
+        count = sum(bool(variant.lacks & features(name)) for name in SCENARIOS)
+        yield f"does not claim {', '.join(sorted(variant.lacks))}: {count} requirements"
+    for name in sorted(variant.unmet):
+        yield f"leaves `{name}` ({SCENARIOS[name].requirement.level}) unmet"
+
+
+_PAGE = """\
+# Benign variants
+
+What is odd but right must pass. {variants} variants of the reference do what some implementation does and no document
+forbids: `trafficdist run --mutant takes-turns` judges one, `trafficdist list --mutants` names all.
+
+A variant is judged by the profiles of the parts that it replaces, with the reference for the others. It says itself
+what it does not claim, and which SHOULD or MAY it leaves unmet; it must fail these and nothing else. None is a MUST.
+
+- `make test` tries each variant with a sample: the requirements that it touches most, {samples} in all.
+- `make nightly` tries it with all that it claims, in both readings: {variants} variants x {requirements} requirements,
+  {trials} trials. {late} variants that take seconds for each change are tried with samples only.
+
+Numbers of requirements are those by the text of the KEPs / by released Kubernetes.
+
+| variant | what it does | the family that it stands for | judged by | requirements | but |
+|---|---|---|---|---|---|
+{rows}
+
+This page is written by `python -m tests.conformance.variants`; `make lint` says when it is not as the code has it.
+"""
+
+
+if __name__ == "__main__":
+    sys.stdout.writelines(f"wrote {each}\n" for each in write() or ["nothing: all is there"])
