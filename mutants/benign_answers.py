@@ -28,15 +28,12 @@ def _refuses(kind: str, family: Family, chain: Chain) -> Chain:
     return replace(chain, rules=(Rule(f"reject with icmpx {kind}", reject),))
 
 
+def _refusing(name: str, kind: str, family: str) -> Mutant:
+    proxy = partial(ServiceProxy, kernel_table=partial(KernelTable, edit=partial(_refuses, kind)))
+    return Mutant(name, f"What is refused, TCP too, is refused by ICMP {kind}.", family, proxy=proxy)
+
+
 BENIGN: list[Mutant] = [
-    Mutant(
-        f"refuses-by-{kind}",
-        f"What is refused, TCP too, is refused by ICMP {kind}.",
-        provenance,
-        proxy=partial(ServiceProxy, kernel_table=partial(KernelTable, edit=partial(_refuses, kind))),
-    )
-    for kind, provenance in (
-        ("host-unreachable", "Cilium, bpf_sock.c: EHOSTUNREACH"),
-        ("admin-prohibited", "firewalld, ACLs of OVN"),
-    )
+    _refusing("refuses-by-host-unreachable", "host-unreachable", "Cilium, bpf_sock.c: EHOSTUNREACH"),
+    _refusing("refuses-by-admin-prohibited", "admin-prohibited", "firewalld, ACLs of OVN"),
 ]

@@ -17,13 +17,35 @@ from reference.client import Client, Event
 from reference.endpointslice import EndpointSliceController
 from reference.proxy import ServiceProxy
 
-OF_PROXY = ("services", "endpointslices", "nodes")
-OF_CONTROLLER = (*OF_PROXY, "pods")
-DELAYS = (0.1, 1, 3)  # seconds
 LATE = 10.0  # seconds
 BATCHES = 0.25  # seconds
 RESYNC = 0.2  # seconds
 INFORMERS = "whatever watches each resource apart"
+
+
+LATE_WATCHES = (
+    "proxy-hears-of-services-0-1-s-late",
+    "proxy-hears-of-services-1-s-late",
+    "proxy-hears-of-services-3-s-late",
+    "proxy-hears-of-endpointslices-0-1-s-late",
+    "proxy-hears-of-endpointslices-1-s-late",
+    "proxy-hears-of-endpointslices-3-s-late",
+    "proxy-hears-of-nodes-0-1-s-late",
+    "proxy-hears-of-nodes-1-s-late",
+    "proxy-hears-of-nodes-3-s-late",
+    "controller-hears-of-services-0-1-s-late",
+    "controller-hears-of-services-1-s-late",
+    "controller-hears-of-services-3-s-late",
+    "controller-hears-of-endpointslices-0-1-s-late",
+    "controller-hears-of-endpointslices-1-s-late",
+    "controller-hears-of-endpointslices-3-s-late",
+    "controller-hears-of-nodes-0-1-s-late",
+    "controller-hears-of-nodes-1-s-late",
+    "controller-hears-of-nodes-3-s-late",
+    "controller-hears-of-pods-0-1-s-late",
+    "controller-hears-of-pods-1-s-late",
+    "controller-hears-of-pods-3-s-late",
+)
 
 
 class _Proxy(ServiceProxy):
@@ -54,35 +76,23 @@ def _until_the_next_batch(_: Event) -> float:
     return BATCHES - time.monotonic() % BATCHES
 
 
-def _late(resource: str, seconds: float) -> Lateness:
-    return partial(_by_resource, {resource: seconds})
-
-
 def _always(seconds: float, _: Event) -> float:
     return seconds
 
 
+def _of_one_watch(name: str) -> Mutant:
+    """Return the component that hears late of one resource, by a name of LATE_WATCHES."""
+    component, _, _, resource, *digits, _, _ = name.split("-")
+    seconds = float(".".join(digits))
+    sentence = f"The {component} hears of {resource} {seconds:g} s late."
+    lateness = partial(_by_resource, {resource: seconds})
+    if component == "proxy":
+        return Mutant(name, sentence, INFORMERS, proxy=partial(_Proxy, lateness=lateness))
+    return Mutant(name, sentence, INFORMERS, controller=partial(_Controller, lateness=lateness))
+
+
 BENIGN: list[Mutant] = [
-    *(
-        Mutant(
-            f"proxy-hears-of-{resource}-{seconds:g}-s-late".replace(".", "-"),
-            f"The proxy hears of {resource} {seconds:g} s late.",
-            INFORMERS,
-            proxy=partial(_Proxy, lateness=_late(resource, seconds)),
-        )
-        for resource in OF_PROXY
-        for seconds in DELAYS
-    ),
-    *(
-        Mutant(
-            f"controller-hears-of-{resource}-{seconds:g}-s-late".replace(".", "-"),
-            f"The controller hears of {resource} {seconds:g} s late.",
-            INFORMERS,
-            controller=partial(_Controller, lateness=_late(resource, seconds)),
-        )
-        for resource in OF_CONTROLLER
-        for seconds in DELAYS
-    ),
+    *map(_of_one_watch, LATE_WATCHES),
     Mutant("ten-seconds-late", f"The proxy hears of everything {LATE:g} s late.",
            "control planes over slow links", proxy=partial(_Proxy, lateness=partial(_always, LATE))),
     Mutant("controller-ten-seconds-late", f"The controller hears of everything {LATE:g} s late.",
