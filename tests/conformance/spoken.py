@@ -1,0 +1,216 @@
+"""Literal tables of the suite, as its scenarios say them: what each expects, and the state that it expects it of.
+
+A scenario is played on a stage: a cluster of dictionaries, without packets, that has Services, slices and nodes. What
+the scenario expects is noted beside the slices of that moment. A scenario that does what the stage does not know, such
+as a restart, stops there; what it said before holds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from harness.model import manifests
+from harness.model.manifests import TCP, Endpoint, Port
+from harness.model.topology import THREE_ZONES
+from harness.model.workloads import Client, Pod
+from harness.scenario.paths import first_family
+from harness.scenario.service import Service
+from tests.conformance.trials import Scenario
+
+if TYPE_CHECKING:
+    import pytest
+
+
+@dataclass(frozen=True)
+class Said:
+    """One cell of a table: a client, an address, the endpoints of that port and family, and what is expected.
+
+    `kept` is True if the client is to keep one of the expected pods.
+    """
+
+    client: Client
+    zone: str
+    to: str
+    spec: Mapping[str, Any]
+    endpoints: tuple[tuple[str, Endpoint], ...]
+    expected: Any
+    kept: bool
+
+
+class _Offstage(Exception):  # noqa: N818  it is no error
+    """The scenario does what the stage does not know."""
+
+
+class _Stage:
+    """As much of a `Cluster` as tables are about."""
+
+    def __init__(self) -> None:
+        self.said: list[Said] = []
+        self.zones = {node.name: node.zone for node in THREE_ZONES.nodes}
+        self.nodes = _Nodes(self.zones)
+        self.topology = THREE_ZONES
+        self._numbers = itertools.count(1)
+        self._slices: dict[tuple[str, str, str], tuple[list[Endpoint], Sequence[Port]]] = {}
+        self._deleted: set[str] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        raise _Offstage(name)
+
+    def create_service(
+        self,
+        name: str = "",
+        *,
+        ports: Sequence[Port] = (TCP,),
+        selector: Mapping[str, str] | None = None,
+        dual_stack: bool = False,
+        internal_traffic_policy: str | None = None,
+        external_traffic_policy: str | None = None,
+        topologyKeys: Any = None,  # noqa: N803  the field's own name
+        **fields: Any,
+    ) -> Service:
+        if selector or topologyKeys:
+            raise _Offstage("a Service with a selector or topologyKeys")
+        families = fields.pop("ipFamilies", ["IPv4", "IPv6"] if dual_stack else ["IPv4"])
+        spec = {
+            "ipFamilies": families,
+            "internalTrafficPolicy": internal_traffic_policy,
+            "externalTrafficPolicy": external_traffic_policy,
+            "healthCheckNodePort": 32_000,
+        }
+        made = manifests.service(name or f"web-{next(self._numbers)}", ports=ports, **spec)
+        return Service(made, tuple(ports))
+
+    def patch_service(self, service: Service, patch: Mapping[str, Any]) -> None:
+        if patch.keys() - {"spec", "metadata"} or patch.get("spec", {}).keys() & {"topologyKeys", "selector", "ports"}:
+            raise _Offstage("patch")
+        service.object["spec"] |= patch.get("spec", {})
+
+    def delete_service(self, service: Service) -> None:
+        self._deleted.add(service.name)
+
+    def run_servers(self, on: Sequence[str], **_: Any) -> list[Pod]:
+        names = [f"{node}-{next(self._numbers)}" for node in on]
+        pairs = zip(names, on, strict=True)
+        return [Pod(name, "", node, self.zones[node], {"IPv4": name, "IPv6": name}) for name, node in pairs]
+
+    def publish(
+        self,
+        service: Service,
+        endpoints: Sequence[Endpoint],
+        *,
+        name: str = "",
+        families: Sequence[str] | None = None,
+        ports: Sequence[Port] | None = None,
+        **_: Any,
+    ) -> None:
+        for family in families or service.object["spec"]["ipFamilies"]:
+            written = list(endpoints), service.ports if ports is None else ports
+            self._slices[service.name, name, family] = written
+
+    def unpublish(self, service: Service, name: str = "") -> None:
+        for family in service.object["spec"]["ipFamilies"]:
+            del self._slices[service.name, name, family]
+
+    def settle(self) -> None:
+        """There is nobody to wait for."""
+
+    def say(
+        self,
+        service: Service,
+        expected: Mapping[Any, Any],
+        *,
+        to: str = "cluster-ip",
+        family: str | None = None,
+        port: Port | None = None,
+        via: str | None = None,
+        kept: bool = False,
+        **_: Any,
+    ) -> None:
+        family, port = family or first_family(service), port or service.ports[0]
+        if service.name in self._deleted:
+            return
+        endpoints = tuple(
+            (each.addresses[family], each)
+            for (owner, _name, of), (written, ports) in self._slices.items()
+            if owner == service.name and of == family and any(one.name == port.name for one in ports)
+            for each in written
+        )
+        for who, what in expected.items():
+            kind = who.kind if isinstance(who, Client) else "pod"
+            node = via or (who if isinstance(who, str) else who.node)
+            spec = dict(service.object["spec"])
+            self.said.append(Said(Client(kind, node), self.zones[node], to, spec, endpoints, what, kept))
+
+
+class _Nodes:
+    def __init__(self, zones: dict[str, str]) -> None:
+        self._zones = zones
+
+    def __getattr__(self, name: str) -> Any:
+        raise _Offstage(name)
+
+    def move(self, node: str, zone: str | None) -> None:
+        self._zones[node] = zone or ""
+
+
+def _expect_traffic(stage: _Stage, service: Service, expected: Mapping[Any, Any], **address: Any) -> None:
+    stage.say(service, expected, **address)
+
+
+def _expect_kept(
+    stage: _Stage, service: Service, allowed: Mapping[Any, AbstractSet[Pod]], **address: Any
+) -> dict[Any, Pod]:
+    stage.say(service, allowed, kept=True, **address)
+    return {who: min(pods, key=lambda each: each.name) for who, pods in allowed.items()}
+
+
+@contextlib.contextmanager
+def _beside(*_: Any, **__: Any) -> Iterator[_Beside]:
+    yield _Beside()
+
+
+class _Beside:
+    def wait_for_samples(self) -> None:
+        """There is no traffic."""
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    """What a table does not say."""
+
+
+def _stop(*_: Any, **__: Any) -> None:
+    raise _Offstage
+
+
+_ON_STAGE: Mapping[str, Callable[..., Any]] = {
+    "expect_traffic": _expect_traffic,
+    "expect_prompt_change": _expect_traffic,
+    "expect_kept": _expect_kept,
+    "expect_no_loss": _beside,
+    "expect_flow_survives": _beside,
+    "expect_flow_moves": _beside,
+    "expect_client_address": _nothing,
+    "expect_even_shares": _nothing,
+}
+_OFF_STAGE = {f"harness.scenario.{room}" for room in ("affinity", "becoming", "hints", "load", "shares", "transitions")}
+
+
+def tables(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> list[Said]:
+    """Return what a scenario expects, over all its cases."""
+    for module in [each for name, each in sys.modules.items() if name.startswith("conformance.")]:
+        for name, value in list(vars(module).items()):
+            if name in _ON_STAGE or getattr(value, "__module__", "") in _OFF_STAGE:
+                monkeypatch.setattr(module, name, _ON_STAGE.get(name, _stop))
+    found = []
+    for case in scenario.cases:
+        stage = _Stage()
+        with contextlib.suppress(_Offstage):
+            scenario.test(stage, **case)
+        found += stage.said
+    return found

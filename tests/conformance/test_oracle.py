@@ -1,0 +1,171 @@
+"""The oracle of the grid says what every literal table of the suite says, and keeps the rules that need no table."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conformance import oracle
+from conformance.oracle import Answers, Client, Endpoint, LeftOpen, Policies, Silence, outcome
+from harness.judging.verdict import NoAnswer
+from harness.model.outcomes import Refused, TimedOut
+from harness.model.requirements import Profile
+from tests.conformance.spoken import Said, tables
+from tests.conformance.trials import SCENARIOS
+
+PROXIES = sorted(name for name, each in SCENARIOS.items() if each.requirement.profile is Profile.SERVICE_PROXY)
+
+DOCUMENTS = {"KEP-2086", "KEP-4444", "KEP-3015", "KEP-2433", "KEP-1669", "SERVICE", "AFFINITY"}
+
+
+def _asked(said: Said, reading: oracle.Reading) -> oracle.Outcome:
+    endpoints = [
+        Endpoint(
+            pod,
+            each.node or "",
+            zones=frozenset(each.hints.zones if each.hints else ()),
+            nodes=frozenset(each.hints.nodes if each.hints else ()),
+            ready=each.ready,
+            serving=each.serving,
+            terminating=each.terminating,
+        )
+        for pod, each in said.endpoints
+    ]
+    policies = Policies(
+        said.spec.get("internalTrafficPolicy") or "Cluster", said.spec.get("externalTrafficPolicy") or "Cluster"
+    )
+    client = Client(said.client.kind, said.client.node, said.zone)
+    return outcome(endpoints, client, to=cast("oracle.AddressKind", said.to), policies=policies, reading=reading)
+
+
+def _agrees(told: oracle.Outcome, said: Said) -> bool:
+    match said.expected:
+        case TimedOut():
+            return told is Silence.DROPPED
+        case Refused():
+            return told is Silence.REFUSED
+        case NoAnswer():
+            return isinstance(told, Silence)
+    pods = {each.name for each in said.expected}
+    return isinstance(told, Answers) and (pods <= told.pods if said.kept else pods == told.pods)
+
+
+@pytest.mark.parametrize("name", PROXIES)
+def test_oracle_says_what_literal_tables_say(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    as_ = SCENARIOS[name].requirement.as_
+    readings = [each for each in get_args(oracle.Reading) if as_ in ("", each)]
+    for said in tables(SCENARIOS[name], monkeypatch):
+        for reading in readings:
+            told = _asked(said, reading)
+            assert _agrees(told, said), (reading, said, told)
+
+
+def test_oracle_is_held_against_tables_of_every_document(monkeypatch: pytest.MonkeyPatch) -> None:
+    cells = {name: len(tables(SCENARIOS[name], monkeypatch)) for name in PROXIES}
+    compared = {name for name, count in cells.items() if count}
+    assert {SCENARIOS[name].requirement.document for name in compared} >= DOCUMENTS
+    assert len(compared) >= 90
+    assert sum(cells.values()) >= 550
+
+
+NODES = {"a1": "a", "a2": "a", "b1": "b", "n1": ""}
+
+some_nodes = st.frozensets(st.sampled_from(sorted(NODES)), max_size=2)
+some_zones = st.frozensets(st.sampled_from(["a", "b", "c"]), max_size=2)
+conditions = st.sampled_from([(True, None, None), (None, None, None), (False, False, False), (False, True, True)])
+
+
+@st.composite
+def endpoint_lists(draw: st.DrawFn) -> list[Endpoint]:
+    count = draw(st.integers(0, 4))
+    return [
+        Endpoint(f"p{i}", draw(st.sampled_from(sorted(NODES))), draw(some_zones), draw(some_nodes), *draw(conditions))
+        for i in range(count)
+    ]
+
+
+clients = st.builds(
+    lambda kind, node: Client(kind, node, NODES[node]),
+    st.sampled_from(get_args(oracle.ClientKind)),
+    st.sampled_from(sorted(NODES)),
+)
+addresses = st.sampled_from(get_args(oracle.AddressKind))
+policies = st.builds(Policies, *[st.sampled_from(get_args(oracle.Policy))] * 2)
+readings = st.sampled_from(get_args(oracle.Reading))
+questions = st.tuples(endpoint_lists(), clients, addresses, policies, readings)
+
+
+def _tell(question: Any, **changes: Any) -> oracle.Outcome:
+    names = ("endpoints", "client", "to", "policies", "reading")
+    return outcome(**(dict(zip(names, question, strict=True)) | changes))
+
+
+@given(questions)
+def test_who_answers_is_ready_unless_nobody_is(question: Any) -> None:
+    endpoints, client, to, policies, _ = question
+    told = _tell(question)
+    if isinstance(told, Answers):
+        here = oracle.governing(client, to, policies) == "Local"
+        asked = [each for each in endpoints if not here or each.node == client.node]
+        ready = {each.pod for each in asked if oracle.is_ready(each)}
+        assert told.pods
+        leaving = {each.pod for each in endpoints if each.terminating}
+        assert told.pods <= (leaving if told.by == "termination" else ready)
+        assert not (told.by == "termination" and ready)
+
+
+@given(questions)
+def test_policy_cluster_answers_while_any_endpoint_is_ready(question: Any) -> None:
+    told = _tell(question, policies=Policies())
+    if not isinstance(told, LeftOpen):
+        assert isinstance(told, Answers) or not any(map(oracle.is_ready, question[0]))
+
+
+@given(questions)
+def test_hints_take_away_and_never_add(question: Any) -> None:
+    bare = [replace(each, zones=frozenset(), nodes=frozenset()) for each in question[0]]
+    told, without = _tell(question), _tell(question, endpoints=bare)
+    assert type(told) is type(without)
+    if isinstance(told, Answers) and isinstance(without, Answers):
+        assert told.pods <= without.pods
+
+
+@given(questions)
+def test_one_ready_endpoint_without_hints_sets_all_aside(question: Any) -> None:
+    endpoints = [*question[0], Endpoint("bare", "b1")]
+    told = _tell(question, endpoints=endpoints)
+    assert not isinstance(told, Answers) or told.by not in ("zone hints", "node hints")
+
+
+@given(questions)
+def test_order_of_endpoints_does_not_matter(question: Any) -> None:
+    assert _tell(question) == _tell(question, endpoints=question[0][::-1])
+
+
+@given(questions)
+def test_readings_differ_only_about_endpoints_that_are_not_ready(question: Any) -> None:
+    if all(map(oracle.is_ready, question[0])):
+        assert _tell(question, reading="kep") == _tell(question, reading="released")
+
+
+@pytest.mark.parametrize("kind", ["pod", "node"])
+def test_what_the_documents_leave_open_is_said(kind: oracle.ClientKind) -> None:
+    local = Policies(external="Local")
+    assert isinstance(outcome([], Client(kind, "a1", "a"), to="node-port", policies=local), LeftOpen)
+    assert isinstance(outcome([], Client("external", "a1", "a")), LeftOpen)
+    unsaid = Endpoint("p", "a1", ready=False, terminating=True)
+    assert isinstance(outcome([unsaid], Client(kind, "a1", "a")), LeftOpen)
+
+
+def test_oracle_imports_nothing_but_the_language() -> None:
+    text = Path(oracle.__file__).read_text(encoding="utf-8")
+    found = list(ast.walk(ast.parse(text)))
+    imported = {each.module for each in found if isinstance(each, ast.ImportFrom)}
+    imported |= {one.name for each in found if isinstance(each, ast.Import) for one in each.names}
+    assert imported == {"__future__", "collections.abc", "dataclasses", "enum", "typing"}
