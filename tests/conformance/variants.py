@@ -145,7 +145,7 @@ SAMPLES = {
     "dns-denies-where-none-is-near": ("KEP-536/dns-follows-keys", "KEP-536/dns-tells-of-none-where-none-is-near"),
     "dns-hides-hard-keys-from-strangers": ("KEP-536/dns-tells-unknown-clients-of-all",),
     "dns-in-another-order": ("DNS/headless-service-has-its-ready-endpoints", "DNS/service-has-its-cluster-ips"),
-    "dns-says-no-more-than-asked": ("DNS/endpoint-has-its-hostname", "KEP-536/dns-serves-unchanged-resolvers"),
+    "dns-says-no-more-than-asked": ("DNS/endpoint-has-its-hostname", "KEP-536/dns-tells-of-ports-in-the-clients-place"),
     "dns-keeps-answers": ("DNS/answers-may-be-kept-for-a-short-time", "KEP-536/dns-follows-keys"),
     "dns-lives-for-half-a-minute": ("DNS/answers-may-be-kept-for-a-short-time",),
     "dns-is-never-kept": ("DNS/answers-may-be-kept-for-a-short-time",),
