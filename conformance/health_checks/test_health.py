@@ -47,11 +47,10 @@ def _create_service(cluster: Cluster, **fields: Any) -> Service:
 
 
 def _expect_local(cluster: Cluster, service: Service, counts: Mapping[str, int]) -> None:
-    """Expect the health check node port of each of these nodes to report this number of local endpoints."""
+    """Expect the health check node port of each of these nodes to say whether it has endpoints."""
     port = int(service.object["spec"]["healthCheckNodePort"])
     for node, count in counts.items():
-        code, body = 200 if count else 503, {"localEndpoints": count}
-        expect_http_answer(cluster, external_client(node), (node, port), "/", code=code, body=body)
+        expect_http_answer(cluster, external_client(node), (node, port), "/", code=200 if count else 503)
 
 
 @requirement(
@@ -116,10 +115,10 @@ def test_health_answers_are_counted(three_zones: Cluster) -> None:
 @requirement(
     "HEALTH/check-node-port-counts-local-endpoints",
     "The health check node port of a Service with externalTrafficPolicy Local answers 200 on nodes with ready "
-    "endpoints and 503 on others, names the Service, counts the node's endpoints, and follows them.",
+    "endpoints and 503 on others, and follows them.",
     level=MUST,
     features={EXTERNAL_POLICY, HEALTH_CHECK_NODE_PORT, LOAD_BALANCER},
-    source="Kubernetes, Service API: healthCheckNodePort; kube-proxy",
+    source="Kubernetes, Service API: healthCheckNodePort (if a given node holds endpoints for this service or not)",
     kills={"health-port-counts-all-endpoints", "health-port-counts-once"},
 )
 def test_health_check_node_port_counts_local_endpoints(three_zones: Cluster) -> None:
@@ -131,9 +130,26 @@ def test_health_check_node_port_counts_local_endpoints(three_zones: Cluster) -> 
 
     three_zones.publish(service, [endpoint(a1), endpoint(other, ready=False), endpoint(b1, ready=False)])
     _expect_local(three_zones, service, {"a1": 1, "b1": 0})
-    names = {"service": {"namespace": three_zones.namespace, "name": service.name}}
-    address = "a1", int(service.object["spec"]["healthCheckNodePort"])
-    expect_http_answer(three_zones, external_client("a1"), address, "/", code=200, body=names)
+
+
+@requirement(
+    "HEALTH/check-node-port-tells-name-and-number",
+    "The answer of a health check node port is JSON that names the Service and counts the node's ready endpoints.",
+    level=SHOULD,
+    features={EXTERNAL_POLICY, HEALTH_CHECK_NODE_PORT, LOAD_BALANCER},
+    source="Kubernetes, kube-proxy; the API says nothing of the body",
+    kills={"health-port-counts-all-endpoints"},
+)
+def test_health_check_node_port_tells_name_and_number(three_zones: Cluster) -> None:
+    service = _create_service(three_zones)
+    a1, other, b1 = three_zones.run_servers(on=["a1", "a1", "b1"])
+    three_zones.publish(service, [endpoint(a1), endpoint(other), endpoint(b1)])
+
+    port = int(service.object["spec"]["healthCheckNodePort"])
+    named = {"namespace": three_zones.namespace, "name": service.name}
+    for node, code, count in (("a1", 200, 2), ("b1", 200, 1), ("c1", 503, 0)):
+        body = {"service": named, "localEndpoints": count}
+        expect_http_answer(three_zones, external_client(node), (node, port), "/", code=code, body=body)
 
 
 @requirement(

@@ -276,7 +276,7 @@ def test_relabelled_node_uses_endpoints_of_its_new_zone(three_zones: Cluster) ->
 @requirement(
     "KEP-4444/node-without-zone-uses-every-endpoint",
     "A client on a node without zone label reaches every endpoint, and the label takes effect when it is added.",
-    level=MUST,
+    level=SHOULD,  # KEP-2433 says what a proxy does that cannot tell its zone, and not when it reads the label
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-2433, Kube-Proxy (unable to determine the zone); KEP-4444, PreferClose",
     kills={"drops-without-zone-label"},

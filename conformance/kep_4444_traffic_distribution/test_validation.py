@@ -27,6 +27,7 @@ from harness import (
 )
 
 FOR_ZONES = "endpoints[0].hints.forZones"
+FOR_NODES = "endpoints[0].hints.forNodes"
 
 
 def create_service(cluster: Cluster, name: str = "web", **fields: Any) -> Response:
@@ -253,20 +254,33 @@ def test_strange_zone_hints_are_refused(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/api-limits-node-hints",
-    "An endpoint may be hinted for eight nodes at most, and for each once.",
-    level=SHOULD,
+    "An endpoint may be hinted for eight nodes at most.",
+    level=MUST,
     features={HINTS_FIELD, NODE_HINTS_FIELD},
-    source="discovery/v1 EndpointHints.forNodes",
+    source="KEP-3015, Addition of PreferSameNode (the list); discovery/v1 EndpointHints.forNodes (at most 8 entries)",
     kills={"unlimited-hints"},
 )
 def test_node_hints_are_limited(three_zones: Cluster) -> None:
     eight = tuple(f"node-{number}" for number in range(8))
     expect_accepted(three_zones, "hints for eight nodes", create_slice(three_zones, Hints(nodes=eight), "eight"))
 
-    field = "endpoints[0].hints.forNodes"
-    nine, twice = Hints(nodes=(*eight, "ninth")), Hints(nodes=("a1", "a1"))
-    expect_refused(three_zones, "hints for nine nodes", create_slice(three_zones, nine), field)
-    expect_refused(three_zones, "two hints for one node", create_slice(three_zones, twice), f"{field}[1].name")
+    nine = Hints(nodes=(*eight, "ninth"))
+    expect_refused(three_zones, "hints for nine nodes", create_slice(three_zones, nine), FOR_NODES)
+
+
+@requirement(
+    "KEP-3015/api-refuses-repeated-node-hints",
+    "An endpoint may be hinted for each node once.",
+    level=SHOULD,
+    features={HINTS_FIELD, NODE_HINTS_FIELD},
+    source="KEP-3015, Addition of PreferSameNode (says nothing of it); released since 1.33",
+    kills={"hints-may-repeat"},
+)
+def test_repeated_node_hints_are_refused(three_zones: Cluster) -> None:
+    expect_accepted(three_zones, "a hint for node a1", create_slice(three_zones, Hints(nodes=("a1",)), "valid"))
+
+    twice = Hints(nodes=("a1", "a1"))
+    expect_refused(three_zones, "two hints for one node", create_slice(three_zones, twice), f"{FOR_NODES}[1].name")
 
 
 @requirement(
