@@ -10,7 +10,7 @@ OWN = $(or $(WORKERS),$$($(BIN)/python -m harness.run.workers))
 FROM ?= source
 
 .DEFAULT_GOAL := help
-.PHONY: help certify components history skew test nightly fresh requirement lint format benchmarks clean
+.PHONY: help certify components history skew test nightly benign fresh requirement lint format benchmarks clean
 
 help:  ## show this text
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  make \1\t/' | expand -t 22
@@ -55,8 +55,11 @@ skew: $(VENV)/.run  ## upgrade and downgrade real components under traffic as tw
 test: $(VENV)/.dev  ## run the tests of this project
 	$(BIN)/python -m pytest -n $(OWN) -m "not slow" $(ARGS)
 
-nightly: $(VENV)/.dev  ## run all tests, those of minutes too: each mutant on clusters as a whole, odd but right proxies
-	$(BIN)/python -m pytest -n $(OWN) $(ARGS)
+nightly: $(VENV)/.dev  ## run the tests of minutes too: each mutant on clusters as a whole, commands of the documentation
+	$(BIN)/python -m pytest -n $(OWN) -m "not hours" $(ARGS)
+
+benign: $(VENV)/.dev  ## try each benign variant with all that it claims, in both readings (hours; ARGS="-k takes-turns")
+	$(BIN)/python -m pytest -n $(OWN) -m hours $(ARGS)
 
 TARGETS ?= certify test
 

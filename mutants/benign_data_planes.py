@@ -183,7 +183,7 @@ def _service_chains(family: Family, target: str, name: MapName, endpoints: Seque
             _value(FIRST, struct.pack("=I", LOCAL_LIST if name == "external" else 0))
             + nft.set_mark(FIRST)
             + _value(FIRST, ipaddress.ip_address(address).packed)
-            + _value(second_field(family), struct.pack(">HH", port, 0))
+            + _value(second_field(family), struct.pack(">H", port))
             + nft.destination_nat(family, FIRST, second_field(family))
         )
         yield Chain(chain, (Rule(f"dnat to {address} {port}", translate),))

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 import pytest
 
 from harness.model.requirements import MUST
 from mutants import BENIGN, MUTANTS, Mutant
+from reference.proxy.ruleset import LOCAL_LIST
+from reference.proxy.selection import action_chain
+from reference.proxy.skeleton import fixed_chains
+from reference.proxy.state import FAMILIES
 from tests.conformance.trials import SCENARIOS, Trial, time_scaled
 from tests.conformance.variants import READINGS, claimed, features, is_late, sample, stale
 
@@ -40,17 +45,32 @@ LATE = [name for name in BENIGN if is_late(name)]
 IN_TIME = [name for name in BENIGN if name not in LATE]
 
 
+EDITS = {
+    name: each.proxy.keywords["kernel_table"].keywords["edit"]
+    for name, each in BENIGN.items()
+    if isinstance(each.proxy, partial) and isinstance(each.proxy.keywords.get("kernel_table"), partial)
+}
+
+
 @pytest.mark.parametrize("name", [*IN_TIME, *(pytest.param(each, marks=pytest.mark.slow) for each in LATE)])
 def test_variant_meets_what_it_touches_most(name: str, trial: Callable[[Mutant], Trial]) -> None:
     _expect_met(BENIGN[name], trial(BENIGN[name]), sample(name), patience=0.2)
 
 
 @pytest.mark.slow
+@pytest.mark.hours
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("reading", READINGS)
 @pytest.mark.parametrize("name", IN_TIME)
 def test_variant_meets_all_that_it_claims(name: str, reading: str, trial: Callable[[Mutant], Trial]) -> None:
     _expect_met(BENIGN[name], trial(BENIGN[name]), claimed(BENIGN[name], reading), reading)
+
+
+def test_every_edit_of_chains_changes_some() -> None:
+    for family in FAMILIES:
+        chains = [*fixed_chains(family), *(action_chain(family, each) for each in (2, 2 | LOCAL_LIST, 60 << 15 | 2))]
+        unedited = [name for name, edit in EDITS.items() if all(edit(family, each) == each for each in chains)]
+        assert unedited == []
 
 
 def test_samples_are_of_what_variants_claim() -> None:

@@ -212,8 +212,8 @@ A variant is judged by the profiles of the parts that it replaces, with the refe
 what it does not claim, and which SHOULD or MAY it leaves unmet; it must fail these and nothing else. None is a MUST.
 
 - `make test` tries each variant with a sample: the requirements that it touches most, {samples} in all.
-- `make nightly` tries it with all that it claims, in both readings: {variants} variants x {requirements} requirements,
-  {trials} trials. {late} variants that take seconds for each change are tried with samples only.
+- `make benign` tries it with all that it claims, in both readings: {variants} variants x {requirements} requirements,
+  {trials} trials, every night. {late} that take seconds for each change are tried with samples only, by `make nightly`.
 
 Numbers of requirements are those by the text of the KEPs / by released Kubernetes.
 
