@@ -258,7 +258,7 @@ MUTANTS.append(
     Mutant(
         "caches-changes",
         f"A slice that has changed is looked at {CACHED:g} s later.",
-        symptom="seconds until .*observed",
+        symptom="seconds for which .*observed",
         proxy=_caches,
     )
 )

@@ -22,7 +22,7 @@ from harness import (
 @requirement(
     "KEP-3015/node-then-zone-then-anywhere",
     "With hints for nodes, a client uses endpoints on its node while there are any, then in its zone, then any.",
-    level=SHOULD,
+    level=MUST,
     features={CLUSTER_IP, ZONE_HINTS, NODE_HINTS},
     source="KEP-3015, Addition of PreferSameNode (CategorizeEndpoints)",
     kills={"node-as-zone", "skips-zone-tier"},

@@ -39,9 +39,9 @@ def test_without_hints_every_client_reaches_every_endpoint(three_zones: Cluster)
 @requirement(
     "KEP-4444/zone-hints-keep-traffic-in-the-zone",
     "When every endpoint has a zone hint, a client uses the endpoints that are hinted for its zone.",
-    level=SHOULD,
+    level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
-    source="KEP-4444, PreferClose; KEP-3015, Renaming of PreferClose",
+    source="KEP-2433, Kube-Proxy (will only route to); KEP-4444, PreferClose",
     kills={"decides-as-on-another-node", "ignores-zone-hints", "leaks-five-percent"},
 )
 def test_client_uses_endpoints_hinted_for_its_zone(three_zones: Cluster) -> None:
@@ -258,9 +258,9 @@ def test_hints_added_and_removed_on_a_live_service(three_zones: Cluster) -> None
 @requirement(
     "KEP-4444/relabelled-node-uses-its-new-zone",
     "When the zone label of a node changes, its clients use the endpoints of the new zone, without a restart.",
-    level=SHOULD,
+    level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
-    source="KEP-4444, PreferClose (same zone as the client)",
+    source="KEP-2433, Scalability (will include a Node informer); KEP-4444, PreferClose",
     kills={"ignores-node-updates", "zone-remembered-by-services"},
 )
 def test_relabelled_node_uses_endpoints_of_its_new_zone(three_zones: Cluster) -> None:
@@ -332,9 +332,9 @@ def test_near_endpoint_of_another_port_does_not_count(three_zones: Cluster) -> N
 @requirement(
     "KEP-4444/zone-hints-hold-for-udp",
     "Zone hints, their fallback and the rule about partial hints hold for UDP as for TCP.",
-    level=SHOULD,
+    level=MUST,
     features={CLUSTER_IP, ZONE_HINTS, UDP_SERVICES},
-    source="KEP-4444, PreferClose",
+    source="KEP-2433, Kube-Proxy (all traffic); KEP-4444, PreferClose",
     kills={"udp-ignores-hints"},
 )
 def test_zone_hints_hold_for_udp(three_zones: Cluster) -> None:

@@ -99,8 +99,11 @@ class Backend(Protocol):
     def delete_pod(self, namespace: str, name: str) -> None:
         """End a pod at once."""
 
-    def settle(self) -> None:
-        """Wait until components have worked on everything written so far, as far as the backend can know."""
+    def settle(self) -> float:
+        """Wait until components have worked on everything written so far, as far as the backend can know.
+
+        Returns the seconds for which they had work left, without the backend's own time; 0.0 if it cannot know.
+        """
 
     def check_instruments(self) -> None:
         """Raise `DistrustError` if observations cannot be trusted any more."""

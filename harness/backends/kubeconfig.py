@@ -237,7 +237,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
         """Restore a node to its former state."""
         restore_node(self._plain_api, self._target.names.nodes[name])
 
-    def settle(self) -> None:
+    def settle(self) -> float:
         """Wait until pods have their wanted state, and running proxies have passed the barrier."""
         if self._lacks_node:  # the barrier would wait for a node that is gone
             self._require_nodes()
@@ -247,6 +247,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
         endpoints = self._clients.barrier_endpoints(without=self._off)
         within = RESTARTED if self._barrier.expects_news else None
         self._barrier.pass_(asking, endpoints, within=within, when_unable=self._require_nodes)
+        return 0.0  # the barrier's own way takes most of the time
 
     def _await_late_kubelets(self) -> None:
         """Wait for pods now if a component was replaced: a later wait of the scenario would be too short."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Self
@@ -276,19 +277,30 @@ class NetnsBackend(
         """Return the client's own address."""
         return by_family(self.host_of(client))[family]
 
-    def settle(self, within: float | None = None) -> None:
+    def settle(self, within: float | None = None) -> float:
         """Wait until controller and proxies have worked on everything written so far.
 
-        Raises `InconclusiveError` if they do not get there in time.
+        Returns the seconds until the last look at which they had not. Raises `InconclusiveError` if they do not get
+        there in time.
         """
+        begin = busy_at = time.monotonic()
+
+        def idle() -> bool:
+            nonlocal busy_at
+            looked_at = time.monotonic()
+            dns = self._dns is None or self._dns[0].synced()
+            if self.control_plane.synced() and self.proxy.synced() and dns:
+                return True
+            busy_at = looked_at
+            return False
+
         eventually(
-            lambda: (
-                self.control_plane.synced() and self.proxy.synced() and (self._dns is None or self._dns[0].synced())
-            ),
+            idle,
             within=within,
             describe="controller and proxies to have worked on all events",
             error=InconclusiveError,
         )
+        return busy_at - begin
 
     def check_instruments(self) -> None:
         """Raise `DistrustError` if a component has ended by itself or the fabric is broken."""

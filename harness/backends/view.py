@@ -130,10 +130,10 @@ class View:
         """See `Backend`."""
         self._backend.delete_pod(namespace, name)
 
-    def settle(self) -> None:
+    def settle(self) -> float:
         """See `Backend`."""
         self._wrote = None
-        self._backend.settle()
+        return self._backend.settle()
 
     def begin_to_write(self, stream: Stream) -> None:
         """Settle first if the last write was of another stream.

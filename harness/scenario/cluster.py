@@ -293,11 +293,15 @@ class Cluster:
 
     # Components
 
-    def settle(self) -> None:
-        """Wait until all components have worked on what was written. Raises `InconclusiveError` when they do not."""
+    def settle(self) -> float:
+        """Wait until all components have worked on what was written. Raises `InconclusiveError` when they do not.
+
+        Returns what `Backend.settle` does.
+        """
         begin = time.monotonic()
-        self.backend.settle()
+        busy = self.backend.settle()
         self.took("all components have worked on what was written", time.monotonic() - begin)
+        return busy
 
     def took(self, what: str, seconds: float) -> None:
         """Something came to be as expected after so long: for the history, and the slowest of all for the report."""

@@ -12,6 +12,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
 
 from harness.backends.backend import OpenConnection
 from harness.errors import UsageError
@@ -75,10 +76,8 @@ def expect_traffic(
     if any(isinstance(path.expected, Refused) for path in paths):
         cluster.backend.need(Ability.EVERY_REFUSAL)
     _insist_on_speech(cluster, service, paths)
-    begin = time.monotonic()
-    _, waited = wait_until_as_expected(cluster, paths, "traffic as expected")
-    seconds = time.monotonic() - begin
-    late = f"Before the window: {waited}\n\n" if waited else ""
+    waited = wait_until_as_expected(cluster, paths, "traffic as expected")
+    late = f"Before the window: {waited.text}\n\n" if waited.text else ""
     measure(
         cluster,
         str(target),
@@ -88,9 +87,10 @@ def expect_traffic(
     )
     cluster.answered.add(service.name)
     if cluster.converges_within:
-        in_time = not late and seconds <= cluster.converges_within * time_scale()
+        in_time = waited.wrong_until <= cluster.converges_within * time_scale()
         what = f"traffic of service {service.name} became as expected within {limit(cluster)}"
-        cluster.expect_equal(what, expected=True, observed=in_time, explanation=late or f"it took {seconds:.3f} s")
+        explanation = late or f"it was wrong for {waited.wrong_until:.3f} s"
+        cluster.expect_equal(what, expected=True, observed=in_time, explanation=explanation)
 
 
 def expect_prompt_change(cluster: Cluster, service: Service, expected: Traffic, *, seconds: float) -> None:
@@ -100,13 +100,13 @@ def expect_prompt_change(cluster: Cluster, service: Service, expected: Traffic, 
     """
     target = target_of(cluster, service)
     begin = time.monotonic()
-    _, waited = _wait_for_packets(cluster, _paths(target, expected), f"traffic by {target}", within=None)
+    waited = _wait_for_packets(cluster, _paths(target, expected), f"traffic by {target}", begin=begin, within=None)
     cluster.expect_within(
-        f"seconds until traffic of service {service.name} was as expected",
+        f"seconds for which traffic of service {service.name} was not as expected",
         0,
         seconds * time_scale(),
-        observed=round(time.monotonic() - begin, 3),
-        explanation=waited,
+        observed=round(waited.wrong_until, 3),
+        explanation=waited.text,
     )
 
 
@@ -197,42 +197,69 @@ def _why(cluster: Cluster, service: Service, unmet: Sequence[Path]) -> str:
 
 def expect_first_answers(cluster: Cluster, paths: Sequence[Path], target: Target) -> None:
     """Wait for the expected answers to a few probes of each client. Raises `AssertionError`."""
-    wrong, waited = wait_until_as_expected(cluster, paths, f"an answer by {target}")
-    cluster.expect_equal(f"wrong answer by {target}", expected="none", observed=wrong or "none", explanation=waited)
+    waited = wait_until_as_expected(cluster, paths, f"an answer by {target}")
+    cluster.expect_equal(
+        f"wrong answer by {target}", expected="none", observed=waited.wrong or "none", explanation=waited.text
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Waited:
+    """The end of a wait: what was wrong in the last look and a text about it, "" twice if all was as expected.
+
+    `wrong_until` are the seconds from the beginning to the start of the last look that saw something wrong, or to the
+    last time that components had work left. So much the implementation took at least; how long a look takes is the
+    observer's matter.
+    """
+
+    wrong: str = ""
+    text: str = ""
+    wrong_until: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Sight:
+    """Something that is not as expected; with `told` false, something that could not be told."""
+
+    text: str
+    told: bool = True
 
 
 @step("wait for {awaited}")
-def wait_until_as_expected(cluster: Cluster, paths: Sequence[Path], awaited: str) -> tuple[str, str]:
+def wait_until_as_expected(cluster: Cluster, paths: Sequence[Path], awaited: str) -> Waited:
     """Wait until all components have settled and a few probes along each path have the expected outcome.
 
-    This opens no window. Returns a wrong outcome and a text about the wait; "" twice if all is as expected.
+    This opens no window.
     """
     begin = time.monotonic()
-    cluster.settle()
-    wrong, waited = _wait_for_packets(cluster, paths, awaited, within=patience(cluster))
-    if not wrong:
+    busy = cluster.settle()
+    waited = _wait_for_packets(cluster, paths, awaited, begin=begin, within=patience(cluster))
+    if not waited.wrong:
         cluster.took(awaited, time.monotonic() - begin)
-    return wrong, waited
+    return replace(waited, wrong_until=max(waited.wrong_until, busy))
 
 
 def _wait_for_packets(
-    cluster: Cluster, paths: Sequence[Path], awaited: str, *, within: float | None
-) -> tuple[str, str]:
+    cluster: Cluster, paths: Sequence[Path], awaited: str, *, begin: float, within: float | None
+) -> Waited:
     """The same, whatever components say of themselves."""
+    wrong_until = 0.0
     wrong = ""
 
     def as_expected() -> bool:
-        nonlocal wrong
-        wrong = _seen_wrong(cluster, paths)
-        if wrong:
-            raise NotYetError(wrong)
-        return True
+        nonlocal wrong, wrong_until
+        looked_at = time.monotonic()
+        sight = _seen_wrong(cluster, paths)
+        if sight is None:
+            return True
+        wrong, wrong_until = sight.text, looked_at - begin if sight.told else wrong_until
+        raise NotYetError(wrong)
 
     try:
         eventually(as_expected, within=within, every=0.02, describe=awaited)
     except NotYetError as error:
-        return wrong, str(error)
-    return "", ""
+        return Waited(wrong, str(error), wrong_until)
+    return Waited(wrong_until=wrong_until)
 
 
 @step("probe {title}")
@@ -268,27 +295,27 @@ def raise_unless_passed(judgement: Judgement, title: str, explain: Callable[[], 
         raise_for(judgement, f"{judgement.message}\n\n{title}:\n\n{judgement.grid}\n\n{explain()}".rstrip())
 
 
-def _seen_wrong(cluster: Cluster, paths: Sequence[Path]) -> str:
-    """Send a few probes along each path, and then some more. Returns what was wrong or missing; "" if nothing."""
+def _seen_wrong(cluster: Cluster, paths: Sequence[Path]) -> _Sight | None:
+    """Send a few probes along each path, and then some more. Returns what was wrong or missing, if anything."""
     speaking = [path for path in paths if not path.silent]
     return _look(cluster, paths, FIRST_LOOK) or _look(cluster, speaking, SECOND_LOOK, whole=True)
 
 
-def _look(cluster: Cluster, paths: Sequence[Path], count: int, *, whole: bool = False) -> str:
+def _look(cluster: Cluster, paths: Sequence[Path], count: int, *, whole: bool = False) -> _Sight | None:
     probes = [(path, probe) for path in paths for probe in path.probes(count)]
     seen = cluster.backend.glance([probe for _, probe in probes])
     answered: dict[Path, set[str]] = {}
     for (path, _), observation in zip(probes, seen, strict=True):
         each = named(cluster, observation)
         if isinstance(each, Unknown):
-            return f"{path.label} could not tell: {each.why}"
+            return _Sight(f"{path.label} could not tell: {each.why}", told=False)
         if verdict.is_wrong(each, path.expected):
-            return f"{path.label} saw {each.pod if isinstance(each, Reached) else type(each).__name__}"
+            return _Sight(f"{path.label} saw {each.pod if isinstance(each, Reached) else type(each).__name__}")
         answered.setdefault(path, set()).add(each.pod if isinstance(each, Reached) else "")
     for path in paths if whole else ():
         if isinstance(path.expected, AbstractSet) and len(answered[path]) < len(path.expected) <= FEW:
-            return f"{path.label} saw {len(answered[path])} of {len(path.expected)} pods in {count} probes"
-    return ""
+            return _Sight(f"{path.label} saw {len(answered[path])} of {len(path.expected)} pods in {count} probes")
+    return None
 
 
 def _observe(cluster: Cluster, window: Window, counts: Mapping[Path, int], in_flight: int) -> set[Path]:

@@ -17,12 +17,16 @@ WEB = Service({"metadata": {"name": "web", "namespace": "shop"}, "spec": {}}, ()
 class _Written:
     """A cluster in which these slices are."""
 
+    converges_within = 0.0
+
     def __init__(self, *slices: Object) -> None:
         self._slices = slices
         self.compared: dict[str, tuple[Any, Any]] = {}
 
     def slices(self, _: Service) -> Sequence[Object]:
         return self._slices
+
+    def took(self, what: str, seconds: float) -> None: ...
 
     def expect_equal(self, what: str, *, expected: Any, observed: Any) -> None:
         self.compared[what] = (expected, observed)
