@@ -52,7 +52,10 @@ EDITS = {
 }
 
 
-@pytest.mark.parametrize("name", [*IN_TIME, *(pytest.param(each, marks=pytest.mark.slow) for each in LATE)])
+MINUTES = (pytest.mark.slow, pytest.mark.timeout(600))
+
+
+@pytest.mark.parametrize("name", [*IN_TIME, *(pytest.param(each, marks=MINUTES) for each in LATE)])
 def test_variant_meets_what_it_touches_most(name: str, trial: Callable[[Mutant], Trial]) -> None:
     _expect_met(BENIGN[name], trial(BENIGN[name]), sample(name), patience=0.2)
 
