@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 
 from mutants.benign import Rebuilding
+from mutants.data_planes import LeavesUdpFlows
 from mutants.decisions import Question, deciding, one_endpoint_twice
 from mutants.mutant import Mutant
 from reference.apiserver.api import SERVICE_CIDRS
@@ -242,6 +243,9 @@ BENIGN: list[Mutant] = [
            })),
     Mutant("seeds-of-its-own", "A hash of the connection chooses the endpoint, by a seed of each node.",
            "Cilium, Maglev", proxy=partial(ServiceProxy, kernel_table=_seeded)),
+    Mutant("keeps-flows", "A UDP flow stays with its endpoint, though that has left.", "IPVS",
+           proxy=partial(ServiceProxy, state=LeavesUdpFlows),
+           unmet=frozenset({"SERVICE/udp-flow-leaves-a-removed-endpoint"})),
     Mutant("keeps-clients-of-own-pods",
            "A pod of the node that is entered sees the address of a client outside, whatever the policy.",
            "Cilium, OVN-Kubernetes, Calico eBPF", proxy=_edited(_keeps_clients_of_own_pods)),

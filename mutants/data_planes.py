@@ -165,7 +165,9 @@ class _Unswept(Table):
         return [replace(changes, stale=[]) for changes in super().take_changes(most)]
 
 
-class _LeavesUdpFlows(State):
+class LeavesUdpFlows(State):
+    """Forgets no UDP flow to an endpoint that is gone."""
+
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.tables = {family: _Unswept(family) for family in FAMILIES}
@@ -176,7 +178,7 @@ _register(
     "UDP flows to an endpoint that is gone are left as they are.",
     "kubernetes#105657, kubernetes PR#139629",
     "is answered by",
-    state=_LeavesUdpFlows,
+    state=LeavesUdpFlows,
 )
 
 

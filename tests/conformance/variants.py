@@ -91,6 +91,7 @@ SAMPLES = {
     "weighted": (*_SPREAD, "KEP-4444/zone-spreads-evenly", "SERVICE/removed-endpoint-gets-nothing"),
     "translates-inside-too": _CLIENTS,
     "keeps-clients-of-own-pods": (*_CLIENTS, "KEP-4444/external-traffic-follows-hints-of-the-node-it-enters"),
+    "keeps-flows": ("KEP-4444/zone-change-loses-no-query", "SERVICE/udp-flow-leaves-a-removed-endpoint"),
     "node-ports-on-one-address": ("SERVICE/node-port-on-every-node", "SERVICE/node-port-of-another-node"),
     "slow": ("KEP-4444/relabelled-node-uses-its-new-zone", "KEP-4444/hints-come-and-go-without-loss"),
     "rebuilds": ("AFFINITY/new-endpoints-move-nobody", "KEP-3015/tiers-change-without-losing-a-query"),
