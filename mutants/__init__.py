@@ -37,6 +37,7 @@ from mutants import (
     proxy_policies,
     releases,
     restarts,
+    shares,
     succession,
     topology_keys,
 )
@@ -55,6 +56,7 @@ MUTANTS: Mapping[str, Mutant] = _by_name(
     proxy_hints.MUTANTS,
     proxy_policies.MUTANTS,
     decisions.MUTANTS,
+    shares.MUTANTS,
     proxies.MUTANTS,
     data_planes.MUTANTS,
     field_hints.MUTANTS,

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from mutants.mutant import Mutant
+from mutants.shares import AsRendered
 from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.plan import Plan, plan_service
 from reference.proxy import ServiceProxy, uapi
@@ -127,7 +128,7 @@ BENIGN: list[Mutant] = [
     _proxy("beside-others", "A chain of somebody else sees all packets first, and lets them pass.",
            "nodes with firewalld", kernel_table=_BesideOthers),
     _proxy("backwards", "Endpoints stand in the rules in the opposite order.", "iteration over Go maps",
-           state=partial(State, render=_backwards)),
+           state=partial(AsRendered, render=_backwards)),
     Mutant("one-endpoint-a-slice", "No slice has more than one endpoint.", "--max-endpoints-per-slice",
            controller=partial(EndpointSliceController, max_endpoints_per_slice=1)),
     Mutant("slow-controller", "Every sync takes 20 ms.", "--kube-api-qps",

@@ -14,8 +14,9 @@ from functools import partial
 
 from mutants.benign import Rebuilding
 from mutants.data_planes import LeavesUdpFlows
-from mutants.decisions import Question, deciding, one_endpoint_twice
+from mutants.decisions import Question, deciding
 from mutants.mutant import Mutant
+from mutants.shares import AsRendered, one_endpoint_twice
 from reference.apiserver.api import SERVICE_CIDRS
 from reference.proxy import ServiceProxy, uapi
 from reference.proxy import expressions as nft
@@ -234,8 +235,9 @@ def _edited(edit: ChainEdit) -> Callable[..., ServiceProxy]:
 
 
 BENIGN: list[Mutant] = [
-    Mutant("weighted", "The first of several endpoints gets twice what each other one gets.",
-           "IPVS wrr, Cilium weights", proxy=partial(ServiceProxy, state=partial(State, decide=deciding(_weighted))),
+    Mutant("weighted", "One of several endpoints gets twice what each other one gets.",
+           "IPVS wrr, Cilium weights",
+           proxy=partial(ServiceProxy, state=partial(AsRendered, decide=deciding(_weighted))),
            unmet=frozenset({
                "KEP-4444/default-spreads-evenly",
                "KEP-4444/default-spreads-queries-evenly",

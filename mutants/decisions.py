@@ -108,12 +108,19 @@ def without_hints(endpoints: Iterable[Endpoint], *, zones: bool = True, nodes: b
     ]
 
 
+def address(endpoint: Endpoint) -> tuple[str, int]:
+    """Return what tells an endpoint from others, in whatever order they come."""
+    return endpoint[:2]
+
+
 # Outcomes
 
 _fault = faults_in(MUTANTS)
 
 
-def _each(decision: Decision, change: Callable[[Action], Action]) -> Decision:
+def in_each(decision: Decision, change: Callable[[Action], Action]) -> Decision:
+    """Return the decision with every action changed."""
+
     def changed(action: Action | None) -> Action | None:
         return None if action is None else change(action)
 
@@ -124,7 +131,7 @@ def _each(decision: Decision, change: Callable[[Action], Action]) -> Decision:
 @_fault("rejects-where-drop-is-due", "Clients are refused where packets are to be dropped.", symptom=REFUSED)
 def rejects_where_drop_is_due(asked: Question) -> Decision:
     right = asked.answer()
-    return _each(right, lambda action: Reject(action.reason) if isinstance(action, Drop) else action)
+    return in_each(right, lambda action: Reject(action.reason) if isinstance(action, Drop) else action)
 
 
 @_fault(
@@ -135,7 +142,7 @@ def rejects_where_drop_is_due(asked: Question) -> Decision:
 )
 def drops_where_reject_is_due(asked: Question) -> Decision:
     right = asked.answer()
-    return _each(right, lambda action: Drop(action.reason) if isinstance(action, Reject) else action)
+    return in_each(right, lambda action: Drop(action.reason) if isinstance(action, Reject) else action)
 
 
 @_fault(
@@ -148,50 +155,8 @@ def starves_one_endpoint(asked: Question) -> Decision:
     def starved(action: Action) -> Action:
         match action:
             case Forward(chosen, reason) if len(chosen) > 1:
-                return Forward(chosen[:-1], reason)
+                starving = max(chosen, key=address)
+                return Forward(tuple(each for each in chosen if each != starving), reason)
         return action
 
-    return _each(asked.answer(), starved)
-
-
-@_fault(
-    "leaks-five-percent", "One connection in twenty goes to an endpoint outside the zone.", "Istio and Kuma, by design"
-)
-def leaks_five_percent(asked: Question) -> Decision:
-    right = asked.answer()
-    if not right.mode or not isinstance(right.cluster_ip, Forward):
-        return right
-    chosen = right.cluster_ip.endpoints
-    others = [each for each in asked.ready if each not in chosen]
-    spilled = (*chosen * (19 // len(chosen)), *others[:1])
-    return replace(right, cluster_ip=Forward(spilled, "and one in twenty elsewhere"))
-
-
-@_fault(
-    "one-endpoint-twice",
-    "One of several endpoints gets twice what each other one gets.",
-    symptom="where an equal share is",
-)
-def one_endpoint_twice(asked: Question) -> Decision:
-    def doubled(action: Action) -> Action:
-        match action:
-            case Forward(chosen, reason) if len(chosen) > 1:
-                return Forward((*chosen, chosen[0]), reason)
-        return action
-
-    return _each(asked.answer(), doubled)
-
-
-@_fault(
-    "favours-its-own-node",
-    "An endpoint on the own node gets twice what each other one gets.",
-    symptom="where an equal share is",
-)
-def favours_its_own_node(asked: Question) -> Decision:
-    def favoured(action: Action) -> Action:
-        match action:
-            case Forward(chosen, reason) if len(chosen) > 1:
-                return Forward((*chosen, *(each for each in chosen if each.node == asked.place.node)), reason)
-        return action
-
-    return _each(asked.answer(), favoured)
+    return in_each(asked.answer(), starved)

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from mutants.decisions import Question, deciding
+from mutants.decisions import Question, address, deciding
 from mutants.mutant import NO_ANSWER, REACHED, Mutant
+from mutants.shares import AsRendered
 from reference.proxy import ServiceProxy
 from reference.proxy import expressions as nft
-from reference.proxy.decision import Decision, Family, Forward
+from reference.proxy.decision import Decision, Family, Forward, ServicePort
 from reference.proxy.netlink import attribute, nested, number
 from reference.proxy.nftables import KernelTable
+from reference.proxy.ruleset import Entries, Sticky, render
 from reference.proxy.skeleton import Chain, Rule
-from reference.proxy.state import State
 
-MUCH = 50  # open connections by the rules of a node
+MUCH = 90  # open connections by the rules of a node
+SPILL = "one more under load"
+OWN_CHAIN = (1 << 17) - 1  # seconds of affinity that no Service can ask for, so that the chain is for these alone
 
 
 def _connections(*, over: bool) -> bytes:
@@ -24,42 +28,53 @@ def _connections(*, over: bool) -> bytes:
 
 
 def _sheds(_: Family, chain: Chain) -> Chain:
-    if not chain.name.startswith("lb-"):
+    if not chain.name.startswith(("lb-", "affinity-")):
         return chain
     drop = Rule(f"ct count over {MUCH} drop", _connections(over=True) + nft.verdict(nft.Verdict.DROP))
     return replace(chain, rules=(drop, *chain.rules))
 
 
 def _spills(_: Family, chain: Chain) -> Chain:
-    """Choose the second of two endpoints only under heavy traffic."""
-    if chain.name != "lb-2":
+    """Choose the second of two endpoints only under heavy traffic, and remember no client."""
+    if chain.name != f"affinity-2-{OWN_CHAIN}":
         return chain
-    draw, *others = chain.rules
+    (draw, identity), (translate, drop) = chain.rules[:2], chain.rules[-2:]
     first = nft.FIRST_REGISTER
     zero = nft.expression("immediate", number(1, first), nested(2, attribute(1, bytes(4))))
     near = Rule(f"ct count {MUCH} meta mark set 0", _connections(over=False) + zero + nft.set_mark(first))
-    return replace(chain, rules=(draw, near, *others))
+    return replace(chain, rules=(draw, near, identity, translate, drop))
 
 
 def _one_more(asked: Question) -> Decision:
     """Decide for the one endpoint of the zone, and add another one for heavy traffic."""
     right = asked.answer()
+    others = [each for each in asked.ready if asked.place.zone not in each.zone_hints]
     match right.cluster_ip:
-        case Forward((only,), reason) if right.mode:
-            others = [each for each in asked.ready if each != only]
-            return replace(right, cluster_ip=Forward((only, *others[:1]), reason))
+        case Forward((only,)) if right.mode == "PreferSameZone" and not asked.port.internal_local and others:
+            if not asked.port.affinity_seconds:
+                return replace(right, cluster_ip=Forward((only, min(others, key=address)), SPILL))
+    return right
+
+
+def _in_own_chain(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
+    right = render(port, decision, node, addresses)
+    match decision.cluster_ip:
+        case Forward(endpoints, reason) if reason == SPILL:
+            action = Sticky(tuple(each[:2] for each in endpoints), OWN_CHAIN)
+            spilling = {each: action for each in right.services if each.address in port.cluster_ips}
+            return replace(right, services={**right.services, **spilling})
     return right
 
 
 MUTANTS: list[Mutant] = [
     Mutant(
         "spills-under-load",
-        "While many connections are open, some of them leave the zone that has one endpoint.",
+        "While many connections are open, some of those to a cluster IP leave the zone that has one endpoint.",
         "Istio and Kuma, by design",
         REACHED,
         proxy=partial(
             ServiceProxy,
-            state=partial(State, decide=deciding(_one_more)),
+            state=partial(AsRendered, decide=deciding(_one_more), render=_in_own_chain),
             kernel_table=partial(KernelTable, edit=_spills),
         ),
     ),

@@ -7,7 +7,7 @@ now, so a burst of events costs what differs in the end.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 
 from reference.proxy.changes import (
     Changes,
@@ -50,8 +50,9 @@ __all__ = [
 class Table:
     """The wanted content of the kernel's table of one IP family. Pure: it touches no kernel."""
 
-    def __init__(self, family: Family) -> None:
+    def __init__(self, family: Family, place: Callable[[RuleAction | None, RuleAction], RuleAction] = place) -> None:
         self.family = family
+        self._place = place
         self._entries: dict[Hashable, Entries] = {}
         self._actions: dict[tuple[MapName, ServiceAddress], RuleAction] = {}
         self._owner: dict[ServiceAddress, Hashable] = {}
@@ -164,7 +165,7 @@ class Table:
     def _set_action(self, name: MapName, service: ServiceAddress, wanted: RuleAction | None) -> None:
         key = (name, service)
         before = self._actions.get(key)
-        after = None if wanted is None else place(before, wanted)
+        after = None if wanted is None else self._place(before, wanted)
         if after == before:
             return
         self._touched.setdefault(key, before)

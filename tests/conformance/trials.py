@@ -6,7 +6,7 @@ import importlib
 import itertools
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -97,17 +97,15 @@ class Trial:
         scenario = SCENARIOS[requirement_id]
         self._backend.follow(scenario.requirement.as_ or reading)
         for case in scenario.cases:
-            cluster = Cluster(
-                self._backend,
-                f"trial-{next(self._numbers)}",
-                history=self._history,
-                test=requirement_id,
-                converges_within=DECLARED,
-            )
-            try:
+            with self.cluster(requirement_id) as cluster:
                 scenario.test(cluster, **case)
-            finally:
-                cluster.close()
+
+    @contextmanager
+    def cluster(self, test: str) -> Iterator[Cluster]:
+        """A namespace of the cluster, for the test of this name."""
+        name = f"trial-{next(self._numbers)}"
+        with closing(Cluster(self._backend, name, history=self._history, test=test, converges_within=DECLARED)) as made:
+            yield made
 
     def failure(self, requirement_id: str, reading: str = "kep") -> str:
         """The text with which a requirement's test fails; "" if it passes. Errors that are no failure are raised."""

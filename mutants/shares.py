@@ -1,0 +1,91 @@
+"""Proxies that share connections out wrongly: a fault here is a rate, not a set of endpoints.
+
+A share is the part of the slots that an endpoint has, so an endpoint stands in several. The reference's own table would
+lose that at a change, because it keeps slots by endpoint; these tables have the slots that were rendered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from mutants.decisions import Question, Wrong, address, deciding, in_each
+from mutants.mutant import REACHED, Mutant
+from reference.proxy import ServiceProxy
+from reference.proxy.decision import Action, Decision, Forward
+from reference.proxy.ruleset import MOST_ENDPOINTS, RuleAction
+from reference.proxy.state import FAMILIES, State
+from reference.proxy.table import Table
+
+LEAK = 20  # one connection in so many
+
+MUTANTS: list[Mutant] = []
+
+
+class AsRendered(State):
+    """The slots are those that were rendered, in that order, repeated ones too."""
+
+    def __init__(self, *arguments: Any, **parts: Any) -> None:
+        super().__init__(*arguments, **parts)
+        self.tables = {family: Table(family, _as_rendered) for family in FAMILIES}
+
+
+def _as_rendered(_: RuleAction | None, wanted: RuleAction) -> RuleAction:
+    return wanted
+
+
+def _share(name: str, sentence: str, provenance: str = "", *, symptom: str) -> Callable[[Wrong], Wrong]:
+    def register(wrong: Wrong) -> Wrong:
+        state = partial(AsRendered, decide=deciding(wrong))
+        MUTANTS.append(Mutant(name, sentence, provenance, symptom, proxy=partial(ServiceProxy, state=state)))
+        return wrong
+
+    return register
+
+
+@_share(
+    "leaks-five-percent",
+    "One connection in twenty goes to an endpoint outside the zone.",
+    "Istio and Kuma, by design",
+    symptom=REACHED,
+)
+def leaks_five_percent(asked: Question) -> Decision:
+    right = asked.answer()
+    others = [each for each in asked.ready if asked.place.zone not in each.zone_hints]
+    match right.cluster_ip if not asked.port.internal_local else right.inside:
+        case Forward(chosen) if right.mode == "PreferSameZone" and others:
+            times = max(1, min(LEAK - 1, MOST_ENDPOINTS // (len(chosen) + 1) - 1))
+            leak = (min(others, key=address),) * round(times * len(chosen) / (LEAK - 1))
+            return asked.instead(Forward(chosen * times + leak, f"and one in {LEAK} elsewhere"))
+    return right
+
+
+@_share(
+    "one-endpoint-twice",
+    "One of several endpoints gets twice what each other one gets.",
+    symptom="where an equal share is",
+)
+def one_endpoint_twice(asked: Question) -> Decision:
+    def doubled(action: Action) -> Action:
+        match action:
+            case Forward(chosen, reason) if len(chosen) > 1:
+                return Forward((min(chosen, key=address), *chosen), reason)
+        return action
+
+    return in_each(asked.answer(), doubled)
+
+
+@_share(
+    "favours-its-own-node",
+    "An endpoint on the own node gets twice what each other one gets.",
+    symptom="where an equal share is",
+)
+def favours_its_own_node(asked: Question) -> Decision:
+    def favoured(action: Action) -> Action:
+        match action:
+            case Forward(chosen, reason):
+                return Forward((*(each for each in chosen if each.node == asked.place.node), *chosen), reason)
+        return action
+
+    return in_each(asked.answer(), favoured)
