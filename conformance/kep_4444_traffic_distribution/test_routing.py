@@ -276,9 +276,9 @@ def test_relabelled_node_uses_endpoints_of_its_new_zone(three_zones: Cluster) ->
 @requirement(
     "KEP-4444/node-without-zone-uses-every-endpoint",
     "A client on a node without zone label reaches every endpoint, and the label takes effect when it is added.",
-    level=SHOULD,  # KEP-2433 says what a proxy does that cannot tell its zone, and not when it reads the label
+    level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
-    source="KEP-2433, Kube-Proxy (unable to determine the zone); KEP-4444, PreferClose",
+    source="KEP-2433, Kube-Proxy (able to determine the zone), and Scalability (will include a Node informer)",
     kills={"drops-without-zone-label"},
 )
 def test_node_without_zone_label_uses_all_until_it_has_one(three_zones: Cluster) -> None:
