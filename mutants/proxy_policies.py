@@ -84,7 +84,8 @@ def hints_on_terminating_endpoints(asked: Question) -> Decision:
     right = asked.answer()
     if asked.ready or not asked.leaving:
         return right
-    wrong = asked.answer(endpoints=[each._replace(ready=True) for each in asked.leaving])
+    ready = [each._replace(ready=True) for each in asked.leaving]
+    wrong = asked.answer(endpoints=ready, port=replace(asked.port, internal_local=False))
     return asked.instead(wrong.cluster_ip)
 
 
@@ -94,7 +95,7 @@ def hints_on_terminating_endpoints(asked: Question) -> Decision:
 @_fault("hints-on-top-of-local", "Hints narrow what policy Local leaves.", "Calico eBPF", symptom=NO_ANSWER)
 def hints_on_top_of_local(asked: Question) -> Decision:
     right = asked.answer()
-    hinted = all(each.zone_hints for each in asked.ready)
+    hinted = asked.ready and all(each.zone_hints for each in asked.ready)
     narrowed = [each for each in asked.endpoints if asked.place.zone in each.zone_hints] if hinted else asked.endpoints
     wrong = asked.answer(endpoints=narrowed)
     return replace(
