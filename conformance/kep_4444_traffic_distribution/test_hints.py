@@ -44,7 +44,7 @@ def test_prefer_close_hints_each_endpoint_for_its_own_zone(three_zones: Cluster)
     level=MUST,
     features={PREFER_CLOSE},
     source="KEP-4444, PreferClose (attempts to route to endpoints within the same zone)",
-    kills={"hints-need-three-endpoints"},
+    kills={"hints-need-three-endpoints", "takes-hints-back"},
 )
 def test_prefer_close_has_no_threshold(three_zones: Cluster) -> None:
     service = three_zones.create_service(selector=WEB, traffic_distribution="PreferClose")
@@ -193,7 +193,7 @@ def test_traffic_policies_do_not_change_hints(three_zones: Cluster) -> None:
     level=SHOULD,
     features={PREFER_CLOSE},
     source="KEP-4444, PreferClose (the control plane does not look at the traffic policies)",
-    kills={"local-policy-ends-hints"},
+    kills={"local-policy-ends-hints", "local-policy-ends-hints-later"},
 )
 def test_change_of_a_policy_writes_no_slice(three_zones: Cluster) -> None:
     service = three_zones.create_service(selector=WEB, traffic_distribution="PreferClose", type="NodePort")

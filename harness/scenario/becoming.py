@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from harness.api.client import Object
@@ -17,7 +18,7 @@ from harness.model.texts import gathered
 from harness.model.workloads import Client, Pod
 from harness.netns.http import HttpAnswer
 from harness.scenario.cluster import Cluster
-from harness.scenario.convergence import come_to
+from harness.scenario.convergence import come_to, come_to_stay
 from harness.scenario.service import Service
 
 
@@ -29,13 +30,15 @@ def expect_becomes(
     expected: Any,
     explain: Callable[[], str] = str,
     unless: Callable[[], str] = str,
+    stays: bool = False,
 ) -> None:
-    """Wait until `look` returns `expected`. Raises `AssertionError` with its last value.
+    """Wait until `look` returns `expected`, and with `stays` see that it does so on. Raises `AssertionError`.
 
-    Raises `InconclusiveError` instead where `unless` says why that value means nothing.
+    Raises `InconclusiveError` instead where `unless` says why the last value means nothing.
     """
     cluster.settle()
-    seen = come_to(cluster, what, look, lambda seen: bool(seen == expected), every=0.02)
+    wait = come_to_stay if stays else partial(come_to, every=0.02)
+    seen = wait(cluster, what, look, lambda seen: bool(seen == expected))
     if seen == expected:
         cluster.expect_equal(what, expected=expected, observed=seen)
         return
@@ -154,6 +157,7 @@ def expect_condition(cluster: Cluster, service: Service, kind: str, status: str 
         lambda: conditions_of(cluster, service).get(kind, {}).get("status"),
         expected=status,
         explain=lambda: json.dumps(conditions_of(cluster, service), indent=1),
+        stays=True,
     )
     return conditions_of(cluster, service).get(kind, {})
 

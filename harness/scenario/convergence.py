@@ -6,14 +6,19 @@ to `harness.eventually.FAR`, and what is seen then is judged. How long it took s
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from typing import TypeVar
 
 from harness import eventually
+from harness.errors import InconclusiveError
 from harness.scenario.cluster import Cluster
 
 V = TypeVar("V")
+
+STAYS = 0.5
+"""Seconds, before the time scale, for which what must not be written is watched, when all components have settled."""
 
 
 def come_to(
@@ -35,6 +40,29 @@ def come_to(
     if is_right(seen):
         cluster.took(what, time.monotonic() - begin)
     return seen
+
+
+def come_to_stay(cluster: Cluster, what: str, look: Callable[[], V], is_right: Callable[[V], bool]) -> V:
+    """Do as `come_to`, and see that it is right still when all components have worked on the change.
+
+    The first sight proves little: what was right before the change is right until it is worked on. What becomes wrong
+    meanwhile may become right again while it is waited for.
+    """
+    deadline = time.monotonic() + patience(cluster) * eventually.time_scale()
+    while True:
+        seen = come_to(cluster, what, look, is_right)
+        if not is_right(seen):
+            return seen
+        with contextlib.suppress(InconclusiveError):  # what does not settle is looked at all the same
+            cluster.settle()
+        seen = look()
+        if is_right(seen) or time.monotonic() > deadline:
+            return seen
+
+
+def kept_for_long(what: str, look: Callable[[], V], is_right: Callable[[V], bool]) -> V:
+    """Look for `STAYS` seconds, or until what is seen is wrong, and give what was seen last."""
+    return eventually.seen_last(look, lambda seen: not is_right(seen), within=STAYS, every=STAYS / 4, describe=what)
 
 
 def patience(cluster: Cluster) -> float:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from harness.model.manifests import Hints, Object
 from harness.scenario.cluster import Cluster
-from harness.scenario.convergence import come_to, limit
+from harness.scenario.convergence import come_to_stay, kept_for_long, limit
 from harness.scenario.service import Service
 
 
@@ -59,9 +59,10 @@ def expect_hints(
 ) -> dict[str, WrittenEndpoint]:
     """Expect the controller to write just these endpoints with these hints (`None`: no hints). Returns the endpoints.
 
-    Raises `AssertionError` with both tables in the end.
+    They stay so when it has worked on everything, see `come_to_stay`. Raises
+    `AssertionError` with both tables in the end.
     """
-    seen = come_to(
+    seen = come_to_stay(
         cluster,
         f"the endpoints of service {service.name}",
         lambda: written_endpoints(cluster, service, family),
@@ -86,7 +87,7 @@ def expect_shared_out(
     names of the pods by the zone that they are hinted for. Raises `AssertionError` with both counts in
     the end.
     """
-    pods = come_to(
+    pods = come_to_stay(
         cluster,
         f"the hints of service {service.name}",
         lambda: _by_hinted_zone(cluster, service, family),
@@ -115,7 +116,7 @@ def expect_enough(
         strange = {zone: len(names) for zone, names in pods.items() if zone not in fewest}
         return {"in all": sum(map(len, pods.values())), **short, **strange}
 
-    pods = come_to(
+    pods = come_to_stay(
         cluster,
         f"the hints of service {service.name}",
         lambda: _by_hinted_zone(cluster, service, family),
@@ -149,7 +150,7 @@ def expect_conditions(
     A condition that is left out counts as the API says: ready; not terminating; serving like ready in older texts, and
     serving in newer ones. Raises `AssertionError` that names the first wrong endpoint in the end.
     """
-    seen = come_to(
+    seen = come_to_stay(
         cluster,
         f"the conditions of endpoints of {service.name}",
         lambda: _conditions(cluster, service, expected, family),
@@ -183,8 +184,9 @@ def expect_unchanged(cluster: Cluster, service: Service) -> Iterator[None]:
     before = _versions(cluster, service)
     yield
     cluster.settle()
-    after = _versions(cluster, service)
-    cluster.expect_equal(f"resource versions of the slices of {service.name}", expected=before, observed=after)
+    what = f"resource versions of the slices of {service.name}"
+    after = kept_for_long(what, lambda: _versions(cluster, service), lambda seen: seen == before)
+    cluster.expect_equal(what, expected=before, observed=after)
 
 
 @contextlib.contextmanager

@@ -28,6 +28,8 @@ class _Written:
 
     def took(self, what: str, seconds: float) -> None: ...
 
+    def settle(self) -> None: ...
+
     def expect_equal(self, what: str, *, expected: Any, observed: Any) -> None:
         self.compared[what] = (expected, observed)
 
@@ -72,6 +74,19 @@ def test_conditions_that_are_left_out_count_as_the_api_says() -> None:
     expected = {"ready": (True, True, False), "starting": (False, False, False), "leaving": (False, True, True)}
     expect_conditions(cast("Cluster", cluster), WEB, expected)
     assert [observed for _, observed in cluster.compared.values()] == list(expected.values())
+
+
+class _BrokenLater(_Written):
+    converges_within = 0.05
+
+    def settle(self) -> None:
+        self._slices = ()
+
+
+def test_what_is_right_at_first_sight_is_judged_when_the_controller_has_settled() -> None:
+    cluster = _BrokenLater(_slice("one", "web", _endpoint("p1", ready=True)))
+    expect_conditions(cast("Cluster", cluster), WEB, {"p1": (True, True, False)})
+    assert [observed for _, observed in cluster.compared.values()] == [None]
 
 
 def test_no_sync_failed_where_a_slice_was_written() -> None:

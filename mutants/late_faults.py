@@ -1,0 +1,65 @@
+"""EndpointSlice controllers that are right at first sight, and wrong a moment later."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from mutants.late_watches import LateClient
+from mutants.mutant import WRITTEN, Mutant
+from mutants.plans import Planner, with_spec
+from reference.client import Client, Event, Object
+from reference.endpointslice import EndpointSliceController
+from reference.endpointslice.plan import Plan, plan_service
+
+LATER = 0.3  # seconds
+
+
+def _late(resource: str, kind: str, plan: Planner) -> Callable[..., EndpointSliceController]:
+    """Return a controller that plans in this way and learns of these events later, but counts as up to date."""
+
+    def lateness(event: Event) -> float:
+        return LATER if (event.resource, event.type) == (resource, kind) else 0.0
+
+    def controller(client: Client, **options: Any) -> EndpointSliceController:
+        return EndpointSliceController(LateClient(client, lateness), plan=plan, **options)
+
+    return controller
+
+
+class _TakesBack(EndpointSliceController):
+    """Looks at a Service once more a while after it came, and plans without hints from then on."""
+
+    def __init__(self, client: Client, **options: Any) -> None:
+        super().__init__(client, plan=self._plan, **options)
+        self._due: dict[str, float] = {}  # by the UID of a Service
+
+    def _plan(self, service: Object, *others: Any, **options: Any) -> Plan:
+        now, metadata = time.monotonic(), service["metadata"]
+        if metadata["uid"] not in self._due:
+            self._due[metadata["uid"]] = now + LATER
+            self._work.add_at((metadata["namespace"], metadata["name"]), now + LATER)
+        late = now >= self._due[metadata["uid"]]
+        return plan_service(with_spec(service, trafficDistribution=None) if late else service, *others, **options)
+
+
+def _ends_at_local(service: Object, *others: Any, **options: Any) -> Plan:
+    local = service["spec"].get("internalTrafficPolicy") == "Local"
+    return plan_service(with_spec(service, trafficDistribution=None) if local else service, *others, **options)
+
+
+MUTANTS: list[Mutant] = [
+    Mutant(
+        "takes-hints-back",
+        f"Hints are taken back {LATER:g} s after a Service came, though nothing has changed.",
+        symptom=WRITTEN,
+        controller=_TakesBack,
+    ),
+    Mutant(
+        "local-policy-ends-hints-later",
+        f"A Service that gets internalTrafficPolicy Local keeps its hints for {LATER:g} s, and then has none.",
+        symptom=WRITTEN,
+        controller=_late("services", "MODIFIED", _ends_at_local),
+    ),
+]
