@@ -153,7 +153,7 @@ def test_what_follows_from_observations_is_told_apart(certify: Any) -> None:
     assert "The sentence of KEP-2/otherwise." in text
 
 
-MUTANT = ("--mutant=skips-zone-tier", "--run-test=KEP-3015/node-then-zone*", "--run-test=KEP-3015/partial*")
+MUTANT = ("--mutant=hints-need-the-field", "--run-test=KEP-4444/proxy-follows-hints*", "--run-test=KEP-3015/partial*")
 
 
 def test_a_real_run_that_fails_is_judged_as_it_was(tmp_path: Path) -> None:

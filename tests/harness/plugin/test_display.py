@@ -15,7 +15,7 @@ from pathlib import Path
 import pyte
 import pytest
 
-from harness.judging.verdict import Verdict
+from harness.judging.outcome import Outcome
 from harness.report.summary import MARKS
 
 IDS = ("KEP-3015/node-level-stuck-service-keeps-working", "KEP-2/waits", "KEP-1/never")
@@ -123,7 +123,7 @@ def test_a_pipe_gets_whole_ids_and_a_word_now_and_then(tmp_path: Path, columns: 
     assert [
         line
         for line in lines
-        if line.startswith(f"  {MARKS[Verdict.SKIPPED]} {IDS[1]}  unavailable: a long reason") and len(line) > 130
+        if line.startswith(f"  {MARKS[Outcome.NOT_RUN]} {IDS[1]}  unavailable: a long reason") and len(line) > 130
     ]
     assert "\x1b" not in done.stdout
     assert IDS[2] not in done.stdout
