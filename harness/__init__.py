@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from harness.scenario.resolvers import resolvers
     from harness.scenario.service import AddressKind, Service, endpoint, same_node, same_zone
     from harness.scenario.shares import expect_all_under_load, expect_any_under_load, expect_even_shares
+    from harness.scenario.together import Question, expect_together
     from harness.scenario.traffic import (
         NO_ANSWER,
         Expected,
@@ -95,6 +96,7 @@ __all__ = [
     "Pod",
     "Port",
     "Profile",
+    "Question",
     "Rates",
     "Release",
     "Response",
@@ -130,6 +132,7 @@ __all__ = [
     "expect_no_overload",
     "expect_prompt_change",
     "expect_shared_out",
+    "expect_together",
     "expect_told",
     "expect_traffic",
     "expect_unchanged",
@@ -183,6 +186,7 @@ _NAMES = {
     "harness.scenario.resolvers": "resolvers",
     "harness.scenario.service": "AddressKind Service endpoint same_node same_zone",
     "harness.scenario.shares": "expect_all_under_load expect_any_under_load expect_even_shares",
+    "harness.scenario.together": "Question expect_together",
     "harness.scenario.traffic": (
         "NO_ANSWER Expected Traffic expect_client_address expect_flow_moves expect_flow_survives expect_prompt_change "
         "expect_traffic"

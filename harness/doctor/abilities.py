@@ -46,6 +46,11 @@ _GROUPS: tuple[tuple[str, str, frozenset[Ability]], ...] = (
         frozenset({Ability.LOAD_BALANCER, Ability.EXTERNAL_IPS}),
     ),
     (
+        "a server has a container for each of its ports",
+        _NETNS,
+        frozenset({Ability.MANY_PORTS}),
+    ),
+    (
         "client pods only ask, they keep no connection and no socket",
         _NETNS,
         frozenset({Ability.OPEN_CONNECTIONS, Ability.SOURCE_PORTS, Ability.HTTP}),

@@ -32,6 +32,7 @@ class Ability(enum.StrEnum):
     CONTROLLER_METRICS = "controller-metrics"
     PROXY_METRICS = "proxy-metrics"
     UNDISTURBED = "undisturbed"  # no foreign load, for scenarios that depend on time
+    MANY_PORTS = "many-ports"  # servers that listen on a hundred ports, and not in a container for each
     DNS = "dns"  # the topology-aware DNS server, and PodLocators
 
 

@@ -38,6 +38,7 @@ from harness.scenario.nodes import Nodes
 from harness.scenario.service import AddressKind, Service
 from harness.scenario.steps import step
 
+_FEW_PORTS = 8  # that a server has in any cluster: each is a container of its own there
 _SAID = 300  # letters of a value in a timeline; the message has all of it
 
 
@@ -64,6 +65,7 @@ class Cluster:
         self._measured: dict[str, Mapping[str, float]] = {}
         self._numbers = itertools.count(1)
         self._pods: dict[str, Pod] = {}
+        self._published: set[str] = set()  # names of slices
         self._names: dict[str, str] = {}  # of all pods that ran, by address, deleted ones too
         self._begun = time.monotonic()
         self._windows: list[tuple[str, Window]] = []
@@ -179,6 +181,8 @@ class Cluster:
         ready: bool = True,
     ) -> list[Pod]:
         """Run one pod with an echo server on each of these nodes; the first on a node has the node's name."""
+        if len(container_ports) > _FEW_PORTS:
+            self.backend.need(Ability.MANY_PORTS)
         names = [self._free_name(node, list(on[:number])) for number, node in enumerate(on)]
         wanted = [
             WantedPod(name, node, labels, tuple(container_ports), ready) for name, node in zip(names, on, strict=True)
@@ -271,10 +275,11 @@ class Cluster:
                 labels=labels,
             )
             self._begin("write slice", slice=slice_name, endpoints=wanted["endpoints"])
-            if any(each["metadata"]["name"] == slice_name for each in self.slices(service)):
+            if slice_name in self._published:
                 self.api.replace("endpointslices", self.namespace, wanted)
             else:
                 self.api.create("endpointslices", self.namespace, wanted)
+                self._published.add(slice_name)
 
     @step("delete slices of Service {service.name}")
     def unpublish(self, service: Service, name: str = "") -> None:
@@ -283,6 +288,7 @@ class Cluster:
             slice_name = f"{service.name}-{name or 'slice'}-{family.lower()}"
             self._begin("delete slice", slice=slice_name)
             self.api.delete("endpointslices", self.namespace, slice_name)
+            self._published.discard(slice_name)
 
     def slices(self, service: Service) -> list[Object]:
         """All EndpointSlices of a Service, whoever wrote them, by name."""

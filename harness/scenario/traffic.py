@@ -321,15 +321,20 @@ def _look(cluster: Cluster, paths: Sequence[Path], count: int, *, whole: bool = 
 def _observe(cluster: Cluster, window: Window, counts: Mapping[Path, int], in_flight: int) -> set[Path]:
     """Send probes and count outcomes. Returns the paths without an expected answer: more probes would show nothing."""
     in_vain = set()
-    for path, observations in _probe(cluster, counts, in_flight).items():
+    for path, observations in probe_all(cluster, counts, in_flight).items():
         window.observe(path.label, observations)
         if not path.silent and TIMED_OUT in observations:
             in_vain.add(path)
     return in_vain
 
 
-def _probe(cluster: Cluster, counts: Mapping[Path, int], in_flight: int = IN_FLIGHT) -> dict[Path, list[Observation]]:
-    """Send these numbers of probes along each path. Silent ones are sent all at once, as each waits for its limit."""
+def probe_all(
+    cluster: Cluster, counts: Mapping[Path, int], in_flight: int = IN_FLIGHT
+) -> dict[Path, list[Observation]]:
+    """Send these numbers of probes along each path, and return their outcomes.
+
+    Silent ones are sent all at once, as each waits for its limit.
+    """
     seen = {}
     for silent in (False, True):
         chosen = {path: count for path, count in counts.items() if path.silent is silent}

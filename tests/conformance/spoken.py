@@ -47,7 +47,7 @@ class _Offstage(Exception):  # noqa: N818  it is no error
     """The scenario does what the stage does not know."""
 
 
-class _Stage:
+class Stage:
     """As much of a `Cluster` as tables are about."""
 
     def __init__(self) -> None:
@@ -147,6 +147,10 @@ class _Stage:
             spec = dict(service.object["spec"])
             self.said.append(Said(Client(kind, node), self.zones[node], to, spec, endpoints, what, kept))
 
+    def expect(self, _: Stage, service: Service, expected: Mapping[Any, Any], **address: Any) -> None:
+        """Be `expect_traffic`."""
+        self.say(service, expected, **address)
+
 
 class _Nodes:
     def __init__(self, zones: dict[str, str]) -> None:
@@ -159,12 +163,12 @@ class _Nodes:
         self._zones[node] = zone or ""
 
 
-def _expect_traffic(stage: _Stage, service: Service, expected: Mapping[Any, Any], **address: Any) -> None:
+def _expect_traffic(stage: Stage, service: Service, expected: Mapping[Any, Any], **address: Any) -> None:
     stage.say(service, expected, **address)
 
 
 def _expect_kept(
-    stage: _Stage, service: Service, allowed: Mapping[Any, AbstractSet[Pod]], **address: Any
+    stage: Stage, service: Service, allowed: Mapping[Any, AbstractSet[Pod]], **address: Any
 ) -> dict[Any, Pod]:
     stage.say(service, allowed, kept=True, **address)
     return {who: min(pods, key=lambda each: each.name) for who, pods in allowed.items()}
@@ -209,7 +213,7 @@ def tables(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> list[Said]:
                 monkeypatch.setattr(module, name, _ON_STAGE.get(name, _stop))
     found = []
     for case in scenario.cases:
-        stage = _Stage()
+        stage = Stage()
         with contextlib.suppress(_Offstage):
             scenario.test(stage, **case)
         found += stage.said

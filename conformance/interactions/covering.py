@@ -1,0 +1,118 @@
+"""A small set of cells that shows every pair of values, and the triples that matter.
+
+Greedy, as AETG (Cohen et al., 1997) is, and deterministic: each cell begins with a combination that is not covered yet,
+and takes for each further dimension the value that covers most.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from conformance.interactions.dimensions import DIMENSIONS, Cell, why_impossible
+
+_WEIGHTS = {("affinity", "None"): 6, ("endpoints", 3): 4, ("endpoints", 12): 4, ("conditions", "ready"): 3}
+"""Values that more cells are to have, where several would cover as much: those that show most, and cost least."""
+
+Combination = frozenset[tuple[str, Any]]
+"""Values of two or three dimensions."""
+
+
+WAYS = {"address", "client", "internal", "external", "family", "protocol", "affinity"}
+"""Dimensions of how a Service is asked, whose triples are all covered too, with hints or conditions as one of three."""
+
+MUTE = {("endpoints", 0), ("conditions", "all start")}
+"""Values with which nobody answers: what else a cell has does not show."""
+
+
+def combinations() -> Iterator[Combination]:
+    """Yield all pairs of values, and all triples with a policy and a distribution, possible or not."""
+    names = list(DIMENSIONS)
+    triples = (each for each in itertools.combinations(names, 3) if _asked(each))
+    for chosen in itertools.chain(itertools.combinations(names, 2), triples):
+        for values in itertools.product(*(DIMENSIONS[name] for name in chosen)):
+            yield frozenset(zip(chosen, values, strict=True))
+
+
+def _asked(names: Sequence[str]) -> bool:
+    """Return whether all triples of these dimensions are: a policy and a distribution, or who asks how, for what."""
+    if "distribution" in names and {"internal", "external"} & {*names}:
+        return True
+    return len(WAYS & {*names}) >= 2 and {*names} <= WAYS | {"hints", "conditions"}
+
+
+def shows(cell: Cell, combination: Combination) -> bool:
+    """Return whether a cell, or one that begins so, shows this combination of its values.
+
+    Where nobody can answer, only what makes it so does show; where a policy Local decides, hints do not.
+    """
+    mute = MUTE & cell.items()
+    if mute and not mute & combination:
+        return False
+    side = "external" if cell.get("client") == "external" else "internal" if cell.get("address") == "cluster-ip" else ""
+    hinted = any(name == "hints" for name, _ in combination)
+    return not (hinted and cell.get(side) == "Local" and (side, "Local") not in combination)
+
+
+def completed(cell: Cell) -> Cell | None:
+    """Return a possible cell with these values, or `None` if there is none."""
+    if why_impossible(cell):
+        return None
+    for name, values in DIMENSIONS.items():
+        if name not in cell:
+            found = (completed({**cell, name: value}) for value in values)
+            return next((each for each in found if each), None)
+    return cell
+
+
+@cache
+def possible() -> frozenset[Combination]:
+    """Return the combinations that some possible cell has."""
+    return frozenset(each for each in combinations() if completed(dict(each)))
+
+
+def of(cell: Cell) -> set[Combination]:
+    """Return the asked combinations that a cell shows."""
+    pairs = itertools.combinations(cell.items(), 2)
+    triples = (each for each in itertools.combinations(cell.items(), 3) if _asked([name for name, _ in each]))
+    found = map(frozenset, itertools.chain(pairs, triples))
+    return {each for each in found if shows(cell, each)}
+
+
+@cache
+def cells() -> tuple[Cell, ...]:
+    """Return cells that have all possible combinations; the same ones, in the same order, at each call."""
+    missing = dict.fromkeys(each for each in combinations() if each in possible())
+    chosen: list[Cell] = []
+    used: Counter[tuple[str, Any]] = Counter()
+    while missing:
+        cell = _grown(next(iter(missing)), missing, used)
+        used.update(cell.items())
+        for each in of(cell):
+            missing.pop(each, None)
+        chosen.append(cell)
+    return tuple(chosen)
+
+
+def _grown(seed: Combination, missing: Mapping[Combination, None], used: Counter[tuple[str, Any]]) -> Cell:
+    """Complete values to a cell that shows them, with those that cover most; of these, the rarest so far, by weight."""
+    cell = dict(seed)
+    for name, values in DIMENSIONS.items():
+        if name not in cell:
+            fitting = [each for each in values if completed({**cell, name: each}) and shows({**cell, name: each}, seed)]
+            gains = {value: _gain(cell, name, value, missing) for value in fitting}
+            shares = {value: used[name, value] / _WEIGHTS.get((name, value), 1) for value in fitting}
+            cell[name] = max(fitting, key=lambda value: (gains[value], -shares[value]))
+    return cell
+
+
+def _gain(cell: Cell, name: str, value: Any, missing: Mapping[Combination, None]) -> int:
+    """Return how many missing combinations a value would cover, with the values that the cell has already."""
+    new = (name, value)
+    pairs = (frozenset((new, each)) for each in cell.items())
+    triples = (frozenset((new, *each)) for each in itertools.combinations(cell.items(), 2))
+    grown = {**cell, name: value}
+    return sum(each in missing and shows(grown, each) for each in itertools.chain(pairs, triples))

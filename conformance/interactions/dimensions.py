@@ -1,0 +1,70 @@
+"""The dimensions of the grid, and which of their values do not go together, each with the reason.
+
+A cell is one value of each dimension. SCTP is no value yet: the probes of the suite speak TCP and UDP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+Cell = Mapping[str, Any]
+"""A value for each dimension, or for some of them."""
+
+DIMENSIONS: Mapping[str, tuple[Any, ...]] = {
+    "endpoints": (0, 1, 3, 12, 120, 1200),
+    "hints": ("none", "zone", "node", "both", "partial", "foreign"),
+    "conditions": ("ready", "unwritten", "one starts", "one leaves", "all start", "all leave"),
+    "distribution": (None, "PreferClose", "PreferSameZone", "PreferSameNode"),
+    "address": ("cluster-ip", "node-port", "load-balancer", "external-ip"),
+    "client": ("pod", "node", "external"),
+    "internal": ("Cluster", "Local"),
+    "external": ("Cluster", "Local"),
+    "family": ("IPv4", "IPv6"),
+    "protocol": ("TCP", "UDP"),
+    "affinity": ("None", "ClientIP"),
+    "target": ("number", "name"),
+}
+
+_IMPOSSIBLE: tuple[tuple[str, Mapping[str, Iterable[Any]]], ...] = (
+    ("a cluster IP has no route from outside", {"address": ["cluster-ip"], "client": ["external"]}),
+    (
+        "core/v1 leaves open what clients inside get at a node port with externalTrafficPolicy Local",
+        {"address": ["node-port"], "client": ["pod", "node"], "external": ["Local"]},
+    ),
+    (
+        "a proxy may serve node ports at addresses of one family alone (--nodeport-addresses)",
+        {"address": ["node-port"], "family": ["IPv6"]},
+    ),
+    (
+        "a proxy may ignore hints of a Service that asks for none",
+        {"distribution": [None], "hints": ["zone", "node", "both", "partial", "foreign"]},
+    ),
+    (
+        "a proxy may ignore hints for nodes if the Service asks for zones",
+        {"distribution": ["PreferClose", "PreferSameZone"], "hints": ["node", "both"]},
+    ),
+    (
+        "no endpoint has hints if there is none",
+        {"endpoints": [0], "hints": ["zone", "node", "both", "partial", "foreign"]},
+    ),
+    (
+        "no endpoint has conditions if there is none",
+        {"endpoints": [0], "conditions": ["unwritten", "one starts", "one leaves", "all start", "all leave"]},
+    ),
+    ("one endpoint is all there are", {"endpoints": [1], "conditions": ["one starts", "one leaves"]}),
+    ("hints of one endpoint are there or not", {"endpoints": [1], "hints": ["partial"]}),
+    ("pods differ in their ports if there are several", {"endpoints": [0, 1], "target": ["name"]}),
+    (
+        "so many endpoints are twelve pods with many ports each, so their numbers differ",
+        {"endpoints": [120, 1200], "target": ["number"]},
+    ),
+)
+
+
+def why_impossible(cell: Cell) -> str:
+    """Return why no cell has these values together; "" if none of the reasons holds."""
+    for why, values in _IMPOSSIBLE:
+        if all(name in cell and cell[name] in among for name, among in values.items()):
+            return why
+    return ""

@@ -1,0 +1,115 @@
+"""Plays cells of the grid: all Services of a requirement at once, on the same twelve servers, in one window."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from conformance import oracle
+from conformance.interactions import cells, covering
+from conformance.interactions.dimensions import Cell
+from harness import (
+    NO_ANSWER,
+    Client,
+    Cluster,
+    Expected,
+    Pod,
+    Port,
+    Question,
+    Rates,
+    Service,
+    Who,
+    endpoint,
+    expect_together,
+    manifests,
+)
+
+MANY = 120
+
+# A rule is kept in a cell or it is not, so a cell is tested for a large fault only.
+RATES = Rates(leak=0.25)
+
+
+def group_of(cell: Cell) -> tuple[str, bool]:
+    """Return which requirement a cell belongs to: what it needs beyond the core, and whether it is about hints."""
+    if cell["endpoints"] >= MANY:
+        name = "many endpoints"
+    elif cell["affinity"] == "ClientIP":
+        name = "affinity"
+    else:
+        name = cell["address"] if cell["family"] == "IPv4" else "IPv6"
+    return name, cells.follows_hints(cell)
+
+
+def expect_cells(cluster: Cluster, group: str, *, hints: bool) -> None:
+    """Expect every cell of a group. Raises `AssertionError`, which has each failing cell as a scenario of its own."""
+    chosen = {cells.name_of(each): each for each in covering.cells() if group_of(each) == (group, hints)}
+    servers = _run(cluster, list(chosen.values()))
+    for cell in chosen.values():  # before their Services: very many are so read once, and not one by one
+        _write_slices(cluster, cell, servers)
+    services = {name: _create(cluster, cell) for name, cell in chosen.items()}
+    _let_speak(cluster, services, chosen)
+    questions = [_question(name, services[name], each, _expected(each, servers)) for name, each in chosen.items()]
+    expect_together(cluster, questions, rates=RATES, explain=lambda name: f"Alone:\n\n{cells.as_text(chosen[name])}")
+
+
+def _run(cluster: Cluster, chosen: Sequence[Cell]) -> list[Pod]:
+    """Run the twelve servers, each with the ports that any of these cells has for it."""
+    named = [cell for cell in chosen if cell["target"] == "name"]
+    servers = []
+    for number, node in enumerate(cells.SERVERS):
+        ports = {port for cell in named for port in cells.listening(cell, number)}
+        servers += cluster.run_servers([node], container_ports=sorted(ports))
+    return servers
+
+
+def _is_silent(cell: Cell) -> bool:
+    return not any(cells.told(cell, node) for node in cells.ASKED_FROM)
+
+
+def _service_name(cell: Cell) -> str:
+    return f"cell-{covering.cells().index(cell)}"
+
+
+def _create(cluster: Cluster, cell: Cell) -> Service:
+    target = cells.NUMBER if cell["target"] == "number" else "web"
+    port = Port(80, cell["protocol"], "web", target)
+    return cluster.create_service(_service_name(cell), ports=[port], **cells.service_fields(cell))
+
+
+def _let_speak(cluster: Cluster, services: Mapping[str, Service], chosen: Mapping[str, Cell]) -> None:
+    """Services that are to be silent for everybody answer first, by a server on each node beside their endpoints."""
+    silent = {name: cell for name, cell in chosen.items() if _is_silent(cell)}
+    if not silent:
+        return
+    speakers = cluster.run_servers(cells.ASKED_FROM)
+    here = [oracle.Endpoint(each.name, each.node) for each in speakers]
+    questions = []
+    for name, cell in silent.items():
+        port = Port(80, cell["protocol"], "web", cells.NUMBER)
+        cluster.publish(services[name], [endpoint(each) for each in speakers], name="speech", ports=[port])
+        told = {node: cells.told(cell, node, beside=here) for node in cells.ASKED_FROM}
+        expected = {node: {each for each in speakers if each.name in pods} for node, pods in told.items()}
+        questions.append(_question(name, services[name], cell, expected))
+    expect_together(cluster, questions, rates=RATES)
+    for name in silent:
+        cluster.unpublish(services[name], "speech")
+
+
+def _write_slices(cluster: Cluster, cell: Cell, servers: Sequence[Pod]) -> None:
+    for number, written in cells.slices(cell).items():
+        endpoints = [
+            endpoint(servers[each.server], zones=each.zones, nodes=each.nodes, **each.conditions) for each in written
+        ]
+        port, name = Port(80, cell["protocol"], "web", number), _service_name(cell)
+        wanted = manifests.endpoint_slice(f"{name}-{number}", name, endpoints, family=cell["family"], ports=[port])
+        cluster.api.create("endpointslices", cluster.namespace, wanted)
+
+
+def _expected(cell: Cell, servers: Sequence[Pod]) -> dict[str, Expected]:
+    told = {node: cells.told(cell, node) for node in cells.ASKED_FROM}
+    return {node: {servers[int(pod)] for pod in who} if who else NO_ANSWER for node, who in told.items()}
+
+
+def _question(name: str, service: Service, cell: Cell, expected: Mapping[str, Expected]) -> Question:
+    by_client: dict[Who, Expected] = {Client(cell["client"], node): each for node, each in expected.items()}
+    return Question(name, service, by_client, to=cell["address"], kept=cell["affinity"] == "ClientIP")

@@ -1,0 +1,200 @@
+"""The grid: what other requirements hold still, in all pairs, and in all triples with a policy and a distribution.
+
+A cell where hints decide is a SHOULD, as hints are; any other is a MUST. Cells that need what not every proxy has are
+requirements of their own, so that a proxy without IPv6 is judged on all others.
+"""
+
+from __future__ import annotations
+
+from conformance.features import (
+    CLUSTER_IP,
+    EXTERNAL_IPS,
+    EXTERNAL_POLICY,
+    INTERNAL_POLICY,
+    IPV6_SERVICES,
+    LOAD_BALANCER,
+    NODE_HINTS,
+    NODE_PORT,
+    SESSION_AFFINITY,
+    TERMINATING_ENDPOINTS,
+    UDP_SERVICES,
+    ZONE_HINTS,
+)
+from conformance.interactions.playing import expect_cells
+from harness import MUST, SHOULD, Cluster, requirement
+
+CORE = {CLUSTER_IP, EXTERNAL_POLICY, INTERNAL_POLICY, NODE_PORT, TERMINATING_ENDPOINTS, UDP_SERVICES}
+HINTS = {NODE_HINTS, ZONE_HINTS}
+POLICIES = "KEP-4444, Intersection with internal/externalTrafficPolicy"
+ALL = CORE | {EXTERNAL_IPS, IPV6_SERVICES, LOAD_BALANCER}
+
+
+@requirement(
+    "INTERACTIONS/cluster-ip",
+    "Policies and conditions decide at the cluster IP, hints or not, whatever the protocol, client and ports.",
+    level=MUST,
+    features=CORE | HINTS,
+    source=f"{POLICIES}; KEP-1669, Proposal",
+    kills={"ignores-internal-local"},
+)
+def test_cluster_ip(three_zones: Cluster) -> None:
+    expect_cells(three_zones, "cluster-ip", hints=False)
+
+
+@requirement(
+    "INTERACTIONS/cluster-ip-hints",
+    "Hints decide at the cluster IP whatever the protocol, policies, conditions, client and ports.",
+    level=SHOULD,
+    features=CORE | HINTS,
+    source="KEP-4444, PreferClose; KEP-3015, Addition of PreferSameNode",
+    kills={"decides-as-on-another-node", "ignores-node-hints"},
+)
+def test_cluster_ip_hints(three_zones: Cluster) -> None:
+    expect_cells(three_zones, "cluster-ip", hints=True)
+
+
+@requirement(
+    "INTERACTIONS/node-port",
+    "Policies and conditions decide at node ports, hints or not, whatever the protocol, client and ports.",
+    level=MUST,
+    features=CORE | HINTS,
+    source=f"{POLICIES}; KEP-1669, Proposal",
+    kills={"target-port-of-the-first-pod"},
+)
+def test_node_port(three_zones: Cluster) -> None:
+    expect_cells(three_zones, "node-port", hints=False)
+
+
+@requirement(
+    "INTERACTIONS/node-port-hints",
+    "Hints decide at node ports whatever the protocol, policies, conditions, client and ports.",
+    level=SHOULD,
+    features=CORE | HINTS,
+    source="KEP-4444, PreferClose; KEP-3015, Addition of PreferSameNode",
+    kills={"ignores-zone-hints"},
+)
+def test_node_port_hints(three_zones: Cluster) -> None:
+    expect_cells(three_zones, "node-port", hints=True)
+
+
+@requirement(
+    "INTERACTIONS/load-balancer",
+    "Policies and conditions decide at load balancer addresses, hints or not, whatever the protocol, client and ports.",
+    level=MUST,
+    features=CORE | {LOAD_BALANCER} | HINTS,
+    source=f"{POLICIES}; KEP-1669, Proposal",
+    kills={"external-local-for-all-at-load-balancers"},
+)
+def test_load_balancer(three_zones: Cluster) -> None:
+    expect_cells(three_zones, "load-balancer", hints=False)
+
+
+@requirement(
+    "INTERACTIONS/load-balancer-hints",
+    "Hints decide at load balancer addresses whatever the protocol, policies, conditions, client and ports.",
+    level=SHOULD,
+    features=CORE | {LOAD_BALANCER} | HINTS,
+    source="KEP-4444, PreferClose; KEP-3015, Addition of PreferSameNode",
+    kills={"external-local-for-all-at-load-balancers", "ignores-zone-hints"},
+)
+def test_load_balancer_hints(three_zones: Cluster) -> None:
+    expect_cells(three_zones, "load-balancer", hints=True)
+
+
+@requirement(
+    "INTERACTIONS/external-ip",
+    "Policies and conditions decide at external IPs, hints or not, whatever the protocol, client and ports.",
+    level=MUST,
+    features=CORE | {EXTERNAL_IPS} | HINTS,
+    source=f"{POLICIES}; KEP-1669, Proposal",
+    kills={"internal-local-at-external-ips"},
+)
+def test_external_ip(three_zones: Cluster) -> None:
+    expect_cells(three_zones, "external-ip", hints=False)
+
+
+@requirement(
+    "INTERACTIONS/external-ip-hints",
+    "Hints decide at external IPs whatever the protocol, policies, conditions, client and ports.",
+    level=SHOULD,
+    features=CORE | {EXTERNAL_IPS} | HINTS,
+    source="KEP-4444, PreferClose; KEP-3015, Addition of PreferSameNode",
+    kills={"no-hints-inside-at-external-ips"},
+)
+def test_external_ip_hints(three_zones: Cluster) -> None:
+    expect_cells(three_zones, "external-ip", hints=True)
+
+
+@requirement(
+    "INTERACTIONS/ipv6",
+    "Policies and conditions decide at all addresses over IPv6, hints or not, whatever the protocol, client and ports.",
+    level=MUST,
+    features=ALL | HINTS,
+    source=f"{POLICIES}; KEP-1669, Proposal",
+    kills={"no-last-resort-over-ipv6", "unready-over-ipv6"},
+)
+def test_ipv6(three_zones: Cluster) -> None:
+    expect_cells(three_zones, "IPv6", hints=False)
+
+
+@requirement(
+    "INTERACTIONS/ipv6-hints",
+    "Hints decide at all addresses over IPv6 whatever the protocol, policies, conditions, client and ports.",
+    level=SHOULD,
+    features=ALL | HINTS,
+    source="KEP-4444, PreferClose; KEP-3015, Addition of PreferSameNode",
+    kills={"no-hints-at-external-addresses-over-ipv6", "no-hints-over-udp-and-ipv6"},
+)
+def test_ipv6_hints(three_zones: Cluster) -> None:
+    expect_cells(three_zones, "IPv6", hints=True)
+
+
+@requirement(
+    "INTERACTIONS/affinity",
+    "Policies and conditions decide at all addresses with session affinity, hints or not, whatever the "
+    "protocol, client and ports.",
+    level=MUST,
+    features=ALL | {SESSION_AFFINITY} | HINTS,
+    source=f"{POLICIES}; KEP-1669, Proposal",
+    kills={"no-external-local-with-affinity", "no-last-resort-with-affinity", "no-policies-over-udp-and-ipv6"},
+)
+def test_affinity(three_zones: Cluster) -> None:
+    expect_cells(three_zones, "affinity", hints=False)
+
+
+@requirement(
+    "INTERACTIONS/affinity-hints",
+    "Hints decide at all addresses with session affinity whatever the protocol, policies, conditions, "
+    "client and ports.",
+    level=SHOULD,
+    features=ALL | {SESSION_AFFINITY} | HINTS,
+    source="KEP-4444, PreferClose; KEP-3015, Addition of PreferSameNode",
+    kills={"affinity-ignores-hints"},
+)
+def test_affinity_hints(three_zones: Cluster) -> None:
+    expect_cells(three_zones, "affinity", hints=True)
+
+
+@requirement(
+    "INTERACTIONS/many-endpoints",
+    "Policies and conditions decide with 120 and 1,200 endpoints, hints or not, whatever the protocol, "
+    "client and ports.",
+    level=MUST,
+    features=ALL | {SESSION_AFFINITY} | HINTS,
+    source=f"{POLICIES}; KEP-1669, Proposal",
+    kills={"first-hundred-endpoints", "no-policies-over-a-hundred"},
+)
+def test_many_endpoints(three_zones: Cluster) -> None:
+    expect_cells(three_zones, "many endpoints", hints=False)
+
+
+@requirement(
+    "INTERACTIONS/many-endpoints-hints",
+    "Hints decide with 120 and 1,200 endpoints whatever the protocol, policies, conditions, client and ports.",
+    level=SHOULD,
+    features=ALL | {SESSION_AFFINITY} | HINTS,
+    source="KEP-4444, PreferClose; KEP-3015, Addition of PreferSameNode",
+    kills={"no-hints-over-a-hundred"},
+)
+def test_many_endpoints_hints(three_zones: Cluster) -> None:
+    expect_cells(three_zones, "many endpoints", hints=True)

@@ -1,0 +1,105 @@
+"""Many questions about traffic in one measuring window: each is judged on its own, and they share their waiting.
+
+A scenario asks hundreds of paths so in the time of one. A question that fails says so by its name, beside the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+
+from harness.errors import UsageError
+from harness.judging import verdict
+from harness.judging.conclusion import raise_for
+from harness.judging.statistics import DEFAULT_RATES, Rates
+from harness.judging.verdict import AnyOf, Judgement, Verdict
+from harness.model.outcomes import Observation, Reached
+from harness.scenario.cluster import Cluster, paragraphs
+from harness.scenario.paths import Path, Who, names, target_of
+from harness.scenario.service import AddressKind, Service
+from harness.scenario.traffic import MANY_IN_FLIGHT, Expected, probe_all, wait_until_as_expected
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What clients see at one address of a Service; `kept` if each keeps one of the pods that it is to see."""
+
+    name: str
+    service: Service
+    expected: Mapping[Who, Expected]
+    to: AddressKind = "cluster-ip"
+    kept: bool = False
+
+
+def expect_together(
+    cluster: Cluster,
+    questions: Sequence[Question],
+    *,
+    rates: Rates = DEFAULT_RATES,
+    explain: Callable[[str], str] = lambda _: "",
+) -> None:
+    """Expect the traffic of each question, as `expect_traffic` does, at the first port and in the first family.
+
+    `explain` is called with the names of those that fail, and only then.
+
+    Raises `AssertionError` with the names of those that fail, each with its grid; `InconclusiveError`; `UsageError` for
+    a Service that is expected to be silent and has not answered yet.
+    """
+    paths = {each.name: _paths(cluster, each) for each in questions}
+    for each in questions:
+        if each.service.name not in cluster.answered and not any(path.speaks for path in paths[each.name]):
+            raise UsageError(f"service {each.service.name} has not answered yet, so its silence proves nothing")
+    waited = wait_until_as_expected(cluster, [path for some in paths.values() for path in some], "all answers")
+    for each in questions:
+        if each.kept:
+            paths[each.name] = _keeping(cluster, paths[each.name])
+    unmet = {name: each for name, each in _measure(cluster, paths, rates) if each.verdict is not Verdict.PASSED}
+    if unmet:
+        texts = [f"{name}: {each.message}\n\n{each.grid}\n\n{explain(name)}" for name, each in unmet.items()]
+        told = f"{len(unmet)} of {len(questions)} are not as expected: {'; '.join(unmet)}"
+        raise_for(next(iter(unmet.values())), paragraphs(texts[0], told, *texts[1:], waited.text))
+    cluster.answered.update(each.service.name for each in questions)
+
+
+def _paths(cluster: Cluster, question: Question) -> list[Path]:
+    target = target_of(cluster, question.service, to=question.to)
+    expected = {who: names(what) if isinstance(what, AbstractSet) else what for who, what in question.expected.items()}
+    paths = [
+        target.path(who, AnyOf(what) if question.kept and isinstance(what, frozenset) else what)
+        for who, what in expected.items()
+    ]
+    return [replace(each, label=f"{each.label} in {question.name}") for each in paths]
+
+
+def _keeping(cluster: Cluster, paths: Sequence[Path]) -> list[Path]:
+    """Return the paths, each expecting the pod that now answers its client, if that is an allowed one."""
+    seen = probe_all(cluster, {path: 1 for path in paths if isinstance(path.expected, AnyOf)})
+    return [replace(path, expected=_kept(path, seen.get(path, []))) for path in paths]
+
+
+def _kept(path: Path, seen: Sequence[Observation]) -> verdict.Expected:
+    if not isinstance(path.expected, AnyOf):
+        return path.expected
+    answered = frozenset(each.pod for each in seen if isinstance(each, Reached))
+    return answered & path.expected.pods or path.expected.pods
+
+
+def _measure(cluster: Cluster, paths: Mapping[str, Sequence[Path]], rates: Rates) -> Iterator[tuple[str, Judgement]]:
+    """Send all probes at once. Yields the judgement of each question, failed ones first: the first one decides."""
+    windows = {
+        name: cluster.window(name, {path.label: path.expected for path in some}, rates) for name, some in paths.items()
+    }
+    asked = [(windows[name], path) for name, some in paths.items() for path in some]
+    counts = {path: window.plans[path.label].samples for window, path in asked}
+    seen = probe_all(cluster, counts, in_flight=MANY_IN_FLIGHT)
+    for window, path in asked:
+        window.observe(path.label, seen[path])
+
+    def fails(name: str) -> bool:
+        expected = {path.label: path.expected for path in paths[name]}
+        window = windows[name]
+        return verdict.judge(expected, window.tallies, window.plans).verdict is Verdict.FAILED
+
+    for name in sorted(windows, key=fails, reverse=True):
+        yield name, windows[name].judge()

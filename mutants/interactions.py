@@ -1,0 +1,137 @@
+"""Proxies that are wrong only where several dimensions meet, and right wherever one of them is held still."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mutants.decisions import Question, faults_in, without_hints
+from mutants.mutant import NO_ANSWER, REACHED, Mutant
+from reference.proxy.decision import Decision
+
+MUTANTS: list[Mutant] = []
+
+EITHER = f"{REACHED}|{NO_ANSWER}"  # an endpoint that must not answer, or whose answer comes back another way
+
+
+def _over_ipv6(asked: Question) -> bool:
+    return any(":" in address for address in asked.port.cluster_ips)
+
+
+def _over_udp(asked: Question) -> bool:
+    return asked.port.protocol == "UDP"
+
+
+def _unhinted(asked: Question) -> Decision:
+    return asked.answer(endpoints=without_hints(asked.endpoints))
+
+
+def _policies_as_cluster(asked: Question) -> Decision:
+    return asked.answer(port=replace(asked.port, internal_local=False, external_local=False))
+
+
+def _without_last_resort(asked: Question) -> Decision:
+    return asked.answer(endpoints=[each for each in asked.endpoints if each.ready])
+
+
+_udp_ipv6 = faults_in(MUTANTS, about=lambda asked: _over_udp(asked) and _over_ipv6(asked))
+_ipv6 = faults_in(MUTANTS, about=_over_ipv6)
+_sticky = faults_in(MUTANTS, about=lambda asked: bool(asked.port.affinity_seconds))
+_many = faults_in(MUTANTS, about=lambda asked: len(asked.endpoints) > 100)
+_balanced = faults_in(MUTANTS, about=lambda asked: bool(asked.port.load_balancer_ips))
+_external_ip = faults_in(MUTANTS, about=lambda asked: bool(asked.port.external_ips))
+_every = faults_in(MUTANTS)
+
+
+@_udp_ipv6("no-policies-over-udp-and-ipv6", "Over UDP and IPv6 traffic policies are not looked at.", symptom=EITHER)
+def no_policies_over_udp_and_ipv6(asked: Question) -> Decision:
+    return _policies_as_cluster(asked)
+
+
+@_udp_ipv6("no-hints-over-udp-and-ipv6", "Over UDP and IPv6 hints are not followed.")
+def no_hints_over_udp_and_ipv6(asked: Question) -> Decision:
+    return _unhinted(asked)
+
+
+@_ipv6("no-hints-at-external-addresses-over-ipv6", "Over IPv6, hints are followed at the cluster IP only.")
+def no_hints_at_external_addresses_over_ipv6(asked: Question) -> Decision:
+    everywhere = _unhinted(asked)
+    return replace(asked.answer(), outside=everywhere.outside, inside=everywhere.inside)
+
+
+@_ipv6(
+    "no-last-resort-over-ipv6", "Over IPv6, terminating endpoints are never used.", symptom="was refused|got no answer"
+)
+def no_last_resort_over_ipv6(asked: Question) -> Decision:
+    return _without_last_resort(asked)
+
+
+@_ipv6("unready-over-ipv6", "Over IPv6, endpoints that are not ready are used as ready ones are.")
+def unready_over_ipv6(asked: Question) -> Decision:
+    return asked.answer(endpoints=[each._replace(ready=True) for each in asked.endpoints])
+
+
+@_sticky(
+    "no-last-resort-with-affinity",
+    "With affinity, terminating endpoints are never used.",
+    symptom="was refused|got no answer",
+)
+def no_last_resort_with_affinity(asked: Question) -> Decision:
+    return _without_last_resort(asked)
+
+
+@_sticky(
+    "no-external-local-with-affinity", "With affinity, externalTrafficPolicy Local is not looked at.", symptom=EITHER
+)
+def no_external_local_with_affinity(asked: Question) -> Decision:
+    return asked.answer(port=replace(asked.port, external_local=False))
+
+
+@_many("first-hundred-endpoints", "The first 100 endpoints of a Service are used, and no others.")
+def first_hundred_endpoints(asked: Question) -> Decision:
+    return asked.answer(endpoints=asked.endpoints[:100])
+
+
+@_many("no-hints-over-a-hundred", "Hints of a Service with more than 100 endpoints are not followed.")
+def no_hints_over_a_hundred(asked: Question) -> Decision:
+    return _unhinted(asked)
+
+
+@_many(
+    "no-policies-over-a-hundred",
+    "Policies of a Service with more than 100 endpoints are not looked at.",
+    symptom=EITHER,
+)
+def no_policies_over_a_hundred(asked: Question) -> Decision:
+    return _policies_as_cluster(asked)
+
+
+@_balanced(
+    "external-local-for-all-at-load-balancers",
+    "With externalTrafficPolicy Local, so is traffic from inside.",
+    symptom=NO_ANSWER,
+)
+def external_local_for_all_at_load_balancers(asked: Question) -> Decision:
+    right = asked.answer()
+    return replace(right, inside=right.outside) if asked.port.external_local else right
+
+
+@_external_ip(
+    "internal-local-at-external-ips", "internalTrafficPolicy Local is for external IPs, too.", symptom=NO_ANSWER
+)
+def internal_local_at_external_ips(asked: Question) -> Decision:
+    right = asked.answer()
+    return replace(right, inside=right.cluster_ip) if asked.port.internal_local else right
+
+
+@_external_ip("no-hints-inside-at-external-ips", "Clients inside follow no hints at external IPs.")
+def no_hints_inside_at_external_ips(asked: Question) -> Decision:
+    return replace(asked.answer(), inside=_unhinted(asked).inside)
+
+
+@_every(
+    "target-port-of-the-first-pod",
+    "All endpoints get the number that the first one has for the target port.",
+    symptom=f"{EITHER}|was refused",
+)
+def target_port_of_the_first_pod(asked: Question) -> Decision:
+    return asked.answer(endpoints=[each._replace(port=asked.endpoints[0].port) for each in asked.endpoints])

@@ -1,0 +1,86 @@
+"""The grid covers what it says: every possible pair, and every possible triple of those that are asked."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, get_args
+
+import harness
+from conformance import oracle
+from conformance.interactions import cells, covering
+from conformance.interactions.dimensions import DIMENSIONS, why_impossible
+from conformance.interactions.playing import group_of
+from tests.conformance.spoken import Stage
+from tests.conformance.trials import SCENARIOS
+
+GRID = covering.cells()
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "grid.md"
+
+
+def _counts() -> dict[str, int]:
+    asked = set(covering.combinations())
+    shown = set().union(*map(covering.of, GRID))
+    return {
+        "cells": len(GRID),
+        "pairs": sum(len(each) == 2 for each in asked),
+        "possible pairs": sum(len(each) == 2 for each in covering.possible()),
+        "covered pairs": sum(len(each) == 2 for each in shown),
+        "triples": sum(len(each) == 3 for each in asked),
+        "possible triples": sum(len(each) == 3 for each in covering.possible()),
+        "covered triples": sum(len(each) == 3 for each in shown),
+    }
+
+
+def test_every_possible_combination_is_covered() -> None:
+    assert set().union(*map(covering.of, GRID)) == covering.possible()
+
+
+def test_the_page_has_the_counts() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    rows = {
+        name.strip(): int(count.replace(",", ""))
+        for name, count in re.findall(r"^\| ([a-z ]+) \| ([\d,]+) \|$", text, re.MULTILINE)
+    }
+    assert rows == _counts()
+
+
+def test_what_is_impossible_has_a_reason() -> None:
+    for each in set(covering.combinations()) - covering.possible():
+        values = dict(each)
+        others = [{**values, name: value} for name in DIMENSIONS.keys() - values.keys() for value in DIMENSIONS[name]]
+        assert why_impossible(values) or any(map(why_impossible, others)), values
+
+
+def test_the_documents_decide_every_cell_under_either_reading() -> None:
+    for cell in GRID:
+        for node in cells.ASKED_FROM:
+            told = [cells.outcome(cell, node, reading=reading) for reading in get_args(oracle.Reading)]
+            assert told[0] == told[1]
+            assert not isinstance(told[0], oracle.LeftOpen)
+
+
+def test_every_group_has_a_requirement_with_cells() -> None:
+    groups = {group_of(cell) for cell in GRID}
+    names = {f"INTERACTIONS/{name.lower().replace(' ', '-')}{'-hints' * hints}" for name, hints in groups}
+    assert names == {name for name in SCENARIOS if name.startswith("INTERACTIONS/")}
+
+
+def test_a_cell_as_a_scenario_of_its_own_says_the_same() -> None:
+    for cell in GRID:
+        stage = Stage()
+        names: dict[str, Any] = {
+            name: getattr(harness, name) for name in ("Port", "NO_ANSWER", "endpoint", "pod_client")
+        }
+        names |= {"node_client": harness.node_client, "external_client": harness.external_client}
+        exec(cells.as_text(cell), names | {"expect_traffic": stage.expect}, names)
+        names["expect_traffic"] = stage.expect
+        names["test_cell"](stage)
+        assert len(stage.said) == len(cells.ASKED_FROM)
+        for said in stage.said:
+            expected = cells.told(cell, said.client.node)
+            told = said.expected if isinstance(said.expected, set) else set()
+            assert len(told) == len(expected)
+            assert [one.ready for _, one in said.endpoints] == [
+                each.conditions.get("ready", True) for written in cells.slices(cell).values() for each in written
+            ]
