@@ -86,7 +86,11 @@ def no_external_local_with_affinity(asked: Question) -> Decision:
     return asked.answer(port=replace(asked.port, external_local=False))
 
 
-@_many("first-hundred-endpoints", "The first 100 endpoints of a Service are used, and no others.")
+@_many(
+    "first-hundred-endpoints",
+    "The first 100 endpoints of a Service are used, and no others.",
+    symptom=f"{EITHER}|was refused",
+)
 def first_hundred_endpoints(asked: Question) -> Decision:
     return asked.answer(endpoints=asked.endpoints[:100])
 
@@ -108,16 +112,14 @@ def no_policies_over_a_hundred(asked: Question) -> Decision:
 @_balanced(
     "external-local-for-all-at-load-balancers",
     "With externalTrafficPolicy Local, so is traffic from inside.",
-    symptom=NO_ANSWER,
+    symptom=EITHER,
 )
 def external_local_for_all_at_load_balancers(asked: Question) -> Decision:
     right = asked.answer()
     return replace(right, inside=right.outside) if asked.port.external_local else right
 
 
-@_external_ip(
-    "internal-local-at-external-ips", "internalTrafficPolicy Local is for external IPs, too.", symptom=NO_ANSWER
-)
+@_external_ip("internal-local-at-external-ips", "internalTrafficPolicy Local is for external IPs, too.", symptom=EITHER)
 def internal_local_at_external_ips(asked: Question) -> Decision:
     right = asked.answer()
     return replace(right, inside=right.cluster_ip) if asked.port.internal_local else right
