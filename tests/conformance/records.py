@@ -67,6 +67,7 @@ def missing(records: Records, requirements: Iterable[Requirement]) -> list[str]:
         *_dead(durations.FILE, suite, taken),
         *_unmapped(covered, suite),
         *_without_mutant(suite.values()),
+        *_without_news(records, suite.values(), needed),
     ]
 
 
@@ -96,6 +97,29 @@ def _without_mutant(suite: Iterable[Requirement]) -> Iterator[str]:
             yield f"{each.id}: there is no mutant {', '.join(unknown)}; `trafficdist list --mutants` names all"
         elif not each.kills:
             yield f'{each.id}: detects no mutant; add to its decorator:\n    kills={{"..."}},'
+
+
+def _without_news(records: Records, suite: Iterable[Requirement], needed: Iterable[str]) -> Iterator[str]:
+    """Yield a line for each requirement that the main branch does not have, and that no news fragment names.
+
+    Where git or its history is missing, every requirement with a line of needs counts as known.
+    """
+    base = _git(records, "merge-base", "HEAD", "origin/main").strip() or "HEAD"
+    before = _git(records, "show", f"{base}:conformance/{needs.FILE}")
+    known = set(yaml.safe_load(before) or ()) if before else set(needed)
+    news = "".join(each.read_text(encoding="utf-8") for each in (records.root / "newsfragments").glob("*.md"))
+    for each in suite:
+        if each.id not in known and each.id not in news:
+            yield f"newsfragments: none names {each.id}; add {_fragment(each)}:\n    {_news(each)}"
+
+
+def _git(records: Records, *arguments: str) -> str:
+    """Return what git prints; "" where it fails, or is not there."""
+    try:
+        done = subprocess.run(["git", *arguments], cwd=records.root, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return ""
+    return "" if done.returncode else done.stdout
 
 
 def statement(requirement: Requirement) -> str:
@@ -169,11 +193,15 @@ def _fragment(requirement: Requirement) -> str:
     return f"+{requirement.document}-{requirement.slug}.requirement.md".lower()
 
 
+def _news(requirement: Requirement) -> str:
+    return f"{requirement.id}: {requirement.sentence}"
+
+
 def _add_news(records: Records, requirement: Requirement) -> bool:
     file = records.root / "newsfragments" / _fragment(requirement)
     if file.exists():
         return False
-    file.write_text(f"{requirement.id}: {requirement.sentence}\n", encoding="utf-8")
+    file.write_text(f"{_news(requirement)}\n", encoding="utf-8")
     return True
 
 

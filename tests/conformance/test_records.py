@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -68,6 +70,7 @@ def test_everything_that_is_missing_is_said_at_once_with_the_line_to_add(records
         "durations.yaml: no line for KEP-1/new",
         "coverage.yaml: no statement is mapped to requirement KEP-1/new",
         "KEP-1/new: detects no mutant",
+        "newsfragments: none names KEP-1/new",
     ]
     assert "    - key: new\n      says: 'It: lasts.'\n      requirements: [KEP-1/new]" in said[2]
 
@@ -76,6 +79,18 @@ def test_lines_of_requirements_that_are_gone_are_said(records: Records) -> None:
     said = missing(records, [])
     assert [each.partition(":")[0] for each in said] == ["needs.yaml", "durations.yaml", "coverage.yaml"]
     assert all("the suite has no requirement KEP-1/old" in each for each in said)
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="there is no git")
+def test_news_is_wanted_of_what_the_last_commit_does_not_have(records: Records) -> None:
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b.c"]
+    for arguments in (["init", "-q"], ["add", "conformance"], ["commit", "-qm", "Before"]):
+        subprocess.run([*git, *arguments], cwd=records.root, check=True)
+    add(records, NEW, NEEDED, MEASURED)
+    assert missing(records, [OLD, NEW]) == []
+    (records.root / "newsfragments" / "+kep-1-new.requirement.md").unlink()
+    fragment = "newsfragments: none names KEP-1/new; add +kep-1-new.requirement.md:\n    KEP-1/new: It: lasts."
+    assert missing(records, [OLD, NEW]) == [fragment]
 
 
 def test_unknown_mutant_is_said(records: Records) -> None:
