@@ -174,9 +174,13 @@ class Window:
         )
         self.tallies.setdefault(client, Tally()).add(tally)
 
+    def judgement(self) -> Judgement:
+        """Return the judgement on all observations so far, without a record of it."""
+        return judge(self._expectation, self.tallies, self.plans)
+
     def judge(self) -> Judgement:
         """Judge all observations, and record the judgement."""
-        judgement = judge(self._expectation, self.tallies, self.plans)
+        judgement = self.judgement()
         self._history.judged(self._number, judgement)
         return judgement
 

@@ -6,19 +6,24 @@ A scenario asks hundreds of paths so in the time of one. A question that fails s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
-from harness.errors import UsageError
 from harness.judging import verdict
 from harness.judging.conclusion import raise_for
 from harness.judging.statistics import DEFAULT_RATES, Rates
 from harness.judging.verdict import AnyOf, Judgement, Verdict
 from harness.model.outcomes import Observation, Reached
 from harness.scenario.cluster import Cluster, paragraphs
-from harness.scenario.paths import Path, Who, names, target_of
+from harness.scenario.paths import Path, Who, target_of
 from harness.scenario.service import AddressKind, Service
-from harness.scenario.traffic import MANY_IN_FLIGHT, Expected, probe_all, wait_until_as_expected
+from harness.scenario.traffic import (
+    MANY_IN_FLIGHT,
+    Expected,
+    insist_on_speech,
+    paths_to,
+    probe_all,
+    wait_until_as_expected,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +53,7 @@ def expect_together(
     """
     paths = {each.name: _paths(cluster, each) for each in questions}
     for each in questions:
-        if each.service.name not in cluster.answered and not any(path.speaks for path in paths[each.name]):
-            raise UsageError(f"service {each.service.name} has not answered yet, so its silence proves nothing")
+        insist_on_speech(cluster, each.service, paths[each.name])
     waited = wait_until_as_expected(cluster, [path for some in paths.values() for path in some], "all answers")
     for each in questions:
         if each.kept:
@@ -63,13 +67,13 @@ def expect_together(
 
 
 def _paths(cluster: Cluster, question: Question) -> list[Path]:
-    target = target_of(cluster, question.service, to=question.to)
-    expected = {who: names(what) if isinstance(what, AbstractSet) else what for who, what in question.expected.items()}
-    paths = [
-        target.path(who, AnyOf(what) if question.kept and isinstance(what, frozenset) else what)
-        for who, what in expected.items()
+    paths = paths_to(target_of(cluster, question.service, to=question.to), question.expected)
+    named = [replace(each, label=f"{each.label} in {question.name}") for each in paths]
+    if not question.kept:
+        return named
+    return [
+        replace(each, expected=AnyOf(each.expected)) if isinstance(each.expected, frozenset) else each for each in named
     ]
-    return [replace(each, label=f"{each.label} in {question.name}") for each in paths]
 
 
 def _keeping(cluster: Cluster, paths: Sequence[Path]) -> list[Path]:
@@ -95,11 +99,5 @@ def _measure(cluster: Cluster, paths: Mapping[str, Sequence[Path]], rates: Rates
     seen = probe_all(cluster, counts, in_flight=MANY_IN_FLIGHT)
     for window, path in asked:
         window.observe(path.label, seen[path])
-
-    def fails(name: str) -> bool:
-        expected = {path.label: path.expected for path in paths[name]}
-        window = windows[name]
-        return verdict.judge(expected, window.tallies, window.plans).verdict is Verdict.FAILED
-
-    for name in sorted(windows, key=fails, reverse=True):
+    for name in sorted(windows, key=lambda name: windows[name].judgement().verdict is Verdict.FAILED, reverse=True):
         yield name, windows[name].judge()

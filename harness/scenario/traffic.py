@@ -72,10 +72,10 @@ def expect_traffic(
     Raises `AssertionError` with the grid, and `InconclusiveError` when it cannot be told.
     """
     target = target_of(cluster, service, to=to, family=family, port=port, via=via)
-    paths = _paths(target, expected)
+    paths = paths_to(target, expected)
     if any(isinstance(path.expected, Refused) for path in paths):
         cluster.backend.need(Ability.EVERY_REFUSAL)
-    _insist_on_speech(cluster, service, paths)
+    insist_on_speech(cluster, service, paths)
     waited = wait_until_as_expected(cluster, paths, "traffic as expected")
     late = f"Before the window: {waited.text}\n\n" if waited.text else ""
     measure(
@@ -100,7 +100,7 @@ def expect_prompt_change(cluster: Cluster, service: Service, expected: Traffic, 
     """
     target = target_of(cluster, service)
     begin = time.monotonic()
-    waited = _wait_for_packets(cluster, _paths(target, expected), f"traffic by {target}", begin=begin, within=None)
+    waited = _wait_for_packets(cluster, paths_to(target, expected), f"traffic by {target}", begin=begin, within=None)
     cluster.expect_within(
         f"seconds for which traffic of service {service.name} was not as expected",
         0,
@@ -110,7 +110,8 @@ def expect_prompt_change(cluster: Cluster, service: Service, expected: Traffic, 
     )
 
 
-def _paths(target: Target, expected: Traffic) -> list[Path]:
+def paths_to(target: Target, expected: Traffic) -> list[Path]:
+    """Return the path of each client, with what is expected of it."""
     return [target.path(who, names(what) if isinstance(what, AbstractSet) else what) for who, what in expected.items()]
 
 
@@ -183,7 +184,8 @@ def _assert_pod(cluster: Cluster, observation: Observation, pod: Pod, what: str)
     cluster.expect_equal(what, expected=pod.name, observed=name, unknown=unknown)
 
 
-def _insist_on_speech(cluster: Cluster, service: Service, paths: Sequence[Path]) -> None:
+def insist_on_speech(cluster: Cluster, service: Service, paths: Sequence[Path]) -> None:
+    """Raise `UsageError` for a Service whose silence would prove nothing: it is not to answer, and never has."""
     if service.name not in cluster.answered and not any(path.speaks for path in paths):
         raise UsageError(
             f"service {service.name} has not answered yet, so its silence proves nothing: expect an answer first"
