@@ -23,9 +23,18 @@ from conformance.features import (
 from conformance.interactions.playing import expect_cells
 from harness import MUST, SHOULD, Cluster, requirement
 
-CORE = {CLUSTER_IP, EXTERNAL_POLICY, INTERNAL_POLICY, NODE_PORT, TERMINATING_ENDPOINTS, UDP_SERVICES}
-HINTS = {NODE_HINTS, ZONE_HINTS}
-POLICIES = "KEP-4444, Intersection with internal/externalTrafficPolicy"
+CORE = {
+    CLUSTER_IP,
+    EXTERNAL_POLICY,
+    INTERNAL_POLICY,
+    NODE_PORT,
+    TERMINATING_ENDPOINTS,
+    UDP_SERVICES,
+    NODE_HINTS,
+    ZONE_HINTS,
+}
+POLICIES = "KEP-4444, Intersection with internal/externalTrafficPolicy; KEP-1669, Proposal"
+HINTS = "KEP-4444, PreferClose; KEP-3015, Addition of PreferSameNode"
 ALL = CORE | {EXTERNAL_IPS, IPV6_SERVICES, LOAD_BALANCER}
 
 
@@ -33,8 +42,8 @@ ALL = CORE | {EXTERNAL_IPS, IPV6_SERVICES, LOAD_BALANCER}
     "INTERACTIONS/cluster-ip",
     "Policies and conditions decide at the cluster IP, hints or not, whatever the protocol, client and ports.",
     level=MUST,
-    features=CORE | HINTS,
-    source=f"{POLICIES}; KEP-1669, Proposal",
+    features=CORE,
+    source=POLICIES,
     kills={"ignores-internal-local"},
 )
 def test_cluster_ip(three_zones: Cluster) -> None:
@@ -45,8 +54,8 @@ def test_cluster_ip(three_zones: Cluster) -> None:
     "INTERACTIONS/cluster-ip-hints",
     "Hints decide at the cluster IP whatever the protocol, policies, conditions, client and ports.",
     level=SHOULD,
-    features=CORE | HINTS,
-    source="KEP-4444, PreferClose; KEP-3015, Addition of PreferSameNode",
+    features=CORE,
+    source=HINTS,
     kills={"decides-as-on-another-node", "ignores-node-hints"},
 )
 def test_cluster_ip_hints(three_zones: Cluster) -> None:
@@ -57,8 +66,8 @@ def test_cluster_ip_hints(three_zones: Cluster) -> None:
     "INTERACTIONS/node-port",
     "Policies and conditions decide at node ports, hints or not, whatever the protocol, client and ports.",
     level=MUST,
-    features=CORE | HINTS,
-    source=f"{POLICIES}; KEP-1669, Proposal",
+    features=CORE,
+    source=POLICIES,
     kills={"target-port-of-the-first-pod"},
 )
 def test_node_port(three_zones: Cluster) -> None:
@@ -69,8 +78,8 @@ def test_node_port(three_zones: Cluster) -> None:
     "INTERACTIONS/node-port-hints",
     "Hints decide at node ports whatever the protocol, policies, conditions, client and ports.",
     level=SHOULD,
-    features=CORE | HINTS,
-    source="KEP-4444, PreferClose; KEP-3015, Addition of PreferSameNode",
+    features=CORE,
+    source=HINTS,
     kills={"ignores-zone-hints"},
 )
 def test_node_port_hints(three_zones: Cluster) -> None:
@@ -81,8 +90,8 @@ def test_node_port_hints(three_zones: Cluster) -> None:
     "INTERACTIONS/load-balancer",
     "Policies and conditions decide at load balancer addresses, hints or not, whatever the protocol, client and ports.",
     level=MUST,
-    features=CORE | {LOAD_BALANCER} | HINTS,
-    source=f"{POLICIES}; KEP-1669, Proposal",
+    features=CORE | {LOAD_BALANCER},
+    source=POLICIES,
     kills={"external-local-for-all-at-load-balancers"},
 )
 def test_load_balancer(three_zones: Cluster) -> None:
@@ -93,8 +102,8 @@ def test_load_balancer(three_zones: Cluster) -> None:
     "INTERACTIONS/load-balancer-hints",
     "Hints decide at load balancer addresses whatever the protocol, policies, conditions, client and ports.",
     level=SHOULD,
-    features=CORE | {LOAD_BALANCER} | HINTS,
-    source="KEP-4444, PreferClose; KEP-3015, Addition of PreferSameNode",
+    features=CORE | {LOAD_BALANCER},
+    source=HINTS,
     kills={"external-local-for-all-at-load-balancers", "ignores-zone-hints"},
 )
 def test_load_balancer_hints(three_zones: Cluster) -> None:
@@ -105,8 +114,8 @@ def test_load_balancer_hints(three_zones: Cluster) -> None:
     "INTERACTIONS/external-ip",
     "Policies and conditions decide at external IPs, hints or not, whatever the protocol, client and ports.",
     level=MUST,
-    features=CORE | {EXTERNAL_IPS} | HINTS,
-    source=f"{POLICIES}; KEP-1669, Proposal",
+    features=CORE | {EXTERNAL_IPS},
+    source=POLICIES,
     kills={"internal-local-at-external-ips"},
 )
 def test_external_ip(three_zones: Cluster) -> None:
@@ -117,8 +126,8 @@ def test_external_ip(three_zones: Cluster) -> None:
     "INTERACTIONS/external-ip-hints",
     "Hints decide at external IPs whatever the protocol, policies, conditions, client and ports.",
     level=SHOULD,
-    features=CORE | {EXTERNAL_IPS} | HINTS,
-    source="KEP-4444, PreferClose; KEP-3015, Addition of PreferSameNode",
+    features=CORE | {EXTERNAL_IPS},
+    source=HINTS,
     kills={"no-hints-inside-at-external-ips"},
 )
 def test_external_ip_hints(three_zones: Cluster) -> None:
@@ -129,8 +138,8 @@ def test_external_ip_hints(three_zones: Cluster) -> None:
     "INTERACTIONS/ipv6",
     "Policies and conditions decide at all addresses over IPv6, hints or not, whatever the protocol, client and ports.",
     level=MUST,
-    features=ALL | HINTS,
-    source=f"{POLICIES}; KEP-1669, Proposal",
+    features=ALL,
+    source=POLICIES,
     kills={"no-last-resort-over-ipv6", "unready-over-ipv6"},
 )
 def test_ipv6(three_zones: Cluster) -> None:
@@ -141,8 +150,8 @@ def test_ipv6(three_zones: Cluster) -> None:
     "INTERACTIONS/ipv6-hints",
     "Hints decide at all addresses over IPv6 whatever the protocol, policies, conditions, client and ports.",
     level=SHOULD,
-    features=ALL | HINTS,
-    source="KEP-4444, PreferClose; KEP-3015, Addition of PreferSameNode",
+    features=ALL,
+    source=HINTS,
     kills={"no-hints-at-external-addresses-over-ipv6", "no-hints-over-udp-and-ipv6"},
 )
 def test_ipv6_hints(three_zones: Cluster) -> None:
@@ -154,8 +163,8 @@ def test_ipv6_hints(three_zones: Cluster) -> None:
     "Policies and conditions decide at all addresses with session affinity, hints or not, whatever the "
     "protocol, client and ports.",
     level=MUST,
-    features=ALL | {SESSION_AFFINITY} | HINTS,
-    source=f"{POLICIES}; KEP-1669, Proposal",
+    features=ALL | {SESSION_AFFINITY},
+    source=POLICIES,
     kills={"no-external-local-with-affinity", "no-last-resort-with-affinity", "no-policies-over-udp-and-ipv6"},
 )
 def test_affinity(three_zones: Cluster) -> None:
@@ -167,8 +176,8 @@ def test_affinity(three_zones: Cluster) -> None:
     "Hints decide at all addresses with session affinity whatever the protocol, policies, conditions, "
     "client and ports.",
     level=SHOULD,
-    features=ALL | {SESSION_AFFINITY} | HINTS,
-    source="KEP-4444, PreferClose; KEP-3015, Addition of PreferSameNode",
+    features=ALL | {SESSION_AFFINITY},
+    source=HINTS,
     kills={"affinity-ignores-hints"},
 )
 def test_affinity_hints(three_zones: Cluster) -> None:
@@ -180,8 +189,8 @@ def test_affinity_hints(three_zones: Cluster) -> None:
     "Policies and conditions decide with 120 and 1,200 endpoints, hints or not, whatever the protocol, "
     "client and ports.",
     level=MUST,
-    features=ALL | {SESSION_AFFINITY} | HINTS,
-    source=f"{POLICIES}; KEP-1669, Proposal",
+    features=ALL | {SESSION_AFFINITY},
+    source=POLICIES,
     kills={"first-hundred-endpoints", "no-policies-over-a-hundred"},
 )
 def test_many_endpoints(three_zones: Cluster) -> None:
@@ -192,8 +201,8 @@ def test_many_endpoints(three_zones: Cluster) -> None:
     "INTERACTIONS/many-endpoints-hints",
     "Hints decide with 120 and 1,200 endpoints whatever the protocol, policies, conditions, client and ports.",
     level=SHOULD,
-    features=ALL | {SESSION_AFFINITY} | HINTS,
-    source="KEP-4444, PreferClose; KEP-3015, Addition of PreferSameNode",
+    features=ALL | {SESSION_AFFINITY},
+    source=HINTS,
     kills={"no-hints-over-a-hundred"},
 )
 def test_many_endpoints_hints(three_zones: Cluster) -> None:
