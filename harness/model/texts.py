@@ -32,6 +32,11 @@ def column_widths(rows: Sequence[Sequence[str]]) -> list[int]:
     return [max(map(len, column)) for column in zip(*rows, strict=True)]
 
 
+def paragraphs(*texts: str) -> str:
+    """Join texts with an empty line between them, without blank ones."""
+    return "\n\n".join(text.strip("\n") for text in texts if text.strip())
+
+
 def with_names(text: str, names: Mapping[str, str]) -> str:
     """Return a text with a name at each known address: `a1 (10.244.1.4)`."""
 

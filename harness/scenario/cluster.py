@@ -22,18 +22,18 @@ from harness.errors import InconclusiveError
 from harness.judging import timeline
 from harness.judging.conclusion import raise_for
 from harness.judging.history import History, Window
-from harness.judging.results import CONVERGENCE
 from harness.judging.statistics import DEFAULT_RATES, Rates
 from harness.judging.timeline import Seen
-from harness.judging.verdict import Expectation, Judgement, Tally, Verdict
+from harness.judging.verdict import Expectation, Judgement, Verdict
 from harness.model import manifests
 from harness.model.abilities import Ability
 from harness.model.manifests import TCP, Endpoint, Port
 from harness.model.metrics import Metrics
 from harness.model.release import Component, Release
-from harness.model.texts import gathered, with_names
+from harness.model.texts import gathered, paragraphs, with_names
 from harness.model.workloads import Pod
 from harness.scenario.asking import AUTOMATIC, asked_of, refuse_unasked
+from harness.scenario.findings import Findings
 from harness.scenario.nodes import Nodes
 from harness.scenario.service import AddressKind, Service
 from harness.scenario.steps import step
@@ -53,7 +53,6 @@ class Cluster:
         `converges_within` is the declared bound for changes in seconds, before the time scale; 0 for none.
         """
         self.converges_within = converges_within
-        self._slowest = 0.0
         self.history = history
         self.test = test
         self.backend = View(backend)
@@ -62,13 +61,12 @@ class Cluster:
         self.api = backend.api
         self.answered: set[str] = set()  # services that have answered a probe: silence counts only after speech
         self.nodes = Nodes(self.backend, history)
-        self._measured: dict[str, Mapping[str, float]] = {}
+        self._findings = Findings()
         self._numbers = itertools.count(1)
         self._pods: dict[str, Pod] = {}
         self._published: set[str] = set()  # names of slices
         self._names: dict[str, str] = {}  # of all pods that ran, by address, deleted ones too
         self._begun = time.monotonic()
-        self._windows: list[tuple[str, Window]] = []
         self._changed: dict[Component, dict[str, Release | None]] = {}  # the release of each, by node; None: unknown
         self.backend.create_namespace(namespace)
 
@@ -312,7 +310,7 @@ class Cluster:
     def took(self, what: str, seconds: float) -> None:
         """Something came to be as expected after so long: for the history, and the slowest of all for the report."""
         self.history.write("convergence", test=self.test, what=what, seconds=round(seconds, 3))
-        self._slowest = max(self._slowest, seconds)
+        self._findings.took(seconds)
 
     @step("restart {component}")
     def restart(self, component: Component, release: Release | None = None, *, on: Sequence[str] = ()) -> None:
@@ -368,13 +366,13 @@ class Cluster:
     def window(self, title: str, expectation: Expectation, rates: Rates = DEFAULT_RATES) -> Window:
         """Open a measuring window: from here on each observation counts, and is written to the history."""
         window = self.history.window(self.test, expectation, rates)
-        self._windows.append((title, window))
+        self._findings.opened(title, window)
         return window
 
     def measured(self, title: str, values: Mapping[str, float]) -> None:
         """Record numbers for the report, beside the verdict on them."""
         self.history.change("measured", title=title, values=dict(values))
-        self._measured[f"measured {len(self._measured) + 1}. {title}"] = dict(values)
+        self._findings.measured(title, values)
 
     @step("compare {what}")
     def expect_equal(
@@ -411,21 +409,7 @@ class Cluster:
 
     def judgement(self) -> dict[str, Any]:
         """Return the plan of the scenario's probes, the counts of each measuring window, and recorded numbers."""
-        measured: dict[str, Any] = dict(self._measured)
-        if self._slowest:
-            measured[CONVERGENCE] = {"slowestSeconds": round(self._slowest, 3)}
-        if not self._windows:
-            return {"observed": measured} if measured else {}
-        plans = [each for _, window in self._windows for each in window.plans.values()]
-        largest = max(plans, key=lambda each: each.samples)
-        return {
-            "check": largest.check(len(plans)),
-            "observed": {
-                f"{number}. {title}": {client: _counts(tally) for client, tally in window.tallies.items()}
-                for number, (title, window) in enumerate(self._windows, 1)
-            }
-            | measured,
-        }
+        return self._findings.as_json()
 
     def needs(self) -> dict[str, list[str]]:
         """Return the needs of the scenario so far."""
@@ -460,14 +444,3 @@ class Cluster:
                 ips = (pod.get("status") or {}).get("podIPs") or ()
                 self._names |= {str(each["ip"]): str(pod["metadata"]["name"]) for each in ips}
         return self._names
-
-
-def paragraphs(*texts: str) -> str:
-    """Join texts with an empty line between them, without blank ones."""
-    return "\n\n".join(text.strip("\n") for text in texts if text.strip())
-
-
-def _counts(tally: Tally) -> dict[str, float]:
-    others: dict[str, float] = {"timedOut": tally.timed_out, "refused": tally.refused}
-    others |= {"unknown": tally.unknown.total(), "longestGapMs": tally.gap_ms}
-    return {**dict(sorted(tally.pods.items())), **{name: count for name, count in others.items() if count}}

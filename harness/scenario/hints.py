@@ -59,8 +59,7 @@ def expect_hints(
 ) -> dict[str, WrittenEndpoint]:
     """Expect the controller to write just these endpoints with these hints (`None`: no hints). Returns the endpoints.
 
-    They stay so when it has worked on everything, see `come_to_stay`. Raises
-    `AssertionError` with both tables in the end.
+    They stay so when it has worked on everything, see `come_to_stay`. Raises `AssertionError` with both tables.
     """
     seen = come_to_stay(
         cluster,
@@ -84,8 +83,7 @@ def expect_shared_out(
     """Expect the controller to hint every endpoint for one zone, with this number of endpoints for each zone.
 
     A heuristic over all endpoints is judged in this way: the KEP says how many, and leaves open which. Returns the
-    names of the pods by the zone that they are hinted for. Raises `AssertionError` with both counts in
-    the end.
+    names of the pods by the zone that they are hinted for. Raises `AssertionError` with both counts.
     """
     pods = come_to_stay(
         cluster,
@@ -148,7 +146,7 @@ def expect_conditions(
     """Expect these endpoints to get these conditions: ready, serving, terminating.
 
     A condition that is left out counts as the API says: ready; not terminating; serving like ready in older texts, and
-    serving in newer ones. Raises `AssertionError` that names the first wrong endpoint in the end.
+    serving in newer ones. Raises `AssertionError` that names the first wrong endpoint.
     """
     seen = come_to_stay(
         cluster,

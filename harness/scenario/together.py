@@ -13,7 +13,8 @@ from harness.judging.conclusion import raise_for
 from harness.judging.statistics import DEFAULT_RATES, Rates
 from harness.judging.verdict import AnyOf, Judgement, Verdict
 from harness.model.outcomes import Observation, Reached
-from harness.scenario.cluster import Cluster, paragraphs
+from harness.model.texts import paragraphs
+from harness.scenario.cluster import Cluster
 from harness.scenario.paths import Path, Who, target_of
 from harness.scenario.service import AddressKind, Service
 from harness.scenario.traffic import (

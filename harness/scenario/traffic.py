@@ -26,8 +26,9 @@ from harness.judging.verdict import NO_ANSWER, Judgement, NoAnswer, Verdict
 from harness.model.abilities import Ability
 from harness.model.manifests import Port
 from harness.model.outcomes import TIMED_OUT, Observation, Reached, Refused, TimedOut, Unknown
+from harness.model.texts import paragraphs
 from harness.model.workloads import Client, Pod
-from harness.scenario.cluster import Cluster, paragraphs
+from harness.scenario.cluster import Cluster
 from harness.scenario.convergence import come_to, limit, patience
 from harness.scenario.paths import Path, Target, Who, first_family, named, names, target_of
 from harness.scenario.service import AddressKind, Service

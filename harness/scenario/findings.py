@@ -1,0 +1,52 @@
+"""The numbers of a scenario for the report: plans of probes, counts by window, measured values, the slowest change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from harness.judging.history import Window
+from harness.judging.results import CONVERGENCE
+from harness.judging.verdict import Tally
+
+
+class Findings:
+    """The numbers of one scenario, in the order in which it found them."""
+
+    def __init__(self) -> None:
+        self._windows: list[tuple[str, Window]] = []
+        self._measured: dict[str, Mapping[str, float]] = {}
+        self._slowest = 0.0
+
+    def opened(self, title: str, window: Window) -> None:
+        """Take in a window, whose counts are those at the end."""
+        self._windows.append((title, window))
+
+    def measured(self, title: str, values: Mapping[str, float]) -> None:
+        """Take in numbers beside the verdict on them."""
+        self._measured[f"measured {len(self._measured) + 1}. {title}"] = dict(values)
+
+    def took(self, seconds: float) -> None:
+        """Take in how long something took to be as expected."""
+        self._slowest = max(self._slowest, seconds)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the plan of the probes, the counts of each window, and the numbers; without any of them nothing."""
+        measured: dict[str, Any] = dict(self._measured)
+        if self._slowest:
+            measured[CONVERGENCE] = {"slowestSeconds": round(self._slowest, 3)}
+        if not self._windows:
+            return {"observed": measured} if measured else {}
+        plans = [each for _, window in self._windows for each in window.plans.values()]
+        largest = max(plans, key=lambda each: each.samples)
+        windows = {
+            f"{number}. {title}": {client: _counts(tally) for client, tally in window.tallies.items()}
+            for number, (title, window) in enumerate(self._windows, 1)
+        }
+        return {"check": largest.check(len(plans)), "observed": windows | measured}
+
+
+def _counts(tally: Tally) -> dict[str, float]:
+    others: dict[str, float] = {"timedOut": tally.timed_out, "refused": tally.refused}
+    others |= {"unknown": tally.unknown.total(), "longestGapMs": tally.gap_ms}
+    return {**dict(sorted(tally.pods.items())), **{name: count for name, count in others.items() if count}}
