@@ -113,12 +113,13 @@ def _out_of_reach(service: Object, features: Features) -> str:
 def _not_given(decided_by: Mechanism, ready: Sequence[Object], nodes: Mapping[str, Object], features: Features) -> str:
     """Return why endpoints have no hints, or not those that the Service asks for; "" if they have them."""
     if isinstance(decided_by, CpuHeuristic):
-        threshold = rules(features).to_keep if any(map(has_hints, ready)) else rules(features).to_add
+        hinted = any(map(has_hints, ready))
+        threshold = rules(features).to_keep if hinted else rules(features).to_add
         shares = ZoneTable(features, nodes).shares
         refusal = allocate(shares, len(ready), threshold)
         if isinstance(refusal, Refusal):
             return _why_refused(refusal, shares, len(ready), nodes)
-        if isinstance(shares, ZoneShares) and not any(map(has_hints, ready)) and _on_the_edge(shares, len(ready)):
+        if isinstance(shares, ZoneShares) and not hinted and floating_point_refuses(shares, len(ready)):
             return (
                 f"{_overload(shares, len(ready))}, which may be; kube-controller-manager's floating point takes it "
                 "for more, and gives no hints"
@@ -166,11 +167,6 @@ def _overload(shares: ZoneShares, endpoints: int) -> str:
     near = round(percent) in _THRESHOLDS
     said = f"exactly {percent}" if percent in _THRESHOLDS else f"{float(percent):.{int(near)}f}"
     return f"{endpoints} endpoints over {len(shares.weights)} zones would overload by {said} %"
-
-
-def _on_the_edge(shares: ZoneShares, endpoints: int) -> bool:
-    """Return whether kube-controller-manager gives no hints where exact arithmetic does (`allocation`)."""
-    return overload_percent(shares, endpoints) <= 20 and floating_point_refuses(shares, endpoints)
 
 
 def overload_percent(shares: ZoneShares, endpoints: int) -> Fraction:
