@@ -10,7 +10,7 @@ import hmac
 import secrets
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from reference.apiserver import status
 from reference.client import Object
@@ -21,7 +21,7 @@ class User:
     """A name, and rules (RBAC's PolicyRules) that hold in the whole cluster."""
 
     name: str
-    rules: tuple[Object, ...] = field(default=(), compare=False, hash=False)
+    rules: tuple[Object, ...] = ()
     groups: tuple[str, ...] = ("system:authenticated",)
 
     @property
