@@ -42,32 +42,14 @@ class Renderer:
 
     def json(self, stored: Stored) -> bytes:
         """One object."""
-        return stored.json if self.plain else orjson.dumps(self.value(stored))
-
-    def value(self, stored: Stored) -> Object:
-        """One object, in whatever form: a Table of one row, for example."""
-        obj = self._seen(stored)
-        if self.answer.form == "table":
-            return self._table([obj], {"resourceVersion": obj["metadata"].get("resourceVersion", "")})
-        return self._metadata(obj) if self.answer.form == "metadata" else obj
+        return stored.json if self.plain else orjson.dumps(self._value(stored))
 
     def page_json(self, page: Page) -> bytes:
         """A list. What is stored as JSON is only joined: a list of thousands costs no encoding."""
         if not self.plain:
-            return orjson.dumps(self.page(page))
+            return orjson.dumps(self._page(page))
         head = orjson.dumps({**self._list_head(), "metadata": _list_metadata(page)})
         return b"".join((head[:-1], b',"items":[', b",".join([each.json for each in page.items]), b"]}"))
-
-    def page(self, page: Page) -> Object:
-        """A list as a value."""
-        seen = [self._seen(each) for each in page.items]
-        metadata = _list_metadata(page)
-        if self.answer.form == "table":
-            return self._table(seen, metadata)
-        if self.answer.form == "metadata":
-            items = [self._metadata(each) for each in seen]
-            return {**self._meta_type("PartialObjectMetadataList"), "metadata": metadata, "items": items}
-        return {**self._list_head(), "metadata": metadata, "items": seen}
 
     def bookmark(self, revision: int, *, end_of_initial: bool) -> bytes:
         """The object of a BOOKMARK event: a kind and a resourceVersion."""
@@ -82,6 +64,24 @@ class Renderer:
             return orjson.dumps({**self._meta_type("PartialObjectMetadata"), "metadata": metadata})
         kind = self.route.strategy.resource.kind
         return orjson.dumps({"kind": kind, "apiVersion": self.route.api_version, "metadata": metadata})
+
+    def _value(self, stored: Stored) -> Object:
+        """One object, in whatever form: a Table of one row, for example."""
+        obj = self._seen(stored)
+        if self.answer.form == "table":
+            return self._table([obj], {"resourceVersion": obj["metadata"].get("resourceVersion", "")})
+        return self._metadata(obj) if self.answer.form == "metadata" else obj
+
+    def _page(self, page: Page) -> Object:
+        """A list as a value."""
+        seen = [self._seen(each) for each in page.items]
+        metadata = _list_metadata(page)
+        if self.answer.form == "table":
+            return self._table(seen, metadata)
+        if self.answer.form == "metadata":
+            items = [self._metadata(each) for each in seen]
+            return {**self._meta_type("PartialObjectMetadataList"), "metadata": metadata, "items": items}
+        return {**self._list_head(), "metadata": metadata, "items": seen}
 
     def _seen(self, stored: Stored) -> Object:
         view = self.route.view
