@@ -46,11 +46,11 @@ def _create_service(cluster: Cluster, **fields: Any) -> Service:
     return cluster.create_service(type="LoadBalancer", external_traffic_policy="Local", **fields)
 
 
-def _expect_local(cluster: Cluster, service: Service, counts: Mapping[str, int]) -> None:
-    """Expect the health check node port of each of these nodes to say whether it has endpoints."""
+def _expect_local(cluster: Cluster, service: Service, codes: Mapping[str, int]) -> None:
+    """Expect the health check node port of each of these nodes to answer with its code."""
     port = int(service.object["spec"]["healthCheckNodePort"])
-    for node, count in counts.items():
-        expect_http_answer(cluster, external_client(node), (node, port), "/", code=200 if count else 503)
+    for node, code in codes.items():
+        expect_http_answer(cluster, external_client(node), (node, port), "/", code=code)
 
 
 @requirement(
@@ -124,12 +124,12 @@ def test_health_answers_are_counted(three_zones: Cluster) -> None:
 def test_health_check_node_port_counts_local_endpoints(three_zones: Cluster) -> None:
     service = _create_service(three_zones)
     a1, other, b1 = three_zones.run_servers(on=["a1", "a1", "b1"])
-    _expect_local(three_zones, service, {"a1": 0})
+    _expect_local(three_zones, service, {"a1": 503})
     three_zones.publish(service, [endpoint(a1), endpoint(other), endpoint(b1)])
-    _expect_local(three_zones, service, {"a1": 2, "b1": 1, "a2": 0, "c1": 0})
+    _expect_local(three_zones, service, {"a1": 200, "b1": 200, "a2": 503, "c1": 503})
 
     three_zones.publish(service, [endpoint(a1), endpoint(other, ready=False), endpoint(b1, ready=False)])
-    _expect_local(three_zones, service, {"a1": 1, "b1": 0})
+    _expect_local(three_zones, service, {"a1": 200, "b1": 503})
 
 
 @requirement(
@@ -185,7 +185,7 @@ def test_hints_do_not_change_a_health_check(three_zones: Cluster) -> None:
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     three_zones.publish(service, [endpoint(a1, zones=["b"], nodes=["b1"]), endpoint(b1, zones=["a"], nodes=["a1"])])
 
-    _expect_local(three_zones, service, {"a1": 1, "b1": 1, "a2": 0})
+    _expect_local(three_zones, service, {"a1": 200, "b1": 200, "a2": 503})
 
 
 @requirement(
@@ -201,8 +201,8 @@ def test_health_check_fails_while_endpoints_terminate(three_zones: Cluster) -> N
     service = _create_service(three_zones)
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     three_zones.publish(service, [endpoint(a1), endpoint(b1)])
-    _expect_local(three_zones, service, {"a1": 1})
+    _expect_local(three_zones, service, {"a1": 200})
 
     three_zones.publish(service, [endpoint(a1, ready=False, serving=True, terminating=True), endpoint(b1)])
-    _expect_local(three_zones, service, {"a1": 0, "b1": 1})
+    _expect_local(three_zones, service, {"a1": 503, "b1": 200})
     expect_traffic(three_zones, service, {external_client("a1"): {a1}}, to="node-port")
