@@ -101,9 +101,8 @@ def _one_node_of_unknown_size(cluster: Cluster, *, largest: int) -> None:
     kills={"takes-the-other-thresholds", "leaves-out-nodes-without-cpu"},
 )
 def test_all_nodes_are_equal_where_cores_are_not_known(three_zones: Cluster) -> None:
-    _one_node_of_unknown_size(
-        three_zones, largest=1000
-    )  # so the three passages agree: larger ones they weigh otherwise
+    # With equal nodes the three passages agree: larger ones they weigh otherwise.
+    _one_node_of_unknown_size(three_zones, largest=1000)
     create_pods(three_zones, "aaabb")
 
     expect_shared_out(three_zones, create_auto(three_zones), {"a": 2, "b": 2, "c": 1})
