@@ -288,8 +288,7 @@ class NetnsBackend(
         def idle() -> bool:
             nonlocal busy_at
             looked_at = time.monotonic()
-            dns = self._dns is None or self._dns[0].synced()
-            if self.control_plane.synced() and self.proxy.synced() and dns:
+            if self.control_plane.synced() and self.proxy.synced() and (self._dns is None or self._dns[0].synced()):
                 return True
             busy_at = looked_at
             return False
