@@ -14,7 +14,7 @@ from harness.control_planes.embedded import EmbeddedControlPlane, features_of
 from harness.model.release import Release
 from harness.netns.namespace import Namespace
 from harness.netns.process import search_path
-from harness.proxies.rules import listings
+from harness.proxies.rules import rules_of
 from reference.client.remote import RemoteClient
 from reference.proxy import ServiceProxy
 from reference.serving import Serving
@@ -95,16 +95,13 @@ class ReferenceProxy:
         For a node whose proxy is stopped there are only those in the kernel, which stay in force.
         """
         proxy = self._running.get(node)
-        texts = {f"rules-{node}-{tool}.txt": text for tool, text in self._listed(node).items()}
+        can_list = shutil.which("nft", path=search_path())
+        texts = rules_of(node, self._namespaces[node], self.mode) if can_list else {}
         if proxy is None:
             return texts
         wanted = f"# As the proxy wants them. As the kernel has them: {', '.join(texts) or 'not listed without nft'}\n"
         texts[f"rules-{node}.nft"] = wanted + proxy.ruleset_text()
         return texts
-
-    def _listed(self, node: str) -> dict[str, str]:
-        """Return the kernel's list of the rules, if there is a tool that prints it."""
-        return listings(self._namespaces[node], self.mode) if shutil.which("nft", path=search_path()) else {}
 
 
 def _reasons(proxy: ServiceProxy) -> str:

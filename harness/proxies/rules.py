@@ -20,14 +20,10 @@ _LISTINGS: Mapping[str, Sequence[Sequence[str]]] = {
 _SECONDS = 5  # for one of them
 
 
-def listings(namespace: Namespace, mode: str) -> dict[str, str]:
-    """Return the rules in a netns, as text by the name of the tool; the text of a missing tool says so."""
-    return {command[0]: _listed(namespace, command) for command in _LISTINGS.get(mode, [_NFT, *_IPTABLES])}
-
-
 def rules_of(node: str, namespace: Namespace, mode: str) -> dict[str, str]:
-    """Return the rules of a node, as texts by file name."""
-    return {f"rules-{node}-{tool}.txt": text for tool, text in listings(namespace, mode).items()}
+    """Return the rules of a node, as texts by file name, one for each tool; the text of a missing tool says so."""
+    commands = _LISTINGS.get(mode, [_NFT, *_IPTABLES])
+    return {f"rules-{node}-{command[0]}.txt": _listed(namespace, command) for command in commands}
 
 
 def _listed(namespace: Namespace, command: Sequence[str]) -> str:
