@@ -13,11 +13,11 @@ from harness.control_planes.control_plane import ControlPlane
 from harness.control_planes.embedded import EmbeddedControlPlane
 from harness.dns.dns import PORT
 from harness.errors import UnavailableError
+from harness.netns.addresses import NUMBERS
 from harness.netns.fabric import Host
 from reference.dns import DnsServer
 from reference.pod_locator import PodLocatorController
 
-_FAMILIES = {"IPv4": socket.AF_INET, "IPv6": socket.AF_INET6}
 _BACKLOG = 64
 
 
@@ -42,7 +42,7 @@ class ReferenceDns:
         """Serve at port 53 of all addresses of a pod, and write PodLocators."""
         for family, address in pod.addresses.items():
             for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):
-                self._server.listen(_bound(pod, _FAMILIES[family], kind, address))
+                self._server.listen(_bound(pod, NUMBERS[family], kind, address))
         self._controller.start()
         self._server.start()
 

@@ -7,6 +7,7 @@ read the same. All ranges are private or reserved for benchmarks and documentati
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -15,6 +16,7 @@ from harness.errors import UsageError
 
 Family = Literal["IPv4", "IPv6"]
 FAMILIES: tuple[Family, ...] = get_args(Family)
+NUMBERS: Mapping[Family, socket.AddressFamily] = {"IPv4": socket.AF_INET, "IPv6": socket.AF_INET6}
 
 MAX_NODES = 255
 MAX_PODS = 253  # a node's: .2 to .254, .1 being where others put a gateway

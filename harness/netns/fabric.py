@@ -140,7 +140,7 @@ class Network:
         link = link_of(node_name, self.plan(node_name))
         with iproute.routing(self._fabric, what) as ip:
             for family in self._families:
-                ip.rule(command, family=iproute.NUMBERS[family], iifname=link, priority=_SILENCED, action="blackhole")
+                ip.rule(command, family=addresses.NUMBERS[family], iifname=link, priority=_SILENCED, action="blackhole")
 
     def close(self) -> None:
         """Let go of every netns; the kernel destroys those in which no thread and no socket is left. Idempotent."""

@@ -7,16 +7,12 @@ thread that has entered the netns: no process is forked, and nothing stays open.
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from harness.errors import HarnessError
-from harness.netns.addresses import Family
 from harness.netns.namespace import Namespace
-
-NUMBERS: Mapping[Family, int] = {"IPv4": socket.AF_INET, "IPv6": socket.AF_INET6}
 
 
 @contextmanager

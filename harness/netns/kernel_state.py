@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.netns import iproute
-from harness.netns.addresses import Family
+from harness.netns.addresses import NUMBERS, Family
 from harness.netns.namespace import Namespace
 
 DEFAULT: Mapping[Family, str] = {"IPv4": "default", "IPv6": "::/0"}
 
-_FAMILIES = {number: family for family, number in iproute.NUMBERS.items()}
+_FAMILIES = {number: family for family, number in NUMBERS.items()}
 _UP, _NOARP, _LOWER_UP = 0x1, 0x80, 0x10000  # IFF_…
 _TABLES = {255: " table local", 254: ""}
 _ROUTES = ("", "", "local ", "broadcast ", "anycast ", "multicast ", "blackhole ", "unreachable ", "prohibit ")  # RTN_…

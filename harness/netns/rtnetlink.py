@@ -21,7 +21,7 @@ from functools import lru_cache
 
 from harness.errors import HarnessError, UnavailableError
 from harness.eventually import eventually
-from harness.netns.addresses import Family
+from harness.netns.addresses import NUMBERS, Family
 from harness.netns.namespace import Namespace
 
 LOOPBACK = 1  # the index that the kernel gives to `lo` in every netns
@@ -195,8 +195,7 @@ def blackhole(to: str) -> Request:
 
 def rule(family: Family, from_link: str, *, table: int, priority: int) -> Request:
     """Look packets that come in over a link up in `table` first."""
-    number = socket.AF_INET if family == "IPv4" else socket.AF_INET6
-    body = _ROUTE.pack(number, 0, 0, 0, min(table, 255), 0, 0, 1, 0)  # 1: FR_ACT_TO_TBL
+    body = _ROUTE.pack(NUMBERS[family], 0, 0, 0, min(table, 255), 0, 0, 1, 0)  # 1: FR_ACT_TO_TBL
     body += _attribute(3, _name(from_link)) + _attribute(6, _u32(priority)) + _attribute(15, _u32(table))
     return Request(f"add the rule for packets from {from_link} ({family})", _NEWRULE, _CREATE | _EXCL, body)
 
