@@ -82,7 +82,7 @@ def permitted(reached: ReachedServer) -> list[Check]:
 def zones(topology: Topology, nodes: Sequence[Object], names: Names) -> Check:
     """Check that there is a node for each of the topology. `names` maps one to the other."""
     usable = [each for each in nodes if takes_pods(each)]
-    counts = Counter(_zone(each) or "(none)" for each in usable)
+    counts = Counter(manifests.zone_of(each) or "(none)" for each in usable)
     by_zone = ", ".join(f"{zone} {count}" for zone, count in sorted(counts.items()))
     parts = [f"{len(usable)} of {len(nodes)} nodes take pods, by zone: {by_zone or 'none'}"]
     parts += [f"{each['metadata']['name']} {why_not(each)}" for each in nodes if not takes_pods(each)]
@@ -190,7 +190,3 @@ def _try_namespace(api: Api, labels: dict[str, str]) -> Response:
     metadata = {"name": f"td-{new_run_id()}", "labels": labels}
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
     return api.request("POST", path_of("namespaces"), body, query=_DRY_RUN)
-
-
-def _zone(node: Object) -> str:
-    return str((node["metadata"].get("labels") or {}).get(ZONE_LABEL, ""))

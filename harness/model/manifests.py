@@ -204,3 +204,8 @@ def has_condition(obj: Mapping[str, Any], kind: str) -> bool:
     """Return whether a pod or node has the status condition of this type, with status "True"."""
     conditions = (obj.get("status") or {}).get("conditions") or ()
     return any(each["type"] == kind and each["status"] == "True" for each in conditions)
+
+
+def zone_of(node: Mapping[str, Any]) -> str:
+    """Return the zone of a node by its label, "" for a node without."""
+    return str((node["metadata"].get("labels") or {}).get(ZONE_LABEL, ""))

@@ -18,6 +18,7 @@ from typing import Any
 from harness.binaries import Version, find_entry
 from harness.control_planes.control_plane import ControlPlane
 from harness.errors import DistrustError, InconclusiveError, UnavailableError
+from harness.model.manifests import zone_of
 from harness.model.release import Release
 from harness.model.topology import ZONE_LABEL
 from harness.netns import http
@@ -127,8 +128,7 @@ class KubeProxy:
         From 1.34 on kube-proxy starts its watch of the node before it registers the handlers of its labels. If the node
         arrives in between, the proxy has no zone until the labels change.
         """
-        labels = self._processes.api.get("nodes", "", node)["metadata"].get("labels") or {}
-        if not labels.get(ZONE_LABEL):
+        if not zone_of(self._processes.api.get("nodes", "", node)):
             return True
         follower, deadline = self._followers[node], time.monotonic() + _LABEL_SECONDS
         while follower.labels is None and time.monotonic() < deadline:
@@ -167,7 +167,7 @@ class KubeProxy:
             nodes = self._processes.api.list("nodes", "")
         except InconclusiveError:
             return {}
-        return {each["metadata"]["name"]: (each["metadata"].get("labels") or {}).get(ZONE_LABEL, "") for each in nodes}
+        return {each["metadata"]["name"]: zone_of(each) for each in nodes}
 
     def _have_synced(self, name: str, zones: Mapping[str, str]) -> bool:
         waiting: dict[str, dict[str, float] | None] = dict.fromkeys(self._processes.running)

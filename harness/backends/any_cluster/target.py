@@ -11,8 +11,8 @@ from harness.api.client import Api, Object
 from harness.api.kubeconfig import find
 from harness.backends.any_cluster.names import Names
 from harness.model.abilities import Ability
-from harness.model.manifests import has_condition
-from harness.model.topology import THREE_ZONES, ZONE_LABEL, Node, Topology
+from harness.model.manifests import has_condition, zone_of
+from harness.model.topology import THREE_ZONES, Node, Topology
 
 ALWAYS = frozenset({Ability.PROXY_METRICS, Ability.EXTERNAL_CLIENT, Ability.UNDISTURBED})
 """The abilities of every cluster: a client pod on a host's network is outside for node ports of any other node."""
@@ -68,7 +68,7 @@ def cast(topology: Topology, nodes: Sequence[Object]) -> Names:
     """
     by_zone: dict[str, list[str]] = {}
     for node in nodes:
-        zone = (node["metadata"].get("labels") or {}).get(ZONE_LABEL, "")
+        zone = zone_of(node)
         if zone and takes_pods(node):
             by_zone.setdefault(zone, []).append(str(node["metadata"]["name"]))
     wanted = {zone: [node.name for node in topology.nodes if node.zone == zone] for zone in topology.zones}
