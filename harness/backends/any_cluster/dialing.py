@@ -48,6 +48,7 @@ _REFUSED = {
 }
 """What Go says of the errors that are refusals: see `harness.probes.probe`."""
 _NOT_PERMITTED = "write: operation not permitted"
+_NO_ROUTE = "ENETUNREACH: the client may have no route, since nobody has answered it over this family"
 _TIMED_OUT = ("i/o timeout", "context deadline exceeded", "Client.Timeout", "connection timed out")
 
 
@@ -231,15 +232,16 @@ class Dialer:
         way = _client(probe), ":" in probe.address
         if any(isinstance(each, Reached) for each in outcomes):
             self._routed.add(way)
-        no_route = Unknown("ENETUNREACH: the client may have no route, since nobody has answered it over this family")
-        return [
-            no_route
-            if isinstance(each, Refused) and each.how == "ENETUNREACH" and way not in self._routed
-            else TIMED_OUT
-            if isinstance(each, Refused) and each.how == "EHOSTUNREACH" and seconds >= REPEATED_SYN
-            else each
-            for each in outcomes
-        ]
+
+        def told(outcome: Observation) -> Observation:
+            match outcome:
+                case Refused(how="ENETUNREACH") if way not in self._routed:
+                    return Unknown(_NO_ROUTE)
+                case Refused(how="EHOSTUNREACH") if seconds >= REPEATED_SYN:
+                    return TIMED_OUT
+            return outcome
+
+        return [told(each) for each in outcomes]
 
     def _ask(self, client: ClientPod, path: str, query: Mapping[str, str], limit: float) -> Response:
         begin = time.monotonic()
