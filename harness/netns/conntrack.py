@@ -17,7 +17,10 @@ from harness.netns.namespace import Namespace
 MOST = 2_000
 """So many connections are shown; each costs 0.1 ms to read."""
 
-_NAMES = {socket.IPPROTO_TCP: "tcp", socket.IPPROTO_UDP: "udp", socket.IPPROTO_ICMP: "icmp"} | {
+_NAMES = {
+    socket.IPPROTO_TCP: "tcp",
+    socket.IPPROTO_UDP: "udp",
+    socket.IPPROTO_ICMP: "icmp",
     socket.IPPROTO_ICMPV6: "icmpv6",
     socket.IPPROTO_SCTP: "sctp",
 }
