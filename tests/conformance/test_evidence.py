@@ -72,7 +72,7 @@ ROWS = [
         "KEP-1669/established-connections-outlive-the-choice",
         rf"a1 \({ADDRESS}\) not ready terminating.*\n +{TIME}  → the open connection of a2 now talks to: 'Refused'",
         {
-            "api-requests.txt": rf"{TIME}  replace endpointslice web-1-slice-ipv4 -n td-3  \(2 times, the last at {TIME}\)\n",
+            "api-requests.txt": rf"{TIME}  replace endpointslice web-1-slice-ipv4 .*\(2 times, the last at {TIME}\)\n",
             "connections-a2.txt": rf"^tcp \d+ [A-Z_]+ src={ADDRESS} dst=10\.96\.[\d.]+ sport=\d+ dport=80 src=",
         },
     ),
