@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from mutants.clients import Wrapped
+from mutants.clients import Wrapped, controller_through
 from mutants.conditions import writing_events
 from mutants.mutant import Mutant
 from reference.client import Client, Event, Object, Subscription
@@ -242,11 +242,8 @@ def _planning(name: str, sentence: str, family: str, plan: Callable[..., Plan], 
     return Mutant(name, sentence, family, controller=partial(EndpointSliceController, plan=plan), **more)
 
 
-def _through(name: str, sentence: str, family: str, wrapped: Callable[[Client], Any], **more: Any) -> Mutant:
-    def controller(client: Client, **options: Any) -> EndpointSliceController:
-        return EndpointSliceController(wrapped(client), **options)
-
-    return Mutant(name, sentence, family, controller=controller, **more)
+def _through(name: str, sentence: str, family: str, wrapped: Callable[[Client], Client], **more: Any) -> Mutant:
+    return Mutant(name, sentence, family, controller=controller_through(wrapped), **more)
 
 
 def _sized(name: str, sentence: str, family: str, size: int) -> Mutant:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from reference.client import Client
+from reference.endpointslice import EndpointSliceController
 
 
 class Wrapped:
@@ -15,3 +17,8 @@ class Wrapped:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)
+
+
+def controller_through(wrap: Callable[[Client], Client], **parts: Any) -> Callable[..., EndpointSliceController]:
+    """Return a controller that works through another client than it is given."""
+    return lambda client, **options: EndpointSliceController(wrap(client), **parts, **options)

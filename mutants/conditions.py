@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from mutants.clients import Wrapped, controller_through
 from mutants.mutant import WRITTEN, Mutant
 from reference.client import Client, Key, Object
 from reference.endpointslice import EndpointSliceController
@@ -19,15 +20,12 @@ MUTANTS: list[Mutant] = []
 # Events
 
 
-class _Writing:
+class _Writing(Wrapped):
     """A client whose creations are changed, or not made at all."""
 
     def __init__(self, client: Client, change: Callable[[Object], Object | None]) -> None:
-        self._client = client
+        super().__init__(client)
         self._change = change
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._client, name)
 
     def create(self, resource: str, namespace: str, obj: Object) -> Object:
         """Create an object; Events as `change` says."""
@@ -37,7 +35,7 @@ class _Writing:
 
 def writing_events(change: Callable[[Object], Object | None]) -> Callable[..., EndpointSliceController]:
     """Return a controller that writes other Events, or none."""
-    return lambda client, **options: EndpointSliceController(_Writing(client, change), **options)
+    return controller_through(partial(_Writing, change=change))
 
 
 MUTANTS += [

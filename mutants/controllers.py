@@ -5,14 +5,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from harness.model.manifests import has_condition
+from mutants.clients import Wrapped, controller_through
 from mutants.mutant import NO_ANSWER, Mutant
 from mutants.plans import Nodes, PlanFaults, Planner, Pods, with_spec, without
-from reference.apiserver import ApiServer
-from reference.client import Event, Object, Subscription
-from reference.endpointslice import EndpointSliceController
+from reference.client import Client, Event, Object, Subscription
 from reference.endpointslice.hints import NoHints
 from reference.endpointslice.labels import CONTROLLER, MANAGED_BY
 from reference.endpointslice.plan import Plan, plan_service, selects_pods
@@ -151,15 +151,12 @@ def _annotated(obj: Object, number: int) -> Object:
 # Objects that belong to others
 
 
-class _Rewriting:
+class _Rewriting(Wrapped):
     """A client whose events are changed."""
 
-    def __init__(self, client: ApiServer, rewrite: Callable[[Event], Event]) -> None:
-        self._client = client
+    def __init__(self, client: Client, rewrite: Callable[[Event], Event]) -> None:
+        super().__init__(client)
         self._rewrite = rewrite
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._client, name)
 
     def subscribe(self, resources: Collection[str], sink: Callable[[Event], None]) -> Subscription:
         return self._client.subscribe(resources, lambda event: sink(self._rewrite(event)))
@@ -183,7 +180,7 @@ _faults.of_controller(
     "no-selector-means-every-pod",
     "A Service without selector gets every pod of its namespace.",
     "",
-    lambda client, **options: EndpointSliceController(_Rewriting(client, _everything_matches), **options),
+    controller_through(partial(_Rewriting, rewrite=_everything_matches)),
 )
 
 
@@ -205,7 +202,7 @@ _faults.of_controller(
     "takes-slices-of-others",
     "Slices that somebody else manages are taken over, and lose their hints.",
     "",
-    lambda client, **options: EndpointSliceController(_Rewriting(client, _all_are_ours), plan=_clears_hints, **options),
+    controller_through(partial(_Rewriting, rewrite=_all_are_ours), plan=_clears_hints),
 )
 
 

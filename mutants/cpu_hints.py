@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from mutants.clients import Wrapped
+from mutants.clients import Wrapped, controller_through
 from mutants.conditions import writing_events
 from mutants.mutant import Mutant
 from mutants.plans import Nodes, PlanFaults, Planner, Pods
@@ -319,7 +319,7 @@ _faults.of_controller(
     "writes-every-slice-twice",
     "A slice that changes is written, and then written once more.",
     "",
-    lambda client, **options: EndpointSliceController(_WritingTwice(client), **options),
+    controller_through(_WritingTwice),
 )
 
 

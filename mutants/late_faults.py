@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+from mutants.clients import controller_through
 from mutants.late_watches import LateClient
 from mutants.mutant import WRITTEN, Mutant
 from mutants.plans import Planner, with_spec
@@ -22,10 +24,7 @@ def _late(resource: str, kind: str, plan: Planner) -> Callable[..., EndpointSlic
     def lateness(event: Event) -> float:
         return LATER if (event.resource, event.type) == (resource, kind) else 0.0
 
-    def controller(client: Client, **options: Any) -> EndpointSliceController:
-        return EndpointSliceController(LateClient(client, lateness), plan=plan, **options)
-
-    return controller
+    return controller_through(partial(LateClient, lateness=lateness), plan=plan)
 
 
 class _TakesBack(EndpointSliceController):

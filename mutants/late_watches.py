@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection
 from heapq import heappop, heappush
 
+from mutants.clients import Wrapped
 from reference.client import Client, Event, Key, Object, Subscription, key_of
 
 Lateness = Callable[[Event], float]
@@ -19,20 +20,18 @@ Lateness = Callable[[Event], float]
 Sink = Callable[[Event], None]
 
 
-class LateClient:
+class LateClient(Wrapped):
     """A client whose watches are late, and with `resync` tell anew of all objects each time so many seconds are over.
 
     What there is when a watch begins comes at once. With `by_object` objects do not wait for others.
     """
 
     def __init__(self, client: Client, lateness: Lateness, *, resync: float = 0.0, by_object: bool = False) -> None:
+        super().__init__(client)
         self._by_object = by_object
         self._lateness = lateness
         self._resync = resync
         self._watches: list[_LateWatch] = []
-        self._client = client
-        self.get, self.create, self.update = client.get, client.create, client.update
-        self.update_status, self.delete = client.update_status, client.delete
 
     def subscribe(self, resources: Collection[str], sink: Sink) -> Subscription:
         """Do as `Client.subscribe`, later."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
 
+from mutants.clients import Wrapped
 from mutants.mutant import WRITTEN, Mutant
 from reference.client import Client, Event, Key, Object, key_of
 from reference.pod_locator import PodLocatorController
@@ -99,19 +99,13 @@ class _NeverDeletes(PodLocatorController):
         self._locations.deleted(existing)
 
 
-class _Renames:
+class _Renames(Wrapped):
     """A client under whose hands objects get other names."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
 
     def create(self, resource: str, namespace: str, obj: Object) -> Object:
         name = obj["metadata"]["name"]
         made = self._client.create(resource, namespace, {**obj, "metadata": {"name": f"pod-{name}"}})
         return {**made, "metadata": {**made["metadata"], "name": name}}
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._client, name)
 
 
 MUTANTS += [

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from mutants.clients import Wrapped, controller_through
 from mutants.data_planes import HOLE
 from mutants.mutant import NO_ANSWER, REACHED, REFUSED, WRITTEN, Mutant
 from reference.client import Client, Event, Object, Subscription
@@ -23,15 +24,12 @@ Sink = Callable[[Event], None]
 LOOK = 0.02  # seconds between two looks at whether the API server is there
 
 
-class _Filtering:
+class _Filtering(Wrapped):
     """A client that drops some events of each subscription."""
 
     def __init__(self, client: Client, filtered: Callable[[Sink], Sink]) -> None:
-        self._client = client
+        super().__init__(client)
         self._filtered = filtered
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._client, name)
 
     def subscribe(self, resources: Collection[str], sink: Sink) -> Subscription:
         return self._client.subscribe(resources, self._filtered(sink))
@@ -80,7 +78,7 @@ def _newer_versions(sink: Sink) -> Sink:
 
 
 def _controller(filtered: Callable[[Sink], Sink]) -> Callable[..., EndpointSliceController]:
-    return lambda client, **options: EndpointSliceController(_Filtering(client, filtered), **options)
+    return controller_through(partial(_Filtering, filtered=filtered))
 
 
 def _proxy(filtered: Callable[[Sink], Sink]) -> Callable[..., ServiceProxy]:
