@@ -16,19 +16,12 @@ from typing import Any
 from mutants.clients import Wrapped, controller_through
 from mutants.conditions import writing_events
 from mutants.mutant import Mutant
+from mutants.plans import Nodes, rewritten, without
 from reference.client import Client, Event, Object, Subscription
 from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.allocation import Allocation, allocate, rules
 from reference.endpointslice.cpu_hints import CpuOutcome
 from reference.endpointslice.plan import Family, Plan, plan_service
-
-Nodes = Mapping[str, Object]
-
-
-def _rewritten(plan: Plan, change: Callable[[Object], Object]) -> Plan:
-    """Return the plan with `change` made to each slice that it writes."""
-    return replace(plan, create=tuple(map(change, plan.create)), update=tuple(map(change, plan.update)))
-
 
 # How endpoints are cut into slices
 
@@ -88,7 +81,7 @@ def _shuffling() -> Callable[..., Plan]:
     def shuffled(each: Object) -> Object:
         return {**each, "endpoints": chance.sample(each["endpoints"], len(each["endpoints"]))}
 
-    return lambda *arguments, **options: _rewritten(plan_service(*arguments, **options), shuffled)
+    return lambda *arguments, **options: rewritten(plan_service(*arguments, **options), shuffled)
 
 
 # Endpoints
@@ -170,8 +163,7 @@ class _OffThenOn(Wrapped):
 def _unhinted(obj: Object) -> Object:
     if "endpoints" not in obj:
         return obj
-    bare = [{name: value for name, value in each.items() if name != "hints"} for each in obj["endpoints"]]
-    return {**obj, "endpoints": bare}
+    return {**obj, "endpoints": [without(each, "hints") for each in obj["endpoints"]]}
 
 
 def _moves_few(*arguments: Any, **options: Any) -> Plan:
@@ -183,7 +175,7 @@ def _moves_few(*arguments: Any, **options: Any) -> Plan:
         if isinstance(family.outcome, CpuOutcome) and family.outcome.refusal is None
     ]
     for family, outcome in shared:
-        right = _rewritten(right, partial(_hinted_anew, hints=_few_moves(family, outcome, right, options)))
+        right = rewritten(right, partial(_hinted_anew, hints=_few_moves(family, outcome, right, options)))
     return right
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from harness.model.manifests import has_condition
 from mutants.clients import Wrapped, controller_through
 from mutants.mutant import NO_ANSWER, Mutant
-from mutants.plans import Nodes, PlanFaults, Planner, Pods, with_spec, without
+from mutants.plans import Nodes, PlanFaults, Planner, Pods, rewritten, with_spec, without
 from reference.client import Client, Event, Object, Subscription
 from reference.endpointslice.hints import NoHints
 from reference.endpointslice.labels import CONTROLLER, MANAGED_BY
@@ -90,11 +90,7 @@ def overlapping_slices(service: Object, pods: Pods, nodes: Nodes, existing: Iter
         return {**each, "endpoints": [*(one for one in each["endpoints"] if one not in again), *more]}
 
     right = plan_service(service, pods, nodes, list(map(changed, existing)), **options)
-    return replace(
-        right,
-        create=tuple(changed(each, *again) for each in right.create),
-        update=tuple(changed(each, *again) for each in right.update),
-    )
+    return rewritten(right, lambda each: changed(each, *again))
 
 
 @_faults.misplans("named-ports-resolve-once", "The first pod says for all what number a named port has.")

@@ -9,7 +9,7 @@ from typing import Any
 from mutants.clients import Wrapped, controller_through
 from mutants.conditions import writing_events
 from mutants.mutant import Mutant
-from mutants.plans import Nodes, PlanFaults, Planner, Pods
+from mutants.plans import Nodes, PlanFaults, Planner, Pods, rewritten
 from reference.client import Object
 from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.allocation import allocate, rules
@@ -110,8 +110,6 @@ def keeps_every_own_zone(*arguments: Any, **options: Any) -> Plan:
 
 @_faults.misplans("forgets-who-is-in-the-zone", "The right number of endpoints for each zone, whichever they are.")
 def forgets_who_is_in_the_zone(*arguments: Any, **options: Any) -> Plan:
-    right = plan_service(*arguments, **options)
-
     def turned(each: Object) -> Object:
         hints = [one.get("hints") for one in each["endpoints"]]
         if None in hints:
@@ -119,7 +117,7 @@ def forgets_who_is_in_the_zone(*arguments: Any, **options: Any) -> Plan:
         pairs = zip(each["endpoints"], hints[::-1], strict=True)
         return {**each, "endpoints": [{**one, "hints": hint} for one, hint in pairs]}
 
-    return replace(right, create=tuple(map(turned, right.create)), update=tuple(map(turned, right.update)))
+    return rewritten(plan_service(*arguments, **options), turned)
 
 
 @_faults.misplans("needs-more-endpoints-than-zones", "A Service needs more endpoints than there are zones.")

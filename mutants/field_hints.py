@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from mutants.mutant import Mutant
-from mutants.plans import Nodes, PlanFaults, Planner, Pods, distribution_of, with_spec, without
+from mutants.plans import Nodes, PlanFaults, Planner, Pods, distribution_of, rewritten, with_spec, without
 from reference.client import Object
 from reference.endpointslice.labels import TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE, node_zone
 from reference.endpointslice.plan import Plan, plan_service
@@ -163,7 +163,7 @@ def hints_one_slice_only() -> Planner:
             bare = [without(one, "hints") for one in each["endpoints"]]
             return each if each["ports"] == first.get(service["metadata"]["uid"]) else {**each, "endpoints": bare}
 
-        return replace(right, create=tuple(map(kept, right.create)), update=tuple(map(kept, right.update)))
+        return rewritten(right, kept)
 
     return plan
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from mutants.decisions import Question, deciding
 from mutants.mutant import NO_ANSWER, REACHED, WRITTEN, Mutant
+from mutants.plans import rewritten
 from reference.apiserver import ApiServer
 from reference.client import Object
 from reference.endpointslice import EndpointSliceController
@@ -126,8 +127,7 @@ def _nodes_alone(*others: Any, **options: Any) -> Plan:
         ]
         return {**each, "endpoints": endpoints}
 
-    right = plan_service(*others, **options)
-    return replace(right, create=tuple(map(bared, right.create)), update=tuple(map(bared, right.update)))
+    return rewritten(plan_service(*others, **options), bared)
 
 
 def _counting_once(*others: Any, **options: Any) -> Plan:

@@ -70,17 +70,20 @@ class PlanFaults:
 
         def register(write: Write) -> Write:
             def plan(service: Object, *others: Any, **options: Any) -> Plan:
-                def rewritten(each: Object) -> Object:
+                def changed(each: Object) -> Object:
                     return {**each, "endpoints": [write({**service, "slice": each}, one) for one in each["endpoints"]]}
 
-                right = plan_service(service, *others, **options)
-                create, update = (tuple(map(rewritten, each)) for each in (right.create, right.update))
-                return replace(right, create=create, update=update)
+                return rewritten(plan_service(service, *others, **options), changed)
 
             self.misplans(name, sentence, provenance)(plan)
             return write
 
         return register
+
+
+def rewritten(plan: Plan, change: Callable[[Object], Object]) -> Plan:
+    """Return the plan with `change` made to each slice that it writes."""
+    return replace(plan, create=tuple(map(change, plan.create)), update=tuple(map(change, plan.update)))
 
 
 def with_spec(service: Object, **spec: Any) -> Object:
