@@ -23,7 +23,7 @@ from reference.proxy.decision import Decision, Family, ServicePort
 from reference.proxy.netlink import Message, attribute, nested, number, text
 from reference.proxy.nftables import ChainEdit, KernelTable
 from reference.proxy.ruleset import LOCAL_LIST, Entries, RuleAction, Ruleset, render
-from reference.proxy.skeleton import Chain, Rule
+from reference.proxy.skeleton import Chain, Rule, address_length, load_source
 from reference.proxy.state import State
 
 DELAY = 0.2  # seconds
@@ -43,16 +43,12 @@ def _hashes_the_source(family: Family, chain: Chain) -> Chain:
     if not chain.name.startswith("lb-"):
         return chain
     first = nft.FIRST_REGISTER
-    length, offset = (4, 12) if family == "IPv4" else (16, 8)
+    length = address_length(family)
     _, count, *local = chain.name.split("-")
-    hashed = nft.expression(
-        "hash", number(1, first), number(2, first), number(3, length + 4), number(4, int(count)), number(5, 1),
-        number(6, LOCAL_LIST if local else 0), number(7, 0),
-    )  # fmt: skip
     draw = (
-        nft.load_payload(uapi.NFT_PAYLOAD_NETWORK_HEADER, offset, length, first)
+        load_source(family, first)
         + nft.load_payload(uapi.NFT_PAYLOAD_TRANSPORT_HEADER, 0, 2, first + length // 4)
-        + hashed
+        + nft.hash_of(first, length + 4, below=int(count), seed=1, first=LOCAL_LIST if local else 0, into=first)
         + nft.set_mark(first)
     )
     return replace(chain, rules=(Rule("meta mark set jhash saddr . sport", draw), *chain.rules[1:]))
