@@ -7,12 +7,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from mutants.data_planes import edited
 from mutants.decisions import Question, deciding, without_hints
 from mutants.mutant import NO_ANSWER, REACHED, WRITTEN, Mutant
 from reference.proxy import ServiceProxy, uapi
 from reference.proxy.decision import Decision, Family, ServicePort
 from reference.proxy.netlink import number
-from reference.proxy.nftables import KernelTable
 from reference.proxy.ruleset import Endpoint, Entries, RuleAction, ServiceAddress, Sticky, render
 from reference.proxy.skeleton import Chain
 from reference.proxy.state import State
@@ -145,6 +145,6 @@ MUTANTS = [
         "affinity-is-not-renewed",
         "A client is forgotten at its time even if it comes all the while.",
         symptom=WRITTEN,
-        proxy=partial(ServiceProxy, kernel_table=partial(KernelTable, edit=unrenewed)),
+        proxy=edited(unrenewed),
     ),
 ]

@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from mutants.data_planes import edited
 from mutants.mutant import Mutant
 from mutants.shares import AsRendered
 from reference.endpointslice import EndpointSliceController
@@ -21,7 +22,7 @@ from reference.proxy import ServiceProxy, uapi
 from reference.proxy import expressions as nft
 from reference.proxy.decision import Decision, Family, ServicePort
 from reference.proxy.netlink import Message, attribute, nested, number, text
-from reference.proxy.nftables import ChainEdit, KernelTable
+from reference.proxy.nftables import KernelTable
 from reference.proxy.ruleset import LOCAL_LIST, Entries, RuleAction, Ruleset, render
 from reference.proxy.skeleton import Chain, Rule, address_length, load_source
 from reference.proxy.state import State
@@ -106,18 +107,16 @@ def _slow_plan(*arguments: Any, **options: Any) -> Plan:
     return plan_service(*arguments, **options)
 
 
-def _proxy(name: str, sentence: str, family: str, *, edit: ChainEdit | None = None, **parts: Any) -> Mutant:
-    if edit is not None:
-        parts["kernel_table"] = partial(KernelTable, edit=edit)
+def _proxy(name: str, sentence: str, family: str, **parts: Any) -> Mutant:
     return Mutant(name, sentence, family, proxy=partial(ServiceProxy, **parts))
 
 
 BENIGN: list[Mutant] = [
-    _proxy("takes-turns", "Endpoints are used in turns instead of at random.", "IPVS rr", edit=_takes_turns),
-    _proxy("hashes-the-source", "The client's address and port choose the endpoint.", "OVN-Kubernetes",
-           edit=_hashes_the_source),
-    _proxy("translates-inside-too", "Clients inside are masqueraded too.", "kube-proxy --masquerade-all",
-           edit=_translates_inside_too),
+    Mutant("takes-turns", "Endpoints are used in turns instead of at random.", "IPVS rr", proxy=edited(_takes_turns)),
+    Mutant("hashes-the-source", "The client's address and port choose the endpoint.", "OVN-Kubernetes",
+           proxy=edited(_hashes_the_source)),
+    Mutant("translates-inside-too", "Clients inside are masqueraded too.", "kube-proxy --masquerade-all",
+           proxy=edited(_translates_inside_too)),
     _proxy("slow", "Every change takes effect 200 ms later.", "kube-proxy --nftables-min-sync-period", state=_Slow),
     _proxy("rebuilds", "All rules are written anew for each change.", "kube-proxy before 1.28, kube-router",
            state=Rebuilding),

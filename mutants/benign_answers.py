@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
+from mutants.data_planes import edited
 from mutants.mutant import Mutant
-from reference.proxy import ServiceProxy, uapi
 from reference.proxy import expressions as nft
+from reference.proxy import uapi
 from reference.proxy.decision import Family
 from reference.proxy.netlink import attribute, number
-from reference.proxy.nftables import KernelTable
 from reference.proxy.skeleton import Chain, Rule
 
 _CODES = {"host-unreachable": {"IPv4": 1, "IPv6": 3}, "admin-prohibited": {"IPv4": 13, "IPv6": 1}}
@@ -29,8 +29,8 @@ def _refuses(kind: str, family: Family, chain: Chain) -> Chain:
 
 
 def _refusing(name: str, kind: str, family: str) -> Mutant:
-    proxy = partial(ServiceProxy, kernel_table=partial(KernelTable, edit=partial(_refuses, kind)))
-    return Mutant(name, f"What is refused, TCP too, is refused by ICMP {kind}.", family, proxy=proxy)
+    sentence = f"What is refused, TCP too, is refused by ICMP {kind}."
+    return Mutant(name, sentence, family, proxy=edited(partial(_refuses, kind)))
 
 
 BENIGN: list[Mutant] = [

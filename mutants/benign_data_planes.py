@@ -8,12 +8,12 @@ from __future__ import annotations
 import ipaddress
 import secrets
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 from mutants.benign import Rebuilding
-from mutants.data_planes import LeavesUdpFlows
+from mutants.data_planes import LeavesUdpFlows, edited
 from mutants.decisions import Question, deciding
 from mutants.mutant import Mutant
 from mutants.shares import AsRendered, one_endpoint_twice
@@ -22,7 +22,7 @@ from reference.proxy import ServiceProxy, uapi
 from reference.proxy import expressions as nft
 from reference.proxy.decision import Decision, Family, ServicePort
 from reference.proxy.netlink import Message, NftSocket, attribute, nested, number
-from reference.proxy.nftables import STAGING, ChainEdit, KernelTable, Messages
+from reference.proxy.nftables import STAGING, KernelTable, Messages
 from reference.proxy.ruleset import (
     LOCAL_LIST,
     Endpoint,
@@ -230,10 +230,6 @@ def _weighted(asked: Question) -> Decision:
     return asked.answer() if asked.port.affinity_seconds else one_endpoint_twice(asked)
 
 
-def _edited(edit: ChainEdit) -> Callable[..., ServiceProxy]:
-    return partial(ServiceProxy, kernel_table=partial(KernelTable, edit=edit))
-
-
 BENIGN: list[Mutant] = [
     Mutant("weighted", "One of several endpoints gets twice what each other one gets.",
            "IPVS wrr, Cilium weights",
@@ -250,14 +246,14 @@ BENIGN: list[Mutant] = [
            unmet=frozenset({"SERVICE/udp-flow-leaves-a-removed-endpoint"})),
     Mutant("keeps-clients-of-own-pods",
            "A pod of the node that is entered sees the address of a client outside, whatever the policy.",
-           "Cilium, OVN-Kubernetes, Calico eBPF", proxy=_edited(_keeps_clients_of_own_pods)),
+           "Cilium, OVN-Kubernetes, Calico eBPF", proxy=edited(_keeps_clients_of_own_pods)),
     Mutant("node-ports-on-one-address", "A node port answers at the node's IPv4 address alone.",
            "kube-proxy --nodeport-addresses",
            proxy=partial(ServiceProxy, state=partial(State, render=_on_one_address))),
     Mutant("drops-what-no-service-has", "Packets to cluster IPs and ports that no Service has are dropped.",
-           "Cilium, kube-router", proxy=_edited(_drops_the_rest)),
+           "Cilium, kube-router", proxy=edited(_drops_the_rest)),
     Mutant("refuses-what-no-service-has", "Cluster IPs answer pings, and refuse ports that no Service has.",
-           "IPVS, kube-proxy in mode nftables", proxy=_edited(_refuses_the_rest)),
+           "IPVS, kube-proxy in mode nftables", proxy=edited(_refuses_the_rest)),
     Mutant("a-chain-for-each", "Each Service and each endpoint has a chain of its own; each change writes all anew.",
            "kube-proxy in mode iptables", proxy=partial(ServiceProxy, state=Rebuilding, kernel_table=_Chained)),
 ]  # fmt: skip

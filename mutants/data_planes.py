@@ -116,15 +116,16 @@ def no_ipv6(port: ServicePort, decision: Decision, node: str, addresses: Sequenc
 # Chains and connections
 
 
-def _edited(edit: ChainEdit) -> Callable[..., KernelTable]:
-    return partial(KernelTable, edit=edit)
+def edited(edit: ChainEdit) -> Callable[..., ServiceProxy]:
+    """Return a proxy whose chains are changed."""
+    return partial(ServiceProxy, kernel_table=partial(KernelTable, edit=edit))
 
 
 def _wrong_chain(
     name: str, sentence: str, provenance: str = "", *, symptom: str = NO_ANSWER
 ) -> Callable[[ChainEdit], ChainEdit]:
     def register(edit: ChainEdit) -> ChainEdit:
-        _register(name, sentence, provenance, symptom, kernel_table=_edited(edit))
+        MUTANTS.append(Mutant(name, sentence, provenance, symptom, proxy=edited(edit)))
         return edit
 
     return register

@@ -10,12 +10,12 @@ from functools import partial
 from typing import Any
 
 from mutants.affinity import unrenewed
+from mutants.data_planes import edited
 from mutants.decisions import Question, deciding, without_hints
 from mutants.mutant import Mutant
 from reference.client import Object
 from reference.proxy import ServiceProxy
 from reference.proxy.decision import Decision
-from reference.proxy.nftables import KernelTable
 from reference.proxy.objects import ANNOTATION, DEPRECATED_ANNOTATION
 from reference.proxy.state import State
 
@@ -66,7 +66,7 @@ FAMILIES = [
         "hard-affinity-timeout",
         "A client is forgotten timeoutSeconds after it came first, even if it comes all the while.",
         "Antrea",
-        proxy=partial(ServiceProxy, kernel_table=partial(KernelTable, edit=unrenewed)),
+        proxy=edited(unrenewed),
         unmet=frozenset({"AFFINITY/coming-again-renews-it"}),
     ),
 ]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
+from mutants.data_planes import edited
 from mutants.decisions import Question, address, deciding
 from mutants.mutant import NO_ANSWER, REACHED, Mutant
 from mutants.shares import AsRendered
@@ -83,6 +84,6 @@ MUTANTS: list[Mutant] = [
         "While many connections are open, further ones get no answer.",
         "",
         NO_ANSWER,
-        proxy=partial(ServiceProxy, kernel_table=partial(KernelTable, edit=_sheds)),
+        proxy=edited(_sheds),
     ),
 ]
