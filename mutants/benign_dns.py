@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from mutants.cluster_dns import Find
 from mutants.mutant import Mutant
 from reference.dns import DnsServer
 from reference.dns.records import Found, Service, find
@@ -16,8 +17,6 @@ from reference.objects.topology_keys import ANY, Labels
 KEPT = 2  # seconds
 
 BENIGN: list[Mutant] = []
-
-Find = Callable[[Any, str, Service, Labels | None], Found | None]
 
 
 def _dns(name: str, sentence: str, family: str, **options: Any) -> None:

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 from mutants.decisions import Question, faults_in, without_hints
 from mutants.mutant import NO_ANSWER, REACHED, Mutant
+from mutants.proxy_hints import external_addresses_ignore_hints
+from mutants.proxy_policies import external_local_restricts_clients_inside
 from reference.proxy.decision import Decision
 
 MUTANTS: list[Mutant] = []
@@ -54,8 +56,7 @@ def no_hints_over_udp_and_ipv6(asked: Question) -> Decision:
 
 @_ipv6("no-hints-at-external-addresses-over-ipv6", "Over IPv6, hints are followed at the cluster IP only.")
 def no_hints_at_external_addresses_over_ipv6(asked: Question) -> Decision:
-    everywhere = _unhinted(asked)
-    return replace(asked.answer(), outside=everywhere.outside, inside=everywhere.inside)
+    return external_addresses_ignore_hints(asked)
 
 
 @_ipv6(
@@ -115,8 +116,7 @@ def no_policies_over_a_hundred(asked: Question) -> Decision:
     symptom=EITHER,
 )
 def external_local_for_all_at_load_balancers(asked: Question) -> Decision:
-    right = asked.answer()
-    return replace(right, inside=right.outside) if asked.port.external_local else right
+    return external_local_restricts_clients_inside(asked)
 
 
 @_external_ip("internal-local-at-external-ips", "internalTrafficPolicy Local is for external IPs, too.", symptom=EITHER)
