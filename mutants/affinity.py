@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from mutants.data_planes import edited
-from mutants.decisions import Question, deciding, without_hints
+from mutants.decisions import Wrong, proxy_deciding, without_hints
 from mutants.mutant import NO_ANSWER, REACHED, WRITTEN, Mutant
 from reference.proxy import ServiceProxy, uapi
 from reference.proxy.decision import Decision, Family, ServicePort
@@ -71,13 +71,9 @@ def _at_the_cluster_ip_only(port: ServicePort, service: ServiceAddress, action: 
     return action if service.address in port.cluster_ips else action.endpoints
 
 
-def _deciding(wrong: Callable[[Question], Decision]) -> Callable[..., ServiceProxy]:
+def _deciding(wrong: Wrong) -> Callable[..., ServiceProxy]:
     """Return a proxy whose decisions about Services with affinity are changed."""
-
-    def decided(asked: Question) -> Decision:
-        return wrong(asked) if asked.port.affinity_seconds else asked.answer()
-
-    return partial(ServiceProxy, state=partial(State, decide=deciding(decided)))
+    return proxy_deciding(wrong, about=lambda asked: bool(asked.port.affinity_seconds))
 
 
 def unrenewed(_: Family, chain: Chain) -> Chain:

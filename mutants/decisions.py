@@ -83,6 +83,12 @@ def deciding(wrong: Wrong) -> Callable[..., Decision]:
     return decide_wrongly
 
 
+def proxy_deciding(wrong: Wrong, *, about: Callable[[Question], bool] = lambda _: True) -> Callable[..., ServiceProxy]:
+    """Return a proxy that decides wrongly; to questions not `about` this its answer is right."""
+    decided = deciding(lambda asked: wrong(asked) if about(asked) else asked.answer())
+    return partial(ServiceProxy, state=partial(State, decide=decided))
+
+
 def faults_in(
     mutants: list[Mutant], *, about: Callable[[Question], bool] = lambda _: True
 ) -> Callable[..., Callable[[Wrong], Wrong]]:
@@ -90,8 +96,7 @@ def faults_in(
 
     def fault(name: str, sentence: str, provenance: str = "", *, symptom: str = REACHED) -> Callable[[Wrong], Wrong]:
         def register(wrong: Wrong) -> Wrong:
-            decided = deciding(lambda asked: wrong(asked) if about(asked) else asked.answer())
-            proxy = partial(ServiceProxy, state=partial(State, decide=decided))
+            proxy = proxy_deciding(wrong, about=about)
             mutants.append(Mutant(name, sentence, provenance, symptom, proxy=proxy))
             return wrong
 

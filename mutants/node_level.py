@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from mutants.decisions import Question, deciding
+from mutants.decisions import Question, proxy_deciding
 from mutants.mutant import NO_ANSWER, REACHED, WRITTEN, Mutant
 from mutants.plans import rewritten
 from reference.apiserver import ApiServer
@@ -19,7 +19,6 @@ from reference.endpointslice.plan import Plan, plan_service
 from reference.features import Features
 from reference.proxy import ServiceProxy
 from reference.proxy.decision import Decision, Drop
-from reference.proxy.state import State
 
 MUTANTS: list[Mutant] = []
 
@@ -152,10 +151,6 @@ MUTANTS.append(
 )
 
 
-def _deciding(wrong: Callable[[Question], Decision]) -> Callable[..., ServiceProxy]:
-    return partial(ServiceProxy, state=partial(State, decide=deciding(wrong)))
-
-
 def _hinted(asked: Question) -> bool:
     return bool(asked.ready) and all(each.node_hints for each in asked.ready)
 
@@ -198,23 +193,23 @@ MUTANTS += [
     Mutant(
         "node-level-needs-the-annotation",
         "Node hints are followed on annotated Services alone, where zone hints are.",
-        proxy=_deciding(_annotated),
+        proxy=proxy_deciding(_annotated),
     ),
     Mutant(
         "node-level-softens-local",
         "With node hints on all endpoints, policy Local falls back as policy Cluster does.",
-        proxy=_deciding(_softened),
+        proxy=proxy_deciding(_softened),
     ),
     Mutant(
         "node-level-narrows-local",
         "Policy Local leaves out endpoints of the node that are hinted for another.",
-        proxy=_deciding(_narrowed),
+        proxy=proxy_deciding(_narrowed),
     ),
     Mutant(
         "node-level-without-fallback",
         "With node hints on all endpoints, a node without one drops connections.",
         symptom=NO_ANSWER,
-        proxy=_deciding(_unforgiving),
+        proxy=proxy_deciding(_unforgiving),
     ),
     Mutant(
         "stores-no-node-level-hints",
