@@ -11,6 +11,7 @@ from mutants import Mutant
 from mutants.benign_watches import BENIGN as VARIANTS
 from tests.conformance import trials
 from tests.conformance.trials import SCENARIOS, Trial
+from tests.conformance.variants import profiles
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -41,8 +42,7 @@ OF_OTHERS = (
 
 def _of(mutant: Mutant) -> list[str]:
     """The requirements on what is odd of this variant."""
-    of = [Profile.SERVICE_PROXY] if not mutant.name.startswith("controller-") else []
-    of += [Profile.ENDPOINTSLICE_CONTROLLER] if not mutant.name.startswith(("proxy-", "ten-")) else []
+    of = profiles(mutant) - {Profile.CLUSTER}
     return sorted(each for each, scenario in SCENARIOS.items() if scenario.requirement.profile in of)
 
 
