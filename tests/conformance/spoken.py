@@ -147,10 +147,6 @@ class Stage:
             spec = dict(service.object["spec"])
             self.said.append(Said(Client(kind, node), self.zones[node], to, spec, endpoints, what, kept))
 
-    def expect(self, _: Stage, service: Service, expected: Mapping[Any, Any], **address: Any) -> None:
-        """Be `expect_traffic`."""
-        self.say(service, expected, **address)
-
 
 class _Nodes:
     def __init__(self, zones: dict[str, str]) -> None:
@@ -163,7 +159,8 @@ class _Nodes:
         self._zones[node] = zone or ""
 
 
-def _expect_traffic(stage: Stage, service: Service, expected: Mapping[Any, Any], **address: Any) -> None:
+def expect_traffic(stage: Stage, service: Service, expected: Mapping[Any, Any], **address: Any) -> None:
+    """Note what the scenario expects."""
     stage.say(service, expected, **address)
 
 
@@ -193,8 +190,8 @@ def _stop(*_: Any, **__: Any) -> None:
 
 
 _ON_STAGE: Mapping[str, Callable[..., Any]] = {
-    "expect_traffic": _expect_traffic,
-    "expect_prompt_change": _expect_traffic,
+    "expect_traffic": expect_traffic,
+    "expect_prompt_change": expect_traffic,
     "expect_kept": _expect_kept,
     "expect_no_loss": _beside,
     "expect_flow_survives": _beside,

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import harness
 from conformance import oracle
 from conformance.interactions import cells, covering
 from conformance.interactions.dimensions import DIMENSIONS, why_impossible
 from conformance.interactions.playing import group_of
-from tests.conformance.spoken import Stage
+from tests.conformance.spoken import Stage, expect_traffic
 from tests.conformance.trials import SCENARIOS
 
 GRID = covering.cells()
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "grid.md"
+
+SPOKEN = ("Port", "NO_ANSWER", "endpoint", "pod_client", "node_client", "external_client")
+"""The names of `harness` in a cell as a scenario, beside `expect_traffic`."""
 
 
 def _counts() -> dict[str, int]:
@@ -69,12 +72,8 @@ def test_every_group_has_a_requirement_with_cells() -> None:
 def test_a_cell_as_a_scenario_of_its_own_says_the_same() -> None:
     for cell in GRID:
         stage = Stage()
-        names: dict[str, Any] = {
-            name: getattr(harness, name) for name in ("Port", "NO_ANSWER", "endpoint", "pod_client")
-        }
-        names |= {"node_client": harness.node_client, "external_client": harness.external_client}
-        exec(cells.as_text(cell), names | {"expect_traffic": stage.expect}, names)
-        names["expect_traffic"] = stage.expect
+        names = {name: getattr(harness, name) for name in SPOKEN} | {"expect_traffic": expect_traffic}
+        exec(cells.as_text(cell), names)
         names["test_cell"](stage)
         assert len(stage.said) == len(cells.ASKED_FROM)
         for said in stage.said:
