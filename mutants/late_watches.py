@@ -10,6 +10,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Collection
 from heapq import heappop, heappush
+from math import inf
 
 from mutants.clients import Wrapped
 from reference.client import Client, Event, Key, Object, Subscription, key_of
@@ -50,7 +51,7 @@ class _LateWatch:
         self._by_object = by_object
         self._sink = sink
         self._lateness = lateness
-        self._resync = resync
+        self._resync = resync or inf
         self._changed = threading.Condition()
         self._waiting: list[tuple[float, int, Event]] = []
         self._numbers = 0
@@ -97,12 +98,11 @@ class _LateWatch:
         while True:
             with self._changed:
                 now = time.monotonic()
-                due = self._waiting[0][0] if self._waiting else float("inf")
+                due = self._waiting[0][0] if self._waiting else inf
                 if self._ended:
                     return
-                if due > now and not (self._resync and now >= resync):
-                    until = min(due, resync) if self._resync else due
-                    self._changed.wait(None if until == float("inf") else until - now)
+                if (until := min(due, resync)) > now:
+                    self._changed.wait(None if until == inf else until - now)
                     continue
                 event = heappop(self._waiting)[2] if due <= now else None
             if event is None:
