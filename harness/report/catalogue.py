@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from harness.judging.results import requirement_to_json
 from harness.model.requirements import Profile, Requirement
-from harness.report.environment import suite_of
+from harness.report.environment import catalogue_digest, name_and_version
 from harness.report.listed import ListedRow, as_json, as_lines, as_yaml, markdown_row
 
 
@@ -21,11 +21,11 @@ def write(
     """
     match form:
         case "json":
-            return as_json(as_data(requirements, suite_of(suite, of)))
+            return as_json(as_data(requirements, of=of, suite=suite))
         case "yaml":
-            return as_yaml(as_data(requirements, suite_of(suite, of)))
+            return as_yaml(as_data(requirements, of=of, suite=suite))
         case "md":
-            return as_markdown(requirements, suite_of(suite, of))
+            return as_markdown(requirements, suite)
     if not width:
         return as_lines([_row(each) for each in requirements], width=0)
     sections = []
@@ -34,17 +34,18 @@ def write(
     return "\n\n".join(sections)
 
 
-def as_data(requirements: Sequence[Requirement], suite: Mapping[str, str]) -> dict[str, Any]:
+def as_data(requirements: Sequence[Requirement], *, of: Sequence[Requirement], suite: Path) -> dict[str, Any]:
     """Return requirements as plain values, with the digest of the whole catalogue, which reports quote."""
     return {
-        "suite": {key: suite[key] for key in ("name", "version", "catalogueDigest")},
+        "suite": {**name_and_version(suite), "catalogueDigest": catalogue_digest(of)},
         "requirements": [_values(each) for each in requirements],
     }
 
 
-def as_markdown(requirements: Sequence[Requirement], suite: Mapping[str, str]) -> str:
+def as_markdown(requirements: Sequence[Requirement], suite: Path) -> str:
     """Return the catalogue as a Markdown page: a section a profile, a table row a requirement."""
-    lines = ["# Requirements", "", f"{len(requirements)} requirements of {suite['name']} {suite['version']}.", ""]
+    of = " ".join(name_and_version(suite).values())
+    lines = ["# Requirements", "", f"{len(requirements)} requirements of {of}.", ""]
     for profile, mine in _by_profile(requirements):
         lines += [f"## {profile}", "", "| id | level | requirement | features | source |", "|---|---|---|---|---|"]
         lines += [_markdown_row(each) for each in mine]

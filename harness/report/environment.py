@@ -52,16 +52,24 @@ def suite_revision() -> str:
 def suite_of(place: Path, requirements: Iterable[Requirement]) -> dict[str, str]:
     """The suite block: which suite lies in this folder, in which version, and the digest of its catalogue.
 
-    Somebody's own suite has the name and version of its package, and names the trafficdist that ran it.
+    The published suite has its revision; somebody's own names the trafficdist that ran it.
     """
-    digest = {"catalogueDigest": catalogue_digest(requirements)}
+    if place != place_of():
+        more = {"harness": suite_version()}
+    elif revision := suite_revision():
+        more = {"revision": revision}
+    else:
+        more = {}
+    return {**name_and_version(place), **more, "catalogueDigest": catalogue_digest(requirements)}
+
+
+def name_and_version(place: Path) -> dict[str, str]:
+    """Return name and version of the suite in this folder; somebody's own suite has those of its package."""
     if place == place_of():
-        revision = suite_revision()
-        named = {"name": "trafficdist", "version": suite_version()}
-        return {**named, **({"revision": revision} if revision else {}), **digest}
+        return {"name": "trafficdist", "version": suite_version()}
     while (place.parent / "__init__.py").exists():
         place = place.parent
-    return {"name": place.stem, "version": _version_of(place.stem), "harness": suite_version(), **digest}
+    return {"name": place.stem, "version": _version_of(place.stem)}
 
 
 def _version_of(package: str) -> str:
