@@ -16,6 +16,7 @@ import pytest
 from harness.judging.outcome import DECISIVE, Outcome, outcome
 from harness.judging.verdict import Verdict, combine
 from harness.plugin.recorder import PROPERTY
+from harness.run.plan import Plan
 from harness.run.run import Run, run_of
 
 TIMEOUT = 1.0
@@ -61,12 +62,11 @@ class SonobuoyProgress:
 
     def update(self, message: str) -> dict[str, Any]:
         """Return the update for the worker."""
-        plan = self._run.known_plan()
-        wanted = {case.nodeid: case.requirement for case in plan.cases if case.to_run} if plan else {}
+        plan = self._run.known_plan() or Plan()
+        wanted = {case.nodeid: plan.requirements[case.requirement] for case in plan.cases if case.to_run}
         ended = {nodeid: verdict for nodeid, verdict in self._verdicts.items() if nodeid in wanted}
-        levels = {each.id: each.level for each in plan.requirements.values()} if plan else {}
-        found = {nodeid: outcome(verdict, levels[wanted[nodeid]]) for nodeid, verdict in ended.items()}
-        decisive = {kind: [wanted[nodeid] for nodeid, each in found.items() if each is kind] for kind in DECISIVE}
+        found = {nodeid: outcome(verdict, wanted[nodeid].level) for nodeid, verdict in ended.items()}
+        decisive = {kind: [wanted[nodeid].id for nodeid, each in found.items() if each is kind] for kind in DECISIVE}
         return {
             "msg": message,
             "total": len(wanted),
