@@ -24,7 +24,7 @@ MARKS = {
 }
 """Marks by outcome, the worst first."""
 
-NOT_RUN = MARKS[Outcome.NOT_RUN]
+MET, NOT_RUN = MARKS[Outcome.MET], MARKS[Outcome.NOT_RUN]
 _KEY = "✓ met, ✗ a MUST is not met, ? it could not be told, ! a SHOULD is not met, i a MAY is not met, - did not run."
 
 
@@ -49,7 +49,7 @@ def as_markdown(reports: Sequence[Report]) -> str:
     by_requirement = [(f"`{name}`", [_mark(tests.get(name)) for tests in by_id]) for name in ids]
     ran = [row for row in by_feature if set(row[1]) != {NOT_RUN}]
     if len(reports) == 1:
-        about, listed = "Requirements not met", [row for row in by_requirement if row[1][0] in _UNMET]
+        about, listed = "Requirements not met", [row for row in by_requirement if row[1][0] not in (MET, NOT_RUN)]
     else:
         about, listed = "Requirements that differ", [row for row in by_requirement if len(set(row[1])) > 1]
     lines = ["## Results", "", *_results(reports), "", _KEY, "", "## Features", "", *_table("feature", heads, ran)]
@@ -94,15 +94,11 @@ def _count(tests: Iterable[Mapping[str, Any]]) -> str:
     if not marks:
         return NOT_RUN
     worst = next(mark for mark in MARKS.values() if marks[mark])
-    met = marks[MARKS[Outcome.MET]]
-    return f"{worst} {met}" if met == marks.total() else f"{worst} {met}/{marks.total()}"
+    return f"{MET} {marks[MET]}" if worst == MET else f"{worst} {marks[MET]}/{marks.total()}"
 
 
 def _mark(test: Mapping[str, Any] | None) -> str:
     return NOT_RUN if test is None else MARKS[outcome(test["verdict"], test["level"])]
-
-
-_UNMET = {mark for each, mark in MARKS.items() if each not in (Outcome.MET, Outcome.NOT_RUN)}
 
 
 def _table(first: str, heads: Sequence[str], rows: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
