@@ -32,5 +32,6 @@ def explain(service: str, **options: Any) -> None:
 
     from harness.explain.service import explain_service
 
-    told = {"follow": "released"} | {key: value for key, value in resolve_some(options).items() if value}
+    told = resolve_some(options)
+    told["follow"] = told["follow"] or "released"
     explain_service(service, **told, console=Console(highlight=False))

@@ -41,4 +41,4 @@ def judge(run: str, form: str, **options: Any) -> int:
     """
     from harness.report.rejudged import show
 
-    return show(run, form, strict=bool(resolve_some(by_name(options))["warnings_as_errors"]))
+    return show(run, form, strict=resolve_some(by_name(options))["warnings_as_errors"])

@@ -24,7 +24,7 @@ _WIDTH = 160  # letters of a line of text
 SAME = 6  # node names on a line; the rest is counted
 
 
-def explain_service(name: str, *, follow: Reading, console: Console, kubeconfig: str = "", context: str = "") -> None:
+def explain_service(name: str, *, kubeconfig: str, context: str, follow: Reading, console: Console) -> None:
     """Print the explanation of Service `name` ("web", or "shop/web"). Raises `UsageError`, `UnavailableError`."""
     namespace, _, short = name.rpartition("/")
     loaded = find(kubeconfig, context=context)

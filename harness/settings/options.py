@@ -275,14 +275,18 @@ def resolve(
     values["proxy"] = values["proxy"] or ChosenProxy(INSTALLED if values["backend"] in REAL_CLUSTERS else REFERENCE)
     _claim(values)
     values["seed"] = int.from_bytes(os.urandom(4)) if values["seed"] is None else values["seed"]
-    plain: dict[str, Any] = {key: "" if value is None else value for key, value in values.items()}
-    return Settings(**plain)
+    return Settings(**_without_none(values))
 
 
 def resolve_some(given: Mapping[str, Any]) -> dict[str, Any]:
     """Combine the sources of these options alone, for a command that is no run, by key. Raises as `resolve` does."""
     values, _ = _gather([BY_NAME[name] for name in given], given)
-    return {key: value or "" for key, value in values.items()}
+    return _without_none(values)
+
+
+def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values with "" for a text that was not given."""
+    return {key: "" if value is None else value for key, value in values.items()}
 
 
 def _gather(
