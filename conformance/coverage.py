@@ -1,9 +1,9 @@
 """The statements of the documents, and the requirements that test each of them.
 
 A suite that passes says little when nobody knows what it leaves out. `coverage.yaml` goes through each document,
-section by section, and gives for every statement the requirements that test it, or says why none can. This module reads
-the file and holds it against the ids of the suite; it knows neither clusters nor pytest. `python -m
-conformance.coverage` prints what is still open.
+section by section, and gives for every statement the requirements that test it, or says why none does. This module
+reads the file and holds it against the ids of the suite; it knows neither clusters nor pytest. `python -m
+conformance.coverage` prints what is not tested though it could be.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import enum
 import re
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import resources
 
@@ -34,6 +34,7 @@ class Reason(enum.StrEnum):
     SUPERSEDED = "superseded"  # a later document says otherwise
     FUTURE = "future"  # stated as a possible expansion that nobody has built
     OUT_OF_SCOPE = "out-of-scope"  # another component, or the subject of another document
+    NOT_TESTED = "not-tested"  # a requirement could test it, and none does
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class Open:
 
 @dataclass(frozen=True, slots=True)
 class Excluded:
-    """No requirement can test the statement, or none should."""
+    """No requirement tests the statement."""
 
     reason: Reason
     because: str
@@ -60,19 +61,28 @@ class Excluded:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One thing that a document says about how a component behaves, in our words."""
+    """One thing that a document says about how a component behaves, in our words.
+
+    A component that breaks the statement fails a requirement of its outcome, and may meet those of `beside`.
+    """
 
     document: str
     heading: str
     key: str
     says: str
     outcome: Covered | Open | Excluded
+    beside: tuple[str, ...]
     line: int
 
     @property
     def id(self) -> str:
         """Document and key, for example KEP-4444#annotation-first."""
         return f"{self.document}#{self.key}"
+
+    @property
+    def requirements(self) -> tuple[str, ...]:
+        """The ids of all requirements that stand at the statement, whether they test it or not."""
+        return (*(self.outcome.requirements if isinstance(self.outcome, Covered) else ()), *self.beside)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +97,17 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document with all its headings, in its order."""
+    """A document with all its headings, in its order; and where its text is, for one that is no seed of the project."""
 
     name: str
     title: str
+    text: str
     sections: tuple[Section, ...]
+
+    @property
+    def statements(self) -> tuple[Statement, ...]:
+        """All its statements, in its order."""
+        return tuple(statement for section in self.sections for statement in section.statements)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +119,12 @@ class Coverage:
     @property
     def statements(self) -> tuple[Statement, ...]:
         """All statements, in the order of the documents."""
-        sections = (section for document in self.documents for section in document.sections)
-        return tuple(statement for section in sections for statement in section.statements)
+        return tuple(statement for document in self.documents for statement in document.statements)
+
+    @property
+    def requirements(self) -> frozenset[str]:
+        """The ids of all requirements that stand at any statement."""
+        return frozenset(name for statement in self.statements for name in statement.requirements)
 
 
 def load() -> Coverage:
@@ -124,25 +144,37 @@ def problems(coverage: Coverage, requirements: Collection[str]) -> list[str]:
 
 
 def summary(coverage: Coverage) -> str:
-    """Return a text that counts the covered, open and excluded statements, and lists the open ones."""
-    outcomes = Counter(_name(each.outcome) for each in coverage.statements)
-    lines = [f"{len(coverage.statements)} statements: " + ", ".join(f"{n} {name}" for name, n in outcomes.items())]
-    lines += [
-        f"{each.id}: {each.says} Open: {each.outcome.because}"
-        for each in coverage.statements
-        if isinstance(each.outcome, Open)
-    ]
-    return "\n".join(lines)
+    """Return a text that counts statements by outcome, in all and by document, and lists those to be tested yet."""
+    parts = [("", coverage.statements)]
+    parts += [(f"{each.name}: ", each.statements) for each in coverage.documents]
+    lines = [name + _counts(statements) for name, statements in parts]
+    return "\n".join([*lines, *_untested(coverage)])
+
+
+def _counts(statements: Sequence[Statement]) -> str:
+    outcomes = Counter(_name(each.outcome) for each in statements)
+    return f"{len(statements)} statements: " + ", ".join(f"{n} {name}" for name, n in outcomes.items())
+
+
+def _untested(coverage: Coverage) -> Iterator[str]:
+    """Yield a line for each statement that a requirement could test, and none does."""
+    for each in coverage.statements:
+        match each.outcome:
+            case Open(because):
+                yield f"{each.id}: {each.says} Open: {because}"
+            case Excluded(Reason.NOT_TESTED, because):
+                yield f"{each.id}: {each.says} Not tested: {because}"
 
 
 def _document(node: Line) -> Document:
-    fields = node.fields("document", "title", "sections")
+    fields = node.fields("document", "title", "sections", optional=("text",))
     name = fields["document"].text()
     sections = tuple(_section(each, name) for each in fields["sections"].items())
     _refuse_repetition(((each.heading, each.line) for each in sections), f"heading of {name}")
-    statements = [statement for section in sections for statement in section.statements]
-    _refuse_repetition(((each.key, each.line) for each in statements), f"key of {name}")
-    return Document(name, fields["title"].text(), sections)
+    text = fields["text"].text() if "text" in fields else ""
+    document = Document(name, fields["title"].text(), text, sections)
+    _refuse_repetition(((each.key, each.line) for each in document.statements), f"key of {name}")
+    return document
 
 
 def _section(node: Line, document: str) -> Section:
@@ -159,21 +191,22 @@ def _section(node: Line, document: str) -> Section:
 
 
 def _statement(node: Line, document: str, heading: str) -> Statement:
-    fields = node.fields("key", "says", "requirements", optional=("status", "because"))
+    fields = node.fields("key", "says", "requirements", optional=("status", "because", "beside"))
     key = fields["key"].text()
     if not _SLUG.fullmatch(key):
         raise node.error(f"key {key!r}: want lower case words with dashes between")
-    return Statement(document, heading, key, fields["says"].text(), _outcome(node, fields), node.number)
+    beside = fields["beside"].texts() if "beside" in fields else ()
+    return Statement(document, heading, key, fields["says"].text(), _outcome(node, fields), beside, node.number)
 
 
 def _outcome(node: Line, fields: dict[str, Line]) -> Covered | Open | Excluded:
     requirements = fields["requirements"].texts()
-    beside = sorted(fields.keys() & {"status", "because"})
+    reasons = sorted(fields.keys() & {"status", "because"})
     if requirements:
-        if beside:
-            raise node.error(f"a statement with requirements has no {', '.join(beside)}")
+        if reasons:
+            raise node.error(f"a statement with requirements has no {', '.join(reasons)}")
         return Covered(requirements)
-    if len(beside) < 2:
+    if len(reasons) < 2:
         raise node.error("a statement without requirements needs status and because")
     status, because = fields["status"].one_of(("open", *Reason)), fields["because"].text()
     return Open(because) if status == "open" else Excluded(Reason(status), because)
@@ -189,17 +222,14 @@ def _refuse_repetition(names: Iterator[tuple[str, int]], what: str) -> None:
 
 def _dead_ids(coverage: Coverage, requirements: Collection[str]) -> Iterator[str]:
     for statement in coverage.statements:
-        if isinstance(statement.outcome, Covered):
-            for each in statement.outcome.requirements:
-                if each not in requirements:
-                    yield f"{FILE}:{statement.line}: {statement.id}: the suite has no requirement {each}"
+        for each in statement.requirements:
+            if each not in requirements:
+                yield f"{FILE}:{statement.line}: {statement.id}: the suite has no requirement {each}"
 
 
 def _unmapped_requirements(coverage: Coverage, requirements: Collection[str]) -> Iterator[str]:
-    outcomes = [each.outcome for each in coverage.statements]
-    mapped = {each for outcome in outcomes if isinstance(outcome, Covered) for each in outcome.requirements}
     documents = {each.name for each in coverage.documents}
-    for each in sorted(set(requirements) - mapped):
+    for each in sorted(set(requirements) - coverage.requirements):
         if each.partition("/")[0] in documents:
             yield f"{FILE}: no statement is mapped to requirement {each}"
 

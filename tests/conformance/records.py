@@ -168,9 +168,7 @@ def _add_statement(records: Records, requirement: Requirement) -> bool:
     text = records.text(coverage.FILE)
     covered = coverage.parse(text)
     document = next((each for each in covered.documents if each.name == requirement.document), None)
-    outcomes = [each.outcome for each in covered.statements]
-    mapped = any(isinstance(each, coverage.Covered) and requirement.id in each.requirements for each in outcomes)
-    if document is None or mapped:
+    if document is None or requirement.id in covered.requirements:
         return False
     section = next((each for each in document.sections if each.heading == requirement.section), None)
     if section is None or section.nothing:

@@ -23,6 +23,7 @@ documents:
     - {key: untested, says: It lasts., requirements: [], status: open, because: Needs time.}
     - {key: praise, says: It is good., requirements: [], status: not-testable, because: Praise.}
 """
+BESIDE = "requirements: [KEP-1/works], beside: [KEP-1/old]"
 
 
 def changed(old: str, new: str) -> str:
@@ -43,6 +44,14 @@ def test_every_id_is_alive_and_every_requirement_of_the_documents_is_mapped(cove
 
 def test_no_statement_is_open(coverage: Coverage) -> None:
     assert [each.id for each in coverage.statements if isinstance(each.outcome, Open)] == []
+
+
+def test_what_is_asked_in_place_of_a_requirement_stands_beside_it(coverage: Coverage) -> None:
+    instead = {each.id: each.instead_of for each in catalogue() if each.instead_of}
+    outcomes = {each.id: each.outcome for each in coverage.statements}
+    tested = {name: set(each.requirements) for name, each in outcomes.items() if isinstance(each, Covered)}
+    both = [(name, each) for name, ids in tested.items() for each in ids & instead.keys() if instead[each] in ids]
+    assert both == []
 
 
 def test_all_documents_are_there(coverage: Coverage) -> None:
@@ -73,6 +82,22 @@ def test_a_complete_file_has_no_problems() -> None:
     assert problems(parse(SMALL), {"KEP-1/works", "KEP-2/other"}) == []
 
 
+def test_a_requirement_beside_a_statement_is_mapped_and_does_not_test_it() -> None:
+    coverage = parse(changed("requirements: [KEP-1/works]", BESIDE))
+
+    assert coverage.statements[0].outcome == Covered(("KEP-1/works",))
+    assert coverage.statements[0].beside == ("KEP-1/old",)
+    assert problems(coverage, {"KEP-1/works", "KEP-1/old"}) == []
+    assert "the suite has no requirement KEP-1/old" in problems(coverage, {"KEP-1/works"})[0]
+
+
+def test_a_document_may_say_where_its_text_is() -> None:
+    (seed,) = parse(SMALL).documents
+    (public,) = parse(changed("  title: A document\n", "  title: A document\n  text: example.org\n")).documents
+
+    assert (seed.text, public.text) == ("", "example.org")
+
+
 @pytest.mark.parametrize(
     ("old", "new", "complaint"),
     [
@@ -87,7 +112,7 @@ def test_a_complete_file_has_no_problems() -> None:
         ("[KEP-1/works]}", "[KEP-1/works], status: open}", r":10: a statement with requirements has no status"),
         ("says: It works., ", "", r":10: says is missing"),
         ("says: It works.", "says: ''", r":10: want a text"),
-        ("says: It works.", "says: It works., note: x", r":10: unknown note; known are because, key"),
+        ("says: It works.", "says: It works., note: x", r":10: unknown note; known are because, beside, key"),
         ("says: It works.", "says: It works., key: again", r":10: key stands here twice"),
         ("requirements: [KEP-1/works]", "requirements: KEP-1/works", r":10: want a list"),
         ("documents:", "documents: [", r"coverage.yaml: "),
@@ -109,8 +134,12 @@ def test_a_file_that_does_not_fit_the_suite_is_a_problem(suite: set[str], compla
     assert complaint in problems(parse(SMALL), suite)
 
 
-def test_the_summary_counts_outcomes_and_lists_what_is_open() -> None:
+def test_the_summary_counts_outcomes_and_lists_what_is_not_tested() -> None:
+    counts = "3 statements: 1 covered, 1 open, 1 not-testable"
     assert summary(parse(SMALL)).splitlines() == [
-        "3 statements: 1 covered, 1 open, 1 not-testable",
+        counts,
+        f"KEP-1: {counts}",
         "KEP-1#untested: It lasts. Open: Needs time.",
     ]
+    left = parse(changed("not-testable, because: Praise.", "not-tested, because: Costs much."))
+    assert summary(left).splitlines()[-1] == "KEP-1#praise: It is good. Not tested: Costs much."
