@@ -203,7 +203,7 @@ def node_status(place: Node, addresses: Sequence[str], *, ready: bool = True) ->
 def has_condition(obj: Mapping[str, Any], kind: str) -> bool:
     """Return whether a pod or node has the status condition of this type, with status "True"."""
     conditions = (obj.get("status") or {}).get("conditions") or ()
-    return any(each["type"] == kind and each["status"] == "True" for each in conditions)
+    return any(each.get("type") == kind and each.get("status") == "True" for each in conditions)
 
 
 def zone_of(node: Mapping[str, Any]) -> str:

@@ -34,6 +34,7 @@ def apply(registry: Registry, target: Target, config: Any, call: Call, *, force:
         raise status.failure(415, "UnsupportedMediaType", f"apply {target.resource} as {strategy.resource.api_version}")
     config = _checked(config, target)
     call = replace(call, applied=True)
+    writes.decode(registry, strategy, config, call)
     with registry.store.lock:
         live = registry.store.get(target.resource, (target.namespace, target.name))
         if live is None:
@@ -52,9 +53,10 @@ def _checked(config: Any, target: Target) -> Object:
     if config.get("metadata", {}).get("managedFields"):
         raise status.bad_request("metadata.managedFields must be nil")
     for field in ("apiVersion", "kind"):
-        if not config.get(field):
+        if not isinstance(config.get(field), str) or not config[field]:
             raise status.bad_request(f"an applied configuration must have {field}")
-    config.setdefault("metadata", {})["name"] = config["metadata"].get("name") or target.name
+    metadata = config.setdefault("metadata", {})
+    metadata["name"] = metadata.get("name") or target.name
     if target.subresource:
         return {key: config[key] for key in ("apiVersion", "kind", "metadata", "status") if key in config}
     config.pop("status", None)

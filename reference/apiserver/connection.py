@@ -9,6 +9,7 @@ and all that was not answered yet become aiohttp's, for good.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import re
 import time
@@ -37,25 +38,28 @@ class Connection(asyncio.BufferedProtocol):
     """One connection while all its requests are plain.
 
     `answer` answers one, or says that it is not plain (None). `others` makes the protocol for all that is not.
+    `connections` has those that are open and plain.
     """
 
     def __init__(
         self,
         answer: Callable[[Incoming], Response | None],
         others: Callable[[], asyncio.Protocol],
-        transports: set[asyncio.Transport],
+        connections: set[Connection],
     ) -> None:
         self._answer, self._others = answer, others
-        self._transports = transports
+        self._connections = connections
         self._transport: asyncio.Transport | None = None
         self._buffer = memoryview(bytearray(READ_BYTES))  # a view: asyncio reads into slices of it
         self._unread = b""
         self._paused = False
+        self._heard = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        self._transports.add(transport)
+        self._heard = time.monotonic()
+        self._connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         self._leave()
@@ -64,7 +68,18 @@ class Connection(asyncio.BufferedProtocol):
         """Return the buffer to read into; without it, asyncio gets and shrinks 256 KiB for each read."""
         return self._buffer
 
+    def end_if_silent(self, since: float) -> None:
+        """Close the connection if its client has sent nothing since then (monotonic seconds)."""
+        if self._heard < since:
+            self.abort()
+
+    def abort(self) -> None:
+        """Close the connection at once: a close would wait for the client's half of the TLS shutdown."""
+        if self._transport is not None:
+            abort(self._transport)
+
     def buffer_updated(self, nbytes: int) -> None:
+        self._heard = time.monotonic()
         self._unread += self._buffer[:nbytes]
         self._work()
 
@@ -104,9 +119,17 @@ class Connection(asyncio.BufferedProtocol):
         other.data_received(unread)
 
     def _leave(self) -> None:
-        if self._transport is not None:
-            self._transports.discard(self._transport)
-            self._transport = None
+        self._connections.discard(self)
+        self._transport = None
+
+
+def abort(transport: asyncio.Transport) -> None:
+    """Close a connection at once.
+
+    A transport that was closed twice has let go of its TLS protocol; the first releases of Python 3.11 trip over that.
+    """
+    with contextlib.suppress(AttributeError):
+        transport.abort()
 
 
 @dataclass(frozen=True, slots=True)

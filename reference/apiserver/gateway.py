@@ -7,7 +7,7 @@ middlewares, as every path of this API has the same few shapes.
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -18,7 +18,7 @@ from aiohttp import web
 from reference.apiserver import handlers, openapi, status, watch
 from reference.apiserver.answers import Answers, failure
 from reference.apiserver.api import ApiServer
-from reference.apiserver.connection import Connection
+from reference.apiserver.connection import Connection, abort
 from reference.apiserver.handlers import Request, Response
 from reference.apiserver.incoming import Incoming, RequestRecord
 from reference.apiserver.manners import authorization
@@ -46,6 +46,7 @@ class Gateway:
         *,
         log: deque[RequestRecord],
         bookmark_seconds: float,
+        silence_seconds: float,
         users: Users,
         open_socket: OpenSocket | None = None,
     ) -> None:
@@ -56,7 +57,9 @@ class Gateway:
         self.answers = Answers(api.registry, log, users)
         self.pods = PodProxy(api.registry, open_socket)
         self._ports = PortForward(api.registry)
-        self._plain: set[asyncio.Transport] = set()
+        self._plain: set[Connection] = set()
+        self._silence = silence_seconds
+        self._sweep: asyncio.TimerHandle | None = None
         self._server = web.Server(
             self._handle,
             request_factory=self._request,
@@ -67,19 +70,30 @@ class Gateway:
 
     def protocol(self) -> asyncio.BaseProtocol:
         """A protocol for one connection."""
+        if self._sweep is None:
+            self._sweep = self._loop.call_later(self._silence / 2, self._end_silent)
         return Connection(self.answers.answer, self._server, self._plain)
 
     async def close(self) -> None:
         """End all watches, then all connections."""
+        if self._sweep is not None:
+            self._sweep.cancel()
         self.hub.end_all()
         self.hub.close()
         transports = [each.transport for each in self._server.connections if each.transport is not None]
-        transports += self._plain
         await self._server.shutdown(timeout=_GRACE)
         for each in transports:
-            _abort(each)
+            abort(each)
+        for plain in list(self._plain):
+            plain.abort()
         await self.pods.close()
         await asyncio.sleep(0)  # now the sockets are closed
+
+    def _end_silent(self) -> None:
+        """Close connections whose clients have long sent nothing, not even a first request."""
+        for each in list(self._plain):
+            each.end_if_silent(time.monotonic() - self._silence)
+        self._sweep = self._loop.call_later(self._silence / 2, self._end_silent) if self._plain else None
 
     def _request(self, message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
         return web.BaseRequest(message, payload, protocol, writer, task, self._loop, client_max_size=MAX_BODY_BYTES)
@@ -206,12 +220,3 @@ def _response(answer: Response) -> web.Response:
     for each in answer.warning_headers():
         response.headers.add("Warning", each)
     return response
-
-
-def _abort(transport: asyncio.Transport) -> None:
-    """Close a connection at once: a close would wait for the client's half of the TLS shutdown.
-
-    A transport that was closed twice has let go of its TLS protocol; the first releases of Python 3.11 trip over that.
-    """
-    with contextlib.suppress(AttributeError):
-        transport.abort()

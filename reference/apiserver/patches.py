@@ -10,6 +10,7 @@ from typing import Any
 
 import jsonpatch
 import jsonpointer
+import orjson
 
 from reference.apiserver import status, strategic
 from reference.apiserver.schema import ListRules
@@ -19,6 +20,12 @@ JSON = "application/json-patch+json"
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
+
+MAX_OPERATIONS = 10_000
+"""Of a JSON patch, as kube-apiserver allows."""
+
+MAX_COPIED_BYTES = 3 * 1024 * 1024
+"""What the copies of a JSON patch may add up to, as kube-apiserver allows."""
 
 PATCH_TYPES = (JSON, MERGE, APPLY, STRATEGIC)
 
@@ -54,11 +61,26 @@ def merge(target: Any, patch: Any) -> Any:
     return result
 
 
+def _applied(obj: Object, patch: list[Any]) -> Any:
+    """The patched object. A document may not double itself by copies: see `MAX_COPIED_BYTES`."""
+    copied = 0
+    for each in patch:
+        if isinstance(each, dict) and each.get("op") == "copy" and isinstance(each.get("from"), str):
+            copied += len(orjson.dumps(jsonpointer.resolve_pointer(obj, each["from"])))
+            if copied > MAX_COPIED_BYTES:
+                raise status.failure(413, "RequestEntityTooLarge", f"copies may have {MAX_COPIED_BYTES} bytes in all")
+        obj = jsonpatch.JsonPatch([each]).apply(obj, in_place=True)
+    return obj
+
+
 def _json_patch(obj: Object, patch: Any) -> Object:
     if not isinstance(patch, list):
         raise status.bad_request("a JSON patch must be a list of operations")
+    if len(patch) > MAX_OPERATIONS:
+        said = f"a JSON patch may have {MAX_OPERATIONS} operations, and this one has {len(patch)}"
+        raise status.failure(413, "RequestEntityTooLarge", said)
     try:
-        patched = jsonpatch.JsonPatch(patch).apply(obj, in_place=True)
+        patched = _applied(obj, patch)
     except jsonpatch.InvalidJsonPatch as error:
         raise status.bad_request(f"error decoding patch: {error}") from None
     except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException, TypeError) as error:

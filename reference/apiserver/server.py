@@ -33,9 +33,19 @@ T = TypeVar("T")
 
 
 class HttpServer:
-    """Serves `api` until it is stopped. `names` are further host names or addresses that its certificate is for."""
+    """Serves `api` until it is stopped. `names` are further host names or addresses that its certificate is for.
 
-    def __init__(self, api: ApiServer, *, names: Sequence[str] = (), bookmark_seconds: float = 60) -> None:
+    A connection whose client has sent nothing for `silence_seconds` is closed; watches are not silent.
+    """
+
+    def __init__(
+        self,
+        api: ApiServer,
+        *,
+        names: Sequence[str] = (),
+        bookmark_seconds: float = 60,
+        silence_seconds: float = 90,  # as kube-apiserver
+    ) -> None:
         authority = trustme.CA()
         self.token = secrets.token_urlsafe(32)
         self.ca_pem = authority.cert_pem.bytes().decode()
@@ -45,6 +55,7 @@ class HttpServer:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="apiserver", daemon=True)
         self._bookmark_seconds = bookmark_seconds
+        self._silence_seconds = silence_seconds
         self._log: deque[RequestRecord] = deque(maxlen=_LOGGED_REQUESTS)
         self._open_socket: OpenSocket | None = None
         self._users = Users(self.token)
@@ -148,6 +159,7 @@ class HttpServer:
             self._loop,
             log=self._log,
             bookmark_seconds=self._bookmark_seconds,
+            silence_seconds=self._silence_seconds,
             users=self._users,
             open_socket=self._open_socket,
         )

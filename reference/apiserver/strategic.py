@@ -23,13 +23,12 @@ def merge(target: Object, patch: Object, rules: ListRules) -> Object:
 
 
 def _merge_object(target: Object, patch: Object, path: Path, rules: ListRules) -> Object:
+    _check(patch)
     directive = patch.get(_DIRECTIVE)
     if directive == "replace":
         return {key: value for key, value in patch.items() if key != _DIRECTIVE}
     if directive == "delete":
         return {}
-    if directive not in {None, "merge"}:
-        raise ValueError(f"unknown patch directive {directive!r}")
     result = dict(target)
     if _RETAIN in patch:
         result = {key: value for key, value in result.items() if key in set(patch[_RETAIN])}
@@ -39,6 +38,17 @@ def _merge_object(target: Object, patch: Object, path: Path, rules: ListRules) -
     _remove_values(result, patch)
     _order(result, patch, path, rules)
     return result
+
+
+def _check(patch: Object) -> None:
+    """Refuse directives of a wrong type or value, before anything is merged."""
+    for name, value in patch.items():
+        if name == _DIRECTIVE and value not in ("delete", "merge", "replace"):
+            raise ValueError(f"unknown patch directive {value!r}")
+        if name == _RETAIN and not (isinstance(value, list) and all(isinstance(each, str) for each in value)):
+            raise ValueError(f"{_RETAIN} must be a list of names")
+        if name.startswith((_ORDER, _DELETE_VALUES)) and not isinstance(value, list):
+            raise ValueError(f"{name} must be a list")
 
 
 def _merge_field(result: Object, key: str, value: Any, path: Path, rules: ListRules) -> None:
@@ -88,7 +98,8 @@ def _remove_values(result: Object, patch: Object) -> None:
     for name, values in patch.items():
         if name.startswith(_DELETE_VALUES):
             field = name.removeprefix(_DELETE_VALUES)
-            result[field] = [each for each in result.get(field) or [] if each not in values]
+            present = result.get(field)
+            result[field] = [each for each in present if each not in values] if isinstance(present, list) else []
 
 
 def _order(result: Object, patch: Object, path: Path, rules: ListRules) -> None:

@@ -39,7 +39,7 @@ def create(registry: Registry, resource: str, namespace: str, obj: Object, call:
     """Store a new object; `obj` must be private to this call. Raises `ApiError`: 400, 403, 404, 409, 422."""
     strategy = registry.strategy(resource)
     meta = _accept(strategy, obj, namespace)
-    _decode(registry, strategy, obj, call)
+    decode(registry, strategy, obj, call)
     with registry.store.lock:
         registry.require_namespace(namespace, strategy, meta.get("name") or "")
         _choose_name(registry, resource, meta, namespace)
@@ -61,7 +61,7 @@ def update(registry: Registry, resource: str, namespace: str, obj: Object, call:
     """Replace an object; `obj` must be private to this call. Raises `ApiError`: 400, 404, 409, 422."""
     strategy = registry.strategy(resource)
     _accept(strategy, obj, namespace, name=name)
-    _decode(registry, strategy, obj, call)
+    decode(registry, strategy, obj, call)
     with registry.store.lock:
         old = _present(registry, resource, obj)
         _keep_identity(obj["metadata"], old.object["metadata"])
@@ -84,7 +84,7 @@ def update_status(
     if not strategy.resource.has_status:
         raise status.no_such_path()
     _accept(strategy, obj, namespace, name=name)
-    _decode(registry, strategy, obj, call)
+    decode(registry, strategy, obj, call)
     with registry.store.lock:
         old = _present(registry, resource, obj)
         applied = obj["metadata"].get("managedFields")
@@ -122,7 +122,8 @@ def _accept(strategy: Strategy, obj: Any, namespace: str, *, name: str = "") -> 
     return meta
 
 
-def _decode(registry: Registry, strategy: Strategy, obj: Object, call: Call) -> None:
+def decode(registry: Registry, strategy: Strategy, obj: Object, call: Call) -> None:
+    """Take out the fields that the kind does not have; `call` gets the warnings. Raises `ApiError` (400)."""
     known = _known(registry, strategy, obj["metadata"])
     try:
         unknown = [f'unknown field "{each}"' for each in strategy.decode(obj, registry.features, known)]

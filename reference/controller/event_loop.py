@@ -6,6 +6,7 @@ there before it works on the next object, so an object that changes five times a
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -14,12 +15,20 @@ from queue import Empty, SimpleQueue
 from reference.client import Client, Event, Subscription
 from reference.controller.work_queue import WorkQueue
 
+FIRST_REST = 0.01  # seconds; doubled with every further failure of `work`
+LONGEST_REST = 10.0
+
+logger = logging.getLogger(__name__)
+
 
 class EventLoop:
     """Calls `take_in` with each event, and `work` once after all events that have come, in a thread of its own.
 
     `take_in` fills `queues`, `work` works on one object of each. `start` once, `stop` at the end; both are for one
     thread, `caught_up` for any.
+
+    No object ends the thread: an event that cannot be taken in is logged, counted in `unread`, and left out; work that
+    breaks off is tried again, after a rest.
     """
 
     def __init__(
@@ -33,12 +42,15 @@ class EventLoop:
         """`name` is that of the thread."""
         self.has_state = False
         """True if the initial state is taken in; only the thread sets it."""
+        self.unread = 0
+        """How many events could not be taken in."""
         self._take_in_event = take_in
         self._work = work
         self._queues = queues
         self._events: SimpleQueue[Event | None] = SimpleQueue()
         self._delivered = 0
         self._taken_in = 0
+        self._broken_off = 0  # times that work broke off in a row
         self._subscription: Subscription | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -68,7 +80,12 @@ class EventLoop:
 
     def _run(self) -> None:
         while self._take_in_events():
-            self._work()
+            try:
+                self._work()
+                self._broken_off = 0
+            except Exception:
+                self._broken_off += 1
+                logger.exception("%s: work broke off", self._thread.name)
 
     def _take_in_events(self) -> bool:
         """Take in all events that have come; wait for one if there is nothing to work on. False at the end."""
@@ -91,6 +108,8 @@ class EventLoop:
         """Seconds until there is something to work on without another event; None if never."""
         if not self.has_state:
             return None
+        if self._broken_off:
+            return min(LONGEST_REST, FIRST_REST * 2.0 ** min(self._broken_off, 20))
         if any(queue.has_ready for queue in self._queues):
             return 0.0
         due = [due for queue in self._queues if (due := queue.next_due()) is not None]
@@ -98,7 +117,13 @@ class EventLoop:
 
     def _take_in(self, event: Event) -> None:
         """Take in one event. It is counted last, so that `caught_up` never comes before the work that it queued."""
-        self._take_in_event(event)
+        try:
+            self._take_in_event(event)
+        except Exception:
+            self.unread += 1
+            metadata = event.object.get("metadata") or {}
+            name = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
+            logger.exception("%s: %s %s cannot be read and is left out", self._thread.name, event.resource, name)
         if event.type == "SYNCED":  # also when an API server is back that was away
             self.has_state = True
         self._taken_in += 1

@@ -81,6 +81,9 @@ class StatusKeeper:
         except (ApiError, OSError) as error:
             logger.info("Service %s/%s: conditions not written: %s", *key, error)
             self.work.retry(key, time.monotonic(), hopeful=not isinstance(error, ApiError) or error.code >= 409)
+        except Exception:
+            logger.exception("Service %s/%s: conditions not written", *key)
+            self.work.retry(key, time.monotonic(), hopeful=False)
         else:
             self.work.done(key)
 

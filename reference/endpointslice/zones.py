@@ -104,7 +104,8 @@ class ZoneTable:
         if self._leaves_out_control_plane and not _CONTROL_PLANE.isdisjoint(labels):
             return None
         status = node.get("status") or {}
-        if not any(each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions") or ()):
+        conditions = status.get("conditions") or ()
+        if not any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions):
             return None
         return _Place(node_zone(node), milli_cpu(str((status.get("allocatable") or {}).get("cpu", ""))))
 

@@ -237,6 +237,6 @@ def read_node(node: Object) -> Node:
     cidrs = spec.get("podCIDRs") or [spec.get("podCIDR")]
     return Node(
         Place(metadata["name"], (metadata.get("labels") or {}).get(ZONE_LABEL, "")),
-        tuple(each["address"] for each in addresses if each["type"] == "InternalIP"),
+        tuple(each["address"] for each in addresses if each.get("type") == "InternalIP"),
         tuple(str(ipaddress.ip_network(each, strict=False)) for each in cidrs if each),
     )

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 from reference.apiserver.kinds import errors, names
 from reference.apiserver.kinds.errors import FieldError
-from reference.apiserver.kinds.shapes import INTEGER, STRING, Shape
+from reference.apiserver.kinds.shapes import INTEGER, STRING, Shape, is_time
 
 CONDITION: Shape = {
     "type": STRING,
@@ -60,7 +59,7 @@ def _validate_value(condition: Mapping[str, Any], at: str) -> list[FieldError]:
     when, field = condition.get("lastTransitionTime") or "", f"{at}.lastTransitionTime"
     if not when:
         found.append(errors.required(field, "must be set"))
-    elif not _is_time(when):
+    elif not is_time(when):
         found.append(errors.invalid(field, when, "must be a time as in RFC 3339"))
     return found
 
@@ -77,10 +76,3 @@ def _validate_texts(condition: Mapping[str, Any], at: str) -> list[FieldError]:
     if len(condition.get("message") or "") > MAX_MESSAGE:
         found.append(errors.too_long(f"{at}.message", MAX_MESSAGE))
     return found
-
-
-def _is_time(text: str) -> bool:
-    try:
-        return datetime.fromisoformat(text).tzinfo is not None
-    except ValueError:
-        return False

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from reference.apiserver.kinds import columns, errors
 from reference.apiserver.kinds.columns import Column
 from reference.apiserver.kinds.errors import FieldError
-from reference.apiserver.kinds.shapes import ANY, INTEGER, OBJECT_REFERENCE, OTHERS, STRING, of_object
+from reference.apiserver.kinds.shapes import ANY, INTEGER, OBJECT_REFERENCE, OTHERS, STRING, TIME, of_object
 from reference.apiserver.kinds.strategy import Resource, Strategy, View
 from reference.client import Object
 from reference.features import Features
@@ -56,12 +56,12 @@ class Events(Strategy):
         action=STRING,
         count=INTEGER,
         source=_SOURCE,
-        firstTimestamp=STRING,
-        lastTimestamp=STRING,
-        eventTime=STRING,
+        firstTimestamp=TIME,
+        lastTimestamp=TIME,
+        eventTime=TIME,
         reportingComponent=STRING,
         reportingInstance=STRING,
-        series={"count": INTEGER, "lastObservedTime": STRING, OTHERS: ANY},
+        series={"count": INTEGER, "lastObservedTime": TIME, OTHERS: ANY},
     )
     views = (View("events.k8s.io", "v1", _to_core, _to_newer),)
     selectable_fields: ClassVar = {

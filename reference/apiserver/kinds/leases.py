@@ -5,7 +5,7 @@ from __future__ import annotations
 from reference.apiserver.kinds import columns, errors
 from reference.apiserver.kinds.columns import Column
 from reference.apiserver.kinds.errors import FieldError
-from reference.apiserver.kinds.shapes import ANY, INTEGER, OTHERS, STRING, of_object
+from reference.apiserver.kinds.shapes import ANY, INTEGER, OTHERS, STRING, TIME, of_object
 from reference.apiserver.kinds.strategy import Resource, Strategy
 from reference.client import Object
 from reference.features import Features
@@ -20,8 +20,8 @@ class Leases(Strategy):
             "holderIdentity": STRING,
             "leaseDurationSeconds": INTEGER,
             "leaseTransitions": INTEGER,
-            "acquireTime": STRING,
-            "renewTime": STRING,
+            "acquireTime": TIME,
+            "renewTime": TIME,
             OTHERS: ANY,
         }
     )

@@ -8,7 +8,17 @@ from typing import Any, ClassVar
 from reference.apiserver.kinds import columns, errors, metadata, names, quantities
 from reference.apiserver.kinds.columns import Column
 from reference.apiserver.kinds.errors import FieldError
-from reference.apiserver.kinds.shapes import ANY, BOOLEAN, CONDITION, OTHERS, STRING, Shape, of_object
+from reference.apiserver.kinds.shapes import (
+    ANY,
+    BOOLEAN,
+    CONDITION,
+    OTHERS,
+    QUANTITIES,
+    STRING,
+    TIME,
+    Shape,
+    of_object,
+)
 from reference.apiserver.kinds.strategy import Resource, Strategy
 from reference.client import Object
 from reference.features import Features
@@ -21,13 +31,15 @@ _SPEC: Shape = {
     "podCIDRs": [STRING],
     "providerID": STRING,
     "unschedulable": BOOLEAN,
-    "taints": [{"key": STRING, "value": STRING, "effect": STRING, "timeAdded": STRING}],
+    "taints": [{"key": STRING, "value": STRING, "effect": STRING, "timeAdded": TIME}],
     OTHERS: ANY,
 }
 _STATUS: Shape = {
     "addresses": [{"type": STRING, "address": STRING}],
     "conditions": [CONDITION],
-    "nodeInfo": {OTHERS: ANY},
+    "allocatable": QUANTITIES,
+    "capacity": QUANTITIES,
+    "nodeInfo": {"kubeletVersion": STRING, OTHERS: ANY},
     OTHERS: ANY,
 }
 
@@ -111,7 +123,7 @@ def _roles(node: Object) -> str:
 def _address(kind: str) -> columns.Cell:
     def cell(node: Object) -> str:
         every = node.get("status", {}).get("addresses") or []
-        return next((str(each["address"]) for each in every if each.get("type") == kind), columns.NONE)
+        return next((str(each.get("address") or "") for each in every if each.get("type") == kind), columns.NONE)
 
     return cell
 

@@ -18,8 +18,10 @@ from reference.apiserver.kinds.shapes import (
     CONDITION,
     INTEGER,
     OTHERS,
+    QUANTITIES,
     STRING,
     STRING_MAP,
+    TIME,
     Shape,
     of_object,
 )
@@ -29,15 +31,29 @@ from reference.features import Features
 
 DEFAULT_GRACE_SECONDS = 30
 
+_NAMED: Shape = [{"name": STRING, OTHERS: ANY}]
 _CONTAINER: Shape = {
     "name": STRING,
     "image": STRING,
+    "args": [STRING],
+    "command": [STRING],
+    "env": _NAMED,
+    "resources": {"limits": QUANTITIES, "requests": QUANTITIES, "claims": _NAMED, OTHERS: ANY},
+    "volumeDevices": [{"devicePath": STRING, OTHERS: ANY}],
+    "volumeMounts": [{"mountPath": STRING, OTHERS: ANY}],
     "ports": [{"name": STRING, "containerPort": INTEGER, "hostPort": INTEGER, "hostIP": STRING, "protocol": STRING}],
     OTHERS: ANY,
 }
 _SPEC: Shape = {
     "containers": [_CONTAINER],
     "initContainers": [_CONTAINER],
+    "ephemeralContainers": [_CONTAINER],
+    "hostAliases": [{"ip": STRING, "hostnames": [STRING]}],
+    "imagePullSecrets": _NAMED,
+    "resourceClaims": _NAMED,
+    "schedulingGates": _NAMED,
+    "topologySpreadConstraints": [{"topologyKey": STRING, "whenUnsatisfiable": STRING, OTHERS: ANY}],
+    "volumes": _NAMED,
     "nodeName": STRING,
     "hostNetwork": BOOLEAN,
     "hostname": STRING,
@@ -49,15 +65,32 @@ _SPEC: Shape = {
     "serviceAccountName": STRING,
     OTHERS: ANY,
 }
+_STATE: Shape = {
+    "running": {"startedAt": TIME, OTHERS: ANY},
+    "terminated": {
+        "exitCode": INTEGER,
+        "finishedAt": TIME,
+        "reason": STRING,
+        "signal": INTEGER,
+        "startedAt": TIME,
+        OTHERS: ANY,
+    },
+    "waiting": {"message": STRING, "reason": STRING},
+}
+_CONTAINER_STATUSES: Shape = [
+    {"name": STRING, "ready": BOOLEAN, "restartCount": INTEGER, "state": _STATE, "lastState": _STATE, OTHERS: ANY}
+]
 _STATUS: Shape = {
     "phase": STRING,
+    "reason": STRING,
+    "startTime": TIME,
     "podIP": STRING,
     "podIPs": [{"ip": STRING}],
     "hostIP": STRING,
     "hostIPs": [{"ip": STRING}],
     "conditions": [CONDITION],
-    "containerStatuses": [{OTHERS: ANY}],
-    "initContainerStatuses": [{OTHERS: ANY}],
+    "containerStatuses": _CONTAINER_STATUSES,
+    "initContainerStatuses": _CONTAINER_STATUSES,
     OTHERS: ANY,
 }
 

@@ -7,12 +7,17 @@ type; an older server drops the fields of newer ones in the same way (`releases`
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
 import orjson
 
-Leaf = Literal["string", "int32", "bool", "int or string", "map[string]string", "any"]
+Leaf = Literal[
+    "string", "int32", "bool", "int or string", "map[string]string", "map[string]Quantity", "Time", "FieldsV1", "any"
+]
 Shape: TypeAlias = "Leaf | list[Shape] | Mapping[str, Shape]"
 Path: TypeAlias = list[str | int]
 
@@ -21,6 +26,9 @@ INTEGER: Leaf = "int32"
 BOOLEAN: Leaf = "bool"
 INT_OR_STRING: Leaf = "int or string"
 STRING_MAP: Leaf = "map[string]string"
+QUANTITIES: Leaf = "map[string]Quantity"
+TIME: Leaf = "Time"
+FIELDS: Leaf = "FieldsV1"
 ANY: Leaf = "any"
 OTHERS = "*"
 """As a field name: further fields are there, and are not looked into."""
@@ -33,13 +41,23 @@ METADATA: Shape = {
     "uid": STRING,
     "resourceVersion": STRING,
     "generation": INTEGER,
-    "creationTimestamp": STRING,
-    "deletionTimestamp": STRING,
+    "creationTimestamp": TIME,
+    "deletionTimestamp": TIME,
     "deletionGracePeriodSeconds": INTEGER,
     "labels": STRING_MAP,
     "annotations": STRING_MAP,
     "finalizers": [STRING],
-    "managedFields": [ANY],
+    "managedFields": [
+        {
+            "manager": STRING,
+            "operation": STRING,
+            "apiVersion": STRING,
+            "time": TIME,
+            "fieldsType": STRING,
+            "fieldsV1": FIELDS,
+            "subresource": STRING,
+        }
+    ],
     "selfLink": STRING,
     "ownerReferences": [
         {
@@ -63,7 +81,17 @@ OBJECT_REFERENCE: Shape = {
     "fieldPath": STRING,
 }
 
-CONDITION: Shape = {"type": STRING, "status": STRING, "reason": STRING, "message": STRING, OTHERS: ANY}
+CONDITION: Shape = {
+    "type": STRING,
+    "status": STRING,
+    "reason": STRING,
+    "message": STRING,
+    "observedGeneration": INTEGER,
+    "lastTransitionTime": TIME,
+    "lastHeartbeatTime": TIME,
+    "lastProbeTime": TIME,
+    OTHERS: ANY,
+}
 
 _PYTHON_TYPES: Mapping[str, tuple[type, ...]] = {
     "string": (str,),
@@ -117,6 +145,29 @@ def conform(obj: dict[str, Any], shape: Shape) -> list[str]:
     return unknown
 
 
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII)  # RFC 3339
+
+
+@functools.lru_cache(maxsize=1024)  # objects carry the same times from write to write
+def is_time(text: str) -> bool:
+    """Return whether a text is a time as in RFC 3339, which is there in the calendar."""
+    if not _TIME.fullmatch(text):
+        return False
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_quantity(value: Any) -> bool:
+    return type(value) in {str, int, float}
+
+
+def _is_tree(value: Any) -> bool:
+    return type(value) is dict and all(map(_is_tree, value.values()))
+
+
 def _fields_fit(shape: Mapping[str, Shape]) -> Callable[[Any], bool]:
     types = {name: _EXACT[field] for name, field in shape.items() if isinstance(field, str) and field in _EXACT}
     further = {name: fits(field) for name, field in shape.items() if name not in types and name != OTHERS}
@@ -145,7 +196,16 @@ _LEAF_FITS: Mapping[str, Callable[[Any], bool]] = {
     "bool": lambda value: type(value) is bool,
     "int or string": lambda value: type(value) is int or type(value) is str,
     "map[string]string": lambda value: type(value) is dict and all(type(each) is str for each in value.values()),
+    "map[string]Quantity": lambda value: type(value) is dict and all(map(_is_quantity, value.values())),
+    "Time": lambda value: type(value) is str and is_time(value),
+    "FieldsV1": _is_tree,
     "any": lambda _: True,
+}
+
+
+_MAPS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
+    "map[string]string": ("string", lambda value: isinstance(value, str)),
+    "map[string]Quantity": ("Quantity", _is_quantity),
 }
 
 
@@ -189,17 +249,20 @@ def _conform_fields(value: dict[str, Any], shape: Mapping[str, Shape], path: Pat
 
 
 def _check_leaf(value: Any, leaf: str, path: Path) -> None:
-    if leaf == "map[string]string":
+    if leaf in _MAPS:
         if not isinstance(value, dict):
             raise _WrongTypeError(value, leaf)
+        wanted_item, item_fits = _MAPS[leaf]
         for key, each in value.items():
-            if not isinstance(each, str):
+            if not item_fits(each):
                 path.append(key)
-                raise _WrongTypeError(each, "string")
-    elif leaf != "any":
+                raise _WrongTypeError(each, wanted_item)
+    elif leaf in _PYTHON_TYPES:
         wanted = _PYTHON_TYPES[leaf]
         if not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted):
             raise _WrongTypeError(value, leaf)
+    elif not _LEAF_FITS[leaf](value):
+        raise _WrongTypeError(value, leaf)
 
 
 def _dotted(path: Path) -> str:

@@ -1,0 +1,198 @@
+"""No request takes the server down, none that is refused leaves anything, and what is stored can be read by all."""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+import time
+from collections import deque
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from reference.apiserver import ApiServer
+from reference.apiserver.answers import Answers
+from reference.apiserver.handlers import Response
+from reference.apiserver.incoming import Incoming
+from reference.apiserver.manners.users import User, Users
+from reference.apiserver.server import HttpServer
+from reference.client import Event
+from reference.endpointslice import EndpointSliceController
+from reference.endpointslice.index import ClusterIndex
+from reference.pod_locator.index import Locations
+from tests.reference.apiserver.hostile import SOUND, Sent, requests
+
+FORMS = (
+    "application/json",
+    "application/json;as=Table;v=v1;g=meta.k8s.io",
+    "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
+)
+YAML = "application/yaml"
+PATCHES = "application/json-patch+json"
+CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
+
+
+class Asking:
+    """A server without connections."""
+
+    def __init__(self) -> None:
+        self.api = ApiServer()
+        self.users = Users("token")
+        self._answers = Answers(self.api.registry, deque(maxlen=1), self.users)
+
+    def __call__(self, sent: Sent, *, accept: str = "", token: str = "token") -> Response:
+        headers = {"authorization": f"Bearer {token}", "content-type": sent.content_type, "accept": accept}
+        answer = self._answers.answer(Incoming(sent.method, sent.path, "", sent.query, headers, sent.body))
+        assert answer is not None
+        return answer
+
+
+def check(sent: list[Sent]) -> None:
+    asking = Asking()
+    store = asking.api.registry.store
+    for each in sent:
+        before = store.revision
+        answer = asking(each)
+        assert answer.code < 500, (each, answer.body)
+        if answer.code >= 400:
+            assert store.revision == before, (each, answer.body)
+    for collection in SOUND:
+        for form in FORMS:
+            assert asking(Sent("GET", collection, b""), accept=form).code == 200
+    be_read(asking.api)
+
+
+def be_read(api: ApiServer) -> None:
+    """Have controllers take in all that is stored."""
+    index, locations = ClusterIndex(), Locations()
+    for resource in ("services", "nodes", "pods", "endpointslices"):
+        for obj in api.list(resource):
+            index.apply(Event("ADDED", resource, obj))
+            if resource in {"nodes", "pods"}:
+                locations.apply(Event("ADDED", resource, obj))
+    _ = index.zones.shares
+    for key in list(locations.keys()):
+        locations.wanted(key)
+    for service in index.services:
+        list(index.pods_of(service))
+
+
+@given(sent=st.lists(requests(), min_size=1, max_size=6))
+@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+def test_no_request_is_too_odd(sent: list[Sent]) -> None:
+    check(sent)
+
+
+@pytest.mark.slow
+@given(sent=st.lists(requests(), min_size=1, max_size=20))
+@settings(max_examples=6_000, deadline=None, suppress_health_check=list(HealthCheck))
+def test_no_request_is_too_odd_for_a_minute(sent: list[Sent]) -> None:
+    check(sent)
+
+
+def aliases(levels: int) -> bytes:
+    lines = ["a0: &a0 [x,x,x,x,x,x,x,x,x]"]
+    lines += [f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 9)}]" for n in range(1, levels)]
+    return "\n".join(lines).encode()
+
+
+def doubling(times: int) -> bytes:
+    copies = [{"op": "copy", "from": "/data", "path": f"/data/x{n}"} for n in range(times)]
+    return orjson.dumps([{"op": "add", "path": "/data/seed", "value": "x" * 1000}, *copies])
+
+
+BOMBS = {
+    "aliases": (Sent("POST", CONFIG_MAPS, aliases(9), YAML), 400, "aliases are not accepted"),
+    "deep YAML": (Sent("POST", CONFIG_MAPS, b"[" * 5000, YAML), 400, "max depth"),
+    "deep JSON": (Sent("POST", CONFIG_MAPS, b'{"data":' + b"[" * 900 + b"]" * 900 + b"}"), 400, "max depth"),
+    "deeper JSON": (Sent("POST", CONFIG_MAPS, b"[" * 100_000), 400, ""),
+    "long YAML": (Sent("POST", CONFIG_MAPS, b"a: " + b"x" * 300_000, YAML), 413, "262144 bytes"),
+    "doubling": (Sent("PATCH", f"{CONFIG_MAPS}/one", doubling(40), PATCHES), 413, "copies may have"),
+    "operations": (Sent("PATCH", f"{CONFIG_MAPS}/one", orjson.dumps([{}] * 10_001), PATCHES), 413, "10001"),
+    "in a review": (
+        Sent("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", aliases(9), YAML),
+        400,
+        "aliases are not accepted",
+    ),
+}
+
+
+@pytest.mark.parametrize(("sent", "code", "said"), BOMBS.values(), ids=list(BOMBS))
+def test_what_grows_while_it_is_read_is_refused_at_once(sent: Sent, code: int, said: str) -> None:
+    asking = Asking()
+    made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one"}, "data": {}}
+    assert asking(Sent("POST", CONFIG_MAPS, orjson.dumps(made))).code == 201
+    begun = time.process_time()
+    answer = asking(sent)
+    assert time.process_time() - begun < 2
+    assert answer.code == code
+    assert said in json.loads(answer.body)["message"]
+
+
+def test_who_may_not_write_is_refused_before_the_body_is_read() -> None:
+    asking = Asking()
+    token = asking.users.add(User("nobody"))
+    assert asking(Sent("POST", CONFIG_MAPS, b"{", YAML), token=token).code == 403
+
+
+@pytest.mark.parametrize("token", ["\udcff\udcfe", "é", "\x00"])
+def test_a_token_of_odd_bytes_is_unknown(token: str) -> None:
+    assert Asking()(Sent("GET", CONFIG_MAPS, b""), token=token).code == 401
+
+
+def test_yaml_without_aliases_is_read() -> None:
+    body = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: one}\ndata:\n  a: b\n"
+    assert json.loads(Asking()(Sent("POST", CONFIG_MAPS, body, YAML)).body)["data"] == {"a": "b"}
+
+
+def test_a_connection_that_never_speaks_is_closed() -> None:
+    server = HttpServer(ApiServer(), silence_seconds=0.1)
+    server.start()
+    try:
+        host, port = server.url.removeprefix("https://").split(":")
+        tls = ssl.create_default_context(cadata=server.ca_pem)
+        with (
+            socket.create_connection((host, int(port)), timeout=20) as raw,
+            tls.wrap_socket(raw, server_hostname=host, suppress_ragged_eofs=True) as silent,
+        ):
+            assert silent.recv(1) == b""
+    finally:
+        server.stop()
+
+
+def test_conditions_without_a_status_are_not_true() -> None:
+    asking = Asking()
+    node: dict[str, Any] = {"metadata": {"name": "a1"}, "status": {"conditions": [{"type": "Ready"}]}}
+    assert asking(Sent("POST", "/api/v1/nodes", orjson.dumps(node))).code == 201
+    be_read(asking.api)
+
+
+def test_controller_goes_on_after_an_object_that_it_cannot_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    api = ApiServer()
+    read = ClusterIndex.apply
+
+    def trips(index: ClusterIndex, event: Event) -> Any:
+        if event.object["metadata"]["name"] == "odd":
+            raise KeyError("status")
+        return read(index, event)
+
+    monkeypatch.setattr(ClusterIndex, "apply", trips)
+    controller = EndpointSliceController(api)
+    controller.start()
+    try:
+        api.create("nodes", "", {"metadata": {"name": "odd"}})
+        api.create(
+            "services",
+            "default",
+            {"metadata": {"name": "web"}, "spec": {"selector": {"a": "b"}, "ports": [{"port": 80}]}},
+        )
+        end = time.monotonic() + 20
+        while not (controller.synced() and api.list("endpointslices")):
+            assert time.monotonic() < end
+            time.sleep(0.01)
+    finally:
+        controller.stop()
