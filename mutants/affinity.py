@@ -34,18 +34,18 @@ def _rendering(of: Callable[[ServicePort], ServicePort]) -> Callable[..., Servic
     return partial(ServiceProxy, state=partial(State, render=rendered))
 
 
-def _changed(change: Change) -> Render:
-    """Return rules in which the service ports with session affinity are changed."""
+def _changed(change: Change, outside: Change | None = None) -> Render:
+    """Return rules in which the service ports with session affinity are changed, those for clients `outside` too."""
 
     def rendered(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
-        def each(actions: Mapping[ServiceAddress, RuleAction]) -> dict[ServiceAddress, RuleAction]:
+        def each(actions: Mapping[ServiceAddress, RuleAction], changed: Change) -> dict[ServiceAddress, RuleAction]:
             return {
-                service: change(port, service, action) if isinstance(action, Sticky) else action
+                service: changed(port, service, action) if isinstance(action, Sticky) else action
                 for service, action in actions.items()
             }
 
         right = render(port, decision, node, addresses)
-        return replace(right, services=each(right.services), external=each(right.external))
+        return replace(right, services=each(right.services, change), external=each(right.external, outside or change))
 
     return rendered
 
@@ -58,13 +58,18 @@ class _OutlivesEndpoints(State):
     """Never takes an endpoint out of the rules of a Service with affinity."""
 
     def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments, render=_changed(self._with_former))
-        self._known: dict[ServiceAddress, dict[Endpoint, None]] = {}
+        super().__init__(*arguments, render=_changed(_with_former(), _with_former()))
 
-    def _with_former(self, port: ServicePort, service: ServiceAddress, action: Sticky) -> RuleAction:
-        known = self._known.setdefault(service, {})
-        known.update(dict.fromkeys(action.endpoints))
-        return replace(action, endpoints=tuple(known))
+
+def _with_former() -> Change:
+    known: dict[ServiceAddress, dict[Endpoint, None]] = {}
+
+    def change(port: ServicePort, service: ServiceAddress, action: Sticky) -> RuleAction:
+        mine = known.setdefault(service, {})
+        mine.update(dict.fromkeys(action.endpoints))
+        return replace(action, endpoints=tuple(mine))
+
+    return change
 
 
 def _at_the_cluster_ip_only(port: ServicePort, service: ServiceAddress, action: Sticky) -> RuleAction:

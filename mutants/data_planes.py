@@ -97,9 +97,9 @@ def external_local_falls_back(port: ServicePort, decision: Decision, node: str, 
     symptom=REACHED,
 )
 def external_ips_ignore_local(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
-    if not port.external_ips:
-        return render(port, decision, node, addresses)
-    return render(replace(port, external_local=False), replace(decision, outside=decision.inside), node, addresses)
+    right = render(port, decision, node, addresses)
+    kept = {each: action for each, action in right.external.items() if each.address not in port.external_ips}
+    return replace(right, external=kept)
 
 
 @_misrender("no-udp", "Services have no rules for UDP.")
@@ -107,7 +107,7 @@ def no_udp(port: ServicePort, decision: Decision, node: str, addresses: Sequence
     return NOTHING if port.protocol == "UDP" else render(port, decision, node, addresses)
 
 
-@_misrender("no-ipv6", "The cluster IP of the second family does not answer.")
+@_misrender("no-ipv6", "Services have no rules for IPv6.")
 def no_ipv6(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
     is_ipv6 = any(":" in address for address in port.cluster_ips)
     return NOTHING if is_ipv6 else render(port, decision, node, addresses)
@@ -135,6 +135,8 @@ def _wrong_chain(
     "always-masquerades", "The address of a client outside is always replaced.", "kubernetes#99299", symptom="expected"
 )
 def always_masquerades(family: Family, chain: Chain) -> Chain:
+    if chain.name != "masquerading":
+        return chain
     return replace(chain, rules=tuple(each for each in chain.rules if "meta mark &" not in each.text))
 
 

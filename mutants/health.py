@@ -54,7 +54,11 @@ def _hinted(endpoints: Endpoints, node: str, zone: str) -> Endpoints:
 
 
 def _leaving(endpoints: Endpoints, node: str, zone: str) -> Endpoints:
-    return [{**each, "conditions": {}} if each["conditions"].get("serving") else each for each in endpoints]
+    def leaves(endpoint: Mapping[str, Any]) -> bool:
+        conditions = endpoint.get("conditions") or {}
+        return bool(conditions.get("terminating") and conditions.get("serving"))
+
+    return [{**each, "conditions": {}} if leaves(each) else each for each in endpoints]
 
 
 class _Answering(ServiceProxy):
@@ -63,7 +67,9 @@ class _Answering(ServiceProxy):
     def __init__(self, *arguments: Any, change: Callable[[str, Response], Response], **options: Any) -> None:
         super().__init__(*arguments, **options)
         right = self._health.answer
-        self._health.answer = lambda path: change(path, right(path))  # type: ignore[method-assign]
+        self._health.answer = lambda path: (  # type: ignore[method-assign]
+            change(path, right(path)) if path in {"/healthz", "/livez"} else right(path)
+        )
 
 
 class _Weightless(ServiceProxy):

@@ -112,20 +112,27 @@ def no_policies_over_a_hundred(asked: Question) -> Decision:
 
 @_balanced(
     "external-local-for-all-at-load-balancers",
-    "With externalTrafficPolicy Local, so is traffic from inside.",
+    "A Service with load balancer IPs and externalTrafficPolicy Local treats clients inside as those outside.",
     symptom=EITHER,
 )
 def external_local_for_all_at_load_balancers(asked: Question) -> Decision:
     return external_local_restricts_clients_inside(asked)
 
 
-@_external_ip("internal-local-at-external-ips", "internalTrafficPolicy Local is for external IPs, too.", symptom=EITHER)
+@_external_ip(
+    "internal-local-at-external-ips",
+    "On Services with external IPs, internalTrafficPolicy Local is for external addresses, too.",
+    symptom=EITHER,
+)
 def internal_local_at_external_ips(asked: Question) -> Decision:
     right = asked.answer()
     return replace(right, inside=right.cluster_ip) if asked.port.internal_local else right
 
 
-@_external_ip("no-hints-inside-at-external-ips", "Clients inside follow no hints at external IPs.")
+@_external_ip(
+    "no-hints-inside-at-external-ips",
+    "On Services with external IPs, hints are not for clients inside at external addresses.",
+)
 def no_hints_inside_at_external_ips(asked: Question) -> Decision:
     return replace(asked.answer(), inside=_unhinted(asked).inside)
 

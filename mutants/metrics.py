@@ -135,8 +135,10 @@ class _CountsRefusals(State):
 
     def _compute_service(self, name: Name, service: Any) -> None:
         super()._compute_service(name, service)
-        if any(port.internal_local for ports in service.ports.values() for port in ports) and not service.dropped:
-            counted: set[Dropped] = set() if service.slices else {("IPv4", "internal")}
+        if not any(each.raw for each in service.slices.values()):
+            counted: set[Dropped] = {
+                (family, "internal") for family, ports in service.ports.items() if any(p.internal_local for p in ports)
+            }
             self.dropped.update(counted)
             service.dropped = frozenset(counted)
 

@@ -161,15 +161,20 @@ def _softened(asked: Question) -> Decision:
 
 
 def _narrowed(asked: Question) -> Decision:
-    if not (asked.port.internal_local or asked.port.external_local):
-        return asked.answer()
-    here = asked.place.node
-    return asked.answer(endpoints=[each for each in asked.endpoints if each.node != here or here in each.node_hints])
+    right, here = asked.answer(), asked.place.node
+    kept = [each for each in asked.endpoints if each.node != here or here in (each.node_hints or {here})]
+    wrong = asked.answer(endpoints=kept)
+    return replace(
+        right,
+        cluster_ip=wrong.cluster_ip if asked.port.internal_local else right.cluster_ip,
+        outside=wrong.outside if asked.port.external_local else right.outside,
+    )
 
 
 def _unforgiving(asked: Question) -> Decision:
     right = asked.answer()
-    if not _hinted(asked) or right.mode == "PreferSameNode":
+    known = asked.behaviour.node_hints and right.mode not in {"PreferSameNode", "TopologyKeys"}
+    if not _hinted(asked) or not known:
         return right
     return asked.instead(Drop("no endpoint is hinted for this node"))
 

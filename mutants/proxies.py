@@ -6,6 +6,7 @@ A fault in reading is a `State` that reads objects otherwise, a fault in memory 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,8 +14,8 @@ from mutants.decisions import Question, deciding, without_hints
 from mutants.mutant import NO_ANSWER, REACHED, REFUSED, Mutant
 from reference.client import Object
 from reference.proxy import ServiceProxy
-from reference.proxy.decision import Decision, Drop, Place, ServicePort
-from reference.proxy.objects import read_slice
+from reference.proxy.decision import Decision, Drop, Forward, ServicePort
+from reference.proxy.objects import Slice, family_of, read_slice
 from reference.proxy.state import State
 
 Name = tuple[str, str]
@@ -61,7 +62,8 @@ def _misread(
 )
 def zone_of_the_endpoint_instead_of_hint(endpoint: Object) -> Object:
     hints = endpoint.get("hints") or {}
-    return _hinted(endpoint, {**hints, "forZones": [{"name": endpoint.get("zone", "")}]} if hints else {})
+    own = [{"name": endpoint.get("zone", "")}]
+    return _hinted(endpoint, {**hints, "forZones": own} if hints.get("forZones") else hints)
 
 
 @_misread(
@@ -124,7 +126,7 @@ class _IgnoresNodeUpdates(State):
 
 
 class _Remembering(State):
-    """Remembers the last version of each object that it received."""
+    """Remembers the last version of each object that is there."""
 
     def __init__(self, *arguments: Any, **parts: Any) -> None:
         super().__init__(*arguments, **parts)
@@ -135,6 +137,8 @@ class _Remembering(State):
         before = self.last.get(key)
         self.last[key] = obj
         self.told(resource, obj, before, deleted=deleted)
+        if deleted:
+            del self.last[key]
 
     def told(self, resource: str, obj: Object, before: Object | None, *, deleted: bool) -> None:
         """Take in an object; `before` is its last version."""
@@ -231,26 +235,40 @@ class _Knowing(_Remembering):
         """Return the wrong decision."""
         return asked.answer()
 
-    def ready_hints(self, port: ServicePort) -> list[list[frozenset[str]]]:
-        """Return the zone hints of ready endpoints, for each port of each slice of the Service, in both families."""
+    def others(self, port: ServicePort, *, family: bool) -> list[frozenset[str]]:
+        """Return the zone hints of ready endpoints of the Service's other ports, or of this one in the other family."""
+        mine, own = (port.port_name, port.protocol), family_of(port.cluster_ips[0])
         found = []
-        for (resource, _), obj in self.last.items():
-            read = read_slice(obj) if resource == "endpointslices" else None
-            if read is not None and read.service == (port.namespace, port.name):
-                found += [[each.zone_hints for each in every if each.ready] for every in read.ports.values()]
+        for read in self.slices_of(port):
+            if (read.family != own) is family:
+                for key, every in read.ports.items():
+                    if (key == mine) is family:
+                        found += [each.zone_hints for each in every if each.ready]
         return found
+
+    def slices_of(self, port: ServicePort) -> list[Slice]:
+        """Return the slices of a Service, in both families."""
+        read = [read_slice(obj) for (resource, _), obj in self.last.items() if resource == "endpointslices"]
+        return [each for each in read if each is not None and each.service == (port.namespace, port.name)]
 
 
 @_wrong_state(
     "judges-each-slice", "Whether all endpoints have hints is judged for each slice on its own.", "ingress-nginx"
 )
-class _JudgesEachSlice(_Remembering):
-    def told(self, resource: str, obj: Object, before: Object | None, *, deleted: bool) -> None:
-        ready = [each for each in obj.get("endpoints") or () if each["conditions"].get("ready") is not False]
-        if resource == "endpointslices" and not all(each.get("hints") for each in ready):
-            zone = {"forZones": [{"name": self._node.place.zone}]}
-            obj = {**obj, "endpoints": [{**each, "hints": zone} for each in obj["endpoints"]]}
-        super().told(resource, obj, before, deleted=deleted)
+class _JudgesEachSlice(_Knowing):
+    def wrong(self, asked: Question) -> Decision:
+        own = asked.port.port_name, asked.port.protocol
+        slices = [{each.address for each in found.endpoints(own)} for found in self.slices_of(asked.port)]
+        parts = [[each for each in asked.ready if each.address in addresses] for addresses in slices]
+        unhinted = [one for each in parts for one in each if not all(other.zone_hints for other in each)]
+        hinted = [one for each in parts for one in each if all(other.zone_hints for other in each)]
+        zone = asked.place.zone
+        every = [each._replace(zone_hints=frozenset({zone})) for each in asked.ready]
+        followed = asked.answer(port=replace(asked.port, internal_local=False), endpoints=every).mode
+        if not unhinted or not hinted or followed != "PreferSameZone":
+            return asked.answer()
+        near = [each for each in hinted if zone in each.zone_hints]
+        return asked.instead(Forward((*near, *unhinted), "slice by slice"))
 
 
 @_wrong_state(
@@ -261,9 +279,10 @@ class _JudgesEachSlice(_Remembering):
 )
 class _JudgesAllPortsTogether(_Knowing):
     def wrong(self, asked: Question) -> Decision:
-        near = any(asked.place.zone in zones for every in self.ready_hints(asked.port) for zones in every)
+        near = any(asked.place.zone in zones for zones in self.others(asked.port, family=False))
         mine = any(asked.place.zone in each.zone_hints for each in asked.ready)
-        return asked.instead(Drop("a near one, of another port")) if near and not mine else asked.answer()
+        right = asked.answer()
+        return asked.instead(Drop("a near one, of another port")) if near and not (mine or right.mode) else right
 
 
 @_wrong_state(
@@ -273,7 +292,7 @@ class _JudgesAllPortsTogether(_Knowing):
 )
 class _JudgesBothFamiliesTogether(_Knowing):
     def wrong(self, asked: Question) -> Decision:
-        hinted = all(zones for every in self.ready_hints(asked.port) for zones in every)
+        hinted = all(self.others(asked.port, family=True))
         return asked.answer(endpoints=asked.endpoints if hinted else without_hints(asked.endpoints))
 
 
@@ -303,18 +322,27 @@ def _distribution(state: _Remembering, port: ServicePort) -> str:
     return str(state.last["services", (port.namespace, port.name)]["spec"].get("trafficDistribution") or "")
 
 
-@_wrong_state("never-returns-to-hints", "A Service that has fallen back once never follows hints again.")
+def _which(port: ServicePort) -> tuple[str, ...]:
+    """Return what tells a port of a Service, in one IP family, from all others."""
+    return port.namespace, port.name, port.port_name, port.protocol, *port.cluster_ips
+
+
+@_wrong_state(
+    "never-returns-to-hints",
+    "A Service that has fallen back once, to the zone or to every endpoint, never follows hints again.",
+)
 class _NeverReturnsToHints(_Knowing):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self._fallen: set[Name] = set()
+        self._fallen: set[tuple[str, ...]] = set()
 
     def wrong(self, asked: Question) -> Decision:
-        name = asked.port.namespace, asked.port.name
+        name = _which(asked.port)
         if name in self._fallen:
             return asked.answer(endpoints=without_hints(asked.endpoints))
         right = asked.answer()
-        if asked.ready and right.mode != "PreferSameNode":
+        left_node = right.mode == "PreferSameZone" and all(each.node_hints for each in asked.ready)
+        if asked.ready and (left_node or not right.mode):
             self._fallen.add(name)
         return right
 
@@ -326,22 +354,28 @@ class _NeverReturnsToHints(_Knowing):
 class _NeverReturnsToZoneHints(_Knowing):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self._fallen: set[Name] = set()
+        self._fallen: set[tuple[str, ...]] = set()
 
     def wrong(self, asked: Question) -> Decision:
-        name = asked.port.namespace, asked.port.name
+        name = _which(asked.port)
         hinted = asked.ready and all(each.zone_hints for each in asked.ready)
         if hinted and not any(asked.place.zone in each.zone_hints for each in asked.ready):
             self._fallen.add(name)
-        return asked.answer(endpoints=without_hints(asked.endpoints) if name in self._fallen else asked.endpoints)
+        unhinted = without_hints(asked.endpoints, nodes=False)
+        return asked.answer(endpoints=unhinted if name in self._fallen else asked.endpoints)
 
 
 @_wrong_state("zone-remembered-by-services", "A new zone label of the node counts for new Services only.")
 class _ZoneRememberedByServices(_Knowing):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self._places: dict[Name, Place] = {}
+        self._zones: dict[Name, str] = {}
+
+    def told(self, resource: str, obj: Object, before: Object | None, *, deleted: bool) -> None:
+        if resource == "services" and deleted:
+            self._zones.pop(_name(obj), None)
+        super().told(resource, obj, before, deleted=deleted)
 
     def wrong(self, asked: Question) -> Decision:
-        place = self._places.setdefault((asked.port.namespace, asked.port.name), asked.place)
-        return asked.answer(place=place)
+        zone = self._zones.setdefault((asked.port.namespace, asked.port.name), asked.place.zone)
+        return asked.answer(place=replace(asked.place, zone=zone))

@@ -6,11 +6,13 @@ from dataclasses import replace
 
 from mutants.decisions import Question, faults_in, without_hints
 from mutants.mutant import NO_ANSWER, Mutant
-from reference.proxy.decision import Decision, Drop, Forward, Place
+from reference.proxy.decision import Decision, Drop, Forward
 
 MUTANTS: list[Mutant] = []
 
 _fault = faults_in(MUTANTS)
+
+_ELSEWHERE = frozenset({"elsewhere"})
 
 
 @_fault("ignores-zone-hints", "Hints for zones are not looked at.", "kubernetes#101525, calico#10430")
@@ -27,16 +29,12 @@ def ignores_node_hints(asked: Question) -> Decision:
     "accepts-partial-zone-hints", "Hints for zones are followed while some ready endpoints have none.", "cilium#41022"
 )
 def accepts_partial_zone_hints(asked: Question) -> Decision:
-    right = asked.answer()
-    near = tuple(each for each in asked.ready if asked.place.zone in each.zone_hints)
-    return asked.instead(Forward(near, "partial hints")) if near and not right.mode else right
+    return asked.answer(endpoints=[each._replace(zone_hints=each.zone_hints or _ELSEWHERE) for each in asked.endpoints])
 
 
 @_fault("accepts-partial-node-hints", "Hints for nodes are followed while some ready endpoints have none.")
 def accepts_partial_node_hints(asked: Question) -> Decision:
-    right = asked.answer()
-    near = tuple(each for each in asked.ready if asked.place.node in each.node_hints)
-    return asked.instead(Forward(near, "partial hints")) if near else right
+    return asked.answer(endpoints=[each._replace(node_hints=each.node_hints or _ELSEWHERE) for each in asked.endpoints])
 
 
 @_fault("unhinted-endpoint-joins-every-zone", "An endpoint without hint joins those of every zone.", "kpng")
@@ -141,9 +139,9 @@ def zone_names_as_numbers(asked: Question) -> Decision:
     return asked.answer(endpoints=short, place=replace(asked.place, zone=asked.place.zone.lstrip("0")))
 
 
-@_fault("decides-as-on-another-node", "Every node does what is right on node a1.")
+@_fault("decides-as-on-another-node", "Every node takes itself for node a1 of zone a, except for topology keys.")
 def decides_as_on_another_node(asked: Question) -> Decision:
-    return asked.answer(place=Place("a1", "a"))
+    return asked.answer(place=replace(asked.place, node="a1", zone="a"))
 
 
 @_fault("udp-ignores-hints", "Hints are not followed over UDP.")

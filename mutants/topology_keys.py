@@ -15,7 +15,7 @@ from reference.client import Object
 from reference.features import Features
 from reference.objects.topology_keys import ANY, Labels
 from reference.proxy import ServiceProxy
-from reference.proxy.decision import Behaviour, Decision, Endpoint, Forward, Reject
+from reference.proxy.decision import Behaviour, Decision, Endpoint, Forward, Reject, ServicePort
 from reference.proxy.state import State
 
 FIELD = "spec.topologyKeys"
@@ -35,10 +35,19 @@ def _with_keys(asked: Question, *keys: str) -> Decision:
     return asked.answer(port=replace(asked.port, topology_keys=keys))
 
 
-def _matched(asked: Question, key: str) -> tuple[Endpoint, ...]:
-    """Return the endpoints that would be used if this were the only key."""
-    action = _with_keys(asked, key).cluster_ip
+def _matched(asked: Question, *keys: str) -> tuple[Endpoint, ...]:
+    """Return the endpoints that traffic under no policy Local would get if these were the keys."""
+    port = replace(asked.port, topology_keys=keys, internal_local=False)
+    action = asked.answer(port=port).cluster_ip
     return action.endpoints if isinstance(action, Forward) else ()
+
+
+def _sets(asked: Question) -> list[tuple[Endpoint, ...]]:
+    """Return the endpoints that match each key but *; those that terminate only where no ready one matches any."""
+    keys = [each for each in asked.port.topology_keys if each != ANY]
+    sets = [_matched(asked, key) for key in keys]
+    ready = [tuple(each for each in found if each.ready) for found in sets]
+    return ready if any(ready) or (asked.ready and ANY in asked.port.topology_keys) else sets
 
 
 def _relabelled(asked: Question, change: Callable[[Labels], Labels]) -> Decision:
@@ -78,15 +87,16 @@ def reads_topology_keys_backwards(asked: Question) -> Decision:
 
 @_fault("unites-topology-keys", "The endpoints of all keys are used together.")
 def unites_topology_keys(asked: Question) -> Decision:
-    keys = [each for each in asked.port.topology_keys if each != ANY]
-    united = tuple(dict.fromkeys(each for key in keys for each in _matched(asked, key)))
+    united = tuple(dict.fromkeys(each for found in _sets(asked) for each in found))
     return asked.instead(Forward(united, "any key")) if united else asked.answer()
 
 
 @_fault("demands-every-topology-key", "Only endpoints that match every key are used.", symptom=f"{FAILS}|never reached")
 def demands_every_topology_key(asked: Question) -> Decision:
-    sets = [set(_matched(asked, key)) for key in asked.port.topology_keys]
-    common = tuple(set.intersection(*sets))
+    sets = _sets(asked)
+    if not sets:
+        return asked.answer()
+    common = tuple(each for each in sets[0] if all(each in found for found in sets))
     return asked.instead(Forward(common, "every key") if common else Reject("not every key"))
 
 
@@ -107,13 +117,14 @@ def knows_common_topology_keys_only(asked: Question) -> Decision:
 
 @_fault(
     "topology-keys-stay-in-the-zone",
-    "Whatever the key is, endpoints of other zones do not match it.",
+    "Whatever the key is, endpoints of other zones do not match it, where the zone has any that can be used.",
     symptom="never reached",
 )
 def topology_keys_stay_in_the_zone(asked: Question) -> Decision:
     zone = dict(asked.place.labels).get(ZONE)
-    near = [each for each in asked.endpoints if (ZONE, zone) in each.labels]
-    return asked.answer(endpoints=near) if near else asked.answer()
+    near = replace(asked, endpoints=[each for each in asked.endpoints if (ZONE, zone) in each.labels])
+    used = _matched(near, *asked.port.topology_keys)
+    return asked.instead(Forward(used, "in the zone")) if used else asked.answer()
 
 
 @_fault("missing-label-is-a-place", "Nodes without the label of a key share a place.")
@@ -137,11 +148,12 @@ def topology_keys_match_any_label(asked: Question) -> Decision:
     symptom=FAILS,
 )
 def unready_endpoint_meets_a_key(asked: Question) -> Decision:
-    right = asked.answer(endpoints=[each._replace(ready=True) for each in asked.endpoints])
-    unready = {each.address for each in asked.starting}
-    if not isinstance(right.cluster_ip, Forward):
-        return right
-    usable = tuple(each for each in right.cluster_ip.endpoints if each.address not in unready)
+    starting = {each.address for each in asked.starting}
+    counted = [each._replace(ready=each.ready or each.address in starting) for each in asked.endpoints]
+    met = _matched(replace(asked, endpoints=counted), *asked.port.topology_keys)
+    if not met or not (asked.ready or asked.leaving):
+        return asked.answer()
+    usable = tuple(each for each in met if each.address not in starting)
     return asked.instead(Forward(usable, "met") if usable else Reject("met by one that is not ready"))
 
 
@@ -176,8 +188,9 @@ def hints_before_topology_keys(asked: Question) -> Decision:
     symptom="never reached",
 )
 def hints_narrow_topology_keys(asked: Question) -> Decision:
-    right = asked.answer().cluster_ip
-    left = right.endpoints if isinstance(right, Forward) else ()
+    left = _matched(asked, *asked.port.topology_keys)
+    if not left:
+        return asked.answer()
     return asked.instead(
         asked.answer(port=replace(asked.port, topology_keys=(), internal_local=False), endpoints=left).cluster_ip
     )
@@ -204,10 +217,12 @@ class _Rewriting(State):
         self._rewrite = rewrite
 
     def receive(self, resource: str, obj: Object, *, deleted: bool) -> None:
-        if resource == "services" and not deleted:
+        if resource == "services":
             name = obj["metadata"]["namespace"], obj["metadata"]["name"]
             read = self._rewrite(self, name, obj["spec"].get("topologyKeys") or [])
-            self.known[name] = read
+            self.known.pop(name, None)
+            if not deleted:
+                self.known[name] = read
             obj = {**obj, "spec": {**obj["spec"], "topologyKeys": read}}
         super().receive(resource, obj, deleted=deleted)
 
@@ -222,9 +237,9 @@ class _IgnoresOtherNodes(State):
     def receive(self, resource: str, obj: Object, *, deleted: bool) -> None:
         name = obj["metadata"]["name"]
         if resource == "nodes" and name != self._node.place.node:
-            if name in self._seen:
+            if name in self._seen and not deleted:
                 return
-            self._seen.add(name)
+            (self._seen.discard if deleted else self._seen.add)(name)
         super().receive(resource, obj, deleted=deleted)
 
 
@@ -233,16 +248,19 @@ class _Settling(State):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments, decide=deciding(self._settle))
-        self._left: dict[Name, tuple[str, ...]] = {}
+        self._left: dict[ServicePort, tuple[str, ...]] = {}
 
     def _settle(self, asked: Question) -> Decision:
         if not asked.port.topology_keys:
             return asked.answer()
-        name = asked.port.namespace, asked.port.name
-        left = self._left.get(name, asked.port.topology_keys)
+        left = self._left.get(asked.port, asked.port.topology_keys)
         decides = next((index for index, key in enumerate(left) if _matched(asked, key)), 0)
-        self._left[name] = left[decides:]
+        self._left[asked.port] = left[decides:]
         return _with_keys(asked, *left[decides:])
+
+
+def _of_the_last(state: _Rewriting, name: Name, keys: list[str]) -> list[str]:
+    return keys or next((keys for other, keys in reversed(state.known.items()) if other != name), [])
 
 
 def _without_the_gate(node: str, behaviour: Behaviour) -> State:
@@ -271,7 +289,7 @@ _proxy(
 _proxy(
     "topology-keys-of-the-last-service",
     "A Service without topology keys has those of the one that was read before it.",
-    partial(_Rewriting, rewrite=lambda state, name, keys: keys or next(reversed(state.known.values()), [])),
+    partial(_Rewriting, rewrite=_of_the_last),
     symptom=FAILS,
 )
 _proxy("ignores-updates-of-other-nodes", "New labels of other nodes are not seen.", _IgnoresOtherNodes)

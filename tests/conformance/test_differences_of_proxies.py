@@ -1,0 +1,422 @@
+"""A mutant of a proxy that sees, remembers, renders or tells wrongly does so where its sentence says, and nowhere else.
+
+`SAID` names what each one needs in a story to be wrong, and what it then does wrongly: where any of it is taken out of
+a story, the proxy does what the reference does, in every step.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import pytest
+
+from mutants import MUTANTS, Mutant
+from reference.client import Event, Object
+from reference.features import Features
+from reference.proxy import ServiceProxy
+from reference.proxy.ruleset import LOCAL_LIST
+from reference.proxy.selection import action_chain
+from reference.proxy.skeleton import Chain, fixed_chains
+from reference.proxy.state import FAMILIES
+from tests.conformance import test_differences, test_rates
+from tests.conformance.stories import HOST, OWN, ZONE, Seen, Story, hear, stories
+
+FEW, MOST = 15, 500
+REFERENCE = Mutant("reference", "It is the reference.")
+
+Without = Callable[[Story], Story]
+
+
+def _events(change: Callable[[Event], Event | None]) -> Without:
+    """Change each event of a story, or leave it out."""
+
+    def without(story: Story) -> Story:
+        steps = [[new for each in step if (new := change(each)) is not None] for step in story.steps]
+        return replace(story, steps=steps)
+
+    return without
+
+
+def _objects(resource: str, change: Callable[[Object], Object]) -> Without:
+    return _events(lambda event: replace(event, object=change(event.object)) if event.resource == resource else event)
+
+
+def _spec(**changes: Any) -> Without:
+    return _objects("services", lambda obj: {**obj, "spec": {**obj["spec"], **changes}})
+
+
+def _endpoints(change: Callable[[Object], Object | None]) -> Without:
+    def changed(obj: Object) -> Object:
+        return {**obj, "endpoints": [new for each in obj["endpoints"] if (new := change(each)) is not None]}
+
+    return _objects("endpointslices", changed)
+
+
+def _hints(change: Callable[[Mapping[str, Any], Object], Mapping[str, Any]]) -> Without:
+    return _endpoints(lambda each: {**each, "hints": change(each.get("hints") or {}, each)})
+
+
+def _no(resource: str, kind: str, *, of: Callable[[str], bool] = lambda _: True) -> Without:
+    """Leave out the events of this kind."""
+    return _events(
+        lambda event: (
+            None if (event.resource, event.type) == (resource, kind) and of(event.object["metadata"]["name"]) else event
+        )
+    )
+
+
+def _no_deletes(resource: str) -> Without:
+    """What is deleted stays, and does not come back."""
+
+    def without(story: Story) -> Story:
+        there: set[str] = set()
+
+        def kept(event: Event) -> Event | None:
+            if event.resource != resource:
+                return event
+            name = event.object["metadata"]["name"]
+            if event.type == "DELETED" or (event.type == "ADDED" and name in there):
+                return None
+            there.add(name)
+            return event
+
+        return _events(kept)(story)
+
+    return without
+
+
+def _feature(change: Callable[[Features], Features]) -> Without:
+    return lambda story: replace(story, features=change(story.features))
+
+
+def _gate(name: str, *, on: bool) -> Without:
+    def changed(features: Features) -> Features:
+        others = {gate: value for gate, value in features.gates.items() if gate != name}
+        return replace(features, gates={**others, name: True} if on else others)
+
+    return _feature(changed)
+
+
+def _stays(story: Story) -> Story:
+    """No endpoint comes or goes: those of other versions of a slice are there, and can never be used."""
+    pools: dict[str, dict[str, Object]] = {}
+    for step in story.steps:
+        for event in step:
+            if event.resource == "endpointslices":
+                pool = pools.setdefault(event.object["metadata"]["name"], {})
+                pool.update({each["addresses"][0]: each for each in event.object["endpoints"]})
+    unusable = {"ready": False, "serving": False, "terminating": True}
+
+    def filled(obj: Object) -> Object:
+        there = {each["addresses"][0] for each in obj["endpoints"]}
+        pool = pools[obj["metadata"]["name"]]
+        others = [{**each, "conditions": unusable} for address, each in pool.items() if address not in there]
+        return {**obj, "endpoints": [*obj["endpoints"], *others]}
+
+    return _objects("endpointslices", filled)(story)
+
+
+def _one_slice(story: Story) -> Story:
+    return _events(
+        lambda event: (
+            None if event.resource == "endpointslices" and event.object["metadata"]["name"].endswith("-1") else event
+        )
+    )(story)
+
+
+def _one_port(obj: Object) -> Object:
+    return {**obj, "ports": [each for each in obj["ports"] if each["name"] == "http"]}
+
+
+def _one_family(event: Event) -> Event | None:
+    match event:
+        case Event(resource="endpointslices", object={"addressType": "IPv6"}):
+            return None
+        case Event(kind, "services", obj):
+            spec = {**obj["spec"], "clusterIPs": obj["spec"]["clusterIPs"][:1]}
+            return Event(kind, "services", {**obj, "spec": spec})
+    return event
+
+
+def _labelled(node: Object) -> Object:
+    return {**node, "metadata": {**node["metadata"], "labels": {HOST: node["metadata"]["name"], ZONE: "a"}}}
+
+
+def _ready(each: Object, *, only: Callable[[Mapping[str, Any]], bool]) -> Object | None:
+    return None if only(each["conditions"]) else each
+
+
+WITHOUT: Mapping[str, Without] = {
+    # endpoints
+    "hints": _hints(lambda hints, _: {}),
+    "zone hints": _hints(lambda hints, _: {kind: names for kind, names in hints.items() if kind != "forZones"}),
+    "node hints": _hints(lambda hints, _: {kind: names for kind, names in hints.items() if kind != "forNodes"}),
+    "hints for other zones than their own": _hints(
+        lambda hints, each: {**hints, **({"forZones": [{"name": each["zone"]}]} if "forZones" in hints else {})}
+    ),
+    "hints for other nodes than their own": _hints(
+        lambda hints, each: {**hints, **({"forNodes": [{"name": each["nodeName"]}]} if "forNodes" in hints else {})}
+    ),
+    "several hints": _hints(lambda hints, _: {kind: names[:1] for kind, names in hints.items()}),
+    "hints that change": _hints(lambda hints, each: {"forZones": [{"name": "ab"[len(each["addresses"][0]) % 2]}]}),
+    "unhinted endpoints": _endpoints(
+        lambda each: each if {"forZones", "forNodes"} <= (each.get("hints") or {}).keys() else None
+    ),
+    "unknown readiness": _endpoints(lambda each: {**each, "conditions": {"ready": True, **each["conditions"]}}),
+    "terminating endpoints": _endpoints(lambda each: None if each["conditions"].get("terminating") else each),
+    "endpoints on the own node": _endpoints(lambda each: {**each, "nodeName": "b1"}),
+    "endpoints on other nodes": _endpoints(lambda each: {**each, "nodeName": OWN}),
+    "several slices": _one_slice,
+    "endpoints that come or go": _stays,
+    "no endpoints": _objects(
+        "endpointslices",
+        lambda obj: {
+            **obj,
+            "endpoints": obj["endpoints"]
+            or [{"addresses": ["10.244.9.9" if obj["addressType"] == "IPv4" else "fd00:244:9::9"], "conditions": {}}],
+        },
+    ),
+    # Services
+    "internal Local": _spec(internalTrafficPolicy="Cluster"),
+    "external Local": _spec(externalTrafficPolicy="Cluster"),
+    "affinity": _spec(sessionAffinity="None"),
+    "node ports": _objects(
+        "services",
+        lambda obj: {
+            **obj,
+            "spec": {**obj["spec"], "ports": [{**each, "nodePort": 0} for each in obj["spec"]["ports"]]},
+        },
+    ),
+    "load balancer IPs": _objects("services", lambda obj: {**obj, "status": {}}),
+    "external IPs": _spec(externalIPs=[]),
+    "the field": _spec(trafficDistribution=None),
+    "no field": _spec(trafficDistribution="PreferClose"),
+    "annotation": _objects("services", lambda obj: {**obj, "metadata": {**obj["metadata"], "annotations": {}}}),
+    "topology keys": _spec(topologyKeys=[]),
+    "no topology keys": _spec(topologyKeys=[ZONE]),
+    "several topology keys": _objects(
+        "services",
+        lambda obj: {**obj, "spec": {**obj["spec"], "topologyKeys": (obj["spec"].get("topologyKeys") or [])[:1]}},
+    ),
+    "UDP": _objects("services", lambda obj: {**obj, "spec": _one_port(obj["spec"])}),
+    "several ports": lambda story: _objects("endpointslices", _one_port)(
+        _objects("services", lambda obj: {**obj, "spec": _one_port(obj["spec"])})(story)
+    ),
+    "IPv6": _events(_one_family),
+    "several Services": _events(
+        lambda event: None if event.resource == "services" and event.object["metadata"]["name"] == "api" else event
+    ),
+    # changes
+    "changes": lambda story: replace(story, steps=story.steps[:1]),
+    "changes of slices": _no("endpointslices", "MODIFIED"),
+    "changes of Services": _no("services", "MODIFIED"),
+    "changes of the node": _no("nodes", "MODIFIED", of=lambda name: name == OWN),
+    "changes of other nodes": _no("nodes", "MODIFIED", of=lambda name: name != OWN),
+    "deletes of Services": _no_deletes("services"),
+    "deletes of slices": _no_deletes("endpointslices"),
+    "objects that were there": lambda story: replace(
+        story,
+        steps=[
+            [each for each in story.steps[0] if each.resource in {"nodes", ""}],
+            [each for each in story.steps[0] if each.resource not in {"nodes", ""}],
+            *story.steps[1:],
+        ],
+    ),
+    "an outage": lambda story: replace(
+        story, steps=[story.steps[0], *([each for each in step if each.type != "SYNCED"] for step in story.steps[1:])]
+    ),
+    "a node that is about to go": _objects("nodes", lambda obj: {**obj, "spec": {}}),
+    # releases
+    "older releases": _feature(lambda features: Features()),
+    "newer releases": _feature(lambda features: Features((1, 29))),
+    "releases with the annotation": _feature(
+        lambda features: replace(
+            features,
+            version=(1, 37),
+            gates={gate: on for gate, on in features.gates.items() if gate == "ServiceTopology"},
+        )
+    ),
+    "gate of topology keys": _gate("ServiceTopology", on=False),
+    "gate of topology keys off": _gate("ServiceTopology", on=True),
+    "gate NodeLevelTopology": _gate("NodeLevelTopology", on=False),
+}
+"""Takes something out of a story, by what it is called in `SAID`."""
+
+EXTERNAL = ("node port", "load balancer IP", "external IP")
+EVERYWHERE = ("cluster IP", *EXTERNAL)
+FOLLOWING = {"hairpin", "stale", "drops", "affinity", "affinity outside"}
+"""What is otherwise where connections go otherwise."""
+CHECK = "health check port"
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a mutant needs to be wrong, and what it then does wrongly."""
+
+    needs: tuple[str, ...]
+    at: tuple[str, ...] = EVERYWHERE
+
+
+SAID: Mapping[str, Said] = {
+    # objects read wrongly
+    "zone-of-the-endpoint-instead-of-hint": Said(("zone hints", "hints for other zones than their own")),
+    "node-of-the-endpoint-instead-of-hint": Said(("node hints", "hints for other nodes than their own")),
+    "first-hint-only": Said(("several hints",)),
+    "unknown-readiness-means-not-ready": Said(("unknown readiness",), (*EVERYWHERE, CHECK)),
+    # events missed or remembered
+    "ignores-node-updates": Said(("changes of the node",)),
+    "hints-outlive-their-removal": Said(("changes of slices", "hints", "hints that change")),
+    "ignores-external-local": Said(("external Local",), (*EXTERNAL, CHECK)),
+    "ignores-service-deletes": Said(("deletes of Services",), (*EVERYWHERE, CHECK)),
+    "ignores-service-updates": Said(("changes of Services",), (*EVERYWHERE, CHECK)),
+    "ignores-slice-deletes": Said(("deletes of slices",), (*EVERYWHERE, CHECK)),
+    "keeps-removed-endpoints": Said(("changes of slices", "endpoints that come or go"), (*EVERYWHERE, CHECK)),
+    "ignores-new-endpoints": Said(("changes of slices", "endpoints that come or go"), (*EVERYWHERE, CHECK)),
+    "one-update-late": Said(("changes of slices",), (*EVERYWHERE, CHECK)),
+    # objects that are decided together, or apart
+    "judges-each-slice": Said(("hints", "unhinted endpoints", "several slices")),
+    "judges-all-ports-together": Said(("zone hints", "several ports")),
+    "judges-both-families-together": Said(("hints", "IPv6", "unhinted endpoints")),
+    "hints-need-the-field": Said(("hints", "no field")),
+    "field-without-hints": Said(("the field", "unhinted endpoints")),
+    "never-returns-to-hints": Said(("hints", "changes")),
+    "never-returns-to-zone-hints": Said(("zone hints", "changes")),
+    "zone-remembered-by-services": Said(("changes of the node", "zone hints")),
+    # rules
+    "nothing-moves": Said(()),
+    "no-hairpin-masquerade": Said(("endpoints on the own node",), ("hairpin",)),
+    "no-load-balancer-addresses": Said(("load balancer IPs",), ("load balancer IP",)),
+    "no-external-ips": Said(("external IPs",), ("external IP",)),
+    "node-port-beside-endpoints-only": Said(("node ports",), ("node port",)),
+    "external-local-falls-back": Said(("external Local",), EXTERNAL),
+    "external-ips-ignore-local": Said(("external Local", "external IPs"), ("external IP",)),
+    "no-udp": Said(("UDP",)),
+    "no-ipv6": Said(("IPv6",)),
+    "leaves-udp-flows": Said(("UDP",), ("stale",)),
+    # affinity
+    "no-affinity": Said(("affinity",), ("affinity", "affinity outside")),
+    "no-affinity-over-udp": Said(("affinity", "UDP"), ("affinity", "affinity outside")),
+    "affinity-at-the-cluster-ip-only": Said(("affinity",), ("affinity outside",)),
+    "affinity-outlives-endpoints": Said(("affinity", "changes")),
+    "everyone-gets-the-same-endpoint": Said(("affinity",)),
+    "affinity-for-ever": Said(("affinity",), ("affinity", "affinity outside")),
+    # topology keys
+    "topology-keys-by-default": Said(("gate of topology keys", "no topology keys")),
+    "remembers-topology-keys": Said(("gate of topology keys", "topology keys", "changes of Services")),
+    "topology-keys-of-the-last-service": Said(
+        ("gate of topology keys", "topology keys", "no topology keys", "several Services")
+    ),
+    "ignores-updates-of-other-nodes": Said(("gate of topology keys", "topology keys", "changes of other nodes")),
+    "remembers-the-topology-key-that-decided": Said(("gate of topology keys", "several topology keys", "changes")),
+    "topology-keys-need-no-gate": Said(("gate of topology keys off", "topology keys")),
+    # releases
+    "newest-proxy-at-any-release": Said(("older releases",), (*EVERYWHERE, "timestamps", "changes")),
+    "oldest-proxy-at-any-release": Said(("newer releases",), (*EVERYWHERE, "timestamps", "changes", "health")),
+    "no-hints-without-the-gate": Said(("releases with the annotation", "annotation", "zone hints")),
+    "no-zone-hints-without-node-hints": Said(("older releases", "zone hints")),
+    "knows-no-node-level-hints": Said(("gate NodeLevelTopology", "node hints")),
+    # restarts
+    "routes-only-what-changes": Said(("objects that were there",), (*EVERYWHERE, CHECK, "changes")),
+    "watches-once-as-a-proxy": Said(("an outage",), (*EVERYWHERE, CHECK, "health", "changes")),
+    # what it tells
+    "proxy-metrics-never-change": Said((), ("drops", "timestamps", "changes")),
+    "timestamps-in-milliseconds": Said((), ("timestamps",)),
+    "drops-counted-for-the-other-policy": Said((), ("drops",)),
+    "refusals-counted-as-drops": Said(("internal Local",), ("drops",)),
+    "never-healthy": Said((), ("health",)),
+    "healthy-until-it-is-gone": Said(("a node that is about to go",), ("health",)),
+    "dead-when-it-is-about-to-go": Said(("a node that is about to go",), ("health",)),
+    "health-port-counts-all-endpoints": Said(("external Local", "endpoints on other nodes"), (CHECK,)),
+    "health-port-counts-hinted-endpoints": Said(("external Local", "zone hints"), (CHECK,)),
+    "health-port-counts-terminating-endpoints": Said(("external Local", "terminating endpoints"), (CHECK,)),
+    "health-port-counts-once": Said(("external Local", "changes"), (CHECK,)),
+    "health-port-without-weight": Said(("external Local",), (CHECK,)),
+}
+
+CHAINS: Mapping[str, tuple[str, str]] = {
+    "always-masquerades": ("masquerading", "meta mark &"),
+    "pods-of-other-nodes-keep-their-address": ("masquerading", "saddr @pods masq"),
+    "passes-clients-on-the-node-by": ("output", ""),
+    "affinity-is-not-renewed": ("affinity-.*", "update @affinity"),
+    "sheds-under-load": ("(affinity|lb)-.*", "ct count over"),
+}
+"""The chains that mutants change, and what is in each rule there that they have more, less, or otherwise."""
+
+OTHERWISE: Mapping[str, str] = {
+    "cuts-open-connections": "it changes the kernel's table of connections, and no rule",
+    "forgets-before-it-learns": "two writes to the kernel are apart in time; what is there in the end is right",
+    "udp-forgets-before-it-learns": "two writes to the kernel are apart in time; what is there in the end is right",
+    "caches-changes": "it is late; what it does in the end is right",
+    "flushes-before-it-starts": "two writes to the kernel are apart in time; what is there in the end is right",
+    "forgets-all-without-its-server": "it looks for its server by the clock",
+}
+"""Mutants of proxies whose difference is one in time or in the kernel, and is shown by packets alone."""
+
+
+def _answers(mutant: Mutant, story: Story) -> list[Seen]:
+    return hear(mutant.proxy, story)
+
+
+@cache
+def _all() -> list[Story]:
+    return stories(MOST)
+
+
+@cache
+def _told(number: int, need: str = "") -> tuple[Story, list[Seen]]:
+    """A story without this one thing, and what the reference does."""
+    story = WITHOUT[need](_all()[number]) if need else _all()[number]
+    return story, _answers(REFERENCE, story)
+
+
+def _wrong_at(name: str, story: Story, right: list[Seen]) -> set[str]:
+    wrong: set[str] = set()
+    for mine, its in zip(right, _answers(MUTANTS[name], story), strict=True):
+        if mine != its:
+            wrong |= {str(key[0]) for key in mine.keys() | its.keys() if mine.get(key) != its.get(key)}
+    return wrong
+
+
+def test_every_mutant_of_a_proxy_is_somewhere() -> None:
+    of_proxies = {name for name, each in MUTANTS.items() if each.proxy is not ServiceProxy}
+    tables = [SAID, CHAINS, OTHERWISE, test_differences.SAID, test_rates.RATES, test_rates.COUNTED]
+    assert of_proxies - {name for table in tables for name in table} == set()
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_a_mutant_is_wrong_where_it_says_so(name: str) -> None:
+    wrong, said = set[str](), {*SAID[name].at}
+    follows = FOLLOWING - said if said & {*EVERYWHERE} else set()
+    for number in range(MOST):
+        if number >= FEW and wrong >= said:
+            break
+        wrong |= _wrong_at(name, *_told(number))
+        wrong |= {*EXTERNAL} if said >= {*EXTERNAL} and not wrong.isdisjoint(EXTERNAL) else set()
+    assert wrong - follows == said
+
+
+@pytest.mark.parametrize(("name", "need"), [(name, need) for name, said in SAID.items() for need in said.needs])
+def test_a_mutant_is_right_without_what_it_needs(name: str, need: str) -> None:
+    told = [_told(number, need) for number in range(FEW)]
+    assert [(story, wrong) for story, right in told if (wrong := _wrong_at(name, story, right))] == []
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_a_mutant_changes_the_rules_that_it_says(name: str) -> None:
+    chains, rule = CHAINS[name]
+    edit = MUTANTS[name].proxy.keywords["kernel_table"].keywords["edit"]  # type: ignore[attr-defined]
+    marks = [2, 2 | LOCAL_LIST, 60 << 15 | 2, 60 << 15 | 2 | LOCAL_LIST]
+    changed = set()
+    for family in FAMILIES:
+        for chain in (*fixed_chains(family), *(action_chain(family, each) for each in marks)):
+            edited: Chain = edit(family, chain)
+            different = {*chain.rules} ^ {*edited.rules}
+            assert bool(different) == bool(re.fullmatch(chains, chain.name) and different)
+            assert all(rule in each.text for each in different)
+            assert edited == replace(chain, rules=edited.rules)
+            changed |= {chain.name} if different else set()
+    assert changed
