@@ -68,6 +68,14 @@ class _FieldIsFixed(Services):
         return super().validate_update(new, old, features) + fixed
 
 
+@_fault("drops-stored-policies", "With its gate off, internalTrafficPolicy is dropped from Services that have it.")
+class _DropsStoredPolicies(Services):
+    def prepare_for_update(self, new: Object, old: Object, features: Features) -> None:
+        super().prepare_for_update(new, old, features)
+        if not features.enabled("ServiceInternalTrafficPolicy"):
+            new["spec"].pop("internalTrafficPolicy", None)
+
+
 @_fault("field-excludes-policies", "trafficDistribution is refused beside traffic policy Local.")
 class _FieldExcludesPolicies(Services):
     def validate(self, obj: Object, features: Features) -> list[FieldError]:

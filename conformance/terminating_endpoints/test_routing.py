@@ -55,7 +55,8 @@ def test_terminating_endpoint_is_not_used_beside_a_ready_one(three_zones: Cluste
 
 @requirement(
     "KEP-1669/serving-endpoints-are-used-when-none-is-ready",
-    "When no endpoint is ready, those that terminate and still serve are used, wherever they are hinted for.",
+    "When no endpoint is ready, those that terminate and still serve are used, wherever they are hinted for; those "
+    "that serve no longer are not, even if they are the only ones.",
     level=MUST,
     features={CLUSTER_IP, TERMINATING_ENDPOINTS, ZONE_HINTS},
     source="KEP-1669, Proposal; released since 1.26",
@@ -64,40 +65,44 @@ def test_terminating_endpoint_is_not_used_beside_a_ready_one(three_zones: Cluste
 def test_serving_terminating_endpoints_are_the_last_resort(three_zones: Cluster) -> None:
     service = three_zones.create_service(traffic_distribution="PreferClose")
     a1, b1, c1 = three_zones.run_servers(on=["a1", "b1", "c1"])
-    hinted = leaving(a1, zones=["a"])
-    three_zones.publish(service, [hinted, leaving(b1, zones=["b"]), leaving(c1, serving=False, zones=["c"])])
-
+    hinted, gone = leaving(a1, zones=["a"]), leaving(c1, serving=False, zones=["c"])
+    three_zones.publish(service, [hinted, leaving(b1, zones=["b"]), gone])
     expect_traffic(three_zones, service, {"a1": {a1, b1}, "b1": {a1, b1}, "c1": {a1, b1}})
+
+    three_zones.publish(service, [gone])
+    expect_traffic(three_zones, service, {"a1": NO_ANSWER, "c1": NO_ANSWER})
 
 
 @requirement(
     "KEP-1669/local-policy-uses-serving-endpoints-of-the-node",
-    "With internalTrafficPolicy Local, a node without ready endpoints uses its own serving ones that terminate.",
+    "With internalTrafficPolicy Local, a node without ready endpoints uses its own serving ones that terminate, and a "
+    "node with some does not.",
     level=MUST,
     features={INTERNAL_POLICY, TERMINATING_ENDPOINTS},
     source="KEP-1669, Proposal; released since 1.26",
-    kills={"no-terminating-fallback"},
+    kills={"mixes-terminating-with-ready", "no-terminating-fallback"},
 )
 def test_internal_local_uses_terminating_endpoints_of_the_node(three_zones: Cluster) -> None:
     service = three_zones.create_service(internal_traffic_policy="Local")
-    a1, other, b1 = three_zones.run_servers(on=["a1", "a1", "b1"])
-    three_zones.publish(service, [leaving(a1), leaving(other, serving=False), endpoint(b1)])
+    a1, other, b1, old = three_zones.run_servers(on=["a1", "a1", "b1", "b1"])
+    three_zones.publish(service, [leaving(a1), leaving(other, serving=False), endpoint(b1), leaving(old)])
 
     expect_traffic(three_zones, service, {"a1": {a1}, "b1": {b1}, "a2": NO_ANSWER})
 
 
 @requirement(
     "KEP-1669/external-local-policy-uses-serving-endpoints-of-the-node",
-    "With externalTrafficPolicy Local, traffic from outside uses serving endpoints that terminate on its node.",
+    "With externalTrafficPolicy Local, traffic from outside uses serving endpoints that terminate on its node, if none "
+    "there is ready.",
     level=MUST,
     features={EXTERNAL_POLICY, NODE_PORT, TERMINATING_ENDPOINTS},
     source="KEP-1669, Proposal; released since 1.26",
-    kills={"no-terminating-fallback"},
+    kills={"mixes-terminating-with-ready", "no-terminating-fallback"},
 )
 def test_external_local_uses_terminating_endpoints_of_the_node(three_zones: Cluster) -> None:
     service = three_zones.create_service(type="NodePort", external_traffic_policy="Local")
-    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
-    three_zones.publish(service, [leaving(a1), endpoint(b1)])
+    a1, b1, old = three_zones.run_servers(on=["a1", "b1", "b1"])
+    three_zones.publish(service, [leaving(a1), endpoint(b1), leaving(old)])
 
     outside: Traffic = {external_client("a1"): {a1}, external_client("b1"): {b1}, external_client("a2"): NO_ANSWER}
     expect_traffic(three_zones, service, outside, to="node-port")

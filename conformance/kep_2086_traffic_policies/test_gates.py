@@ -1,0 +1,95 @@
+"""KEP-2086, Feature Enablement and Rollback: gate ServiceInternalTrafficPolicy off and on, in API server and proxy."""
+
+from __future__ import annotations
+
+import pytest
+
+from conformance.features import API_SERVER_RELEASES, INTERNAL_POLICY, PROXY_RELEASES, TRAFFIC_POLICY_FIELDS
+from harness import (
+    API_SERVER,
+    MUST,
+    PROXY,
+    Cluster,
+    Release,
+    Service,
+    endpoint,
+    expect_traffic,
+    release,
+    requirement,
+)
+
+BETA = release("1.22")
+OFF = {"by default": release("1.21"), "by its gate": release("1.25", ServiceInternalTrafficPolicy=False)}
+LOCAL = {"spec": {"internalTrafficPolicy": "Local"}}
+
+off = pytest.mark.parametrize("how", OFF.values(), ids=OFF.keys())
+
+
+def _expect_policy(cluster: Cluster, service: Service, policy: str | None) -> None:
+    stored = cluster.api.get("services", cluster.namespace, service.name)["spec"].get("internalTrafficPolicy")
+    cluster.expect_equal(f"spec.internalTrafficPolicy of service {service.name}", expected=policy, observed=stored)
+
+
+@requirement(
+    "KEP-2086/api-gate-off-drops-the-field",
+    "With the gate off, as it is in 1.21 unless it is set, a Service is stored without the field, on create and on "
+    "update; from 1.22 on it is Cluster unless set.",
+    level=MUST,
+    features={API_SERVER_RELEASES, TRAFFIC_POLICY_FIELDS},
+    source="KEP-2086, Proposal (not settable in alpha unless the gate is enabled; on by default in Beta)",
+    kills={"newest-api-server-at-any-release", "no-default-policy"},
+)
+@off
+def test_field_is_dropped_while_the_gate_is_off(three_zones: Cluster, how: Release) -> None:
+    three_zones.restart(API_SERVER, how)
+    plain, local = three_zones.create_service(), three_zones.create_service(internal_traffic_policy="Local")
+    _expect_policy(three_zones, plain, None)
+    _expect_policy(three_zones, local, None)
+    three_zones.patch_service(plain, LOCAL)
+    _expect_policy(three_zones, plain, None)
+
+    three_zones.restart(API_SERVER, BETA)
+    _expect_policy(three_zones, three_zones.create_service(), "Cluster")
+
+
+@requirement(
+    "KEP-2086/api-gate-off-keeps-a-stored-field",
+    "With the gate off, an update of a Service that has the field stored leaves it there.",
+    level=MUST,
+    features={API_SERVER_RELEASES, TRAFFIC_POLICY_FIELDS},
+    source="KEP-2086, Feature Enablement and Rollback (will persist that field unless unset by the user)",
+    kills={"drops-stored-policies"},
+)
+@off
+def test_stored_field_outlives_the_gate(three_zones: Cluster, how: Release) -> None:
+    three_zones.restart(API_SERVER, BETA)
+    service = three_zones.create_service(internal_traffic_policy="Local")
+    three_zones.restart(API_SERVER, how)
+    _expect_policy(three_zones, service, "Local")
+
+    three_zones.patch_service(service, {"metadata": {"labels": {"changed": "yes"}}})
+    _expect_policy(three_zones, service, "Local")
+
+
+@requirement(
+    "KEP-2086/proxy-gate-off-ignores-the-policy",
+    "With the gate off, a proxy uses all endpoints though the Service says Local, and those of the node alone when the "
+    "gate is on again; Services that say nothing are routed to all either way.",
+    level=MUST,
+    features={INTERNAL_POLICY, PROXY_RELEASES},
+    source="KEP-2086, Rollout, Upgrade and Rollback Planning, Proxy Enablement Rollback",
+    kills={"ignores-internal-local", "newest-proxy-at-any-release"},
+)
+@off
+def test_proxy_ignores_the_policy_while_its_gate_is_off(three_zones: Cluster, how: Release) -> None:
+    three_zones.restart(PROXY, how)
+    local, plain = three_zones.create_service(internal_traffic_policy="Local"), three_zones.create_service()
+    a1, b1 = pods = three_zones.run_servers(on=["a1", "b1"])
+    for service in (local, plain):
+        three_zones.publish(service, [endpoint(pod) for pod in pods])
+    expect_traffic(three_zones, local, {"a1": {a1, b1}, "b1": {a1, b1}})
+    expect_traffic(three_zones, plain, {"a1": {a1, b1}})
+
+    three_zones.restart(PROXY, BETA)
+    expect_traffic(three_zones, local, {"a1": {a1}, "b1": {b1}})
+    expect_traffic(three_zones, plain, {"a1": {a1, b1}})

@@ -1,0 +1,34 @@
+"""KEP-1669, Feature Enablement and Rollback: gate ProxyTerminatingEndpoints off and on."""
+
+from __future__ import annotations
+
+import pytest
+
+from conformance.features import CLUSTER_IP, PROXY_RELEASES, TERMINATING_ENDPOINTS
+from harness import MUST, NO_ANSWER, PROXY, Cluster, Release, endpoint, expect_traffic, release, requirement
+
+BETA = release("1.26")
+OFF = {"by default": release("1.25"), "by its gate": release("1.26", ProxyTerminatingEndpoints=False)}
+
+
+@requirement(
+    "KEP-1669/gate-off-uses-no-terminating-endpoint",
+    "With the gate off, as it is in 1.25 unless it is set, a Service whose last endpoint terminates gives no answer; "
+    "with the gate on, as from 1.26 on, that endpoint answers.",
+    level=MUST,
+    features={CLUSTER_IP, PROXY_RELEASES, TERMINATING_ENDPOINTS},
+    source="KEP-1669, Alpha (only enabled if the feature gate is on); Rollout, Upgrade and Rollback Planning",
+    kills={"newest-proxy-at-any-release", "no-terminating-fallback"},
+)
+@pytest.mark.parametrize("how", OFF.values(), ids=OFF.keys())
+def test_terminating_endpoint_is_not_used_while_the_gate_is_off(three_zones: Cluster, how: Release) -> None:
+    three_zones.restart(PROXY, how)
+    service = three_zones.create_service()
+    (a1,) = three_zones.run_servers(on=["a1"])
+    three_zones.publish(service, [endpoint(a1)])
+    expect_traffic(three_zones, service, {"a1": {a1}, "b1": {a1}})
+
+    three_zones.publish(service, [endpoint(a1, ready=False, serving=True, terminating=True)])
+    expect_traffic(three_zones, service, {"a1": NO_ANSWER, "b1": NO_ANSWER})
+    three_zones.restart(PROXY, BETA)
+    expect_traffic(three_zones, service, {"a1": {a1}, "b1": {a1}})
