@@ -30,7 +30,10 @@ from mutants import (
     heuristics,
     interactions,
     late_faults,
+    live_changes,
+    live_slices,
     metrics,
+    missed_changes,
     node_level,
     overload,
     pod_locators,
@@ -80,6 +83,9 @@ MUTANTS: Mapping[str, Mutant] = _by_name(
     cluster_dns.MUTANTS,
     topology_keys.MUTANTS,
     node_level.MUTANTS,
+    live_changes.MUTANTS,
+    live_slices.MUTANTS,
+    missed_changes.MUTANTS,
 )
 """Each has one fault, and at least one requirement fails for it."""
 

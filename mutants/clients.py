@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
-from reference.client import Client
+from reference.client import Client, Event, Subscription
 from reference.endpointslice import EndpointSliceController
+
+Sink = Callable[[Event], None]
+Filter = Callable[[Sink], Sink]
+"""Returns what takes the events of one subscription, given what takes those that are handed on."""
 
 
 class Wrapped:
@@ -17,6 +21,17 @@ class Wrapped:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)
+
+
+class Filtering(Wrapped):
+    """A client each of whose subscriptions goes through a filter of its own."""
+
+    def __init__(self, client: Client, through: Filter) -> None:
+        super().__init__(client)
+        self._through = through
+
+    def subscribe(self, resources: Collection[str], sink: Sink) -> Subscription:
+        return self._client.subscribe(resources, self._through(sink))
 
 
 def controller_through(wrap: Callable[[Client], Client], **parts: Any) -> Callable[..., EndpointSliceController]:

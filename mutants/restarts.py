@@ -4,35 +4,22 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from mutants.clients import Wrapped, controller_through
+from mutants.clients import Filter, Filtering, Sink, controller_through
 from mutants.data_planes import HOLE
 from mutants.mutant import NO_ANSWER, REACHED, REFUSED, WRITTEN, Mutant
-from reference.client import Client, Event, Object, Subscription
+from reference.client import Client, Event, Object
 from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.plan import Plan, plan_service
 from reference.proxy import ServiceProxy
 from reference.proxy.nftables import KernelTable
 from reference.proxy.ruleset import Ruleset
 
-Sink = Callable[[Event], None]
-
 LOOK = 0.02  # seconds between two looks at whether the API server is there
-
-
-class _Filtering(Wrapped):
-    """A client that drops some events of each subscription."""
-
-    def __init__(self, client: Client, filtered: Callable[[Sink], Sink]) -> None:
-        super().__init__(client)
-        self._filtered = filtered
-
-    def subscribe(self, resources: Collection[str], sink: Sink) -> Subscription:
-        return self._client.subscribe(resources, self._filtered(sink))
 
 
 def _from_the_first_change_on(sink: Sink) -> Sink:
@@ -77,12 +64,12 @@ def _newer_versions(sink: Sink) -> Sink:
     return filtered
 
 
-def _controller(filtered: Callable[[Sink], Sink]) -> Callable[..., EndpointSliceController]:
-    return controller_through(partial(_Filtering, filtered=filtered))
+def _controller(filtered: Filter) -> Callable[..., EndpointSliceController]:
+    return controller_through(partial(Filtering, through=filtered))
 
 
-def _proxy(filtered: Callable[[Sink], Sink]) -> Callable[..., ServiceProxy]:
-    return lambda node, client, **options: ServiceProxy(node, _Filtering(client, filtered), **options)
+def _proxy(filtered: Filter) -> Callable[..., ServiceProxy]:
+    return lambda node, client, **options: ServiceProxy(node, Filtering(client, filtered), **options)
 
 
 def _touching(client: Client, **options: Any) -> EndpointSliceController:

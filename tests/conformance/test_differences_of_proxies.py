@@ -22,7 +22,7 @@ from reference.proxy.ruleset import LOCAL_LIST
 from reference.proxy.selection import action_chain
 from reference.proxy.skeleton import Chain, fixed_chains
 from reference.proxy.state import FAMILIES
-from tests.conformance import test_differences, test_rates
+from tests.conformance import test_differences, test_differences_of_changes, test_rates
 from tests.conformance.stories import HOST, OWN, ZONE, Seen, Story, hear, stories
 
 FEW, MOST = 15, 500
@@ -353,6 +353,9 @@ OTHERWISE: Mapping[str, str] = {
     "caches-changes": "it is late; what it does in the end is right",
     "flushes-before-it-starts": "two writes to the kernel are apart in time; what is there in the end is right",
     "forgets-all-without-its-server": "it looks for its server by the clock",
+    "first-of-a-burst-counts": "what it misses depends on the time between changes",
+    "second-of-a-name-is-missed": "what it misses depends on the time between changes",
+    "keeps-what-went-while-it-was-away": "rules of a proxy before it are in the kernel alone",
 }
 """Mutants of proxies whose difference is one in time or in the kernel, and is shown by packets alone."""
 
@@ -383,7 +386,8 @@ def _wrong_at(name: str, story: Story, right: list[Seen]) -> set[str]:
 
 def test_every_mutant_of_a_proxy_is_somewhere() -> None:
     of_proxies = {name for name, each in MUTANTS.items() if each.proxy is not ServiceProxy}
-    tables = [SAID, CHAINS, OTHERWISE, test_differences.SAID, test_rates.RATES, test_rates.COUNTED]
+    others = [test_differences.SAID, test_differences_of_changes.MISSED, test_rates.RATES, test_rates.COUNTED]
+    tables = [SAID, CHAINS, OTHERWISE, *others]
     assert of_proxies - {name for table in tables for name in table} == set()
 
 

@@ -1,0 +1,142 @@
+"""Very many changes, quick ones, and deletions that a component did not see: what is true in the end holds."""
+
+from __future__ import annotations
+
+from conformance.features import CLUSTER_IP, OUTAGE
+from conformance.live_changes.views import NOBODY, as_now, by_all, expect_now, ports_of
+from harness import (
+    API_SERVER,
+    MUST,
+    PROXY,
+    Cluster,
+    Pod,
+    Port,
+    Question,
+    Service,
+    endpoint,
+    expect_no_loss,
+    requirement,
+)
+
+WEB, OTHER = Port(80, name="web"), Port(81, name="web")
+
+
+@requirement(
+    "CHANGES/a-thousandth-change",
+    "The hundredth change of a Service and its slices, and the thousandth, take effect as the first one does; a "
+    "Service beside it loses nothing meanwhile.",
+    level=MUST,
+    features={CLUSTER_IP},
+    source="core/v1 Service; discovery/v1 EndpointSlice (must be joined to produce the full set of endpoints)",
+    kills={"freezes-after-fifty-changes", "freezes-after-nine-hundred-changes"},
+)
+def test_thousandth_change_takes_effect(three_zones: Cluster) -> None:
+    service, beside = three_zones.create_service(ports=[WEB]), three_zones.create_service()
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    for each in (service, beside):
+        three_zones.publish(each, [endpoint(a1)])
+    first, moved = as_now(service), as_now(service, OTHER)
+    expect_now(three_zones, Question("port 80", first, by_all(a1)))
+
+    with expect_no_loss(three_zones, beside, from_=["c1"], allowed={a1}):
+        for changes, port, pod, now, before in ((101, OTHER, b1, moved, first), (897, WEB, a1, first, moved)):
+            _flap(three_zones, service, pod, times=changes)
+            three_zones.patch_service(service, ports_of([port]))
+            three_zones.publish(service, [endpoint(pod)])
+            expect_now(
+                three_zones,
+                Question(f"after {changes} changes", now, by_all(pod)),
+                Question(f"before {changes} changes", before, NOBODY),
+            )
+
+
+def _flap(cluster: Cluster, service: Service, pod: Pod, *, times: int) -> None:
+    """Annotate the Service and its slice in turns, and each tenth time let the endpoint become ready, or no more so.
+
+    Rules change as often only as this costs little.
+    """
+    family = service.object["spec"]["ipFamilies"][0]
+    objects = (("endpointslices", f"{service.name}-slice-{family.lower()}"), ("services", service.name))
+    for number in range(times):
+        change: dict[str, object] = {"metadata": {"annotations": {"example.org/number": str(number)}}}
+        if number % 10 == 0:
+            change["endpoints"] = [endpoint(pod, ready=number % 20 == 0).manifest(family)]
+        resource, name = objects[number % 2]
+        cluster.api.patch(resource, cluster.namespace, name, change)
+
+
+@requirement(
+    "CHANGES/a-storm-of-changes",
+    "Services and slices that are changed, deleted and created anew in quick succession are in the end what they were "
+    "written last.",
+    level=MUST,
+    features={CLUSTER_IP},
+    source="core/v1 Service; discovery/v1 EndpointSlice (must be joined to produce the full set of endpoints)",
+    kills={"first-of-a-burst-counts", "second-of-a-name-is-missed"},
+)
+def test_storm_of_changes_ends_right(three_zones: Cluster) -> None:
+    anew, turned, gone, emptied = (three_zones.create_service(ports=[WEB]) for _ in range(4))
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    for each in (anew, turned, gone, emptied):
+        three_zones.publish(each, [endpoint(a1)])
+    first = as_now(turned)
+    expect_now(three_zones, *(Question(each.name, each, by_all(a1)) for each in (anew, turned, gone, emptied)))
+
+    cluster_ip = anew.object["spec"]["clusterIP"]
+    for _ in range(8):
+        for port, pods in ((WEB, [a1]), (OTHER, [b1])):
+            three_zones.delete_service(anew)
+            three_zones.unpublish(anew)
+            anew = three_zones.create_service(anew.name, ports=[WEB], clusterIP=cluster_ip)
+            three_zones.publish(anew, [endpoint(each) for each in pods])
+            three_zones.publish(turned, [endpoint(each) for each in pods])
+            three_zones.patch_service(turned, ports_of([port]))
+            three_zones.publish(emptied, [endpoint(each) for each in pods])
+            three_zones.publish(gone, [endpoint(each) for each in pods])
+    three_zones.publish(emptied, [])
+    three_zones.delete_service(gone)
+    expect_now(
+        three_zones,
+        Question("created anew", anew, by_all(b1)),
+        Question("changed", as_now(turned, OTHER), by_all(b1)),
+        Question("before the change", first, NOBODY),
+        Question("deleted", gone, NOBODY),
+        Question("emptied", emptied, NOBODY),
+    )
+
+
+@requirement(
+    "CHANGES/deletions-while-a-component-is-away",
+    "A Service and a slice that are deleted while a proxy is away, or as soon as the API server is back, are served no "
+    "more; a Service that stays loses nothing.",
+    level=MUST,
+    features={OUTAGE},
+    source="KEP-4444, Monitoring Requirements (successfully establishes routing rules based on those EndpointSlices)",
+    kills={"keeps-what-went-while-it-was-away", "misses-deletions-at-a-return"},
+)
+def test_deletions_while_a_component_is_away(three_zones: Cluster) -> None:
+    stays, *others = (three_zones.create_service() for _ in range(5))
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    for each in (stays, *others):
+        three_zones.publish(each, [endpoint(a1)])
+        three_zones.publish(each, [endpoint(b1)], name="goes")
+    expect_now(three_zones, *(Question(each.name, each, by_all(a1, b1)) for each in (stays, *others)))
+
+    with expect_no_loss(three_zones, stays, from_=["a1"], allowed={a1, b1}):
+        three_zones.stop(PROXY, on=["a1"])
+        _delete(three_zones, *others[:2])
+        three_zones.restart(PROXY, on=["a1"])
+        three_zones.stop(API_SERVER)
+        three_zones.restart(API_SERVER)
+        _delete(three_zones, *others[2:])
+        expect_now(
+            three_zones,
+            *(Question(f"Service {each.name} deleted", each, NOBODY) for each in others[::2]),
+            *(Question(f"slice of {each.name} deleted", each, by_all(a1)) for each in others[1::2]),
+        )
+
+
+def _delete(cluster: Cluster, service: Service, other: Service) -> None:
+    """Delete a Service, and a slice of another one."""
+    cluster.delete_service(service)
+    cluster.unpublish(other, "goes")

@@ -1,0 +1,260 @@
+"""Fields of a living Service that say where it is reached: ports, node ports, type, external addresses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from conformance.features import CLUSTER_IP, EXTERNAL_IPS, LOAD_BALANCER, NODE_PORT, UDP_SERVICES
+from conformance.live_changes.views import NOBODY, as_now, by_all, expect_now, give_node_port, ports_of
+from harness import (
+    MUST,
+    NO_ANSWER,
+    SHOULD,
+    AddressKind,
+    Cluster,
+    Port,
+    Question,
+    Service,
+    Traffic,
+    endpoint,
+    expect_no_loss,
+    external_client,
+    requirement,
+)
+
+WEB, OTHER, QUERIES = Port(80, name="web"), Port(81, name="other"), Port(53, "UDP", "queries")
+MOVED_WEB, MOVED_QUERIES, MORE = Port(8080, name="web"), Port(5353, "UDP", "queries"), Port(90, name="more")
+
+
+@requirement(
+    "CHANGES/ports-of-a-service",
+    "A living Service answers at a port that gets another number, or is added, and not at the former number, or when "
+    "it is removed; its other port loses nothing.",
+    level=MUST,
+    features={CLUSTER_IP, UDP_SERVICES},
+    source="core/v1 ServicePort.port (the port that will be exposed by this service)",
+    kills={"ports-are-frozen"},
+)
+def test_ports_of_a_live_service(three_zones: Cluster) -> None:
+    service = three_zones.create_service(ports=[WEB, OTHER, QUERIES])
+    pods = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [endpoint(each) for each in pods], ports=[WEB, OTHER, QUERIES, MORE])
+    first = [as_now(service, port) for port in (WEB, QUERIES)]
+    moved = [as_now(service, port) for port in (MOVED_WEB, MOVED_QUERIES, MORE)]
+
+    def expect_ports(present: list[Service], absent: list[Service]) -> None:
+        answers = [Question(_port(each), each, by_all(*pods)) for each in [*present, as_now(service, OTHER)]]
+        expect_now(three_zones, *answers, *(Question(_port(each), each, NOBODY) for each in absent))
+
+    expect_ports(first, [])
+    with expect_no_loss(three_zones, service, from_=["a2", "c1"], allowed=set(pods), port=OTHER):
+        three_zones.patch_service(service, ports_of([MOVED_WEB, OTHER, MOVED_QUERIES, MORE]))
+        expect_ports(moved, first)
+        three_zones.patch_service(service, ports_of([WEB, OTHER, QUERIES]))
+        expect_ports(first, moved)
+
+
+def _port(service: Service) -> str:
+    return f"port {service.ports[0].port}/{service.ports[0].protocol}"
+
+
+@requirement(
+    "CHANGES/node-port-of-a-service",
+    "A living Service answers at the node port that it is given, be it that of a Service that was deleted, and at its "
+    "former one no more; its cluster IP loses nothing.",
+    level=MUST,
+    features={NODE_PORT},
+    source="core/v1 ServicePort.nodePort (the port on each node on which this service is exposed)",
+    kills={"node-ports-are-frozen"},
+)
+def test_node_port_of_a_live_service(three_zones: Cluster) -> None:
+    service, gone = three_zones.create_service(type="NodePort"), three_zones.create_service(type="NodePort")
+    a1, b1, c1 = three_zones.run_servers(on=["a1", "b1", "c1"])
+    three_zones.publish(service, [endpoint(a1), endpoint(b1)])
+    three_zones.publish(gone, [endpoint(c1)])
+    first = as_now(service)
+    answer: Traffic = {external_client("a2"): {a1, b1}, "c1": {a1, b1}}
+    nothing: Traffic = dict.fromkeys(answer, NO_ANSWER)
+    expect_now(
+        three_zones,
+        Question("the first number", first, answer, to="node-port"),
+        Question("the number of another Service", gone, by_all(c1, of=answer), to="node-port"),
+    )
+
+    three_zones.delete_service(gone)
+    with expect_no_loss(three_zones, service, from_=["a2", "c1"], allowed={a1, b1}):
+        give_node_port(three_zones, service, like=gone)
+        second = as_now(service)
+        expect_now(
+            three_zones,
+            Question("the second number", second, answer, to="node-port"),
+            Question("the first number", first, nothing, to="node-port"),
+        )
+        give_node_port(three_zones, service, like=first)
+        expect_now(
+            three_zones,
+            Question("the first number", service, answer, to="node-port"),
+            Question("the second number", second, nothing, to="node-port"),
+        )
+
+
+@requirement(
+    "CHANGES/type-of-a-service",
+    "A living Service answers at a node port while its type is NodePort, nowhere while it is ExternalName, and at a "
+    "cluster IP else; between ClusterIP and NodePort its cluster IP loses nothing.",
+    level=MUST,
+    features={CLUSTER_IP, NODE_PORT},
+    source="core/v1 ServiceSpec.type (how the Service is exposed); externalName (no proxying will be involved)",
+    kills={"type-is-frozen", "external-name-keeps-rules"},
+)
+def test_type_of_a_live_service(three_zones: Cluster) -> None:
+    service = three_zones.create_service()
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [endpoint(a1), endpoint(b1)])
+    inside = as_now(service)
+    expect_now(three_zones, Question("ClusterIP", inside, by_all(a1, b1)))
+
+    with expect_no_loss(three_zones, service, from_=["a2", "c1"], allowed={a1, b1}):
+        three_zones.patch_service(service, {"spec": {"type": "NodePort"}})
+        exposed = as_now(service)
+        outside: Traffic = {external_client("a2"): {a1, b1}}
+        expect_now(three_zones, Question("node port as NodePort", exposed, outside, to="node-port"))
+        three_zones.patch_service(service, {"spec": {"type": "ClusterIP"}})
+        nothing: Traffic = {external_client("a2"): NO_ANSWER}
+        expect_now(three_zones, Question("node port as ClusterIP", exposed, nothing, to="node-port"))
+
+    three_zones.patch_service(service, {"spec": {"type": "ExternalName", "externalName": "web.example.org"}})
+    expect_now(three_zones, Question("cluster IP as ExternalName", inside, NOBODY))
+    three_zones.patch_service(service, {"spec": {"type": "ClusterIP", "externalName": None}})
+    expect_now(three_zones, Question("ClusterIP again", service, by_all(a1, b1)))
+
+
+@requirement(
+    "CHANGES/load-balancer-type-of-a-service",
+    "A living Service answers at its load balancer address and node port as long as its type is LoadBalancer; its "
+    "cluster IP loses nothing when it becomes one and is one no more.",
+    level=MUST,
+    features={LOAD_BALANCER, NODE_PORT},
+    source="core/v1 ServiceSpec.type (how the Service is exposed)",
+    kills={"type-is-frozen"},
+)
+def test_load_balancer_type_of_a_live_service(three_zones: Cluster) -> None:
+    service = three_zones.create_service(type="LoadBalancer")
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [endpoint(a1), endpoint(b1)])
+    balanced = as_now(service)
+    answer: Traffic = {external_client("a2"): {a1, b1}, external_client("c1"): {a1, b1}}
+    nothing: Traffic = dict.fromkeys(answer, NO_ANSWER)
+
+    def expect_outside(what: str, at: Service, seen: Traffic) -> None:
+        expect_now(
+            three_zones,
+            Question(f"load balancer address as {what}", at, seen, to="load-balancer"),
+            Question(f"node port as {what}", at, seen, to="node-port"),
+        )
+
+    expect_outside("LoadBalancer", balanced, answer)
+    with expect_no_loss(three_zones, service, from_=["a2", "c1"], allowed={a1, b1}):
+        three_zones.patch_service(service, {"spec": {"type": "ClusterIP"}})
+        _bring_to(three_zones, service, "load-balancer", [])
+        expect_outside("ClusterIP", balanced, nothing)
+        three_zones.patch_service(service, {"spec": {"type": "LoadBalancer"}})
+        _bring_to(three_zones, service, "load-balancer", ["a2", "c1"])
+        expect_outside("LoadBalancer again", service, answer)
+
+
+@requirement(
+    "CHANGES/load-balancer-addresses-of-a-service",
+    "An address that is taken out of status.loadBalancer is its Service's no more, and belongs to the Service that "
+    "gets it; the addresses that stay lose nothing.",
+    level=MUST,
+    features={LOAD_BALANCER},
+    source="core/v1 LoadBalancerStatus.ingress (ingress points for the load-balancer)",
+    kills={"load-balancer-addresses-are-frozen"},
+)
+def test_load_balancer_addresses_of_a_live_service(three_zones: Cluster) -> None:
+    _hand_an_address_over(three_zones, "load-balancer", type="LoadBalancer")
+
+
+@requirement(
+    "CHANGES/external-ips-of-a-service",
+    "An address that is taken out of spec.externalIPs is its Service's no more, and belongs to the Service that gets "
+    "it; the addresses that stay lose nothing.",
+    level=MUST,
+    features={EXTERNAL_IPS},
+    source="core/v1 ServiceSpec.externalIPs (addresses for which nodes accept traffic for this service)",
+    kills={"external-ips-are-frozen"},
+)
+def test_external_ips_of_a_live_service(three_zones: Cluster) -> None:
+    _hand_an_address_over(three_zones, "external-ip", external_ips=True)
+
+
+def _hand_an_address_over(cluster: Cluster, kind: AddressKind, **fields: Any) -> None:
+    """The address that is routed to node a1 goes from one Service to another one, and comes back."""
+    giving, taking = cluster.create_service(**fields), cluster.create_service(**fields)
+    a1, b1 = cluster.run_servers(on=["a1", "b1"])
+    cluster.publish(giving, [endpoint(a1)])
+    cluster.publish(taking, [endpoint(b1)])
+    at_a1, at_c1 = external_client("a1"), external_client("c1")
+    handed = giving.virtual[kind, "a1"]
+    expect_now(
+        cluster,
+        Question("before", giving, {at_a1: {a1}, at_c1: {a1}}, to=kind),
+        Question("another Service", taking, {at_a1: {b1}, at_c1: {b1}}, to=kind),
+    )
+
+    with expect_no_loss(cluster, giving, from_=[at_c1], allowed={a1}, to=kind):
+        _bring_to(cluster, giving, kind, ["c1"])
+        expect_now(cluster, Question("taken away", giving, {at_a1: NO_ANSWER, at_c1: {a1}}, to=kind))
+        _bring_to(cluster, taking, kind, ["a1", "c1"], handed)
+        expect_now(cluster, Question("in other hands", giving, {at_a1: {b1}, at_c1: {a1}}, to=kind))
+        _bring_to(cluster, taking, kind, ["a1", "c1"])
+        _bring_to(cluster, giving, kind, ["a1", "c1"])
+        expect_now(
+            cluster,
+            Question("back", giving, {at_a1: {a1}, at_c1: {a1}}, to=kind),
+            Question("another Service", taking, {at_a1: {b1}, at_c1: {b1}}, to=kind),
+        )
+
+
+def _bring_to(cluster: Cluster, service: Service, kind: AddressKind, nodes: list[str], *others: Any) -> None:
+    """Give a Service its addresses of this kind that are routed to these nodes, and others, and no more."""
+    addresses = [ip for each in [*(service.virtual[kind, node] for node in nodes), *others] for ip in each.values()]
+    if kind == "external-ip":
+        cluster.patch_service(service, {"spec": {"externalIPs": addresses}})
+    else:
+        set_ingress(cluster, service, [{"ip": each} for each in addresses])
+
+
+def set_ingress(cluster: Cluster, service: Service, ingress: list[dict[str, str]]) -> None:
+    """Write the ingress points of a Service, as its cloud does."""
+    status = {"status": {"loadBalancer": {"ingress": ingress}}}
+    cluster.api.patch("services", cluster.namespace, service.name, status, subresource="status")
+
+
+@requirement(
+    "CHANGES/ip-mode-of-a-service",
+    "While ipMode of a load balancer address is Proxy, nodes leave traffic from inside to the load balancer; while it "
+    "is VIP, they serve it. A Service beside it with VIP loses nothing.",
+    level=SHOULD,  # written about kube-proxy; core/v1 says that implementations may use the field
+    features={LOAD_BALANCER},
+    source="KEP-1860, Proposal (Proxy would be used in order to disable the shortcut)",
+    since="1.30",
+    kills={"ip-mode-is-frozen", "ignores-ip-mode"},
+)
+def test_ip_mode_of_a_live_service(three_zones: Cluster) -> None:
+    service = three_zones.create_service(type="LoadBalancer")
+    beside = three_zones.create_service(type="LoadBalancer")
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    for each in (service, beside):
+        three_zones.publish(each, [endpoint(a1), endpoint(b1)])
+    addresses = [ip for node in ("a1", "c1") for ip in service.virtual["load-balancer", node].values()]
+
+    def expect_mode(mode: str, seen: Traffic) -> None:
+        set_ingress(three_zones, service, [{"ip": each, "ipMode": mode} for each in addresses])
+        expect_now(three_zones, Question(f"ipMode {mode}", service, seen, to="load-balancer"))
+
+    expect_mode("VIP", by_all(a1, b1))
+    with expect_no_loss(three_zones, beside, from_=["a2", "c1"], allowed={a1, b1}, to="load-balancer"):
+        expect_mode("Proxy", NOBODY)
+        expect_mode("VIP", by_all(a1, b1))

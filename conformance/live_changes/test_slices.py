@@ -1,0 +1,225 @@
+"""Fields of EndpointSlices that change under a living Service: ports, addresses, places, and which slices there are."""
+
+from __future__ import annotations
+
+from conformance.features import CLUSTER_IP, INTERNAL_POLICY, ZONE_HINTS
+from conformance.live_changes.views import NOBODY, by_all, expect_now
+from harness import (
+    MUST,
+    NO_ANSWER,
+    SHOULD,
+    TCP,
+    Cluster,
+    Hints,
+    Pod,
+    Port,
+    Question,
+    Service,
+    Traffic,
+    endpoint,
+    expect_no_loss,
+    requirement,
+    same_zone,
+)
+
+UNUSED = 7070
+"""A port on which no server listens."""
+
+
+@requirement(
+    "CHANGES/ports-of-slices",
+    "When a slice gets another port number, or an endpoint another address, connections go there, and come back with "
+    "it; when its port gets another name than the Service's, there are none.",
+    level=MUST,
+    features={CLUSTER_IP},
+    source="core/v1 ServicePort.name (must match the 'name' field in the EndpointPort); discovery/v1 EndpointPort.port",
+    kills={"slice-ports-are-frozen", "slice-port-names-are-frozen", "addresses-of-endpoints-are-frozen"},
+)
+def test_ports_of_slices(three_zones: Cluster) -> None:
+    web = Port(80, name="web")
+    number, name, address, beside = (three_zones.create_service(ports=[web]) for _ in range(4))
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+
+    def publish(at: Port, named: Port, pod: Pod) -> None:
+        three_zones.publish(number, [endpoint(a1)], ports=[at])
+        three_zones.publish(name, [endpoint(a1)], ports=[named])
+        three_zones.publish(address, [endpoint(pod, node="a1", zone="a")])
+
+    def expect(numbered: Traffic, named: Traffic, pod: Pod) -> None:
+        expect_now(
+            three_zones,
+            Question("port number", number, numbered),
+            Question("port name", name, named),
+            Question("address", address, by_all(pod)),
+        )
+
+    three_zones.publish(beside, [endpoint(a1)])
+    publish(web, web, a1)
+    expect(by_all(a1), by_all(a1), a1)
+    with expect_no_loss(three_zones, beside, from_=["a2"], allowed={a1}):
+        publish(Port(80, name="web", target=UNUSED), Port(80, name="other"), b1)
+        expect(NOBODY, NOBODY, b1)
+        publish(web, web, a1)
+        expect(by_all(a1), by_all(a1), a1)
+
+
+@requirement(
+    "CHANGES/slices-of-a-service",
+    "The endpoints of a living Service are those of all its slices at each moment: of one that is emptied and filled "
+    "again, and of another manager's too; one that is replaced by another of the same content loses nothing.",
+    level=MUST,
+    features={CLUSTER_IP},
+    source="discovery/v1 EndpointSlice (must be joined to produce the full set of endpoints)",
+    kills={"emptied-slices-keep-their-pods", "one-deletion-takes-an-address", "first-manager-alone"},
+)
+def test_slices_of_a_live_service(three_zones: Cluster) -> None:
+    emptied, replaced, managed = (three_zones.create_service() for _ in range(3))
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(emptied, [endpoint(a1)], name="stays")
+    three_zones.publish(emptied, [endpoint(b1)], name="changes")
+    three_zones.publish(replaced, [endpoint(a1), endpoint(b1)], name="first")
+    three_zones.publish(managed, [endpoint(a1)])
+
+    def expect(of_emptied: set[Pod], of_managed: set[Pod]) -> None:
+        expect_now(
+            three_zones,
+            Question("a slice is emptied", emptied, by_all(*of_emptied)),
+            Question("a slice of another manager", managed, by_all(*of_managed)),
+        )
+
+    expect({a1, b1}, {a1})
+    with expect_no_loss(three_zones, replaced, from_=["a2"], allowed={a1, b1}):
+        three_zones.publish(emptied, [], name="changes")
+        three_zones.publish(replaced, [endpoint(a1), endpoint(b1)], name="second")
+        three_zones.publish(managed, [endpoint(b1)], name="theirs", labels=_managed_by("somebody-else"))
+        expect({a1}, {a1, b1})
+
+        three_zones.publish(emptied, [endpoint(b1)], name="changes")
+        three_zones.unpublish(replaced, "first")
+        three_zones.unpublish(managed, "theirs")
+        expect({a1, b1}, {a1})
+        expect_now(three_zones, Question("a slice has another name", replaced, by_all(a1, b1)))
+
+    for name in ("stays", "changes"):
+        three_zones.publish(emptied, [], name=name)
+    expect_now(three_zones, Question("all slices are emptied", emptied, NOBODY))
+
+
+def _managed_by(who: str) -> dict[str, str]:
+    return {"endpointslice.kubernetes.io/managed-by": f"{who}.example.org"}
+
+
+@requirement(
+    "CHANGES/a-slice-of-another-service",
+    "A slice whose label comes to name another Service gives its endpoints to that one, and takes them from the former "
+    "one, there and back.",
+    level=SHOULD,  # the label says which Service a slice is of; no text speaks of a label that changes
+    features={CLUSTER_IP},
+    source="discovery/v1 EndpointSlice (slices whose service-name label contains the service's name)",
+    kills={"relabelled-slices-stay", "relabelled-slices-are-of-both"},
+)
+def test_slice_of_another_service(three_zones: Cluster) -> None:
+    giving, taking = three_zones.create_service(), three_zones.create_service()
+    a1, b1, c1 = three_zones.run_servers(on=["a1", "b1", "c1"])
+    three_zones.publish(giving, [endpoint(a1)])
+    three_zones.publish(giving, [endpoint(b1)], name="changes")
+    three_zones.publish(taking, [endpoint(c1)])
+
+    for holder, given, taken in ((giving, {a1, b1}, {c1}), (taking, {a1}, {b1, c1}), (giving, {a1, b1}, {c1})):
+        _relabel(three_zones, giving, for_=holder)
+        expect_now(
+            three_zones,
+            Question("the former Service", giving, by_all(*given)),
+            Question("the other Service", taking, by_all(*taken)),
+        )
+
+
+def _relabel(cluster: Cluster, service: Service, *, for_: Service) -> None:
+    """Let the label of a slice that was written for a Service name this one."""
+    labels = {"kubernetes.io/service-name": for_.name}
+    name = f"{service.name}-changes-{service.object['spec']['ipFamilies'][0].lower()}"
+    cluster.api.patch("endpointslices", cluster.namespace, name, {"metadata": {"labels": labels}})
+
+
+@requirement(
+    "CHANGES/an-address-in-two-slices",
+    "Once one of two slices that have the same address is deleted, what the other one says of it holds: its port "
+    "number and its hints.",
+    level=MUST,
+    features={CLUSTER_IP, ZONE_HINTS},
+    source="discovery/v1 EndpointSlice (must be joined to produce the full set of endpoints)",
+    kills={"one-deletion-takes-an-address", "first-word-on-an-address-counts"},
+)
+def test_address_in_two_slices(three_zones: Cluster) -> None:
+    numbered = three_zones.create_service()
+    hinted = three_zones.create_service(traffic_distribution="PreferClose")
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(numbered, [endpoint(a1)], name="right")
+    three_zones.publish(hinted, [same_zone(a1)], name="own")
+    three_zones.publish(hinted, [same_zone(b1)])
+
+    def expect(told: str, near: Traffic) -> None:
+        expect_now(
+            three_zones,
+            Question(f"port number, {told}", numbered, by_all(a1)),
+            Question(f"hints, {told}", hinted, near),
+        )
+
+    expect("one slice", {"a2": {a1}, "b2": {b1}})
+    three_zones.publish(numbered, [endpoint(a1)], name="wrong", ports=[Port(80, target=UNUSED)])
+    three_zones.publish(hinted, [endpoint(a1, zones=["b"])], name="other")
+    three_zones.settle()
+    three_zones.unpublish(numbered, "wrong")
+    three_zones.unpublish(hinted, "own")
+    expect("the first is deleted", {"b2": {a1, b1}, "a2": {a1, b1}})
+
+    three_zones.publish(hinted, [same_zone(a1)], name="own")
+    three_zones.settle()
+    three_zones.unpublish(hinted, "other")
+    expect("the second is deleted", {"a2": {a1}, "b2": {b1}})
+
+
+@requirement(
+    "CHANGES/empty-hints-and-another-zone",
+    "Hints that become an empty object are no hints; a new zone of an endpoint with the same hints moves no traffic.",
+    level=MUST,
+    features={CLUSTER_IP, ZONE_HINTS},
+    source="KEP-2433, Kube-Proxy; discovery/v1 EndpointHints.forZones (the zones this endpoint should be consumed by)",
+    kills={"empty-hints-change-nothing", "new-zone-becomes-the-hint"},
+)
+def test_empty_hints_and_another_zone(three_zones: Cluster) -> None:
+    emptied = three_zones.create_service(traffic_distribution="PreferClose")
+    moved = three_zones.create_service(traffic_distribution="PreferClose")
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+
+    def expect(hints: Hints | None, zones: tuple[str, str], near: Traffic) -> None:
+        own = [same_zone(pod) if hints is None else endpoint(pod, hints=hints) for pod in (a1, b1)]
+        three_zones.publish(emptied, own)
+        three_zones.publish(moved, [same_zone(pod, zone=zone) for pod, zone in zip((a1, b1), zones, strict=True)])
+        expect_now(
+            three_zones,
+            Question(f"hints {hints}", emptied, near),
+            Question(f"zones {zones}", moved, {"a2": {a1}, "b2": {b1}}),
+        )
+
+    expect(None, ("a", "b"), {"a2": {a1}, "b2": {b1}})
+    with expect_no_loss(three_zones, moved, from_=["a2"], allowed={a1}):
+        expect(Hints(), ("b", "a"), {"a2": {a1, b1}, "b2": {a1, b1}})
+        expect(None, ("a", "b"), {"a2": {a1}, "b2": {b1}})
+
+
+@requirement(
+    "CHANGES/node-name-of-an-endpoint",
+    "With internalTrafficPolicy Local, an endpoint is one of its node from the moment on at which its slice names the "
+    "node, and as long as it does.",
+    level=SHOULD,  # nodeName "can be used to determine endpoints local to a Node"
+    features={CLUSTER_IP, INTERNAL_POLICY},
+    source="discovery/v1 Endpoint.nodeName",
+    kills={"node-names-are-frozen"},
+)
+def test_node_name_of_an_endpoint(three_zones: Cluster) -> None:
+    service = three_zones.create_service(internal_traffic_policy="Local")
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    for node, seen in (("a1", {a1}), (None, NO_ANSWER), ("a1", {a1})):
+        three_zones.publish(service, [endpoint(a1, node=node), endpoint(b1)], ports=[TCP])
+        expect_now(three_zones, Question(f"nodeName {node}", service, {"a1": seen, "b1": {b1}}))

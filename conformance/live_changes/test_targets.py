@@ -1,0 +1,111 @@
+"""Fields of a living Service that decide its slices, the controller's half; and both halves together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from conformance.features import ENDPOINT_SLICES, ROUTING
+from conformance.live_changes.views import NOBODY, by_all, expect_now, ports_of
+from harness import (
+    MUST,
+    Cluster,
+    Port,
+    Question,
+    Service,
+    endpoint,
+    expect_becomes,
+    expect_conditions,
+    expect_hints,
+    expect_no_loss,
+    requirement,
+)
+
+WEB = {"app": "web"}
+OTHER = {"app": "other"}
+BY_NUMBER, BY_OTHER_NUMBER = Port(80, name="http", target=8080), Port(80, name="http", target=9090)
+BY_NAME, MORE = Port(80, name="http", target="alt"), Port(81, name="more", target="web")
+UNUSED = 7070
+"""A port on which no server listens."""
+
+
+@requirement(
+    "CHANGES/slices-follow-the-ports",
+    "The ports of a Service's slices follow the Service: another number or name of a target port, another name of a "
+    "port, and ports that are added and removed, there and back.",
+    level=MUST,
+    features={ENDPOINT_SLICES},
+    source="discovery/v1 EndpointPort.port (must be set to the service's target port), EndpointPort.name",
+    kills={"target-ports-are-frozen"},
+)
+def test_slices_follow_the_ports(three_zones: Cluster) -> None:
+    service = three_zones.create_service(selector=WEB, ports=[BY_NUMBER])
+    three_zones.create_pod("p1", "a1", labels=WEB, container_ports=[("web", 8080, "TCP"), ("alt", 9090, "TCP")])
+    renamed = Port(80, name="renamed", target=8080)
+    steps: Sequence[tuple[list[Port], list[list[object]]]] = (
+        ([BY_NUMBER], [["http", 8080]]),
+        ([BY_OTHER_NUMBER], [["http", 9090]]),
+        ([BY_NUMBER], [["http", 8080]]),
+        ([BY_NAME], [["http", 9090]]),
+        ([BY_NUMBER, MORE], [["http", 8080], ["more", 8080]]),
+        ([renamed], [["renamed", 8080]]),
+        ([BY_NUMBER], [["http", 8080]]),
+    )
+    for ports, expected in steps:
+        three_zones.patch_service(service, ports_of(ports))
+        what = f"ports in the slices of service {service.name}"
+        expect_becomes(three_zones, what, partial(_ports, three_zones, service), expected=expected)
+
+
+def _ports(cluster: Cluster, service: Service) -> list[list[object]]:
+    """Return name and number of each port under which any endpoint stands."""
+    ports = [port for each in cluster.slices(service) if each.get("endpoints") for port in each["ports"]]
+    return [list(pair) for pair in sorted({(port.get("name") or "", port["port"]) for port in ports})]
+
+
+@requirement(
+    "CHANGES/slices-follow-the-selector",
+    "When a Service selects other pods, its endpoints are those, and as publishNotReadyAddresses changes, so does "
+    "their readiness, there and back.",
+    level=MUST,
+    features={ENDPOINT_SLICES},
+    source="core/v1 ServiceSpec.selector, publishNotReadyAddresses",
+    kills={"selector-is-frozen", "publishing-is-frozen"},
+)
+def test_slices_follow_the_selector(three_zones: Cluster) -> None:
+    service = three_zones.create_service(selector=WEB)
+    three_zones.create_pod("web", "a1", labels=WEB)
+    three_zones.create_pod("starting", "a1", labels=OTHER, ready=False)
+    for selector, pod in ((WEB, "web"), (OTHER, "starting"), (WEB, "web"), (OTHER, "starting")):
+        three_zones.patch_service(service, {"spec": {"selector": selector}})
+        expect_hints(three_zones, service, {pod: None})
+    for publishes in (False, True, False):
+        three_zones.patch_service(service, {"spec": {"publishNotReadyAddresses": publishes}})
+        expect_conditions(three_zones, service, {"starting": (publishes, False, False)})
+
+
+@requirement(
+    "CHANGES/target-port-reaches-the-packets",
+    "Packets go to the target port that a living Service has, and to the endpoints of its selector together with "
+    "those of a slice that another manager writes, as long as it is there; a Service beside it loses nothing.",
+    level=MUST,
+    features={ROUTING},
+    source="core/v1 ServicePort.targetPort; discovery/v1, label managed-by (different entities in one cluster)",
+    kills={"target-ports-are-frozen", "slice-ports-are-frozen", "first-manager-alone"},
+)
+def test_target_port_reaches_the_packets(three_zones: Cluster) -> None:
+    right, wrong = Port(80, name="web"), Port(80, name="web", target=UNUSED)
+    moved, merged = (three_zones.create_service(selector=WEB, ports=[right]) for _ in range(2))
+    a1, b1 = three_zones.run_servers(["a1", "b1"], labels=WEB)
+    (c1,) = three_zones.run_servers(["c1"])
+    own = by_all(a1, b1)
+    expect_now(three_zones, Question("target port", moved, own), Question("one manager", merged, own))
+
+    with expect_no_loss(three_zones, merged, from_=["a2"], allowed={a1, b1, c1}):
+        three_zones.patch_service(moved, ports_of([wrong]))
+        three_zones.publish(merged, [endpoint(c1)])
+        together = Question("two managers", merged, by_all(a1, b1, c1))
+        expect_now(three_zones, Question("unused target port", moved, NOBODY), together)
+        three_zones.patch_service(moved, ports_of([right]))
+        three_zones.unpublish(merged)
+        expect_now(three_zones, Question("target port", moved, own), Question("one manager", merged, own))

@@ -1,0 +1,90 @@
+"""Writes of a living Service, the API server's half: what a write of one field leaves as it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from conformance.features import TRAFFIC_DISTRIBUTION_FIELD
+from harness import MUST, Cluster, manifests, requirement
+
+BALANCED: dict[str, Any] = {"type": "LoadBalancer", "loadBalancerClass": "trafficdist.dev/none"}
+"""The class is one that no controller serves, so nobody else writes the status."""
+
+
+@requirement(
+    "CHANGES/api-spec-leaves-the-status",
+    "A write of a Service's spec leaves its status as it is, whatever status the writer sends or leaves out; a write "
+    "of its status leaves the spec.",
+    level=MUST,
+    features={TRAFFIC_DISTRIBUTION_FIELD},
+    source="Kubernetes API Conventions, Spec and Status (writes of the object MUST ignore the status values)",
+    kills={"update-wipes-the-status", "status-comes-with-the-spec"},
+)
+def test_write_of_the_spec_leaves_the_status(three_zones: Cluster) -> None:
+    api, namespace = three_zones.api, three_zones.namespace
+    api.create("services", namespace, manifests.service("web", **BALANCED))
+    api.patch("services", namespace, "web", _status("198.51.100.7"), subresource="status")
+
+    api.patch("services", namespace, "web", {"spec": {"trafficDistribution": "PreferClose"}})
+    _expect(three_zones, "after a patch", "198.51.100.7", "PreferClose")
+    api.patch("services", namespace, "web", {**_status("198.51.100.8"), "spec": {"internalTrafficPolicy": "Local"}})
+    _expect(three_zones, "after a patch with a status", "198.51.100.7", "PreferClose")
+    stored = api.get("services", namespace, "web")
+    stored["spec"].pop("trafficDistribution", None)
+    api.replace("services", namespace, {key: each for key, each in stored.items() if key != "status"})
+    _expect(three_zones, "after an update without a status", "198.51.100.7", None)
+    wrong = {**_status("198.51.100.8"), "spec": {"trafficDistribution": "PreferClose"}}
+    api.patch("services", namespace, "web", wrong, subresource="status")
+    _expect(three_zones, "after a write of the status", "198.51.100.8", None)
+
+
+def _status(address: str) -> dict[str, Any]:
+    return {"status": {"loadBalancer": {"ingress": [{"ip": address}]}}}
+
+
+def _expect(cluster: Cluster, when: str, address: str, value: str | None) -> None:
+    """Expect this load balancer address and this value of trafficDistribution, as read back."""
+    stored = cluster.api.get("services", cluster.namespace, "web")
+    ingress = ((stored.get("status") or {}).get("loadBalancer") or {}).get("ingress") or []
+    cluster.expect_equal(
+        f"service web {when}",
+        expected={"ingress": [address], "trafficDistribution": value},
+        observed={
+            "ingress": [each.get("ip") for each in ingress],
+            "trafficDistribution": stored["spec"].get("trafficDistribution"),
+        },
+    )
+
+
+@requirement(
+    "CHANGES/api-stores-the-field-for-each-type",
+    "trafficDistribution is stored for Services of type ClusterIP, with and without cluster IP, NodePort and "
+    "LoadBalancer, and stays when the type changes among them.",
+    level=MUST,
+    features={TRAFFIC_DISTRIBUTION_FIELD},
+    source="KEP-4444, Proposal",
+    kills={"field-for-cluster-ips-only", "type-change-drops-the-field"},
+)
+def test_field_is_stored_for_each_type(three_zones: Cluster) -> None:
+    api, namespace = three_zones.api, three_zones.namespace
+    kinds: dict[str, dict[str, Any]] = {
+        "cluster-ip": {"type": "ClusterIP"},
+        "headless": {"clusterIP": "None"},
+        "node-port": {"type": "NodePort"},
+        "load-balancer": BALANCED,
+    }
+    for name, fields in kinds.items():
+        api.create("services", namespace, manifests.service(name, trafficDistribution="PreferClose", **fields))
+        _expect_value(three_zones, name, f"created as {name}")
+
+    for service_type in ("NodePort", "ClusterIP", "LoadBalancer", "ClusterIP"):
+        of_class = BALANCED["loadBalancerClass"] if service_type == "LoadBalancer" else None
+        changed = {"spec": {"type": service_type, "loadBalancerClass": of_class}}
+        api.patch("services", namespace, "cluster-ip", changed)
+        _expect_value(three_zones, "cluster-ip", f"as {service_type}")
+
+
+def _expect_value(cluster: Cluster, name: str, when: str) -> None:
+    stored = cluster.api.get("services", cluster.namespace, name)["spec"]
+    what = f"trafficDistribution of service {name} {when}"
+    cluster.expect_equal(what, expected="PreferClose", observed=stored.get("trafficDistribution"))

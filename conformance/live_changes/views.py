@@ -1,0 +1,42 @@
+"""Services as they are at one moment and at one port, so that one window asks former addresses beside present ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from harness import NO_ANSWER, Cluster, Pod, Port, Question, Rates, Service, Traffic, Who, expect_together
+
+# A change takes effect or it does not, so a large fault is all that is looked for.
+RATES = Rates(leak=0.25)
+
+ASKED_FROM = ("a1", "c1")
+
+NOBODY: Traffic = dict.fromkeys(ASKED_FROM, NO_ANSWER)
+
+
+def as_now(service: Service, port: Port | None = None) -> Service:
+    """Return the Service as it is at this moment, whatever becomes of it; asked at this port."""
+    return replace(service, ports=(port,) if port else service.ports)
+
+
+def by_all(*pods: Pod, of: Iterable[Who] = ASKED_FROM) -> Traffic:
+    """Return that these clients, by default pods in two zones, reach each of these pods."""
+    return {who: set(pods) for who in of}
+
+
+def expect_now(cluster: Cluster, *questions: Question) -> None:
+    """Expect all of these in one window."""
+    expect_together(cluster, questions, rates=RATES)
+
+
+def ports_of(ports: Sequence[Port]) -> dict[str, object]:
+    """Return the patch that gives a Service these ports and no others."""
+    return {"spec": {"ports": [each.manifest() for each in ports]}}
+
+
+def give_node_port(cluster: Cluster, service: Service, *, like: Service) -> None:
+    """Give a Service with one port the number that another Service has, or had, for its node port."""
+    (port,) = service.ports
+    numbered = {**port.manifest(), "nodePort": like.node_port(port)}
+    cluster.patch_service(service, {"spec": {"ports": [numbered]}})

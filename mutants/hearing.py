@@ -1,0 +1,83 @@
+"""What a component hears, instead of what came: for faults that read a new object rightly and miss its change.
+
+A fault is a function of an object and of what was told of it before, and returns what is told of it now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mutants.clients import Filter, Filtering, Sink, controller_through
+from mutants.mutant import NO_ANSWER, REACHED, REFUSED, WRITTEN, Mutant
+from reference.client import Client, Event, Key, Object, key_of
+from reference.proxy import ServiceProxy
+
+SILENT = f"{NO_ANSWER}|{REFUSED}"
+ANY = f"{REACHED}|{SILENT}"
+
+Telling = Callable[[Object, Object], Object]
+"""Returns what is told of an object, given what was told of it before."""
+
+
+def proxy_hears(
+    mutants: list[Mutant], name: str, sentence: str, *, symptom: str = REACHED, provenance: str = ""
+) -> Callable[[Filter], Filter]:
+    """Make a mutant of a filter of what a proxy hears."""
+
+    def register(through: Filter) -> Filter:
+        def proxy(node: str, client: Client, **options: Any) -> ServiceProxy:
+            return ServiceProxy(node, Filtering(client, through), **options)
+
+        mutants.append(Mutant(name, sentence, provenance, symptom, proxy=proxy))
+        return through
+
+    return register
+
+
+def proxy_is_told(
+    mutants: list[Mutant], resource: str, name: str, sentence: str, **options: Any
+) -> Callable[[Telling], Telling]:
+    """Make a mutant of a proxy that is told otherwise of the objects of a resource."""
+
+    def register(tell: Telling) -> Telling:
+        proxy_hears(mutants, name, sentence, **options)(told(resource, tell))
+        return tell
+
+    return register
+
+
+def controller_is_told(mutants: list[Mutant], name: str, sentence: str) -> Callable[[Telling], Telling]:
+    """Make a mutant of a controller that is told otherwise of Services."""
+
+    def register(tell: Telling) -> Telling:
+        through = told("services", tell)
+        controller = controller_through(lambda client: Filtering(client, through))
+        mutants.append(Mutant(name, sentence, "", f"{WRITTEN}|{REACHED}", controller=controller))
+        return tell
+
+    return register
+
+
+def told(resource: str, tell: Telling, *, beyond_deletion: bool = False) -> Filter:
+    """Return a filter that tells this of the objects of a resource, from the second event of each on."""
+
+    def through(sink: Sink) -> Sink:
+        before: dict[Key, Object] = {}
+
+        def filtered(event: Event) -> None:
+            if event.type == "SYNCED" or event.resource != resource:
+                sink(event)
+                return
+            key = key_of(event.object)
+            if event.type == "DELETED":
+                if not beyond_deletion:
+                    before.pop(key, None)
+                sink(event)
+                return
+            before[key] = tell(event.object, before[key]) if key in before else event.object
+            sink(Event(event.type, resource, before[key]))
+
+        return filtered
+
+    return through

@@ -1,0 +1,193 @@
+"""Components that read each value of a Service rightly when it is new, and miss its change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import Any
+
+from mutants.clients import Sink
+from mutants.hearing import ANY, SILENT, controller_is_told, proxy_hears, proxy_is_told, told
+from mutants.mutant import WRITTEN, Mutant
+from reference.apiserver.kinds.services import Services
+from reference.client import Event, Object
+from reference.features import Features
+
+MUTANTS: list[Mutant] = []
+
+_hears = partial(proxy_hears, MUTANTS)
+_of_services = partial(proxy_is_told, MUTANTS, "services")
+_controller_keeps = partial(controller_is_told, MUTANTS)
+
+
+def _with_spec(service: Object, **fields: Any) -> Object:
+    return {**service, "spec": {**service["spec"], **fields}}
+
+
+def _with_ingress(service: Object, ingress: list[Object]) -> Object:
+    return {**service, "status": {**(service.get("status") or {}), "loadBalancer": {"ingress": ingress}}}
+
+
+def _ingress(service: Object) -> list[Object]:
+    return list(((service.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ())
+
+
+def _by_name(ports: Collection[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    return {each.get("name") or "": each for each in ports}
+
+
+@_of_services("ports-are-frozen", "A Service keeps the ports that it had first.", symptom=ANY)
+def ports_are_frozen(service: Object, before: Object) -> Object:
+    present = _by_name(service["spec"].get("ports") or ())
+    kept = [
+        {**each, "nodePort": present.get(each.get("name") or "", {}).get("nodePort")}
+        for each in before["spec"].get("ports") or ()
+    ]
+    return _with_spec(service, ports=kept)
+
+
+@_of_services("node-ports-are-frozen", "A Service keeps the node port that it had first.", symptom=ANY)
+def node_ports_are_frozen(service: Object, before: Object) -> Object:
+    known = _by_name(before["spec"].get("ports") or ())
+    ports = [
+        {**each, "nodePort": known.get(each.get("name") or "", {}).get("nodePort") or each.get("nodePort")}
+        for each in service["spec"].get("ports") or ()
+    ]
+    return _with_spec(service, ports=ports)
+
+
+@_of_services("type-is-frozen", "Nothing is heard of a Service whose type is not its first one.", symptom=ANY)
+def type_is_frozen(service: Object, before: Object) -> Object:
+    return service if service["spec"]["type"] == before["spec"]["type"] else before
+
+
+@_of_services("external-name-keeps-rules", "A Service that becomes an ExternalName is answered for as before.")
+def external_name_keeps_rules(service: Object, before: Object) -> Object:
+    return before if service["spec"]["type"] == "ExternalName" else service
+
+
+@_of_services("load-balancer-addresses-are-frozen", "A Service keeps the load balancer addresses that it had first.")
+def load_balancer_addresses_are_frozen(service: Object, before: Object) -> Object:
+    return _with_ingress(service, _ingress(before) or _ingress(service))
+
+
+@_of_services("external-ips-are-frozen", "A Service keeps the external IPs that it had first.")
+def external_ips_are_frozen(service: Object, before: Object) -> Object:
+    return _with_spec(service, externalIPs=before["spec"].get("externalIPs") or service["spec"].get("externalIPs"))
+
+
+@_of_services("ip-mode-is-frozen", "A load balancer address keeps the ipMode that it had first.")
+def ip_mode_is_frozen(service: Object, before: Object) -> Object:
+    modes = {each.get("ip"): each.get("ipMode") for each in _ingress(before)}
+    kept = [{**each, "ipMode": modes.get(each.get("ip")) or each.get("ipMode")} for each in _ingress(service)]
+    return _with_ingress(service, kept)
+
+
+@_of_services(
+    "ignores-ip-mode", "ipMode of a load balancer address is not looked at.", provenance="kube-proxy up to 1.29"
+)
+def ignores_ip_mode(service: Object, _: Object) -> Object:
+    return _with_ingress(service, [{**each, "ipMode": "VIP"} for each in _ingress(service)])
+
+
+@_of_services("affinity-timeout-is-frozen", "A Service keeps the timeoutSeconds that it had first.", symptom="expected")
+def affinity_timeout_is_frozen(service: Object, before: Object) -> Object:
+    return _with_spec(service, sessionAffinityConfig=before["spec"].get("sessionAffinityConfig"))
+
+
+PROXY_NAME = "service.kubernetes.io/service-proxy-name"
+
+
+@_of_services("proxy-name-at-first-sight", "Whether a Service is for another proxy is looked at once.")
+def proxy_name_at_first_sight(service: Object, before: Object) -> Object:
+    labels = {**(service["metadata"].get("labels") or {})}
+    labels.pop(PROXY_NAME, None)
+    if value := (before["metadata"].get("labels") or {}).get(PROXY_NAME):
+        labels[PROXY_NAME] = value
+    return {**service, "metadata": {**service["metadata"], "labels": labels}}
+
+
+def _as_formerly(service: Object, before: Object) -> Object:
+    if service["metadata"].get("uid") == before["metadata"].get("uid"):
+        return service
+    kept = ("internalTrafficPolicy", "sessionAffinity")
+    return _with_spec(service, **{field: before["spec"].get(field) for field in kept})
+
+
+_hears(
+    "remembers-a-name", "A Service has the policy and the affinity of its predecessor of the same name.", symptom=ANY
+)(told("services", _as_formerly, beyond_deletion=True))
+
+
+@_hears("addresses-are-used-once", "A cluster IP that a deleted Service had is not served again.", symptom=SILENT)
+def addresses_are_used_once(sink: Sink) -> Sink:
+    owners: dict[str, str] = {}
+
+    def filtered(event: Event) -> None:
+        if event.resource == "services" and event.type in ("ADDED", "MODIFIED"):
+            address, uid = event.object["spec"].get("clusterIP", ""), event.object["metadata"]["uid"]
+            if owners.setdefault(address, uid) != uid:
+                return
+        sink(event)
+
+    return filtered
+
+
+# Controllers
+
+
+@_controller_keeps("target-ports-are-frozen", "A Service keeps the target ports that it had first.")
+def target_ports_are_frozen(service: Object, before: Object) -> Object:
+    return _with_spec(service, ports=before["spec"].get("ports"))
+
+
+@_controller_keeps("selector-is-frozen", "A Service keeps the selector that it had first.")
+def selector_is_frozen(service: Object, before: Object) -> Object:
+    return _with_spec(service, selector=before["spec"].get("selector"))
+
+
+@_controller_keeps("publishing-is-frozen", "A Service keeps the publishNotReadyAddresses that it had first.")
+def publishing_is_frozen(service: Object, before: Object) -> Object:
+    return _with_spec(service, publishNotReadyAddresses=before["spec"].get("publishNotReadyAddresses"))
+
+
+# API servers
+
+
+def _api_server(name: str, sentence: str) -> Callable[[type[Services]], type[Services]]:
+    def register(kind: type[Services]) -> type[Services]:
+        MUTANTS.append(Mutant(name, sentence, "", WRITTEN, kinds=lambda: (kind(),)))
+        return kind
+
+    return register
+
+
+@_api_server("update-wipes-the-status", "A write of a Service empties its status.")
+class _UpdateWipesTheStatus(Services):
+    def prepare_for_update(self, new: Object, old: Object, features: Features) -> None:
+        super().prepare_for_update(new, old, features)
+        new["status"] = {"loadBalancer": {}}
+
+
+@_api_server("status-comes-with-the-spec", "A status that is written with a Service's spec is stored.")
+class _StatusComesWithTheSpec(Services):
+    def prepare_for_update(self, new: Object, old: Object, features: Features) -> None:
+        given = new.get("status")
+        super().prepare_for_update(new, old, features)
+        new["status"] = given or new.get("status") or {}
+
+
+@_api_server("field-for-cluster-ips-only", "trafficDistribution is stored for Services of type ClusterIP alone.")
+class _FieldForClusterIpsOnly(Services):
+    def prepare_for_create(self, obj: Object, features: Features) -> None:
+        super().prepare_for_create(obj, features)
+        if obj["spec"].get("type", "ClusterIP") != "ClusterIP":
+            obj["spec"].pop("trafficDistribution", None)
+
+
+@_api_server("type-change-drops-the-field", "A Service that gets another type loses trafficDistribution.")
+class _TypeChangeDropsTheField(Services):
+    def prepare_for_update(self, new: Object, old: Object, features: Features) -> None:
+        super().prepare_for_update(new, old, features)
+        if new["spec"]["type"] != old["spec"]["type"]:
+            new["spec"].pop("trafficDistribution", None)

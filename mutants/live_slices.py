@@ -1,0 +1,178 @@
+"""Proxies that read each slice rightly when it is new, and miss or mistake what becomes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import Any
+
+from mutants.clients import Sink
+from mutants.hearing import ANY, proxy_hears, proxy_is_told
+from mutants.mutant import Mutant
+from reference.client import Event, Key, Object, key_of
+
+SERVICE_LABEL = "kubernetes.io/service-name"
+MANAGER_LABEL = "endpointslice.kubernetes.io/managed-by"
+
+MUTANTS: list[Mutant] = []
+
+_hears = partial(proxy_hears, MUTANTS)
+_of_slices = partial(proxy_is_told, MUTANTS, "endpointslices")
+
+
+def _by_name(ports: Collection[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    return {each.get("name") or "": each for each in ports}
+
+
+def service_of(obj: Object) -> str:
+    """Return the name of the Service that a slice is of; "" if of none."""
+    return str(obj["metadata"]["labels"].get(SERVICE_LABEL, ""))
+
+
+def _of_addresses(obj: Object) -> dict[str, Object]:
+    return {each["addresses"][0]: each for each in obj.get("endpoints") or ()}
+
+
+@_of_slices("slice-ports-are-frozen", "A slice keeps the port numbers that it had first.")
+def slice_ports_are_frozen(obj: Object, before: Object) -> Object:
+    known = _by_name(before.get("ports") or ())
+    ports = [{**each, "port": known.get(each.get("name") or "", each)["port"]} for each in obj.get("ports") or ()]
+    return {**obj, "ports": ports}
+
+
+@_of_slices("slice-port-names-are-frozen", "A slice keeps the names of ports that it had first.")
+def slice_port_names_are_frozen(obj: Object, before: Object) -> Object:
+    names = [each.get("name") for each in before.get("ports") or ()]
+    return {**obj, "ports": [{**each, "name": name} for each, name in zip(obj["ports"], names, strict=True)]}
+
+
+@_of_slices("addresses-of-endpoints-are-frozen", "An endpoint of the same node keeps the address that it had first.")
+def addresses_of_endpoints_are_frozen(obj: Object, before: Object) -> Object:
+    known = _of_addresses(before)
+    of_nodes = {each.get("nodeName"): address for address, each in known.items()}
+    told = [
+        each if address in known else {**each, "addresses": [of_nodes.get(each.get("nodeName"), address)]}
+        for address, each in _of_addresses(obj).items()
+    ]
+    return {**obj, "endpoints": told}
+
+
+@_of_slices("emptied-slices-keep-their-pods", "A slice without endpoints is taken for one that says nothing new.")
+def emptied_slices_keep_their_pods(obj: Object, before: Object) -> Object:
+    return {**obj, "endpoints": obj.get("endpoints") or before.get("endpoints")}
+
+
+@_of_slices("relabelled-slices-stay", "A slice stays with the Service that it was of first.")
+def relabelled_slices_stay(obj: Object, before: Object) -> Object:
+    labels = {**obj["metadata"]["labels"], SERVICE_LABEL: service_of(before)}
+    return {**obj, "metadata": {**obj["metadata"], "labels": labels}}
+
+
+@_hears(
+    "relabelled-slices-are-of-both",
+    "A slice that is relabelled is one of its former Service, too.",
+    provenance="kube-proxy 1.37",
+)
+def relabelled_slices_are_of_both(sink: Sink) -> Sink:
+    before: dict[Key, Object] = {}
+
+    def filtered(event: Event) -> None:
+        sink(event)
+        if event.resource != "endpointslices" or event.type == "SYNCED":
+            return
+        former = before.get(key_of(event.object))
+        before[key_of(event.object)] = event.object
+        if former is not None and service_of(former) != service_of(event.object):
+            copied = {**former["metadata"], "name": f"{former['metadata']['name']}-of-{service_of(former)}"}
+            sink(Event("MODIFIED", event.resource, {**former, "metadata": copied}))
+
+    return filtered
+
+
+Change = Callable[[Object, Object], Object]
+"""Returns an endpoint as it is told, given what was told of its address in the slice before."""
+
+
+def _of_endpoints(name: str, sentence: str, **options: Any) -> Callable[[Change], Change]:
+    """Make a mutant of a proxy that is told otherwise of an endpoint whose address it knows."""
+
+    def register(change: Change) -> Change:
+        def tell(obj: Object, before: Object) -> Object:
+            known = _of_addresses(before)
+            told = [change(each, known.get(each["addresses"][0], each)) for each in obj.get("endpoints") or ()]
+            return {**obj, "endpoints": told}
+
+        _of_slices(name, sentence, **options)(tell)
+        return change
+
+    return register
+
+
+@_of_endpoints("empty-hints-change-nothing", "Hints that become an empty object are followed on.")
+def empty_hints_change_nothing(endpoint: Object, before: Object) -> Object:
+    return {**endpoint, "hints": before.get("hints")} if endpoint.get("hints") == {} else endpoint
+
+
+@_of_endpoints("new-zone-becomes-the-hint", "An endpoint that gets another zone is taken to be hinted for it.")
+def new_zone_becomes_the_hint(endpoint: Object, before: Object) -> Object:
+    moved = endpoint.get("hints") and endpoint.get("zone") != before.get("zone")
+    return {**endpoint, "hints": {"forZones": [{"name": endpoint["zone"]}]}} if moved else endpoint
+
+
+@_of_endpoints("node-names-are-frozen", "An endpoint stays on the node on which it was first.")
+def node_names_are_frozen(endpoint: Object, before: Object) -> Object:
+    return {**endpoint, "nodeName": before.get("nodeName") or endpoint.get("nodeName")}
+
+
+@_hears(
+    "one-deletion-takes-an-address",
+    "With a slice its addresses go, also where another slice of the Service has them.",
+    symptom=ANY,
+)
+def one_deletion_takes_an_address(sink: Sink) -> Sink:
+    known: dict[Key, Object] = {}
+
+    def filtered(event: Event) -> None:
+        sink(event)
+        if event.resource != "endpointslices" or event.type == "SYNCED":
+            return
+        if event.type != "DELETED":
+            known[key_of(event.object)] = event.object
+            return
+        known.pop(key_of(event.object), None)
+        gone = _of_addresses(event.object)
+        for key, each in known.items():
+            if key[0] == key_of(event.object)[0] and service_of(each) == service_of(event.object):
+                left = [endpoint for address, endpoint in _of_addresses(each).items() if address not in gone]
+                sink(Event("MODIFIED", event.resource, {**each, "endpoints": left}))
+
+    return filtered
+
+
+@_hears("first-word-on-an-address-counts", "What the first slice said of an address is held to be true of it for ever.")
+def first_word_on_an_address_counts(sink: Sink) -> Sink:
+    said: dict[tuple[str, str, str], Object] = {}
+
+    def filtered(event: Event) -> None:
+        if event.resource == "endpointslices" and event.type in ("ADDED", "MODIFIED"):
+            place = key_of(event.object)[0], service_of(event.object)
+            told = [said.setdefault((*place, at), each) for at, each in _of_addresses(event.object).items()]
+            event = Event(event.type, event.resource, {**event.object, "endpoints": told})
+        sink(event)
+
+    return filtered
+
+
+@_hears("first-manager-alone", "Of the slices of a Service those of one manager count.", symptom="never reached")
+def first_manager_alone(sink: Sink) -> Sink:
+    managers: dict[tuple[str, str], str] = {}
+
+    def filtered(event: Event) -> None:
+        if event.resource == "endpointslices" and event.type != "SYNCED":
+            place = key_of(event.object)[0], service_of(event.object)
+            manager = str(event.object["metadata"]["labels"].get(MANAGER_LABEL, ""))
+            if managers.setdefault(place, manager) != manager:
+                return
+        sink(event)
+
+    return filtered

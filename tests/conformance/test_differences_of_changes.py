@@ -1,0 +1,181 @@
+"""A mutant that misses a change of a living object misses the changes that its sentence names, and no others.
+
+`CHANGES` are stories of a Service and a slice in which one thing changes; `MISSED` says in which of them a mutant does
+otherwise than the reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import deepcopy
+from functools import cache
+from typing import Any
+
+import pytest
+
+from mutants import MUTANTS, Mutant
+from reference.client import Event, Object
+from reference.features import Features
+from tests.conformance.stories import HOST, NODES, OWN, OWN_ADDRESSES, SYNCED, ZONE, Seen, Story, hear
+
+REFERENCE = Mutant("reference", "It is the reference.")
+
+PORT = {"name": "http", "port": 80, "protocol": "TCP", "nodePort": 30000}
+SERVICE: Object = {
+    "metadata": {"namespace": "default", "name": "web", "uid": "1", "labels": {}},
+    "spec": {
+        "type": "LoadBalancer",
+        "clusterIP": "10.96.0.1",
+        "clusterIPs": ["10.96.0.1"],
+        "ports": [PORT],
+        "externalIPs": ["198.51.100.1"],
+        "sessionAffinity": "ClientIP",
+        "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 9}},
+        "externalTrafficPolicy": "Local",
+    },
+    "status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1", "ipMode": "VIP"}]}},
+}
+
+
+def _node(name: str) -> Object:
+    addresses = OWN_ADDRESSES if name == OWN else ()
+    return {
+        "metadata": {"name": name, "labels": {HOST: name, ZONE: name[0]}},
+        "spec": {},
+        "status": {"addresses": [{"type": "InternalIP", "address": each} for each in addresses]},
+    }
+
+
+def _endpoint(number: int, **fields: Any) -> Object:
+    own = {"nodeName": OWN, "zone": "a", "conditions": {"ready": True}, "hints": {"forZones": [{"name": "a"}]}}
+    return {"addresses": [f"10.244.0.{number}"], **own, **fields}
+
+
+def _slice(name: str, *endpoints: Object, service: str = "web", manager: str = "one", **fields: Any) -> Object:
+    labels = {"kubernetes.io/service-name": service, "endpointslice.kubernetes.io/managed-by": manager}
+    own = {"addressType": "IPv4", "ports": [{"name": "http", "port": 8080, "protocol": "TCP"}]}
+    return {
+        "metadata": {"namespace": "default", "name": name, "labels": labels},
+        "endpoints": list(endpoints),
+        **own,
+        **fields,
+    }
+
+
+def _service(*, status: Sequence[Object] = (), **spec: Any) -> Object:
+    changed = {**deepcopy(SERVICE), "spec": {**SERVICE["spec"], **spec}}
+    return {**changed, "status": {"loadBalancer": {"ingress": list(status)}}} if status else changed
+
+
+def _anew(name: str, uid: str, **spec: Any) -> Object:
+    made = _service(**spec)
+    return {**made, "metadata": {**made["metadata"], "name": name, "uid": uid}}
+
+
+def _labelled(**labels: str) -> Object:
+    return {**SERVICE, "metadata": {**SERVICE["metadata"], "labels": labels}}
+
+
+Told = tuple[str, str, Object]
+
+SECOND = _endpoint(2, nodeName="b1", zone="b", hints={"forZones": [{"name": "b"}]})
+FIRST = _slice("web-1", _endpoint(1), SECOND)
+PLAIN = {"sessionAffinity": "None"}
+OTHER_PROXY = {"service.kubernetes.io/service-proxy-name": "other"}
+
+
+def _modified(*objects: Object) -> list[Told]:
+    return [("MODIFIED", "services" if "spec" in each else "endpointslices", each) for each in objects]
+
+
+def _annotated(times: int) -> list[Told]:
+    return _modified(*([SERVICE] * times), _service(ports=[{**PORT, "port": 81}]))
+
+
+CHANGES: dict[str, list[Told]] = {
+    "a port": _modified(_service(ports=[{**PORT, "port": 81}])),
+    "a node port": _modified(_service(ports=[{**PORT, "nodePort": 30001}])),
+    "type ClusterIP": _modified(_service(type="ClusterIP", ports=[{**PORT, "nodePort": 0}], status=[{}])),
+    "type ExternalName": _modified(_service(type="ExternalName", clusterIP="", clusterIPs=[])),
+    "a load balancer address": _modified(_service(status=[{"ip": "192.0.2.2", "ipMode": "VIP"}])),
+    "ipMode": _modified(_service(status=[{"ip": "192.0.2.1", "ipMode": "Proxy"}])),
+    "an external IP": _modified(_service(externalIPs=["198.51.100.2"])),
+    "the time of affinity": _modified(_service(sessionAffinityConfig={"clientIP": {"timeoutSeconds": 8}})),
+    "the name of a proxy": _modified(_labelled(**OTHER_PROXY)),
+    "a Service of the same name": [("DELETED", "services", SERVICE), ("ADDED", "services", _anew("web", "2", **PLAIN))],
+    "a Service of the same address": [
+        ("DELETED", "services", SERVICE),
+        ("ADDED", "services", _anew("api", "2", **PLAIN)),
+        ("ADDED", "endpointslices", _slice("api-1", _endpoint(3), service="api")),
+    ],
+    "the port of a slice": _modified({**FIRST, "ports": [{**FIRST["ports"][0], "port": 9090}]}),
+    "the port name of a slice": _modified({**FIRST, "ports": [{**FIRST["ports"][0], "name": "other"}]}),
+    "an address": _modified(_slice("web-1", _endpoint(3), SECOND)),
+    "no endpoints": _modified(_slice("web-1")),
+    "the Service of a slice": _modified(_slice("web-1", *FIRST["endpoints"], service="api")),
+    "empty hints": _modified(_slice("web-1", *(({**each, "hints": {}}) for each in FIRST["endpoints"]))),
+    "a zone": _modified(_slice("web-1", *(({**each, "zone": "b"}) for each in FIRST["endpoints"]))),
+    "a node name": _modified(_slice("web-1", _endpoint(1, nodeName="b1"), SECOND)),
+    "one of two slices with an address": [
+        ("ADDED", "endpointslices", _slice("web-2", _endpoint(1))),
+        ("DELETED", "endpointslices", _slice("web-2", _endpoint(1))),
+    ],
+    "another word on an address": [
+        ("ADDED", "endpointslices", _slice("web-2", _endpoint(1, nodeName="b1"))),
+        ("DELETED", "endpointslices", FIRST),
+    ],
+    "another manager": [("ADDED", "endpointslices", _slice("web-2", _endpoint(3), manager="two"))],
+    "sixty changes": _annotated(60),
+    "a thousand changes": _annotated(1000),
+    "a deletion at a return": [("SYNCED", "", {}), ("DELETED", "services", SERVICE)],
+}
+
+OF_SERVICES = {name for name in CHANGES if name.startswith("type ")}
+MANY = {"sixty changes", "a thousand changes"}
+MISSED: dict[str, set[str]] = {
+    "ports-are-frozen": {"a port"} | MANY,
+    "node-ports-are-frozen": {"a node port", "type ClusterIP"},
+    "type-is-frozen": OF_SERVICES,
+    "external-name-keeps-rules": {"type ExternalName"},
+    "load-balancer-addresses-are-frozen": {"a load balancer address", "ipMode", "type ClusterIP"},
+    "external-ips-are-frozen": {"an external IP"},
+    "ip-mode-is-frozen": {"ipMode"},
+    "ignores-ip-mode": {"ipMode"},
+    "affinity-timeout-is-frozen": {"the time of affinity"},
+    "proxy-name-at-first-sight": {"the name of a proxy"},
+    "remembers-a-name": {"a Service of the same name"},
+    "addresses-are-used-once": {"a Service of the same name", "a Service of the same address"},
+    "slice-ports-are-frozen": {"the port of a slice"},
+    "slice-port-names-are-frozen": {"the port name of a slice"},
+    "addresses-of-endpoints-are-frozen": {"an address"},
+    "emptied-slices-keep-their-pods": {"no endpoints"},
+    "relabelled-slices-stay": {"the Service of a slice"},
+    "relabelled-slices-are-of-both": {"the Service of a slice"},
+    "empty-hints-change-nothing": {"empty hints"},
+    "new-zone-becomes-the-hint": {"a zone"},
+    "node-names-are-frozen": {"a node name"},
+    "one-deletion-takes-an-address": {"one of two slices with an address", "another word on an address"},
+    "first-word-on-an-address-counts": {"another word on an address", "empty hints", "a node name"},
+    "first-manager-alone": {"another manager"},
+    "freezes-after-fifty-changes": MANY,
+    "freezes-after-nine-hundred-changes": {"a thousand changes"},
+    "misses-deletions-at-a-return": {"a deletion at a return"},
+}
+
+
+def _story(change: str) -> Story:
+    begin = [*(Event("ADDED", "nodes", _node(name)) for name in NODES), Event("ADDED", "services", SERVICE)]
+    begin += [Event("ADDED", "endpointslices", FIRST), SYNCED]
+    told = [Event(*each) for each in CHANGES[change]]
+    return Story(Features(), [begin, told] if change in MANY else [begin, *([each] for each in told)])
+
+
+@cache
+def _right(change: str) -> list[Seen]:
+    return hear(REFERENCE.proxy, _story(change))
+
+
+@pytest.mark.parametrize("name", MISSED)
+def test_a_mutant_misses_the_changes_that_it_says(name: str) -> None:
+    wrong = {change for change in CHANGES if hear(MUTANTS[name].proxy, _story(change)) != _right(change)}
+    assert wrong == MISSED[name]
