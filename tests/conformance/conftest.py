@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -18,15 +19,16 @@ from tests.conformance.trials import Rereading, Trial
 
 @pytest.fixture
 def trial(tmp_path: Path) -> Iterator[Callable[[Mutant], Trial]]:
-    """Boots a cluster with a mutant, once a test."""
+    """Boots a cluster with a mutant."""
     try:
         sandbox.enter()
     except UnavailableError as error:
         pytest.skip(str(error))
     with ExitStack() as stack:
+        numbers = itertools.count(1)
 
         def boot(mutant: Mutant) -> Trial:
-            history = stack.enter_context(closing(History(tmp_path / "history.jsonl")))
+            history = stack.enter_context(closing(History(tmp_path / f"history-{next(numbers)}.jsonl")))
             return Trial(stack.enter_context(Rereading(implementation=reference(mutant))), history)
 
         yield boot

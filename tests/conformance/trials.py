@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import itertools
 import pkgutil
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -12,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import conformance
 from harness.backends.netns import NetnsBackend
+from harness.errors import HarnessError
 from harness.eventually import set_time_scale, time_scale
 from harness.judging.history import History
 from harness.model.release import Component
 from harness.model.requirements import Requirement
 from harness.scenario.cluster import Cluster
+from tests.conformance.seen import Outcome
 
 if TYPE_CHECKING:
     import pytest
@@ -106,6 +109,22 @@ class Trial:
         name = f"trial-{next(self._numbers)}"
         with closing(Cluster(self._backend, name, history=self._history, test=test, converges_within=DECLARED)) as made:
             yield made
+
+    def outcome(self, requirement_id: str, reading: str = "kep") -> Outcome:
+        """How a requirement's test ends, and what that cost.
+
+        What the harness could not tell is inconclusive; any other error than that counts as a failure.
+        """
+        begin, cpu = time.monotonic(), time.process_time()
+        try:
+            text = self.failure(requirement_id, reading)
+            verdict = "failed" if text else "passed"
+        except HarnessError as error:
+            verdict, text = "inconclusive", f"{type(error).__name__}: {error}"
+        except Exception as error:  # noqa: BLE001  a scenario that breaks on what is right is a finding, and not the last
+            verdict, text = "failed", f"{type(error).__name__}: {error}"
+        seconds, cpu_seconds = time.monotonic() - begin, time.process_time() - cpu
+        return Outcome(requirement_id, verdict, round(seconds, 3), round(cpu_seconds, 3), text)
 
     def failure(self, requirement_id: str, reading: str = "kep") -> str:
         """The text with which a requirement's test fails; "" if it passes. Errors that are no failure are raised."""

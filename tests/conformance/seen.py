@@ -1,0 +1,102 @@
+"""What benign variants were seen to do, trial by trial: a run that was ended goes on where it was, on the same code.
+
+`python -m tests.conformance.seen` says which variants have been tried whole, in which readings, and what failed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+CODE = ("conformance", "harness", "mutants", "reference")
+FOLDER = ROOT / ".pytest_cache/d"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The end of one trial: passed, failed or inconclusive; what it cost, and what was said."""
+
+    requirement: str
+    verdict: str
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    text: str = ""
+
+
+class Seen:
+    """The trials of one variant in one reading. What could not be told is not kept: the next run tries it again."""
+
+    def __init__(self, folder: Path, name: str, reading: str) -> None:
+        self._path = folder / f"{name}.{reading}.jsonl"
+        self.outcomes: dict[str, Outcome] = {each.requirement: each for each in self._read()}
+
+    def _read(self) -> Iterator[Outcome]:
+        for line in self._path.read_text(encoding="utf-8").splitlines() if self._path.exists() else ():
+            try:
+                yield Outcome(**json.loads(line))
+            except ValueError:  # the run was killed while it wrote
+                continue
+
+    def note(self, outcome: Outcome) -> None:
+        """Keep an outcome, at once on disk."""
+        self.outcomes[outcome.requirement] = outcome
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(asdict(outcome)) + "\n")
+
+    def left(self, requirements: Collection[str]) -> list[str]:
+        """Return those that have not been tried, or could not be told."""
+        told = {name for name, each in self.outcomes.items() if each.verdict != "inconclusive"}
+        return sorted(set(requirements) - told)
+
+    def texts(self, verdict: str, requirements: Collection[str]) -> dict[str, str]:
+        """Return what was said of those with this verdict."""
+        return {
+            name: each.text
+            for name, each in sorted(self.outcomes.items())
+            if each.verdict == verdict and name in requirements
+        }
+
+
+def folder(of: Path = FOLDER) -> Path:
+    """Return the folder for what the code as it is now was seen to do; it is made if there is none."""
+    made = of / f"benign-{digest()}"
+    made.mkdir(parents=True, exist_ok=True)
+    return made
+
+
+def digest() -> str:
+    """Return a digest of all code that a trial runs."""
+    found = hashlib.sha256()
+    for path in sorted(each for room in CODE for each in (ROOT / room).rglob("*.py")):
+        found.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes() + b"\0")
+    return found.hexdigest()[:12]
+
+
+def summary(all_of: Mapping[tuple[str, str], Collection[str]], seen_in: Path) -> Iterator[str]:
+    """Say what was seen of each variant in each reading, and what is left; `all_of` are their requirements."""
+    whole, trials, failed, seconds, cpu_seconds = 0, 0, 0, 0.0, 0.0
+    for (name, reading), requirements in all_of.items():
+        seen = Seen(seen_in, name, reading)
+        left, texts = seen.left(requirements), seen.texts("failed", requirements)
+        whole, trials, failed = whole + (not left), trials + len(requirements) - len(left), failed + len(texts)
+        seconds += sum(each.seconds for each in seen.outcomes.values())
+        cpu_seconds += sum(each.cpu_seconds for each in seen.outcomes.values())
+        if seen.outcomes:
+            state = "whole" if not left else f"{len(left)} left"
+            failures = f"; failed: {', '.join(texts)}" if texts else ""
+            yield f"{name} ({reading}): {len(requirements)} requirements, {state}{failures}"
+    yield (
+        f"{whole} of {len(all_of)} seen whole, {trials} of {sum(map(len, all_of.values()))} trials, {failed} failed; "
+        f"{seconds:.0f} s, {cpu_seconds:.0f} s of CPU"
+    )
+
+
+if __name__ == "__main__":
+    from tests.conformance.variants import TRIED
+
+    sys.stdout.writelines(f"{each}\n" for each in summary(TRIED, folder()))
