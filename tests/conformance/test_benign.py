@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.judging.statistics import allowed_set
 from harness.model.requirements import MUST
 from mutants import BENIGN, MUTANTS, Mutant
 from reference.proxy.ruleset import LOCAL_LIST
@@ -15,7 +16,7 @@ from reference.proxy.selection import action_chain
 from reference.proxy.skeleton import fixed_chains
 from reference.proxy.state import FAMILIES
 from tests.conformance.seen import ROOT, Outcome, Seen, folder, summary
-from tests.conformance.trials import SCENARIOS, Trial, time_scaled
+from tests.conformance.trials import SCENARIOS, Trial, fewer_probes, time_scaled
 from tests.conformance.variants import READINGS, TRIED, claimed, features, is_late, sample, stale
 
 SILENT = (
@@ -71,7 +72,7 @@ def test_variant_meets_all_that_it_claims(name: str, reading: str, trial: Callab
     cluster: Trial | None = None
     for each in seen.left(asked):
         cluster = cluster or trial(variant)
-        with time_scaled(0.2 if each in variant.unmet else 1):
+        with fewer_probes(), time_scaled(0.2 if each in variant.unmet else 1):
             outcome = cluster.outcome(each, reading)
         seen.note(outcome)
         if outcome.verdict == "inconclusive":
@@ -119,6 +120,13 @@ def test_each_requirement_that_a_variant_claims_is_tried_in_a_reading_that_it_ho
         assert is_late(name) or {one for each in READINGS for one in TRIED.get((name, each), ())} == {
             one for each in READINGS for one in claimed(variant, each)
         }
+
+
+def test_fewer_probes_are_asked_for_in_a_block_alone() -> None:
+    before = allowed_set(2).samples
+    with fewer_probes():
+        assert allowed_set(2).samples < before / 4
+    assert allowed_set(2).samples == before
 
 
 def test_run_that_was_ended_goes_on_with_what_is_left(tmp_path: Path) -> None:

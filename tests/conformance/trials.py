@@ -16,6 +16,7 @@ from harness.backends.netns import NetnsBackend
 from harness.errors import HarnessError
 from harness.eventually import set_time_scale, time_scale
 from harness.judging.history import History
+from harness.judging.statistics import DEFAULT_RATES
 from harness.model.release import Component
 from harness.model.requirements import Requirement
 from harness.scenario.cluster import Cluster
@@ -70,6 +71,17 @@ def time_scaled(factor: float) -> Iterator[None]:
         yield
     finally:
         set_time_scale(before)
+
+
+@contextmanager
+def fewer_probes(leak: float = 0.25) -> Iterator[None]:
+    """Checks that state no error rates of their own see faults of this share in here, with fewer probes."""
+    before = DEFAULT_RATES.leak
+    object.__setattr__(DEFAULT_RATES, "leak", leak)
+    try:
+        yield
+    finally:
+        object.__setattr__(DEFAULT_RATES, "leak", before)
 
 
 class Rereading(NetnsBackend):
