@@ -5,7 +5,9 @@ Every option is the option of the same name of the plugin, made from the same ta
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -16,7 +18,7 @@ from harness.settings.options import OPTIONS, resolve
 
 _EXAMPLES = examples(
     "run                                     the reference on an embedded cluster",
-    "run --run-test 'KEP-3015/*' -n 2        some requirements, in two processes",
+    "run 'KEP-3015/*' -n 2                   some requirements, in two processes",
     "run --kubernetes-version 1.31           what the reference claims as of 1.31",
     "run --proxy kube-proxy --mode iptables  a real proxy in every node",
     "run --backend kubeconfig                the cluster of $KUBECONFIG",
@@ -34,21 +36,35 @@ _EXAMPLES = examples(
 )
 @click.option("-v", "--verbose", count=True, help="Show the output of pytest too.")
 @SUITE
-@click.argument("pytest_arguments", nargs=-1, type=click.UNPROCESSED, metavar="[-- PYTEST ARGUMENTS]")
-def run(options_file: str | None, verbose: int, suite: str, pytest_arguments: Sequence[str], **options: Any) -> int:
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[IDS] [-- PYTEST ARGUMENTS]")
+def run(options_file: str | None, verbose: int, suite: str, words: Sequence[str], **options: Any) -> int:
     """Run the requirements against an implementation, and write a report.
+
+    IDS are requirements to run and no others, as with --run-test.
 
     Options can also be set by environment variables TRAFFICDIST_<OPTION> or in an options file. The command line takes
     precedence over the environment, and the environment over the file.
     """
     from harness.plugin.suite import run_pytest
 
+    ids, pytest_arguments = _ids_first(words)
+    options["run_test"] = (*(options["run_test"] or ()), *ids)
     arguments = [] if options.get("backend") else _default_backend(options_file)
     for option in OPTIONS:
         arguments += as_arguments(option, options[option.key])
     if options_file:
         arguments.append(f"--td-options-file={options_file}")
     return run_pytest([*arguments, *["-v"] * verbose, *pytest_arguments], suite=suite)
+
+
+def _ids_first(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Split off the first words: those that are no options and no files of pytest's are ids, or patterns of ids."""
+    ids = list(itertools.takewhile(lambda each: not each.startswith("-") and not _is_file(each), words))
+    return ids, list(words[len(ids) :])
+
+
+def _is_file(word: str) -> bool:
+    return Path(word.partition("::")[0]).exists()
 
 
 def _default_backend(options_file: str | None) -> list[str]:

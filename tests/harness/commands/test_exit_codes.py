@@ -37,6 +37,8 @@ CAUSES: dict[str, tuple[int, tuple[str, ...]]] = {
     "unknown name": (4, (
         "run --run-test KEP-1/pases --suite pack",
         "run --run-test KEP-1/pases --suite pack -n 2",
+        "run KEP-1/pases --suite pack",
+        "run nobody --suite pack",
         "run --supported-features Roting --suite pack",
         "run --mutant nobody",
         "run --proxy nobody",
@@ -80,10 +82,15 @@ CAUSES: dict[str, tuple[int, tuple[str, ...]]] = {
         "list KEP-1/* --level MAY --suite pack",
         "run --run-test KEP-1/* --profile dns --suite pack",
         "run --run-test KEP-1/* --profile dns --suite pack -n 2",
+        "run KEP-1/* --profile dns --suite pack",
     )),
 }  # fmt: skip
 
-SAID_ELSEWHERE = ("doctor", "run --run-test KEP-1/* --profile dns")  # a table of checks, the summary of a run
+SAID_ELSEWHERE = (  # a table of checks, the summary of a run
+    "doctor",
+    "run --run-test KEP-1/* --profile dns",
+    "run KEP-1/* --profile dns",
+)
 
 
 @pytest.fixture(scope="module")
