@@ -16,7 +16,7 @@ _DNS = Profile.DNS
 # service-proxy
 CLUSTER_IP = Feature("ClusterIP", _PROXY, True, "Connections to a cluster IP reach a ready endpoint of the Service.")
 ZONE_HINTS = Feature("ZoneHints", _PROXY, True, "Hints for zones (forZones) decide which endpoints a node uses.")
-NODE_HINTS = Feature("NodeHints", _PROXY, True, "Hints for nodes (forNodes) decide which endpoints a node uses.")
+NODE_HINTS = Feature("NodeHints", _PROXY, False, "Hints for nodes (forNodes) decide which endpoints a node uses.")
 INTERNAL_POLICY = Feature("InternalTrafficPolicy", _PROXY, True, "internalTrafficPolicy: Local stays on the node.")
 EXTERNAL_POLICY = Feature("ExternalTrafficPolicy", _PROXY, True, "externalTrafficPolicy: Local stays on the node.")
 TERMINATING_ENDPOINTS = Feature(

@@ -7,6 +7,7 @@ from collections import Counter
 from conformance.features import DUAL_STACK_SLICES, ENDPOINT_SLICES
 from harness import (
     MUST,
+    SHOULD,
     Cluster,
     Port,
     expect_conditions,
@@ -21,9 +22,9 @@ WEB = {"app": "web"}
 @requirement(
     "SLICE/endpoints-know-their-place",
     "An endpoint carries the name of its node, and the zone that the node is labelled with.",
-    level=MUST,
+    level=SHOULD,
     features={ENDPOINT_SLICES},
-    source="discovery/v1 Endpoint (nodeName, zone)",
+    source="discovery/v1 Endpoint (nodeName and zone, both optional); KEP-2433, Proposal (its example has the zone)",
     kills={"endpoints-without-zone"},
 )
 def test_endpoint_carries_node_and_zone(three_zones: Cluster) -> None:

@@ -123,15 +123,22 @@ def _hinted(cell: Cell, written: Written) -> Written:
 
 
 def outcome(
-    cell: Cell, node: str, *, beside: Sequence[oracle.Endpoint] = (), reading: oracle.Reading = "kep"
+    cell: Cell,
+    node: str,
+    *,
+    beside: Sequence[oracle.Endpoint] = (),
+    reading: oracle.Reading = "kep",
+    node_hints: bool = True,
 ) -> oracle.Outcome:
     """Return what the documents expect of the cell's client on (or via) a node; pods are places in `SERVERS`.
 
-    `beside` are endpoints that it has for a while.
+    `beside` are endpoints that it has for a while. Without `node_hints` it is what a proxy does that knows none.
     """
     client = oracle.Client(cell["client"], node, node[0])
     policies = oracle.Policies(cell["internal"], cell["external"])
     endpoints = [*_judged(frozenset(cell.items())), *beside]
+    if not node_hints:
+        endpoints = [replace(each, nodes=frozenset()) for each in endpoints]
     return oracle.outcome(endpoints, client, to=cell["address"], policies=policies, reading=reading)
 
 

@@ -1,7 +1,9 @@
 """The grid: what other requirements hold still, in all pairs, and in all triples with a policy and a distribution.
 
-A cell where hints decide is a SHOULD, as hints are; any other is a MUST. Cells that need what not every proxy has are
-requirements of their own, so that a proxy without IPv6 is judged on all others.
+A cell where hints decide is a SHOULD: documents say that hints are followed, and of no such combination that they hold
+in it. Any other is a MUST, and needs no hints for nodes: a proxy that knows none sends packets the same way there.
+Cells that need what not every proxy has are requirements of their own, so that a proxy without IPv6 is judged on all
+others.
 """
 
 from __future__ import annotations
@@ -30,7 +32,6 @@ CORE = {
     NODE_PORT,
     TERMINATING_ENDPOINTS,
     UDP_SERVICES,
-    NODE_HINTS,
     ZONE_HINTS,
 }
 POLICIES = "KEP-4444, Intersection with internal/externalTrafficPolicy; KEP-1669, Proposal"
@@ -54,7 +55,7 @@ def test_cluster_ip(three_zones: Cluster) -> None:
     "INTERACTIONS/cluster-ip-hints",
     "Hints decide at the cluster IP whatever the protocol, policies, conditions, client and ports.",
     level=SHOULD,
-    features=CORE,
+    features=CORE | {NODE_HINTS},
     source=HINTS,
     kills={"decides-as-on-another-node", "ignores-node-hints"},
 )
@@ -78,7 +79,7 @@ def test_node_port(three_zones: Cluster) -> None:
     "INTERACTIONS/node-port-hints",
     "Hints decide at node ports whatever the protocol, policies, conditions, client and ports.",
     level=SHOULD,
-    features=CORE,
+    features=CORE | {NODE_HINTS},
     source=HINTS,
     kills={"ignores-zone-hints"},
 )
@@ -102,7 +103,7 @@ def test_load_balancer(three_zones: Cluster) -> None:
     "INTERACTIONS/load-balancer-hints",
     "Hints decide at load balancer addresses whatever the protocol, policies, conditions, client and ports.",
     level=SHOULD,
-    features=CORE | {LOAD_BALANCER},
+    features=CORE | {LOAD_BALANCER, NODE_HINTS},
     source=HINTS,
     kills={"external-local-for-all-at-load-balancers", "ignores-zone-hints"},
 )
@@ -126,7 +127,7 @@ def test_external_ip(three_zones: Cluster) -> None:
     "INTERACTIONS/external-ip-hints",
     "Hints decide at external IPs whatever the protocol, policies, conditions, client and ports.",
     level=SHOULD,
-    features=CORE | {EXTERNAL_IPS},
+    features=CORE | {EXTERNAL_IPS, NODE_HINTS},
     source=HINTS,
     kills={"no-hints-inside-at-external-ips"},
 )
@@ -150,7 +151,7 @@ def test_ipv6(three_zones: Cluster) -> None:
     "INTERACTIONS/ipv6-hints",
     "Hints decide at all addresses over IPv6 whatever the protocol, policies, conditions, client and ports.",
     level=SHOULD,
-    features=ALL,
+    features=ALL | {NODE_HINTS},
     source=HINTS,
     kills={"no-hints-at-external-addresses-over-ipv6", "no-hints-over-udp-and-ipv6"},
 )
@@ -176,7 +177,7 @@ def test_affinity(three_zones: Cluster) -> None:
     "Hints decide at all addresses with session affinity whatever the protocol, policies, conditions, "
     "client and ports.",
     level=SHOULD,
-    features=ALL | {SESSION_AFFINITY},
+    features=ALL | {NODE_HINTS, SESSION_AFFINITY},
     source=HINTS,
     kills={"affinity-ignores-hints"},
 )
@@ -201,7 +202,7 @@ def test_many_endpoints(three_zones: Cluster) -> None:
     "INTERACTIONS/many-endpoints-hints",
     "Hints decide with 120 and 1,200 endpoints whatever the protocol, policies, conditions, client and ports.",
     level=SHOULD,
-    features=ALL | {SESSION_AFFINITY},
+    features=ALL | {NODE_HINTS, SESSION_AFFINITY},
     source=HINTS,
     kills={"no-hints-over-a-hundred"},
 )

@@ -229,7 +229,7 @@ def test_proxy_ignores_node_hints_while_its_gate_is_off(three_zones: Cluster) ->
     level=MUST,
     features={ROLLOUT},
     source="KEP-3015, Feature Enablement and Rollback, and Rollout, Upgrade and Rollback Planning",
-    kills={"prefer-close-becomes-same-node", "rewrites-slices-at-any-start"},
+    kills={"prefer-close-becomes-same-node"},
 )
 @pytest.mark.parametrize("value", ["PreferClose", None])
 def test_switching_the_gate_on_changes_no_other_value(three_zones: Cluster, value: str | None) -> None:
@@ -240,12 +240,30 @@ def test_switching_the_gate_on_changes_no_other_value(three_zones: Cluster, valu
     expected = routes(pods, "by zone", hinted)
     expect_traffic(three_zones, service, expected)
 
-    with (
-        expect_unchanged(three_zones, service),
-        expect_no_loss(three_zones, service, from_=CLIENTS, allowed=set(pods)),
-    ):
+    with expect_no_loss(three_zones, service, from_=CLIENTS, allowed=set(pods)):
         bring_to(three_zones, Skew(ON, ON, ON))
         expect_traffic(three_zones, service, expected)
+    expect_written(three_zones, service, pods, "own zone" if value else "none")
+
+
+@requirement(
+    "KEP-3015/enabling-writes-no-other-slice",
+    "When the gate is switched on, no slice of a Service without the new values is written.",
+    level=SHOULD,
+    features={ROLLOUT},
+    source="KEP-3015, Scalability (any new API calls: no); KEP-2433, Goals (minimize churn of EndpointSlices)",
+    kills={"rewrites-slices-at-any-start"},
+)
+def test_switching_the_gate_on_writes_no_other_slice(three_zones: Cluster) -> None:
+    bring_to(three_zones, Skew(OFF, OFF, ON))
+    close = three_zones.create_service(selector=WEB, traffic_distribution="PreferClose")
+    plain = three_zones.create_service(selector=WEB)
+    three_zones.create_pod("p1", "a1", labels=WEB)
+    expect_hints(three_zones, close, {"p1": ZONE_ONLY})
+    expect_hints(three_zones, plain, {"p1": None})
+
+    with expect_unchanged(three_zones, close), expect_unchanged(three_zones, plain):
+        bring_to(three_zones, Skew(ON, ON, ON))
 
 
 NEWEST, ALPHA, BETA = Release(), release("1.33"), release("1.34")

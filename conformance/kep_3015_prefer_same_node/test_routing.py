@@ -231,9 +231,10 @@ def test_host_network_client_follows_node_hints(three_zones: Cluster) -> None:
 @requirement(
     "KEP-3015/external-traffic-follows-hints-of-the-node-it-enters",
     "With traffic policy Cluster, traffic from outside uses the endpoints that are hinted for the node that it enters.",
-    level=SHOULD,
+    level=MUST,
     features={NODE_PORT, NODE_HINTS},
-    source="KEP-3015, Addition of PreferSameNode; KEP-4444, Intersection with internal/externalTrafficPolicy",
+    source="KEP-3015, Addition of PreferSameNode (a hint that includes the local node); KEP-4444, Intersection with "
+    "internal/externalTrafficPolicy (first row)",
     kills={"external-addresses-ignore-hints"},
 )
 def test_external_traffic_follows_node_hints_of_the_node_it_enters(three_zones: Cluster) -> None:

@@ -15,12 +15,13 @@ from conformance.features import (
     SKEW,
     ZONE_HINTS,
 )
-from conformance.skew import CLIENTS, SERVERS, WEB, Skew, bring_to, expect_written, routes
+from conformance.skew import CLIENTS, SERVERS, SHARED_OUT, WEB, Skew, bring_to, expect_written, routes
 from harness import (
     API_SERVER,
     CONTROLLER,
     MUST,
     PROXY,
+    SHOULD,
     Cluster,
     Hints,
     Pod,
@@ -28,6 +29,7 @@ from harness import (
     Service,
     expect_hints,
     expect_no_loss,
+    expect_shared_out,
     expect_traffic,
     expect_unchanged,
     release,
@@ -193,12 +195,12 @@ def test_gate_is_switched_off_and_on_again(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/enabling-changes-no-service-without-the-field",
-    "When the gate is switched on, no slice of a Service without the field is written, and its traffic goes on as "
-    "before, with the annotation and without.",
+    "When the gate is switched on, hints and traffic of a Service without the field go on as before, with the "
+    "annotation and without.",
     level=MUST,
     features={ROLLOUT},
     source="KEP-4444, Feature Enablement and Rollback (does enabling the feature change any default behavior: no)",
-    kills={"rewrites-slices-at-any-start", "flushes-before-it-starts"},
+    kills={"flushes-before-it-starts"},
 )
 def test_switching_the_gate_on_changes_nothing_without_the_field(three_zones: Cluster) -> None:
     bring_to(three_zones, Skew(OFF, OFF, OFF))
@@ -209,14 +211,35 @@ def test_switching_the_gate_on_changes_nothing_without_the_field(three_zones: Cl
     hinted = expect_written(three_zones, annotated, pods, "shared out")
     expect_traffic(three_zones, annotated, routes(pods, "by zone", hinted))
 
-    with (
-        expect_unchanged(three_zones, plain),
-        expect_unchanged(three_zones, annotated),
-        expect_no_loss(three_zones, plain, from_=CLIENTS, allowed=set(pods)),
-    ):
+    with expect_no_loss(three_zones, plain, from_=CLIENTS, allowed=set(pods)):
         bring_to(three_zones, Skew(ON, ON, ON))
+    expect_written(three_zones, plain, pods, "none")
+    hinted = expect_written(three_zones, annotated, pods, "shared out")
     expect_traffic(three_zones, plain, routes(pods, "anywhere", {}))
     expect_traffic(three_zones, annotated, routes(pods, "by zone", hinted))
+
+
+@requirement(
+    "KEP-4444/enabling-writes-no-slice-without-the-field",
+    "When the gate is switched on, no slice of a Service without the field is written, with the annotation and "
+    "without.",
+    level=SHOULD,
+    features={ROLLOUT},
+    source="KEP-4444, Scalability (any new API calls: no); KEP-2433, Goals (minimize churn of EndpointSlices)",
+    kills={"rewrites-slices-at-any-start"},
+)
+def test_switching_the_gate_on_writes_no_slice_without_the_field(three_zones: Cluster) -> None:
+    bring_to(three_zones, Skew(OFF, OFF, ON))
+    plain = three_zones.create_service(selector=WEB)
+    annotated = three_zones.create_service(selector=WEB, annotations={MODE: "Auto"})
+    nodes = {f"p{number}": node for number, node in enumerate(SERVERS)}
+    for name, node in nodes.items():
+        three_zones.create_pod(name, node, labels=WEB)
+    expect_hints(three_zones, plain, dict.fromkeys(nodes))
+    expect_shared_out(three_zones, annotated, SHARED_OUT)
+
+    with expect_unchanged(three_zones, plain), expect_unchanged(three_zones, annotated):
+        bring_to(three_zones, Skew(ON, ON, ON))
 
 
 NEWEST, ALPHA, BETA = Release(), release("1.30"), release("1.31")

@@ -22,9 +22,9 @@ from harness import (
 @requirement(
     "KEP-4444/no-hints-use-every-endpoint",
     "Without hints, a client in any zone reaches every ready endpoint.",
-    level=MUST,
+    level=SHOULD,
     features={CLUSTER_IP},
-    source="KEP-4444, Default (trafficDistribution is not configured)",
+    source="KEP-4444, Default (trafficDistribution is not configured); Proposal leaves it to the implementation",
     kills={"no-hints-mean-nobody", "starves-one-endpoint"},
 )
 def test_without_hints_every_client_reaches_every_endpoint(three_zones: Cluster) -> None:

@@ -39,6 +39,7 @@ _KUBE_PROXY_HAS = (
     "HealthCheckNodePort",
     "IPv6",
     "LoadBalancer",
+    "NodeHints",
     "ProxyHealth",
     "ProxyMetrics",
     "SessionAffinity",

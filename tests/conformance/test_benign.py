@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from harness.errors import InconclusiveError
 from harness.judging.statistics import allowed_set
 from harness.model.requirements import MUST
 from mutants import BENIGN, MUTANTS, Mutant
+from reference.client import Object
+from reference.endpointslice import EndpointSliceController
+from reference.endpointslice.plan import Plan, plan_service
 from reference.proxy.ruleset import LOCAL_LIST
 from reference.proxy.selection import action_chain
 from reference.proxy.skeleton import fixed_chains
@@ -120,6 +125,20 @@ def test_each_requirement_that_a_variant_claims_is_tried_in_a_reading_that_it_ho
         assert is_late(name) or {one for each in READINGS for one in TRIED.get((name, each), ())} == {
             one for each in READINGS for one in claimed(variant, each)
         }
+
+
+def _without_link_local(service: Object, pods: Iterable[Object], *rest: Any, **options: Any) -> Plan:
+    fine = [each for each in pods if not each["status"].get("podIP", "").startswith("169.254.")]
+    return plan_service(service, fine, *rest, **options)
+
+
+@pytest.mark.parametrize("requirement", ["KEP-4444/failed-sync-is-an-event", "KEP-4444/failed-syncs-are-counted-apart"])
+def test_where_no_sync_fails_its_report_is_inconclusive(requirement: str, trial: Callable[[Mutant], Trial]) -> None:
+    """A controller may leave out an endpoint that no slice may have."""
+    careful = Mutant("careful", "", controller=partial(EndpointSliceController, plan=_without_link_local))
+    cluster = trial(careful)
+    with time_scaled(0.1), pytest.raises(InconclusiveError, match="no sync failed"):
+        cluster.run(requirement)
 
 
 def test_fewer_probes_are_asked_for_in_a_block_alone() -> None:

@@ -55,6 +55,13 @@ def test_what_is_impossible_has_a_reason() -> None:
         assert why_impossible(values) or any(map(why_impossible, others)), values
 
 
+def test_where_hints_do_not_decide_hints_for_nodes_change_nothing() -> None:
+    """So that a proxy that knows none is judged there."""
+    for cell in (each for each in GRID if not cells.follows_hints(each)):
+        for node in cells.ASKED_FROM:
+            assert cells.outcome(cell, node, node_hints=False) == cells.outcome(cell, node), cells.name_of(cell)
+
+
 def test_the_documents_decide_every_cell_under_either_reading() -> None:
     for cell in GRID:
         for node in cells.ASKED_FROM:
