@@ -14,6 +14,7 @@ MANAGED_BY = "trafficdist.dev"
 TARGET_PORT = 8080
 CONTAINER = "server"
 IMAGE = "registry.k8s.io/e2e-test-images/agnhost:2.53"
+CAPACITY = "96"  # cores of every node, whatever is allocatable: who takes one for the other weighs all nodes alike
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,14 +188,14 @@ def node(place: Node, addresses: Sequence[str], pod_cidrs: Sequence[str]) -> Obj
 
 def node_status(place: Node, addresses: Sequence[str], *, ready: bool = True) -> Object:
     """Return the status that a kubelet would report for a node."""
-    resources = {"cpu": f"{place.cpu_milli}m", "memory": "8Gi", "pods": "110"}
+    others = {"memory": "8Gi", "pods": "110"}
     return {
         "addresses": [
             *({"type": "InternalIP", "address": address} for address in addresses),
             {"type": "Hostname", "address": place.name},
         ],
-        "allocatable": resources,
-        "capacity": resources,
+        "allocatable": {"cpu": f"{place.cpu_milli}m", **others},
+        "capacity": {"cpu": CAPACITY, **others},
         "conditions": [{"type": "Ready", "status": "True" if ready else "False", "reason": "KubeletReady"}],
         "nodeInfo": {"operatingSystem": "linux", "architecture": "amd64"},
     }

@@ -49,7 +49,7 @@ class Nodes:
         where = {HOSTNAME_LABEL: name} | ({ZONE_LABEL: zone} if zone else {})
         status = manifests.node_status(Node(name, zone, cpu_milli), [], ready=ready)
         if not cpu_milli:
-            del status["allocatable"]["cpu"]  # it is the capacity as well
+            del status["allocatable"]["cpu"], status["capacity"]["cpu"]
         metadata = {"name": name, "labels": {**where, **(labels or {})}}
         self._api.create("nodes", "", {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status})
         self._made.add(name)
@@ -163,7 +163,7 @@ class Nodes:
 
 def _status(cpu_milli: int | None, ready: bool | None) -> dict[str, Any]:
     """Return the merge patch of a status with these values; `None` leaves one out."""
-    resources = {"cpu": f"{cpu_milli}m" if cpu_milli else None}
-    cpu = {} if cpu_milli is None else {"allocatable": resources, "capacity": resources}
+    allocatable, capacity = (f"{cpu_milli}m", manifests.CAPACITY) if cpu_milli else (None, None)
+    cpu = {} if cpu_milli is None else {"allocatable": {"cpu": allocatable}, "capacity": {"cpu": capacity}}
     reported = manifests.node_status(Node("", ""), [], ready=bool(ready))
     return cpu | ({} if ready is None else {"conditions": reported["conditions"]})
