@@ -43,8 +43,6 @@ from mutants import (
     releases,
     restarts,
     shares,
-    situated_proxies,
-    situations,
     succession,
     topology_keys,
 )
@@ -88,8 +86,6 @@ MUTANTS: Mapping[str, Mutant] = _by_name(
     live_changes.MUTANTS,
     live_slices.MUTANTS,
     missed_changes.MUTANTS,
-    situations.MUTANTS,
-    situated_proxies.MUTANTS,
 )
 """Each has one fault, and at least one requirement fails for it."""
 

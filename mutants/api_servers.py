@@ -54,6 +54,15 @@ class _AcceptsEveryValue(Services):
         return _not_about(super().validate(obj, features), FIELD)
 
 
+@_fault("drops-what-is-no-text", "A trafficDistribution that is no text is taken out, and nobody is told.")
+class _DropsWhatIsNoText(Services):
+    def decode(self, obj: Object, features: Features, known: Object | None = None) -> list[str]:
+        spec = obj.get("spec") or {}
+        if not isinstance(spec.get("trafficDistribution", ""), str):
+            del spec["trafficDistribution"]
+        return super().decode(obj, features, known)
+
+
 @_fault("names-no-field", "A refusal does not say which field it is about.")
 class _NamesNoField(Services):
     def validate(self, obj: Object, features: Features) -> list[FieldError]:

@@ -33,8 +33,7 @@ def endpoints_without_zone(service: Object, endpoint: Object) -> Object:
 @_faults.miswrites("terminating-means-ready", "Endpoints that terminate are ready as long as they serve.")
 def terminating_means_ready(service: Object, endpoint: Object) -> Object:
     conditions = endpoint["conditions"]
-    serves = conditions["terminating"] and conditions["serving"]
-    return {**endpoint, "conditions": {**conditions, "ready": True}} if serves else endpoint
+    return {**endpoint, "conditions": {**conditions, "ready": conditions["serving"]}}
 
 
 @_faults.misplans("ignores-publish-not-ready", "publishNotReadyAddresses is not looked at.")
@@ -62,10 +61,8 @@ def keeps_former_pods() -> Planner:
     known: dict[str, dict[str, Object]] = {}
 
     def plan(service: Object, pods: Pods, *others: Any, **options: Any) -> Plan:
-        present = {pod["metadata"]["name"]: pod for pod in pods}
-        kept = known[service["metadata"]["uid"]] = present | {
-            name: pod for name, pod in known.get(service["metadata"]["uid"], {}).items() if name not in present
-        }
+        kept = known.setdefault(service["metadata"]["uid"], {})
+        kept.update({pod["metadata"]["name"]: pod for pod in pods})
         return plan_service(service, kept.values(), *others, **options)
 
     return plan
@@ -77,17 +74,7 @@ def leaves_out_what_does_not_fit(
 ) -> Plan:
     existing = list(existing)
     right = plan_service(service, pods, nodes, existing, **options)
-    there, create = [_kind(each) for each in (*existing, *right.update)], []
-    for each in right.create:
-        if _kind(each) not in there:
-            there.append(_kind(each))
-            create.append(each)
-    return replace(right, create=tuple(create))
-
-
-def _kind(each: Object) -> tuple[str, object]:
-    """Return what slices have in common that a pod may be in any of."""
-    return each["addressType"], each["ports"]
+    return replace(right, create=() if existing else right.create[:1])
 
 
 @_faults.misplans("overlapping-slices", "One endpoint of the largest slice stands in all others too.")
@@ -108,9 +95,8 @@ def overlapping_slices(service: Object, pods: Pods, nodes: Nodes, existing: Iter
 
 @_faults.misplans("named-ports-resolve-once", "The first pod says for all what number a named port has.")
 def named_ports_resolve_once(service: Object, pods: Pods, *others: Any, **options: Any) -> Plan:
-    pods = list(pods)
-    first = sorted(pods, key=lambda pod: str(pod["metadata"]["name"]))[:1]
-    names = {port["name"]: port["containerPort"] for pod in first for port in pod["spec"]["containers"][0]["ports"]}
+    pods = sorted(pods, key=lambda pod: str(pod["metadata"]["name"]))
+    names = {port["name"]: port["containerPort"] for pod in pods[:1] for port in pod["spec"]["containers"][0]["ports"]}
     ports = [
         {**port, "targetPort": names.get(port["targetPort"], port["targetPort"])} for port in service["spec"]["ports"]
     ]

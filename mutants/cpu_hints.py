@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,14 +10,12 @@ from mutants.clients import Wrapped, controller_through
 from mutants.conditions import writing_events
 from mutants.mutant import Mutant
 from mutants.plans import Nodes, PlanFaults, Planner, Pods, rewritten
-from reference.client import ApiError, Key, Object
+from reference.client import Object
 from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.allocation import allocate, rules
-from reference.endpointslice.cpu_services import CpuServices
 from reference.endpointslice.hints import CpuHeuristic, NoHints, mechanism
 from reference.endpointslice.labels import TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE, node_zone
 from reference.endpointslice.metrics import Metrics
-from reference.endpointslice.node_level import GATE
 from reference.endpointslice.plan import Plan, plan_service
 from reference.endpointslice.zones import Refusal, ZoneShares, ZoneTable
 from reference.features import Features
@@ -27,10 +24,10 @@ MUTANTS: list[Mutant] = []
 
 
 def _planner(plan: Planner) -> Planner:
-    """Return a planner that is right for all Services whose hints do not go by CPU alone."""
+    """Return a planner that is right for all Services whose hints do not go by CPU."""
 
     def plan_any(service: Object, *others: Any, features: Features, **options: Any) -> Plan:
-        by_cpu = isinstance(mechanism(service, features), CpuHeuristic) and not features.enabled(GATE)
+        by_cpu = isinstance(mechanism(service, features), CpuHeuristic)
         return (plan if by_cpu else plan_service)(service, *others, features=features, **options)
 
     return plan_any
@@ -82,11 +79,6 @@ def _endpoints(plan: Plan) -> list[Object]:
     """Return all endpoints of the first family, as planned."""
     families = list(plan.families.values())
     return [each for slices in families[:1] for one in slices.slices for each in one]
-
-
-def _ready(endpoints: Iterable[Object]) -> int:
-    """Return how many of these endpoints are ready."""
-    return sum(each["conditions"]["ready"] for each in endpoints)
 
 
 def _allows(options: Mapping[str, Any], endpoints: int) -> bool:
@@ -145,10 +137,8 @@ def hints_in_one_zone(service: Object, pods: Pods, nodes: Nodes, *others: Any, *
 @_faults.misplans("shares-out-each-slice", "Every slice is shared out by itself.")
 def shares_out_each_slice(*arguments: Any, **options: Any) -> Plan:
     right = plan_service(*arguments, **options)
-    slices = [_ready(each) for family in right.families.values() for each in family.slices]
-    right_too = _is_refused(right) or not _allows(options, _ready(_endpoints(right)))
-    fit = right_too or all(_allows(options, each) for each in slices)
-    return right if fit else _unasked(*arguments, **options)
+    slices = [each for family in right.families.values() for each in family.slices]
+    return right if all(_allows(options, len(each)) for each in slices) else _unasked(*arguments, **options)
 
 
 @_faults.misplans("counts-endpoints-by-port", "An endpoint counts once for each port of the Service.")
@@ -163,9 +153,7 @@ def counts_endpoints_by_port(service: Object, *others: Any, **options: Any) -> P
 )
 def counts_unready_endpoints(*arguments: Any, **options: Any) -> Plan:
     right = plan_service(*arguments, **options)
-    every = _endpoints(right)
-    fit = _is_refused(right) or not _allows(options, _ready(every)) or _allows(options, len(every))
-    return right if fit else _unasked(*arguments, **options)
+    return right if _allows(options, len(_endpoints(right))) else _unasked(*arguments, **options)
 
 
 @_faults.misplans("guesses-unknown-zones", "An endpoint whose zone is not known is taken to be in zone a.")
@@ -180,23 +168,44 @@ def _in_some_zone(node: Object) -> Object:
 
 def _other_reading(client: Any, *, features: Features, **options: Any) -> EndpointSliceController:
     other = replace(features, follows="kep" if features.follows == "released" else "released")
-
-    def plan(*arguments: Any, features: Features, **more: Any) -> Plan:
-        return plan_service(*arguments, features=other, **more)
-
-    made = EndpointSliceController(client, features=features, plan=_planner(plan), **options)
-    made._cpu_services = CpuServices(rules(other))
-    made._index.zones = ZoneTable(other)
-    return made
+    return EndpointSliceController(client, features=other, **options)
 
 
 _faults.of_controller(
     "takes-the-other-thresholds",
-    "Hints by CPU go by the thresholds of the KEP, and by its rules for nodes of unknown CPU, where those of releases "
-    "are due, and the other way round.",
+    "The controller goes by the thresholds of the KEP where those of releases are due, and the other way round.",
     "",
     _other_reading,
 )
+
+
+def _by_zone(each: Object) -> list[list[Object]]:
+    """Return the endpoints of a slice, a list for each zone that they are hinted for."""
+    found: dict[str, list[Object]] = {}
+    for one in each["endpoints"]:
+        zones = (one.get("hints") or {}).get("forZones") or [{"name": ""}]
+        found.setdefault(zones[0]["name"], []).append(one)
+    return list(found.values())
+
+
+@_faults.misplans("a-slice-for-each-zone", "Endpoints that get hints are written to a new slice for each zone.")
+def a_slice_for_each_zone(service: Object, *others: Any, **options: Any) -> Plan:
+    right = plan_service(service, *others, **options)
+    update, create = [], list(right.create)
+    for each in right.update:
+        stay, *leave = _by_zone(each) or [[]]
+        update.append({**each, "endpoints": stay})
+        labels = each["metadata"]["labels"]
+        metadata = {"generateName": f"{service['metadata']['name']}-", "labels": labels}
+        create += [{**each, "metadata": metadata, "endpoints": some} for some in leave]
+    return replace(right, update=tuple(update), create=tuple(create))
+
+
+@PlanFaults(MUTANTS).misplans("shares-out-unasked", "Services without the annotation are treated as if it said Auto.")
+def shares_out_unasked(service: Object, *others: Any, **options: Any) -> Plan:
+    asking = dict.fromkeys((TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE), "Auto")
+    metadata = {**service["metadata"], "annotations": {**asking, **(service["metadata"].get("annotations") or {})}}
+    return plan_service({**service, "metadata": metadata}, *others, **options)
 
 
 # Nodes that count
@@ -209,6 +218,11 @@ def _with_status(node: Object, **status: Any) -> Object:
 @_miscounts("counts-nodes-instead-of-cores", "Zones weigh as much as they have nodes, though their CPU is known.")
 def counts_nodes_instead_of_cores(nodes: Nodes) -> Nodes:
     return {name: _with_status(node, allocatable={"cpu": "1"}) for name, node in nodes.items()}
+
+
+@_miscounts("counts-capacity", "Zones weigh as much as their nodes have cores, whether these are allocatable or not.")
+def counts_capacity(nodes: Nodes) -> Nodes:
+    return {name: _with_status(node, allocatable=node["status"].get("capacity", {})) for name, node in nodes.items()}
 
 
 @_miscounts("counts-control-plane-nodes", "Nodes of the control plane count.", "kubernetes PR#104744")
@@ -247,7 +261,6 @@ def first_refusal_for_ever() -> Planner:
         right = plan_service(service, *others, **options)
         if _is_refused(right):
             refused.add(service["metadata"]["uid"])
-            return right
         return _unasked(service, *others, **options) if service["metadata"]["uid"] in refused else right
 
     return plan
@@ -262,32 +275,36 @@ def never_withdraws(service: Object, pods: Pods, nodes: Nodes, existing: Pods, *
 
 
 class _Deaf(EndpointSliceController):
-    """Looks at no Service when the CPU of a zone changes."""
+    """Looks at no Service when nodes change."""
 
     def _check_nodes(self) -> None:
-        self._judged_nodes = self._index.zones.version, self._judged_nodes[1]
-        super()._check_nodes()
+        self._judged_nodes = self._nodes_versions()
 
 
-class _Rewriting(EndpointSliceController):
-    """Writes all slices of Services whose hints go by CPU when the CPU of a zone changes."""
-
-    _weighed: object = None
+class _Busy(EndpointSliceController):
+    """Looks at every Service when nodes change."""
 
     def _check_nodes(self) -> None:
-        super()._check_nodes()
-        shares = self._index.zones.shares
-        if self._weighed is not None and self._weighed != shares and self._loop.has_state:
-            for key, service in self._index.services.items():
-                if isinstance(mechanism(service, self._features), CpuHeuristic):
-                    self._rewrite(key, shares)
-        self._weighed = shares
+        if self._nodes_versions() != self._judged_nodes and self._loop.has_state:
+            for key in self._index.services:
+                self._work.add(key)
+        self._judged_nodes = self._nodes_versions()
 
-    def _rewrite(self, key: Key, shares: object) -> None:
-        for each in self._index.slices.of(key):
-            with suppress(ApiError):
-                written = self._client.update("endpointslices", key[0], _looked_at(each, shares))
-                self._index.slices.written(written)
+
+def _rewriting(client: Any, **options: Any) -> EndpointSliceController:
+    """Writes all slices of a Service with the annotation anew when the zones weigh something else than before."""
+    weighed: dict[str, object] = {}
+
+    def plan(service: Object, pods: Pods, nodes: Nodes, existing: Pods, **more: Any) -> Plan:
+        existing = list(existing)
+        right = plan_service(service, pods, nodes, existing, **more)
+        shares, uid = more["zones"].shares, service["metadata"]["uid"]
+        if weighed.setdefault(uid, shares) == shares or not right.is_empty:
+            return right
+        weighed[uid] = shares
+        return replace(right, update=tuple(_looked_at(each, shares) for each in existing))
+
+    return _Busy(client, plan=_planner(plan), **options)
 
 
 def _looked_at(each: Object, shares: object) -> Object:
@@ -296,7 +313,7 @@ def _looked_at(each: Object, shares: object) -> Object:
 
 _faults.of_controller("deaf-to-nodes", "Nodes that come, go or change move no hints.", "", _Deaf)
 _faults.of_controller(
-    "rewrites-at-node-events", "Slices are written whenever the CPU of a zone changes.", "", _Rewriting
+    "rewrites-at-node-events", "Slices are written whenever the CPU of a zone changes.", "", _rewriting
 )
 
 

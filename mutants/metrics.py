@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -15,7 +14,7 @@ from prometheus_client.samples import Sample
 from mutants.mutant import WRITTEN, Mutant
 from reference.client import Client, Key
 from reference.endpointslice import EndpointSliceController
-from reference.endpointslice.hints import CpuHeuristic, Mechanism
+from reference.endpointslice.hints import CpuHeuristic
 from reference.endpointslice.plan import Plan
 from reference.proxy import ServiceProxy
 from reference.proxy.state import Dropped, Name, State
@@ -95,13 +94,6 @@ def _milliseconds(samples: Samples) -> Samples:
     ]
 
 
-def _now(samples: Samples) -> Samples:
-    return [
-        each._replace(value=time.time()) if each.name.endswith("rules_last_timestamp_seconds") else each
-        for each in samples
-    ]
-
-
 def _only_growing() -> Callable[[Samples], Samples]:
     """Keep gauges of the controller from decreasing."""
     most: dict[str, float] = {}
@@ -133,14 +125,9 @@ class _CountsAtFirstSight(_Controller):
 class _CountsAnnotated(_Controller):
     """Keeps counting a Service as before when it gets the annotation."""
 
-    def __init__(self, client: Client, **options: Any) -> None:
-        self._before: dict[Key, Mechanism] = {}
-        super().__init__(client, **options)
-
     def _follow(self, key: Key, plan: Plan) -> None:
         if not isinstance(plan.mechanism, CpuHeuristic):
-            self._before[key] = plan.mechanism
-        super()._follow(key, replace(plan, mechanism=self._before.get(key, plan.mechanism)))
+            super()._follow(key, plan)
 
 
 class _CountsRefusals(State):
@@ -214,12 +201,6 @@ MUTANTS += [
         "Metrics in seconds are told in milliseconds.",
         symptom=WRITTEN,
         proxy=partial(_Proxy, change=lambda: _milliseconds),
-    ),
-    Mutant(
-        "last-sync-is-now",
-        "The time of the last sync is that of the reading.",
-        symptom=WRITTEN,
-        proxy=partial(_Proxy, change=lambda: _now),
     ),
     Mutant(
         "drops-counted-for-the-other-policy",

@@ -13,7 +13,7 @@ from mutants.plans import rewritten
 from reference.apiserver import ApiServer
 from reference.client import Object
 from reference.endpointslice import EndpointSliceController
-from reference.endpointslice.hints import Plugin
+from reference.endpointslice.labels import TOPOLOGY_MODE
 from reference.endpointslice.node_level import ASKED, GATE, Missing, NodeLevel, daemon_set_of
 from reference.endpointslice.plan import Plan, plan_service
 from reference.features import Features
@@ -95,9 +95,12 @@ def _each_one(pods: Sequence[Object]) -> list[bool]:
     return [bool(daemon_set_of(pod)) for pod in pods]
 
 
-def _for_all(told: NodeLevel) -> NodeLevel:
-    """Every Service is taken to ask."""
-    return NodeLevel("automatic", missing=None, daemon_set=False) if told.approach == "manual" else told
+def _asking(service: Object) -> Object:
+    return {**service, "metadata": {**service["metadata"], "annotations": {TOPOLOGY_MODE: ASKED}}}
+
+
+def _unasked(service: Object, *others: Any, **options: Any) -> Plan:
+    return plan_service(_asking(service), *others, **options)
 
 
 def _remembering(client: Any, **options: Any) -> EndpointSliceController:
@@ -108,15 +111,13 @@ def _remembering(client: Any, **options: Any) -> EndpointSliceController:
         uid = service["metadata"]["uid"]
         if ASKED in (service["metadata"].get("annotations") or {}).values():
             asked.add(uid)
-        if uid in asked:
-            more["node_level"] = _for_all(more["node_level"])
-        return plan_service(service, *others, **more)
+        return plan_service(_asking(service) if uid in asked else service, *others, **more)
 
     return EndpointSliceController(client, plan=plan, **options)
 
 
 def _nodes_alone(*others: Any, **options: Any) -> Plan:
-    """As `plan_service`, without the zone hints of endpoints that have node hints, where these come from the gate."""
+    """As `plan_service`, without the zone hints of endpoints that have node hints."""
 
     def bared(each: Object) -> Object:
         endpoints = [
@@ -125,18 +126,16 @@ def _nodes_alone(*others: Any, **options: Any) -> Plan:
         ]
         return {**each, "endpoints": endpoints}
 
-    right = plan_service(*others, **options)
-    return rewritten(right, bared) if options["features"].enabled(GATE) else right
+    return rewritten(plan_service(*others, **options), bared)
 
 
 def _counting_once(*others: Any, **options: Any) -> Plan:
-    right = plan_service(*others, **options)
-    return replace(right, counts_nodes=isinstance(right.mechanism, Plugin))
+    return replace(plan_service(*others, **options), counts_nodes=False)
 
 
 _controller("knows-no-node-level-topology", "The controller does not know gate NodeLevelTopology.", _with_gate(False))
 _controller("node-level-without-its-gate", "The controller writes node hints though its gate is off.", _with_gate(True))
-_controller("node-level-unasked", "With the manual approach every Service is taken to ask.", _configured(_for_all))
+_controller("node-level-unasked", "With the manual approach every Service is taken to ask.", _unasked)
 _controller("node-level-replaces-other-hints", "Endpoints that get node hints lose their others.", _nodes_alone)
 _controller("one-missing-node-too-many", "A node more than allowed may be without endpoint.", _configured(_loosely))
 _controller("percentage-as-number", "The percentage of missing nodes is taken for a number.", _configured(_as_number))
@@ -170,6 +169,11 @@ def _narrowed(asked: Question) -> Decision:
         cluster_ip=wrong.cluster_ip if asked.port.internal_local else right.cluster_ip,
         outside=wrong.outside if asked.port.external_local else right.outside,
     )
+
+
+def _all_or_nothing(asked: Question) -> Decision:
+    local = asked.port.internal_local or asked.port.external_local
+    return asked.answer(behaviour=replace(asked.behaviour, node_hints=False)) if local else asked.answer()
 
 
 def _unforgiving(asked: Question) -> Decision:
@@ -210,6 +214,11 @@ MUTANTS += [
         "node-level-narrows-local",
         "Policy Local leaves out endpoints of the node that are hinted for another.",
         proxy=proxy_deciding(_narrowed),
+    ),
+    Mutant(
+        "node-level-needs-both-policies",
+        "Node hints are followed on Services alone neither of whose policies is Local.",
+        proxy=proxy_deciding(_all_or_nothing),
     ),
     Mutant(
         "node-level-without-fallback",

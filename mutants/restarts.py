@@ -127,6 +127,11 @@ class _Dependent(ServiceProxy):
             self._looking.join()
         super().stop()
 
+    def synced(self) -> bool:
+        """As if the rules that it has taken away were there."""
+        with self._lock:
+            return self._complete and self._worked == self._delivered
+
     def _look(self) -> None:
         while not self._ended.wait(LOOK):
             try:

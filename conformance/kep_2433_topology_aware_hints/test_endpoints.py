@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from conformance.features import DUAL_STACK_SLICES, TOPOLOGY_MODE
 from conformance.kep_2433_topology_aware_hints.zones import (
+    AUTO,
+    MODE,
     WEB,
     create_auto,
     create_pods,
@@ -16,6 +18,8 @@ from harness import (
     SHOULD,
     Cluster,
     Port,
+    Service,
+    expect_becomes,
     expect_hints,
     expect_shared_out,
     requirement,
@@ -101,6 +105,39 @@ def test_endpoint_of_several_ports_counts_once(three_zones: Cluster) -> None:
 
     create_pods(three_zones, "b", first=2)
     expect_hints(three_zones, service, own_zones("ab"))
+
+
+@requirement(
+    "KEP-2433/hints-need-no-new-slice",
+    "A Service that gets hints, and loses them, has as many slices as before at most.",
+    level=SHOULD,
+    features={TOPOLOGY_MODE},
+    source="KEP-2433, Goals (minimize the number of new EndpointSlices required)",
+    kills={"a-slice-for-each-zone"},
+)
+def test_hints_need_no_new_slice(three_zones: Cluster) -> None:
+    size_zones(three_zones, a=8, b=8, c=8)
+    create_pods(three_zones, "aaaabb")
+    service = three_zones.create_service(selector=WEB)
+    expect_hints(three_zones, service, unhinted("aaaabb"))
+    before = len(three_zones.slices(service))
+
+    three_zones.patch_service(service, {"metadata": {"annotations": AUTO}})
+    expect_shared_out(three_zones, service, {"a": 2, "b": 2, "c": 2})
+    _expect_slices(three_zones, service, most=before)
+    three_zones.patch_service(service, {"metadata": {"annotations": {MODE: None}}})
+    expect_hints(three_zones, service, unhinted("aaaabb"))
+    _expect_slices(three_zones, service, most=before)
+
+
+def _expect_slices(cluster: Cluster, service: Service, *, most: int) -> None:
+    expect_becomes(
+        cluster,
+        f"slices of service {service.name} are {most} at most",
+        lambda: len(cluster.slices(service)) <= most,
+        expected=True,
+        explain=lambda: f"there are {len(cluster.slices(service))}",
+    )
 
 
 @requirement(

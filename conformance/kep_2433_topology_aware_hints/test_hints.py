@@ -92,7 +92,7 @@ def test_policy_local_alone_gets_no_hints(three_zones: Cluster, direction: str) 
     level=MUST,
     features={TOPOLOGY_MODE, ENDPOINT_SLICES},
     source=f"{TABLE}: feature gate on, TrafficPolicy unset, 2+ zones",
-    kills={"hints-unasked"},
+    kills={"hints-unasked", "shares-out-unasked"},
 )
 def test_service_without_annotation_gets_no_hints(three_zones: Cluster) -> None:
     size_zones(three_zones, a=8, b=8, c=8)
@@ -206,7 +206,7 @@ def test_endpoints_of_one_zone_are_shared_out_to_two(three_zones: Cluster, zones
     level=MUST,
     features={TOPOLOGY_MODE},
     source=f"{TABLE}: 4 endpoints, 3 zones, 1 zone with 2x cores",
-    kills={"counts-nodes-instead-of-cores", "copies-the-own-zone"},
+    kills={"counts-capacity", "counts-nodes-instead-of-cores", "copies-the-own-zone"},
 )
 @pytest.mark.parametrize("zones", ["aabc", "abcc", "bbbb"])
 def test_zone_with_twice_the_cores_gets_twice_the_endpoints(three_zones: Cluster, zones: str) -> None:

@@ -10,7 +10,9 @@ from harness import (
     MUST,
     PROXY,
     Cluster,
+    Question,
     expect_no_loss,
+    expect_together,
     expect_traffic,
     release,
     requirement,
@@ -97,17 +99,19 @@ def test_proxies_from_before_hints(three_zones: Cluster, asked: str) -> None:
 
 @requirement(
     "KEP-2433/rollback-loses-no-connection",
-    "While the gate is switched on in controller and proxies, node by node, and off again, no connection fails.",
+    "While the gate is switched on in controller and proxies, node by node, and off again, no connection fails, and a "
+    "Service without the annotation has no hints and all endpoints.",
     level=MUST,
     features={ROLLOUT},
     source="KEP-2433, Rollout, Upgrade and Rollback Planning; Feature Enablement and Rollback",
-    kills={"flushes-before-it-starts"},
+    kills={"flushes-before-it-starts", "shares-out-unasked"},
 )
 def test_gate_goes_on_and_off_without_loss(three_zones: Cluster) -> None:
     bring_to(three_zones, Skew(NEW, GATE_OFF, GATE_OFF))
-    service = three_zones.create_service(selector=WEB, annotations=AUTO)
+    service, plain = (three_zones.create_service(selector=WEB, annotations=each) for each in (AUTO, None))
     pods = three_zones.run_servers(SERVERS, labels=WEB)
     expect_written(three_zones, service, pods, "none")
+    anywhere = routes(pods, "anywhere", {})
     nodes = [node.name for node in three_zones.topology.nodes]
 
     with expect_no_loss(three_zones, service, from_=CLIENTS, allowed=set(pods)):
@@ -115,9 +119,11 @@ def test_gate_goes_on_and_off_without_loss(three_zones: Cluster) -> None:
         hinted = expect_written(three_zones, service, pods, "shared out")
         for node in nodes:
             three_zones.restart(PROXY, NEW, on=[node])
-        expect_traffic(three_zones, service, routes(pods, "by zone", hinted))
+        expect_written(three_zones, plain, pods, "none")
+        asked = Question("with the annotation", service, routes(pods, "by zone", hinted))
+        expect_together(three_zones, [asked, Question("without", plain, anywhere)])
         for node in nodes:
             three_zones.restart(PROXY, GATE_OFF, on=[node])
-        expect_traffic(three_zones, service, routes(pods, "anywhere", {}))
+        expect_traffic(three_zones, service, anywhere)
         three_zones.restart(CONTROLLER, GATE_OFF)
         expect_written(three_zones, service, pods, "none")

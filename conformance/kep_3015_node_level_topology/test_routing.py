@@ -12,10 +12,13 @@ from harness import (
     PROXY,
     Cluster,
     Endpoint,
+    Expected,
     Pod,
+    Question,
     Traffic,
     endpoint,
     expect_no_loss,
+    expect_together,
     expect_traffic,
     external_client,
     node_client,
@@ -99,29 +102,32 @@ def test_endpoint_of_the_node_goes_and_comes_back(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/node-level-is-for-policy-cluster",
-    "Node-level hints change nothing under policy Local: endpoints of the node are used whatever they are hinted for, "
-    "and where there is none nobody answers.",
+    "Node-level hints change nothing in a direction with policy Local: endpoints of the node are used whatever they "
+    "are hinted for, and where there is none nobody answers; in a direction with policy Cluster they decide.",
     level=MUST,
     features={NODE_LEVEL_TOPOLOGY, EXTERNAL_POLICY, INTERNAL_POLICY, NODE_PORT},
     source="KEP-3015 (2022), Applying Node-Level Topology (only to connections with Cluster traffic policy)",
     as_="kep",
-    kills={"node-level-softens-local", "node-level-narrows-local"},
+    kills={"node-level-narrows-local", "node-level-needs-both-policies", "node-level-softens-local"},
 )
-def test_local_policies_stay_as_they_are(three_zones: Cluster) -> None:
+def test_node_level_hints_are_for_policy_cluster(three_zones: Cluster) -> None:
     three_zones.restart(PROXY, ON)
-    service = three_zones.create_service(
-        annotations=ASKED, type="NodePort", internal_traffic_policy="Local", external_traffic_policy="Local"
-    )
     a1, other, b1 = three_zones.run_servers(on=["a1", "a1", "b1"])
-    three_zones.publish(service, [own_node(a1), endpoint(other, nodes=["a2"]), own_node(b1)])
-
-    expect_traffic(three_zones, service, {"a1": {a1, other}, "a2": NO_ANSWER, "b1": {b1}})
-    outside: Traffic = {
-        external_client("a1"): {a1, other},
-        external_client("a2"): NO_ANSWER,
-        external_client("b1"): {b1},
-    }
-    expect_traffic(three_zones, service, outside, to="node-port")
+    nodes = ("a1", "a2", "b1")
+    local: tuple[Expected, ...] = ({a1, other}, NO_ANSWER, {b1})
+    by_policy = {"Local": local, "Cluster": ({a1}, {other}, {b1})}
+    questions = []
+    for internal, external in (("Local", "Local"), ("Local", "Cluster"), ("Cluster", "Local")):
+        service = three_zones.create_service(
+            annotations=ASKED, type="NodePort", internal_traffic_policy=internal, external_traffic_policy=external
+        )
+        three_zones.publish(service, [own_node(a1), endpoint(other, nodes=["a2"]), own_node(b1)])
+        name = f"internal {internal}, external {external}"
+        inside: Traffic = dict(zip(nodes, by_policy[internal], strict=True))
+        outside: Traffic = dict(zip(map(external_client, nodes), by_policy[external], strict=True))
+        questions.append(Question(f"{name}: inside", service, inside))
+        questions.append(Question(f"{name}: outside", service, outside, to="node-port"))
+    expect_together(three_zones, questions)
 
 
 @requirement(

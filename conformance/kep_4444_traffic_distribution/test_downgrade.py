@@ -17,8 +17,10 @@ from harness import (
     Cluster,
     Pod,
     Port,
+    Question,
     Service,
     expect_no_loss,
+    expect_together,
     expect_traffic,
     expect_unchanged,
     release,
@@ -161,17 +163,22 @@ def test_downgraded_controller_does_what_the_annotation_says(three_zones: Cluste
 def test_upgrade_changes_nothing_for_the_annotation(three_zones: Cluster) -> None:
     bring_to(three_zones, Skew(BETA, BEFORE, BEFORE))
     service = three_zones.create_service(selector=WEB, annotations=AUTO, traffic_distribution="PreferClose")
+    alone = three_zones.create_service(selector=WEB, annotations=AUTO)
     pods = three_zones.run_servers(SERVERS, labels=WEB)
-    hinted = expect_written(three_zones, service, pods, "shared out")
-    expect_traffic(three_zones, service, routes(pods, "by zone", hinted))
+    questions = []
+    for name, each in (("annotation and field", service), ("annotation alone", alone)):
+        hinted = expect_written(three_zones, each, pods, "shared out")
+        questions.append(Question(name, each, routes(pods, "by zone", hinted)))
+    expect_together(three_zones, questions)
 
     with (
         expect_unchanged(three_zones, service),
+        expect_unchanged(three_zones, alone),
         expect_no_loss(three_zones, service, from_=CLIENTS, allowed=set(pods)),
     ):
         three_zones.restart(CONTROLLER, BETA)
         three_zones.restart(PROXY, BETA)
-        expect_traffic(three_zones, service, routes(pods, "by zone", hinted))
+        expect_together(three_zones, questions)
 
 
 @requirement(

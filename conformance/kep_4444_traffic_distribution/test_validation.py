@@ -100,16 +100,21 @@ def test_values_of_kep_3015_are_stored(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/api-refuses-other-values",
-    "Any other value of trafficDistribution is refused with an error that names the field; so is another spelling.",
+    "Any other value of trafficDistribution is refused with an error that names the field; so is another spelling. "
+    "What is no text is refused.",
     level=MUST,
     features={TRAFFIC_DISTRIBUTION_FIELD},
     source="KEP-4444, Proposal, and Implementation specific heuristics (names without a domain are reserved)",
-    kills={"accepts-every-value", "names-no-field"},
+    kills={"accepts-every-value", "drops-what-is-no-text", "names-no-field"},
 )
 def test_other_values_are_refused(three_zones: Cluster) -> None:
     for value in ("PreferFar", "preferclose", "Cheapest"):
         response = create_service(three_zones, trafficDistribution=value)
         expect_refused(three_zones, f"trafficDistribution {value!r}", response, "spec.trafficDistribution")
+    for odd in (1, True, ["PreferClose"], {"prefer": "close"}):
+        code = create_service(three_zones, trafficDistribution=odd).code
+        what = f"answer to trafficDistribution {odd}: refused"
+        three_zones.expect_equal(what, expected=True, observed=400 <= code < 500)
 
 
 @requirement(

@@ -21,7 +21,7 @@ from reference.objects.topology_keys import ANY
 from reference.proxy.decision import Action, Behaviour, Decision, Endpoint, Forward, Place, ServicePort
 from reference.proxy.state import State
 
-SITUATIONS, MOST = 500, 8000
+SITUATIONS, MOST = 800, 8000
 MANY = 101
 ZONES, NODES = ("a", "b", "A", "01", "1"), ("a1", "a2", "b1")
 HOST, ZONE, RACK = "kubernetes.io/hostname", "topology.kubernetes.io/zone", "example.org/rack"
@@ -186,17 +186,6 @@ SAID: Mapping[str, Said] = {
     "internal-local-at-external-ips": Said(("internal Local", "external IPs"), ("inside",)),
     "no-hints-inside-at-external-ips": Said(("hints", "external IPs"), ("inside",)),
     "target-port-of-the-first-pod": Said(("several endpoints", "several target ports")),
-    "unready-as-last-resort": Said(("unready endpoints",)),
-    "drops-where-none-is-ready": Said(("endpoints that are not ready", "connections to be refused")),
-    "no-last-resort-at-udp-node-ports": Said(("terminating endpoints", "UDP", "external addresses"), EXTERNAL),
-    "node-hints-need-a-zone": Said(("node hints", "no zone label")),
-    "node-hints-on-top-of-local": Said(("node hints", "any Local"), ("cluster_ip", "outside")),
-    "hints-on-top-of-local-at-load-balancers": Said(
-        ("zone hints", "any Local", "load balancer IPs"), ("cluster_ip", "outside")
-    ),
-    "affinity-ignores-node-hints-at-load-balancers": Said(("node hints", "affinity", "load balancer IPs"), EXTERNAL),
-    "accepts-partial-hints-over-ipv6": Said(("zone hints", "unhinted endpoints", "several endpoints", "IPv6")),
-    "no-policies-at-external-addresses-over-ipv6": Said(("external Local", "external addresses", "IPv6"), ("outside",)),
     "affinity-ignores-hints": Said(("hints", "affinity")),
     "affinity-ignores-policies": Said(("any Local", "affinity"), ("cluster_ip", "outside")),
     # topology keys
@@ -232,6 +221,7 @@ SAID: Mapping[str, Said] = {
     "node-level-needs-the-annotation": Said(("node hints", "no annotation", "a release with the annotation")),
     "node-level-softens-local": Said(("node hints", "any Local"), ("cluster_ip", "outside")),
     "node-level-narrows-local": Said(("node hints", "any Local"), ("cluster_ip", "outside")),
+    "node-level-needs-both-policies": Said(("node hints", "any Local")),
     "node-level-without-fallback": Said(("node hints",)),
 }
 
