@@ -218,9 +218,13 @@ class NetnsBackend(
         self.network.mend(name)
         node_lifecycle.report_again(self.api, name, self._off.pop(name))
 
-    def forget_connections(self) -> None:
-        """Flush the nodes' connection tracking, after the proxies have settled."""
+    def delete_namespace(self, namespace: str) -> None:
+        """Delete a namespace with everything in it, and wait until controller and proxies have worked on that."""
+        super().delete_namespace(namespace)
         self.settle()
+
+    def forget_connections(self) -> None:
+        """Flush the nodes' connection tracking."""
         for host in self.network.nodes.values():
             conntrack.flush(host.namespace)
 

@@ -188,4 +188,4 @@ class ForgetsConnections(Protocol):
     """Has nodes that track connections of earlier scenarios, and can forget them."""
 
     def forget_connections(self) -> None:
-        """Forget all tracked connections, so that none affects the next scenario."""
+        """Forget all tracked connections: those of a scenario that ends, so that none affects the next one."""

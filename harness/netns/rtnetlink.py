@@ -24,6 +24,9 @@ from harness.eventually import eventually
 from harness.netns.addresses import NUMBERS, Family
 from harness.netns.namespace import Namespace
 
+ROUTE, NETFILTER = 0, 12
+"""Families of netlink, from linux/netlink.h."""
+
 LOOPBACK = 1  # the index that the kernel gives to `lo` in every netns
 MAIN_TABLE = 254
 _LOCAL_TABLE = 255
@@ -63,9 +66,9 @@ class NetlinkError(HarnessError):
         self.number = number
 
 
-def execute(namespace: Namespace, requests: Sequence[Request]) -> None:
+def execute(namespace: Namespace, requests: Sequence[Request], *, family: int = ROUTE) -> None:
     """Do all requests in that netns, in order. Raises `NetlinkError` for the first that failed; the others are done."""
-    with namespace.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as sock:
+    with namespace.socket(socket.AF_NETLINK, socket.SOCK_RAW, family) as sock:
         sock.setsockopt(270, 10, 1)  # SOL_NETLINK, NETLINK_CAP_ACK: an answer repeats our header, not our message
         sock.setsockopt(270, 11, 1)  # NETLINK_EXT_ACK: an answer may carry the kernel's reason as text
         sock.send(pack(requests))

@@ -72,6 +72,7 @@ class Cluster:
 
     def close(self) -> None:
         """Restore every component to its release at boot, then delete all objects of the scenario."""
+        self.backend.forget_connections()  # else proxies, and the kernel for each pod, look through all of them
         booted = self.backend.release
         for component in sorted(self._changed, key=list(Component).index):
             nodes = sorted(node for node, release in self._changed[component].items() if release != booted)
@@ -79,7 +80,7 @@ class Cluster:
                 self.backend.start_component(component, booted, nodes)
         self.nodes.restore()
         self.backend.delete_namespace(self.namespace)
-        self.backend.forget_connections()
+        self.backend.forget_connections()  # those of packets that were on their way
 
     @property
     def running(self) -> list[Pod]:
