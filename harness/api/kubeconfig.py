@@ -156,6 +156,7 @@ def client_of(kubeconfig: Mapping[str, Any]) -> Any:
                 descriptors.append(_in_memory(base64.b64decode(data)))
                 entry[name] = f"/proc/self/fd/{descriptors[-1]}"
     client = kubernetes.config.new_client_from_config_dict(config, persist_config=False)  # type: ignore[no-untyped-call]
+    client.configuration.refresh_api_key_hook = None  # it reads the environment at each request, for a token that stays
     for each in descriptors:
         weakref.finalize(client, os.close, each)
     return client
