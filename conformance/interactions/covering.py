@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from conformance.interactions.dimensions import DIMENSIONS, Cell, why_impossible
+from conformance.interactions.dimensions import BOUND, DIMENSIONS, Cell, why_impossible
 
 _WEIGHTS = {("affinity", "None"): 6, ("endpoints", 3): 4, ("endpoints", 12): 4, ("conditions", "ready"): 3}
 """Values that more cells are to have, where several would cover as much: those that show most, and cost least."""
@@ -57,21 +57,24 @@ def shows(cell: Cell, combination: Combination) -> bool:
     return not (hinted and cell.get(side) == "Local" and (side, "Local") not in combination)
 
 
-def completed(cell: Cell) -> Cell | None:
-    """Return a possible cell with these values, or `None` if there is none."""
+def can_be(values: Mapping[str, Any]) -> bool:
+    """Return whether some possible cell has these values."""
+    return _can_be(frozenset((name, value) for name, value in values.items() if name in BOUND))
+
+
+@cache
+def _can_be(values: frozenset[tuple[str, Any]]) -> bool:
+    cell = dict(values)
     if why_impossible(cell):
-        return None
-    for name, values in DIMENSIONS.items():
-        if name not in cell:
-            found = (completed({**cell, name: value}) for value in values)
-            return next((each for each in found if each), None)
-    return cell
+        return False
+    free = next((name for name in BOUND if name not in cell), None)
+    return free is None or any(_can_be(values | {(free, each)}) for each in DIMENSIONS[free])
 
 
 @cache
 def possible() -> frozenset[Combination]:
     """Return the combinations that some possible cell has."""
-    return frozenset(each for each in combinations() if completed(dict(each)))
+    return frozenset(each for each in combinations() if can_be(dict(each)))
 
 
 def of(cell: Cell) -> set[Combination]:
@@ -102,7 +105,7 @@ def _grown(seed: Combination, missing: Mapping[Combination, None], used: Counter
     cell = dict(seed)
     for name, values in DIMENSIONS.items():
         if name not in cell:
-            fitting = [each for each in values if completed({**cell, name: each}) and shows({**cell, name: each}, seed)]
+            fitting = [each for each in values if can_be({**cell, name: each}) and shows({**cell, name: each}, seed)]
             gains = {value: _gain(cell, name, value, missing) for value in fitting}
             shares = {value: used[name, value] / _WEIGHTS.get((name, value), 1) for value in fitting}
             cell[name] = max(fitting, key=lambda value: (gains[value], -shares[value]))

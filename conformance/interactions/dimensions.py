@@ -61,6 +61,9 @@ _IMPOSSIBLE: tuple[tuple[str, Mapping[str, Iterable[Any]]], ...] = (
     ),
 )
 
+BOUND = tuple(name for name in DIMENSIONS if any(name in values for _, values in _IMPOSSIBLE))
+"""Dimensions whose values do not go with all others."""
+
 
 def why_impossible(cell: Cell) -> str:
     """Return why no cell has these values together; "" if none of the reasons holds."""
