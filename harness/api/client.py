@@ -198,8 +198,14 @@ class Api:
 
     def delete(self, resource: str, namespace: str, name: str, *, grace_seconds: int | None = None) -> None:
         """Delete an object; one that is already gone is fine. Raises `RefusedError`."""
+        self._delete(path_of(resource, namespace, name), grace_seconds)
+
+    def delete_all(self, resource: str, namespace: str, *, grace_seconds: int | None = None) -> None:
+        """Delete all objects of a resource in a namespace by one request. Raises `RefusedError`."""
+        self._delete(path_of(resource, namespace), grace_seconds)
+
+    def _delete(self, path: str, grace_seconds: int | None) -> None:
         query = None if grace_seconds is None else {"gracePeriodSeconds": str(grace_seconds)}
-        path = path_of(resource, namespace, name)
         response = self.request("DELETE", path, query=query)
         if response.code >= 400 and response.code != 404:
             raise RefusedError("DELETE", path, response)

@@ -37,12 +37,11 @@ class NetnsPods(PodLifecycle, PodReports):
         self.api.create("namespaces", "", {"metadata": {"name": namespace}})
 
     def delete_namespace(self, namespace: str) -> None:
-        """Delete a namespace with everything in it, running pods included."""
-        for name in [name for owner, name in list(self._hosts) if owner == namespace]:
-            self.delete_pod(namespace, name)
+        """Delete a namespace with everything in it, running pods included, after the Services that they serve."""
         for resource in ("services", "endpointslices", "pods"):
-            for each in self.api.list(resource, namespace):
-                self.api.delete(resource, namespace, each["metadata"]["name"], grace_seconds=0)
+            self.api.delete_all(resource, namespace, grace_seconds=0)
+        for name in [name for owner, name in list(self._hosts) if owner == namespace]:
+            self._end(namespace, name)
         self.api.delete("namespaces", "", namespace)
 
     def run_pods(self, namespace: str, wanted: Sequence[WantedPod]) -> list[Pod]:
@@ -104,6 +103,9 @@ class NetnsPods(PodLifecycle, PodReports):
     def delete_pod(self, namespace: str, name: str) -> None:
         """End a pod at once: API object, server and netns."""
         self.api.delete("pods", namespace, name, grace_seconds=0)
+        self._end(namespace, name)
+
+    def _end(self, namespace: str, name: str) -> None:
         with self._lock:
             host, server = self._hosts.pop((namespace, name), (None, None))
         if host is not None and server is not None:
