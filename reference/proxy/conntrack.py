@@ -5,8 +5,8 @@ that goes on sending stays with its endpoint, long after that one has left the S
 before the rules is never translated. TCP needs no help: a new SYN replaces an entry that is past its end.
 
 Linux 6.8 and newer delete by a filter: half a millisecond, or ten with 50,000 connections in all network namespaces,
-which share one table. Otherwise, and when there is much to delete, the table is dumped and looked through here. That
-costs 16 ms even for an empty table: the kernel locks each of 262,144 buckets.
+which share one table, and nothing where this namespace has none. Otherwise, and when there is much to delete, the table
+is dumped and looked through here. That costs 16 ms even for an empty table: the kernel locks each of 262,144 buckets.
 """
 
 from __future__ import annotations
@@ -50,9 +50,10 @@ class Conntrack:
 
         `endpoints` says where a service sends now, and None when it is none any more. What is right again stays.
         """
-        stale = [each for each in stale if _still(each, endpoints)]
-        if not stale:
+        if not stale or not self.entries():
             return
+        now = {service: endpoints(service) for service in {each.service for each in stale}}
+        stale = [each for each in stale if _still(each, now[each.service])]
         by_filter = family == "IPv4" or not any(_untranslated(each) for each in stale)
         if self._can_filter and by_filter and len(stale) < MOST_FILTERS:
             try:
@@ -65,8 +66,7 @@ class Conntrack:
                 self._can_filter = False  # before 6.8 a deletion needs the whole tuple
             else:
                 return
-        allowed = {each.service: endpoints(each.service) for each in stale}
-        self.forget_all_but({family: allowed}, awaited=awaited)
+        self.forget_all_but({family: {each.service: now[each.service] for each in stale}}, awaited=awaited)
 
     def forget_all_but(self, allowed: Mapping[Family, Allowed], *, awaited: bool = True) -> None:
         """Delete the UDP connections to these services that do not go where they are allowed to; None: it is gone."""
@@ -147,7 +147,6 @@ def _untranslated(connection: Stale) -> bool:
     return connection.endpoint == connection.service[::2]
 
 
-def _still(stale: Stale, endpoints: Endpoints) -> bool:
+def _still(stale: Stale, now: frozenset[Endpoint] | None) -> bool:
     """Return whether a connection is still wrong: an endpoint that left may have come back."""
-    now = endpoints(stale.service)
     return now is not None if _untranslated(stale) else stale.endpoint not in (now or ())
