@@ -14,6 +14,7 @@ from mutants import (
     benign,
     benign_answers,
     benign_api_servers,
+    benign_connections,
     benign_controllers,
     benign_data_planes,
     benign_dns,
@@ -92,6 +93,7 @@ MUTANTS: Mapping[str, Mutant] = _by_name(
 BENIGN: Mapping[str, Mutant] = _by_name(
     benign.BENIGN,
     benign_answers.BENIGN,
+    benign_connections.BENIGN,
     benign_data_planes.BENIGN,
     benign_watches.BENIGN,
     benign_controllers.BENIGN,

@@ -142,6 +142,18 @@ SAMPLES = {
     "refuses-by-admin-prohibited": (*_SILENCE, "KEP-536/missing-label-matches-nobody"),
     "drops-what-no-service-has": _SILENCE,
     "refuses-what-no-service-has": _SILENCE,
+    "translates-at-the-client": (
+        *_CLIENTS,
+        "KEP-3015/node-then-zone-then-anywhere",
+        "KEP-4444/hints-come-and-go-on-a-live-service",
+        "SERVICE/removed-endpoint-gets-nothing",
+    ),
+    "closes-what-has-left": (
+        "KEP-1669/established-connections-outlive-the-choice",
+        "KEP-3015/tiers-change-without-loss",
+        "KEP-4444/zone-loses-and-regains-its-endpoints",
+        "SERVICE/removed-endpoint-gets-nothing",
+    ),
     "follows-hints-where-asked": (
         "KEP-3015/node-then-zone-then-anywhere",
         "KEP-4444/hints-come-and-go-on-a-live-service",

@@ -1,0 +1,191 @@
+"""Odd but right about connections: where they are translated, and what becomes of those whose endpoint has left.
+
+Socket-level load balancers translate on the client's side, so that its node sees a connection to the endpoint. And no
+document says what becomes of a connection to a pod that is no endpoint any more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import ipaddress
+import socket
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from mutants.benign import Rebuilding
+from mutants.mutant import Mutant
+from reference.client import Event, Key, Object, key_of
+from reference.proxy import ServiceProxy, uapi
+from reference.proxy import expressions as nft
+from reference.proxy.conntrack import Conntrack
+from reference.proxy.decision import Family
+from reference.proxy.expressions import NFPROTO
+from reference.proxy.netlink import KernelError, NftSocket, attributes, nested
+from reference.proxy.nftables import KernelTable
+from reference.proxy.ruleset import Ruleset, Sticky
+from reference.proxy.skeleton import Chain, Rule
+
+TCP = 6
+_TRANSPORT = uapi.NFT_PAYLOAD_TRANSPORT_HEADER
+CLONE_NEWNET = 0x40000000
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+# In the client's netns
+
+
+@contextlib.contextmanager
+def _entered(netns: Path) -> Iterator[None]:
+    """The thread is in another netns in here. Raises `OSError` if that is gone."""
+    with Path("/proc/thread-self/ns/net").open() as own, netns.open() as other:
+        if _libc.setns(other.fileno(), CLONE_NEWNET):
+            raise OSError(ctypes.get_errno(), f"setns to {netns}")
+        try:
+            yield
+        finally:
+            _libc.setns(own.fileno(), CLONE_NEWNET)
+
+
+def _netns_of_the_process() -> Iterator[tuple[str, Path]]:
+    """Yield what names each netns that somebody holds here, and a path to it: those of pods are among them."""
+    for path in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):
+            if (name := str(path.readlink())).startswith("net:"):
+                yield name, path
+
+
+_ANYWHERE = {"IPv4": (socket.AF_INET, "192.0.2.1"), "IPv6": (socket.AF_INET6, "2001:db8::1")}
+
+
+def _address(family: Family) -> str:
+    """Return the address from which this netns sends; "" if it has no route."""
+    kind, anywhere = _ANYWHERE[family]
+    with socket.socket(kind, socket.SOCK_DGRAM) as sender:
+        try:
+            sender.connect((anywhere, 9))
+        except OSError:
+            return ""
+        return str(sender.getsockname()[0])
+
+
+def _first_packets_alone(_: Family, chain: Chain) -> Chain:
+    """Translate TCP as it is begun, and nothing else: an open connection goes on as its node has translated it."""
+    if chain.hook is None:
+        return chain
+    if chain.name != "output":
+        return replace(chain, rules=())
+    first = nft.FIRST_REGISTER
+    protocol, flags = nft.load_meta(uapi.NFT_META_L4PROTO, first), nft.load_payload(_TRANSPORT, 13, 1, first)
+    not_tcp, goes_on = nft.compare(first, bytes([TCP]), equal=False), nft.compare(first, b"\x02", equal=False)
+    leave = nft.verdict(nft.Verdict.RETURN)
+    rules = (
+        Rule("meta l4proto != tcp return", protocol + not_tcp + leave),
+        Rule("tcp flags != syn return", flags + goes_on + leave),
+    )
+    return replace(chain, rules=(*rules, *chain.rules))
+
+
+class _AtTheClient(KernelTable):
+    """The rules are in each pod of the node too, from the next change on; session affinity is the node's."""
+
+    def __init__(self, nft_socket: NftSocket, family: Family) -> None:
+        super().__init__(nft_socket, family)
+        self._looked_at: dict[str, tuple[NftSocket, KernelTable] | None] = {}
+
+    def __del__(self) -> None:
+        for name in list(self._looked_at):
+            self._leave(name)
+
+    def load(self, ruleset: Ruleset) -> None:
+        super().load(ruleset)
+        there = dict(_netns_of_the_process())
+        for name in self._looked_at.keys() - there.keys():
+            self._leave(name)
+        plain = {service: action for service, action in ruleset.services.items() if not isinstance(action, Sticky)}
+        for name, path in there.items():
+            with contextlib.suppress(OSError, KernelError):  # a pod that goes meanwhile
+                if name not in self._looked_at:
+                    self._looked_at[name] = self._look_at(path, ruleset.own)
+                if (found := self._looked_at[name]) is not None:
+                    found[1].load(replace(ruleset, services=plain, external={}))
+
+    def _look_at(self, path: Path, own: Iterable[str]) -> tuple[NftSocket, KernelTable] | None:
+        """Return a table in a netns, if that is of a pod of this node; the node's own addresses are no networks."""
+        networks = [each for each in map(ipaddress.ip_network, own) if each.num_addresses > 1]
+        with _entered(path):
+            address = _address(self.family)
+            if not any(address and ipaddress.ip_address(address) in each for each in networks):
+                return None
+            nft_socket = NftSocket()
+        return nft_socket, KernelTable(nft_socket, self.family, edit=_first_packets_alone)
+
+    def _leave(self, name: str) -> None:
+        if (found := self._looked_at.pop(name)) is not None:
+            found[0].close()
+
+
+# Where the endpoint has left
+
+
+class _Connections(Conntrack):
+    def cut(self, addresses: Iterable[bytes]) -> None:
+        """Delete all TCP connections that were translated to these addresses."""
+        left = set(addresses)
+        for body in list(self._ask(uapi.IPCTNL_MSG_CT_GET, uapi.NLM_F_DUMP, None, b"")):
+            parts = dict(attributes(body[4:]))
+            sent, answered = (dict(attributes(parts[each])) for each in (uapi.CTA_TUPLE_ORIG, uapi.CTA_TUPLE_REPLY))
+            by, to = dict(attributes(answered[uapi.CTA_TUPLE_IP])), dict(attributes(sent[uapi.CTA_TUPLE_IP]))
+            endpoint = bytes(by.get(uapi.CTA_IP_V4_SRC) or by[uapi.CTA_IP_V6_SRC])
+            service = bytes(to.get(uapi.CTA_IP_V4_DST) or to[uapi.CTA_IP_V6_DST])
+            protocol = dict(attributes(sent[uapi.CTA_TUPLE_PROTO]))[uapi.CTA_PROTO_NUM][0]
+            if protocol == TCP and endpoint in left and endpoint != service:
+                family: Family = "IPv4" if body[0] == NFPROTO["IPv4"] else "IPv6"
+                with contextlib.suppress(KernelError):  # it has ended by itself
+                    original = nested(uapi.CTA_TUPLE_ORIG, bytes(parts[uapi.CTA_TUPLE_ORIG]))
+                    self._request(uapi.IPCTNL_MSG_CT_DELETE, family, original)
+
+
+class _Closing(ServiceProxy):
+    """Cuts the connections to an address that no slice has any more, once the rules say so."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self._connections = _Connections()
+        self._slices: dict[Key, frozenset[str]] = {}
+        self._left: set[str] = set()
+        super().__init__(*arguments, **options)
+
+    def stop(self) -> None:
+        super().stop()
+        self._connections.close()
+
+    def _receive(self, event: Event | None) -> None:
+        super()._receive(event)
+        if event is not None and event.type != "SYNCED" and event.resource == "endpointslices":
+            key = key_of(event.object)
+            now = frozenset() if event.type == "DELETED" else _addresses(event.object)
+            self._left |= self._slices.get(key, frozenset()) - now
+            self._slices[key] = now
+
+    def _write(self) -> bool:
+        written = super()._write()
+        gone, self._left = self._left.difference(*self._slices.values()), set()
+        if gone:
+            self._connections.cut(ipaddress.ip_address(each).packed for each in gone)
+        return written
+
+
+def _addresses(endpoint_slice: Object) -> frozenset[str]:
+    return frozenset(each["addresses"][0] for each in endpoint_slice.get("endpoints") or ())
+
+
+BENIGN: list[Mutant] = [
+    Mutant("translates-at-the-client", "TCP of a pod is translated in its own netns, before its node sees it.",
+           "Cilium, socket-level load balancing",
+           proxy=partial(ServiceProxy, state=Rebuilding, kernel_table=_AtTheClient)),
+    Mutant("closes-what-has-left", "Open connections to a pod that is no endpoint any more are cut.",
+           "data planes that flush connection tracking", proxy=_Closing),
+]  # fmt: skip
