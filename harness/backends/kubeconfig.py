@@ -24,6 +24,7 @@ from harness.backends.any_cluster.pod_runner import TROUBLED_SECONDS, PodRunner
 from harness.backends.any_cluster.pods import ClientPod
 from harness.backends.any_cluster.steady import Steady
 from harness.backends.any_cluster.target import ClusterTarget, described
+from harness.backends.any_cluster.zone_canary import ZoneCanary
 from harness.backends.backend import TERMINATION_SECONDS, WantedPod
 from harness.backends.protocols import Explaining, NodeControl, PodLifecycle, Probing, ProxyMetrics
 from harness.errors import DistrustError, InconclusiveError
@@ -33,6 +34,7 @@ from harness.guest.nodes import change_node, restore_node
 from harness.model.abilities import Ability
 from harness.model.outcomes import Observation, Unknown
 from harness.model.release import Component, Release
+from harness.model.topology import ZONE_LABEL
 from harness.model.workloads import Client, Pod, node_client
 from harness.netns.addresses import by_family
 from harness.probes.loop import Probe
@@ -70,6 +72,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
         self._without_proxy: set[str] = set()  # this and the next two are set by a subclass that changes the cluster
         self._off: dict[str, list[tuple[str, str]]] = {}  # nodes that are off, and the pods that were ready there
         self._has_replaced = False
+        self._moved: set[str] = set()  # nodes whose zone has changed since the barrier was passed
         self._labels = run_labels(target.run_id)
         self._prefix = f"td-{target.run_id}-{worker}"
         self._worker = int(worker.removeprefix("gw")) + 1 if worker.startswith("gw") else 0
@@ -93,6 +96,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
             self._clients.make()
             self._barrier = Barrier(self.api, self._dialer, self._clients.namespace, self._labels)
             self._barrier.create()
+            self._zone_canary = ZoneCanary(self.api, self._dialer, self._clients.namespace, self._labels)
             self._clients.make_barrier_pods()
             self.families = self._barrier.families
             self._nodes = {str(each["metadata"]["name"]): each for each in self.api.list("nodes")}
@@ -226,6 +230,9 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
         unschedulable: bool | None = None,
     ) -> None:
         """Change a node, and note its former state on it, where `trafficdist cleanup` finds it too."""
+        if ZONE_LABEL in (labels or {}) and name not in self._silent:
+            self._zone_canary.before_the_change(*self._canary(name))
+            self._moved.add(name)
         names = self._target.names
         outgoing = names.outgoing(dict(labels or {}))
         run_id = self._target.run_id
@@ -235,24 +242,43 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
 
     def restore_node(self, name: str, before: Object) -> None:  # noqa: ARG002  the node itself tells it
         """Restore a node to its former state."""
+        zone = self._zone_of(name)
         restore_node(self._plain_api, self._target.names.nodes[name])
+        self._moved |= {name} if self._zone_of(name) != zone else set()
+
+    def _canary(self, node: str) -> tuple[ClientPod, str | None, list[str], list[tuple[str, Mapping[str, str]]]]:
+        """Return what the canary of zones asks: the node's client, the label's zone, all zones, and the endpoints."""
+        (client,) = self._clients.on([node])
+        zones = sorted({each.zone for each in self.topology.nodes})
+        return client, self._zone_of(node), zones, self._clients.barrier_endpoints(without=self._off)
+
+    def _zone_of(self, node: str) -> str | None:
+        labels = self.api.get("nodes", "", node)["metadata"].get("labels") or {}
+        return str(labels[ZONE_LABEL]) if labels.get(ZONE_LABEL) else None
 
     def settle(self) -> float:
         """Wait until pods have their wanted state, and running proxies have passed the barrier."""
         if self._lacks_node:  # the barrier would wait for a node that is gone
             self._require_nodes()
         self._pod_runner.settle()
-        silent = self._without_proxy | self._off.keys()
-        asking = self._clients.on([node.name for node in self.topology.nodes if node.name not in silent])
+        asking = self._clients.on([node.name for node in self.topology.nodes if node.name not in self._silent])
         endpoints = self._clients.barrier_endpoints(without=self._off)
         within = RESTARTED if self._barrier.expects_news else None
         self._barrier.pass_(asking, endpoints, within=within, when_unable=self._require_nodes)
+        for name in sorted(self._moved - self._silent):
+            self._zone_canary.wait(*self._canary(name))
+        self._moved.clear()
         return 0.0  # the barrier's own way takes most of the time
 
     def _await_late_kubelets(self) -> None:
         """Wait for pods now if a component was replaced: a later wait of the scenario would be too short."""
         if self._has_replaced:
             self._pod_runner.settle()
+
+    @property
+    def _silent(self) -> set[str]:
+        """The nodes that are off, or have no proxy."""
+        return self._without_proxy | self._off.keys()
 
     @property
     def _nodes_on(self) -> dict[str, str]:

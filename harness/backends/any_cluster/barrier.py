@@ -90,7 +90,7 @@ class Barrier:
 
         def arrived() -> bool:
             probes = sorted(waiting, key=str)
-            seen = dict(zip(probes, self._dialer.probe(probes, read=_word), strict=True))
+            seen = dict(zip(probes, self._dialer.probe(probes, read=word), strict=True))
             waiting.difference_update(probe for probe, outcome in seen.items() if outcome == Reached(name))
             if any(isinstance(outcome, Unknown) for outcome in seen.values()):
                 when_unable()
@@ -150,7 +150,8 @@ class Barrier:
         self._api.patch("services", self._namespace, NAME, {"spec": {"ports": [self._port.manifest()]}})
 
 
-def _word(answer: str) -> Observation:
+def word(answer: str) -> Observation:
+    """Read the answer of a pod: its name."""
     return Reached(answer.strip()) if answer.strip() else Unknown("an empty answer")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,13 @@ import pytest
 import yaml
 
 import conformance
+from harness import eventually as eventually_module
 from harness.backends.any_cluster import pods
 from harness.backends.any_cluster.barrier import Barrier
 from harness.backends.any_cluster.names import Names
+from harness.backends.any_cluster.pods import ClientPod
 from harness.backends.any_cluster.target import ClusterTarget
+from harness.backends.any_cluster.zone_canary import ZoneCanary
 from harness.backends.backend import WantedPod
 from harness.backends.implementation import reference
 from harness.backends.kind.backend import KindBackend
@@ -30,7 +34,7 @@ from harness.model.release import API_SERVER, Component
 from harness.model.topology import THREE_ZONES
 from harness.netns import sandbox
 from harness.plugin.evidence import gather
-from mutants import MUTANTS
+from mutants import BENIGN, MUTANTS
 from tests.conformance.trials import SCENARIOS
 from tests.harness.backends.any_cluster.conftest import RESTARTS, RUN_ID, Replaceable, Stranger, target_of
 
@@ -170,6 +174,34 @@ def test_a_node_that_was_changed_is_given_back(stranger: Stranger) -> None:
     assert cluster.api.get("nodes", "", "a1")["metadata"]["annotations"]["trafficdist.dev/before"]
     cluster.nodes.restore()
     assert not [each for each in differences(before, snapshot(cluster.api)) if "nodes" in each]
+
+
+def test_a_proxy_that_hears_of_its_node_later_is_waited_for(
+    stranger: Stranger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[tuple[str | None, bool]] = []
+
+    def noted(canary: ZoneCanary, client: ClientPod, zone: str | None, *rest: Any) -> bool:
+        shown.append((zone, wait(canary, client, zone, *rest)))
+        return shown[-1][1]
+
+    wait = ZoneCanary.wait
+    monkeypatch.setattr(ZoneCanary, "wait", noted)
+    late = reference(BENIGN["proxy-hears-of-nodes-1-s-late"])
+    cluster = stranger(late, Ability.CHANGE_NODES)()
+    for zone in ("b", None):
+        begin = time.monotonic()
+        cluster.nodes.move("a2", zone)
+        assert time.monotonic() - begin > 1
+    cluster.nodes.restore()
+    assert shown == [("b", True), (None, True), ("a", True)]
+
+
+def test_a_proxy_that_never_hears_of_its_node_fails(stranger: Stranger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No barrier makes it inconclusive: that is what the scenario is to find."""
+    monkeypatch.setattr(eventually_module, "FAR", 1.0)
+    with pytest.raises(AssertionError, match="a2"):
+        run(stranger, "KEP-4444/relabelled-node-uses-its-new-zone", "ignores-node-updates", Ability.CHANGE_NODES)
 
 
 def test_nothing_of_a_scenario_is_left(stranger: Stranger) -> None:

@@ -1,0 +1,92 @@
+"""Shows in which zone the proxy of a node takes itself to be, when the node's label has changed.
+
+The barrier shows that a proxy has worked on Services and slices. It watches Nodes apart, and may hear of a label later.
+So a Service of ours has an endpoint that is hinted for the zone of the label, and another one for all other zones: who
+answers tells the zone. A proxy that follows no hints tells nothing, and is not waited for. Nor is a scenario stopped
+where the new zone does not come to be seen: a proxy that never looks at its Node again is what scenarios are to find.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+
+from harness.api.client import Api
+from harness.backends.any_cluster.barrier import PORT, TIMEOUT, word
+from harness.backends.any_cluster.dialing import Dialer
+from harness.backends.any_cluster.pods import ClientPod
+from harness.errors import InconclusiveError
+from harness.eventually import eventually
+from harness.model import manifests
+from harness.model.manifests import Endpoint, Hints, Port
+from harness.model.outcomes import Reached
+from harness.probes.loop import Probe
+
+NAME = "zone-canary"
+NOWHERE = "nowhere"
+LOOKS = 12
+"""Probes of one look: two endpoints of which a proxy chooses would look like one once in 4,096 times."""
+KNOWN = 10.0
+"""Seconds, before the time scale, in which a proxy shows the zone that its node has had all the time."""
+
+Named = tuple[str, Mapping[str, str]]
+"""The name that a pod answers with, and its addresses by family."""
+
+
+class ZoneCanary:
+    """The Service of one worker, in its namespace; its endpoints are two pods of the barrier."""
+
+    def __init__(self, api: Api, dialer: Dialer, namespace: str, labels: Mapping[str, str]) -> None:
+        self._api = api
+        self._dialer = dialer
+        self._namespace = namespace
+        self._labels = dict(labels)
+        self._address = self._family = ""
+        self._follows: dict[ClientPod, bool] = {}  # whether hints were seen to decide, of each client
+
+    def before_the_change(
+        self, client: ClientPod, zone: str | None, zones: Sequence[str], endpoints: Sequence[Named]
+    ) -> None:
+        """Find out whether the proxy of this client's node follows hints at all, by the zone that it has: once."""
+        if client not in self._follows:
+            shown = len(endpoints) > 1 and self._comes_to_show(client, zone, zones, endpoints, KNOWN)
+            self._follows[client] = shown
+
+    def wait(self, client: ClientPod, zone: str | None, zones: Sequence[str], endpoints: Sequence[Named]) -> bool:
+        """Wait until the proxy of this client's node is seen to be in this zone (None: in none), or time is up.
+
+        Returns whether it was seen.
+        """
+        ready = self._follows.get(client, False) and len(endpoints) > 1
+        return ready and self._comes_to_show(client, zone, zones, endpoints, None)
+
+    def _comes_to_show(
+        self,
+        client: ClientPod,
+        zone: str | None,
+        zones: Sequence[str],
+        endpoints: Sequence[Named],
+        within: float | None,
+    ) -> bool:
+        (here, its_addresses), (elsewhere, other_addresses) = endpoints[:2]
+        its, others = Hints(zones=(zone or NOWHERE,)), Hints(zones=tuple(each for each in zones if each != zone))
+        self._write(Endpoint(its_addresses, hints=its), Endpoint(other_addresses, hints=others))
+        probe = Probe(client, "TCP", self._address, PORT, TIMEOUT)
+
+        def shown() -> bool:
+            seen = set(self._dialer.probe([probe] * LOOKS, read=word))
+            return seen == ({Reached(here)} if zone else {Reached(here), Reached(elsewhere)})
+
+        with contextlib.suppress(InconclusiveError):
+            return eventually(shown, within=within, every=0.1, describe="the zone", error=InconclusiveError)
+        return False
+
+    def _write(self, *endpoints: Endpoint) -> None:
+        port = (Port(PORT, name="zone"),)
+        made = not self._address
+        if made:
+            wanted = manifests.service(NAME, labels=self._labels, ports=port, trafficDistribution="PreferClose")
+            spec = self._api.create("services", self._namespace, wanted)["spec"]
+            self._family, self._address = spec["ipFamilies"][0], spec["clusterIPs"][0]
+        wanted = manifests.endpoint_slice(NAME, NAME, endpoints, family=self._family, ports=port, labels=self._labels)
+        (self._api.create if made else self._api.replace)("endpointslices", self._namespace, wanted)
