@@ -255,7 +255,9 @@ BENIGN: list[Mutant] = [
     _through("nil-conditions", "Conditions that need not be said are left out.", "controllers by hand",
              _NilConditions),
     _through("off-then-on", "Hints that change are removed first, and written then.", "controllers in two steps",
-             _OffThenOn, unmet=frozenset({"KEP-2433/node-event-writes-each-slice-once"})),
+             _OffThenOn, unmet=frozenset(
+                 {"KEP-2433/node-event-writes-each-slice-once", "KEP-4444/hints-need-no-write-of-their-own"}
+             )),
     _planning("moves-few", "Endpoints serve another zone only where it would be overloaded.",
               "KEP-2433 to the letter", _moves_few,
               unmet=frozenset({"KEP-2433/endpoints-of-a-zone-without-nodes-keep-it"})),

@@ -42,21 +42,24 @@ def test_endpoint_carries_node_and_zone(three_zones: Cluster) -> None:
     level=MUST,
     features={ENDPOINT_SLICES},
     source="discovery/v1 EndpointConditions; KEP-1672",
-    kills={"terminating-means-ready"},
+    kills={"terminating-means-ready", "terminating-pod-serves-anyhow"},
 )
 def test_conditions_follow_readiness_and_deletion(three_zones: Cluster) -> None:
     service = three_zones.create_service(selector=WEB)
     three_zones.create_pod("ready", "a1", labels=WEB)
     three_zones.create_pod("starting", "a1", labels=WEB, ready=False)
-    three_zones.create_pod("leaving", "b1", labels=WEB)
-    three_zones.begin_termination("leaving")
+    for name in ("leaving", "gone-quiet"):
+        three_zones.create_pod(name, "b1", labels=WEB)
+        three_zones.begin_termination(name)
+    three_zones.set_ready("gone-quiet", False)
 
-    expect_hints(three_zones, service, {"ready": None, "starting": None, "leaving": None})
     conditions = {
         "ready": (True, True, False),
         "starting": (False, False, False),
         "leaving": (False, True, True),
+        "gone-quiet": (False, False, True),
     }
+    expect_hints(three_zones, service, dict.fromkeys(conditions))
     expect_conditions(three_zones, service, conditions)
 
 
@@ -82,7 +85,7 @@ def test_publish_not_ready_addresses_makes_every_endpoint_ready(three_zones: Clu
     level=MUST,
     features={ENDPOINT_SLICES},
     source="core/v1 ServiceSpec.selector; discovery/v1 EndpointSlice",
-    kills={"keeps-ended-pods", "keeps-former-pods"},
+    kills={"does-nothing", "keeps-ended-pods", "keeps-former-pods"},
 )
 def test_endpoints_come_and_go_with_pods(three_zones: Cluster) -> None:
     service = three_zones.create_service(selector=WEB)

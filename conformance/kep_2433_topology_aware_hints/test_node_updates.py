@@ -17,8 +17,10 @@ from conformance.kep_2433_topology_aware_hints.zones import (
     ZONE,
     create_auto,
     create_pods,
+    give_other_ports,
     own_zones,
     size_zones,
+    touch,
     unhinted,
 )
 from harness import (
@@ -35,16 +37,6 @@ from harness import (
 )
 
 HANDLING = "KEP-2433, Handling Node Updates"
-
-
-def _touch(cluster: Cluster, service: Service) -> None:
-    """Change a Service so that its slices can stay as they are."""
-    cluster.patch_service(service, {"metadata": {"annotations": {"example.org/look": "again"}}})
-
-
-def _give_other_ports(cluster: Cluster, service: Service) -> None:
-    """Change a Service so that its slices have to be written, whatever else a controller takes for no change."""
-    cluster.patch_service(service, {"spec": {"ports": [{"name": "other", "port": 81, "targetPort": 8081}]}})
 
 
 @requirement(
@@ -184,7 +176,7 @@ def test_hints_that_became_possible_come_with_the_next_change(three_zones: Clust
     expect_hints(three_zones, service, unhinted("aabc"))
 
     three_zones.nodes.create("a9", "a", cpu_milli=8000)
-    _give_other_ports(three_zones, service)
+    give_other_ports(three_zones, service)
     expect_hints(three_zones, service, own_zones("aabc"))
 
 
@@ -357,7 +349,7 @@ def test_between_the_thresholds_new_services_get_no_hints(three_zones: Cluster) 
     later = create_auto(three_zones)
     expect_hints(three_zones, later, unhinted("abc"))
     with expect_writes(three_zones, before, "something else of the Service changes", at_most=0):
-        _touch(three_zones, before)
+        touch(three_zones, before)
     expect_hints(three_zones, before, own_zones("abc"))
 
 
@@ -381,7 +373,7 @@ def test_one_threshold_for_both(three_zones: Cluster) -> None:
     _expect_steady(three_zones, service, (2, 0, 2))
     _expect_flip(three_zones, service, 3, hinted=False)
     _grow(three_zones, 2)
-    _give_other_ports(three_zones, service)
+    give_other_ports(three_zones, service)
     expect_hints(three_zones, service, own_zones("abc"))
 
 

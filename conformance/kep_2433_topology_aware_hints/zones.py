@@ -7,6 +7,7 @@ requirements say the annotation with the value Auto.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 
 from harness import (
@@ -19,6 +20,7 @@ WEB = {"app": "web"}
 MODE, AWARE_HINTS = "service.kubernetes.io/topology-mode", "service.kubernetes.io/topology-aware-hints"
 AUTO = {MODE: "Auto"}
 ZONE = {zone: Hints(zones=(zone,)) for zone in "abcd"}
+_LOOKS = itertools.count(1)
 
 
 def size_zones(cluster: Cluster, **cores: int) -> None:
@@ -53,6 +55,16 @@ def create_pods(cluster: Cluster, zones: str, *, first: int = 1) -> None:
 def create_auto(cluster: Cluster, **options: object) -> Service:
     """Create a Service of these pods that asks for hints by CPU; options are those of `create_service`."""
     return cluster.create_service(selector=WEB, annotations=AUTO, **options)  # type: ignore[arg-type]
+
+
+def touch(cluster: Cluster, service: Service) -> None:
+    """Change a Service so that its slices can stay as they are."""
+    cluster.patch_service(service, {"metadata": {"annotations": {"example.org/look": str(next(_LOOKS))}}})
+
+
+def give_other_ports(cluster: Cluster, service: Service) -> None:
+    """Change a Service so that its slices have to be written, whatever else a controller takes for no change."""
+    cluster.patch_service(service, {"spec": {"ports": [{"name": "other", "port": 81, "targetPort": 8081}]}})
 
 
 def own_zones(zones: str) -> Mapping[str, Hints | None]:

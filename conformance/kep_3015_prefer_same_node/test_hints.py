@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from conformance.features import DUAL_STACK_SLICES, PREFER_CLOSE, PREFER_SAME_NODE, PREFER_SAME_ZONE
 from harness import (
+    HOSTNAME_LABEL,
     MUST,
     SHOULD,
     Cluster,
@@ -57,7 +58,7 @@ def test_prefer_close_is_an_alias_of_prefer_same_zone(three_zones: Cluster) -> N
     level=MUST,
     features={PREFER_SAME_NODE},
     source="KEP-3015, Addition of PreferSameNode",
-    kills={"same-node-without-node-hints", "same-node-without-zone-hints"},
+    kills={"right-then-wrong-soon", "same-node-without-node-hints", "same-node-without-zone-hints"},
 )
 def test_prefer_same_node_hints_node_and_zone(three_zones: Cluster) -> None:
     service = three_zones.create_service(selector=WEB, traffic_distribution="PreferSameNode")
@@ -74,6 +75,29 @@ def test_prefer_same_node_hints_node_and_zone(three_zones: Cluster) -> None:
             "p3": Hints(zones=("b",), nodes=("b1",)),
         },
     )
+
+
+@requirement(
+    "KEP-3015/node-hint-is-the-name-of-the-node",
+    "With PreferSameNode the hint is the name of the Node, also where the host name in the Node's label is another.",
+    level=MUST,
+    features={PREFER_SAME_NODE},
+    source="KEP-3015, Addition of PreferSameNode; discovery/v1 ForNode.name (the name of the node)",
+    kills={"hints-by-host-name"},
+)
+def test_node_hint_is_the_name_of_the_node(three_zones: Cluster) -> None:
+    three_zones.nodes.create("x1.example.org", "x", labels={HOSTNAME_LABEL: "x1"})
+    three_zones.nodes.create("x1", "y", labels={HOSTNAME_LABEL: "another"})
+    service = three_zones.create_service(selector=WEB, traffic_distribution="PreferSameNode")
+    for name, node in (("p1", "x1.example.org"), ("p2", "x1"), ("p3", "a1")):
+        three_zones.create_pod(name, node, labels=WEB)
+
+    expected = {
+        "p1": Hints(zones=("x",), nodes=("x1.example.org",)),
+        "p2": Hints(zones=("y",), nodes=("x1",)),
+        "p3": Hints(zones=("a",), nodes=("a1",)),
+    }
+    expect_hints(three_zones, service, expected)
 
 
 @requirement(

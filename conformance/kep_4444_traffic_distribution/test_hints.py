@@ -44,7 +44,7 @@ def test_prefer_close_hints_each_endpoint_for_its_own_zone(three_zones: Cluster)
     level=MUST,
     features={PREFER_CLOSE},
     source="KEP-4444, PreferClose (attempts to route to endpoints within the same zone)",
-    kills={"hints-need-three-endpoints", "takes-hints-back"},
+    kills={"hints-need-three-endpoints", "right-then-wrong-soon", "takes-hints-back"},
 )
 def test_prefer_close_has_no_threshold(three_zones: Cluster) -> None:
     service = three_zones.create_service(selector=WEB, traffic_distribution="PreferClose")

@@ -57,6 +57,7 @@ class View:
         self._abilities: set[Ability] = set()
         self._nodes: set[str] = set()
         self._wrote: Stream | None = None
+        self.changes = 0  # that the scenario has begun, of objects, nodes and components
 
     @property
     def needs(self) -> Needs:
@@ -141,6 +142,7 @@ class View:
         Components watch each apart, so they might see this write before that one, and some outcomes depend on the
         order. Raises `InconclusiveError`.
         """
+        self.changes += 1
         if self._wrote not in (None, stream):
             self.settle()
         self._wrote = stream
@@ -297,10 +299,12 @@ class View:
 
     def start_component(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
         """See `ComponentControl`."""
+        self.changes += 1
         self._part(ComponentControl, _RESTART[component]).start_component(component, release, nodes)
 
     def stop_component(self, component: Component, nodes: Sequence[str]) -> None:
         """See `ComponentControl`."""
+        self.changes += 1
         self._part(ComponentControl, _RESTART[component]).stop_component(component, nodes)
 
     def proxy_metrics(self, node: str) -> str:

@@ -78,6 +78,14 @@ def doubted(fixtures: Mapping[str, Any]) -> Iterator[None]:
         raise
 
 
+def look_again(fixtures: Mapping[str, Any]) -> None:
+    """Call `sights.compare()` of every fixture after a scenario, which raises if what was right is so no longer."""
+    for value in list(fixtures.values()):
+        compare = getattr(getattr(value, "sights", None), "compare", None)
+        if callable(compare):
+            compare()
+
+
 def judge(report: pytest.TestReport, error: BaseException | None, case: Case) -> CaseResult:
     """Return the result of one phase (set-up, call, teardown) of the test of this case."""
     result = CaseResult(case.nodeid, case.requirement, case.parameters, start=report.start, duration=report.duration)

@@ -134,8 +134,11 @@ class Recorder:
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
         """Translate exceptions of the test itself."""
-        with judging.told_apart("call"), judging.doubted(getattr(item, "funcargs", {})):
-            return (yield)
+        fixtures = getattr(item, "funcargs", {})
+        with judging.told_apart("call"), judging.doubted(fixtures):
+            returned = yield
+            judging.look_again(fixtures)
+            return returned
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_teardown(self) -> Generator[None, Any, Any]:

@@ -34,6 +34,7 @@ from harness.model.texts import gathered, paragraphs, with_names
 from harness.model.workloads import Pod
 from harness.scenario.asking import AUTOMATIC, asked_of, refuse_unasked
 from harness.scenario.findings import Findings
+from harness.scenario.holding import Sights
 from harness.scenario.nodes import Nodes
 from harness.scenario.service import AddressKind, Service
 from harness.scenario.steps import step
@@ -61,6 +62,7 @@ class Cluster:
         self.api = backend.api
         self.answered: set[str] = set()  # services that have answered a probe: silence counts only after speech
         self.nodes = Nodes(self.backend, history)
+        self.sights = Sights(self)  # of written objects: they are looked at again at the end
         self._findings = Findings()
         self._numbers = itertools.count(1)
         self._pods: dict[str, Pod] = {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from harness import eventually
 from harness.errors import InconclusiveError
@@ -42,11 +42,19 @@ def come_to(
     return seen
 
 
-def come_to_stay(cluster: Cluster, what: str, look: Callable[[], V], is_right: Callable[[V], bool]) -> V:
+def come_to_stay(
+    cluster: Cluster,
+    what: str,
+    look: Callable[[], V],
+    is_right: Callable[[V], bool],
+    *,
+    shown: Callable[[V], Any] = str,
+) -> V:
     """Do as `come_to`, and see that it is right still when all components have worked on the change.
 
     The first sight proves little: what was right before the change is right until it is worked on. What becomes wrong
-    meanwhile may become right again while it is waited for.
+    meanwhile may become right again while it is waited for. At the end of the scenario it is looked at once more, see
+    `holding`; `shown` makes of what is seen a value that JSON can hold.
     """
     deadline = time.monotonic() + patience(cluster) * eventually.time_scale()
     while True:
@@ -56,7 +64,10 @@ def come_to_stay(cluster: Cluster, what: str, look: Callable[[], V], is_right: C
         with contextlib.suppress(InconclusiveError):  # what does not settle is looked at all the same
             cluster.settle()
         seen = look()
-        if is_right(seen) or time.monotonic() > deadline:
+        if is_right(seen):
+            cluster.sights.keep(what, seen, look, is_right, shown)
+            return seen
+        if time.monotonic() > deadline:
             return seen
 
 

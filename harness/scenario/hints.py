@@ -7,7 +7,7 @@ missing one.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
@@ -63,15 +63,16 @@ def expect_hints(
     """
     seen = come_to_stay(
         cluster,
-        f"the endpoints of service {service.name}",
+        f"the {family} endpoints of service {service.name}",
         lambda: written_endpoints(cluster, service, family),
         lambda seen: {pod: each.hints for pod, each in seen.items()} == dict(expected),
+        shown=_shown,
     )
-    hints = {pod: each.hints for pod, each in sorted(seen.items())}
+    hints = {pod: each.hints for pod, each in seen.items()}
     cluster.expect_equal(
         f"{family} endpoints and hints of service {service.name} after at most {limit(cluster)}",
         expected={pod: _cell(expected, pod) for pod in sorted(expected)},
-        observed={pod: _cell(hints, pod) for pod in hints},
+        observed=_shown(seen),
         explanation=_tables(expected, hints),
     )
     return seen
@@ -87,14 +88,15 @@ def expect_shared_out(
     """
     pods = come_to_stay(
         cluster,
-        f"the hints of service {service.name}",
+        f"the {family} hints of service {service.name}",
         lambda: _by_hinted_zone(cluster, service, family),
-        lambda pods: {zone: len(names) for zone, names in pods.items()} == dict(expected),
+        lambda pods: _counts(pods) == dict(expected),
+        shown=_counts,
     )
     cluster.expect_equal(
         f"{family} endpoints of service {service.name} by the one zone that each is hinted for",
         expected=dict(sorted(expected.items())),
-        observed={zone: len(names) for zone, names in sorted(pods.items())},
+        observed=_counts(pods),
         explanation="\n".join(f"{zone}: {', '.join(sorted(names))}" for zone, names in sorted(pods.items())),
     )
     return pods
@@ -116,11 +118,12 @@ def expect_enough(
 
     pods = come_to_stay(
         cluster,
-        f"the hints of service {service.name}",
+        f"the {family} hints of service {service.name}",
         lambda: _by_hinted_zone(cluster, service, family),
         lambda pods: summed_up(pods) == {"in all": endpoints},
+        shown=_counts,
     )
-    counts = {zone: len(names) for zone, names in sorted(pods.items())}
+    counts = _counts(pods)
     cluster.measured(f"{family} endpoints of service {service.name} by the zone that they are hinted for", counts)
     cluster.expect_equal(
         f"{family} endpoints of service {service.name}, and by zone where they are fewer than allowed",
@@ -129,6 +132,10 @@ def expect_enough(
         explanation=f"at least {dict(fewest)} were needed, and there are {counts}",
     )
     return pods
+
+
+def _counts(pods: Mapping[str, AbstractSet[str]]) -> dict[str, int]:
+    return {zone: len(names) for zone, names in sorted(pods.items())}
 
 
 def _by_hinted_zone(cluster: Cluster, service: Service, family: str) -> dict[str, set[str]]:
@@ -150,7 +157,7 @@ def expect_conditions(
     """
     seen = come_to_stay(
         cluster,
-        f"the conditions of endpoints of {service.name}",
+        f"the conditions of {family} endpoints of service {service.name}",
         lambda: _conditions(cluster, service, expected, family),
         lambda seen: all(seen.get(pod) == conditions for pod, conditions in expected.items()),
     )
@@ -173,17 +180,17 @@ def _conditions(
 
 
 @contextlib.contextmanager
-def expect_unchanged(cluster: Cluster, service: Service) -> Iterator[None]:
-    """Expect that the controller writes no slice of this Service because of the events in the block.
+def expect_unchanged(cluster: Cluster, *services: Service) -> Iterator[None]:
+    """Expect that the controller writes no slice of these Services because of the events in the block.
 
     Raises `AssertionError` with the resource versions.
     """
     cluster.settle()
-    before = _versions(cluster, service)
+    before = _versions(cluster, services)
     yield
     cluster.settle()
-    what = f"resource versions of the slices of {service.name}"
-    after = kept_for_long(what, lambda: _versions(cluster, service), lambda seen: seen == before)
+    what = f"resource versions of the slices of {', '.join(each.name for each in services)}"
+    after = kept_for_long(what, lambda: _versions(cluster, services), lambda seen: seen == before)
     cluster.expect_equal(what, expected=before, observed=after)
 
 
@@ -216,8 +223,9 @@ def _writes(before: Object, after: Object) -> int:
     return max(1, int(after["generation"]) - int(before["generation"]))
 
 
-def _versions(cluster: Cluster, service: Service) -> dict[str, str]:
-    return {name: each["resourceVersion"] for name, each in _metadata(cluster, service).items()}
+def _versions(cluster: Cluster, services: Sequence[Service]) -> dict[str, str]:
+    found = {name: each for service in services for name, each in _metadata(cluster, service).items()}
+    return {name: each["resourceVersion"] for name, each in found.items()}
 
 
 def _read(endpoint: Object, slice_name: str) -> WrittenEndpoint:
@@ -241,6 +249,11 @@ def _read_hints(hints: Object | None) -> Hints | None:
     zones = tuple(each["name"] for each in hints.get("forZones") or ())
     nodes = tuple(each["name"] for each in hints.get("forNodes") or ())
     return Hints(zones, nodes) if zones or nodes else None
+
+
+def _shown(endpoints: Mapping[str, WrittenEndpoint]) -> dict[str, str]:
+    hints = {pod: each.hints for pod, each in sorted(endpoints.items())}
+    return {pod: _cell(hints, pod) for pod in hints}
 
 
 def _tables(wanted: Mapping[str, Hints | None], seen: Mapping[str, Hints | None]) -> str:

@@ -114,6 +114,7 @@ class Trial:
         for case in scenario.cases:
             with self.cluster(requirement_id) as cluster:
                 scenario.test(cluster, **case)
+                cluster.sights.compare()
 
     @contextmanager
     def cluster(self, test: str) -> Iterator[Cluster]:

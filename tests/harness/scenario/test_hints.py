@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any, cast
+
+import pytest
 
 from harness.model.manifests import Hints, Object
 from harness.scenario.cluster import Cluster
-from harness.scenario.hints import expect_conditions, written_endpoints
+from harness.scenario.hints import expect_conditions, expect_hints, written_endpoints
+from harness.scenario.holding import Sights
 from harness.scenario.refusals import why_no_sync_failed
 from harness.scenario.service import Service
 
@@ -21,6 +25,8 @@ class _Written:
 
     def __init__(self, *slices: Object) -> None:
         self._slices = slices
+        self.api = self.backend = SimpleNamespace(writes=0, changes=0)
+        self.sights = Sights(cast("Cluster", self))
         self.compared: dict[str, tuple[Any, Any]] = {}
 
     def slices(self, _: Service) -> Sequence[Object]:
@@ -30,7 +36,7 @@ class _Written:
 
     def settle(self) -> None: ...
 
-    def expect_equal(self, what: str, *, expected: Any, observed: Any) -> None:
+    def expect_equal(self, what: str, *, expected: Any, observed: Any, **_: str) -> None:
         self.compared[what] = (expected, observed)
 
 
@@ -87,6 +93,29 @@ def test_what_is_right_at_first_sight_is_judged_when_the_controller_has_settled(
     cluster = _BrokenLater(_slice("one", "web", _endpoint("p1", ready=True)))
     expect_conditions(cast("Cluster", cluster), WEB, {"p1": (True, True, False)})
     assert [observed for _, observed in cluster.compared.values()] == [None]
+
+
+LEFT_ALONE = "the IPv4 endpoints of service web, left alone"
+
+
+def test_what_was_right_is_looked_at_once_more_at_the_end() -> None:
+    cluster = _Written(_slice("one", "web", _endpoint("p1", "a")))
+    expect_hints(cast("Cluster", cluster), WEB, {"p1": Hints(zones=("a",))})
+    cluster.sights.compare()
+    assert cluster.compared[LEFT_ALONE] == ({"p1": "zones=a"}, {"p1": "zones=a"})
+
+    cluster._slices = (_slice("one", "web", _endpoint("p1")),)
+    cluster.sights.compare()
+    assert cluster.compared[LEFT_ALONE] == ({"p1": "zones=a"}, {"p1": "no hints"})
+
+
+@pytest.mark.parametrize("change", ["writes", "changes"])
+def test_what_was_right_before_a_change_is_not_looked_at_any_more(change: str) -> None:
+    cluster = _Written(_slice("one", "web", _endpoint("p1", "a")))
+    expect_hints(cast("Cluster", cluster), WEB, {"p1": Hints(zones=("a",))})
+    setattr(cluster.api, change, 1)
+    cluster.sights.compare()
+    assert LEFT_ALONE not in cluster.compared
 
 
 def test_no_sync_failed_where_a_slice_was_written() -> None:

@@ -1,0 +1,215 @@
+"""KEP-2433 with a Service that has its hints already: zones go, nodes come that say too little, slices fill up."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from conformance.features import TOPOLOGY_MODE
+from conformance.kep_2433_topology_aware_hints.zones import (
+    WEB,
+    create_auto,
+    create_pods,
+    give_other_ports,
+    own_zones,
+    size_zones,
+    unhinted,
+)
+from harness import (
+    MUST,
+    SHOULD,
+    ZONE_LABEL,
+    Cluster,
+    Port,
+    Service,
+    expect_enough,
+    expect_hints,
+    expect_shared_out,
+    expect_writes,
+    requirement,
+)
+
+HANDLING = "KEP-2433, Handling Node Updates"
+
+
+@requirement(
+    "KEP-2433/endpoints-for-a-zone-that-goes-serve-others",
+    "When the last node of a zone goes, endpoints of other zones that were hinted for it are hinted for zones "
+    "with nodes.",
+    level=MUST,
+    features={TOPOLOGY_MODE},
+    source=f"{HANDLING}, 1; Overload",
+    kills={"deaf-to-nodes", "zone-outlives-its-nodes"},
+)
+def test_endpoints_for_a_zone_that_goes_serve_others(three_zones: Cluster) -> None:
+    size_zones(three_zones, a=8, b=8, d=8)
+    create_pods(three_zones, "aaabbb")
+    service = create_auto(three_zones)
+    expect_shared_out(three_zones, service, {"a": 2, "b": 2, "d": 2})
+
+    three_zones.nodes.delete("d1")
+    expect_shared_out(three_zones, service, {"a": 3, "b": 3})
+
+
+@requirement(
+    "KEP-2433/first-zone-of-a-node-is-noticed",
+    "A ready node that comes without zone ends hints; when it gets its first zone label, it counts for that zone, and "
+    "hints are back at the next change of the Service, if not at once.",
+    level=SHOULD,
+    features={TOPOLOGY_MODE},
+    source="KEP-2433, Identifying Zones; released since 1.28 (kubernetes PR#117245, kubernetes#123401)",
+    as_="released",
+    since="1.28",
+    kills={"first-refusal-for-ever", "leaves-out-nodes-without-zone", "reads-zones-of-nodes-once"},
+)
+def test_first_zone_of_a_node_brings_hints_back(three_zones: Cluster) -> None:
+    size_zones(three_zones, a=8, b=8, c=8)
+    create_pods(three_zones, "abc")
+    service = create_auto(three_zones)
+    expect_hints(three_zones, service, own_zones("abc"))
+
+    three_zones.nodes.create("x9", "", cpu_milli=1000)
+    expect_hints(three_zones, service, unhinted("abc"))
+    three_zones.nodes.label("x9", {ZONE_LABEL: "a"})
+    give_other_ports(three_zones, service)
+    expect_hints(three_zones, service, own_zones("abc"))
+
+
+@requirement(
+    "KEP-2433/node-of-unknown-size-changes-no-hint",
+    "A node of unknown size that comes where all zones have equally many nodes and cores, and that leaves no zone "
+    "overloaded, writes no slice.",
+    level=MUST,
+    features={TOPOLOGY_MODE},
+    source=f"{HANDLING}; Controller Unit Tests: node without way to determine cores; Assumptions",
+    as_="kep",
+    kills={"takes-the-other-thresholds"},
+)
+def test_node_of_unknown_size_changes_no_hint(three_zones: Cluster) -> None:
+    size_zones(three_zones, a=8, b=8, c=8)
+    create_pods(three_zones, "aabbcc")
+    service = create_auto(three_zones)
+    expect_hints(three_zones, service, own_zones("aabbcc"))
+
+    with expect_writes(three_zones, service, "a node of unknown size comes, and each zone has two nodes", at_most=0):
+        three_zones.nodes.create("c9", "c", cpu_milli=0)
+    expect_hints(three_zones, service, own_zones("aabbcc"))
+
+
+@requirement(
+    "KEP-2433/node-of-unknown-size-ends-hints",
+    "When a node of unknown size comes hints go, and when it is gone they are back at the next change of the Service, "
+    "if not at once.",
+    level=MUST,
+    features={TOPOLOGY_MODE},
+    source="KEP-2433, EndpointSlice Controller; released otherwise since 1.21",
+    as_="released",
+    instead_of="KEP-2433/node-of-unknown-size-changes-no-hint",
+    kills={"deaf-to-nodes", "leaves-out-nodes-without-cpu", "takes-the-other-thresholds"},
+)
+def test_node_of_unknown_size_ends_hints(three_zones: Cluster) -> None:
+    size_zones(three_zones, a=8, b=8, c=8)
+    create_pods(three_zones, "aabbcc")
+    service = create_auto(three_zones)
+    expect_hints(three_zones, service, own_zones("aabbcc"))
+
+    three_zones.nodes.create("c9", "c", cpu_milli=0)
+    expect_hints(three_zones, service, unhinted("aabbcc"))
+    three_zones.nodes.delete("c9")
+    give_other_ports(three_zones, service)
+    expect_hints(three_zones, service, own_zones("aabbcc"))
+
+
+def _own(zones: str, hinted: dict[str, set[str]]) -> dict[str, int]:
+    """Return how many of the pods of `create_pods` are hinted for their own zone, by zone."""
+    own = Counter(zone for number, zone in enumerate(zones, 1) if f"p{number}" in hinted.get(zone, ()))
+    return {zone: own[zone] for zone in sorted(set(zones))}
+
+
+@requirement(
+    "KEP-2433/own-zone-first-after-changes",
+    "After endpoints were added or removed, and after the last node of a zone went, endpoints are hinted for their own "
+    "zones, but for those that their zone has too many of.",
+    level=SHOULD,  # a controller may as well leave slices alone that are within the threshold (Goals, minimize churn)
+    features={TOPOLOGY_MODE},
+    source="KEP-2433, Example (keeping endpoints in the same zone will be prioritized)",
+    kills={"own-zone-first-at-first-only"},
+)
+@pytest.mark.parametrize("change", ["additions", "removals", "a node"])
+def test_own_zone_comes_first_after_changes(three_zones: Cluster, change: str) -> None:
+    zones = {"additions": "aab", "removals": "aaabbbccc", "a node": "aaabbb"}[change]
+    size_zones(three_zones, **dict.fromkeys("abd" if change == "a node" else "abc", 8))
+    create_pods(three_zones, zones)
+    service = create_auto(three_zones)
+    each = len(zones) // 3
+    expect_shared_out(three_zones, service, dict.fromkeys("abd" if change == "a node" else "abc", each))
+
+    match change:
+        case "additions":
+            create_pods(three_zones, "cbc", first=4)
+            zones, shared, own = "aabcbc", {"a": 2, "b": 2, "c": 2}, {"a": 2, "b": 2, "c": 2}
+        case "removals":
+            for name in ("p1", "p8", "p9"):
+                three_zones.api.delete("pods", three_zones.namespace, name, grace_seconds=0)
+            shared, own = {"a": 2, "b": 2, "c": 2}, {"a": 2, "b": 2, "c": 1}
+        case _:
+            three_zones.nodes.delete("d1")
+            shared, own = {"a": 3, "b": 3}, {"a": 3, "b": 3}
+    hinted = expect_shared_out(three_zones, service, shared)
+    what = f"endpoints of service {service.name} that are hinted for their own zone after {change}"
+    three_zones.expect_equal(what, expected=own, observed=_own(zones, hinted))
+
+
+PORTS = {8080: "aab", 9090: "aac", 9191: "abc"}
+"""The zones of the pods behind each port number; there is a slice for each number."""
+
+
+def _create_slices(cluster: Cluster) -> None:
+    places = [(zone, number) for number, zones in PORTS.items() for zone in zones]
+    for count, (zone, number) in enumerate(places, 1):
+        cluster.create_pod(f"p{count}", f"{zone}1", labels=WEB, container_ports=[("web", number, "TCP")])
+
+
+def _count_slices(cluster: Cluster, service: Service) -> int:
+    return sum(bool(each.get("endpoints")) for each in cluster.slices(service))
+
+
+@requirement(
+    "KEP-2433/slices-that-overload-a-zone-together",
+    "Where each of several slices would do by itself and all of them together leave zones overloaded, as after a node "
+    "went, endpoints are shared out anew.",
+    level=MUST,
+    features={TOPOLOGY_MODE},
+    source="KEP-2433, Overload (less endpoints for a zone than a perfect distribution); Handling Node Updates, 1",
+    kills={"deaf-to-nodes", "judges-each-slice-alone"},
+)
+def test_slices_that_overload_zones_together_are_shared_out(three_zones: Cluster) -> None:
+    size_zones(three_zones, a=8, b=8, c=8)
+    three_zones.nodes.create("a9", "a", cpu_milli=8000)
+    _create_slices(three_zones)
+    service = create_auto(three_zones, ports=[Port(80, target="web")])
+    expect_enough(three_zones, service, {"a": 4, "b": 2, "c": 2}, endpoints=9)
+
+    three_zones.nodes.delete("a9")  # of 5, 2 and 2 endpoints no slice has more than 2 for a zone that needs 3
+    expect_shared_out(three_zones, service, {"a": 3, "b": 3, "c": 3})
+
+
+@requirement(
+    "KEP-2433/hints-need-no-more-slices",
+    "A Service with hints has as many slices as an equal one without, wherever its endpoints are hinted for.",
+    level=SHOULD,
+    features={TOPOLOGY_MODE},
+    source="KEP-2433, Goals (minimize the number of new EndpointSlices required)",
+    kills={"slice-for-each-zone"},
+)
+def test_hints_need_no_more_slices(three_zones: Cluster) -> None:
+    size_zones(three_zones, a=8, b=8, c=8)
+    create_pods(three_zones, "aabbcc")
+    plain, service = three_zones.create_service(selector=WEB), create_auto(three_zones)
+    expect_hints(three_zones, plain, unhinted("aabbcc"))
+    expect_hints(three_zones, service, own_zones("aabbcc"))
+
+    without, with_hints = (_count_slices(three_zones, each) for each in (plain, service))
+    what = f"slices of service {service.name}, as many as without hints"
+    three_zones.expect_equal(what, expected=without, observed=with_hints)

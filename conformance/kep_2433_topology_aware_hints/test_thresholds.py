@@ -1,0 +1,119 @@
+"""KEP-2433, Overload: hints come up to 20 %, stay up to 30 %, and do not flip where a slice changes in between.
+
+Three endpoints, one in each zone of 8 cores: nodes that come one after the other in zone a overload its endpoint by
+the percentages below. None is on an edge, where floating point would decide (`tests/conformance/test_edges.py`).
+"""
+
+from __future__ import annotations
+
+from conformance.features import TOPOLOGY_MODE
+from conformance.kep_2433_topology_aware_hints.zones import (
+    WEB,
+    ZONE,
+    create_auto,
+    create_pods,
+    own_zones,
+    size_zones,
+    touch,
+    unhinted,
+)
+from harness import (
+    MUST,
+    Cluster,
+    Service,
+    expect_hints,
+    requirement,
+)
+
+NODES = {"19.5 %": 2600, "20.6 %": 150, "29.5 %": 1400, "30.4 %": 150}
+"""The thousandths of cores of the nodes that come, each by the overload of zone a once it is there."""
+
+
+def _overload(cluster: Cluster, percent: str) -> None:
+    cluster.nodes.create(f"a{10 + list(NODES).index(percent)}", "a", cpu_milli=NODES[percent])
+
+
+def _expect(cluster: Cluster, service: Service, *, hinted: bool) -> None:
+    touch(cluster, service)
+    expect_hints(cluster, service, own_zones("abc") if hinted else unhinted("abc"))
+
+
+@requirement(
+    "KEP-2433/thresholds-are-20-and-30-percent",
+    "At 19.5 % overload a Service gets hints and at 20.6 % another one gets none; at 29.5 % the first one keeps its "
+    "hints and at 30.4 % it has none any more.",
+    level=MUST,
+    features={TOPOLOGY_MODE},
+    source="KEP-2433, Overload (an Overload Threshold of 30 %; expected initial overload is below 20 %)",
+    as_="kep",
+    kills={
+        "adds-hints-up-to-19-percent",
+        "adds-hints-up-to-21-percent",
+        "keeps-hints-up-to-29-percent",
+        "keeps-hints-up-to-31-percent",
+    },
+)
+def test_hints_come_below_20_and_go_above_30_percent(three_zones: Cluster) -> None:
+    size_zones(three_zones, a=8, b=8, c=8)
+    create_pods(three_zones, "abc")
+    _overload(three_zones, "19.5 %")
+    first = create_auto(three_zones)
+    _expect(three_zones, first, hinted=True)
+
+    _overload(three_zones, "20.6 %")
+    second = create_auto(three_zones)
+    _expect(three_zones, second, hinted=False)
+    _overload(three_zones, "29.5 %")
+    _expect(three_zones, first, hinted=True)
+    _overload(three_zones, "30.4 %")
+    _expect(three_zones, first, hinted=False)
+
+
+@requirement(
+    "KEP-2433/threshold-is-20-percent",
+    "At 19.5 % overload a Service gets hints, and at 20.6 % neither this one has any nor another one gets them.",
+    level=MUST,
+    features={TOPOLOGY_MODE},
+    source="KEP-2433, Overload; released otherwise since 1.21 (one threshold of 20 %)",
+    as_="released",
+    instead_of="KEP-2433/thresholds-are-20-and-30-percent",
+    kills={"adds-hints-up-to-19-percent", "adds-hints-up-to-21-percent"},
+)
+def test_hints_come_and_go_at_20_percent(three_zones: Cluster) -> None:
+    size_zones(three_zones, a=8, b=8, c=8)
+    create_pods(three_zones, "abc")
+    _overload(three_zones, "19.5 %")
+    first = create_auto(three_zones)
+    _expect(three_zones, first, hinted=True)
+
+    _overload(three_zones, "20.6 %")
+    _expect(three_zones, first, hinted=False)
+    _expect(three_zones, create_auto(three_zones), hinted=False)
+
+
+@requirement(
+    "KEP-2433/nothing-flips-when-a-slice-changes",
+    "Between 20 and 30 % overload, a slice that changes keeps its hints and does not get any: when its labels change, "
+    "and when one endpoint replaces another one.",
+    level=MUST,
+    features={TOPOLOGY_MODE},
+    source="KEP-2433, Overload (this difference exists to prevent flapping between approaches)",
+    as_="kep",
+    kills={"forgets-hints-when-slices-change"},
+)
+def test_nothing_flips_when_a_slice_changes(three_zones: Cluster) -> None:
+    size_zones(three_zones, a=8, b=8, c=8)
+    create_pods(three_zones, "abc")
+    before = create_auto(three_zones)
+    expect_hints(three_zones, before, own_zones("abc"))
+    three_zones.nodes.create("a10", "a", cpu_milli=4150)  # 29.5 %
+    later = create_auto(three_zones)
+    expect_hints(three_zones, later, unhinted("abc"))
+
+    for service, expected in ((before, own_zones("abc")), (later, unhinted("abc"))):
+        three_zones.patch_service(service, {"metadata": {"labels": {"example.org/look": "again"}}})
+        expect_hints(three_zones, service, expected)
+    three_zones.create_pod("p4", "a1", labels=WEB)
+    expect_hints(three_zones, before, own_zones("abca"))  # two of four: the zone has 43 % of the cores
+    three_zones.api.delete("pods", three_zones.namespace, "p1", grace_seconds=0)
+    expect_hints(three_zones, before, {"p2": ZONE["b"], "p3": ZONE["c"], "p4": ZONE["a"]})

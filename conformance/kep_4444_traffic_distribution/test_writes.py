@@ -1,0 +1,82 @@
+"""KEP-4444, Scalability: hints cost no request that would not be made without them."""
+
+from __future__ import annotations
+
+from conformance.features import ENDPOINT_SLICES, PREFER_CLOSE, PREFER_SAME_NODE
+from harness import (
+    SHOULD,
+    Cluster,
+    Hints,
+    Service,
+    expect_hints,
+    expect_unchanged,
+    requirement,
+)
+
+WEB = {"app": "web"}
+ZONE_A, ZONE_B = Hints(zones=("a",)), Hints(zones=("b",))
+
+
+@requirement(
+    "KEP-4444/node-events-without-consequence-write-nothing",
+    "A node that comes or goes without pods, and one that gets other labels than that of its zone, other taints or "
+    "other CPU, write no slice, whatever the field says.",
+    level=SHOULD,
+    features={ENDPOINT_SLICES, PREFER_CLOSE, PREFER_SAME_NODE},
+    source="KEP-4444, Scalability (no new API calls)",
+    kills={"rewrites-at-any-node-event"},
+)
+def test_nodes_without_consequence_write_nothing(three_zones: Cluster) -> None:
+    for name, node in (("p1", "a1"), ("p2", "b1")):
+        three_zones.create_pod(name, node, labels=WEB)
+    values: tuple[str | None, ...] = (None, "PreferClose", "PreferSameNode")
+    services = [three_zones.create_service(selector=WEB, traffic_distribution=each) for each in values]
+    for service, nodes in zip(services, (None, (), ("a1",)), strict=True):
+        p1 = None if nodes is None else Hints(zones=("a",), nodes=nodes)
+        p2 = None if nodes is None else Hints(zones=("b",), nodes=("b1",) if nodes else ())
+        expect_hints(three_zones, service, {"p1": p1, "p2": p2})
+
+    with expect_unchanged(three_zones, *services):
+        three_zones.nodes.label("a1", {"example.com/rack": "7"})
+        three_zones.nodes.taint("a1", "example.com/busy")
+        three_zones.nodes.report("b1", cpu_milli=1000)
+        three_zones.nodes.create("x1", "a")
+        three_zones.settle()
+        three_zones.nodes.delete("x1")
+
+
+def _written(cluster: Cluster, service: Service) -> int:
+    """Return how often the API server has stored the slices that a Service has now."""
+    return sum(int(each["metadata"]["generation"]) for each in cluster.slices(service))
+
+
+@requirement(
+    "KEP-4444/hints-need-no-write-of-their-own",
+    "A change of pods writes slices as often on a Service with the field as on an equal one without it.",
+    level=SHOULD,
+    features={ENDPOINT_SLICES, PREFER_CLOSE},
+    source="KEP-4444, Scalability (will using this feature result in any new API calls: no)",
+    kills={"writes-hinted-slices-twice"},
+)
+def test_hints_need_no_write_of_their_own(three_zones: Cluster) -> None:
+    three_zones.create_pod("p1", "a1", labels=WEB)
+    plain = three_zones.create_service(selector=WEB)
+    close = three_zones.create_service(selector=WEB, traffic_distribution="PreferClose")
+    expect_hints(three_zones, plain, {"p1": None})
+    expect_hints(three_zones, close, {"p1": ZONE_A})
+    before = {each.name: _written(three_zones, each) for each in (plain, close)}
+
+    three_zones.create_pod("p2", "b1", labels=WEB)
+    expect_hints(three_zones, plain, {"p1": None, "p2": None})
+    expect_hints(three_zones, close, {"p1": ZONE_A, "p2": ZONE_B})
+    three_zones.api.delete("pods", three_zones.namespace, "p2", grace_seconds=0)
+    expect_hints(three_zones, plain, {"p1": None})
+    expect_hints(three_zones, close, {"p1": ZONE_A})
+
+    without, with_field = (_written(three_zones, each) - before[each.name] for each in (plain, close))
+    three_zones.measured("a pod comes and goes", {"writes without the field": without, "with it": with_field})
+    three_zones.expect_equal(
+        f"writes of slices of service {close.name}, as many as without the field",
+        expected=without,
+        observed=with_field,
+    )

@@ -1,0 +1,338 @@
+"""Controllers that are right until something happens: a Node goes, a slice empties, somebody writes, time passes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from mutants.clients import Wrapped, controller_through
+from mutants.mutant import Mutant
+from mutants.plans import Nodes, PlanFaults, Planner, Pods, rewritten, with_spec, without
+from reference.client import ApiError, Client, Event, Object
+from reference.endpointslice import EndpointSliceController
+from reference.endpointslice.labels import (
+    CONTROLLER,
+    MANAGED_BY,
+    TOPOLOGY_AWARE_HINTS,
+    TOPOLOGY_MODE,
+    service_name,
+)
+from reference.endpointslice.plan import Plan, plan_service
+
+MUTANTS: list[Mutant] = []
+
+_faults = PlanFaults(MUTANTS)
+
+HOST_NAME = "kubernetes.io/hostname"
+
+
+def unasked(service: Object) -> Object:
+    """Return the Service as if it had neither annotation nor field."""
+    named = (service["metadata"].get("annotations") or {}).items()
+    annotations = {key: value for key, value in named if key not in (TOPOLOGY_MODE, TOPOLOGY_AWARE_HINTS)}
+    bare = {**service, "metadata": {**service["metadata"], "annotations": annotations}}
+    return with_spec(bare, trafficDistribution=None)
+
+
+# Pods and their Nodes
+
+
+@_faults.miswrites("terminating-pod-serves-anyhow", "Endpoints that terminate serve, whether they are ready or not.")
+def terminating_pod_serves_anyhow(service: Object, endpoint: Object) -> Object:
+    conditions = endpoint["conditions"]
+    return {**endpoint, "conditions": {**conditions, "serving": conditions["serving"] or conditions["terminating"]}}
+
+
+@_faults.misplans(
+    "lost-pod-holds-up-its-service", "While the Node of one pod is gone, nothing of its Service is written."
+)
+def lost_pod_holds_up_its_service(*arguments: Any, **options: Any) -> Plan:
+    right = plan_service(*arguments, **options)
+    return replace(right, create=(), update=(), delete=()) if right.missing_nodes else right
+
+
+@_faults.remembers(
+    "lost-pod-keeps-its-zone", "A pod whose Node is gone stays an endpoint in the zone that the Node had."
+)
+def lost_pod_keeps_its_zone() -> Planner:
+    known: dict[str, Object] = {}
+
+    def plan(service: Object, pods: Pods, nodes: Nodes, *others: Any, **options: Any) -> Plan:
+        known.update(nodes)
+        return plan_service(service, pods, dict(known), *others, **options)
+
+    return plan
+
+
+@_faults.misplans("leaves-out-every-lost-pod", "A pod whose Node is gone is left out, whatever the Service publishes.")
+def leaves_out_every_lost_pod(service: Object, pods: Pods, nodes: Nodes, *others: Any, **options: Any) -> Plan:
+    there = [each for each in pods if each["spec"].get("nodeName", "") in nodes]
+    return plan_service(service, there, nodes, *others, **options)
+
+
+@_faults.misplans("never-empties-a-slice", "A slice of several whose endpoints are all gone stays as it is.")
+def never_empties_a_slice(
+    service: Object, pods: Pods, nodes: Nodes, existing: Iterable[Object], **options: Any
+) -> Plan:
+    existing = list(existing)
+    right = plan_service(service, pods, nodes, existing, **options)
+    return replace(right, delete=()) if len(existing) > 1 else right
+
+
+# Hints
+
+
+@_faults.misplans(
+    "refused-annotation-falls-through", "Where the annotation gives no hints, the field does as if it stood alone."
+)
+def refused_annotation_falls_through(service: Object, *others: Any, **options: Any) -> Plan:
+    right = plan_service(service, *others, **options)
+    refused = any(each.refusal for each in right.families.values())
+    field = service["spec"].get("trafficDistribution")
+    return (
+        plan_service(with_spec(unasked(service), trafficDistribution=field), *others, **options) if refused else right
+    )
+
+
+@_faults.misplans("hints-by-host-name", "An endpoint is hinted for the host name of its node.", "kubernetes#71851")
+def hints_by_host_name(service: Object, pods: Pods, nodes: Nodes, *others: Any, **options: Any) -> Plan:
+    names = {name: (node["metadata"].get("labels") or {}).get(HOST_NAME, name) for name, node in nodes.items()}
+
+    def named(endpoint: Object) -> Object:
+        hints = endpoint.get("hints") or {}
+        own = [{"name": names.get(each["name"], each["name"])} for each in hints.get("forNodes", ())]
+        return {**endpoint, "hints": {**hints, "forNodes": own}} if own else endpoint
+
+    right = plan_service(service, pods, nodes, *others, **options)
+    return rewritten(right, lambda each: {**each, "endpoints": list(map(named, each["endpoints"]))})
+
+
+# Slices and who writes them
+
+
+class _Listening(Wrapped):
+    """Hands on what a function makes of each event."""
+
+    def __init__(self, client: Client, listen: Callable[[Event], Event]) -> None:
+        super().__init__(client)
+        self._listen = listen
+
+    def subscribe(self, resources: Any, sink: Callable[[Event], None]) -> Any:
+        return self._client.subscribe(resources, lambda event: sink(self._listen(event)))
+
+
+class _LooksAway(Wrapped):
+    """Tells nothing of slices that somebody changes."""
+
+    def subscribe(self, resources: Any, sink: Callable[[Event], None]) -> Any:
+        def pass_on(event: Event) -> None:
+            if (event.resource, event.type) != ("endpointslices", "MODIFIED"):
+                sink(event)
+
+        return self._client.subscribe(resources, pass_on)
+
+
+_faults.of_controller(
+    "looks-away-from-its-slices", "What others do to the controller's slices stays.", "", controller_through(_LooksAway)
+)
+
+
+def _as_own(event: Event) -> Event:
+    if event.resource != "endpointslices" or event.type == "SYNCED":
+        return event
+    metadata = event.object["metadata"]
+    labels = {**(metadata.get("labels") or {}), MANAGED_BY: CONTROLLER}
+    return replace(event, object={**event.object, "metadata": {**metadata, "labels": labels}})
+
+
+_faults.of_controller(
+    "takes-over-what-names-its-service",
+    "Slices that name a Service with a selector are deleted, unless the controller has made them.",
+    "",
+    controller_through(partial(_Listening, listen=_as_own)),
+)
+
+
+class _WritesTwice(Wrapped):
+    """Writes each slice that has hints without its last endpoint first."""
+
+    def create(self, resource: str, namespace: str, obj: Object) -> Object:
+        if not _is_hinted(obj):
+            return self._client.create(resource, namespace, obj)
+        stored = self._client.create(resource, namespace, _shortened(obj))
+        return self._client.update(resource, namespace, {**stored, "endpoints": obj["endpoints"]})
+
+    def update(self, resource: str, namespace: str, obj: Object) -> Object:
+        if not _is_hinted(obj):
+            return self._client.update(resource, namespace, obj)
+        stored = self._client.update(resource, namespace, _shortened(obj))
+        return self._client.update(resource, namespace, {**stored, "endpoints": obj["endpoints"]})
+
+
+def _is_hinted(obj: Object) -> bool:
+    return any("hints" in each for each in obj.get("endpoints") or ())
+
+
+def _shortened(obj: Object) -> Object:
+    return {**obj, "endpoints": obj["endpoints"][:-1]}
+
+
+_faults.of_controller(
+    "writes-hinted-slices-twice",
+    "A slice that has hints is written without its last endpoint, and then with it.",
+    "",
+    controller_through(_WritesTwice),
+)
+
+
+class _RewritesAtNodeEvents(EndpointSliceController):
+    """Writes all slices of all Services when any Node is written."""
+
+    def __init__(self, client: Client, **options: Any) -> None:
+        super().__init__(client, plan=self._plan, **options)
+        self._node_events = 0
+
+    def _queue(self, event: Event) -> None:
+        super()._queue(event)
+        if event.resource == "nodes" and self._loop.has_state:
+            self._node_events += 1
+            for key in self._index.services:
+                self._work.add(key)
+
+    def _plan(self, service: Object, pods: Pods, nodes: Nodes, existing: Iterable[Object], **options: Any) -> Plan:
+        existing = list(existing)
+        right = plan_service(service, pods, nodes, existing, **options)
+        if not right.is_empty or not self._node_events:
+            return right
+        note = {"example.org/node-events": str(self._node_events)}
+        others = [each for each in existing if each["metadata"].get("annotations") != note]
+        return replace(right, update=tuple(_noted(each, note) for each in others))
+
+
+def _noted(each: Object, annotations: Object) -> Object:
+    return {**each, "metadata": {**each["metadata"], "annotations": annotations}}
+
+
+_faults.of_controller(
+    "rewrites-at-any-node-event", "All slices are written whenever a Node is.", "", _RewritesAtNodeEvents
+)
+
+
+# Time
+
+
+LATER = 0.3  # seconds
+
+
+def _wrong_after(seconds: float) -> Callable[..., EndpointSliceController]:
+    """Return a controller that takes hints away a while after it wrote them, for good, and counts as up to date."""
+
+    def make(client: Client, **options: Any) -> EndpointSliceController:
+        turned: set[str] = set()  # names of Services, which are never used twice in a test
+
+        def plan(service: Object, *others: Any, **more: Any) -> Plan:
+            key = f"{service['metadata']['namespace']}/{service['metadata']['name']}"
+            return plan_service(unasked(service) if key in turned else service, *others, **more)
+
+        return EndpointSliceController(_TurnsLater(client, seconds, turned), plan=plan, **options)
+
+    return make
+
+
+class _TurnsLater(Wrapped):
+    """Writes slices, and takes the hints of their Services away later."""
+
+    def __init__(self, client: Client, seconds: float, turned: set[str]) -> None:
+        super().__init__(client)
+        self._seconds = seconds
+        self._turned = turned
+
+    def create(self, resource: str, namespace: str, obj: Object) -> Object:
+        return self._later(resource, namespace, self._client.create(resource, namespace, obj))
+
+    def update(self, resource: str, namespace: str, obj: Object) -> Object:
+        return self._later(resource, namespace, self._client.update(resource, namespace, obj))
+
+    def _later(self, resource: str, namespace: str, stored: Object) -> Object:
+        if resource == "endpointslices" and _is_hinted(stored):
+            timer = threading.Timer(self._seconds, self._turn, (namespace, stored))
+            timer.daemon = True
+            timer.start()
+        return stored
+
+    def _turn(self, namespace: str, stored: Object) -> None:
+        self._turned.add(f"{namespace}/{service_name(stored)}")
+        with suppress(ApiError, OSError):  # it may be gone, or have changed
+            bare = [without(each, "hints") for each in stored["endpoints"]]
+            self._client.update("endpointslices", namespace, {**stored, "endpoints": bare})
+
+
+_faults.of_controller(
+    "right-then-wrong-later", f"Hints are taken away {LATER:g} s after they were written.", "", _wrong_after(LATER)
+)
+_faults.of_controller(
+    "right-then-wrong-soon", "Hints are taken away 60 ms after they were written.", "", _wrong_after(0.06)
+)
+
+
+class _Idle(Wrapped):
+    """Writes nothing, and believes that it did."""
+
+    def create(self, resource: str, namespace: str, obj: Object) -> Object:
+        if resource != "endpointslices":
+            return self._client.create(resource, namespace, obj)
+        known = {
+            "name": obj["metadata"]["generateName"],
+            "uid": obj["metadata"]["generateName"],
+            "resourceVersion": "1",
+        }
+        return {**obj, "metadata": {**obj["metadata"], **known}}
+
+    def update(self, resource: str, namespace: str, obj: Object) -> Object:
+        return obj if resource == "endpointslices" else self._client.update(resource, namespace, obj)
+
+
+_faults.of_controller("does-nothing", "No slice is ever written.", "", controller_through(_Idle))
+
+
+def _tires_after(changes: int, *, for_each_service: bool) -> Callable[..., EndpointSliceController]:
+    """Return a controller that gives no hints any more after so many changes of pods, in all or for all Services."""
+
+    def make(client: Client, **options: Any) -> EndpointSliceController:
+        services = heard = 0
+
+        def listening(event: Event) -> Event:
+            nonlocal services, heard
+            match event.resource, event.type:
+                case "services", "ADDED":
+                    services += 1
+                case "services", "DELETED":
+                    services -= 1
+                case "pods", "MODIFIED":
+                    heard += services if for_each_service else 1
+            return event
+
+        def plan(service: Object, *others: Any, **more: Any) -> Plan:
+            return plan_service(unasked(service) if heard > changes else service, *others, **more)
+
+        return EndpointSliceController(_Listening(client, listening), plan=plan, **options)
+
+    return make
+
+
+_faults.of_controller(
+    "tires-after-a-hundred-changes",
+    "After a hundred changes of pods there are no hints any more.",
+    "",
+    _tires_after(100, for_each_service=False),
+)
+_faults.of_controller(
+    "tires-after-a-thousand-changes",
+    "After a thousand changes of pods, counted once for each Service, there are no hints any more.",
+    "",
+    _tires_after(1000, for_each_service=True),
+)

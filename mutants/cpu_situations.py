@@ -1,0 +1,171 @@
+"""Controllers with one fault each about hints by CPU of Services that have some: thresholds, zones that go, slices."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from mutants.controller_situations import unasked
+from mutants.mutant import Mutant
+from mutants.plans import Nodes, PlanFaults, Planner, Pods, with_spec
+from reference.client import Object
+from reference.endpointslice.allocation import Threshold, allocate, rules
+from reference.endpointslice.cpu_hints import CpuOutcome
+from reference.endpointslice.hints import CpuHeuristic, mechanism
+from reference.endpointslice.labels import node_zone
+from reference.endpointslice.plan import Plan, plan_service
+from reference.endpointslice.zones import Refusal, ZoneTable
+from reference.features import Features
+
+MUTANTS: list[Mutant] = []
+
+
+def _by_cpu(plan: Planner) -> Planner:
+    """Return a planner that is right for all Services whose hints do not go by CPU."""
+
+    def plan_any(service: Object, *others: Any, features: Features, **options: Any) -> Plan:
+        asked = isinstance(mechanism(service, features), CpuHeuristic)
+        return (plan if asked else plan_service)(service, *others, features=features, **options)
+
+    return plan_any
+
+
+_faults = PlanFaults(MUTANTS, about=_by_cpu)
+
+
+def _own_zone(service: Object) -> Object:
+    """Return the Service as if each endpoint were to be hinted for its own zone."""
+    return with_spec(unasked(service), trafficDistribution="PreferClose")
+
+
+def _misplaces_threshold(name: str, sentence: str, percent: int, *, hinted: bool) -> None:
+    """Make a mutant that goes by this threshold for Services that have hints, or for those that have none."""
+
+    def plan(service: Object, *others: Any, **options: Any) -> Plan:
+        right = plan_service(service, *others, **options)
+        outcomes = [each.outcome for each in right.families.values() if isinstance(each.outcome, CpuOutcome)]
+        if not outcomes or any(each.had_hints is not hinted for each in outcomes):
+            return right
+        wrong = Threshold(percent, may_be_reached=False)
+        refused = any(
+            isinstance(allocate(options["zones"].shares, each.endpoints, wrong), Refusal) for each in outcomes
+        )
+        if refused is any(each.refusal is not None for each in outcomes):
+            return right
+        return plan_service(unasked(service) if refused else _own_zone(service), *others, **options)
+
+    _faults.misplans(name, sentence)(plan)
+
+
+_misplaces_threshold("adds-hints-up-to-19-percent", "Hints come below 19 % of overload only.", 19, hinted=False)
+_misplaces_threshold("adds-hints-up-to-21-percent", "Hints come up to 21 % of overload.", 21, hinted=False)
+_misplaces_threshold("keeps-hints-up-to-29-percent", "Hints go at 29 % of overload.", 29, hinted=True)
+_misplaces_threshold("keeps-hints-up-to-31-percent", "Hints stay up to 31 % of overload.", 31, hinted=True)
+
+
+@_faults.misplans("forgets-hints-when-slices-change", "A slice that is written counts as one that had no hints.")
+def forgets_hints_when_slices_change(service: Object, *others: Any, features: Features, **options: Any) -> Plan:
+    right = plan_service(service, *others, features=features, **options)
+    outcomes = [each.outcome for each in right.families.values() if isinstance(each.outcome, CpuOutcome)]
+    shares, to_add = options["zones"].shares, rules(features).to_add
+    too_few = any(isinstance(allocate(shares, each.endpoints, to_add), Refusal) for each in outcomes)
+    return plan_service(unasked(service), *others, features=features, **options) if right.update and too_few else right
+
+
+def _sees(see: Callable[[], Callable[[Nodes], Nodes]]) -> Callable[[], Planner]:
+    """Return a maker of planners that weigh zones by other nodes than there are."""
+
+    def make() -> Planner:
+        seen = see()
+
+        def plan(service: Object, pods: Pods, nodes: Nodes, existing: Pods, *, features: Features, **more: Any) -> Plan:
+            more["zones"] = ZoneTable(features, seen(nodes))
+            return plan_service(service, pods, nodes, existing, features=features, **more)
+
+        return plan
+
+    return make
+
+
+def _by_capacity() -> Callable[[Nodes], Nodes]:
+    def capacity(node: Object) -> Object:
+        return {**node, "status": {**node["status"], "allocatable": node["status"].get("capacity", {})}}
+
+    return lambda nodes: {name: capacity(node) for name, node in nodes.items()}
+
+
+def _with_former_zones() -> Callable[[Nodes], Nodes]:
+    former: dict[str, Object] = {}
+
+    def seen(nodes: Nodes) -> Nodes:
+        former.update(nodes)
+        there = {node_zone(node) for node in nodes.values()}
+        return {**{name: node for name, node in former.items() if node_zone(node) not in there}, **nodes}
+
+    return seen
+
+
+def _with_first_zones() -> Callable[[Nodes], Nodes]:
+    first: dict[str, Object] = {}
+
+    def seen(nodes: Nodes) -> Nodes:
+        for name, node in nodes.items():
+            first.setdefault(name, node["metadata"])
+        return {name: {**node, "metadata": first[name]} for name, node in nodes.items()}
+
+    return seen
+
+
+_faults.remembers("counts-the-capacity", "A node counts with its capacity, reserved cores included.")(
+    _sees(_by_capacity)
+)
+_faults.remembers("zone-outlives-its-nodes", "A zone whose nodes are all gone weighs what it did.")(
+    _sees(_with_former_zones)
+)
+_faults.remembers("reads-zones-of-nodes-once", "A node has the zone that it had first.", "kubernetes#117245")(
+    _sees(_with_first_zones)
+)
+
+
+@_faults.misplans("own-zone-first-at-first-only", "When hints change, any endpoints of a slice change their zones.")
+def own_zone_first_at_first_only(service: Object, pods: Pods, nodes: Nodes, existing: Pods, **options: Any) -> Plan:
+    existing = list(existing)
+    right = plan_service(service, pods, nodes, existing, **options)
+
+    def turned(each: Object) -> Object:
+        hints = [one.get("hints") for one in each["endpoints"]]
+        pairs = zip(each["endpoints"], hints[1:] + hints[:1], strict=True)
+        return each if None in hints else {**each, "endpoints": [{**one, "hints": hint} for one, hint in pairs]}
+
+    return replace(right, update=tuple(map(turned, right.update)))
+
+
+@_faults.misplans("judges-each-slice-alone", "Slices stay while none of them has too many endpoints for a zone.")
+def judges_each_slice_alone(service: Object, pods: Pods, nodes: Nodes, existing: Pods, **options: Any) -> Plan:
+    existing = list(existing)
+    right = plan_service(service, pods, nodes, existing, **options)
+    planned = sum(len(slices) for family in right.families.values() for slices in family.slices)
+    endpoints = [one for each in existing for one in each.get("endpoints") or ()]
+    found = allocate(options["zones"].shares, len(endpoints), rules(options["features"]).to_keep)
+    if isinstance(found, Refusal) or planned != len(endpoints) or any("hints" not in one for one in endpoints):
+        return right
+    for each in existing:
+        counts = Counter(one["hints"]["forZones"][0]["name"] for one in each["endpoints"])
+        if any(zone not in found.portions or count > found.portions[zone].maximum for zone, count in counts.items()):
+            return right
+    return replace(right, create=(), update=(), delete=())
+
+
+@_faults.misplans("slice-for-each-zone", "Endpoints that are hinted for different zones stand in different slices.")
+def slice_for_each_zone(service: Object, *others: Any, **options: Any) -> Plan:
+    right = plan_service(service, *others, **options)
+
+    def split(each: Object) -> list[Object]:
+        by_zone: dict[str, list[Object]] = {}
+        for one in each["endpoints"]:
+            by_zone.setdefault(str(one.get("hints")), []).append(one)
+        return [{**each, "endpoints": mine} for mine in by_zone.values()] or [each]
+
+    return replace(right, create=tuple(part for each in right.create for part in split(each)))
