@@ -89,13 +89,6 @@ def _sees(see: Callable[[], Callable[[Nodes], Nodes]]) -> Callable[[], Planner]:
     return make
 
 
-def _by_capacity() -> Callable[[Nodes], Nodes]:
-    def capacity(node: Object) -> Object:
-        return {**node, "status": {**node["status"], "allocatable": node["status"].get("capacity", {})}}
-
-    return lambda nodes: {name: capacity(node) for name, node in nodes.items()}
-
-
 def _with_former_zones() -> Callable[[Nodes], Nodes]:
     former: dict[str, Object] = {}
 
@@ -118,9 +111,6 @@ def _with_first_zones() -> Callable[[Nodes], Nodes]:
     return seen
 
 
-_faults.remembers("counts-the-capacity", "A node counts with its capacity, reserved cores included.")(
-    _sees(_by_capacity)
-)
 _faults.remembers("zone-outlives-its-nodes", "A zone whose nodes are all gone weighs what it did.")(
     _sees(_with_former_zones)
 )
@@ -156,16 +146,3 @@ def judges_each_slice_alone(service: Object, pods: Pods, nodes: Nodes, existing:
         if any(zone not in found.portions or count > found.portions[zone].maximum for zone, count in counts.items()):
             return right
     return replace(right, create=(), update=(), delete=())
-
-
-@_faults.misplans("slice-for-each-zone", "Endpoints that are hinted for different zones stand in different slices.")
-def slice_for_each_zone(service: Object, *others: Any, **options: Any) -> Plan:
-    right = plan_service(service, *others, **options)
-
-    def split(each: Object) -> list[Object]:
-        by_zone: dict[str, list[Object]] = {}
-        for one in each["endpoints"]:
-            by_zone.setdefault(str(one.get("hints")), []).append(one)
-        return [{**each, "endpoints": mine} for mine in by_zone.values()] or [each]
-
-    return replace(right, create=tuple(part for each in right.create for part in split(each)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -143,6 +144,15 @@ class _CountsRefusals(State):
             service.dropped = frozenset(counted)
 
 
+def _swapped() -> Callable[[Samples], Samples]:
+    names = {"added": "removed", "removed": "added"}
+
+    def swapped(name: str) -> str:
+        return re.sub("added|removed", lambda found: names[found[0]], name)
+
+    return lambda samples: [each._replace(name=swapped(each.name)) for each in samples]
+
+
 _SAME_RESULT = {"failure": "success", "error": "success"}
 
 MUTANTS += [
@@ -183,6 +193,12 @@ MUTANTS += [
         "Slices and endpoints that are gone stay counted.",
         symptom=WRITTEN,
         controller=partial(_Controller, change=_only_growing),
+    ),
+    Mutant(
+        "added-counts-as-removed",
+        "Endpoints that come are counted as such that go, and the other way round.",
+        symptom=WRITTEN,
+        controller=partial(_Controller, change=_swapped),
     ),
     Mutant(
         "counts-services-at-first-sight",

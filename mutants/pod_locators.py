@@ -77,6 +77,18 @@ def _locator_keeps_a_deleted_node(right: Object, there: Object | None) -> Object
     return {**right, "nodeName": there["nodeName"], "nodeLabels": there["nodeLabels"]}
 
 
+@_fault("locator-misses-the-binding", "The PodLocator of a pod that gets its node later goes on to name none.")
+def _locator_misses_the_binding(right: Object, there: Object | None) -> Object:
+    unbound = there is not None and not there["nodeName"]
+    return {**right, "nodeName": "", "nodeLabels": {}} if unbound else right
+
+
+@_fault("locator-believes-what-it-says", "A PodLocator that names another node than its pod's stays as it is.")
+def _locator_believes_what_it_says(right: Object, there: Object | None) -> Object:
+    elsewhere = there is not None and there["nodeName"] and there["nodeName"] != right["nodeName"]
+    return there if there is not None and elsewhere and right["nodeName"] else right
+
+
 class _Restless(_Wanting):
     """Every event of a pod is a change to it, and it writes the addresses the other way round each time."""
 

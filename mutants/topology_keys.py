@@ -182,6 +182,11 @@ def hints_before_topology_keys(asked: Question) -> Decision:
     return by_hints if by_hints.mode else asked.answer()
 
 
+@_fault("annotation-before-topology-keys", "Topology keys are not looked at where the annotation asks for hints.")
+def annotation_before_topology_keys(asked: Question) -> Decision:
+    return _with_keys(asked) if asked.port.topology_annotation in ("Auto", "auto") else asked.answer()
+
+
 @_fault(
     "hints-narrow-topology-keys",
     "Among the endpoints of the key that decides, hints choose once more.",

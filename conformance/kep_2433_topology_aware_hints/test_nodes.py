@@ -28,22 +28,6 @@ HUGE = 64_000
 
 
 @requirement(
-    "KEP-2433/allocatable-cpu-counts",
-    "The cores of a node that are for pods count, and not those that are reserved for its system.",
-    level=MUST,
-    features={TOPOLOGY_MODE},
-    source="KEP-2433, Assumptions (the number of allocatable CPU cores in a zone)",
-    kills={"counts-the-capacity"},
-)
-def test_allocatable_cpu_counts(three_zones: Cluster) -> None:
-    size_zones(three_zones, a=8, b=8, c=8)
-    three_zones.nodes.create("a9", "a", cpu_milli=1000, reserved_milli=HUGE)
-    create_pods(three_zones, "abc")
-
-    expect_hints(three_zones, create_auto(three_zones), own_zones("abc"))
-
-
-@requirement(
     "KEP-2433/control-plane-nodes-do-not-count",
     "Cores of control plane nodes do not count, and a zone that has no other nodes is none.",
     level=SHOULD,

@@ -49,6 +49,10 @@ CHANGED = "endpoint_slice_controller_endpointslices_changed_per_sync_sum"
 SLICES = "endpoint_slice_controller_num_endpoint_slices"
 DESIRED = "endpoint_slice_controller_endpoints_desired"
 
+DESIRED_SLICES = "endpoint_slice_controller_desired_endpoint_slices"
+ADDED = "endpoint_slice_controller_endpoints_added_per_sync_sum"
+REMOVED = "endpoint_slice_controller_endpoints_removed_per_sync_sum"
+
 SYNCED_AT = "kubeproxy_sync_proxy_rules_last_timestamp_seconds"
 NO_LOCAL = "kubeproxy_sync_proxy_rules_no_local_endpoints_total"
 
@@ -204,6 +208,35 @@ def test_slices_and_endpoints_are_counted(three_zones: Cluster) -> None:
     three_zones.delete_service(service)
     counted.expect(SLICES, by=0)
     counted.expect(DESIRED, by=0)
+
+
+@requirement(
+    "METRICS/added-and-removed-endpoints-are-counted",
+    "endpoints_added_per_sync grows as endpoints come and endpoints_removed_per_sync as they go; "
+    "desired_endpoint_slices has one slice for a Service with one endpoint, until it is deleted.",
+    level=SHOULD,
+    features={CONTROLLER_METRICS},
+    source="Kubernetes, metrics of the EndpointSlice controller",
+    kills={"added-counts-as-removed", "controller-metrics-never-change", "forgets-to-uncount"},
+)
+def test_endpoints_that_come_and_go_are_counted(three_zones: Cluster) -> None:
+    counted = controller_metrics(three_zones)
+    service = three_zones.create_service(selector=WEB)
+    three_zones.create_pod("p1", "a1", labels=WEB)
+    expect_hints(three_zones, service, {"p1": None})
+    counted.expect_growth(ADDED)
+    counted.expect(REMOVED, by=0)
+    counted.expect(DESIRED_SLICES, by=1)
+
+    three_zones.create_pod("p2", "b1", labels=WEB)
+    expect_hints(three_zones, service, {"p1": None, "p2": None})
+    later = controller_metrics(three_zones)
+    three_zones.api.delete("pods", three_zones.namespace, "p2", grace_seconds=0)
+    expect_hints(three_zones, service, {"p1": None})
+    later.expect_growth(REMOVED)
+    later.expect(ADDED, by=0)
+    three_zones.delete_service(service)
+    counted.expect(DESIRED_SLICES, by=0)
 
 
 @requirement(

@@ -11,6 +11,7 @@ from harness import (
     Cluster,
     expect_locators,
     locator_of,
+    manifests,
     requirement,
 )
 
@@ -50,6 +51,48 @@ def test_locator_says_where_a_pod_is(three_zones: Cluster) -> None:
     labels = three_zones.api.get("nodes", "", "a1")["metadata"]["labels"]
     said = {"ips": sorted(a1.addresses.values()), "nodeName": "a1", "nodeLabels": labels}
     expect_locators(three_zones, {"a1": said})
+
+
+@requirement(
+    "KEP-536/locator-learns-of-the-node-of-its-pod",
+    "The PodLocator of a pod that has no node yet names none; when the pod gets one, it has its name and labels.",
+    level=MUST,
+    features={POD_LOCATORS},
+    source=f"{CONTROLLER} (check if IPs or Spec.NodeName are changed)",
+    kills={"locator-misses-the-binding"},
+)
+def test_locator_of_a_pod_that_is_bound_later(three_zones: Cluster) -> None:
+    three_zones.nodes.create("x1", "x")
+    pod = manifests.pod("web", "")
+    del pod["spec"]["nodeName"]
+    three_zones.api.create("pods", three_zones.namespace, pod)
+    expect_locators(three_zones, {"web": {"ips": [], "nodeName": "", "nodeLabels": {}}})
+
+    three_zones.api.patch("pods", three_zones.namespace, "web", {"spec": {"nodeName": "x1"}})  # as a scheduler would
+    bound = {"nodeName": "x1", "nodeLabels": {HOSTNAME_LABEL: "x1", ZONE_LABEL: "x"}}
+    expect_locators(three_zones, {"web": {"ips": [], **bound}})
+
+
+@requirement(
+    "KEP-536/locator-that-contradicts-its-node-is-put-right",
+    "A PodLocator to which somebody has written another node and other labels has those of its pod's node at the next "
+    "change of that node, if not at once.",
+    level=SHOULD,  # no text speaks of other writers
+    features={POD_LOCATORS},
+    source=f"{CONTROLLER} (update all the PodLocators whose corresponding Pods are running on it)",
+    kills={"locator-believes-what-it-says"},
+)
+def test_locator_that_contradicts_its_node_is_put_right(three_zones: Cluster) -> None:
+    three_zones.nodes.create("x1", "x")
+    three_zones.create_pod("web", "x1")
+    labels = {HOSTNAME_LABEL: "x1", ZONE_LABEL: "x"}
+    expect_locators(three_zones, {"web": {"nodeName": "x1", "nodeLabels": labels}})
+
+    elsewhere = {"nodeName": "a1", "nodeLabels": {ZONE_LABEL: "a", "example.com/rack": "1"}}
+    three_zones.settle()
+    three_zones.api.patch("podlocators", three_zones.namespace, "web", elsewhere)
+    three_zones.nodes.label("x1", {ZONE_LABEL: "y"})
+    expect_locators(three_zones, {"web": {"nodeName": "x1", "nodeLabels": {**labels, ZONE_LABEL: "y"}}})
 
 
 @requirement(

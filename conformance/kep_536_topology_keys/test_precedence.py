@@ -38,19 +38,25 @@ RANDOMLY = "KEP-536, Proposal (multiple endpoints that satisfy the requirement: 
 
 @requirement(
     "KEP-536/hints-do-not-widen-a-requirement",
-    "Hints for another place, and a trafficDistribution, do not let a client out of the endpoints that keys leave.",
+    "Hints for another place, with a trafficDistribution or with the annotation Auto, do not let a client out of the "
+    "endpoints that keys leave.",
     level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS, ZONE_HINTS},
     source="KEP-536, Service API changes (connections will fail; we say these requirements are hard)",
-    kills={"hints-before-topology-keys"},
+    kills={"annotation-before-topology-keys", "hints-before-topology-keys"},
 )
 def test_hints_do_not_widen_a_requirement(three_zones: Cluster) -> None:
     begin(three_zones)
     service, pods = create(three_zones, ZONE, on="a1 b1", traffic_distribution="PreferClose")
     a1, b1 = pods.values()
     three_zones.publish(service, [endpoint(a1, zones=["b", "c"]), endpoint(b1, zones=["a"])])
+    by_zone = {"a1": "a1", "a2": "a1", "b2": "b1", "c1": ""}
+    expect_reached(three_zones, service, pods, by_zone)
 
-    expect_reached(three_zones, service, pods, {"a1": "a1", "a2": "a1", "b2": "b1", "c1": ""})
+    annotations = {"service.kubernetes.io/topology-mode": "Auto"}
+    patch = {"metadata": {"annotations": annotations}, "spec": {"trafficDistribution": None}}
+    three_zones.patch_service(service, patch)
+    expect_reached(three_zones, service, pods, by_zone)
 
 
 @requirement(

@@ -251,7 +251,7 @@ def expect_locators(cluster: Cluster, expected: Mapping[str, Object]) -> None:
         return {each["metadata"]["name"]: _fields(each, fields) for each in found}
 
     wanted = {name: {field: each.get(field) for field in fields} for name, each in expected.items()}
-    expect_becomes(cluster, f"PodLocators of pods {', '.join(expected) or '(none)'}", look, expected=wanted)
+    expect_becomes(cluster, f"PodLocators of pods {', '.join(expected) or '(none)'}", look, expected=wanted, stays=True)
 
 
 def _fields(locator: Object, fields: Iterable[str]) -> Object:

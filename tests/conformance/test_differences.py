@@ -208,6 +208,7 @@ SAID: Mapping[str, Said] = {
         ("topology keys", "gate of topology keys", "external addresses"), EXTERNAL
     ),
     "hints-before-topology-keys": Said(("topology keys", "gate of topology keys", "hints")),
+    "annotation-before-topology-keys": Said(("topology keys", "gate of topology keys", "annotation")),
     "hints-narrow-topology-keys": Said(("topology keys", "gate of topology keys", "hints", "several endpoints")),
     "topology-keys-end-policy-local": Said(
         ("topology keys", "gate of topology keys", "any Local"), ("cluster_ip", "outside")
