@@ -90,6 +90,19 @@ def ignores_ip_mode(service: Object, _: Object) -> Object:
     return _with_ingress(service, [{**each, "ipMode": "VIP"} for each in _ingress(service)])
 
 
+@_of_services("source-ranges-are-frozen", "A Service keeps the loadBalancerSourceRanges that it had first, or none.")
+def source_ranges_are_frozen(service: Object, before: Object) -> Object:
+    return _with_spec(service, loadBalancerSourceRanges=before["spec"].get("loadBalancerSourceRanges"))
+
+
+@_of_services(
+    "source-ranges-outlive-their-removal", "loadBalancerSourceRanges that are removed go on to hold.", symptom=SILENT
+)
+def source_ranges_outlive_their_removal(service: Object, before: Object) -> Object:
+    ranges = [each["spec"].get("loadBalancerSourceRanges") for each in (service, before)]
+    return _with_spec(service, loadBalancerSourceRanges=ranges[0] or ranges[1])
+
+
 @_of_services("affinity-timeout-is-frozen", "A Service keeps the timeoutSeconds that it had first.", symptom="expected")
 def affinity_timeout_is_frozen(service: Object, before: Object) -> Object:
     return _with_spec(service, sessionAffinityConfig=before["spec"].get("sessionAffinityConfig"))

@@ -12,13 +12,16 @@ from harness import (
     SHOULD,
     AddressKind,
     Cluster,
+    Expected,
     Port,
     Question,
     Service,
     Traffic,
+    Who,
     endpoint,
     expect_no_loss,
     external_client,
+    pod_client,
     requirement,
 )
 
@@ -258,3 +261,35 @@ def test_ip_mode_of_a_live_service(three_zones: Cluster) -> None:
     with expect_no_loss(three_zones, beside, from_=["a2", "c1"], allowed={a1, b1}, to="load-balancer"):
         expect_mode("Proxy", NOBODY)
         expect_mode("VIP", by_all(a1, b1))
+
+
+@requirement(
+    "CHANGES/source-ranges-of-a-service",
+    "A load balancer address answers clients in loadBalancerSourceRanges alone, from the moment on at which ranges are "
+    "set or changed, and all clients when they are removed; the cluster IP loses nothing.",
+    level=SHOULD,  # "if specified and supported by the platform", and about the provider's load balancer
+    features={LOAD_BALANCER},
+    source="core/v1 ServiceSpec.loadBalancerSourceRanges; e2e test of load balancer source ranges",
+    kills={"source-ranges-are-frozen", "source-ranges-outlive-their-removal"},
+)
+def test_source_ranges_of_a_live_service(three_zones: Cluster) -> None:
+    service = three_zones.create_service(type="LoadBalancer", ipFamilies=["IPv4"])
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [endpoint(a1), endpoint(b1)])
+    outside, inside = external_client("c1"), pod_client("a2")
+    only_outside, only_inside = (f"{three_zones.backend.client_address(each, 'IPv4')}/32" for each in (outside, inside))
+    everybody = by_all(a1, b1, of=[outside, inside])
+    nobody_else: dict[Who, Expected] = dict.fromkeys(everybody, NO_ANSWER)
+    expect_now(three_zones, Question("no ranges", service, everybody, to="load-balancer"))
+
+    with expect_no_loss(three_zones, service, from_=["a2", "c1"], allowed={a1, b1}):
+        for ranges, clients in (
+            (["192.0.2.0/24", only_outside], [outside]),
+            ([only_inside], [inside]),
+            (["0.0.0.0/0"], [outside, inside]),
+            ([only_outside], [outside]),
+            (None, [outside, inside]),
+        ):
+            three_zones.patch_service(service, {"spec": {"loadBalancerSourceRanges": ranges}})
+            seen: Traffic = {**nobody_else, **by_all(a1, b1, of=clients)}
+            expect_now(three_zones, Question(f"ranges {ranges}", service, seen, to="load-balancer"))

@@ -19,6 +19,7 @@ from reference.proxy.ruleset import (
     MapName,
     RuleAction,
     ServiceAddress,
+    SourceRanges,
     Stale,
     Sticky,
     endpoints_of,
@@ -70,7 +71,18 @@ class HairpinElement(NamedTuple):
         return "hairpin"
 
 
-Element = MarkElement | EndpointElement | IdentityElement | HairpinElement
+class RangesElement(NamedTuple):
+    """An element of map `ranges`."""
+
+    service: ServiceAddress
+    ranges: SourceRanges
+
+    @property
+    def set_name(self) -> str:
+        return "ranges"
+
+
+Element = MarkElement | EndpointElement | IdentityElement | HairpinElement | RangesElement
 
 
 @dataclass(slots=True)

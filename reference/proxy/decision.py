@@ -56,6 +56,7 @@ class ServicePort:
     """One port of one Service, with its addresses of one IP family. `node_port` is 0 where there is none.
 
     `affinity_seconds` is for how long a client that does not come keeps its endpoint; 0 without session affinity.
+    `source_ranges` are the CIDRs of the clients that may use its load balancer IPs; none if all may.
     """
 
     namespace: str
@@ -72,6 +73,7 @@ class ServicePort:
     topology_annotation: str = ""
     affinity_seconds: int = 0
     topology_keys: tuple[str, ...] = ()
+    source_ranges: tuple[str, ...] = ()
 
     @property
     def externally_accessible(self) -> bool:

@@ -12,12 +12,12 @@ import struct
 from collections.abc import Iterable
 
 from reference.proxy import uapi
-from reference.proxy.changes import Element, EndpointElement, IdentityElement, MarkElement
+from reference.proxy.changes import Element, EndpointElement, IdentityElement, MarkElement, RangesElement
 from reference.proxy.decision import Family
 from reference.proxy.expressions import Verdict, verdict_data
 from reference.proxy.netlink import attribute, attributes, nested, number
 from reference.proxy.ruleset import Endpoint, ServiceAddress
-from reference.proxy.selection import chain_name
+from reference.proxy.selection import chain_name, ranges_name
 from reference.proxy.skeleton import SetSpec
 
 MOST_BYTES = 0xFFFF - 4
@@ -59,6 +59,8 @@ class Packer:
             head, between = self._identity_heads
             service = element.service
             return b"".join((head, self.service(service), _mark(element.slot), between, _mark(element.identity)))
+        if isinstance(element, RangesElement):
+            return _goto_element(self.service(element.service), ranges_name(element.ranges))
         packed = socket.inet_pton(self._family, element.address)
         return self._hairpin_heads[0] + packed + packed
 
@@ -87,11 +89,14 @@ class Packer:
 
 def pack_action(mark: int) -> bytes:
     """Pack the element of map `actions` that leads from a mark to its chain."""
-    verdict = verdict_data(Verdict.GOTO, chain_name(mark))
+    return _goto_element(_mark(mark), chain_name(mark))
+
+
+def _goto_element(key: bytes, chain: str) -> bytes:
     return nested(
         uapi.NFTA_LIST_ELEM,
-        nested(uapi.NFTA_SET_ELEM_KEY, attribute(uapi.NFTA_DATA_VALUE, _mark(mark))),
-        nested(uapi.NFTA_SET_ELEM_DATA, verdict),
+        nested(uapi.NFTA_SET_ELEM_KEY, attribute(uapi.NFTA_DATA_VALUE, key)),
+        nested(uapi.NFTA_SET_ELEM_DATA, verdict_data(Verdict.GOTO, chain)),
     )
 
 

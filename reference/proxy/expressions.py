@@ -94,6 +94,18 @@ def mask(register: int, bits: int, *, flip: int = 0) -> bytes:
     )
 
 
+def mask_bytes(register: int, bits: bytes) -> bytes:
+    """Clear all bits of the bytes from a register on but these."""
+    return expression(
+        "bitwise",
+        number(uapi.NFTA_BITWISE_SREG, register),
+        number(uapi.NFTA_BITWISE_DREG, register),
+        number(uapi.NFTA_BITWISE_LEN, len(bits)),
+        nested(uapi.NFTA_BITWISE_MASK, attribute(uapi.NFTA_DATA_VALUE, bits)),
+        nested(uapi.NFTA_BITWISE_XOR, attribute(uapi.NFTA_DATA_VALUE, bytes(len(bits)))),
+    )
+
+
 def _word(value: int) -> bytes:
     return attribute(uapi.NFTA_DATA_VALUE, struct.pack("=I", value & 0xFFFFFFFF))
 

@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 
 from reference.proxy import uapi
-from reference.proxy.changes import Changes, Element, HairpinElement, MarkElement, forwarding
+from reference.proxy.changes import Changes, Element, HairpinElement, MarkElement, RangesElement, forwarding
 from reference.proxy.decision import Family
 from reference.proxy.elements import MOST_BYTES, Packer, pack_action, pack_intervals, read_clients
 from reference.proxy.expressions import NFPROTO
 from reference.proxy.netlink import Message, NftSocket, attribute, nested, number, text
-from reference.proxy.ruleset import DROP, REJECT, Ruleset, Sticky, first_index, mark, marks
-from reference.proxy.selection import action_chain
+from reference.proxy.ruleset import DROP, REJECT, Ruleset, SourceRanges, Sticky, first_index, mark, marks
+from reference.proxy.selection import action_chain, ranges_chain
 from reference.proxy.skeleton import MARK, TABLE, Chain, SetSpec, fixed_chains, set_specs
 from reference.proxy.table import actions
 
@@ -85,6 +85,10 @@ class Messages:
         yield from self._chain(action_chain(self.family, mark))
         yield self._elements(uapi.NFT_MSG_NEWSETELEM, "actions", pack_action(mark))
 
+    def ranges(self, ranges: SourceRanges) -> Iterator[Message]:
+        """Create the chain of these source ranges."""
+        yield from self._chain(ranges_chain(self.family, ranges))
+
     def add(self, wanted: Iterable[Element]) -> Iterator[Message]:
         """Add elements, in order, in as few messages as possible."""
         return self._in_lists(uapi.NFT_MSG_NEWSETELEM, wanted)
@@ -108,6 +112,7 @@ class Messages:
         sticky = [each for each in wanted if isinstance(each[2], Sticky)]
         yield from self.add(element for each in sticky for element in forwarding(*each))
         yield from self.add(HairpinElement(address) for address in sorted(ruleset.hairpin))
+        yield from self.add(RangesElement(*each) for each in ruleset.ranges.items())
         yield from self.add(MarkElement(name, service, mark(name, action)) for name, service, action in wanted[::-1])
 
     def _in_lists(self, kind: int, wanted: Iterable[Element]) -> Iterator[Message]:
@@ -182,6 +187,7 @@ class KernelTable:
         self._messages = messages(family, edit=edit)
         self._staging = messages(family, STAGING, edit)
         self._marks: set[int] = set()
+        self._ranges: set[SourceRanges] = set()
         self.most_elements = max(1, nft.limit // MOST_ELEMENT_BYTES - 1)
 
     def load(self, ruleset: Ruleset) -> None:
@@ -203,15 +209,18 @@ class KernelTable:
             self._nft.commit(part)
         if staged:
             self._nft.commit(self._staging.delete_table())
-        self._marks = set(marks(ruleset, fixed=True))
+        self._marks, self._ranges = set(marks(ruleset, fixed=True)), set(ruleset.ranges.values())
 
     def apply(self, changes: Changes) -> None:
         """Apply changes, in two transactions or more, so that no packet finds a slot empty."""
         build = self._messages
         new = {each.mark for each in changes.first_add if isinstance(each, MarkElement)} - self._marks
+        ranges = {each.ranges for each in changes.first_add if isinstance(each, RangesElement)} - self._ranges
         chains = [message for each in sorted(new) for message in build.action(each)]
+        chains += [message for each in sorted(ranges) for message in build.ranges(each)]
         self._nft.commit_all([*build.delete(changes.first_delete), *chains, *build.add(changes.first_add)])
         self._marks |= new
+        self._ranges |= ranges
         if changes.later_delete:
             self._nft.commit_all(build.delete(changes.later_delete))
 
@@ -221,6 +230,7 @@ class KernelTable:
             if self._nft.exists(uapi.NFT_MSG_GETTABLE, build.table):
                 self._nft.commit(build.delete_table())
         self._marks.clear()
+        self._ranges.clear()
 
 
 def _whole(build: Messages, ruleset: Ruleset, clients: Sequence[bytes]) -> Iterator[Message]:
@@ -228,6 +238,8 @@ def _whole(build: Messages, ruleset: Ruleset, clients: Sequence[bytes]) -> Itera
     yield from build.skeleton(ruleset.pods, ruleset.own)
     for each in marks(ruleset):
         yield from build.action(each)
+    for wanted in sorted(set(ruleset.ranges.values())):
+        yield from build.ranges(wanted)
     yield from build.remembered(clients)
     yield from build.content(ruleset)
 

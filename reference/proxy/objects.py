@@ -156,7 +156,17 @@ def _service_port(service: Object, port: Mapping[str, Any], family: Family, anno
         topology_annotation=_topology_annotation(metadata.get("annotations") or {}, annotation_key),
         affinity_seconds=_affinity_seconds(spec),
         topology_keys=topology_keys(service),
+        source_ranges=_source_ranges(spec, family),
     )
+
+
+def _source_ranges(spec: Mapping[str, Any], family: Family) -> tuple[str, ...]:
+    """The CIDRs of a family whose clients may use the load balancer; none of a family means all, as in kube-proxy."""
+    if spec.get("type") != "LoadBalancer":
+        return ()
+    wanted = [each.strip() for each in spec.get("loadBalancerSourceRanges") or ()]
+    networks = (ipaddress.ip_network(each, strict=False) for each in wanted if family_of(each) == family)
+    return tuple(sorted({str(each) for each in networks}))
 
 
 def _affinity_seconds(spec: Mapping[str, Any]) -> int:

@@ -3,8 +3,6 @@
 One thread, one queue. It takes what is in the queue, works on the Services that these events are about, and writes what
 differs to the kernel in one go. Nothing here grows with the number of other Services. The thread is made in the
 constructor, so it lives in the netns of the thread that constructs the proxy, and so do all its sockets.
-
-Out of scope: loadBalancerSourceRanges.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ that its cost does not grow with the number of Services and a change is a handfu
 - `actions` maps a mark to the chain that carries the action out, for example by selecting an index at random.
 - `endpoints` maps a service address and an index to an endpoint.
 - `hairpin` holds the endpoints on this node, which may reach themselves through a Service.
+- `ranges` maps a service address that not everybody may use to the chain that drops other clients' packets.
 - `affinity`, which the kernel fills, maps a client and a service address to the identity of an endpoint, for as long as
   the Service asks. With session affinity `endpoints` is keyed by identity, and `identities` maps an index to it. The
   identity depends on the endpoint alone, so an endpoint that moves to another index keeps its clients, and clients
@@ -23,7 +24,7 @@ result of a map into a register of a concatenation.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 from zlib import crc32
 
@@ -73,6 +74,9 @@ class Sticky:
 RuleAction = tuple[Endpoint, ...] | Sticky | Literal["drop", "reject"]
 """The action of the rules on connections to a service address: forward to one of these endpoints, drop, or reject."""
 
+SourceRanges = tuple[str, ...]
+"""The CIDRs of the clients that may use a service address, in order."""
+
 MapName = Literal["services", "external"]
 
 
@@ -83,6 +87,7 @@ class Entries:
     services: Mapping[ServiceAddress, RuleAction]
     external: Mapping[ServiceAddress, RuleAction]
     hairpin: frozenset[str]
+    ranges: Mapping[ServiceAddress, SourceRanges] = field(default_factory=dict)
 
 
 NOTHING = Entries({}, {}, frozenset())
@@ -101,6 +106,7 @@ class Ruleset:
     services: Mapping[ServiceAddress, RuleAction]
     external: Mapping[ServiceAddress, RuleAction]
     hairpin: frozenset[str]
+    ranges: Mapping[ServiceAddress, SourceRanges] = field(default_factory=dict)
 
 
 def render(port: ServicePort, decision: Decision, node: str, node_addresses: Sequence[str]) -> Entries:
@@ -116,7 +122,9 @@ def render(port: ServicePort, decision: Decision, node: str, node_addresses: Seq
             services[service] = inside
             if port.external_local:
                 external[service] = outside
-    return Entries(services, external, _local_addresses(decision, node))
+    restricted = port.load_balancer_ips if port.source_ranges else ()
+    ranges = {ServiceAddress(each, port.protocol, port.port): port.source_ranges for each in restricted}
+    return Entries(services, external, _local_addresses(decision, node), ranges)
 
 
 def _local_addresses(decision: Decision, node: str) -> frozenset[str]:

@@ -8,11 +8,14 @@ endpoint is not found, because it has left, the client is forgotten and gets ano
 
 from __future__ import annotations
 
+import ipaddress
+from zlib import crc32
+
 from reference.proxy import expressions as nft
 from reference.proxy import uapi
 from reference.proxy.decision import Family
 from reference.proxy.expressions import Verdict
-from reference.proxy.ruleset import LOCAL_LIST, Mark
+from reference.proxy.ruleset import LOCAL_LIST, Mark, SourceRanges
 from reference.proxy.skeleton import (
     FAMILY_WORD,
     Chain,
@@ -43,6 +46,29 @@ def chain_name(mark: int) -> str:
     if not count:
         return "reject-chain" if first else "drop-chain"
     return (f"affinity-{count}-{seconds}" if seconds else f"lb-{count}") + ("-local" if first else "")
+
+
+def ranges_chain(family: Family, ranges: SourceRanges) -> Chain:
+    """The chain that drops packets of clients outside of these CIDRs."""
+    rules = (_accept_from(family, each) for each in ranges)
+    return Chain(ranges_name(ranges), (*rules, Rule("drop", nft.verdict(Verdict.DROP))))
+
+
+def ranges_name(ranges: SourceRanges) -> str:
+    """The name of the chain of these CIDRs; all have one length."""
+    return f"ranges-{crc32(' '.join(ranges).encode()):08x}"
+
+
+def _accept_from(family: Family, cidr: str) -> Rule:
+    network, register = ipaddress.ip_network(cidr), nft.FIRST_REGISTER
+    accept = nft.verdict(Verdict.ACCEPT)
+    if not network.prefixlen:
+        return Rule("accept", accept)
+    whole = network.prefixlen == network.max_prefixlen
+    masked = b"" if whole else nft.mask_bytes(register, network.netmask.packed)
+    matched = load_source(family, register) + masked + nft.compare(register, network.network_address.packed)
+    what = str(network.network_address) if whole else cidr
+    return Rule(f"{FAMILY_WORD[family]} saddr {what} accept", matched + accept)
 
 
 def _select(mark: Mark) -> Rule:

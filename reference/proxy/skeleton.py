@@ -101,6 +101,7 @@ def set_specs(family: Family) -> tuple[SetSpec, ...]:
             size=MOST_CLIENTS,
         ),
         SetSpec("actions", "mark : verdict", MARK, 4, VERDICT, 0, host_order_key=True),
+        SetSpec("ranges", f"{service_type} : verdict", service, length + 8, VERDICT, 0),
         SetSpec("hairpin", f"{word} . {word}", address << _TYPE_BITS | address, 2 * length),
         SetSpec("pods", word, address, length, interval=True),
         SetSpec("own", word, address, length, interval=True),
@@ -119,6 +120,12 @@ def fixed_chains(family: Family) -> tuple[Chain, ...]:
             Hook(uapi.NF_INET_PRE_ROUTING, "prerouting", -100, "dstnat"),
         ),
         Chain("output", (_by_service(family),), Hook(uapi.NF_INET_LOCAL_OUT, "output", -100, "-100")),
+        Chain(
+            "ranges-prerouting",
+            (_by_ranges(family),),
+            Hook(uapi.NF_INET_PRE_ROUTING, "prerouting", -110, "dstnat - 10"),
+        ),
+        Chain("ranges-output", (_by_ranges(family),), Hook(uapi.NF_INET_LOCAL_OUT, "output", -110, "-110")),
         Chain("postrouting", (_if_translated(),), Hook(uapi.NF_INET_POST_ROUTING, "postrouting", 100, "srcnat")),
         Chain("input", (_tag(family),), Hook(uapi.NF_INET_LOCAL_IN, "input", 100, "100")),
         Chain("prerouting-udp", _awaited(), Hook(uapi.NF_INET_PRE_ROUTING, "prerouting", -150, "mangle", "filter")),
@@ -180,6 +187,15 @@ def _by_map(family: Family, name: str) -> Rule:
 
 def _by_service(family: Family) -> Rule:
     return _by_map(family, "services")
+
+
+def _by_ranges(family: Family) -> Rule:
+    """Leave packets to service addresses that not everybody may use to the chains of their ranges, before all else."""
+    first = nft.FIRST_REGISTER
+    return Rule(
+        f"{FAMILY_WORD[family]} daddr . meta l4proto . th dport vmap @ranges",
+        load_service_address(family) + nft.lookup("ranges", first, into=0),
+    )
 
 
 def _from_outside(family: Family) -> Rule:

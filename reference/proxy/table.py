@@ -16,6 +16,7 @@ from reference.proxy.changes import (
     HairpinElement,
     IdentityElement,
     MarkElement,
+    RangesElement,
     compare,
     forwarding,
 )
@@ -28,6 +29,7 @@ from reference.proxy.ruleset import (
     RuleAction,
     Ruleset,
     ServiceAddress,
+    SourceRanges,
     Stale,
     endpoints_of,
     mark,
@@ -41,6 +43,7 @@ __all__ = [
     "HairpinElement",
     "IdentityElement",
     "MarkElement",
+    "RangesElement",
     "Table",
     "actions",
     "elements",
@@ -60,6 +63,8 @@ class Table:
         self._hairpin: Counter[str] = Counter()
         self._touched: dict[tuple[MapName, ServiceAddress], RuleAction | None] = {}
         self._touched_hairpin: dict[str, bool] = {}
+        self._ranges: dict[ServiceAddress, SourceRanges] = {}
+        self._touched_ranges: dict[ServiceAddress, SourceRanges | None] = {}
 
     def put(self, owner: Hashable, entries: Entries) -> None:
         """Replace the entries of `owner`. A service address belongs to the owner that claimed it first."""
@@ -100,10 +105,14 @@ class Table:
 
         Parts do not depend on each other: all changes of one service address are in one part.
         """
-        if not self._touched and not self._touched_hairpin:
+        if not self._touched and not self._touched_hairpin and not self._touched_ranges:
             return []
         changes = Changes()
         parts = [changes]
+        for service, before in self._touched_ranges.items():
+            after = self._ranges.get(service)
+            changes.first_delete += [RangesElement(service, before)] if before is not None and before != after else []
+            changes.first_add += [RangesElement(service, after)] if after is not None and before != after else []
         for service in dict.fromkeys([service for _, service in self._touched]):
             if len(changes.first_add) + len(changes.first_delete) >= most:
                 changes = Changes()
@@ -130,6 +139,7 @@ class Table:
         """Drop the changes noted so far: the whole table is about to be loaded."""
         self._touched.clear()
         self._touched_hairpin.clear()
+        self._touched_ranges.clear()
 
     def ruleset(self, pods: tuple[str, ...], own: tuple[str, ...]) -> Ruleset:
         """The whole ruleset, as a value."""
@@ -137,7 +147,7 @@ class Table:
         for (name, service), action in self._actions.items():
             actions[name][service] = action
         hairpin = frozenset(address for address, count in self._hairpin.items() if count)
-        return Ruleset(self.family, pods, own, actions["services"], actions["external"], hairpin)
+        return Ruleset(self.family, pods, own, actions["services"], actions["external"], hairpin, dict(self._ranges))
 
     def _claim(self, service: ServiceAddress, owner: Hashable) -> None:
         if self._owner.setdefault(service, owner) != owner:
@@ -161,6 +171,7 @@ class Table:
     def _set_actions(self, service: ServiceAddress, entries: Entries) -> None:
         self._set_action("services", service, entries.services.get(service))
         self._set_action("external", service, entries.external.get(service))
+        self._set_ranges(service, entries.ranges.get(service))
 
     def _set_action(self, name: MapName, service: ServiceAddress, wanted: RuleAction | None) -> None:
         key = (name, service)
@@ -173,6 +184,16 @@ class Table:
             del self._actions[key]
         else:
             self._actions[key] = after
+
+    def _set_ranges(self, service: ServiceAddress, wanted: SourceRanges | None) -> None:
+        before = self._ranges.get(service)
+        if wanted == before:
+            return
+        self._touched_ranges.setdefault(service, before)
+        if wanted is None:
+            del self._ranges[service]
+        else:
+            self._ranges[service] = wanted
 
     def _count(self, addresses: frozenset[str], step: int) -> None:
         for address in addresses:
@@ -199,6 +220,7 @@ def elements(ruleset: Ruleset) -> Iterator[Element]:
         yield from forwarding(name, service, action)
     for address in sorted(ruleset.hairpin):
         yield HairpinElement(address)
+    yield from (RangesElement(service, ranges) for service, ranges in ruleset.ranges.items())
     for name, service, action in actions(ruleset):
         yield MarkElement(name, service, mark(name, action))
 

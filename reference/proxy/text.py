@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from reference.proxy.changes import EndpointElement, IdentityElement, MarkElement
+from reference.proxy.changes import EndpointElement, IdentityElement, MarkElement, RangesElement
 from reference.proxy.ruleset import Ruleset, ServiceAddress, marks
-from reference.proxy.selection import action_chain, chain_name
+from reference.proxy.selection import action_chain, chain_name, ranges_chain, ranges_name
 from reference.proxy.skeleton import FAMILY_WORD, TABLE, Chain, SetSpec, fixed_chains, set_specs
 from reference.proxy.table import elements
 
@@ -18,6 +18,7 @@ def text(ruleset: Ruleset) -> str:
     for spec in set_specs(ruleset.family):
         lines += _set(spec, content[spec.name])
     chains = [action_chain(ruleset.family, mark) for mark in marks(ruleset)]
+    chains += [ranges_chain(ruleset.family, each) for each in sorted(set(ruleset.ranges.values()))]
     for chain in (*chains, *fixed_chains(ruleset.family)):
         lines += _chain(chain)
     return "\n".join([*lines, "}", ""])
@@ -34,6 +35,8 @@ def _content(ruleset: Ruleset) -> dict[str, list[str]]:
                 content["endpoints"].append(f"{key} : {address} . {port}")
             case IdentityElement(service, slot, identity):
                 content["identities"].append(f"{_service_text(service)} . {slot:#010x} : {identity:#010x}")
+            case RangesElement(service, ranges):
+                content["ranges"].append(f"{_service_text(service)} : goto {ranges_name(ranges)}")
     content["actions"] = [f"{each:#010x} : goto {chain_name(each)}" for each in marks(ruleset, fixed=True)]
     content["hairpin"] = [f"{each} . {each}" for each in ruleset.hairpin]
     content["pods"], content["own"] = list(ruleset.pods), list(ruleset.own)

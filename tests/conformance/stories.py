@@ -295,6 +295,8 @@ def _seen(proxy: ServiceProxy, *, told: bool) -> Seen:
             sticky = "affinity" if kind == "cluster IP" else "affinity outside"
             found[sticky, service] = [each.seconds for each in (action, outside) if isinstance(each, Sticky)]
         found["hairpin", family] = rules.hairpin
+        for service, ranges in rules.ranges.items():
+            found["source ranges", service] = ranges
     found["stale",] = frozenset(proxy._kernel.stale)  # type: ignore[attr-defined]
     for port, handlers in proxy._listening._wanted.items():
         for each, handler in handlers.items():

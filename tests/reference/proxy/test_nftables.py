@@ -38,7 +38,8 @@ def ruleset(family: Family) -> Ruleset:
     four = ServiceAddress(virtual.format(4), "UDP", 80)
     services = {one: (here, there), two: "reject", three: "drop", four: Sticky((here, there), 93_784)}
     external = {one: (here,), four: Sticky((here,), 10_800)}
-    return Ruleset(family, pods, own, services, external, frozenset({here[0]}))
+    sources = ("10.0.0.0/8", "192.0.2.7/32") if family == "IPv4" else ("2001:db8::/32", "fd00::7/128")
+    return Ruleset(family, pods, own, services, external, frozenset({here[0]}), {one: sources})
 
 
 @pytest.fixture
@@ -124,6 +125,21 @@ def test_changes_make_the_chains_that_they_need(nft: NftSocket, loaded: tuple[Ke
         b"lb-1-local",
     }  # type: ignore[union-attr]
     assert read_back(nft, "IPv4", "hairpin") == {socket.inet_aton(A[0]) * 2: b""}
+
+
+def test_source_ranges_come_change_and_go(nft: NftSocket, loaded: tuple[KernelTable, Table]) -> None:
+    kernel, table = loaded
+    seen = []
+    for ranges in (("10.0.0.0/8",), ("192.0.2.7/32", "198.51.100.0/24"), ("10.0.0.0/8",), ()):
+        table.put("web", Entries({SERVICE: (A,)}, {}, frozenset(), {SERVICE: ranges} if ranges else {}))
+        for changes in table.take_changes():
+            kernel.apply(changes)
+        seen.append(read_back(nft, "IPv4", "ranges"))
+
+    first, second, again, gone = seen
+    assert first == again != second
+    assert first is not None
+    assert [first.keys(), gone] == [{KEY}, {}]
 
 
 def test_a_service_that_goes_leaves_no_element(nft: NftSocket, loaded: tuple[KernelTable, Table]) -> None:

@@ -75,6 +75,16 @@ def test_load_balancer_ips_count_unless_the_load_balancer_is_a_proxy() -> None:
     assert service_ports(balanced)["IPv4"][0].load_balancer_ips == ("198.18.1.1", "198.18.1.2")
 
 
+def test_source_ranges_are_those_of_the_family_of_a_load_balancer() -> None:
+    ranges = ["10.0.0.7/8 ", "fd00::/8", "192.0.2.1/32"]
+
+    balanced = service_ports(service(type="LoadBalancer", loadBalancerSourceRanges=ranges))
+    inside = service_ports(service(type="ClusterIP", loadBalancerSourceRanges=ranges))
+
+    assert balanced["IPv4"][0].source_ranges == ("10.0.0.0/8", "192.0.2.1/32")
+    assert inside["IPv4"][0].source_ranges == ()
+
+
 def test_a_present_deprecated_annotation_hides_the_new_one() -> None:
     both = {DEPRECATED_ANNOTATION: "", "service.kubernetes.io/topology-mode": "Auto"}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given, settings
@@ -15,6 +16,7 @@ from reference.proxy.table import (
     HairpinElement,
     IdentityElement,
     MarkElement,
+    RangesElement,
     Table,
     elements,
 )
@@ -173,6 +175,25 @@ def test_changes_come_in_parts_of_bounded_size() -> None:
     parts = table.take_changes(6)
 
     assert [len(each.first_add) for each in parts] == [6, 6, 6, 6, 6]
+
+
+def test_source_ranges_are_replaced_and_go_with_their_service() -> None:
+    table = Table("IPv4")
+    first, second = ("10.0.0.0/8",), ("192.0.2.0/24",)
+    table.put("web", replace(forwards(ONE, A), ranges={ONE: first}))
+    assert RangesElement(ONE, first) in taken(table).first_add
+
+    table.put("web", replace(forwards(ONE, A), ranges={ONE: second}))
+    changes = taken(table)
+    assert (changes.first_delete, changes.first_add) == ([RangesElement(ONE, first)], [RangesElement(ONE, second)])
+
+    table.put("web", replace(forwards(ONE, A), ranges={ONE: first}))
+    table.put("web", replace(forwards(ONE, A), ranges={ONE: second}))
+    assert not any(table.take_changes())
+
+    table.put("web", NOTHING)
+    assert RangesElement(ONE, second) in taken(table).first_delete
+    assert list(elements(table.ruleset((), ()))) == []
 
 
 lists = st.lists(st.sampled_from((A, B, C)), min_size=1, unique=True).map(tuple)
