@@ -1,4 +1,4 @@
-"""pyroute2 inside a netns, for all that is rare: reading what the kernel holds, cutting a node off, forgetting flows.
+"""pyroute2 inside a netns, for all that is rare: reading what the kernel holds, cutting a node off.
 
 What is hot at boot is packed by `harness.netns.rtnetlink`, which says how much faster that is. To import pyroute2 takes
 0.1 s, so it is imported when it is first needed, and never for `--help`. Its sockets are opened, used and closed in the
