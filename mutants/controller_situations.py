@@ -70,8 +70,9 @@ def lost_pod_keeps_its_zone() -> Planner:
 
 @_faults.misplans("leaves-out-every-lost-pod", "A pod whose Node is gone is left out, whatever the Service publishes.")
 def leaves_out_every_lost_pod(service: Object, pods: Pods, nodes: Nodes, *others: Any, **options: Any) -> Plan:
-    there = [each for each in pods if each["spec"].get("nodeName", "") in nodes]
-    return plan_service(service, there, nodes, *others, **options)
+    if service["spec"].get("publishNotReadyAddresses"):
+        pods = [each for each in pods if each["spec"].get("nodeName", "") in nodes]
+    return plan_service(service, pods, nodes, *others, **options)
 
 
 @_faults.misplans("never-empties-a-slice", "A slice of several whose endpoints are all gone stays as it is.")
@@ -91,11 +92,10 @@ def never_empties_a_slice(
 )
 def refused_annotation_falls_through(service: Object, *others: Any, **options: Any) -> Plan:
     right = plan_service(service, *others, **options)
-    refused = any(each.refusal for each in right.families.values())
     field = service["spec"].get("trafficDistribution")
-    return (
-        plan_service(with_spec(unasked(service), trafficDistribution=field), *others, **options) if refused else right
-    )
+    if not field or not any(each.refusal for each in right.families.values()):
+        return right
+    return plan_service(with_spec(unasked(service), trafficDistribution=field), *others, **options)
 
 
 @_faults.misplans("hints-by-host-name", "An endpoint is hinted for the host name of its node.", "kubernetes#71851")

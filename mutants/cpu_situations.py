@@ -9,7 +9,7 @@ from typing import Any
 
 from mutants.controller_situations import unasked
 from mutants.mutant import Mutant
-from mutants.plans import Nodes, PlanFaults, Planner, Pods, with_spec
+from mutants.plans import Nodes, PlanFaults, Planner, Pods, with_spec, without
 from reference.client import Object
 from reference.endpointslice.allocation import Threshold, allocate, rules
 from reference.endpointslice.cpu_hints import CpuOutcome
@@ -132,14 +132,20 @@ def own_zone_first_at_first_only(service: Object, pods: Pods, nodes: Nodes, exis
     return replace(right, update=tuple(map(turned, right.update)))
 
 
+def _unhinted(endpoint: Object) -> str:
+    return str(sorted(without(endpoint, "hints").items()))
+
+
 @_faults.misplans("judges-each-slice-alone", "Slices stay while none of them has too many endpoints for a zone.")
 def judges_each_slice_alone(service: Object, pods: Pods, nodes: Nodes, existing: Pods, **options: Any) -> Plan:
     existing = list(existing)
     right = plan_service(service, pods, nodes, existing, **options)
-    planned = sum(len(slices) for family in right.families.values() for slices in family.slices)
+    planned = [one for family in right.families.values() for slices in family.slices for one in slices]
     endpoints = [one for each in existing for one in each.get("endpoints") or ()]
     found = allocate(options["zones"].shares, len(endpoints), rules(options["features"]).to_keep)
-    if isinstance(found, Refusal) or planned != len(endpoints) or any("hints" not in one for one in endpoints):
+    if isinstance(found, Refusal) or any("hints" not in one for one in endpoints):
+        return right
+    if sorted(map(_unhinted, planned)) != sorted(map(_unhinted, endpoints)):
         return right
     for each in existing:
         counts = Counter(one["hints"]["forZones"][0]["name"] for one in each["endpoints"])
