@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from harness.scenario.paths import Who
     from harness.scenario.refusals import create_unwritable_pod, why_no_sync_failed
     from harness.scenario.resolvers import resolvers
-    from harness.scenario.service import AddressKind, Service, endpoint, same_node, same_zone
+    from harness.scenario.service import AddressKind, Service, at_port, endpoint, same_node, same_zone
     from harness.scenario.shares import expect_all_under_load, expect_any_under_load, expect_even_shares
     from harness.scenario.together import Question, expect_together
     from harness.scenario.traffic import (
@@ -60,6 +60,7 @@ if TYPE_CHECKING:
         Expected,
         Traffic,
         expect_client_address,
+        expect_flow_answered,
         expect_flow_moves,
         expect_flow_survives,
         expect_prompt_change,
@@ -106,6 +107,7 @@ __all__ = [
     "Who",
     "addresses_of",
     "ask_dns",
+    "at_port",
     "conditions_of",
     "controller_metrics",
     "create_unwritable_pod",
@@ -121,6 +123,7 @@ __all__ = [
     "expect_dns_answer",
     "expect_enough",
     "expect_even_shares",
+    "expect_flow_answered",
     "expect_flow_moves",
     "expect_flow_survives",
     "expect_forgotten",
@@ -184,12 +187,12 @@ _NAMES = {
     "harness.scenario.paths": "Who",
     "harness.scenario.refusals": "create_unwritable_pod why_no_sync_failed",
     "harness.scenario.resolvers": "resolvers",
-    "harness.scenario.service": "AddressKind Service endpoint same_node same_zone",
+    "harness.scenario.service": "AddressKind Service at_port endpoint same_node same_zone",
     "harness.scenario.shares": "expect_all_under_load expect_any_under_load expect_even_shares",
     "harness.scenario.together": "Question expect_together",
     "harness.scenario.traffic": (
-        "NO_ANSWER Expected Traffic expect_client_address expect_flow_moves expect_flow_survives expect_prompt_change "
-        "expect_traffic"
+        "NO_ANSWER Expected Traffic expect_client_address expect_flow_answered expect_flow_moves expect_flow_survives "
+        "expect_prompt_change expect_traffic"
     ),
     "harness.scenario.transitions": "expect_no_loss",
 }

@@ -25,13 +25,19 @@ ContainerPorts = Sequence[tuple[str, int, str]]
 
 @dataclass(frozen=True, slots=True)
 class WantedPod:
-    """A pod to be made: its node, labels, named ports, and readiness."""
+    """A pod to be made: its node, labels, named ports, and readiness.
+
+    With `tells_port` its server answers at each port as "name.port"; with `host_network` it is at the addresses of its
+    node, which has one such pod at most.
+    """
 
     name: str
     node: str
     labels: Mapping[str, str] | None = None
     container_ports: ContainerPorts = ()
     ready: bool = True
+    tells_port: bool = False
+    host_network: bool = False
 
 
 class OpenConnection(Protocol):

@@ -16,6 +16,8 @@ from harness.netns import addresses
 from harness.netns.fabric import Host, Network
 from harness.probes.loop import Loop, Server, ServerPort
 
+_ALWAYS = (("TCP", manifests.TARGET_PORT), ("UDP", manifests.TARGET_PORT))
+
 
 class NetnsPods(PodLifecycle, PodReports):
     """Kubernetes namespaces and their pods; each running pod has a netns and an echo server in it."""
@@ -30,7 +32,7 @@ class NetnsPods(PodLifecycle, PodReports):
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
         self._clients: dict[str, Host] = {}
-        self._hosts: dict[tuple[str, str], tuple[Host, Server]] = {}
+        self._hosts: dict[tuple[str, str], tuple[Host, Sequence[Server]]] = {}
 
     def create_namespace(self, namespace: str) -> None:
         """Create the Kubernetes namespace of a scenario."""
@@ -46,42 +48,25 @@ class NetnsPods(PodLifecycle, PodReports):
 
     def run_pods(self, namespace: str, wanted: Sequence[WantedPod]) -> list[Pod]:
         """Run these pods, each with an echo server."""
-        return [
-            self.run_pod(
-                namespace,
-                each.name,
-                each.node,
-                labels=each.labels,
-                container_ports=each.container_ports,
-                ready=each.ready,
-            )
-            for each in wanted
-        ]
+        return [self._run_pod(namespace, each) for each in wanted]
 
-    def run_pod(
-        self,
-        namespace: str,
-        name: str,
-        node: str,
-        *,
-        labels: Mapping[str, str] | None = None,
-        container_ports: Sequence[tuple[str, int, str]] = (),
-        ready: bool = True,
-    ) -> Pod:
+    def _run_pod(self, namespace: str, wanted: WantedPod) -> Pod:
         """Run a pod whose echo server answers TCP and UDP on the target port (and on its container ports)."""
-        host = self.network.add_pod(node)
-        numbers = {("TCP", manifests.TARGET_PORT), ("UDP", manifests.TARGET_PORT)}
-        numbers |= {(protocol, port) for _, port, protocol in container_ports}
-        listening = [
-            ServerPort(protocol, family, port) for protocol, port in sorted(numbers) for family in self.families
-        ]
-        server = self._loop.serve(host.namespace, f"{namespace}/{name}", listening)
+        name, node = wanted.name, wanted.node
+        host = self.network.nodes[node] if wanted.host_network else self.network.add_pod(node)
+        listening: dict[str, list[ServerPort]] = {}
+        for protocol, port in sorted({*_ALWAYS, *((protocol, port) for _, port, protocol in wanted.container_ports)}):
+            identity = f"{namespace}/{name}.{port}" if wanted.tells_port else f"{namespace}/{name}"
+            listening.setdefault(identity, []).extend(ServerPort(protocol, family, port) for family in self.families)
+        servers = [self._loop.serve(host.namespace, identity, ports) for identity, ports in listening.items()]
         with self._lock:
-            self._hosts[namespace, name] = (host, server)
-        pod = manifests.pod(name, node, labels=labels, container_ports=container_ports)
+            self._hosts[namespace, name] = (host, servers)
+        pod = manifests.pod(
+            name, node, labels=wanted.labels, container_ports=wanted.container_ports, host_network=wanted.host_network
+        )
         self.api.create("pods", namespace, pod)
         ips = by_family(host)
-        self.report_pod(namespace, name, node, ips, ready=ready)
+        self.report_pod(namespace, name, node, ips, ready=wanted.ready)
         return Pod(name, namespace, node, self.topology.node(node).zone, ips)
 
     def report_pod(
@@ -107,9 +92,10 @@ class NetnsPods(PodLifecycle, PodReports):
 
     def _end(self, namespace: str, name: str) -> None:
         with self._lock:
-            host, server = self._hosts.pop((namespace, name), (None, None))
-        if host is not None and server is not None:
-            server.close()
+            host, servers = self._hosts.pop((namespace, name), (None, ()))
+        for each in servers:
+            each.close()
+        if host is not None and host not in self.network.nodes.values():
             self.network.remove_pod(host)
 
     def create_pod(self, namespace: str, wanted: WantedPod) -> None:

@@ -51,6 +51,11 @@ _GROUPS: tuple[tuple[str, str, frozenset[Ability]], ...] = (
         frozenset({Ability.MANY_PORTS}),
     ),
     (
+        "servers of a run keep off the addresses of nodes",
+        _NETNS,
+        frozenset({Ability.HOST_NETWORK}),
+    ),
+    (
         "client pods only ask, they keep no connection and no socket",
         _NETNS,
         frozenset({Ability.OPEN_CONNECTIONS, Ability.SOURCE_PORTS, Ability.HTTP}),

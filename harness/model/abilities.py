@@ -33,6 +33,7 @@ class Ability(enum.StrEnum):
     PROXY_METRICS = "proxy-metrics"
     UNDISTURBED = "undisturbed"  # no foreign load, for scenarios that depend on time
     MANY_PORTS = "many-ports"  # servers that listen on a hundred ports, and not in a container for each
+    HOST_NETWORK = "host-network"  # servers at the addresses of nodes
     DNS = "dns"  # the topology-aware DNS server, and PodLocators
 
 

@@ -180,13 +180,22 @@ class Cluster:
         labels: Mapping[str, str] | None = None,
         container_ports: Sequence[tuple[str, int, str]] = (),
         ready: bool = True,
+        tells_port: bool = False,
+        host_network: bool = False,
     ) -> list[Pod]:
-        """Run one pod with an echo server on each of these nodes; the first on a node has the node's name."""
-        if len(container_ports) > _FEW_PORTS:
+        """Run one pod with an echo server on each of these nodes; the first on a node has the node's name.
+
+        With `tells_port` each port answers by a name of its own (`at_port`); with `host_network` the servers are at the
+        addresses of their nodes, one a node.
+        """
+        if len(container_ports) > _FEW_PORTS or tells_port:
             self.backend.need(Ability.MANY_PORTS)
+        if host_network:
+            self.backend.need(Ability.HOST_NETWORK)
         names = [self._free_name(node, list(on[:number])) for number, node in enumerate(on)]
         wanted = [
-            WantedPod(name, node, labels, tuple(container_ports), ready) for name, node in zip(names, on, strict=True)
+            WantedPod(name, node, labels, tuple(container_ports), ready, tells_port, host_network)
+            for name, node in zip(names, on, strict=True)
         ]
         self._begin("run servers", stream="pods" if labels else "services", pods=" ".join(names))
         pods = self.backend.run_pods(self.namespace, wanted)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from harness.api.client import Object
@@ -58,6 +58,11 @@ def endpoint(pod: Pod, *, zones: Sequence[str] = (), nodes: Sequence[str] = (), 
     hints = Hints(tuple(zones), tuple(nodes)) if zones or nodes else None
     own: dict[str, Any] = {"node": pod.node, "zone": pod.zone or None, "hints": hints}
     return Endpoint(pod.addresses, **(own | conditions))
+
+
+def at_port(pod: Pod, port: int) -> Pod:
+    """Return who answers at one port of a pod whose ports answer by names of their own."""
+    return replace(pod, name=f"{pod.name}.{port}")
 
 
 def same_zone(pod: Pod, **conditions: Any) -> Endpoint:

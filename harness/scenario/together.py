@@ -12,6 +12,7 @@ from harness.judging import verdict
 from harness.judging.conclusion import raise_for
 from harness.judging.statistics import DEFAULT_RATES, Rates
 from harness.judging.verdict import AnyOf, Judgement, Verdict
+from harness.model.manifests import Port
 from harness.model.outcomes import Observation, Reached
 from harness.model.texts import paragraphs
 from harness.scenario.cluster import Cluster
@@ -29,13 +30,18 @@ from harness.scenario.traffic import (
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What clients see at one address of a Service; `kept` if each keeps one of the pods that it is to see."""
+    """What clients see at one address of a Service; `kept` if each keeps one of the pods that it is to see.
+
+    The family and the port are by default the first ones of the Service.
+    """
 
     name: str
     service: Service
     expected: Mapping[Who, Expected]
     to: AddressKind = "cluster-ip"
     kept: bool = False
+    family: str | None = None
+    port: Port | None = None
 
 
 def expect_together(
@@ -45,7 +51,7 @@ def expect_together(
     rates: Rates = DEFAULT_RATES,
     explain: Callable[[str], str] = lambda _: "",
 ) -> None:
-    """Expect the traffic of each question, as `expect_traffic` does, at the first port and in the first family.
+    """Expect the traffic of each question, as `expect_traffic` does.
 
     `explain` is called with the names of those that fail, and only then.
 
@@ -68,7 +74,8 @@ def expect_together(
 
 
 def _paths(cluster: Cluster, question: Question) -> list[Path]:
-    paths = paths_to(target_of(cluster, question.service, to=question.to), question.expected)
+    target = target_of(cluster, question.service, to=question.to, family=question.family, port=question.port)
+    paths = paths_to(target, question.expected)
     named = [replace(each, label=f"{each.label} in {question.name}") for each in paths]
     if not question.kept:
         return named

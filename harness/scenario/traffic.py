@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from typing import Any
 
 from harness.backends.backend import OpenConnection
 from harness.errors import UsageError
@@ -38,6 +39,7 @@ __all__ = [
     "NO_ANSWER",
     "Traffic",
     "expect_client_address",
+    "expect_flow_answered",
     "expect_flow_moves",
     "expect_flow_survives",
     "expect_prompt_change",
@@ -132,9 +134,12 @@ def expect_client_address(
 
 
 @contextlib.contextmanager
-def expect_flow_survives(cluster: Cluster, service: Service, client: str, pod: Pod) -> Iterator[None]:
-    """Expect a connection from before the block to reach the same pod after it. Raises `AssertionError`."""
-    with _flow(cluster, service, client) as flow:
+def expect_flow_survives(cluster: Cluster, service: Service, client: Who, pod: Pod, **address: Any) -> Iterator[None]:
+    """Expect a connection from before the block to reach the same pod after it. Raises `AssertionError`.
+
+    `address` are arguments of `expect_traffic`.
+    """
+    with _flow(cluster, service, client, address) as flow:
         _assert_pod(cluster, flow.opened, pod, f"the connection of {client} was made to")
         yield
         cluster.settle()
@@ -142,26 +147,55 @@ def expect_flow_survives(cluster: Cluster, service: Service, client: str, pod: P
 
 
 @contextlib.contextmanager
-def expect_flow_moves(cluster: Cluster, service: Service, client: str, *, before: Pod, after: Pod) -> Iterator[None]:
-    """Expect answers to a UDP flow with one source port from `before`, and after the block from `after`."""
-    with _flow(cluster, service, client) as flow:
+def expect_flow_moves(
+    cluster: Cluster, service: Service, client: Who, *, before: Pod, after: Pod, **address: Any
+) -> Iterator[None]:
+    """Expect answers to a UDP flow with one source port from `before`, and after the block from `after`.
+
+    `address` are arguments of `expect_traffic`.
+    """
+    with _flow(cluster, service, client, address) as flow:
         _assert_pod(cluster, flow.opened, before, f"the flow of {client} began with")
         yield
-        cluster.settle()
-        answer = come_to(
-            cluster,
-            f"the flow of {client} to reach {after}",
-            lambda: named(cluster, flow.ask()),
-            lambda seen: seen == Reached(after.name),
-            every=0.02,
-        )
-        _assert_pod(cluster, answer, after, f"the flow of {client} is answered by")
+        _assert_comes_to(cluster, flow, client, {after})
 
 
 @contextlib.contextmanager
-def _flow(cluster: Cluster, service: Service, client: str) -> Iterator[OpenConnection]:
+def expect_flow_answered(
+    cluster: Cluster, service: Service, client: Who, pods: AbstractSet[Pod], **address: Any
+) -> Iterator[None]:
+    """Expect answers to a UDP flow with one source port from one of these pods, after the block before which it begins.
+
+    Whether anybody answers before is left open. `address` are arguments of `expect_traffic`.
+    """
     cluster.settle()
-    probe = target_of(cluster, service).path(client, frozenset()).probes(1)[0]
+    flow = cluster.backend.connect(target_of(cluster, service, **address).path(client, frozenset({"any"})).probes(1)[0])
+    try:
+        yield
+        _assert_comes_to(cluster, flow, client, pods)
+    finally:
+        flow.close()
+
+
+def _assert_comes_to(cluster: Cluster, flow: OpenConnection, client: Who, pods: AbstractSet[Pod]) -> None:
+    """Expect a flow to be answered by one of these pods, when all components have settled."""
+    cluster.settle()
+    by_name = {pod.name: pod for pod in pods}
+    answer = come_to(
+        cluster,
+        f"the flow of {client} to reach {' or '.join(sorted(by_name))}",
+        lambda: named(cluster, flow.ask()),
+        lambda seen: isinstance(seen, Reached) and seen.pod in by_name,
+        every=0.02,
+    )
+    found = by_name.get(answer.pod) if isinstance(answer, Reached) else None
+    _assert_pod(cluster, answer, found or by_name[min(by_name)], f"the flow of {client} is answered by")
+
+
+@contextlib.contextmanager
+def _flow(cluster: Cluster, service: Service, client: Who, address: Mapping[str, Any]) -> Iterator[OpenConnection]:
+    cluster.settle()
+    probe = target_of(cluster, service, **address).path(client, frozenset()).probes(1)[0]
 
     def opened() -> OpenConnection:
         stream = cluster.backend.connect(probe)

@@ -10,6 +10,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from harness.api.client import Api, RefusedError, Response
+from harness.backends.backend import WantedPod
 from harness.backends.netns import NetnsBackend
 from harness.commands.main import main
 from harness.model import manifests
@@ -25,7 +26,7 @@ def backend() -> Iterator[NetnsBackend]:
             "services", "shop", manifests.service("web", selector={"app": "web"}, trafficDistribution="PreferClose")
         )
         for node in ("a1", "b1"):
-            backend.run_pod("shop", f"web-{node}", node, labels={"app": "web"})
+            backend.run_pods("shop", [WantedPod(f"web-{node}", node, {"app": "web"})])
         backend.settle()
         yield backend
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.backends.backend import WantedPod
 from harness.backends.netns import NetnsBackend
 from harness.binaries import Version, find_entry
 from harness.errors import DistrustError, UnavailableError
@@ -129,7 +130,7 @@ def backend(request: pytest.FixtureRequest) -> Iterator[NetnsBackend]:
 
 def test_after_settling_the_first_packet_goes_where_it_should(backend: NetnsBackend) -> None:
     backend.api.create("namespaces", "", {"metadata": {"name": "barrier"}})
-    pods = {node: backend.run_pod("barrier", node, node) for node in ("a1", "b1")}
+    pods = {node: backend.run_pods("barrier", [WantedPod(node, node)])[0] for node in ("a1", "b1")}
     service = backend.api.create("services", "barrier", manifests.service("web"))
     probe = Probe(backend.namespace_of(pod_client("a1")), "TCP", service["spec"]["clusterIP"], 80)
     write = backend.api.create
