@@ -46,6 +46,8 @@ from mutants import (
     releases,
     restarts,
     shares,
+    situated_proxies,
+    situations,
     succession,
     topology_keys,
 )
@@ -91,6 +93,8 @@ MUTANTS: Mapping[str, Mutant] = _by_name(
     live_changes.MUTANTS,
     live_slices.MUTANTS,
     missed_changes.MUTANTS,
+    situations.MUTANTS,
+    situated_proxies.MUTANTS,
 )
 """Each has one fault, and at least one requirement fails for it."""
 

@@ -185,7 +185,7 @@ _register(
 )
 
 
-class _Flushing(KernelTable):
+class Flushing(KernelTable):
     """Forgets all connections after each change of the rules."""
 
     def __init__(self, *arguments: Any) -> None:
@@ -199,6 +199,10 @@ class _Flushing(KernelTable):
 
     def apply(self, changes: Changes) -> None:
         super().apply(changes)
+        self.flush()
+
+    def flush(self) -> None:
+        """Forget all connections."""
         everything = struct.pack(">BBH", socket.AF_UNSPEC, 0, 0)
         self._conntrack.send(pack(1 << 8 | 2, 1 | 4, 1, everything))
         self._conntrack.recv(1 << 16)
@@ -209,7 +213,7 @@ _register(
     "Every change of the rules cuts the connections that are open.",
     "cilium#48259, cilium#48348",
     "the open connection of",
-    kernel_table=_Flushing,
+    kernel_table=Flushing,
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -92,6 +93,13 @@ def _relabelled(name: str, label: str, values: Mapping[str, str]) -> Callable[[]
 def _milliseconds(samples: Samples) -> Samples:
     return [
         each._replace(value=each.value * 1000) if each.name.endswith("timestamp_seconds") else each for each in samples
+    ]
+
+
+def _now(samples: Samples) -> Samples:
+    return [
+        each._replace(value=time.time()) if each.name.endswith("rules_last_timestamp_seconds") else each
+        for each in samples
     ]
 
 
@@ -217,6 +225,12 @@ MUTANTS += [
         "Metrics in seconds are told in milliseconds.",
         symptom=WRITTEN,
         proxy=partial(_Proxy, change=lambda: _milliseconds),
+    ),
+    Mutant(
+        "last-sync-is-now",
+        "The time of the last sync is that of the reading.",
+        symptom=WRITTEN,
+        proxy=partial(_Proxy, change=lambda: _now),
     ),
     Mutant(
         "drops-counted-for-the-other-policy",

@@ -141,7 +141,12 @@ def test_external_ip_hints(three_zones: Cluster) -> None:
     level=MUST,
     features=ALL,
     source=POLICIES,
-    kills={"no-last-resort-over-ipv6", "unready-over-ipv6"},
+    kills={
+        "accepts-partial-hints-over-ipv6",
+        "no-last-resort-over-ipv6",
+        "no-policies-at-external-addresses-over-ipv6",
+        "unready-over-ipv6",
+    },
 )
 def test_ipv6(three_zones: Cluster) -> None:
     expect_cells(three_zones, "IPv6", hints=False)
@@ -179,7 +184,7 @@ def test_affinity(three_zones: Cluster) -> None:
     level=SHOULD,
     features=ALL | {NODE_HINTS, SESSION_AFFINITY},
     source=HINTS,
-    kills={"affinity-ignores-hints"},
+    kills={"affinity-ignores-hints", "affinity-ignores-node-hints-at-load-balancers"},
 )
 def test_affinity_hints(three_zones: Cluster) -> None:
     expect_cells(three_zones, "affinity", hints=True)

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from conformance.features import CLUSTER_IP, IPV6_SERVICES, NODE_HINTS, NODE_PORT, UDP_SERVICES, ZONE_HINTS
+from conformance.features import (
+    CLUSTER_IP,
+    EXTERNAL_POLICY,
+    INTERNAL_POLICY,
+    IPV6_SERVICES,
+    NODE_HINTS,
+    NODE_PORT,
+    UDP_SERVICES,
+    ZONE_HINTS,
+)
 from harness import (
     MUST,
+    NO_ANSWER,
     SHOULD,
+    TCP,
     UDP,
     Cluster,
+    Question,
     Traffic,
     endpoint,
+    expect_together,
     expect_traffic,
     external_client,
     node_client,
@@ -244,3 +257,51 @@ def test_external_traffic_follows_node_hints_of_the_node_it_enters(three_zones: 
 
     clients: Traffic = {external_client("a1"): {a1}, external_client("a2"): {a2}, external_client("b2"): {b1}}
     expect_traffic(three_zones, service, clients, to="node-port")
+
+
+@requirement(
+    "KEP-3015/node-without-zone-follows-hints-for-its-name",
+    "A client on a node without zone label uses the endpoints that are hinted for the node, and where none is, all.",
+    level=MUST,
+    features={CLUSTER_IP, NODE_HINTS, UDP_SERVICES, ZONE_HINTS},
+    source="KEP-3015, Addition of PreferSameNode (if every endpoint has a ForNodes hint set)",
+    kills={"node-hints-need-a-zone"},
+)
+def test_node_without_zone_follows_hints_for_its_name(three_zones: Cluster) -> None:
+    a1, a2, b1 = three_zones.run_servers(on=["a1", "a2", "b1"])
+    three_zones.nodes.move("a2", None)
+    three_zones.nodes.move("b2", None)
+    questions = []
+    for port in (TCP, UDP):
+        service = three_zones.create_service(ports=[port], traffic_distribution="PreferSameNode")
+        three_zones.publish(service, [same_node(pod) for pod in (a1, a2, b1)])
+        expected: Traffic = {"a2": {a2}, node_client("a2"): {a2}, "b2": {a1, a2, b1}, "b1": {b1}}
+        questions.append(Question(f"over {port.protocol}", service, expected))
+    expect_together(three_zones, questions)
+
+
+@requirement(
+    "KEP-3015/local-sets-node-hints-aside",
+    "Under policy Local, inside and outside, an endpoint of the node is used whatever node it is hinted for.",
+    level=MUST,
+    features={EXTERNAL_POLICY, INTERNAL_POLICY, NODE_HINTS, NODE_PORT, UDP_SERVICES},
+    source="KEP-4444, Intersection with internal/externalTrafficPolicy (third row); KEP-3015, Alternatives",
+    kills={"node-hints-on-top-of-local"},
+)
+def test_policy_local_ignores_node_hints(three_zones: Cluster) -> None:
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    inside: Traffic = {"a1": {a1}, "b1": {b1}, "a2": NO_ANSWER}
+    outside: Traffic = {external_client("a1"): {a1}, external_client("b1"): {b1}, external_client("c1"): NO_ANSWER}
+    questions = []
+    for port in (TCP, UDP):
+        service = three_zones.create_service(
+            ports=[port],
+            type="NodePort",
+            internal_traffic_policy="Local",
+            external_traffic_policy="Local",
+            traffic_distribution="PreferSameNode",
+        )
+        three_zones.publish(service, [endpoint(a1, nodes=["b1", "a2"]), endpoint(b1, nodes=["a1", "c1"])])
+        questions.append(Question(f"inside over {port.protocol}", service, inside))
+        questions.append(Question(f"outside over {port.protocol}", service, outside, to="node-port"))
+    expect_together(three_zones, questions)

@@ -54,6 +54,7 @@ ADDED = "endpoint_slice_controller_endpoints_added_per_sync_sum"
 REMOVED = "endpoint_slice_controller_endpoints_removed_per_sync_sum"
 
 SYNCED_AT = "kubeproxy_sync_proxy_rules_last_timestamp_seconds"
+AGED = 1.0  # seconds
 NO_LOCAL = "kubeproxy_sync_proxy_rules_no_local_endpoints_total"
 
 
@@ -269,6 +270,40 @@ def _expect_synced_since(cluster: Cluster, node: str, then: float) -> None:
         expected=True,
         explain=lambda: f"then {then}, now {_last_sync(cluster, node)}",
     )
+
+
+@requirement(
+    "KEP-4444/last-sync-grows-old",
+    "kubeproxy_sync_proxy_rules_last_timestamp_seconds grows old while nothing is synced: it is the time of a sync, "
+    "and not that of the reading.",
+    level=SHOULD,
+    features={CLUSTER_IP, PROXY_METRICS},
+    source="KEP-4444, Monitoring Requirements",
+    kills={"last-sync-is-now"},
+)
+def test_time_of_the_last_sync_grows_old(three_zones: Cluster) -> None:
+    service = three_zones.create_service()
+    (a1,) = three_zones.run_servers(on=["a1"])
+    three_zones.publish(service, [endpoint(a1)])
+    expect_traffic(three_zones, service, {"a1": {a1}})
+
+    seen = [_last_sync(three_zones, "a1")]
+    expect_becomes(
+        three_zones,
+        f"metric {SYNCED_AT} of the proxy on a1 is as it was, {AGED:g} s and more after it was written",
+        lambda: _is_aged(three_zones, seen),
+        expected=True,
+        explain=lambda: f"seen one after the other: {seen}",
+    )
+
+
+def _is_aged(cluster: Cluster, seen: list[float]) -> bool:
+    """Return whether the gauge of a1 has the value that it had before, and that is of some time ago.
+
+    A proxy may sync anew now and then: one look in which it did not is enough.
+    """
+    seen.append(_last_sync(cluster, "a1"))
+    return seen[-1] == seen[-2] and time.time() - seen[-1] > AGED
 
 
 def _last_sync(cluster: Cluster, node: str) -> float:

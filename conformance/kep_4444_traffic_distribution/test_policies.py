@@ -117,7 +117,7 @@ def test_table_holds_at_cluster_ip_and_node_port(three_zones: Cluster, external:
     level=MUST,
     features={EXTERNAL_POLICY, INTERNAL_POLICY, LOAD_BALANCER, ZONE_HINTS},
     source=f"{SOURCE}; core/v1 ServiceSpec.externalTrafficPolicy (from within the cluster always Cluster semantics)",
-    kills={"external-addresses-ignore-hints"},
+    kills={"external-addresses-ignore-hints", "hints-on-top-of-local-at-load-balancers"},
 )
 @outside_policies
 @inside_policies

@@ -16,15 +16,20 @@ from conformance.features import (
 from harness import (
     MUST,
     NO_ANSWER,
+    PROXY,
     SHOULD,
+    TCP,
+    UDP,
     Cluster,
     Endpoint,
     Pod,
     Port,
+    Question,
     Traffic,
     endpoint,
     expect_flow_survives,
     expect_no_loss,
+    expect_together,
     expect_traffic,
     external_client,
     requirement,
@@ -129,6 +134,31 @@ def test_open_connection_survives_termination_and_hints(three_zones: Cluster) ->
 
 
 @requirement(
+    "KEP-1669/open-connections-outlive-hints-at-node-ports",
+    "A connection that is open at a node port, from outside or inside, goes on to work when hints move away from its "
+    "endpoint and when all hints go, as one at the cluster IP does.",
+    level=SHOULD,
+    features={CLUSTER_IP, NODE_PORT, ZONE_HINTS},
+    source="KEP-1669, Motivation; KEP-4444, Changes within kube-proxy (safer transitions)",
+    kills={"cuts-connections-at-node-ports", "cuts-connections-when-endpoints-join"},
+)
+def test_open_connections_outlive_hints_at_node_ports(three_zones: Cluster) -> None:
+    service = three_zones.create_service(type="NodePort", traffic_distribution="PreferClose")
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    for changed in ([endpoint(a1, zones=["c"]), endpoint(b1, zones=["a"])], [endpoint(a1), endpoint(b1)]):
+        three_zones.publish(service, [same_zone(a1), same_zone(b1)])
+        expect_traffic(three_zones, service, {external_client("a2"): {a1}}, to="node-port")
+        with (
+            expect_flow_survives(three_zones, service, external_client("a2"), a1, to="node-port"),
+            expect_flow_survives(three_zones, service, "a2", a1, to="node-port"),
+            expect_flow_survives(three_zones, service, "a2", a1),
+        ):
+            three_zones.publish(service, changed)
+            now = {b1} if changed[0].hints else {a1, b1}
+            expect_traffic(three_zones, service, {external_client("a2"): now}, to="node-port")
+
+
+@requirement(
     "KEP-1669/node-replaces-its-endpoint-without-loss",
     "With externalTrafficPolicy Local, no connection from outside fails while the one endpoint of the node terminates "
     "and its successor gets ready.",
@@ -179,3 +209,58 @@ def test_last_endpoint_is_replaced_without_loss(three_zones: Cluster) -> None:
             three_zones.publish(service, endpoints)
             for port in (tcp, udp):
                 expect_traffic(three_zones, service, {"a1": {answering}, "b1": {answering}}, port=port)
+
+
+@requirement(
+    "KEP-1669/last-resort-at-node-ports",
+    "At node ports, over TCP and UDP, serving endpoints that terminate are used when none is ready, by clients outside "
+    "and inside, wherever they are hinted for.",
+    level=MUST,
+    features={NODE_PORT, TERMINATING_ENDPOINTS, UDP_SERVICES, ZONE_HINTS},
+    source="KEP-1669, Proposal; released since 1.26",
+    kills={"no-last-resort-at-udp-node-ports", "no-terminating-fallback"},
+)
+def test_terminating_endpoints_are_the_last_resort_at_node_ports(three_zones: Cluster) -> None:
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    clients: Traffic = {external_client("a1"): {a1}, external_client("c1"): {a1}, "b2": {a1}}
+    questions = []
+    for port in (TCP, UDP):
+        service = three_zones.create_service(ports=[port], type="NodePort", traffic_distribution="PreferClose")
+        hinted = [leaving(a1, zones=["a"]), leaving(b1, serving=False, zones=["b"])]
+        three_zones.publish(service, hinted)
+        questions.append(Question(f"over {port.protocol}", service, clients, to="node-port"))
+    expect_together(three_zones, questions)
+
+
+@requirement(
+    "KEP-1669/restarted-proxy-knows-who-terminates",
+    "A proxy that starts while an endpoint terminates sends it nothing beside a ready one, and everything where it is "
+    "the last that serves; and new connections when it is ready again.",
+    level=MUST,
+    features={CLUSTER_IP, TERMINATING_ENDPOINTS, UDP_SERVICES},
+    source="KEP-1669, Proposal; kubernetes#92019",
+    kills={"restarted-takes-terminating-for-ready", "restarted-keeps-who-terminates-out"},
+)
+def test_restarted_proxy_knows_who_terminates(three_zones: Cluster) -> None:
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    beside = {port.protocol: three_zones.create_service(ports=[port]) for port in (TCP, UDP)}
+    last = {port.protocol: three_zones.create_service(ports=[port]) for port in (TCP, UDP)}
+    for each in beside.values():
+        three_zones.publish(each, [leaving(a1), endpoint(b1)])
+    for each in last.values():
+        three_zones.publish(each, [leaving(a1), leaving(b1, serving=False)])
+
+    three_zones.restart(PROXY, on=["a1", "c1"])
+    questions = [Question(f"beside a ready one over {name}", each, _from_two({b1})) for name, each in beside.items()]
+    questions += [Question(f"the last over {name}", each, _from_two({a1})) for name, each in last.items()]
+    expect_together(three_zones, questions)
+
+    for each in beside.values():
+        three_zones.publish(each, [endpoint(a1), endpoint(b1)])
+    expect_together(
+        three_zones, [Question(f"ready again over {name}", each, _from_two({a1, b1})) for name, each in beside.items()]
+    )
+
+
+def _from_two(pods: set[Pod]) -> Traffic:
+    return {"a1": pods, "c1": pods}

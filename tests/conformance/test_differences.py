@@ -186,6 +186,17 @@ SAID: Mapping[str, Said] = {
     "internal-local-at-external-ips": Said(("internal Local", "external IPs"), ("inside",)),
     "no-hints-inside-at-external-ips": Said(("hints", "external IPs"), ("inside",)),
     "target-port-of-the-first-pod": Said(("several endpoints", "several target ports")),
+    "unready-as-last-resort": Said(("unready endpoints",)),
+    "drops-where-none-is-ready": Said(("endpoints that are not ready", "connections to be refused")),
+    "no-last-resort-at-udp-node-ports": Said(("terminating endpoints", "UDP", "external addresses"), EXTERNAL),
+    "node-hints-need-a-zone": Said(("node hints", "no zone label")),
+    "node-hints-on-top-of-local": Said(("node hints", "any Local"), ("cluster_ip", "outside")),
+    "hints-on-top-of-local-at-load-balancers": Said(
+        ("zone hints", "any Local", "load balancer IPs"), ("cluster_ip", "outside")
+    ),
+    "affinity-ignores-node-hints-at-load-balancers": Said(("node hints", "affinity", "load balancer IPs"), EXTERNAL),
+    "accepts-partial-hints-over-ipv6": Said(("zone hints", "unhinted endpoints", "several endpoints", "IPv6")),
+    "no-policies-at-external-addresses-over-ipv6": Said(("external Local", "external addresses", "IPv6"), ("outside",)),
     "affinity-ignores-hints": Said(("hints", "affinity")),
     "affinity-ignores-policies": Said(("any Local", "affinity"), ("cluster_ip", "outside")),
     # topology keys

@@ -322,7 +322,22 @@ SAID: Mapping[str, Said] = {
     # restarts
     "routes-only-what-changes": Said(("objects that were there",), (*EVERYWHERE, CHECK, "changes")),
     "watches-once-as-a-proxy": Said(("an outage",), (*EVERYWHERE, CHECK, "health", "changes")),
+    "restarted-takes-terminating-for-ready": Said(
+        ("objects that were there", "terminating endpoints"), (*EVERYWHERE, CHECK)
+    ),
+    "restarted-keeps-who-terminates-out": Said(("objects that were there", "terminating endpoints")),
+    "zone-known-at-the-start-or-never": Said(("changes of the node", "zone hints")),
+    # situations
+    "once-ready-always-ready": Said(("changes of slices",), (*EVERYWHERE, CHECK)),
+    "local-keeps-its-last-endpoints": Said(("changes",)),
+    "leaves-endpoints-outside-of-pod-cidrs-out": Said(()),
+    "endpoints-outside-of-pod-cidrs-are-elsewhere": Said(("endpoints on the own node",)),
+    "no-node-ports-over-ipv6": Said(("IPv6", "node ports"), ("node port",)),
+    "leaves-udp-flows-over-ipv6": Said(("IPv6", "UDP"), ("stale",)),
+    "leaves-udp-flows-at-node-ports": Said(("node ports", "UDP"), ("stale",)),
+    "forgets-no-flow-from-before": Said(("UDP",), (*EVERYWHERE, "stale")),
     # what it tells
+    "last-sync-is-now": Said((), ("timestamps",)),
     "proxy-metrics-never-change": Said((), ("drops", "timestamps", "changes")),
     "timestamps-in-milliseconds": Said((), ("timestamps",)),
     "drops-counted-for-the-other-policy": Said((), ("drops",)),
@@ -348,6 +363,15 @@ CHAINS: Mapping[str, tuple[str, str]] = {
 
 OTHERWISE: Mapping[str, str] = {
     "cuts-open-connections": "it changes the kernel's table of connections, and no rule",
+    "cuts-connections-at-node-ports": "it changes the kernel's table of connections, and no rule",
+    "cuts-connections-when-endpoints-join": "it changes the kernel's table of connections, and no rule",
+    "counts-repeated-endpoints-twice": "no address of a story stands in two slices",
+    "leaves-repeated-endpoints-out": "no address of a story stands in two slices",
+    "one-endpoint-an-address": "no address of a story stands in two slices",
+    "hints-of-the-first-port": "no address of a story stands in two slices",
+    "first-hundred-of-those-hinted": "no Service of a story has so many endpoints",
+    "hints-of-the-first-hundred": "no Service of a story has so many endpoints",
+    "skips-endpoints-of-unready-nodes": "no Node of a story says whether it is ready",
     "forgets-before-it-learns": "two writes to the kernel are apart in time; what is there in the end is right",
     "udp-forgets-before-it-learns": "two writes to the kernel are apart in time; what is there in the end is right",
     "caches-changes": "it is late; what it does in the end is right",
@@ -357,7 +381,7 @@ OTHERWISE: Mapping[str, str] = {
     "second-of-a-name-is-missed": "what it misses depends on the time between changes",
     "keeps-what-went-while-it-was-away": "rules of a proxy before it are in the kernel alone",
 }
-"""Mutants of proxies whose difference is one in time or in the kernel, and is shown by packets alone."""
+"""Mutants of proxies whose difference is in time, in the kernel, or in what no story has: packets alone show it."""
 
 
 def _answers(mutant: Mutant, story: Story) -> list[Seen]:

@@ -1,0 +1,61 @@
+"""KEP-4444, the proxy's half, when Nodes change: it follows the zone of its own Node, and hints, and no other Node."""
+
+from __future__ import annotations
+
+from conformance.features import CLUSTER_IP, ZONE_HINTS
+from harness import (
+    MUST,
+    PROXY,
+    SHOULD,
+    Cluster,
+    Traffic,
+    endpoint,
+    expect_traffic,
+    node_client,
+    requirement,
+    same_zone,
+)
+
+
+@requirement(
+    "KEP-4444/first-zone-label-takes-effect",
+    "A proxy that starts on a node without zone label uses every endpoint, and those of the zone once the node has its "
+    "first label, without another start.",
+    level=MUST,
+    features={CLUSTER_IP, ZONE_HINTS},
+    source="KEP-2433, Kube-Proxy (able to determine the zone), and Scalability (will include a Node informer)",
+    kills={"zone-known-at-the-start-or-never"},
+)
+def test_first_zone_label_takes_effect(three_zones: Cluster) -> None:
+    service = three_zones.create_service(traffic_distribution="PreferClose")
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [same_zone(a1), same_zone(b1)])
+    three_zones.nodes.move("a2", None)
+    three_zones.restart(PROXY, on=["a2"])
+    expect_traffic(three_zones, service, {"a2": {a1, b1}, "b2": {b1}})
+
+    three_zones.nodes.move("a2", "a")
+    expect_traffic(three_zones, service, {"a2": {a1}, node_client("a2"): {a1}})
+
+
+@requirement(
+    "KEP-4444/unready-nodes-change-no-routing",
+    "While slices call an endpoint ready, it is used as hints have it, also when its Node, or the last ready Node of a "
+    "zone, is reported as not ready: for clients of that zone too.",
+    level=SHOULD,  # the texts have a proxy read its own Node alone, and forbid it no more
+    features={CLUSTER_IP, ZONE_HINTS},
+    source="KEP-2433, Kube-Proxy; discovery/v1 EndpointConditions.ready",
+    kills={"skips-endpoints-of-unready-nodes"},
+)
+def test_unready_nodes_change_no_routing(three_zones: Cluster) -> None:
+    service = three_zones.create_service(traffic_distribution="PreferClose")
+    a1, b1, c1 = three_zones.run_servers(on=["a1", "b1", "c1"])
+    three_zones.publish(service, [same_zone(a1), endpoint(b1, zones=["c"]), endpoint(c1, zones=["b"])])
+    expected: Traffic = {"a2": {a1}, "b2": {c1}, "c1": {b1}}
+    expect_traffic(three_zones, service, expected)
+
+    three_zones.nodes.report("c1", ready=False)
+    expect_traffic(three_zones, service, expected)
+    three_zones.nodes.report("b1", ready=False)
+    three_zones.nodes.report("b2", ready=False)
+    expect_traffic(three_zones, service, expected)

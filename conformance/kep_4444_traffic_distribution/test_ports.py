@@ -1,0 +1,86 @@
+"""Hints of endpoints that are one pod's many ports, or the ports of one Service."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from conformance.features import CLUSTER_IP, UDP_SERVICES, ZONE_HINTS
+from harness import (
+    MUST,
+    SHOULD,
+    Cluster,
+    Endpoint,
+    Pod,
+    Port,
+    Question,
+    Traffic,
+    at_port,
+    endpoint,
+    expect_together,
+    manifests,
+    requirement,
+    same_zone,
+)
+
+NUMBERS = range(9000, 9100)
+FOR_A, FOR_B = NUMBERS[-10:], NUMBERS[-14:-10]
+"""Of 1,200 endpoints, those of ten ports are hinted for zone a, those of four for zone b."""
+
+
+@requirement(
+    "KEP-4444/each-port-follows-its-own-hints",
+    "Where the slices of two ports have the same pods with other hints, each port follows the hints of its own slice, "
+    "and one without hints uses all.",
+    level=MUST,
+    features={CLUSTER_IP, UDP_SERVICES, ZONE_HINTS},
+    source="KEP-4444, PreferClose; discovery/v1 EndpointSlice.ports; KEP-2433, Kube-Proxy",
+    kills={"hints-of-the-first-port"},
+)
+def test_each_port_follows_the_hints_of_its_own_slice(three_zones: Cluster) -> None:
+    web, admin, dns = Port(80, name="web"), Port(81, name="admin"), Port(53, "UDP", "dns")
+    service = three_zones.create_service(ports=[web, admin, dns], traffic_distribution="PreferClose")
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    slices = {
+        web: [same_zone(a1), same_zone(b1)],
+        admin: [endpoint(a1, zones=["b"]), endpoint(b1, zones=["a"])],
+        dns: [endpoint(a1), endpoint(b1)],
+    }
+    for port, endpoints in slices.items():
+        three_zones.publish(service, endpoints, name=port.name, ports=[port])
+
+    expected: Mapping[Port, Traffic] = {
+        web: {"a2": {a1}, "b2": {b1}},
+        admin: {"a2": {b1}, "b2": {a1}},
+        dns: {"a2": {a1, b1}, "b2": {a1, b1}},
+    }
+    questions = [Question(port.name, service, traffic, port=port) for port, traffic in expected.items()]
+    expect_together(three_zones, questions)
+
+
+def _hinted(pod: Pod, number: int) -> Endpoint:
+    return endpoint(pod, zones=["a" if number in FOR_A else "b" if number in FOR_B else "c"])
+
+
+@requirement(
+    "KEP-4444/every-hinted-endpoint-of-many-is-used",
+    "Of 1,200 endpoints, clients of a zone use each one that is hinted for it, be it 48 or 120, and no other.",
+    level=SHOULD,
+    features={CLUSTER_IP, ZONE_HINTS},
+    source="KEP-4444, PreferClose; Default (equal distribution)",
+    kills={"first-hundred-of-those-hinted", "hints-of-the-first-hundred"},
+)
+def test_every_hinted_endpoint_of_many_is_used(three_zones: Cluster) -> None:
+    named = [(f"p{number}", number, "TCP") for number in NUMBERS]
+    pods = three_zones.run_servers(["a1", "b1", "c1"] * 4, container_ports=named, tells_port=True)
+    for number in NUMBERS:  # before their Service: so many are read once, and not one by one
+        written = manifests.endpoint_slice(
+            f"many-{number}", "many", [_hinted(each, number) for each in pods], ports=[Port(target=number)]
+        )
+        three_zones.api.create("endpointslices", three_zones.namespace, written)
+    service = three_zones.create_service("many", ports=[Port(80, target="web")], traffic_distribution="PreferClose")
+
+    near: Traffic = {
+        client: {at_port(pod, number) for pod in pods for number in numbers}
+        for client, numbers in {"a2": FOR_A, "b1": FOR_B}.items()
+    }
+    expect_together(three_zones, [Question("1,200 endpoints", service, near)])

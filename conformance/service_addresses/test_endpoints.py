@@ -1,0 +1,114 @@
+"""Endpoints that are not one pod's one port in one slice: addresses in two slices, and addresses of nodes."""
+
+from __future__ import annotations
+
+from conformance.features import (
+    CLUSTER_IP,
+    EXTERNAL_POLICY,
+    INTERNAL_POLICY,
+    NODE_PORT,
+    UDP_SERVICES,
+    ZONE_HINTS,
+)
+from harness import (
+    MUST,
+    NO_ANSWER,
+    SHOULD,
+    Cluster,
+    Port,
+    Question,
+    Rates,
+    Traffic,
+    endpoint,
+    expect_even_shares,
+    expect_together,
+    external_client,
+    node_client,
+    requirement,
+    same_zone,
+)
+
+TWICE = "Kubernetes, EndpointSlices, Duplicate endpoints (a complete list of unique network endpoints)"
+
+# A rule is kept at an address or it is not, so each path is tested for a large fault only.
+RATES = Rates(leak=0.25)
+
+
+@requirement(
+    "SERVICE/address-in-two-slices",
+    "An address that stands in two slices is an endpoint for each of its ports, with the hints of that port, and takes "
+    "nothing from the others, whether the slices say the same of it or not.",
+    level=MUST,
+    features={CLUSTER_IP, UDP_SERVICES, ZONE_HINTS},
+    source=TWICE,
+    kills={"one-endpoint-an-address", "leaves-repeated-endpoints-out"},
+)
+def test_address_in_two_slices_is_used(three_zones: Cluster) -> None:
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"], container_ports=[("t", 9000, "TCP"), ("u", 9000, "UDP")])
+    questions = []
+    for protocol in ("TCP", "UDP"):
+        ports, same, alike = (
+            three_zones.create_service(ports=[Port(80, protocol)], traffic_distribution="PreferClose") for _ in range(3)
+        )
+        one, other = [Port(80, protocol, target=8080)], [Port(80, protocol, target=9000)]
+        three_zones.publish(ports, [endpoint(a1, zones=["a"]), endpoint(b1, zones=["c"])], name="one", ports=one)
+        three_zones.publish(ports, [endpoint(a1, zones=["b"])], name="other", ports=other)
+        three_zones.publish(same, [endpoint(a1, zones=["a"]), endpoint(b1, zones=["b"])], name="one")
+        three_zones.publish(same, [endpoint(a1, zones=["a", "c"])], name="other")
+        three_zones.publish(alike, [endpoint(a1), endpoint(b1)], name="one")
+        three_zones.publish(alike, [endpoint(a1)], name="other")
+        questions += [
+            Question(f"other ports over {protocol}", ports, {"a1": {a1}, "b1": {a1}, "c1": {b1}}),
+            Question(f"other hints over {protocol}", same, {"a2": {a1}, "b2": {b1}}),
+            Question(f"no hints over {protocol}", alike, {"a1": {a1, b1}, "c1": {a1, b1}}),
+        ]
+    expect_together(three_zones, questions, rates=RATES)
+
+
+@requirement(
+    "SERVICE/repeated-endpoint-counts-once",
+    "An endpoint that stands in two slices gets the share of one.",
+    level=SHOULD,  # the list is to be of unique endpoints; shares are said to be equal of other endpoints only
+    features={CLUSTER_IP},
+    source=f"{TWICE}; KEP-4444, Default",
+    kills={"counts-repeated-endpoints-twice"},
+)
+def test_repeated_endpoint_gets_one_share(three_zones: Cluster) -> None:
+    service = three_zones.create_service()
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [endpoint(a1), endpoint(b1)], name="one")
+    three_zones.publish(service, [endpoint(a1)], name="other")
+
+    expect_even_shares(three_zones, service, {"c1": {a1, b1}})
+
+
+@requirement(
+    "SERVICE/host-network-endpoints",
+    "Endpoints at the addresses of nodes are used as others are: as hints and both policies have it, over TCP and UDP, "
+    "at cluster IPs and node ports, by clients on their own node too.",
+    level=MUST,
+    features={CLUSTER_IP, EXTERNAL_POLICY, INTERNAL_POLICY, NODE_PORT, UDP_SERVICES, ZONE_HINTS},
+    source="core/v1 PodSpec.hostNetwork; discovery/v1 Endpoint.addresses, nodeName; KEP-4444, PreferClose",
+    kills={"endpoints-outside-of-pod-cidrs-are-elsewhere", "leaves-endpoints-outside-of-pod-cidrs-out"},
+)
+def test_endpoints_at_node_addresses_are_used(three_zones: Cluster) -> None:
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"], host_network=True)
+    questions = []
+    for protocol in ("TCP", "UDP"):
+        ports = [Port(80, protocol)]
+        near = three_zones.create_service(type="NodePort", ports=ports, traffic_distribution="PreferClose")
+        local = three_zones.create_service(
+            type="NodePort", ports=ports, internal_traffic_policy="Local", external_traffic_policy="Local"
+        )
+        three_zones.publish(near, [same_zone(a1), same_zone(b1)])
+        three_zones.publish(local, [endpoint(a1), endpoint(b1)])
+        inside: Traffic = {"a1": {a1}, "a2": {a1}, node_client("a1"): {a1}, node_client("b2"): {b1}, "c1": {a1, b1}}
+        outside: Traffic = {external_client("a1"): {a1}, external_client("b2"): {b1}}
+        here: Traffic = {external_client("a1"): {a1}, external_client("b2"): NO_ANSWER}
+        questions += [
+            Question(f"hints at the cluster IP over {protocol}", near, inside),
+            Question(f"hints at node ports over {protocol}", near, outside, to="node-port"),
+            Question(f"Local at the cluster IP over {protocol}", local, {"a1": {a1}, "b1": {b1}, "c1": NO_ANSWER}),
+            Question(f"Local at node ports over {protocol}", local, here, to="node-port"),
+        ]
+    expect_together(three_zones, questions, rates=RATES)

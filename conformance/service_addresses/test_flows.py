@@ -1,0 +1,81 @@
+"""UDP flows that keep their source port: at each address, over both families, and from before there was an endpoint."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+from conformance.features import CLUSTER_IP, IPV6_SERVICES, NODE_PORT, UDP_SERVICES, ZONE_HINTS
+from harness import (
+    SHOULD,
+    UDP,
+    Cluster,
+    Service,
+    endpoint,
+    expect_flow_answered,
+    expect_flow_moves,
+    external_client,
+    requirement,
+    same_zone,
+)
+
+HABIT = "KEP-3015, User Stories, DNS; Kubernetes, kube-proxy: stale UDP flows are removed"
+
+
+@requirement(
+    "SERVICE/udp-flows-over-ipv6-leave-a-removed-endpoint",
+    "A UDP client that goes on to use one source port over IPv6 is answered by a present endpoint after its own was "
+    "removed.",
+    level=SHOULD,  # as over IPv4: the story is about new queries
+    features={CLUSTER_IP, IPV6_SERVICES, UDP_SERVICES},
+    source=HABIT,
+    kills={"leaves-udp-flows-over-ipv6"},
+)
+def test_udp_flow_moves_over_ipv6(three_zones: Cluster) -> None:
+    service = three_zones.create_service(ports=[UDP], ipFamilies=["IPv6"])
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [endpoint(a1)])
+    with expect_flow_moves(three_zones, service, "a2", before=a1, after=b1):
+        three_zones.publish(service, [endpoint(b1)])
+
+
+@requirement(
+    "SERVICE/udp-flows-at-node-ports",
+    "A UDP client outside that goes on to use one source port at a node port is answered by a present endpoint, after "
+    "its own was removed and after hints have moved, and so is one inside.",
+    level=SHOULD,
+    features={NODE_PORT, UDP_SERVICES, ZONE_HINTS},
+    source=HABIT,
+    kills={"leaves-udp-flows-at-node-ports"},
+)
+def test_udp_flows_at_node_ports_move(three_zones: Cluster) -> None:
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    moved = three_zones.create_service(ports=[UDP], type="NodePort", traffic_distribution="PreferClose")
+    hinted = three_zones.create_service(ports=[UDP], type="NodePort", traffic_distribution="PreferClose")
+    three_zones.publish(moved, [same_zone(a1)])
+    three_zones.publish(hinted, [same_zone(a1), same_zone(b1)])
+    with ExitStack() as flows:
+        for client in (external_client("a2"), "a2"):
+            flows.enter_context(expect_flow_moves(three_zones, moved, client, before=a1, after=b1, to="node-port"))
+            flows.enter_context(expect_flow_answered(three_zones, hinted, client, {a1, b1}, to="node-port"))
+        flows.enter_context(expect_flow_answered(three_zones, hinted, "a2", {a1, b1}))
+        three_zones.publish(moved, [same_zone(b1)])
+        three_zones.publish(hinted, [endpoint(a1, zones=["b"]), endpoint(b1, zones=["a"])])
+
+
+@requirement(
+    "SERVICE/udp-flow-from-before-the-first-endpoint",
+    "A UDP client that asks with one source port before a Service has an endpoint is answered once it has one, at the "
+    "cluster IP and at a node port.",
+    level=SHOULD,
+    features={CLUSTER_IP, NODE_PORT, UDP_SERVICES},
+    source=HABIT,
+    kills={"forgets-no-flow-from-before"},
+)
+def test_udp_flow_from_before_the_first_endpoint_is_answered(three_zones: Cluster) -> None:
+    service: Service = three_zones.create_service(ports=[UDP], type="NodePort")
+    (a1,) = three_zones.run_servers(on=["a1"])
+    with (
+        expect_flow_answered(three_zones, service, "b1", {a1}),
+        expect_flow_answered(three_zones, service, external_client("b1"), {a1}, to="node-port"),
+    ):
+        three_zones.publish(service, [endpoint(a1)])

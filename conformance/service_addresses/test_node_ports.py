@@ -1,0 +1,82 @@
+"""Node ports over the second IP family, in what hints, policies and conditions decide at them."""
+
+from __future__ import annotations
+
+from conformance.features import (
+    EXTERNAL_POLICY,
+    IPV6_SERVICES,
+    NODE_PORT,
+    TERMINATING_ENDPOINTS,
+    UDP_SERVICES,
+    ZONE_HINTS,
+)
+from harness import (
+    NO_ANSWER,
+    SHOULD,
+    Cluster,
+    Endpoint,
+    Pod,
+    Port,
+    Question,
+    Rates,
+    Service,
+    Traffic,
+    endpoint,
+    expect_together,
+    external_client,
+    node_client,
+    requirement,
+    same_zone,
+)
+
+TCP, UDP = Port(80, name="tcp"), Port(80, protocol="UDP", name="udp")
+
+# A rule is kept at an address or it is not, so each path is tested for a large fault only.
+RATES = Rates(leak=0.25)
+
+
+def _leaving(pod: Pod, *, serving: bool) -> Endpoint:
+    return endpoint(pod, ready=False, serving=serving, terminating=True)
+
+
+def _over_ipv6(name: str, service: Service, expected: Traffic) -> list[Question]:
+    return [
+        Question(f"{name} over {port.protocol}", service, expected, to="node-port", family="IPv6", port=port)
+        for port in (TCP, UDP)
+    ]
+
+
+@requirement(
+    "SERVICE/node-ports-over-ipv6",
+    "A dual-stack Service answers at its node ports over IPv6, over TCP and UDP, as hints, externalTrafficPolicy and "
+    "endpoints that terminate have it.",
+    level=SHOULD,  # no text says at addresses of which families; a proxy may serve some (--nodeport-addresses)
+    features={EXTERNAL_POLICY, IPV6_SERVICES, NODE_PORT, TERMINATING_ENDPOINTS, UDP_SERVICES, ZONE_HINTS},
+    source="core/v1 ServiceSpec.type (NodePort); Kubernetes, dual-stack Services",
+    kills={"no-node-ports-over-ipv6", "external-addresses-ignore-hints", "ignores-external-local"},
+)
+def test_node_ports_answer_over_ipv6(three_zones: Cluster) -> None:
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    hinted = three_zones.create_service(
+        type="NodePort", ports=[TCP, UDP], dual_stack=True, traffic_distribution="PreferClose"
+    )
+    local = three_zones.create_service(
+        type="NodePort", ports=[TCP, UDP], dual_stack=True, external_traffic_policy="Local"
+    )
+    going = three_zones.create_service(type="NodePort", ports=[TCP, UDP], dual_stack=True)
+    three_zones.publish(hinted, [same_zone(a1), same_zone(b1)])
+    three_zones.publish(local, [endpoint(a1), endpoint(b1)])
+    three_zones.publish(going, [_leaving(a1, serving=True), _leaving(b1, serving=False)])
+
+    near: Traffic = {external_client("a2"): {a1}, external_client("b2"): {b1}, "b2": {b1}, node_client("c1"): {a1, b1}}
+    here: Traffic = {external_client("a1"): {a1}, external_client("b1"): {b1}, external_client("a2"): NO_ANSWER}
+    last: Traffic = {external_client("b1"): {a1}, "c1": {a1}}
+    expect_together(
+        three_zones,
+        [
+            *_over_ipv6("hints", hinted, near),
+            *_over_ipv6("policy Local", local, here),
+            *_over_ipv6("the last endpoint", going, last),
+        ],
+        rates=RATES,
+    )

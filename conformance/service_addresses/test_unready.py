@@ -1,0 +1,123 @@
+"""Services that have endpoints, and none that may be used: never ready, no longer ready, or gone."""
+
+from __future__ import annotations
+
+from conformance.features import CLUSTER_IP, EXTERNAL_POLICY, INTERNAL_POLICY, NODE_PORT, UDP_SERVICES
+from harness import (
+    MUST,
+    NO_ANSWER,
+    REFUSED,
+    SHOULD,
+    TCP,
+    UDP,
+    Cluster,
+    Endpoint,
+    Expected,
+    Pod,
+    Question,
+    Rates,
+    Service,
+    Traffic,
+    endpoint,
+    expect_together,
+    external_client,
+    node_client,
+    requirement,
+)
+
+BOTH = (TCP, UDP)
+
+# A rule is kept at an address or it is not, so each path is tested for a large fault only.
+RATES = Rates(leak=0.25)
+
+CLIENTS = ("a1", "b1", node_client("c1"))
+
+
+def _each(expected: Expected) -> Traffic:
+    return {client: expected for client in CLIENTS}  # noqa: C420  pods and nodes
+
+
+def _unready(pod: Pod) -> Endpoint:
+    return endpoint(pod, ready=False, serving=False)
+
+
+def _let_speak(cluster: Cluster, services: list[Service], pods: list[Pod], expected: Traffic) -> None:
+    """Let all pods be endpoints of these Services, until they answer these clients at the cluster IP."""
+    for each in services:
+        cluster.publish(each, [endpoint(pod) for pod in pods])
+    expect_together(cluster, [Question(each.name, each, expected) for each in services], rates=RATES)
+
+
+@requirement(
+    "SERVICE/endpoints-that-become-unready-get-nothing",
+    "An endpoint that is ready no longer gets no new connection: neither beside a ready one, nor where none is ready.",
+    level=MUST,
+    features={CLUSTER_IP, UDP_SERVICES},
+    source="discovery/v1 EndpointConditions.ready; KEP-1669, Proposal",
+    kills={"once-ready-always-ready", "unready-as-last-resort"},
+)
+def test_endpoints_that_become_unready_get_nothing(three_zones: Cluster) -> None:
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    some = [three_zones.create_service(ports=[port]) for port in BOTH]
+    none = [three_zones.create_service(ports=[port]) for port in BOTH]
+    _let_speak(three_zones, some + none, [a1, b1], _each({a1, b1}))
+
+    for each in some:
+        three_zones.publish(each, [_unready(a1), endpoint(b1)])
+    for each in none:
+        three_zones.publish(each, [_unready(a1), _unready(b1)])
+    left = [Question(f"one is ready, {each.name}", each, _each({b1})) for each in some]
+    lost = [Question(f"none is ready, {each.name}", each, _each(NO_ANSWER)) for each in none]
+    expect_together(three_zones, left + lost, rates=RATES)
+
+
+@requirement(
+    "SERVICE/unready-endpoints-are-refused",
+    "A Service whose endpoints are all unready refuses connections, as one without endpoints does: after they were "
+    "ready, and if they never were.",
+    level=SHOULD,
+    features={CLUSTER_IP, UDP_SERVICES},
+    source="Kubernetes, kube-proxy: services without endpoints are rejected",
+    kills={"drops-where-none-is-ready"},
+)
+def test_service_with_unready_endpoints_alone_refuses(three_zones: Cluster) -> None:
+    a1, b1, c1 = three_zones.run_servers(on=["a1", "b1", "c1"])
+    services = [three_zones.create_service(ports=[port]) for port in BOTH]
+    _let_speak(three_zones, services, [a1, b1], _each({a1, b1}))
+
+    for refusing in ([a1, b1], [c1]):
+        for each in services:
+            three_zones.publish(each, [_unready(pod) for pod in refusing])
+        who = " ".join(pod.name for pod in refusing)
+        questions = [Question(f"{who} unready, {each.name}", each, _each(REFUSED)) for each in services]
+        expect_together(three_zones, questions, rates=RATES)
+
+
+@requirement(
+    "KEP-2086/local-without-any-endpoint-gives-no-answer",
+    "With policy Local, inside and outside, a Service that has lost its last endpoint, or whose endpoints are all "
+    "unready, gives no answer on any node.",
+    level=MUST,
+    features={EXTERNAL_POLICY, INTERNAL_POLICY, NODE_PORT, UDP_SERVICES},
+    source="KEP-4444, Topology Aware Routing and InternalTrafficPolicy (lacks failover); core/v1 externalTrafficPolicy",
+    kills={"local-keeps-its-last-endpoints", "once-ready-always-ready"},
+)
+def test_policy_local_without_any_endpoint_gives_no_answer(three_zones: Cluster) -> None:
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    services = [
+        three_zones.create_service(
+            ports=[port], type="NodePort", internal_traffic_policy="Local", external_traffic_policy="Local"
+        )
+        for port in (TCP, UDP, TCP, UDP)
+    ]
+    _let_speak(three_zones, services, [a1, b1], {"a1": {a1}, "b1": {b1}})
+
+    for each in services[:2]:
+        three_zones.publish(each, [])
+    for each in services[2:]:
+        three_zones.publish(each, [_unready(a1), _unready(b1)])
+    inside: Traffic = dict.fromkeys(("a1", "c1", node_client("b1")), NO_ANSWER)
+    outside: Traffic = {external_client("a1"): NO_ANSWER, external_client("c1"): NO_ANSWER}
+    questions = [Question(f"{each.name} inside", each, inside) for each in services]
+    questions += [Question(f"{each.name} outside", each, outside, to="node-port") for each in services]
+    expect_together(three_zones, questions, rates=RATES)

@@ -1,0 +1,416 @@
+"""Proxies that read, remember or program wrongly in one situation alone, while each decision for itself is right."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+from typing import Any, ClassVar
+
+from mutants.data_planes import Flushing
+from mutants.decisions import Question, Wrong, deciding, in_each, without_hints
+from mutants.mutant import NO_ANSWER, REACHED, REFUSED, Mutant
+from reference.client import Object
+from reference.objects.endpoints import is_ready
+from reference.proxy import ServiceProxy
+from reference.proxy.decision import Action, Decision, Endpoint, Family, Forward, Reject, ServicePort
+from reference.proxy.nftables import KernelTable
+from reference.proxy.objects import ZONE_LABEL
+from reference.proxy.ruleset import NOTHING, Entries, Stale, render
+from reference.proxy.state import FAMILIES, State
+from reference.proxy.table import Changes, HairpinElement, Table
+
+FIRST_NODE_PORT = 30_000
+POD_NETWORKS = ("10.244.", "fd00:10:244:")  # of the embedded cluster
+
+MUTANTS: list[Mutant] = []
+
+
+def _register(name: str, sentence: str, provenance: str = "", *, symptom: str = REACHED, **parts: Any) -> None:
+    MUTANTS.append(Mutant(name, sentence, provenance, symptom, proxy=partial(ServiceProxy, **parts)))
+
+
+# Endpoints that are read otherwise, by all that is known of their Service
+
+Read = Callable[[list[Endpoint], list[Endpoint]], list[Endpoint]]
+
+
+class _Otherwise(State):
+    """Decides on other endpoints, made of all entries of a service port's slices and those of the first port's."""
+
+    def __init__(self, *arguments: Any, read: Read) -> None:
+        super().__init__(*arguments)
+        self._read = read
+
+    def _decision(self, service: Any, port: ServicePort, family: Family) -> Decision:
+        place, labels = self._node.place, None
+        if port.topology_keys and self._behaviour.topology_keys:
+            place, labels = replace(place, labels=self._own_labels), self._labels.of_endpoint
+        read = (list(_entries(service, each, family, labels)) for each in (port, service.ports[family][0]))
+        return self._decide(port, self._read(*read), place, self._behaviour)
+
+
+def _entries(service: Any, port: ServicePort, family: Family, labels: Any = None) -> Iterator[Endpoint]:
+    slices = [each for each in service.slices.values() if each.family == family]
+    return chain.from_iterable(each.endpoints((port.port_name, port.protocol), labels) for each in slices)
+
+
+def _misread(name: str, sentence: str, provenance: str = "", *, symptom: str = REACHED) -> Callable[[Read], Read]:
+    def register(read: Read) -> Read:
+        _register(name, sentence, provenance, symptom=symptom, state=partial(_Otherwise, read=read))
+        return read
+
+    return register
+
+
+class _CountsTwice(State):
+    """Gives each entry of a slice a slot of its own."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.tables = {family: Table(family, lambda current, wanted: wanted) for family in FAMILIES}
+
+    def _decision(self, service: Any, port: ServicePort, family: Family) -> Decision:
+        counted = Counter(each[:2] for each in _entries(service, port, family))
+
+        def repeated(action: Action) -> Action:
+            if not isinstance(action, Forward):
+                return action
+            return replace(action, endpoints=tuple(each for each in action.endpoints for _ in range(counted[each[:2]])))
+
+        return in_each(super()._decision(service, port, family), repeated)
+
+
+_register(
+    "counts-repeated-endpoints-twice",
+    "An endpoint that stands in two slices gets two shares.",
+    symptom="in .* probes",
+    state=_CountsTwice,
+)
+
+
+@_misread(
+    "leaves-repeated-endpoints-out",
+    "An endpoint that stands in two slices is not used.",
+    symptom=f"{REACHED}|{REFUSED}|never reached",
+)
+def leaves_repeated_endpoints_out(entries: list[Endpoint], first: list[Endpoint]) -> list[Endpoint]:
+    counted = Counter(each[:2] for each in entries)
+    return [each for each in entries if counted[each[:2]] == 1]
+
+
+@_misread("hints-of-the-first-port", "An endpoint has the hints that it has at the first port of its Service.")
+def hints_of_the_first_port(entries: list[Endpoint], first: list[Endpoint]) -> list[Endpoint]:
+    known = {each.address: each for each in first}
+    hinted = [known.get(each.address, each) for each in entries]
+    return [
+        each._replace(zone_hints=other.zone_hints, node_hints=other.node_hints)
+        for each, other in zip(entries, hinted, strict=True)
+    ]
+
+
+@_misread(
+    "leaves-endpoints-outside-of-pod-cidrs-out",
+    "Endpoints at addresses that are no pod's are not used.",
+    symptom=f"{REFUSED}|{NO_ANSWER}",
+)
+def leaves_endpoints_outside_of_pod_cidrs_out(entries: list[Endpoint], first: list[Endpoint]) -> list[Endpoint]:
+    return [each for each in entries if each.address.startswith(POD_NETWORKS)]
+
+
+@_misread(
+    "endpoints-outside-of-pod-cidrs-are-elsewhere",
+    "Endpoints at addresses that are no pod's are on no node.",
+    symptom=NO_ANSWER,
+)
+def endpoints_outside_of_pod_cidrs_are_elsewhere(entries: list[Endpoint], first: list[Endpoint]) -> list[Endpoint]:
+    return [each if each.address.startswith(POD_NETWORKS) else each._replace(node="") for each in entries]
+
+
+@_misread("one-endpoint-an-address", "Of endpoints with one address, the first is used, whatever their ports.")
+def one_endpoint_an_address(entries: list[Endpoint], first: list[Endpoint]) -> list[Endpoint]:
+    return list({each.address: each for each in reversed(entries)}.values())
+
+
+# Very many endpoints
+
+
+class _OfMany(State):
+    """Decides wrongly about a Service with more than a hundred endpoints."""
+
+    def __init__(self, *arguments: Any, wrong: Wrong) -> None:
+        super().__init__(
+            *arguments, decide=deciding(lambda asked: wrong(asked) if len(asked.endpoints) > 100 else asked.answer())
+        )
+
+
+def _hundred_of_those_hinted(asked: Question) -> Decision:
+    def few(action: Action) -> Action:
+        if isinstance(action, Forward) and len(action.endpoints) < len(asked.ready):
+            return replace(action, endpoints=action.endpoints[:100])
+        return action
+
+    return in_each(asked.answer(), few)
+
+
+def _hints_of_a_hundred(asked: Question) -> Decision:
+    found = asked.answer(endpoints=asked.endpoints[:100]).mode
+    return asked.answer() if found else asked.answer(endpoints=without_hints(asked.endpoints))
+
+
+_register(
+    "first-hundred-of-those-hinted",
+    "Of the endpoints that hints select, the first 100 are used.",
+    symptom=f"{REACHED}|never reached",
+    state=partial(_OfMany, wrong=_hundred_of_those_hinted),
+)
+_register(
+    "hints-of-the-first-hundred",
+    "Whether a hint is for this node or its zone is read off the first 100 endpoints.",
+    state=partial(_OfMany, wrong=_hints_of_a_hundred),
+)
+
+
+# Objects that are read otherwise
+
+
+class _OnceReady(State):
+    """Takes an endpoint for ready that was so once, as long as it stands in its slice."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._ready: dict[str, set[str]] = {}
+
+    def receive(self, resource: str, obj: Object, *, deleted: bool) -> None:
+        if resource == "endpointslices":
+            obj = {**obj, "endpoints": [] if deleted else self._as_before(obj)}
+        super().receive(resource, obj, deleted=deleted)
+
+    def _as_before(self, obj: Object) -> list[Object]:
+        name, endpoints = f"{obj['metadata']['namespace']}/{obj['metadata']['name']}", obj.get("endpoints") or ()
+        ready = self._ready.get(name, set()) | {each["addresses"][0] for each in endpoints if is_ready(each)}
+        self._ready[name] = ready & {each["addresses"][0] for each in endpoints}
+        return [{**each, "conditions": {}} if each["addresses"][0] in ready else each for each in endpoints]
+
+
+_register(
+    "once-ready-always-ready", "An endpoint that was ready once is so as long as it stands there.", state=_OnceReady
+)
+
+
+class _KeepsLast(State):
+    """Decides with policy Local as if the endpoints of a service port had not gone, if all have."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments, decide=deciding(self._wrongly))
+        self._last: dict[tuple[str, ...], Sequence[Endpoint]] = {}
+
+    def _wrongly(self, asked: Question) -> Decision:
+        key = (str(asked.port), *asked.port.cluster_ips)
+        if not asked.ready and (asked.port.internal_local or asked.port.external_local):
+            return asked.answer(endpoints=self._last.get(key, asked.endpoints))
+        self._last[key] = asked.endpoints
+        return asked.answer()
+
+
+_register(
+    "local-keeps-its-last-endpoints",
+    "With policy Local, the last endpoints of a Service stay when they go, or are ready no longer.",
+    state=_KeepsLast,
+)
+
+
+class _Restarted(State):
+    """Reads the conditions of endpoints that terminate otherwise, in slices that are there when it starts."""
+
+    _conditions: ClassVar[Mapping[str, bool]]
+    _begun = False
+
+    def receive(self, resource: str, obj: Object, *, deleted: bool) -> None:
+        if resource == "endpointslices" and not self._begun:
+            obj = {**obj, "endpoints": [self._read(each) for each in obj.get("endpoints") or ()]}
+        super().receive(resource, obj, deleted=deleted)
+
+    def compute(self) -> bool:
+        self._begun = True
+        return super().compute()
+
+    def _read(self, endpoint: Object) -> Object:
+        terminates = (endpoint.get("conditions") or {}).get("terminating") is True
+        return {**endpoint, "conditions": self._conditions} if terminates else endpoint
+
+
+class _TakesForReady(_Restarted):
+    _conditions: ClassVar = {"ready": True}
+
+
+class _TakesForGone(_Restarted):
+    _conditions: ClassVar = {"ready": False, "serving": False}
+
+
+_register(
+    "restarted-takes-terminating-for-ready",
+    "A proxy that starts takes endpoints that terminate for ready ones.",
+    state=_TakesForReady,
+)
+_register(
+    "restarted-keeps-who-terminates-out",
+    "A proxy that starts does not use an endpoint that terminates, though it is the last that serves.",
+    "kubernetes#92019",
+    symptom=f"{REFUSED}|{NO_ANSWER}",
+    state=_TakesForGone,
+)
+
+
+class _ZoneAtTheStart(State):
+    """Follows the zone of its node, if that has one when the proxy starts."""
+
+    _without = False
+
+    def receive(self, resource: str, obj: Object, *, deleted: bool) -> None:
+        if resource == "nodes" and obj["metadata"]["name"] == self._node.place.node:
+            labels = dict(obj["metadata"].get("labels") or {})
+            self._without = self._without or (not self._node.addresses and ZONE_LABEL not in labels)
+            if self._without:
+                labels.pop(ZONE_LABEL, None)
+                obj = {**obj, "metadata": {**obj["metadata"], "labels": labels}}
+        super().receive(resource, obj, deleted=deleted)
+
+
+_register(
+    "zone-known-at-the-start-or-never",
+    "A proxy whose node has no zone when it starts follows no zone label later.",
+    "kubernetes#90521",
+    state=_ZoneAtTheStart,
+)
+
+
+class _SkipsUnreadyNodes(State):
+    """Uses no endpoint on a node that is not ready."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments, decide=deciding(self._wrongly))
+        self._unready: set[str] = set()
+
+    def _wrongly(self, asked: Question) -> Decision:
+        return asked.answer(endpoints=[each for each in asked.endpoints if each.node not in self._unready])
+
+    def receive(self, resource: str, obj: Object, *, deleted: bool) -> None:
+        if resource == "nodes":
+            conditions = (obj.get("status") or {}).get("conditions") or ()
+            lost = {obj["metadata"]["name"]} if any(_says_unready(each) for each in conditions) else set()
+            if lost != self._unready & {obj["metadata"]["name"]}:
+                self._unready = self._unready - {obj["metadata"]["name"]} | lost
+                self._changed.update(dict.fromkeys(self._services))
+        super().receive(resource, obj, deleted=deleted)
+
+
+def _says_unready(condition: Mapping[str, Any]) -> bool:
+    return bool(condition["type"] == "Ready" and condition["status"] != "True")
+
+
+_register(
+    "skips-endpoints-of-unready-nodes", "Endpoints on a node that is not ready are not used.", state=_SkipsUnreadyNodes
+)
+
+
+# Rules and connections
+
+
+def _no_node_ports_over_ipv6(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
+    return render(port, decision, node, [each for each in addresses if ":" not in each])
+
+
+_register(
+    "no-node-ports-over-ipv6",
+    "Node ports answer over IPv4 alone.",
+    symptom=f"{REFUSED}|{NO_ANSWER}",
+    state=partial(State, render=_no_node_ports_over_ipv6),
+)
+
+
+class _Unswept(Table):
+    """Takes note of no stale connection of some kind."""
+
+    def __init__(self, family: Family, left: Callable[[Family, Stale], bool]) -> None:
+        super().__init__(family)
+        self._left = left
+
+    def take_changes(self, most: int = 1 << 20) -> list[Changes]:
+        return [
+            replace(changes, stale=[each for each in changes.stale if not self._left(self.family, each)])
+            for changes in super().take_changes(most)
+        ]
+
+
+class _LeavesSome(State):
+    """Forgets no UDP flow of some kind."""
+
+    def __init__(self, *arguments: Any, left: Callable[[Family, Stale], bool], **parts: Any) -> None:
+        super().__init__(*arguments, **parts)
+        self.tables = {family: _Unswept(family, left) for family in FAMILIES}
+
+
+def _nothing_to_refuse(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
+    unserved = port.protocol == "UDP" and isinstance(decision.cluster_ip, Reject)
+    return NOTHING if unserved else render(port, decision, node, addresses)
+
+
+_FLOWS = "is answered by"
+_register(
+    "leaves-udp-flows-over-ipv6",
+    "Over IPv6, UDP flows to an endpoint that is gone are left as they are.",
+    symptom=_FLOWS,
+    state=partial(_LeavesSome, left=lambda family, stale: family == "IPv6"),
+)
+_register(
+    "leaves-udp-flows-at-node-ports",
+    "At node ports, UDP flows to an endpoint that is gone are left as they are.",
+    symptom=_FLOWS,
+    state=partial(_LeavesSome, left=lambda family, stale: stale.service.port >= FIRST_NODE_PORT),
+)
+_register(
+    "forgets-no-flow-from-before",
+    "A Service without endpoints has no rules for UDP, and a flow from that time stays without.",
+    symptom=_FLOWS,
+    state=partial(
+        _LeavesSome,
+        left=lambda family, stale: (stale.service.address, stale.service.port) == stale.endpoint,
+        render=_nothing_to_refuse,
+    ),
+)
+
+
+def _cutting(cuts: Callable[[Changes], bool]) -> Callable[..., KernelTable]:
+    """Return a table that forgets all connections after some changes."""
+
+    class Cutting(Flushing):
+        def apply(self, changes: Changes) -> None:
+            KernelTable.apply(self, changes)
+            if cuts(changes):
+                self.flush()
+
+    return Cutting
+
+
+def _touches_node_ports(changes: Changes) -> bool:
+    touched = [each for each in (*changes.first_add, *changes.first_delete) if not isinstance(each, HairpinElement)]
+    return any(each.service.port >= FIRST_NODE_PORT for each in touched)
+
+
+_CUT = "the open connection of"
+_register(
+    "cuts-connections-at-node-ports",
+    "A change of the rules of a node port cuts all connections.",
+    "cilium#48259",
+    symptom=_CUT,
+    kernel_table=_cutting(_touches_node_ports),
+)
+_register(
+    "cuts-connections-when-endpoints-join",
+    "A change of the rules that adds endpoints cuts all connections.",
+    symptom=_CUT,
+    kernel_table=_cutting(lambda changes: len(changes.first_add) > len(changes.first_delete)),
+)

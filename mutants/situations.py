@@ -1,0 +1,114 @@
+"""Proxies that are wrong in one situation alone, and right in those that most requirements walk along."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mutants.decisions import Question, faults_in, in_each, without_hints
+from mutants.mutant import NO_ANSWER, REACHED, REFUSED, Mutant
+from mutants.proxy_hints import accepts_partial_zone_hints
+from mutants.proxy_policies import hints_on_top_of_local
+from reference.proxy.decision import Action, Decision, Drop, Reject
+
+MUTANTS: list[Mutant] = []
+
+
+def _is_balanced(asked: Question) -> bool:
+    return bool(asked.port.load_balancer_ips)
+
+
+_every = faults_in(MUTANTS)
+_ipv6 = faults_in(MUTANTS, about=lambda asked: any(":" in address for address in asked.port.cluster_ips))
+_balanced = faults_in(MUTANTS, about=_is_balanced)
+_udp_node_port = faults_in(
+    MUTANTS, about=lambda asked: asked.port.protocol == "UDP" and asked.port.node_port > 0 and not _is_balanced(asked)
+)
+
+
+# Conditions
+
+
+@_every("unready-as-last-resort", "Where no endpoint is ready, and none serves, those that start are used.")
+def unready_as_last_resort(asked: Question) -> Decision:
+    lost = not asked.ready and not asked.leaving
+    wanted = [each._replace(ready=each.ready or (lost and not each.terminating)) for each in asked.endpoints]
+    return asked.answer(endpoints=wanted)
+
+
+@_every(
+    "drops-where-none-is-ready",
+    "A Service whose endpoints are all unready drops packets, and refuses only when it has none.",
+    symptom=NO_ANSWER,
+)
+def drops_where_none_is_ready(asked: Question) -> Decision:
+    def silent(action: Action) -> Action:
+        lost = asked.endpoints and not asked.ready
+        return Drop(action.reason) if isinstance(action, Reject) and lost else action
+
+    return in_each(asked.answer(), silent)
+
+
+@_udp_node_port(
+    "no-last-resort-at-udp-node-ports",
+    "At node ports over UDP, terminating endpoints are never used.",
+    symptom=f"{REFUSED}|{NO_ANSWER}",
+)
+def no_last_resort_at_udp_node_ports(asked: Question) -> Decision:
+    right, wrong = asked.answer(), asked.answer(endpoints=[each for each in asked.endpoints if not each.terminating])
+    return replace(right, inside=wrong.inside, outside=wrong.outside)
+
+
+# Hints
+
+
+@_every("node-hints-need-a-zone", "On a node without zone label, hints for nodes are not followed.")
+def node_hints_need_a_zone(asked: Question) -> Decision:
+    return asked.answer() if asked.place.zone else asked.answer(endpoints=without_hints(asked.endpoints, zones=False))
+
+
+@_every("node-hints-on-top-of-local", "Hints for nodes narrow what policy Local leaves.", symptom=NO_ANSWER)
+def node_hints_on_top_of_local(asked: Question) -> Decision:
+    right = asked.answer()
+    hinted = asked.ready and all(each.node_hints for each in asked.ready)
+    narrowed = [each for each in asked.endpoints if asked.place.node in each.node_hints] if hinted else asked.endpoints
+    wrong = asked.answer(endpoints=narrowed)
+    return replace(
+        right,
+        cluster_ip=wrong.cluster_ip if asked.port.internal_local else right.cluster_ip,
+        outside=wrong.outside if asked.port.external_local else right.outside,
+    )
+
+
+@_balanced(
+    "hints-on-top-of-local-at-load-balancers",
+    "Hints narrow what policy Local leaves, on Services with load balancer addresses.",
+    "Calico eBPF",
+    symptom=NO_ANSWER,
+)
+def hints_on_top_of_local_at_load_balancers(asked: Question) -> Decision:
+    return hints_on_top_of_local(asked)
+
+
+@_balanced(
+    "affinity-ignores-node-hints-at-load-balancers",
+    "With session affinity, hints for nodes are not followed at load balancer addresses.",
+)
+def affinity_ignores_node_hints_at_load_balancers(asked: Question) -> Decision:
+    if not asked.port.affinity_seconds:
+        return asked.answer()
+    wrong = asked.answer(endpoints=without_hints(asked.endpoints, zones=False))
+    return replace(asked.answer(), inside=wrong.inside, outside=wrong.outside)
+
+
+@_ipv6("accepts-partial-hints-over-ipv6", "Over IPv6, hints are followed though an endpoint has none.")
+def accepts_partial_hints_over_ipv6(asked: Question) -> Decision:
+    return accepts_partial_zone_hints(asked)
+
+
+@_ipv6(
+    "no-policies-at-external-addresses-over-ipv6",
+    "Over IPv6, externalTrafficPolicy Local is not looked at.",
+    symptom=f"{REACHED}|{NO_ANSWER}",
+)
+def no_policies_at_external_addresses_over_ipv6(asked: Question) -> Decision:
+    return asked.answer(port=replace(asked.port, external_local=False))
