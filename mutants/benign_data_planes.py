@@ -235,7 +235,7 @@ BENIGN: list[Mutant] = [
            "IPVS wrr, Cilium weights",
            proxy=partial(ServiceProxy, state=partial(AsRendered, decide=deciding(_weighted))),
            unmet=frozenset({
-               "KEP-4444/default-spreads-evenly",
+               "KEP-4444/default-spreads-evenly", "SERVICE/repeated-endpoint-counts-once",
                "KEP-4444/default-spreads-queries-evenly",
                "KEP-4444/zone-spreads-evenly",
            })),
@@ -243,7 +243,11 @@ BENIGN: list[Mutant] = [
            "Cilium, Maglev", proxy=partial(ServiceProxy, kernel_table=_seeded)),
     Mutant("keeps-flows", "A UDP flow stays with its endpoint, though that has left.", "IPVS",
            proxy=partial(ServiceProxy, state=LeavesUdpFlows),
-           unmet=frozenset({"SERVICE/udp-flow-leaves-a-removed-endpoint"})),
+           unmet=frozenset({
+               "SERVICE/udp-flow-leaves-a-removed-endpoint",
+               "SERVICE/udp-flows-at-node-ports",
+               "SERVICE/udp-flows-over-ipv6-leave-a-removed-endpoint",
+           })),
     Mutant("keeps-clients-of-own-pods",
            "A pod of the node that is entered sees the address of a client outside, whatever the policy.",
            "Cilium, OVN-Kubernetes, Calico eBPF", proxy=edited(_keeps_clients_of_own_pods)),
