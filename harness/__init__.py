@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         expect_becomes,
         expect_condition,
         expect_http_answer,
+        expect_running,
         proxy_metrics,
         warnings_about,
     )
@@ -134,6 +135,7 @@ __all__ = [
     "expect_no_loss",
     "expect_no_overload",
     "expect_prompt_change",
+    "expect_running",
     "expect_shared_out",
     "expect_together",
     "expect_told",
@@ -173,7 +175,7 @@ _NAMES = {
     "harness.scenario.affinity": "SPREAD expect_all_seen expect_forgotten expect_kept who_answers who_moved",
     "harness.scenario.becoming": (
         "conditions_of controller_metrics expect_becomes expect_condition "
-        "expect_http_answer proxy_metrics warnings_about"
+        "expect_http_answer expect_running proxy_metrics warnings_about"
     ),
     "harness.scenario.cluster": "Cluster",
     "harness.scenario.dns_answers": (

@@ -6,6 +6,7 @@
     ├── UnavailableError         this machine or backend cannot do it; skipped, by name   exit 12
     ├── IneligibleError          the cluster is too small or of the wrong make; skipped, by name
     ├── InconclusiveError        the suite could not tell                                 exit 10
+    │   └── EndedError           a judged component has ended, or does nothing any more
     └── DistrustError            the suite does not trust itself: adapter, control stream exit 12
 
 A failed requirement is none of these: it is an `AssertionError`, and where observations say so an `UnmetError`
@@ -37,6 +38,17 @@ class IneligibleError(HarnessError):
 
 class InconclusiveError(HarnessError):
     """The suite could not tell whether the requirement holds."""
+
+
+class EndedError(InconclusiveError):
+    """A component that is judged has ended by itself, or does nothing any more: nothing else can be told from then on.
+
+    `component` is its name; "" where who raises it does not know. The text says who it was, and how it ended.
+    """
+
+    def __init__(self, text: str, component: str = "") -> None:
+        super().__init__(text)
+        self.component = component
 
 
 class DistrustError(HarnessError):

@@ -27,6 +27,7 @@ from mutants import (
     cpu_situations,
     data_planes,
     decisions,
+    endings,
     families,
     field_hints,
     health,
@@ -94,6 +95,7 @@ MUTANTS: Mapping[str, Mutant] = _by_name(
     live_slices.MUTANTS,
     missed_changes.MUTANTS,
     situations.MUTANTS,
+    endings.MUTANTS,
     situated_proxies.MUTANTS,
 )
 """Each has one fault, and at least one requirement fails for it."""

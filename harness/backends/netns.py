@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
-import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Self
@@ -17,6 +16,7 @@ from typing import Any, Self
 from harness.api import requests
 from harness.api.client import Api, Object
 from harness.backends import node_lifecycle
+from harness.backends.components import Components
 from harness.backends.implementation import Implementation, reference
 from harness.backends.netns_pods import NetnsPods, by_family
 from harness.backends.protocols import (
@@ -33,8 +33,7 @@ from harness.backends.protocols import (
     VirtualAddresses,
 )
 from harness.dns.dns import ClusterDns
-from harness.errors import InconclusiveError
-from harness.eventually import eventually
+from harness.errors import DistrustError, EndedError, InconclusiveError
 from harness.model import manifests
 from harness.model.abilities import EVERYTHING, Ability
 from harness.model.outcomes import Observation
@@ -92,6 +91,7 @@ class NetnsBackend(
         self._off: dict[str, node_lifecycle.Reports] = {}
         self._begun = contextlib.ExitStack()
         self._dns: tuple[ClusterDns, Host] | None = None
+        self._components = Components((Component.CONTROLLER, Component.PROXY, "dns-server"), self._is_synced)
 
     def start(self) -> Self:
         """Boot network, control plane, nodes and proxies. Raises `UnavailableError` with the remedy.
@@ -102,7 +102,7 @@ class NetnsBackend(
         kernel.require(self.families)
         with contextlib.ExitStack() as begun:
             self._boot(begun)
-            self.settle(within=BOOT_SECONDS)
+            self._await_boot()
             self._servers = {
                 "apiserver": self.control_plane.version,
                 "controller": self.control_plane.controller,
@@ -110,6 +110,22 @@ class NetnsBackend(
             }
             self._begun = begun.pop_all()
         return self
+
+    def _is_synced(self, component: str) -> bool:
+        match component:
+            case Component.CONTROLLER:
+                return self.control_plane.synced()
+            case Component.PROXY:
+                return self.proxy.synced()
+        return self._dns is None or self._dns[0].synced()
+
+    def _await_boot(self) -> None:
+        try:
+            self.settle(within=BOOT_SECONDS)
+        except EndedError as error:
+            if isinstance(error.__cause__, EndedError):  # it ended by itself: a second boot would not help
+                raise DistrustError(str(error)) from error
+            raise
 
     def _boot(self, begun: contextlib.ExitStack) -> None:
         self.network = Network(self.topology, families=self.families)
@@ -153,6 +169,7 @@ class NetnsBackend(
             case Component.PROXY:
                 for node in nodes:
                     self.proxy.setup(node, self.network.nodes[node].namespace, release)
+        self._components.started()
         self.settle(None if component is not Component.API_SERVER else RECONNECTED)
 
     def stop_component(self, component: Component, nodes: Sequence[str]) -> None:
@@ -284,32 +301,14 @@ class NetnsBackend(
     def settle(self, within: float | None = None) -> float:
         """Wait until controller and proxies have worked on everything written so far.
 
-        Returns the seconds until the last look at which they had not. Raises `InconclusiveError` if they do not get
-        there in time.
+        Returns the seconds until the last look at which they had not. Raises `EndedError`, an `InconclusiveError`, for
+        one that has ended by itself, or does not get there in time.
         """
-        begin = busy_at = time.monotonic()
-
-        def idle() -> bool:
-            nonlocal busy_at
-            looked_at = time.monotonic()
-            if self.control_plane.synced() and self.proxy.synced() and (self._dns is None or self._dns[0].synced()):
-                return True
-            busy_at = looked_at
-            return False
-
-        eventually(
-            idle,
-            within=within,
-            describe="controller and proxies to have worked on all events",
-            error=InconclusiveError,
-        )
-        return busy_at - begin
+        return self._components.settle(within)
 
     def check_instruments(self) -> None:
-        """Raise `DistrustError` if a component has ended by itself or the fabric is broken."""
-        self.proxy.synced()
-        if self._dns is not None:
-            self._dns[0].synced()
+        """Raise `EndedError` if a component has ended by itself, and `DistrustError` if the fabric is broken."""
+        self._components.check()
         fabric_check.check(self.network)
 
     def environment(self) -> dict[str, Any]:

@@ -64,7 +64,10 @@ class ControlPlane(Protocol):
         """Return a client's kubeconfig: address, certificate and credentials."""
 
     def synced(self) -> bool:
-        """Return whether the controller has worked on everything written so far; True if it is stopped."""
+        """Return whether the controller has worked on everything written so far; True if it is stopped.
+
+        Raises `EndedError` if it has ended by itself.
+        """
 
     def metrics(self) -> str:
         """Return the controller's metrics in Prometheus text. Raises `InconclusiveError` if it is stopped."""

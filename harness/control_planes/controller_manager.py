@@ -109,11 +109,11 @@ class LocalControllerManager:
     def synced(self) -> bool:
         """Return whether it has worked on everything written so far; True if it does not run.
 
-        Raises `DistrustError` with the end of its log when it has ended by itself.
+        Raises `EndedError` with the end of its log when it has ended by itself.
         """
         if self._process is None or self._barrier is None:
             return True
-        self._process.check()
+        self._process.expect_alive()
         return self._barrier.passed()
 
     def metrics(self) -> str:

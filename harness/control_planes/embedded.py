@@ -14,7 +14,7 @@ from prometheus_client import generate_latest
 
 from harness.api.requests import Asked
 from harness.control_planes.control_plane import OpenSocket
-from harness.errors import InconclusiveError, UsageError
+from harness.errors import EndedError, InconclusiveError, UsageError
 from harness.model.release import Release
 from reference.apiserver import ApiServer
 from reference.apiserver.kinds import Strategy
@@ -138,8 +138,15 @@ class EmbeddedControlPlane:
         return self._server.kubeconfig()
 
     def synced(self) -> bool:
-        """Return whether the controller has worked on everything written so far; True if one of both is stopped."""
-        return self._controller is None or not self._informer.connected or self._controller.synced()
+        """Return whether the controller has worked on everything written so far; True if one of both is stopped.
+
+        Raises `EndedError` if the controller has ended by itself.
+        """
+        if self._controller is None:
+            return True
+        if not self._controller.running:
+            raise EndedError("the endpointslice-controller has ended by itself")
+        return not self._informer.connected or self._controller.synced()
 
     def metrics(self) -> str:
         """Return the controller's metrics in Prometheus text. Raises `InconclusiveError` if it is stopped."""

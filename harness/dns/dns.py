@@ -30,7 +30,7 @@ class ClusterDns(Protocol):
         """Stop what was started; PodLocators stay. Idempotent."""
 
     def synced(self) -> bool:
-        """Return whether everything written so far was worked on. Raises `DistrustError` if a program has ended."""
+        """Return whether everything written so far was worked on. Raises `EndedError` if it has ended by itself."""
 
     def evidence(self) -> dict[str, str]:
         """Return its log and configuration, as texts by file name."""

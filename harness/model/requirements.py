@@ -63,6 +63,7 @@ class Requirement:
     kills: tuple[str, ...] = ()
     unless: str = ""
     since: str = ""
+    last: bool = False
 
     @property
     def document(self) -> str:
@@ -103,6 +104,7 @@ def requirement(
     unless: Feature | None = None,
     since: str = "",
     kills: Iterable[str] = (),
+    last: bool = False,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Mark a test as the test of a requirement.
 
@@ -113,7 +115,7 @@ def requirement(
     text, for one after released Kubernetes that contradicts it.
     `unless` is an extended feature that rules the requirement out for implementations that declare it by name.
     `since` is the first Kubernetes release that meets it, if no gate tells: a component that behaves as an older one on
-    request is not judged by it.
+    request is not judged by it. `last` is for one that is also about what came to light in others: it is judged last.
     """
     import pytest  # noqa: PLC0415  commands that only want levels and profiles do not wait for it
 
@@ -140,5 +142,6 @@ def requirement(
             tuple(sorted(kills)),
             unless.name if unless else "",
             since,
+            last,
         )
     )

@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol
 
-from harness.errors import DistrustError
+from harness.errors import DistrustError, EndedError
 from harness.netns.namespace import Namespace
 
 _LAUNCHER = """
@@ -82,13 +82,27 @@ class Process:
 
     def broken(self, what: str) -> DistrustError:
         """Return an error with its fault, and the end of its log."""
-        return DistrustError(f"{self.name} {what}; its log ends with:\n{self.said() or '(it wrote nothing)'}")
+        return DistrustError(self._told(what))
+
+    def _told(self, what: str) -> str:
+        return f"{self.name} {what}; its log ends with:\n{self.said() or '(it wrote nothing)'}"
 
     def check(self) -> None:
         """Raise `DistrustError` if it has exited."""
+        if how := self._ended():
+            raise self.broken(how)
+
+    def expect_alive(self) -> None:
+        """Raise `EndedError` if it has exited: for a program that is judged."""
+        if how := self._ended():
+            raise EndedError(self._told(how))
+
+    def _ended(self) -> str:
+        """Return how it has ended; "" while it runs."""
         code = self._handle.poll()
-        if code is not None:
-            raise self.broken(f"was ended by {signal.Signals(-code).name}" if code < 0 else f"exited with {code}")
+        if code is None:
+            return ""
+        return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"exited with {code}"
 
     def stop(self, grace: float = 5.0) -> None:
         """End it, by SIGTERM and after `grace` seconds by SIGKILL, and whatever it has started. Idempotent."""

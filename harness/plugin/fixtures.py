@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.errors import IneligibleError
+from harness.errors import DistrustError, EndedError, IneligibleError
 from harness.judging.history import History
 from harness.model.release import Release
 from harness.model.topology import THREE_ZONES, Topology
@@ -39,7 +39,10 @@ class Backends:
         """Return the backend of a topology."""
         if topology.name not in self._booted:
             self._booted[topology.name] = _boot(self._run, topology)
-            self._booted[topology.name].check_instruments()  # before anything is asked: who is broken is not judged by
+            try:  # before anything is asked: who is broken is not judged by
+                self._booted[topology.name].check_instruments()
+            except EndedError as error:
+                raise DistrustError(str(error)) from error
             if len(self._booted) == 1:
                 self._hints_matter = self._first_answer(self._booted[topology.name])
             gc.freeze()  # the objects of a cluster stay: the collector need not scan them after every scenario
@@ -130,7 +133,11 @@ def new_cluster(
         test = marker.args[0].id if marker is not None else request.node.nodeid
         namespace = f"{_prefix(run)}{next(_numbers)}"
         declared = run.settings.converges_within if run is not None else 0.0
-        made.append(Cluster(backends(topology), namespace, history=history, test=test, converges_within=declared))
+        ended = run.known_ends if run is not None else dict
+        booted = backends(topology)
+        made.append(
+            Cluster(booted, namespace, history=history, test=test, converges_within=declared, ended_before=ended)
+        )
         return made[-1]
 
     yield make

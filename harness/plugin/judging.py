@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from harness.api.client import RefusedError
-from harness.errors import DistrustError, HarnessError, InconclusiveError, IneligibleError, UnavailableError
+from harness.errors import DistrustError, EndedError, HarnessError, InconclusiveError, IneligibleError, UnavailableError
 from harness.guest import errors
 from harness.judging.conclusion import UnmetError, UntoldError, conclude, first_line, outside_call
 from harness.judging.results import Case, CaseResult
@@ -135,6 +135,13 @@ def end_with(result: CaseResult, rerun: str) -> None:
     if result.explanation:
         result.rerun = rerun
         result.explanation += f"\n\nAgain:\n{rerun}"
+
+
+def end_of(error: BaseException | None) -> EndedError | None:
+    """Return the end of a component that led to this error, if one did."""
+    while error is not None and not isinstance(error, EndedError):
+        error = error.__cause__ or error.__context__
+    return error
 
 
 def is_distrust(error: BaseException | None) -> bool:

@@ -50,7 +50,7 @@ class Recorder:
             items[:] = []
             if not self._run.worker:
                 raise pytest.UsageError(str(error)) from error
-        items.sort(key=lambda item: (self._disrupts(item), self._length(item), *_document_of(item)))
+        items.sort(key=lambda item: (_is_last(item), self._disrupts(item), self._length(item), *_document_of(item)))
         left_out = [item for item in items if not self._begins(item)]
         if left_out:
             items[:] = [item for item in items if item not in set(left_out)]
@@ -155,6 +155,8 @@ class Recorder:
         requirement = requirement_of(item)
         error = call.excinfo.value if call.excinfo else None
         distrust = sentence_of_distrust(error) or self._loss(error)
+        if ended := judging.end_of(error):
+            self._run.leave_end(ended.component, str(ended))
         if requirement is not None:
             cases = enumerate(self._plan.cases_of(requirement.id))
             number, case = next(each for each in cases if each[1].nodeid == item.nodeid)
@@ -227,6 +229,11 @@ def requirement_of(item: pytest.Item) -> Requirement | None:
     if not marker.args or not isinstance(marker.args[0], Requirement):
         raise pytest.UsageError(f"{item.nodeid}: the decorator harness.model.requirements.requirement sets the marker")
     return marker.args[0]
+
+
+def _is_last(item: pytest.Item) -> bool:
+    requirement = requirement_of(item)
+    return requirement is not None and requirement.last
 
 
 def _document_of(item: pytest.Item) -> tuple[bool, str, int]:

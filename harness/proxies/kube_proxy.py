@@ -148,7 +148,7 @@ class KubeProxy:
         """Return whether every running proxy has worked on all Services and slices written so far.
 
         Changes of Nodes come by a watch of their own. Of those it covers the zone of the own node, which the log
-        tells. Takes up to a second. Raises `DistrustError` if a proxy has ended by itself.
+        tells. Takes up to a second. Raises `EndedError` if a proxy has ended by itself.
         """
         self._processes.check()
         if self._revision and self._barrier_objects.revision() == self._revision:

@@ -39,7 +39,7 @@ class Proxy(Protocol):
         """Stop all proxies, and leave nothing behind. Idempotent."""
 
     def synced(self) -> bool:
-        """Return whether every running proxy has worked on everything written so far. Raises `DistrustError`."""
+        """Return whether every running proxy has worked on everything written so far. Raises `EndedError`."""
 
     def explain(self, node: str, namespace: str, service: str) -> str:
         """Return the decision of a node for a Service and its reason, as far as the proxy tells it."""

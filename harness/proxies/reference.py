@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from harness.control_planes.control_plane import ControlPlane
 from harness.control_planes.embedded import EmbeddedControlPlane, features_of
+from harness.errors import EndedError
 from harness.model.release import Release
 from harness.netns.namespace import Namespace
 from harness.netns.process import search_path
@@ -75,7 +76,13 @@ class ReferenceProxy:
             self._remote.close()
 
     def synced(self) -> bool:
-        """Return whether the kernel of every node with a running proxy has the rules for everything written so far."""
+        """Return whether the kernel of every node with a running proxy has the rules for everything written so far.
+
+        Raises `EndedError` if one has ended by itself.
+        """
+        for node, proxy in self._running.items():
+            if not proxy.running:
+                raise EndedError(f"the proxy on {node} has ended: {proxy.last_error or 'it has not said why'}")
         told = self._remote is None or self._remote.caught_up()
         return told and all(proxy.synced() for proxy in self._running.values())
 

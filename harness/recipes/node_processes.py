@@ -91,9 +91,9 @@ class NodeProcesses:
         raise starting.broken(f"was not ready after {within * time_scale():g} s: {lacking}")
 
     def check(self) -> None:
-        """Raise `DistrustError` for the first program that has exited by itself."""
+        """Raise `EndedError` for the first program that has exited by itself."""
         for running in self._running.values():
-            running.check()
+            running.expect_alive()
 
     def stop(self, node: str) -> None:
         """Stop the program of a node, if one runs."""

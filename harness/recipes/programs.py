@@ -74,7 +74,7 @@ class Programs:
     def synced(self) -> bool:
         """Return whether all checks held everywhere for the recipe's time. Takes up to a second more than that.
 
-        Raises `DistrustError` for a program that has ended by itself.
+        Raises `EndedError` for a program that has ended by itself.
         """
         deadline = time.monotonic() + BARRIER_SECONDS + self._recipe.quiet_seconds
         since = time.monotonic()

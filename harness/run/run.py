@@ -90,6 +90,17 @@ class Run:
             self.environment = values
         return self.environment
 
+    def leave_end(self, component: str, text: str) -> None:
+        """Tell all processes of the run that a judged component has ended by itself, or does nothing any more."""
+        self.folder.leave_part(f"ended-{component}-{self.worker or 'main'}", {component: text})
+
+    def known_ends(self) -> dict[str, str]:
+        """Return how judged components have ended in this run, by name."""
+        found: dict[str, str] = {}
+        for values in self.folder.parts_named("ended-"):
+            found |= values
+        return found
+
     @property
     def offer(self) -> Offer:
         """The abilities and nodes of the real cluster."""

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from harness.api.client import Object
+from harness.errors import EndedError
 from harness.model.metrics import Metrics
 from harness.model.release import CONTROLLER, PROXY, Component
 from harness.model.texts import gathered
@@ -44,6 +45,23 @@ def expect_becomes(
         return
     explanation = gathered(explain)  # an error in it does not change the verdict
     cluster.expect_equal(what, expected=expected, observed=seen, explanation=explanation, unknown=unless())
+
+
+def expect_running(cluster: Cluster, component: Component) -> None:
+    """Expect a component to run, and to have worked on all that was written; in earlier scenarios of the run too.
+
+    Raises `AssertionError`, which says who has ended or works no longer, and how.
+    """
+    cluster.expects_running = True
+    said = cluster.ended_before().get(component, "")
+    try:
+        cluster.settle()
+    except EndedError as error:
+        if error.component != component:
+            raise
+        said = said or str(error)
+    first, _, rest = said.partition("\n")
+    cluster.expect_equal(f"the {component}", expected="runs", observed=first or "runs", explanation=rest)
 
 
 class Counted:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 from harness.api.client import Object, RefusedError
 from harness.backends.backend import Backend, WantedPod
 from harness.backends.view import Stream, View
-from harness.errors import InconclusiveError
+from harness.errors import EndedError, InconclusiveError
 from harness.judging import timeline
 from harness.judging.conclusion import raise_for
 from harness.judging.history import History, Window
@@ -47,11 +47,19 @@ class Cluster:
     """One scenario's share of a cluster."""
 
     def __init__(
-        self, backend: Backend, namespace: str, *, history: History, test: str, converges_within: float = 0.0
+        self,
+        backend: Backend,
+        namespace: str,
+        *,
+        history: History,
+        test: str,
+        converges_within: float = 0.0,
+        ended_before: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         """Begin test `test` in Kubernetes namespace `namespace`; all observations go to the history.
 
         `converges_within` is the declared bound for changes in seconds, before the time scale; 0 for none.
+        `ended_before` gives the components that have ended in other scenarios of the run, and how.
         """
         self.converges_within = converges_within
         self.history = history
@@ -64,6 +72,8 @@ class Cluster:
         self.nodes = Nodes(self.backend, history)
         self.sights = Sights(self)  # of written objects: they are looked at again at the end
         self._findings = Findings()
+        self.ended_before = ended_before
+        self.expects_running = False  # of a component: its end says what is to be said, and casts no doubt
         self._numbers = itertools.count(1)
         self._pods: dict[str, Pod] = {}
         self._published: set[str] = set()  # names of slices
@@ -73,16 +83,23 @@ class Cluster:
         self.backend.create_namespace(namespace)
 
     def close(self) -> None:
-        """Restore every component to its release at boot, then delete all objects of the scenario."""
-        self.backend.forget_connections()  # else proxies, and the kernel for each pod, look through all of them
+        """Restore every component to its release at boot, then delete all objects of the scenario.
+
+        That a component has ended, or works no longer, does not keep it from that: the next scenario will say so.
+        """
+        with contextlib.suppress(EndedError):
+            self.backend.forget_connections()  # else proxies, and the kernel for each pod, look through all of them
         booted = self.backend.release
         for component in sorted(self._changed, key=list(Component).index):
             nodes = sorted(node for node, release in self._changed[component].items() if release != booted)
             if nodes:
-                self.backend.start_component(component, booted, nodes)
-        self.nodes.restore()
+                with contextlib.suppress(EndedError):
+                    self.backend.start_component(component, booted, nodes)
+        with contextlib.suppress(EndedError):
+            self.nodes.restore()
         self.backend.delete_namespace(self.namespace)
-        self.backend.forget_connections()  # those of packets that were on their way
+        with contextlib.suppress(EndedError):
+            self.backend.forget_connections()  # those of packets that were on their way
 
     @property
     def running(self) -> list[Pod]:
@@ -428,8 +445,12 @@ class Cluster:
         return self.backend.needs.to_json()
 
     def check_instruments(self) -> None:
-        """Raise `DistrustError` if a component has ended by itself: observations since then mean nothing."""
-        self.backend.check_instruments()
+        """Raise `EndedError` or `DistrustError` if a component has ended by itself: observations mean nothing then."""
+        try:
+            self.backend.check_instruments()
+        except EndedError:
+            if not self.expects_running:
+                raise
 
     def environment(self) -> dict[str, Any]:
         """Return the facts about the cluster for the report."""

@@ -68,6 +68,11 @@ class EventLoop:
             self._events.put(None)
             self._thread.join()
 
+    @property
+    def running(self) -> bool:
+        """True from `start` to `stop`, unless it has ended through a fault of its own."""
+        return self._thread.is_alive()
+
     def caught_up(self) -> bool:
         """Return whether the initial state and every event delivered so far are taken in."""
         delivered = self._delivered

@@ -99,6 +99,11 @@ class EndpointSliceController:
         """End the watch and the thread; slices stay. A sync in progress is finished. May be called again."""
         self._loop.stop()
 
+    @property
+    def running(self) -> bool:
+        """True from `start` to `stop`, unless it has ended through a fault of its own."""
+        return self._loop.running
+
     def synced(self) -> bool:
         """Return whether every event delivered so far is worked on, and its slices and conditions are written.
 

@@ -124,6 +124,11 @@ class ServiceProxy:
             self._must_load = True
             self._kernel.delete()
 
+    @property
+    def running(self) -> bool:
+        """True until `stop`, unless it has ended through a fault of its own."""
+        return self._thread.is_alive()
+
     def synced(self) -> bool:
         """Return whether all events delivered so far are in the kernel."""
         with self._lock:

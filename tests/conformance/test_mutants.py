@@ -20,6 +20,7 @@ from tests.conformance.trials import SCENARIOS, Trial, time_scaled
 
 SHORT = 0.3  # probes may take 0.27 s
 SUBJECT = r"\b[abc][12]\b|\b(service|slices?|endpoints?|pods?|answer to|serving of|terminating of|metric|condition) \S"
+COMPONENT = r"^the (service-proxy|endpointslice-controller):"
 
 
 def _killers(name: str, *, of_cluster: bool) -> list[str]:
@@ -113,4 +114,4 @@ def _failure(cluster: Trial, mutant: Mutant, requirement_id: str) -> str:
 def _shows(mutant: Mutant, text: str) -> bool:
     """Whether the first line of a failure says what is wrong, and with which client or object."""
     first = text.partition("\n")[0]
-    return all(re.search(pattern, first) for pattern in (mutant.symptom, SUBJECT))
+    return all(re.search(pattern, first) for pattern in (mutant.symptom, f"{SUBJECT}|{COMPONENT}"))

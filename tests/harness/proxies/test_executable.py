@@ -16,7 +16,7 @@ import yaml
 
 from harness.backends.implementation import reference
 from harness.backends.netns import NetnsBackend
-from harness.errors import DistrustError, InconclusiveError, UnavailableError
+from harness.errors import DistrustError, EndedError, InconclusiveError, UnavailableError
 from harness.eventually import eventually
 from harness.model.release import PROXY, release
 from harness.model.topology import grid
@@ -90,7 +90,7 @@ def test_proxy_that_dies_later_is_an_error_at_the_next_look(boot: Boot) -> None:
     assert isinstance(backend.proxy, ExecutableProxy)
     process = backend.proxy._programs._processes.running["a1"]
     eventually(lambda: not process.alive, within=5, describe="its end")
-    with pytest.raises(DistrustError, match=r"(?s)fake on a1 exited with 4.*out of luck"):
+    with pytest.raises(EndedError, match=r"(?s)fake on a1 exited with 4.*out of luck"):
         backend.settle()
 
 
@@ -98,7 +98,7 @@ def test_proxy_that_hangs_later_is_inconclusive(boot: Boot, monkeypatch: pytest.
     monkeypatch.setattr("harness.netns.http.TIMEOUT", 0.2)
     backend = boot("runs", synced=[{"http": {"port": 10256}}])
     os.kill(pid_of(backend), signal.SIGSTOP)
-    with pytest.raises(InconclusiveError, match="controller and proxies to have worked on all events"):
+    with pytest.raises(InconclusiveError, match="service-proxy to have worked on all events"):
         backend.settle(within=0.5)
     os.kill(pid_of(backend), signal.SIGCONT)
 

@@ -12,7 +12,7 @@ import pytest
 from harness.backends.backend import WantedPod
 from harness.backends.netns import NetnsBackend
 from harness.binaries import Version, find_entry
-from harness.errors import DistrustError, UnavailableError
+from harness.errors import EndedError, UnavailableError
 from harness.eventually import eventually
 from harness.model import manifests
 from harness.model.manifests import Endpoint
@@ -158,7 +158,7 @@ def test_proxy_that_is_killed_is_an_error_with_the_end_of_its_log(backend: Netns
     process = backend.proxy._processes.running["a1"]
     os.kill(process.pid, 9)
     eventually(lambda: not process.alive, within=5, describe="its end")
-    with pytest.raises(DistrustError, match=r"(?s)kube-proxy on a1 was ended by SIGKILL; its log ends with:\nI"):
+    with pytest.raises(EndedError, match=r"(?s)kube-proxy on a1 was ended by SIGKILL; its log ends with:\nI"):
         backend.settle()
 
 

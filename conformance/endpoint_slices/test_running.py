@@ -1,0 +1,36 @@
+"""A controller outlives whatever it is given: all that an API server stores is there for it to read."""
+
+from __future__ import annotations
+
+from conformance.features import ENDPOINT_SLICES
+from harness import CONTROLLER, MUST, Cluster, Port, expect_hints, expect_running, requirement
+
+WEB = {"app": "web"}
+
+
+@requirement(
+    "SLICE/controller-keeps-running",
+    "A controller runs on, and works on what is written, whatever the API server stores: pods in any phase, without "
+    "node, or of nodes that are not there, Services without ports, without address or of other names. It does so in "
+    "all other scenarios of a run, too.",
+    level=MUST,
+    features={ENDPOINT_SLICES},
+    source="discovery/v1 EndpointSlice; kubernetes#107927",
+    kills={"controller-crashes-on-pods-of-strange-nodes"},
+    last=True,
+)
+def test_controller_keeps_running(three_zones: Cluster) -> None:
+    odd = {"app": "odd"}
+    three_zones.create_service("odd", selector=odd, traffic_distribution="PreferClose", ports=[Port(target="nobody")])
+    three_zones.create_service("portless", selector=odd, clusterIP="None", ports=[])
+    three_zones.create_service("alias", selector=odd, type="ExternalName", externalName="web.example.org")
+    for phase in ("Pending", "Succeeded", "Failed", "Unknown"):
+        three_zones.create_pod(f"odd-{phase.lower()}", "a1", labels=odd, phase=phase)
+    three_zones.create_pod("odd-nowhere", "", labels=odd, phase="Pending", ready=False)
+    three_zones.create_pod("odd-strange", "nobody", labels=odd)
+    expect_running(three_zones, CONTROLLER)
+
+    service = three_zones.create_service(selector=WEB)
+    three_zones.create_pod("p1", "a1", labels=WEB)
+    expect_hints(three_zones, service, {"p1": None})
+    expect_running(three_zones, CONTROLLER)

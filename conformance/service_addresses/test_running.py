@@ -1,0 +1,87 @@
+"""A proxy outlives whatever it is given: all that an API server stores is there for it to read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from conformance.features import CLUSTER_IP
+from harness import MUST, PROXY, Cluster, endpoint, expect_running, expect_traffic, requirement
+
+ODD_ENDPOINTS: dict[str, Any] = {
+    "no-conditions": {"addresses": ["10.245.9.1"]},
+    "no-words": {"addresses": ["10.245.9.2"], "conditions": {}, "hints": {}},
+    "of-a-strange-node": {"addresses": ["10.245.9.3"], "nodeName": "nobody", "zone": "nowhere"},
+    "for-strangers": {
+        "addresses": ["10.245.9.4"],
+        "hints": {"forZones": [{"name": "nowhere"}], "forNodes": [{"name": "nobody"}]},
+    },
+    "many-addresses": {"addresses": [f"10.245.8.{number}" for number in range(1, 101)]},
+    "terminating-alone": {"addresses": ["10.245.9.5"], "conditions": {"terminating": True}},
+}
+ODD_SLICES: dict[str, dict[str, Any]] = {
+    "empty": {"addressType": "IPv4", "endpoints": [], "ports": []},
+    "without-ports": {"addressType": "IPv4", "endpoints": [{"addresses": ["10.245.7.1"]}]},
+    "other-ports": {
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": ["10.245.7.2"]}],
+        "ports": [{"name": "other", "port": 1, "protocol": "SCTP"}],
+    },
+    "names": {
+        "addressType": "FQDN",
+        "endpoints": [{"addresses": ["web.example.org"]}],
+        "ports": [{"name": "", "port": 80, "protocol": "TCP"}],
+    },
+    "other-family": {
+        "addressType": "IPv6",
+        "endpoints": [{"addresses": ["fd00:10:245::9"]}],
+        "ports": [{"name": "", "port": 80, "protocol": "TCP"}],
+    },
+}
+ODD_SERVICES: dict[str, dict[str, Any]] = {
+    "headless": {"clusterIP": "None"},
+    "alias": {"type": "ExternalName", "externalName": "web.example.org"},
+    "sctp": {"ports": [{"port": 80, "protocol": "SCTP"}]},
+    "both": {"ports": [{"name": "tcp", "port": 53, "protocol": "TCP"}, {"name": "udp", "port": 53, "protocol": "UDP"}]},
+}
+
+
+@requirement(
+    "SERVICE/proxy-keeps-running",
+    "A proxy runs on, and works on what is written, whatever the API server stores: slices without ports or endpoints, "
+    "of names and of Services that are not there, endpoints without conditions or of strange nodes, Services that it "
+    "does not serve. It does so in all other scenarios of a run, too.",
+    level=MUST,
+    features={CLUSTER_IP},
+    source="discovery/v1 Endpoint.addresses (consumers must handle different types of addresses)",
+    kills={
+        "crashes-on-endpoints-without-conditions",
+        "crashes-on-slices-of-names",
+        "hangs-on-slices-without-ports",
+    },
+    last=True,
+)
+def test_proxy_keeps_running(three_zones: Cluster) -> None:
+    service = three_zones.create_service()
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [endpoint(a1)])
+    port = {"name": "", "port": 8080, "protocol": "TCP"}
+    alone = {name: {"addressType": "IPv4", "endpoints": [each]} for name, each in ODD_ENDPOINTS.items()}
+    slices = {name: {**each, "ports": [port]} for name, each in alone.items()} | ODD_SLICES
+    for name, spec in ODD_SERVICES.items():
+        wanted = {"metadata": {"name": f"odd-{name}"}, "spec": {"ports": [{"port": 80}], **spec}}
+        three_zones.api.create("services", three_zones.namespace, wanted)
+    three_zones.create_service("odd")
+    for name, fields in slices.items():
+        for owner in ("odd", "odd-headless", "nobody", ""):
+            _write(three_zones, f"{owner or 'loose'}-{name}", owner, fields)
+    expect_running(three_zones, PROXY)
+
+    three_zones.publish(service, [endpoint(b1)])
+    expect_traffic(three_zones, service, {"a1": {b1}, "c1": {b1}})
+    expect_running(three_zones, PROXY)
+
+
+def _write(cluster: Cluster, name: str, owner: str, fields: dict[str, Any]) -> None:
+    labels = {"kubernetes.io/service-name": owner} if owner else {}
+    slice_ = {"metadata": {"name": name, "labels": labels}, **fields}
+    cluster.api.create("endpointslices", cluster.namespace, slice_)

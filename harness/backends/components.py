@@ -1,0 +1,76 @@
+"""Waits for the judged components of a cluster, and tells which has ended by itself, or does nothing any more.
+
+A component that was waited for in vain once is not waited for again in each scenario that follows: they end at once,
+and name it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from harness.errors import EndedError, InconclusiveError
+from harness.eventually import eventually
+
+AGAIN = 1.0
+"""Seconds, before the time scale, for components one of which was waited for in vain; it may have been slow."""
+
+
+class Components:
+    """The components of one cluster, by name, in the order in which they work on what those before them write."""
+
+    def __init__(self, names: Sequence[str], synced: Callable[[str], bool]) -> None:
+        """`synced` says whether one has worked on everything, and raises `EndedError` if that has ended by itself."""
+        self._names, self._synced = names, synced
+        self._in_vain = ""
+
+    def started(self) -> None:
+        """One was replaced: wait for all as if for the first time."""
+        self._in_vain = ""
+
+    def settle(self, within: float | None = None) -> float:
+        """Wait until all have worked on everything written so far.
+
+        Returns the seconds until the last look at which they had not. Raises `EndedError`, which names the first that
+        has ended, or has not got there in time.
+        """
+        begin = busy_at = time.monotonic()
+        behind = ""
+
+        def idle() -> bool:
+            nonlocal behind, busy_at
+            looked_at = time.monotonic()
+            behind = self._behind()
+            if behind:
+                busy_at = looked_at
+            return not behind
+
+        try:
+            eventually(
+                idle,
+                within=AGAIN if self._in_vain else within,
+                describe=lambda: f"{behind} to have worked on all events",
+                error=InconclusiveError,
+            )
+        except EndedError:
+            raise
+        except InconclusiveError as error:
+            self._in_vain = self._in_vain or f"{behind} works no longer on what is written: {error}"
+            raise EndedError(self._in_vain, behind) from error
+        self._in_vain = ""
+        return busy_at - begin
+
+    def check(self) -> None:
+        """Raise `EndedError` for the first that has ended by itself."""
+        for name in self._names:
+            self._ask(name)
+
+    def _behind(self) -> str:
+        """Return the first that has work left; "" if none has."""
+        return next((name for name in self._names if not self._ask(name)), "")
+
+    def _ask(self, name: str) -> bool:
+        try:
+            return self._synced(name)
+        except EndedError as error:
+            raise EndedError(str(error), name) from error

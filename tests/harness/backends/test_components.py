@@ -1,0 +1,61 @@
+"""A component that has ended, or was waited for in vain, is named at once; one that comes back is waited for again."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from harness.backends.components import Components
+from harness.errors import EndedError, InconclusiveError
+from tests.conformance.trials import time_scaled
+
+
+class _Answers:
+    """What each component says of itself: idle, busy, or how it has ended."""
+
+    def __init__(self, **said: bool | str) -> None:
+        self.said = said
+
+    def __call__(self, name: str) -> bool:
+        said = self.said[name]
+        if isinstance(said, str):
+            raise EndedError(said)
+        return said
+
+
+def test_component_that_has_ended_is_named_at_once() -> None:
+    components = Components(("controller", "proxy"), _Answers(controller=True, proxy="proxy on a1 exited with 2"))
+    with pytest.raises(EndedError, match="proxy on a1 exited with 2") as ended:
+        components.settle(30)
+    assert ended.value.component == "proxy"
+    with pytest.raises(EndedError, match="exited with 2"):
+        components.check()
+
+
+def test_component_that_was_waited_for_in_vain_is_waited_for_in_vain_once() -> None:
+    answers = _Answers(controller=True, proxy=False)
+    components = Components(("controller", "proxy"), answers)
+    with time_scaled(0.01):
+        with pytest.raises(InconclusiveError, match=r"proxy works no longer on what is written: waited .* for proxy"):
+            components.settle(5)
+        begin = time.monotonic()
+        with pytest.raises(EndedError, match="proxy works no longer"):
+            components.settle(500)
+        assert time.monotonic() - begin < 3
+    components.check()
+
+    answers.said["proxy"] = True
+    components.settle()
+    answers.said["proxy"] = False
+    with time_scaled(0.01), pytest.raises(EndedError, match=r"waited 0\.[0-4]"):
+        components.settle(20)
+
+
+def test_replaced_component_is_waited_for_as_the_first_time() -> None:
+    components = Components(("proxy",), _Answers(proxy=False))
+    with time_scaled(0.01):
+        for within in ("0.0", "0.0"):
+            with pytest.raises(EndedError, match=f"waited {within}"):
+                components.settle(1)
+            components.started()
