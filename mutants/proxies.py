@@ -92,6 +92,11 @@ def unknown_readiness_means_not_ready(endpoint: Object) -> Object:
     return {**endpoint, "conditions": {"ready": False, **(endpoint.get("conditions") or {})}}
 
 
+@_misread("unknown-serving-means-no", "An endpoint that terminates without serving condition counts as not serving.")
+def unknown_serving_means_no(endpoint: Object) -> Object:
+    return {**endpoint, "conditions": {"serving": False, **(endpoint.get("conditions") or {})}}
+
+
 def _hinted(endpoint: Object, hints: Mapping[str, Any]) -> Object:
     return {**endpoint, "hints": dict(hints)}
 

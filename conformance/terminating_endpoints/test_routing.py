@@ -37,8 +37,8 @@ from harness import (
 )
 
 
-def leaving(pod: Pod, *, serving: bool = True, **fields: Any) -> Endpoint:
-    """Return an endpoint of a pod that terminates, and still answers or does not."""
+def leaving(pod: Pod, *, serving: bool | None = True, **fields: Any) -> Endpoint:
+    """Return an endpoint of a pod that terminates, and still answers or does not; `None`: does not say so."""
     return endpoint(pod, ready=False, serving=serving, terminating=True, **fields)
 
 
@@ -60,18 +60,23 @@ def test_terminating_endpoint_is_not_used_beside_a_ready_one(three_zones: Cluste
 
 @requirement(
     "KEP-1669/serving-endpoints-are-used-when-none-is-ready",
-    "When no endpoint is ready, those that terminate and still serve are used, wherever they are hinted for; those "
-    "that serve no longer are not, even if they are the only ones.",
+    "When no endpoint is ready, those that terminate and still serve, or do not say, are used, wherever they are "
+    "hinted for; those that serve no longer are not, even if they are the only ones.",
     level=MUST,
     features={CLUSTER_IP, TERMINATING_ENDPOINTS, ZONE_HINTS},
-    source="KEP-1669, Proposal; released since 1.26",
-    kills={"hints-on-terminating-endpoints", "no-terminating-fallback", "terminating-means-serving"},
+    source="KEP-1669, Proposal; released since 1.26; discovery/v1 EndpointConditions.serving (nil as true)",
+    kills={
+        "hints-on-terminating-endpoints",
+        "no-terminating-fallback",
+        "terminating-means-serving",
+        "unknown-serving-means-no",
+    },
 )
 def test_serving_terminating_endpoints_are_the_last_resort(three_zones: Cluster) -> None:
     service = three_zones.create_service(traffic_distribution="PreferClose")
     a1, b1, c1 = three_zones.run_servers(on=["a1", "b1", "c1"])
     hinted, gone = leaving(a1, zones=["a"]), leaving(c1, serving=False, zones=["c"])
-    three_zones.publish(service, [hinted, leaving(b1, zones=["b"]), gone])
+    three_zones.publish(service, [hinted, leaving(b1, serving=None, zones=["b"]), gone])
     expect_traffic(three_zones, service, {"a1": {a1, b1}, "b1": {a1, b1}, "c1": {a1, b1}})
 
     three_zones.publish(service, [gone])

@@ -59,13 +59,12 @@ def missing(records: Records, requirements: Iterable[Requirement]) -> list[str]:
     suite = {each.id: each for each in requirements}
     needed = needs.read(records.suite)
     taken = {name for table in durations.of_suite(records.suite).values() for name in table}
-    covered = coverage.parse(records.text(coverage.FILE))
     return [
         *_unlisted(needs.FILE, suite.values(), needed, "{}:\n      nodes: [...]"),
         *_unlisted(durations.FILE, suite.values(), taken, "{}: SECONDS"),
         *_dead(needs.FILE, suite, needed),
         *_dead(durations.FILE, suite, taken),
-        *_unmapped(covered, suite),
+        *_unmapped(records, suite),
         *_without_mutant(suite.values()),
         *_without_news(records, suite.values(), needed),
     ]
@@ -84,10 +83,10 @@ def _dead(file: str, suite: Mapping[str, Requirement], listed: Iterable[str]) ->
         yield f"{file}: the suite has no requirement {each}: remove its line"
 
 
-def _unmapped(covered: coverage.Coverage, suite: Mapping[str, Requirement]) -> Iterator[str]:
-    for problem in coverage.problems(covered, suite.keys()):
+def _unmapped(records: Records, suite: Mapping[str, Requirement]) -> Iterator[str]:
+    for problem in coverage.problems(coverage.parse(records.text(coverage.FILE)), suite.keys()):
         found = suite.get(problem.rpartition(" ")[2])
-        yield f"{problem}; add, in section {found.section!r}:\n{statement(found)}".rstrip() if found else problem
+        yield f"{problem}; {by_hand(records, found)}".rstrip() if found else problem
 
 
 def _without_mutant(suite: Iterable[Requirement]) -> Iterator[str]:
@@ -122,15 +121,24 @@ def _git(records: Records, *arguments: str) -> str:
     return "" if done.returncode else done.stdout
 
 
-def statement(requirement: Requirement) -> str:
-    """The statement of a requirement, as it stands in the coverage map."""
-    says = yaml.safe_dump(requirement.sentence, width=10_000).partition("\n")[0]
-    lines = (f"key: {requirement.slug}", f"says: {says}", f"requirements: [{requirement.id}]")
-    return "".join(f"    {'-' if number == 0 else ' '} {line}\n" for number, line in enumerate(lines))
+def by_hand(records: Records, requirement: Requirement) -> str:
+    """How to map a requirement that the map of its document lacks, or "": a person must say what it feels."""
+    covered = coverage.parse(records.text(coverage.FILE))
+    document = next((each for each in covered.documents if each.name == requirement.document), None)
+    if document is None or requirement.id in covered.requirements:
+        return ""
+    keys = ", ".join(each.key for each in document.statements if each.heading == requirement.section)
+    return (
+        f"its source names section {requirement.section!r}, with {keys or 'no statement'}\n"
+        f"    add {requirement.id} to a statement whose breach it feels, under `requirements`,\n"
+        f"    else to one about the same matter, under `beside`; a statement that the map lacks comes first\n"
+    )
 
 
 def add(records: Records, requirement: Requirement, needed: needs.Needs, test: Mapping[str, Any]) -> list[str]:
-    """Write what is missing for a requirement, and news of one without needs, which is new. Returns the changed files.
+    """Write what can be measured of a requirement, and news of one without needs, which is new.
+
+    Returns the changed files.
 
     `test` is its entry in a report.
     """
@@ -138,7 +146,6 @@ def add(records: Records, requirement: Requirement, needed: needs.Needs, test: M
     steps = {
         f"conformance/{needs.FILE}": lambda: _add_needs(records, requirement, needed),
         f"conformance/{durations.FILE}": lambda: _add_duration(records, requirement, test["durationSeconds"]),
-        f"conformance/{coverage.FILE}": lambda: _add_statement(records, requirement),
         f"newsfragments/{_fragment(requirement)}": lambda: new and _add_news(records, requirement),
     }
     return [file for file, step in steps.items() if step()]
@@ -161,29 +168,6 @@ def _add_duration(records: Records, requirement: Requirement, seconds: float) ->
     rows.append((requirement.profile, requirement.id, seconds))
     tests = ({"profile": p, "id": name, "verdict": "passed", "durationSeconds": each} for p, name, each in rows)
     records.write(durations.FILE, durations.as_yaml(tests))
-    return True
-
-
-def _add_statement(records: Records, requirement: Requirement) -> bool:
-    text = records.text(coverage.FILE)
-    covered = coverage.parse(text)
-    document = next((each for each in covered.documents if each.name == requirement.document), None)
-    if document is None or requirement.id in covered.requirements:
-        return False
-    section = next((each for each in document.sections if each.heading == requirement.section), None)
-    if section is None or section.nothing:
-        why = "has no section with that name" if section is None else "says that the section states nothing"
-        raise UsageError(
-            f"{coverage.FILE}: source of {requirement.id} names {requirement.section!r}, and the map {why}; "
-            f"correct the source, or add to the right section:\n{statement(requirement)}"
-        )
-    lines = text.splitlines(keepends=True)
-    end = max(each.line for each in section.statements)
-    while end < len(lines) and lines[end].startswith("      "):
-        end += 1
-    changed = "".join([*lines[:end], statement(requirement), *lines[end:]])
-    coverage.parse(changed)
-    records.write(coverage.FILE, changed)
     return True
 
 
@@ -229,6 +213,8 @@ def main(arguments: list[str]) -> int:
         case ["add", name] if name in suite:
             found = add(records, suite[name], *measure(suite[name]))
             sys.stdout.writelines(f"wrote {each}\n" for each in found or ["nothing: all is there"])
+            left = by_hand(records, suite[name])
+            sys.stdout.write(left and f"left to you is {coverage.FILE}: {left}")
             return 0
         case ["add", name]:
             raise UsageError(f"the suite has no requirement {name!r}: write its test first; `trafficdist list` has all")

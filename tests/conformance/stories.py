@@ -162,6 +162,8 @@ class _Teller:
              {"ready": False, "serving": True, "terminating": True},
              {"ready": False, "serving": False, "terminating": True})
         )  # fmt: skip
+        if conditions.get("terminating") and conditions["serving"] and address.endswith(("1", "3", "5", "7", "9")):
+            conditions = {"ready": False, "terminating": True}  # means the same
         made = {"addresses": [address], "nodeName": node, "zone": node[0], "conditions": conditions}
         return self.with_hints(made)
 

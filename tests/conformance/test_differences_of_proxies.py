@@ -167,6 +167,7 @@ WITHOUT: Mapping[str, Without] = {
         lambda each: each if {"forZones", "forNodes"} <= (each.get("hints") or {}).keys() else None
     ),
     "unknown readiness": _endpoints(lambda each: {**each, "conditions": {"ready": True, **each["conditions"]}}),
+    "unknown serving": _endpoints(lambda each: {**each, "conditions": {"serving": True, **each["conditions"]}}),
     "terminating endpoints": _endpoints(lambda each: None if each["conditions"].get("terminating") else each),
     "endpoints on the own node": _endpoints(lambda each: {**each, "nodeName": "b1"}),
     "endpoints on other nodes": _endpoints(lambda each: {**each, "nodeName": OWN}),
@@ -267,6 +268,7 @@ SAID: Mapping[str, Said] = {
     "node-of-the-endpoint-instead-of-hint": Said(("node hints", "hints for other nodes than their own")),
     "first-hint-only": Said(("several hints",)),
     "unknown-readiness-means-not-ready": Said(("unknown readiness",), (*EVERYWHERE, CHECK)),
+    "unknown-serving-means-no": Said(("unknown serving", "terminating endpoints")),
     # events missed or remembered
     "ignores-node-updates": Said(("changes of the node",)),
     "hints-outlive-their-removal": Said(("changes of slices", "hints", "hints that change")),
