@@ -29,8 +29,9 @@ def _fault(name: str, sentence: str, provenance: str = "") -> Callable[[type[Str
     return register
 
 
-def _not_about(found: list[FieldError], *fields: str) -> list[FieldError]:
-    return [each for each in found if not each.field.startswith(fields)]
+def _not_about(found: list[FieldError], *fields: str, but: str = "") -> list[FieldError]:
+    """Return the errors that are not about these fields, and those of type `but`."""
+    return [each for each in found if not each.field.startswith(fields) or each.type == but]
 
 
 @_fault("loses-the-field", "trafficDistribution is taken out of Services.", "kube-apiserver before 1.30")
@@ -44,7 +45,8 @@ class _LosesTheField(Services):
 class _RefusesNewValues(Services):
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
         value = obj["spec"].get("trafficDistribution")
-        new = [errors.not_supported(FIELD, value, ["PreferClose"])] if value and value != "PreferClose" else []
+        known = value not in ("PreferSameZone", "PreferSameNode")
+        new = [] if known else [errors.not_supported(FIELD, value, ["PreferClose"])]
         return super().validate(obj, features) + new
 
 
@@ -67,6 +69,9 @@ class _DropsWhatIsNoText(Services):
 class _NamesNoField(Services):
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
         return [replace(each, field="spec") for each in super().validate(obj, features)]
+
+    def validate_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
+        return [replace(each, field="spec") for each in Services().validate_update(new, old, features)]
 
 
 @_fault("field-is-fixed", "trafficDistribution of a live Service cannot be changed.")
@@ -115,13 +120,13 @@ class _NoDefaultPolicy(Services):
             obj["spec"].pop("internalTrafficPolicy", None)
 
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
-        return _not_about(super().validate(obj, features), "spec.internalTrafficPolicy")
+        return _not_about(super().validate(obj, features), "spec.internalTrafficPolicy", but="NotSupported")
 
 
 @_fault("external-policy-anywhere", "externalTrafficPolicy is stored on Services that nobody outside can reach.")
 class _ExternalPolicyAnywhere(Services):
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
-        return _not_about(super().validate(obj, features), "spec.externalTrafficPolicy")
+        return _not_about(super().validate(obj, features), "spec.externalTrafficPolicy", but="NotSupported")
 
 
 @_fault("loses-node-hints", "Hints for nodes are taken out of slices.", "kube-apiserver before 1.34")
@@ -135,7 +140,11 @@ class _LosesNodeHints(EndpointSlices):
 @_fault("unlimited-hints", "Any number of hints is stored, and any name.")
 class _UnlimitedHints(EndpointSlices):
     def validate(self, obj: Object, features: Features, *, known: Sequence[Object] = ()) -> list[FieldError]:
-        return [each for each in super().validate(obj, features, known=known) if ".hints" not in each.field]
+        return [
+            each
+            for each in super().validate(obj, features, known=known)
+            if ".hints" not in each.field or each.type == "Duplicate"
+        ]
 
 
 @_fault("unlimited-endpoints", "A slice takes any number of endpoints.")
@@ -147,7 +156,11 @@ class _UnlimitedEndpoints(EndpointSlices):
 @_fault("hints-may-repeat", "An endpoint may be hinted for the same place twice.")
 class _HintsMayRepeat(EndpointSlices):
     def validate(self, obj: Object, features: Features, *, known: Sequence[Object] = ()) -> list[FieldError]:
-        return [each for each in super().validate(obj, features, known=known) if each.type != "Duplicate"]
+        return [
+            each
+            for each in super().validate(obj, features, known=known)
+            if ".hints" not in each.field or each.type != "Duplicate"
+        ]
 
 
 @_fault("hints-do-not-count", "A change of hints alone does not raise the generation.")

@@ -68,7 +68,10 @@ def _dns_looks_at_the_last_key(about: Any, kind: str, service: Service, client: 
 
 @_finds("dns-unites-keys", "Clients are told of the endpoints that any key is met by.")
 def _dns_unites_keys(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
-    met = [find(about, kind, replace(service, keys=(key,)), client) for key in service.keys if key != ANY]
+    named = [key for key in service.keys if key != ANY]
+    if len(named) < 2:
+        return find(about, kind, service, client)
+    met = [find(about, kind, replace(service, keys=(key,)), client) for key in named]
     records = tuple(dict.fromkeys(record for each in met if each is not None for record in each.records))
     return Found(records) if records else find(about, kind, service, client)
 

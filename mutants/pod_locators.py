@@ -90,20 +90,19 @@ def _locator_believes_what_it_says(right: Object, there: Object | None) -> Objec
 
 
 class _Restless(_Wanting):
-    """Every event of a pod is a change to it, and it writes the addresses the other way round each time."""
+    """Every event of a pod is a change to it, and where nothing is new it turns the addresses round."""
 
     def __init__(self) -> None:
-        super().__init__(lambda right, there: {**right, "ips": list(reversed(there["ips"]))} if there else right)
+        super().__init__(_turned)
 
     def apply(self, event: Event) -> Collection[Key]:
         keys = super().apply(event)
         return (key_of(event.object),) if event.resource == "pods" else keys
 
-    def wanted(self, key: Key) -> Object | None:
-        locator, wanted = self.locator(key), super().wanted(key)
-        if wanted is not None and (locator is None or not says(locator)["ips"]):
-            return Locations.wanted(self, key)
-        return wanted
+
+def _turned(right: Object, there: Object | None) -> Object:
+    turned = {**right, "ips": right["ips"][::-1]}
+    return turned if there == right else right
 
 
 class _NeverDeletes(PodLocatorController):

@@ -61,7 +61,7 @@ class _RefusesStoredValues(Services):
     """Validates a stored value like a new one."""
 
     def validate_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
-        value = new["spec"].get("trafficDistribution")
+        value = old["spec"].get("trafficDistribution")
         known = value in (None, "PreferClose") or features.enabled("PreferSameTrafficDistribution")
         refused = [] if known else [errors.not_supported(FIELD, value, ["PreferClose"])]
         return super().validate_update(new, old, features) + refused
@@ -82,7 +82,7 @@ class _DropsZoneHintsToo(EndpointSlices):
 def _drop_hints(obj: Object, features: Features) -> None:
     if not features.enabled("PreferSameTrafficDistribution"):
         for endpoint in obj.get("endpoints") or ():
-            endpoint.pop("hints", None)
+            (endpoint.get("hints") or {}).pop("forZones", None)
 
 
 MUTANTS = [

@@ -1,0 +1,499 @@
+"""A mutant of an API server or a DNS server answers wrongly what its sentence names, and all else rightly.
+
+Each is asked the same requests as the reference. What a request is about is said by its tags: `SAID` tells by them
+which requests a mutant answers wrongly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import closing
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+from typing import Any
+
+import dns.edns
+import dns.message
+import pytest
+
+from mutants import MUTANTS, Mutant
+from reference.apiserver import ApiServer, writes
+from reference.apiserver.registry import Call
+from reference.client import ApiError, Event, Object
+from reference.dns import DnsServer
+from reference.features import Features
+from tests.reference.dns.cluster import HOST, ZONE, at, full
+
+REFERENCE = Mutant("reference", "It is the reference.")
+
+Tags = AbstractSet[str]
+Where = Callable[[Tags], bool]
+Answers = Mapping[tuple[str, frozenset[str]], object]
+"""What was answered, by the name and the tags of a request."""
+
+
+def has(*every: str) -> Where:
+    """The requests that have all of these tags."""
+    return lambda tags: tags.issuperset(every)
+
+
+def either(*some: Where) -> Where:
+    """The requests that any of these means."""
+    return lambda tags: any(each(tags) for each in some)
+
+
+def _wrong(right: Answers, answers: Answers) -> list[tuple[str, frozenset[str]]]:
+    return [each for each in right if right[each] != answers[each]]
+
+
+def _judge(where: Where, right: Answers, answers: Answers) -> None:
+    wrong = _wrong(right, answers)
+    assert wrong, "it is right everywhere"
+    assert [each for each in wrong if not where(each[1])] == []
+
+
+# API servers
+
+RACK = "example.org/rack"
+KEYS = {"ServiceTopology": True}
+RELEASES: Mapping[str, tuple[Features, AbstractSet[str]]] = {
+    "newest": (Features(gates=KEYS), {"knows the field", "knows new values", "gate of keys"}),
+    "newest as released": (Features(follows="released"), {"knows the field", "knows new values", "as released"}),
+    "1.33": (Features((1, 33)), {"knows the field", "older"}),
+    "1.21": (Features((1, 21)), {"older", "oldest"}),
+    "1.30 with node hints": (Features((1, 30), {"NodeLevelTopology": True}), {"older", "gate of node hints"}),
+}
+NEWEST = "newest"
+
+
+@dataclass(frozen=True)
+class Request:
+    """An object to create, and what it then is changed to, if it is."""
+
+    tags: AbstractSet[str]
+    resource: str
+    obj: Object
+    change: Object | None = None
+
+
+def _service(tags: str, change: Object | None = None, *, annotations: Object | None = None, **spec: Any) -> Request:
+    known = {"internalTrafficPolicy": "Cluster", "ports": [{"port": 80}], **spec}
+    obj = {"metadata": {"annotations": annotations or {}}, "spec": {k: v for k, v in known.items() if v is not None}}
+    return Request({*tags.split(", ")}, "services", obj, change)
+
+
+def _slice(tags: str, *hints: Object, change: Object | None = None, ports: Sequence[Object] = ()) -> Request:
+    endpoints = [
+        {"addresses": [f"10.0.{n >> 8}.{n & 255}"], **({"hints": each} if each else {})} for n, each in enumerate(hints)
+    ]
+    obj = {"metadata": {}, "addressType": "IPv4", "ports": [*ports], "endpoints": endpoints}
+    return Request({*tags.split(", ")}, "endpointslices", obj, change)
+
+
+def _zones(*names: str) -> Object:
+    return {"forZones": [{"name": each} for each in names]}
+
+
+def _nodes(*names: str) -> Object:
+    return {"forNodes": [{"name": each} for each in names]}
+
+
+def _hinted(hints: Object) -> Object:
+    return {"endpoints": [{"addresses": ["10.0.0.0"], "hints": hints}]}
+
+
+LABEL = {"metadata": {"labels": {"a": "b"}}}
+NODE_PORT = {"type": "NodePort", "externalTrafficPolicy": "Local"}
+MODE, AWARE = "service.kubernetes.io/topology-mode", "service.kubernetes.io/topology-aware-hints"
+
+REQUESTS: Mapping[str, Request] = {
+    "plain": _service("plain"),
+    "plain, changed": _service("plain, update", LABEL),
+    "without policy": _service("no policy", internalTrafficPolicy=None),
+    "bad internal policy": _service("plain", internalTrafficPolicy="Near"),
+    "bad external policy": _service("plain", type="NodePort", externalTrafficPolicy="Near"),
+    "external policy": _service("plain", **NODE_PORT),
+    "external policy nowhere": _service("external policy nowhere", externalTrafficPolicy="Local"),
+    "one annotation": _service("plain", annotations={MODE: "Auto"}),
+    "two annotations": _service("contradicting annotations", annotations={MODE: "Auto", AWARE: "Disabled"}),
+    **{each: _service("field, PreferClose", trafficDistribution=each) for each in ("PreferClose",)},
+    **{each: _service("field, new value", trafficDistribution=each) for each in ("PreferSameZone", "PreferSameNode")},
+    "bad value": _service("field, bad value", trafficDistribution="Somewhere"),
+    "malformed value": _service("field, bad value, slash", trafficDistribution="a//b"),
+    "value with a domain": _service("field, domain, slash", trafficDistribution="example.org/Fine"),
+    "beside internal Local": _service(
+        "field, PreferClose, Local", trafficDistribution="PreferClose", internalTrafficPolicy="Local"
+    ),
+    "type changes": _service(
+        "field, PreferClose, type changes, another type, update",
+        {"spec": {"type": "NodePort"}},
+        trafficDistribution="PreferClose",
+    ),
+    "beside external Local": _service(
+        "field, PreferClose, Local, another type", trafficDistribution="PreferClose", **NODE_PORT
+    ),
+    "field comes": _service("field, new value, update", {"spec": {"trafficDistribution": "PreferSameNode"}}),
+    "field changes": _service(
+        "field, PreferClose, new value, update",
+        {"spec": {"trafficDistribution": "PreferSameZone"}},
+        trafficDistribution="PreferClose",
+    ),
+    "field stays": _service("field, PreferClose, update", LABEL, trafficDistribution="PreferClose"),
+    "new value stays": _service("field, new value, update", LABEL, trafficDistribution="PreferSameNode"),
+    "keys": _service("keys", topologyKeys=[HOST, ZONE, "*"]),
+    "keys in another order": _service("keys, unsorted", topologyKeys=[ZONE, HOST, "*"]),
+    "keys that repeat": _service("keys, repeated keys", topologyKeys=[HOST, HOST]),
+    "keys that are no labels": _service("keys, bad keys", topologyKeys=["a b"]),
+    "star first": _service("keys, star first, unsorted", topologyKeys=["*", HOST]),
+    "many keys": _service("keys, many keys, unsorted", topologyKeys=[f"k{each}" for each in range(17)]),
+    "keys beside external Local": _service("keys, beside external", topologyKeys=[HOST], **NODE_PORT),
+    "keys beside internal Local": _service("keys, beside", topologyKeys=[HOST], internalTrafficPolicy="Local"),
+    "keys beside the field": _service(
+        "keys, beside, field, PreferClose", topologyKeys=[HOST], trafficDistribution="PreferClose"
+    ),
+    "keys change": _service("keys, keys change, update", {"spec": {"topologyKeys": [ZONE]}}, topologyKeys=[HOST]),
+    "keys stay": _service("keys, update", LABEL, topologyKeys=[HOST]),
+    "no hints": _slice("plain", {}),
+    "zone hints": _slice("hints", _zones("a")),
+    "node hints": _slice("node hints", _nodes("a1")),
+    "both hints": _slice("hints, node hints", {**_zones("a"), **_nodes("a1")}),
+    "nine zones": _slice("hints, many hints", _zones(*"abcdefghi")),
+    "nine nodes": _slice("node hints, many hints", _nodes(*"abcdefghi")),
+    "bad zone": _slice("hints, bad hints", _zones("a b")),
+    "zone twice": _slice("hints, repeated hints", _zones("a", "a")),
+    "ports twice": _slice("plain", {}, ports=[{"name": "a", "port": 1}, {"name": "a", "port": 2}]),
+    "many endpoints": _slice("many endpoints", *[{}] * 1001),
+    "zone hints change": _slice("hints, hints change, update", _zones("a"), change=_hinted(_zones("b"))),
+    "node hints change": _slice("node hints, hints change, update", _nodes("a1"), change=_hinted(_nodes("a2"))),
+    "label of a slice": _slice("hints, update", _zones("a"), change=LABEL),
+}
+
+STORED = ("PreferClose", "PreferSameNode", "keys", "both hints", "plain")
+"""What a server stores whose place another one takes."""
+
+SERVER_SAID: Mapping[str, Where] = {
+    "loses-the-field": has("field"),
+    "refuses-new-values": has("new value"),
+    "accepts-every-value": has("field", "refused"),
+    "names-no-field": has("refused"),
+    "field-is-fixed": has("field", "update"),
+    "field-excludes-policies": has("field", "Local"),
+    "annotations-may-contradict": has("contradicting annotations"),
+    "no-default-policy": has("no policy"),
+    "external-policy-anywhere": has("external policy nowhere"),
+    "loses-node-hints": has("node hints"),
+    "unlimited-hints": either(has("many hints"), has("bad hints")),
+    "unlimited-endpoints": has("many endpoints"),
+    "hints-may-repeat": has("repeated hints"),
+    "hints-do-not-count": has("hints change"),
+    "node-hints-add-up": has("node hints", "hints change"),
+    "does-not-warn": has("PreferClose"),
+    "drops-stored-fields": has("field", "update", "older"),
+    "refuses-stored-values": has("new value", "update", "older"),
+    "drops-zone-hints-too": has("hints", "older"),
+    "refuses-values-with-a-domain": has("slash"),
+    "takes-any-value-with-a-slash": has("slash"),
+    "newest-api-server-at-any-release": either(has("older"), has("keys")),
+    "follows-the-other-reading": either(has("slash"), has("keys"), has("stored", "update", "older")),
+    "serves-fields-of-later-releases": lambda tags: "stored" in tags and "plain" not in tags,
+    "forgets-fields-of-later-releases": lambda tags: "stored" in tags and "plain" not in tags,
+    "stores-no-node-level-hints": has("node hints", "gate of node hints"),
+    "topology-keys-beside-local": has("beside external"),
+    "unlimited-topology-keys": has("many keys"),
+    "topology-keys-may-repeat": has("repeated keys"),
+    "topology-keys-of-any-syntax": has("bad keys"),
+    "star-anywhere": has("star first"),
+    "loses-topology-keys": has("keys"),
+    "sorts-topology-keys": has("unsorted"),
+    "topology-keys-are-fixed": has("keys change"),
+    "topology-keys-exclude-everything": has("beside"),
+    "stores-topology-keys-without-the-gate": has("keys"),
+    "drops-stored-topology-keys": has("keys", "update"),
+    "field-for-cluster-ips-only": has("field", "another type"),
+    "type-change-drops-the-field": has("field", "type changes"),
+    "drops-stored-policies": has("update", "oldest"),
+}
+
+RIGHT_IN_ALL = {
+    "describes-no-services": "what it lacks is in the OpenAPI document alone",
+    "drops-what-is-no-text": "these requests have well-formed fields",
+    "update-wipes-the-status": "these requests have no status",
+    "status-comes-with-the-spec": "these requests have no status",
+}
+"""Mutants of API servers that answer all of these requests rightly, and why."""
+
+
+def _server(mutant: Mutant, features: Features, *, predecessor: ApiServer | None = None) -> ApiServer:
+    server = mutant.api_server(features, predecessor=predecessor)
+    own = {each.resource.plural: each for each in mutant.kinds()}
+    server.registry.strategies = {**server.registry.strategies, **own}
+    return server
+
+
+def _asked(server: ApiServer, name: str, request: Request) -> list[object]:
+    """What is answered to a request: objects, or why it is refused; and warnings."""
+    call = Call()
+    obj = {**request.obj, "metadata": {**request.obj["metadata"], "name": _named(name)}}
+    try:
+        answers = [writes.create(server.registry, request.resource, "default", writes.private(obj), call).object]
+        if request.change is not None:
+            answers.append(server.patch(request.resource, "default", _named(name), request.change))
+    except ApiError as error:
+        causes = (error.status.get("details") or {}).get("causes") or ()
+        return [error.reason, *sorted((each["field"], each["reason"]) for each in causes), *call.warnings]
+    return [*map(_content, answers), *call.warnings]
+
+
+def _named(name: str) -> str:
+    return name.lower().replace(" ", "-").replace(",", "")
+
+
+def _content(obj: Object) -> Object:
+    metadata = obj["metadata"]
+    spec = {name: value for name, value in (obj.get("spec") or {}).items() if "IP" not in name and name != "ports"}
+    return {"generation": metadata.get("generation"), "spec": spec, "endpoints": obj.get("endpoints")}
+
+
+def _served(server: ApiServer) -> Iterator[tuple[str, Object]]:
+    for name in STORED:
+        yield name, _content(server.get(REQUESTS[name].resource, "default", _named(name)))
+
+
+def _server_answers(mutant: Mutant) -> Answers:
+    found: dict[tuple[str, frozenset[str]], object] = {}
+    for release, (features, tags) in RELEASES.items():
+        server = _server(mutant, features)
+        for name, request in REQUESTS.items():
+            if name != "many endpoints" or release == NEWEST:
+                found[f"{release}: {name}", frozenset(request.tags | tags)] = _asked(server, name, request)
+        first = _server(REFERENCE, RELEASES[NEWEST][0])
+        for name in STORED:
+            _asked(first, name, REQUESTS[name])
+        second = _server(mutant, features, predecessor=first)
+        about = {name: frozenset(REQUESTS[name].tags | tags | {"stored"}) for name in STORED}
+        found |= {(f"{release} serves {name}", about[name]): content for name, content in _served(second)}
+        third = _server(mutant, RELEASES[NEWEST][0], predecessor=second)
+        found |= {(f"after {release}, {name}", about[name]): content for name, content in _served(third)}
+        fourth = _server(mutant, features, predecessor=third)
+        for name in STORED:
+            try:
+                changed: object = _content(fourth.patch(REQUESTS[name].resource, "default", _named(name), LABEL))
+            except ApiError as error:
+                changed = error.reason
+            found[f"{release} changes {name}", about[name] | {"update"}] = changed
+    return found
+
+
+@cache
+def _right_of_servers() -> Answers:
+    return _server_answers(REFERENCE)
+
+
+def _with_refusals(right: Answers, answers: Answers) -> tuple[Answers, Answers]:
+    """Tag what the reference refuses."""
+
+    def tagged(key: tuple[str, frozenset[str]]) -> tuple[str, frozenset[str]]:
+        answer = right[key]
+        refused = isinstance(answer, str) or (isinstance(answer, list) and isinstance(answer[0], str))
+        return key[0], key[1] | ({"refused"} if refused else set())
+
+    return {tagged(key): right[key] for key in right}, {tagged(key): answers[key] for key in right}
+
+
+def test_every_mutant_of_a_server_is_somewhere() -> None:
+    servers = {
+        name
+        for name, each in MUTANTS.items()
+        if each.api_server is not ApiServer or each.kinds is not tuple or each.dns is not DnsServer
+    }
+    assert servers - SERVER_SAID.keys() - RIGHT_IN_ALL.keys() - DNS_SAID.keys() == set()
+
+
+@pytest.mark.parametrize("name", SERVER_SAID)
+def test_an_api_server_is_wrong_in_what_it_says(name: str) -> None:
+    _judge(SERVER_SAID[name], *_with_refusals(_right_of_servers(), _server_answers(MUTANTS[name])))
+
+
+@pytest.mark.parametrize("name", RIGHT_IN_ALL)
+def test_an_api_server_is_right_in_all_requests(name: str) -> None:
+    assert _wrong(_right_of_servers(), _server_answers(MUTANTS[name])) == []
+
+
+# DNS servers
+
+CLIENTS = {"10.1.0.1": "near", "10.1.0.2": "far", "10.1.0.9": "unknown client"}
+
+
+def _found(name: str, **spec: Any) -> Event:
+    full_spec = {"ports": [{"name": "http", "port": 80, "protocol": "TCP"}], "clusterIP": "None", **spec}
+    metadata = {"namespace": "default", "name": name, "uid": name}
+    return Event("ADDED", "services", {"metadata": metadata, "spec": full_spec})
+
+
+def _endpoints(service: str, *endpoints: Object, family: str = "IPv4") -> Event:
+    metadata = {
+        "namespace": "default",
+        "name": f"{service}-{family.lower()}",
+        "labels": {"kubernetes.io/service-name": service},
+    }
+    ports = [{"name": "http", "port": 80, "protocol": "TCP"}]
+    return Event(
+        "ADDED",
+        "endpointslices",
+        {"metadata": metadata, "addressType": family, "endpoints": list(endpoints), "ports": ports},
+    )
+
+
+def _located(pod: str, node: str, *ips: str) -> Event:
+    said = {"ips": [{"ip": each} for each in ips], "nodeName": node, "nodeLabels": {HOST: node, ZONE: node[0]}}
+    return Event("ADDED", "podlocators", {"metadata": {"namespace": "default", "name": pod}, **said})
+
+
+AT_FIRST: Sequence[Event] = (
+    _located("client-a", "a1", "10.1.0.1"),
+    _located("client-b", "b1", "10.1.0.2"),
+    _located("p1", "a1", "10.2.0.1", "fd00::1"),
+    _located("p2", "b1", "10.2.0.2", "fd00::2"),
+    *(
+        each
+        for name, keys in {
+            "plain": [],
+            "soft": [ZONE, "*"],
+            "hard": [HOST],
+            "two": [ZONE, HOST],
+            "gone": [HOST],
+            "far": [HOST, "*"],
+        }.items()
+        for each in (
+            _found(name, **({"topologyKeys": keys} if keys else {}), ipFamilies=["IPv4", "IPv6"]),
+            _endpoints(
+                name,
+                *([at("10.2.0.1", pod="p1", hostname="one")] if name not in {"gone", "far"} else []),
+                at("10.2.0.2", pod="p2"),
+                *([at("10.2.0.3", ready=False)] if name == "plain" else []),
+            ),
+            _endpoints(
+                name,
+                *([at("fd00::1", pod="p1")] if name not in {"gone", "far"} else []),
+                at("fd00::2", pod="p2"),
+                family="IPv6",
+            ),
+        )
+    ),
+    _found("empty"),
+    _found("large"),
+    _endpoints("large", *(at(f"10.3.{n >> 8}.{n & 255}") for n in range(1, 150))),
+    _found("cluster-ip", clusterIP="10.96.0.1", clusterIPs=["10.96.0.1"], topologyKeys=[HOST]),
+)
+CHANGES: Mapping[str, tuple[str, Sequence[Event]]] = {
+    "keys of gone change": ("keys changed", (_found("gone", topologyKeys=["*"], ipFamilies=["IPv4", "IPv6"]),)),
+    "endpoints of plain change": ("endpoints changed", (_endpoints("plain", at("10.2.0.2", pod="p2")),)),
+    "the client moves": ("moved", (_located("client-a", "b1", "10.1.0.1"),)),
+}
+TAGS: Mapping[str, str] = {
+    "plain": "unready, hostname",
+    "soft": "keys, several keys, *, hostname",
+    "far": "keys, several keys, *",
+    "hard": "keys, hostname",
+    "two": "keys, several keys, hostname",
+    "gone": "keys, *, none near",
+    "empty": "no endpoint",
+    "large": "large",
+    "cluster-ip": "",
+    "absent": "no such name",
+    "one.plain": "hostname, of a hostname",
+    "_http._tcp.plain": "unready, hostname",
+    "_http._tcp.hard": "keys, hostname",
+}
+
+DNS_SAID: Mapping[str, Where] = {
+    "dns-knows-places-of-ipv4": has("AAAA", "keys"),
+    "dns-has-ports-of-everywhere": has("SRV", "keys"),
+    "dns-keys-are-soft": has("keys"),
+    "dns-looks-at-the-last-key": has("several keys"),
+    "dns-unites-keys": has("several keys"),
+    "dns-star-is-a-label": has("*"),
+    "dns-prefers-zones-unasked": lambda tags: "keys" not in tags,
+    "dns-hides-from-unknown-clients": has("unknown client"),
+    "dns-has-one-family": has("AAAA"),
+    "dns-knows-services-without-endpoints": has("no endpoint"),
+    "dns-has-no-ports": has("SRV"),
+    "dns-reads-keys-once": has("keys changed", "keys"),
+    "dns-knows-places-once": has("moved", "keys"),
+    "dns-knows-endpoints-once": has("endpoints changed"),
+    "dns-tells-of-unready-endpoints": has("unready"),
+    "dns-forgets-hostnames": has("hostname"),
+    "dns-knows-every-name": has("NXDOMAIN"),
+    "dns-denies-names-without-records": has("no records"),
+    "dns-never-cuts": has("large", "over UDP"),
+    "dns-cuts-over-tcp": has("large", "over TCP"),
+    "dns-mistakes-the-case-of-names": has("capitals"),
+    "dns-fails-at-cookies": has("cookie"),
+    "dns-ignores-topology-keys": has("keys"),
+    "dns-is-kept-for-a-day": has(),
+}
+
+
+def _dns_answers(mutant: Mutant) -> Answers:
+    found: dict[tuple[str, frozenset[str]], object] = {}
+    for change, (tag, events) in {"": ("", ()), **CHANGES}.items():
+        with closing(_Dns(mutant)) as server:
+            for each in AT_FIRST:
+                server.resolver.apply(each)
+            before = _queries(server, "", set())  # and so it has answers that it may keep
+            for each in events:
+                server.resolver.apply(Event("MODIFIED", each.resource, each.object))
+            found |= _queries(server, change, {tag}) if events else before
+    return found
+
+
+class _Dns:
+    def __init__(self, mutant: Mutant) -> None:
+        self._server = mutant.dns(None, features=Features(gates=KEYS)) if mutant is REFERENCE else mutant.dns(None)
+        self.resolver = self._server._resolver
+
+    def close(self) -> None:
+        self._server.stop()
+
+
+def _queries(server: _Dns, change: str, more: AbstractSet[str]) -> dict[tuple[str, frozenset[str]], object]:
+    found: dict[tuple[str, frozenset[str]], object] = {}
+    for name, kind, client in product(TAGS, ("A", "AAAA", "SRV"), CLIENTS):
+        if name == "large" and (kind, client) != ("A", "10.1.0.1"):
+            continue
+        odd = name == "plain" and client == "10.1.0.1"
+        for how in ("", "capitals", "cookie", "over TCP") if odd or name == "large" else ("",):
+            query = dns.message.make_query(full(name.upper() if how == "capitals" else name), kind, id=7)
+            if how == "cookie":
+                cookie = dns.edns.GenericOption(dns.edns.OptionType.COOKIE, b"12345678")
+                query.use_edns(0, payload=1232, options=[cookie])
+            wire = server.resolver.answer(query.to_wire(), client, over_tcp=how == "over TCP")
+            assert wire is not None
+            answer = dns.message.from_wire(wire)
+            records = sorted(f"{each.ttl} {one.to_text()}" for each in answer.answer for one in each)
+            tags = {*TAGS[name].split(", "), kind, CLIENTS[client], how, *more}
+            tags |= set() if how == "over TCP" else {"over UDP"}
+            tags |= {"NXDOMAIN"} if answer.rcode() == 3 else {"no records"} if not records else set()
+            whole = records if name != "large" else len(wire) > 512
+            told = answer.rcode(), whole, int(answer.flags), sorted(str(each) for each in answer.additional)
+            found[f"{change}: {kind} {name} from {client} {how}", frozenset(tags)] = told
+    return found
+
+
+@cache
+def _right_of_dns() -> Answers:
+    return _dns_answers(REFERENCE)
+
+
+def _aligned(right: Answers, answers: Answers) -> Answers:
+    """The same answers, with the tags that the right ones have."""
+    by_name = {name: answer for (name, _), answer in answers.items()}
+    return {(name, tags): by_name[name] for name, tags in right}
+
+
+@pytest.mark.parametrize("name", DNS_SAID)
+def test_a_dns_server_is_wrong_in_what_it_says(name: str) -> None:
+    right = _right_of_dns()
+    _judge(DNS_SAID[name], right, _aligned(right, _dns_answers(MUTANTS[name])))
