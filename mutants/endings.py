@@ -12,53 +12,41 @@ from reference.client import Client, Event, Object
 from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.plan import Plan, plan_service
 from reference.proxy import ServiceProxy
-from reference.proxy.state import State
 
 IsOdd = Callable[[Object], bool]
 
 
-class _Crashing(State):
-    """Ends its thread at an odd slice."""
+class _Ending(ServiceProxy):
+    """Ends at an odd slice, or with `hangs` takes no event any more after it."""
 
-    def __init__(self, *arguments: Any, is_odd: IsOdd) -> None:
-        super().__init__(*arguments)
-        self._is_odd = is_odd
-
-    def receive(self, resource: str, obj: Object, *, deleted: bool) -> None:
-        if resource == "endpointslices" and self._is_odd(obj):
-            raise SystemExit
-        super().receive(resource, obj, deleted=deleted)
-
-
-class _Hanging(ServiceProxy):
-    """Takes no event any more after an odd slice."""
-
-    def __init__(self, *arguments: Any, is_odd: IsOdd, **options: Any) -> None:
-        self._is_odd, self._stopped = is_odd, threading.Event()
+    def __init__(self, *arguments: Any, is_odd: IsOdd, hangs: bool = False, **options: Any) -> None:
+        self._is_odd, self._hangs, self._stopped = is_odd, hangs, threading.Event()
         super().__init__(*arguments, **options)
 
     def _take(self, seconds: float | None) -> list[Event | None]:
         events = super()._take(seconds)
-        if any(each and each.resource == "endpointslices" and self._is_odd(each.object) for each in events):
+        if not any(each and each.resource == "endpointslices" and self._is_odd(each.object) for each in events):
+            return events
+        if self._hangs:
             self._stopped.wait()
-            return [None]
-        return events
+        return [None]
 
     def stop(self) -> None:
         self._stopped.set()
         super().stop()
 
 
-def _controller(client: Client, **options: Any) -> EndpointSliceController:
-    """Return a controller that ends at a pod whose node does not exist."""
+class _EndingController(EndpointSliceController):
+    """Ends when it has worked on a pod whose node does not exist."""
 
-    def plan(service: Object, pods: Any, nodes: Any, existing: Any, **more: Any) -> Plan:
+    def __init__(self, client: Client, **options: Any) -> None:
+        super().__init__(client, plan=self._plan_and_end, **options)
+
+    def _plan_and_end(self, service: Object, pods: Any, nodes: Any, existing: Any, **more: Any) -> Plan:
         pods = list(pods)
         if {each["spec"].get("nodeName") for each in pods} - {None, "", *nodes}:
-            raise SystemExit
+            self._loop._events.put(None)
         return plan_service(service, pods, nodes, existing, **more)
-
-    return EndpointSliceController(client, plan=plan, **options)
 
 
 def _of_unknown_readiness(obj: Object) -> bool:
@@ -79,25 +67,25 @@ MUTANTS = [
         "A proxy ends at an endpoint without ready condition.",
         "ingress-nginx#9550",
         WRITTEN,
-        proxy=partial(ServiceProxy, state=partial(_Crashing, is_odd=_of_unknown_readiness)),
+        proxy=partial(_Ending, is_odd=_of_unknown_readiness),
     ),
     Mutant(
         "crashes-on-slices-of-names",
         "A proxy ends at a slice of type FQDN.",
         symptom=WRITTEN,
-        proxy=partial(ServiceProxy, state=partial(_Crashing, is_odd=_of_names)),
+        proxy=partial(_Ending, is_odd=_of_names),
     ),
     Mutant(
         "hangs-on-slices-without-ports",
         "A proxy works on nothing any more after a slice without ports.",
         symptom=WRITTEN,
-        proxy=partial(_Hanging, is_odd=_without_ports),
+        proxy=partial(_Ending, is_odd=_without_ports, hangs=True),
     ),
     Mutant(
         "controller-crashes-on-pods-of-strange-nodes",
         "The controller ends at a pod whose node does not exist.",
         "kubernetes#107927",
         WRITTEN,
-        controller=_controller,
+        controller=_EndingController,
     ),
 ]

@@ -21,16 +21,17 @@ WEB = {"app": "web"}
 )
 def test_controller_keeps_running(three_zones: Cluster) -> None:
     odd = {"app": "odd"}
-    three_zones.create_service("odd", selector=odd, traffic_distribution="PreferClose", ports=[Port(target="nobody")])
-    three_zones.create_service("portless", selector=odd, clusterIP="None", ports=[])
-    three_zones.create_service("alias", selector=odd, type="ExternalName", externalName="web.example.org")
-    for phase in ("Pending", "Succeeded", "Failed", "Unknown"):
-        three_zones.create_pod(f"odd-{phase.lower()}", "a1", labels=odd, phase=phase)
-    three_zones.create_pod("odd-nowhere", "", labels=odd, phase="Pending", ready=False)
-    three_zones.create_pod("odd-strange", "nobody", labels=odd)
-    expect_running(three_zones, CONTROLLER)
-
-    service = three_zones.create_service(selector=WEB)
-    three_zones.create_pod("p1", "a1", labels=WEB)
-    expect_hints(three_zones, service, {"p1": None})
-    expect_running(three_zones, CONTROLLER)
+    with expect_running(three_zones, CONTROLLER):
+        three_zones.create_service(
+            "odd", selector=odd, traffic_distribution="PreferClose", ports=[Port(target="nobody")]
+        )
+        three_zones.create_service("portless", selector=odd, clusterIP="None", ports=[])
+        three_zones.create_service("alias", selector=odd, type="ExternalName", externalName="web.example.org")
+        for phase in ("Pending", "Succeeded", "Failed", "Unknown"):
+            three_zones.create_pod(f"odd-{phase.lower()}", "a1", labels=odd, phase=phase)
+        three_zones.create_pod("odd-nowhere", "", labels=odd, phase="Pending", ready=False)
+        three_zones.create_pod("odd-strange", "nobody", labels=odd)
+        three_zones.settle()
+        service = three_zones.create_service(selector=WEB)
+        three_zones.create_pod("p1", "a1", labels=WEB)
+        expect_hints(three_zones, service, {"p1": None})

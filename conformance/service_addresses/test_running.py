@@ -67,18 +67,17 @@ def test_proxy_keeps_running(three_zones: Cluster) -> None:
     port = {"name": "", "port": 8080, "protocol": "TCP"}
     alone = {name: {"addressType": "IPv4", "endpoints": [each]} for name, each in ODD_ENDPOINTS.items()}
     slices = {name: {**each, "ports": [port]} for name, each in alone.items()} | ODD_SLICES
-    for name, spec in ODD_SERVICES.items():
-        wanted = {"metadata": {"name": f"odd-{name}"}, "spec": {"ports": [{"port": 80}], **spec}}
-        three_zones.api.create("services", three_zones.namespace, wanted)
-    three_zones.create_service("odd")
-    for name, fields in slices.items():
-        for owner in ("odd", "odd-headless", "nobody", ""):
-            _write(three_zones, f"{owner or 'loose'}-{name}", owner, fields)
-    expect_running(three_zones, PROXY)
-
-    three_zones.publish(service, [endpoint(b1)])
-    expect_traffic(three_zones, service, {"a1": {b1}, "c1": {b1}})
-    expect_running(three_zones, PROXY)
+    with expect_running(three_zones, PROXY):
+        for name, spec in ODD_SERVICES.items():
+            wanted = {"metadata": {"name": f"odd-{name}"}, "spec": {"ports": [{"port": 80}], **spec}}
+            three_zones.api.create("services", three_zones.namespace, wanted)
+        three_zones.create_service("odd")
+        for name, fields in slices.items():
+            for owner in ("odd", "odd-headless", "nobody", ""):
+                _write(three_zones, f"{owner or 'loose'}-{name}", owner, fields)
+        three_zones.settle()
+        three_zones.publish(service, [endpoint(b1)])
+        expect_traffic(three_zones, service, {"a1": {b1}, "c1": {b1}})
 
 
 def _write(cluster: Cluster, name: str, owner: str, fields: dict[str, Any]) -> None:

@@ -6,8 +6,9 @@ written as JSON, and are as small as the sentence of the requirement, so that a 
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -47,21 +48,41 @@ def expect_becomes(
     cluster.expect_equal(what, expected=expected, observed=seen, explanation=explanation, unknown=unless())
 
 
-def expect_running(cluster: Cluster, component: Component) -> None:
-    """Expect a component to run, and to have worked on all that was written; in earlier scenarios of the run too.
+@contextlib.contextmanager
+def expect_running(cluster: Cluster, component: Component) -> Iterator[None]:
+    """Expect a component to run on through the block, and to work on what is written; and in earlier scenarios too.
 
-    Raises `AssertionError`, which says who has ended or works no longer, and how.
+    Raises `AssertionError`, which says who has ended or works no longer, and how; else what the block raises.
     """
     cluster.expects_running = True
     said = cluster.ended_before().get(component, "")
+    _compare(cluster, component, said)
     try:
+        yield
         cluster.settle()
     except EndedError as error:
         if error.component != component:
             raise
-        said = said or str(error)
-    first, _, rest = said.partition("\n")
+        said = str(error)
+    except AssertionError:
+        said = _end_of(cluster, component)
+        if not said:
+            raise
+    _compare(cluster, component, said)
+
+
+def _compare(cluster: Cluster, component: Component, end: str) -> None:
+    first, _, rest = end.partition("\n")
     cluster.expect_equal(f"the {component}", expected="runs", observed=first or "runs", explanation=rest)
+
+
+def _end_of(cluster: Cluster, component: Component) -> str:
+    """Return how a component has ended; "" if it runs."""
+    try:
+        cluster.backend.check_instruments()
+    except EndedError as error:
+        return str(error) if error.component == component else ""
+    return ""
 
 
 class Counted:

@@ -87,8 +87,7 @@ class Cluster:
 
         That a component has ended, or works no longer, does not keep it from that: the next scenario will say so.
         """
-        with contextlib.suppress(EndedError):
-            self.backend.forget_connections()  # else proxies, and the kernel for each pod, look through all of them
+        self.backend.forget_connections()  # else proxies, and the kernel for each pod, look through all of them
         booted = self.backend.release
         for component in sorted(self._changed, key=list(Component).index):
             nodes = sorted(node for node, release in self._changed[component].items() if release != booted)
@@ -97,9 +96,9 @@ class Cluster:
                     self.backend.start_component(component, booted, nodes)
         with contextlib.suppress(EndedError):
             self.nodes.restore()
-        self.backend.delete_namespace(self.namespace)
         with contextlib.suppress(EndedError):
-            self.backend.forget_connections()  # those of packets that were on their way
+            self.backend.delete_namespace(self.namespace)
+        self.backend.forget_connections()  # those of packets that were on their way
 
     @property
     def running(self) -> list[Pod]:
