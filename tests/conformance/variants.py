@@ -159,7 +159,11 @@ SAMPLES = {
         "KEP-4444/hints-come-and-go-on-a-live-service",
         "KEP-4444/proxy-follows-hints-whatever-the-service-says",
     ),
-    "hard-affinity-timeout": ("AFFINITY/coming-again-renews-it", "AFFINITY/ends-after-its-time"),
+    "hard-affinity-timeout": (
+        "AFFINITY/coming-again-renews-it",
+        "AFFINITY/ends-after-its-time",
+        "CHANGES/affinity-timeout-of-a-service",
+    ),
     # controllers
     "one-endpoint-a-slice": (*_CUTS, "KEP-2433/slices-are-shared-out-together"),
     "slices-of-two-hundred": (*_CUTS, "KEP-2433/four-hundred-endpoints"),
