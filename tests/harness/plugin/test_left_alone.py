@@ -1,0 +1,38 @@
+"""A scenario that has passed is looked at once more, before its fixtures are torn down."""
+
+from __future__ import annotations
+
+from typing import Any
+
+pytest_plugins = "pytester"
+
+FIXTURES = """
+class Sights:
+    def __init__(self, lasts): self.lasts = lasts
+    def compare(self): assert self.lasts, "hints, left alone: expected a, observed none"
+
+class Cluster:
+    def __init__(self, lasts): self.sights = Sights(lasts)
+
+@pytest.fixture
+def lasting(): return Cluster(True)
+
+@pytest.fixture
+def fleeting(): return Cluster(False)
+
+@must("KEP-1/lasts")
+def test_lasts(lasting): pass
+
+@must("KEP-1/changes")
+def test_changes(fleeting): pass
+
+@must("KEP-1/wrong")
+def test_wrong(fleeting): assert False, "a1 reached nobody"
+"""
+
+
+def test_what_changes_when_it_is_left_alone_has_failed(certify: Any) -> None:
+    done = certify(extra=FIXTURES)
+    assert done.verdicts == {"lasts": "passed", "changes": "failed", "wrong": "failed"}
+    assert "hints, left alone: expected a, observed none" in done.text
+    assert "a1 reached nobody" in done.text
