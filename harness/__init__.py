@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from harness.model.requirements import MAY, MUST, SHOULD, Feature, Profile, requirement
     from harness.model.topology import HOSTNAME_LABEL, REGION_LABEL, ZONE_LABEL
     from harness.model.workloads import Client, Pod, external_client, node_client, pod_client
+    from harness.scenario.addresses import set_addresses
     from harness.scenario.affinity import SPREAD, expect_all_seen, expect_forgotten, expect_kept, who_answers, who_moved
     from harness.scenario.becoming import (
         conditions_of,
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     from harness.scenario.resolvers import resolvers
     from harness.scenario.service import AddressKind, Service, at_port, endpoint, same_node, same_zone
     from harness.scenario.shares import expect_all_under_load, expect_any_under_load, expect_even_shares
-    from harness.scenario.together import Question, expect_together
+    from harness.scenario.together import Question, expect_first_answers_together, expect_meanwhile, expect_together
     from harness.scenario.traffic import (
         NO_ANSWER,
         Expected,
@@ -124,6 +125,7 @@ __all__ = [
     "expect_dns_answer",
     "expect_enough",
     "expect_even_shares",
+    "expect_first_answers_together",
     "expect_flow_answered",
     "expect_flow_moves",
     "expect_flow_survives",
@@ -132,6 +134,7 @@ __all__ = [
     "expect_http_answer",
     "expect_kept",
     "expect_locators",
+    "expect_meanwhile",
     "expect_no_loss",
     "expect_no_overload",
     "expect_prompt_change",
@@ -154,6 +157,7 @@ __all__ = [
     "resolvers",
     "same_node",
     "same_zone",
+    "set_addresses",
     "warnings_about",
     "who_answers",
     "who_moved",
@@ -172,6 +176,7 @@ _NAMES = {
     "harness.model.requirements": "MAY MUST SHOULD Feature Profile requirement",
     "harness.model.topology": "HOSTNAME_LABEL REGION_LABEL ZONE_LABEL",
     "harness.model.workloads": "Client Pod external_client node_client pod_client",
+    "harness.scenario.addresses": "set_addresses",
     "harness.scenario.affinity": "SPREAD expect_all_seen expect_forgotten expect_kept who_answers who_moved",
     "harness.scenario.becoming": (
         "conditions_of controller_metrics expect_becomes expect_condition "
@@ -191,7 +196,7 @@ _NAMES = {
     "harness.scenario.resolvers": "resolvers",
     "harness.scenario.service": "AddressKind Service at_port endpoint same_node same_zone",
     "harness.scenario.shares": "expect_all_under_load expect_any_under_load expect_even_shares",
-    "harness.scenario.together": "Question expect_together",
+    "harness.scenario.together": "Question expect_first_answers_together expect_meanwhile expect_together",
     "harness.scenario.traffic": (
         "NO_ANSWER Expected Traffic expect_client_address expect_flow_answered expect_flow_moves expect_flow_survives "
         "expect_prompt_change expect_traffic"

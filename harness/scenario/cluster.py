@@ -32,6 +32,7 @@ from harness.model.metrics import Metrics
 from harness.model.release import Component, Release
 from harness.model.texts import gathered, paragraphs, with_names
 from harness.model.workloads import Pod
+from harness.scenario.addresses import virtual_addresses
 from harness.scenario.asking import AUTOMATIC, asked_of, refuse_unasked
 from harness.scenario.findings import Findings
 from harness.scenario.holding import Sights
@@ -131,11 +132,12 @@ class Cluster:
         """
         if selector and AUTOMATIC & (annotations or {}).keys():
             self.backend.need(Ability.EQUAL_NODES)
-        number = next(self._numbers)
+        number = self.next_number()
         name = name or f"web-{number}"
         self._begin("create service", service=name)
-        virtual = self._virtual_addresses(number, type, external_ips)
-        externals = [ip for (kind, _), ips in virtual.items() if kind == "external-ip" for ip in ips.values()]
+        kinds: list[AddressKind] = ["load-balancer"] if type == "LoadBalancer" else []
+        kinds += ["external-ip"] if external_ips else []
+        service = Service({}, tuple(ports), virtual_addresses(self.backend, kinds, number))
         wanted = manifests.service(
             name,
             ports=ports,
@@ -147,15 +149,14 @@ class Cluster:
             internalTrafficPolicy=internal_traffic_policy,
             externalTrafficPolicy=external_traffic_policy,
             ipFamilyPolicy="RequireDualStack" if dual_stack else None,
-            externalIPs=externals or None,
+            externalIPs=service.addresses("external-ip") or None,
             **spec,
         )
-        made = self.api.create("services", self.namespace, wanted)
-        ingress = [{"ip": ip} for (kind, _), ips in virtual.items() if kind == "load-balancer" for ip in ips.values()]
-        if ingress:
-            status = {"status": {"loadBalancer": {"ingress": ingress}}}
-            made = self.api.patch("services", self.namespace, name, status, subresource="status")
-        return Service(made, tuple(ports), virtual, asked_of(wanted))
+        service.object = self.api.create("services", self.namespace, wanted)
+        if ingress := service.addresses("load-balancer"):
+            self.set_ingress(service, ingress)
+        service.asked = asked_of(wanted)
+        return service
 
     @step("patch Service {service.name}")
     def patch_service(self, service: Service, patch: Object) -> None:
@@ -170,16 +171,15 @@ class Cluster:
         self._begin("delete service", service=service.name)
         self.api.delete("services", self.namespace, service.name)
 
-    def _virtual_addresses(
-        self, number: int, service_type: str | None, external_ips: bool
-    ) -> dict[tuple[AddressKind, str], Mapping[str, str]]:
-        kinds: list[AddressKind] = ["load-balancer"] if service_type == "LoadBalancer" else []
-        kinds += ["external-ip"] if external_ips else []
-        return {
-            (kind, node.name): self.backend.virtual_addresses(kind, node.name, number)
-            for kind in kinds
-            for node in self.topology.nodes
-        }
+    def set_ingress(self, service: Service, addresses: Sequence[str]) -> None:
+        """Report these addresses in the status of a Service, as its load balancer would."""
+        self._begin("set ingress", service=service.name, addresses=list(addresses))
+        status = {"status": {"loadBalancer": {"ingress": [{"ip": each} for each in addresses]}}}
+        service.object = self.api.patch("services", self.namespace, service.name, status, subresource="status")
+
+    def next_number(self) -> int:
+        """Return a number that no other Service of the scenario has, for its name or addresses."""
+        return next(self._numbers)
 
     def _begin(self, what: str, *, stream: Stream = "services", **facts: Any) -> None:
         """Record the next change, after components have seen those of other streams."""
@@ -308,9 +308,9 @@ class Cluster:
                 self._published.add(slice_name)
 
     @step("delete slices of Service {service.name}")
-    def unpublish(self, service: Service, name: str = "") -> None:
-        """Delete the slices that `publish` wrote under this name."""
-        for family in service.object["spec"]["ipFamilies"]:
+    def unpublish(self, service: Service, name: str = "", *, families: Sequence[str] | None = None) -> None:
+        """Delete the slices that `publish` wrote under this name, by default of the families that the Service has."""
+        for family in families or service.object["spec"]["ipFamilies"]:
             slice_name = f"{service.name}-{name or 'slice'}-{family.lower()}"
             self._begin("delete slice", slice=slice_name)
             self.api.delete("endpointslices", self.namespace, slice_name)

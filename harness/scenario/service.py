@@ -45,6 +45,10 @@ class Service:
             raise UsageError(f"service {self.name} has no {family} cluster IP: it has {families}")
         return str(self.object["spec"]["clusterIPs"][families.index(family)])
 
+    def addresses(self, kind: AddressKind) -> list[str]:
+        """Return its addresses of a kind, "load-balancer" or "external-ip", of all nodes and families."""
+        return [ip for (each, _), ips in self.virtual.items() if each == kind for ip in ips.values()]
+
     def node_port(self, port: Port) -> int:
         """Return the node port of one of its ports. Raises `UsageError` if it has none."""
         for each in self.object["spec"]["ports"]:

@@ -5,7 +5,10 @@ A scenario asks hundreds of paths so in the time of one. A question that fails s
 
 from __future__ import annotations
 
+import contextlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from harness.judging import verdict
@@ -13,10 +16,10 @@ from harness.judging.conclusion import raise_for
 from harness.judging.statistics import DEFAULT_RATES, Rates
 from harness.judging.verdict import AnyOf, Judgement, Verdict
 from harness.model.manifests import Port
-from harness.model.outcomes import Observation, Reached
+from harness.model.outcomes import Observation, Reached, Unknown
 from harness.model.texts import paragraphs
 from harness.scenario.cluster import Cluster
-from harness.scenario.paths import Path, Who, target_of
+from harness.scenario.paths import Path, Who, named, target_of
 from harness.scenario.service import AddressKind, Service
 from harness.scenario.traffic import (
     MANY_IN_FLIGHT,
@@ -26,6 +29,8 @@ from harness.scenario.traffic import (
     probe_all,
     wait_until_as_expected,
 )
+
+RATE = 250  # questions a second during changes, by all clients in turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +76,62 @@ def expect_together(
         told = f"{len(unmet)} of {len(questions)} are not as expected: {'; '.join(unmet)}"
         raise_for(next(iter(unmet.values())), paragraphs(texts[0], told, *texts[1:], waited.text))
     cluster.answered.update(each.service.name for each in questions)
+
+
+def expect_first_answers_together(cluster: Cluster, questions: Sequence[Question]) -> None:
+    """Wait until a few probes of each client have the expected answers, and open no window. Raises `AssertionError`."""
+    paths = [path for each in questions for path in _paths(cluster, each)]
+    for each in questions:
+        insist_on_speech(cluster, each.service, _paths(cluster, each))
+    waited = wait_until_as_expected(cluster, paths, "all first answers")
+    cluster.expect_equal(
+        "wrong first answer", expected="none", observed=waited.wrong or "none", explanation=waited.text
+    )
+    cluster.answered.update(each.service.name for each in questions)
+
+
+@contextlib.contextmanager
+def expect_meanwhile(
+    cluster: Cluster, questions: Sequence[Question], *, answered: Sequence[Question] = ()
+) -> Iterator[None]:
+    """Expect that nobody but the expected pods answers the clients of these questions at any time of the block.
+
+    Clients ask at a steady rate. Silence and refusals count only for those of `answered`, who must get an answer each
+    time. What the block itself raises goes on; else raises `AssertionError`, and `InconclusiveError` when it cannot be
+    told.
+    """
+    may_lose = [path for each in questions for path in _paths(cluster, each)]
+    paths = [*may_lose, *(path for each in answered for path in _paths(cluster, each))]
+    if not paths:
+        yield
+        return
+    recording = cluster.backend.record(len(paths) / RATE, [path.probes(1)[0] for path in paths])
+    try:
+        yield
+    finally:
+        samples = recording.stop()
+    odd: Counter[str] = Counter()
+    unknown = ""
+    for each in samples:
+        path, seen = paths[each.probe], named(cluster, each.observation)
+        if isinstance(seen, Reached):
+            happened = "" if seen.pod in _pods(path) else f"reached {seen.pod}"
+        else:
+            happened = type(seen).__name__ if each.probe >= len(may_lose) else ""
+        if isinstance(seen, Unknown) and happened:
+            unknown = unknown or f"{path.label}: {seen.why}"
+        elif happened:
+            odd[f"{path.label} {happened}"] += 1
+    cluster.expect_equal(
+        "what clients saw that they should see neither before, during nor after a change",
+        expected={},
+        observed=dict(odd),
+        unknown="" if odd else unknown,
+    )
+
+
+def _pods(path: Path) -> AbstractSet[str]:
+    return path.expected.pods if isinstance(path.expected, AnyOf) else path.expected  # type: ignore[return-value]
 
 
 def _paths(cluster: Cluster, question: Question) -> list[Path]:
