@@ -20,7 +20,7 @@ from reference.proxy.objects import ANNOTATION, DEPRECATED_ANNOTATION
 from reference.proxy.state import State
 
 
-class _WhereAsked(State):
+class WhereAsked(State):
     """Reads what a Service asks for, "zone node", where the reference of this release has no use for its annotation."""
 
     def __init__(self, *arguments: Any, **parts: Any) -> None:
@@ -58,7 +58,7 @@ FAMILIES = [
         "follows-hints-where-asked",
         "Hints are followed only on Services that ask for them, by trafficDistribution or an annotation.",
         "Cilium, OVN-Kubernetes",
-        proxy=partial(ServiceProxy, state=_WhereAsked),
+        proxy=partial(ServiceProxy, state=WhereAsked),
         lacks=frozenset({"NodeLevelTopology", "NodeLevelTopologyRouting"}),  # whose hints nobody asks for
         unmet=frozenset({"KEP-4444/proxy-follows-hints-whatever-the-service-says"}),
     ),

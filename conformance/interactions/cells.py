@@ -20,6 +20,11 @@ NUMBER = 8080
 FIRST_PORT = 9000
 PORTS = 3  # that up to twelve pods differ in
 
+OF_SLICES = ("endpoints", "hints", "conditions", "distribution", "target")
+"""The dimensions that slices follow from."""
+
+_JUDGED = (*OF_SLICES, "address", "client", "internal", "external")
+
 NOT_READY = {"ready": False, "serving": False, "terminating": False}
 LEAVING = {"ready": False, "serving": True, "terminating": True}
 GONE = {"ready": False, "serving": False, "terminating": True}
@@ -55,16 +60,28 @@ def service_fields(cell: Cell) -> dict[str, Any]:
         "traffic_distribution": cell["distribution"],
         "internal_traffic_policy": cell["internal"],
         "external_traffic_policy": cell["external"] if outward else None,
-        "ipFamilies": [cell["family"]],
+        "ipFamilies": families(cell),
+        "dual_stack": True if len(families(cell)) > 1 else None,
         "sessionAffinity": cell["affinity"],
     }
     return {name: value for name, value in fields.items() if value is not None}
 
 
+def families(cell: Cell) -> list[str]:
+    """Return the IP families of a cell's Service, its own first."""
+    others = ["IPv6" if cell["family"] == "IPv4" else "IPv4"] if cell.get("stack") == "dual" else []
+    return [cell["family"], *others]
+
+
+def target(cell: Cell) -> int | str:
+    """Return the target port of a cell's Service."""
+    return ports_of(cell)[0] if cell["target"] == "number" else "web"
+
+
 def ports_of(cell: Cell) -> list[int]:
     """Return the ports that its pods listen on; more than twelve endpoints are twelve pods with many ports."""
     count = max(PORTS, cell["endpoints"] // len(SERVERS))
-    return [NUMBER] if cell["target"] == "number" else list(range(FIRST_PORT, FIRST_PORT + count))
+    return [cell.get("number", NUMBER)] if cell["target"] == "number" else list(range(FIRST_PORT, FIRST_PORT + count))
 
 
 def listening(cell: Cell, server: int) -> list[tuple[str, int, str]]:
@@ -134,9 +151,21 @@ def outcome(
 
     `beside` are endpoints that it has for a while. Without `node_hints` it is what a proxy does that knows none.
     """
+    return _outcome(tuple([(name, cell[name]) for name in _JUDGED]), node, tuple(beside), reading, node_hints)
+
+
+@cache  # the covering asks the same of thousands of cells
+def _outcome(
+    values: tuple[tuple[str, Any], ...],
+    node: str,
+    beside: tuple[oracle.Endpoint, ...],
+    reading: oracle.Reading,
+    node_hints: bool,
+) -> oracle.Outcome:
+    cell = dict(values)
     client = oracle.Client(cell["client"], node, node[0])
     policies = oracle.Policies(cell["internal"], cell["external"])
-    endpoints = [*_judged(frozenset(cell.items())), *beside]
+    endpoints = [*_judged(values[: len(OF_SLICES)]), *beside]
     if not node_hints:
         endpoints = [replace(each, nodes=frozenset()) for each in endpoints]
     return oracle.outcome(endpoints, client, to=cell["address"], policies=policies, reading=reading)
@@ -149,7 +178,7 @@ def told(cell: Cell, node: str, *, beside: Sequence[oracle.Endpoint] = ()) -> fr
 
 
 @cache
-def _judged(values: frozenset[tuple[str, Any]]) -> tuple[oracle.Endpoint, ...]:
+def _judged(values: tuple[tuple[str, Any], ...]) -> tuple[oracle.Endpoint, ...]:
     return tuple(
         oracle.Endpoint(
             str(each.server),
@@ -167,53 +196,3 @@ def follows_hints(cell: Cell) -> bool:
     """Return whether hints decide for some client."""
     by = {each.by for node in ASKED_FROM if isinstance(each := outcome(cell, node), oracle.Answers)}
     return bool(by & {"zone hints", "node hints"})
-
-
-def as_text(cell: Cell) -> str:
-    """Return the cell as a scenario of its own, in Python; it imports all of it from `harness`."""
-    servers = ", ".join(
-        f"*three_zones.run_servers([{node!r}]{_listening(cell, i)})"
-        for i, node in enumerate(SERVERS[: cell["endpoints"]])
-    )
-    target = NUMBER if cell["target"] == "number" else "web"
-    fields = "".join(f", {name}={value!r}" for name, value in service_fields(cell).items())
-    rows = ", ".join(f"{cell['client']}_client({node!r}): {_row(told(cell, node))}" for node in ASKED_FROM)
-    lines = [
-        f"servers = [{servers}]",
-        f"service = three_zones.create_service(ports=[Port(80, {cell['protocol']!r}, 'web', {target!r})]{fields})",
-        *(_published(cell, numbers, written) for numbers, written in _alike(slices(cell))),
-        f"expect_traffic(three_zones, service, {{{rows}}}, to={cell['address']!r})",
-    ]
-    return "\n".join(["def test_cell(three_zones):", *(f"    {line}" for line in lines)]) + "\n"
-
-
-def _listening(cell: Cell, server: int) -> str:
-    return f", container_ports={listening(cell, server)!r}" if cell["target"] == "name" else ""
-
-
-def _row(who: frozenset[str]) -> str:
-    return "{" + ", ".join(f"servers[{number}]" for number in sorted(who, key=int)) + "}" if who else "NO_ANSWER"
-
-
-def _alike(written: Mapping[int, Sequence[Written]]) -> list[tuple[list[int], Sequence[Written]]]:
-    """Group ports whose slices have equal endpoints."""
-    groups: list[tuple[list[int], Sequence[Written]]] = []
-    for port, endpoints in written.items():
-        same = next((ports for ports, others in groups if others == endpoints), None)
-        if same is None:
-            groups.append(([port], endpoints))
-        else:
-            same.append(port)
-    return groups
-
-
-def _published(cell: Cell, ports: Sequence[int], written: Sequence[Written]) -> str:
-    endpoints = ", ".join(_endpoint(each) for each in written)
-    port = f"Port(80, {cell['protocol']!r}, 'web', port)"
-    return f"for port in {list(ports)!r}: three_zones.publish(service, [{endpoints}], name=str(port), ports=[{port}])"
-
-
-def _endpoint(written: Written) -> str:
-    hints = {"zones": list(written.zones), "nodes": list(written.nodes)}
-    fields = {**{name: value for name, value in hints.items() if value}, **written.conditions}
-    return f"endpoint(servers[{written.server}]{''.join(f', {name}={value!r}' for name, value in fields.items())})"

@@ -67,7 +67,12 @@ BOUND = tuple(name for name in DIMENSIONS if any(name in values for _, values in
 
 def why_impossible(cell: Cell) -> str:
     """Return why no cell has these values together; "" if none of the reasons holds."""
-    for why, values in _IMPOSSIBLE:
+    return first_reason(_IMPOSSIBLE, cell)
+
+
+def first_reason(reasons: Iterable[tuple[str, Mapping[str, Iterable[Any]]]], cell: Cell) -> str:
+    """Return the first reason whose values a cell has; "" if there is none."""
+    for why, values in reasons:
         if all(name in cell and cell[name] in among for name, among in values.items()):
             return why
     return ""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from conformance import oracle
 from conformance.interactions import cells, covering
+from conformance.interactions.cell_text import as_text
 from conformance.interactions.dimensions import Cell
 from harness import (
     NO_ANSWER,
@@ -49,7 +50,7 @@ def expect_cells(cluster: Cluster, group: str, *, hints: bool) -> None:
     services = {name: _create(cluster, cell) for name, cell in chosen.items()}
     _let_speak(cluster, services, chosen)
     questions = [_question(name, services[name], each, _expected(each, servers)) for name, each in chosen.items()]
-    expect_together(cluster, questions, rates=RATES, explain=lambda name: f"Alone:\n\n{cells.as_text(chosen[name])}")
+    expect_together(cluster, questions, rates=RATES, explain=lambda name: f"Alone:\n\n{as_text(chosen[name])}")
 
 
 def _run(cluster: Cluster, chosen: Sequence[Cell]) -> list[Pod]:
@@ -71,8 +72,7 @@ def _service_name(cell: Cell) -> str:
 
 
 def _create(cluster: Cluster, cell: Cell) -> Service:
-    target = cells.NUMBER if cell["target"] == "number" else "web"
-    port = Port(80, cell["protocol"], "web", target)
+    port = Port(80, cell["protocol"], "web", cells.target(cell))
     return cluster.create_service(_service_name(cell), ports=[port], **cells.service_fields(cell))
 
 

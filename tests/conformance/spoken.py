@@ -189,7 +189,7 @@ def _stop(*_: Any, **__: Any) -> None:
     raise _Offstage
 
 
-_ON_STAGE: Mapping[str, Callable[..., Any]] = {
+ON_STAGE: Mapping[str, Callable[..., Any]] = {
     "expect_traffic": expect_traffic,
     "expect_prompt_change": expect_traffic,
     "expect_kept": _expect_kept,
@@ -206,8 +206,8 @@ def tables(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> list[Said]:
     """Return what a scenario expects, over all its cases."""
     for module in [each for name, each in sys.modules.items() if name.startswith("conformance.")]:
         for name, value in list(vars(module).items()):
-            if name in _ON_STAGE or getattr(value, "__module__", "") in _OFF_STAGE:
-                monkeypatch.setattr(module, name, _ON_STAGE.get(name, _stop))
+            if name in ON_STAGE or getattr(value, "__module__", "") in _OFF_STAGE:
+                monkeypatch.setattr(module, name, ON_STAGE.get(name, _stop))
     found = []
     for case in scenario.cases:
         stage = Stage()

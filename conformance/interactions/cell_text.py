@@ -1,0 +1,59 @@
+"""A cell of the grid as a scenario of its own, in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from conformance import oracle
+from conformance.interactions import cells, scenario_text
+from conformance.interactions.cells import ASKED_FROM, SERVERS, Written
+from conformance.interactions.dimensions import Cell
+
+
+def as_text(cell: Cell, name: str = "cell") -> str:
+    """Return the cell as a scenario of its own, of this name; it imports all of it from `harness`."""
+    servers = ", ".join(
+        f"*three_zones.run_servers([{node!r}]{_listening(cell, number)})"
+        for number, node in enumerate(SERVERS[: cell["endpoints"]])
+    )
+    port = scenario_text.port(cell["protocol"], cells.target(cell))
+    told = {node: [f"servers[{pod}]" for pod in sorted(cells.told(cell, node), key=int)] for node in ASKED_FROM}
+    kept = cell["affinity"] == "ClientIP"
+    lines = [
+        f"servers = [{servers}]",
+        "service = "
+        + scenario_text.call("three_zones.create_service", f"ports=[{port}]", **cells.service_fields(cell)),
+        *(_published(cell, numbers, written) for numbers, written in _alike(cells.slices(cell))),
+        *([] if any(told.values()) else _speech(cell)),
+        *scenario_text.expectation("service", cell["client"], told, kept=kept, to=cell["address"]),
+    ]
+    return scenario_text.test(name, lines)
+
+
+def _speech(cell: Cell) -> list[str]:
+    beside = [oracle.Endpoint(f"speakers[{number}]", node) for number, node in enumerate(ASKED_FROM)]
+    told = {node: sorted(cells.told(cell, node, beside=beside)) for node in ASKED_FROM}
+    kept = cell["affinity"] == "ClientIP"
+    return scenario_text.speech("service", cell["client"], cell["protocol"], told, kept=kept, to=cell["address"])
+
+
+def _listening(cell: Cell, server: int) -> str:
+    return f", container_ports={cells.listening(cell, server)!r}" if cell["target"] == "name" else ""
+
+
+def _alike(written: Mapping[int, Sequence[Written]]) -> list[tuple[list[int], Sequence[Written]]]:
+    """Group ports whose slices have equal endpoints."""
+    groups: list[tuple[list[int], Sequence[Written]]] = []
+    for port, endpoints in written.items():
+        same = next((ports for ports, others in groups if others == endpoints), None)
+        if same is None:
+            groups.append(([port], endpoints))
+        else:
+            same.append(port)
+    return groups
+
+
+def _published(cell: Cell, ports: Sequence[int], written: Sequence[Written]) -> str:
+    endpoints = ", ".join(scenario_text.endpoint(f"servers[{each.server}]", each) for each in written)
+    port = f"Port(80, {cell['protocol']!r}, 'web', port)"
+    return f"for port in {list(ports)!r}: three_zones.publish(service, [{endpoints}], name=str(port), ports=[{port}])"

@@ -1,0 +1,205 @@
+"""A small set of live changes: every ordered pair of values of a dimension, and each beside every value of the others.
+
+Greedy and deterministic, as `covering` is. A change counts only where clients can tell its two cells apart, but for
+values that mean the same.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
+from functools import cache
+from typing import Any
+
+from conformance import oracle
+from conformance.interactions import cells, changes, dimensions
+from conformance.interactions.changes import ALIKE, VALUES, Change, cell_of
+from conformance.interactions.dimensions import DIMENSIONS, Cell
+
+Turn = tuple[str, Any, Any]
+"""A dimension, and the two values between which it changes, in this order."""
+
+Beside = tuple[str, str, Any]
+"""A dimension that changes, and a value of another one."""
+
+_OTHERS = {"cluster-ip", "node-port", "load-balancer", "external-ip"}
+_IMPOSSIBLE: tuple[tuple[str, Mapping[str, Iterable[Any]]], ...] = (
+    ("1,200 endpoints show nothing of a change that 120 do not", {"endpoints": [1200]}),
+    ("a load balancer gives its own addresses alone", {"changes": ["ingress"], "address": _OTHERS - {"load-balancer"}}),
+    (
+        "which addresses of the other family are served outwards is for others to say than the Service",
+        {"changes": ["stack"], "address": _OTHERS - {"cluster-ip"}},
+    ),
+    ("nobody answers before or after", {"changes": VALUES.keys() - {"endpoints"}, "endpoints": [0]}),
+    ("nobody answers before or after", {"changes": VALUES.keys() - {"conditions"}, "conditions": ["all start"]}),
+    (
+        "terminating endpoints are used whatever their hints",
+        {"changes": ["hints", "distribution"], "conditions": ["all leave"]},
+    ),
+    (
+        "internalTrafficPolicy and the second cluster IP are for the cluster IP",
+        {"changes": ["internal", "stack"], "address": _OTHERS - {"cluster-ip"}},
+    ),
+    ("a cluster IP has no route from outside", {"changes": ["internal", "stack"], "client": ["external"]}),
+    ("externalTrafficPolicy is for clients outside", {"changes": ["external"], "client": ["pod", "node"]}),
+    ("a cluster IP has no route from outside", {"changes": ["external"], "address": ["cluster-ip"]}),
+    ("one endpoint is all there is, hints or not", {"changes": ["hints"], "endpoints": [1]}),
+    ("one endpoint is kept by all", {"changes": ["affinity"], "endpoints": [1]}),
+)
+_SHOWN_BY = ("internal", "external", "address", "client", "endpoints", "conditions", "distribution", "hints")
+_REST = ("target", "protocol", "affinity", "family")
+_ASSUMED = {"target": "number", "protocol": "TCP", "affinity": "None", "family": "IPv4"}
+_NOT_EVERYBODYS = (
+    ("family", "IPv6"),
+    ("affinity", "ClientIP"),
+    ("endpoints", 120),
+    ("address", "load-balancer"),
+    ("address", "external-ip"),
+)
+"""Values that need more than each proxy has: every ordered pair of values is shown without them, where that can be."""
+
+_APART = _NOT_EVERYBODYS[:2]
+"""Those of features that many lack: they are shown with as few others of these values as can be."""
+
+_WEIGHTS = {("endpoints", 3): 6, ("conditions", "ready"): 3, ("target", "number"): 3}
+
+
+def why_impossible(changing: str, beside: Cell) -> str:
+    """Return why no change of a dimension shows beside these values; "" if none of the reasons holds."""
+    return dimensions.first_reason(_IMPOSSIBLE, {**beside, "changes": changing})
+
+
+def turns() -> Iterator[Turn]:
+    """Yield every dimension that changes with every ordered pair of its values."""
+    for dimension, values in VALUES.items():
+        yield from ((dimension, *pair) for pair in itertools.permutations(values, 2))
+
+
+def besides() -> Iterator[Beside]:
+    """Yield every dimension that changes with every value of the others, possible or not."""
+    for dimension in VALUES:
+        for name, values in DIMENSIONS.items():
+            if name != dimension and (dimension, name) != ("distribution", "hints"):
+                yield from ((dimension, name, value) for value in values)
+
+
+def is_alike(turn: Turn) -> bool:
+    """Return whether the two values mean the same."""
+    dimension, *values = turn
+    return any(dimension == name and {*values} == alike for name, alike in ALIKE)
+
+
+@cache
+def of_all() -> tuple[Change, ...]:
+    """Return changes that have all that is possible; the same ones, in the same order, at each call."""
+    used: Counter[tuple[str, Any]] = Counter()
+    missing = dict.fromkeys(besides())
+    chosen: list[Change] = []
+
+    def choose(turn: Turn, fixed: Cell, without: Collection[tuple[str, Any]] = ()) -> bool:
+        values = _completed(turn, fixed, missing, used, without)
+        if values is None:
+            return False
+        chosen.append(Change(*turn, tuple(values.items())))
+        used.update(values.items())
+        used[turn[0], "turn", *turn[1:]] += 1  # type: ignore[index]
+        for name, value in values.items():
+            missing.pop((turn[0], name, value), None)
+        return True
+
+    for turn in turns():
+        _ = choose(turn, {}, _NOT_EVERYBODYS) or choose(turn, {})
+    for dimension, name, value in besides():
+        if (dimension, name, value) in missing:
+            mine = [each for each in turns() if each[0] == dimension and not is_alike(each)]
+            mine.sort(key=lambda turn: used[turn[0], "turn", *turn[1:]])  # type: ignore[index]
+            next((True for each in mine if choose(each, {name: value}, _APART) or choose(each, {name: value})), False)
+    return tuple(chosen)
+
+
+def name_of(change: Change) -> str:
+    """Return the name of a change among all, which its Service has, too."""
+    return f"change-{of_all().index(change)}"
+
+
+def of(change: Change) -> tuple[Turn, set[Beside]]:
+    """Return what a change covers."""
+    return (change.dimension, change.before, change.after), {
+        (change.dimension, name, value) for name, value in change.beside
+    }
+
+
+def _completed(
+    turn: Turn, fixed: Cell, missing: Container[Beside], used: Counter[Any], without: Collection[tuple[str, Any]]
+) -> dict[str, Any] | None:
+    """Return values beside a change with which it shows, those that cover most first, then the rarest; or None."""
+    dimension = turn[0]
+
+    def search(values: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any] | None:
+        if not _is_possible(turn, values) or (names == _REST and not _tells(turn, {**_ASSUMED, **values})):
+            return None
+        if not names:
+            return values
+        name, *rest = names
+        if name in fixed or name == dimension or (dimension, name) == ("distribution", "hints"):
+            return search(values, tuple(rest))
+        worth = {
+            value: ((dimension, name, value) not in missing, used[name, value] / _WEIGHTS.get((name, value), 1))
+            for value in DIMENSIONS[name]
+            if (name, value) not in without
+        }
+        found = (search({**values, name: value}, tuple(rest)) for value in sorted(worth, key=worth.__getitem__))
+        return next((each for each in found if each is not None), None)
+
+    return search(dict(fixed), _SHOWN_BY + _REST)
+
+
+def _is_possible(turn: Turn, values: Cell) -> bool:
+    dimension, *pair = turn
+    many = changes.MANY in {*pair, values.get("endpoints")}
+    if why_impossible(dimension, values) or (many and values.get("target", "name") != "name"):
+        return False
+    return not any(dimensions.why_impossible(_judged(dimension, value, values)) for value in pair)
+
+
+def _judged(dimension: str, value: Any, beside: Cell) -> Cell:
+    """Return the cell of a value; of a Service that had more endpoints, one may be left that has its port by name."""
+    cell = cell_of(dimension, value, beside)
+    few = dimension == "endpoints" and value in {0, 1}
+    return {name: each for name, each in cell.items() if not (few and name == "target")}
+
+
+def _tells(turn: Turn, values: Mapping[str, Any]) -> bool:
+    """Return whether the documents decide a change under either reading, and whether it shows, or must not."""
+    dimension, *pair = turn
+    many = changes.MANY in {*pair, values.get("endpoints")}
+    beside = {**values, **({"target": "name"} if many else {})}
+    beside.pop(dimension, None)
+    change = Change(*turn, tuple(beside.items()))
+    asked = [(cell, front) for cell in change.cells for front in change.fronts if changes.given(cell, front)]
+    for cell, front in asked:
+        for node in cells.ASKED_FROM:
+            at = {**cell, "address": front.address}
+            outcome = cells.outcome(at, node)
+            if isinstance(outcome, oracle.LeftOpen) or outcome != cells.outcome(at, node, reading="released"):
+                return False
+    if is_alike(turn):
+        return any(changes.told(cell, front, node) for cell, front in asked for node in cells.ASKED_FROM)
+    return changes.shows(change)
+
+
+def group_of(change: Change) -> tuple[str, bool]:
+    """Return which requirement a change belongs to: what changes or what it needs, and whether it is about hints."""
+    first, second = change.cells
+    hints = any(map(cells.follows_hints, change.cells)) or change.dimension in {"hints", "distribution"}
+    outward = {"load-balancer", "external-ip"}
+    if first["family"] == "IPv6" or change.dimension == "stack":
+        return "ipv6", hints
+    if "ClientIP" in {first["affinity"], second["affinity"]}:
+        return "affinity", hints
+    if change.has_many:
+        return "many endpoints", hints
+    if outward & {first["address"], second["address"]}:
+        return "addresses", hints
+    return "core", hints

@@ -1,0 +1,99 @@
+"""A live change as a scenario of its own, in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from conformance.interactions import cells, changes, scenario_text, steps
+from conformance.interactions.changes import Change, Front
+from conformance.interactions.dimensions import Cell
+from conformance.interactions.steps import Addresses, Patch, Publish, Step, Unpublish
+
+
+def as_text(change: Change, name: str = "change") -> str:
+    """Return the change as a scenario of its own; it imports all from `harness`, but `replace` from dataclasses."""
+    before, after = change.cells
+    text = _Text(change)
+    port = scenario_text.port(before["protocol"], cells.target(before))
+    created = scenario_text.call("three_zones.create_service", f"ports=[{port}]", **steps.created(before))
+    lines = [
+        *text.servers(),
+        f"service = {created}",
+        *text.written(steps.first(before), before),
+        *text.expected(before),
+        *text.written(steps.between(before, after), after),
+        *text.expected(after),
+        *text.written(steps.between(after, before), before),
+        *text.expected(before),
+    ]
+    return scenario_text.test(name, lines)
+
+
+class _Text:
+    def __init__(self, change: Change) -> None:
+        self._change = change
+        self._asked: dict[Front, str] = {}  # the variable of the Service as it was when it had the address last
+        self._spoken = False
+
+    def servers(self) -> Iterator[str]:
+        """Yield a line for each kind of servers."""
+        for kind in dict.fromkeys(map(changes.servers_of, self._change.cells)):
+            ports = changes.container_ports([self._change], kind)
+            count = max(each["endpoints"] for each in self._change.cells)
+            every = [*zip(cells.SERVERS, ports, strict=True)][:count]
+            fields = [(node, {"container_ports": each} if each else {}) for node, each in every]
+            runs = ("*" + scenario_text.call("three_zones.run_servers", repr([node]), **each) for node, each in fields)
+            yield f"{kind} = [{', '.join(runs)}]"
+
+    def written(self, chosen: Iterable[Step], cell: Cell) -> Iterator[str]:
+        """Yield a line for each step."""
+        for step in chosen:
+            match step:
+                case Patch(spec):
+                    yield f"three_zones.patch_service(service, { ({'spec': spec})!r})"
+                case Addresses(kinds):
+                    yield f"set_addresses(three_zones, service, {list(kinds)!r})"
+                case Publish(name, family, protocol, number, endpoints):
+                    names = (f"{changes.servers_of(cell)}[{each.server}]" for each in endpoints)
+                    every = map(scenario_text.endpoint, names, endpoints)
+                    port = scenario_text.port(protocol, number)
+                    yield scenario_text.call(
+                        "three_zones.publish",
+                        "service",
+                        f"[{', '.join(every)}]",
+                        f"ports=[{port}]",
+                        name=name,
+                        families=[family],
+                    )
+                case Unpublish(name, family):
+                    yield f"three_zones.unpublish(service, {name!r}, families={[family]!r})"
+
+    def expected(self, cell: Cell) -> Iterator[str]:
+        """Yield what is to be seen at each address that the Service has, or had."""
+        for number, front in enumerate(self._change.fronts):
+            if changes.given(cell, front):
+                self._asked[front] = f"at_{number}"
+                yield f"at_{number} = replace(service)"
+        asked = sorted(self._asked, key=lambda front: not any(changes.answers(self._change, cell, front).values()))
+        for front in asked:
+            told = changes.answers(self._change, cell, front)
+            self._spoken |= any(told.values())
+            names = {node: [_place(each) for each in sorted(pods)] for node, pods in told.items()}
+            if self._spoken:
+                port = scenario_text.port(front.protocol, "web")
+                yield from (
+                    f"{line[:-1]}, port={port})"
+                    for line in scenario_text.expectation(
+                        self._asked[front],
+                        cell["client"],
+                        names,
+                        kept=changes.keeps(cell, front),
+                        to=front.address,
+                        family=front.family,
+                    )
+                )
+
+
+def _place(server: str) -> str:
+    kind, number = server.rsplit("-", 1)
+    return f"{kind}[{number}]"

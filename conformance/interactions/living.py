@@ -1,0 +1,162 @@
+"""Plays live changes: all Services of a requirement change in the same moment, under traffic, and change back."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from conformance.interactions import cells, change_covering, changes, steps
+from conformance.interactions.change_text import as_text
+from conformance.interactions.changes import Change, Front
+from conformance.interactions.steps import Addresses, Patch, Publish, Step, Unpublish
+from harness import (
+    NO_ANSWER,
+    Client,
+    Cluster,
+    Expected,
+    Pod,
+    Port,
+    Question,
+    Rates,
+    Service,
+    Who,
+    endpoint,
+    expect_first_answers_together,
+    expect_meanwhile,
+    expect_together,
+    set_addresses,
+)
+
+Servers = Mapping[str, Pod]
+"""The servers, by their names in `changes.name_in`."""
+
+
+# What was frozen is wrong for most connections of some client.
+RATES = Rates(leak=0.5)
+
+
+def expect_changes(cluster: Cluster, group: str, *, hints: bool) -> None:
+    """Expect every change of a group. Raises `AssertionError`, which has each failing one as a scenario of its own."""
+    chosen = [each for each in change_covering.of_all() if change_covering.group_of(each) == (group, hints)]
+    play(cluster, chosen)
+
+
+def play(cluster: Cluster, chosen: Collection[Change]) -> None:
+    """Expect these changes, all at once."""
+    servers = _run(cluster, chosen)
+    living = [_Living(cluster, each, servers) for each in chosen]
+    expect_first_answers_together(cluster, [question for each in living for question in each.questions()])
+    for _ in ("there", "back"):
+        during = [question for each in living for question in each.during()]
+        with expect_meanwhile(
+            cluster,
+            [question for question, lossless in during if not lossless],
+            answered=[question for question, lossless in during if lossless],
+        ):
+            # Those that get addresses come first: what others give back is not given to them.
+            for each in sorted(living, key=_Living.gives_back):
+                each.turn()
+            _expect(cluster, living)
+
+
+def _expect(cluster: Cluster, living: Iterable[_Living]) -> None:
+    asked = [(question, each.change) for each in living for question in each.questions()]
+    of = {question.name: change for question, change in asked}
+    questions = [question for question, _ in asked]
+    expect_together(cluster, questions, rates=RATES, explain=lambda name: _explained(of[name]))
+
+
+def _explained(change: Change) -> str:
+    return f"{change_covering.name_of(change)} is {change.text}. Alone:\n\n{as_text(change)}"
+
+
+def _run(cluster: Cluster, chosen: Collection[Change]) -> dict[str, Pod]:
+    """Run the servers of these changes, twelve of each kind that they have."""
+    servers = {}
+    for kind in dict.fromkeys(changes.servers_of(cell) for change in chosen for cell in change.cells):
+        for number, ports in enumerate(changes.container_ports(chosen, kind)):
+            (servers[f"{kind}-{number}"],) = cluster.run_servers([cells.SERVERS[number]], container_ports=ports)
+    return servers
+
+
+class _Living:
+    """A Service that changes."""
+
+    def __init__(self, cluster: Cluster, change: Change, servers: Servers) -> None:
+        self.change = change
+        self._cluster = cluster
+        self._servers = servers
+        self._now, self._next = change.cells
+        self._asked: dict[Front, Service] = {}  # as the Service was when it had each address last
+        self._name = change_covering.name_of(change)
+        port = Port(steps.PORT, self._now["protocol"], steps.NAME, cells.target(self._now))
+        self._service = cluster.create_service(self._name, ports=[port], **steps.created(self._now))
+        self._write(steps.first(self._now))
+
+    def gives_back(self) -> int:
+        """Return how many addresses fewer it has after its next change."""
+        had, has = (sum(changes.given(cell, front) for front in self.change.fronts) for cell in (self._now, self._next))
+        return had - has
+
+    def turn(self) -> None:
+        """Change."""
+        self._now, self._next = self._next, self._now
+        self._write(steps.between(self._next, self._now))
+
+    def _write(self, chosen: Iterable[Step]) -> None:
+        for step in chosen:
+            match step:
+                case Patch(spec):
+                    self._cluster.patch_service(self._service, {"spec": spec})
+                case Addresses(kinds):
+                    set_addresses(self._cluster, self._service, kinds)
+                case Publish(name, family, protocol, number, written):
+                    ports = [Port(steps.PORT, protocol, steps.NAME, number)]
+                    endpoints = [
+                        endpoint(self._pod(str(each.server)), zones=each.zones, nodes=each.nodes, **each.conditions)
+                        for each in written
+                    ]
+                    self._cluster.publish(self._service, endpoints, name=name, families=[family], ports=ports)
+                case Unpublish(name, family):
+                    self._cluster.unpublish(self._service, name, families=[family])
+
+    def _pod(self, number: str) -> Pod:
+        return self._servers[changes.name_in(self._now, number)]
+
+    def questions(self) -> Iterator[Question]:
+        """Yield what is to be seen at each address that it has, or had."""
+        for front in self.change.fronts:
+            if changes.given(self._now, front):
+                self._asked[front] = replace(self._service)
+        for front in self._asked:
+            answers = changes.answers(self.change, self._now, front)
+            # The silence of what has never answered would say nothing.
+            if any(answers.values()) or self._service.name in self._cluster.answered:
+                expected: dict[Who, Expected] = {
+                    self._client(node): {self._servers[each] for each in names} or NO_ANSWER
+                    for node, names in answers.items()
+                }
+                yield self._question(front, expected, kept=changes.keeps(self._now, front))
+
+    def during(self) -> Iterator[tuple[Question, bool]]:
+        """Yield who may answer during the next change at each address that it has, and whether someone must."""
+        for front in self._asked:
+            for lossless in (False, True):
+                nodes = [
+                    node
+                    for node in self.change.asked_from
+                    if changes.may_not_lose(self.change, front, node) is lossless
+                ]
+                expected: dict[Who, Expected] = {
+                    self._client(node): {self._servers[each] for each in changes.meanwhile(self.change, front, node)}
+                    for node in nodes
+                }
+                if expected:
+                    yield self._question(front, expected), lossless
+
+    def _question(self, front: Front, expected: Mapping[Who, Expected], *, kept: bool = False) -> Question:
+        name, port = f"{self._name} at {front}", Port(steps.PORT, front.protocol, steps.NAME)
+        return Question(name, self._asked[front], expected, front.address, kept, front.family, port)
+
+    def _client(self, node: str) -> Client:
+        return Client(self._now["client"], node)

@@ -1,0 +1,59 @@
+"""Parts of scenarios as texts in Python, which cells and live changes have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from conformance.interactions.cells import ASKED_FROM, Written
+
+
+def test(name: str, lines: Sequence[str]) -> str:
+    """Return a test of this name and these lines."""
+    return "\n".join([f"def test_{name.replace('-', '_')}(three_zones):", *(f"    {line}" for line in lines)]) + "\n"
+
+
+def call(function: str, *arguments: str, **fields: Any) -> str:
+    """Return a call: arguments are texts, fields are values."""
+    return f"{function}({', '.join([*arguments, *(f'{name}={value!r}' for name, value in fields.items())])})"
+
+
+def port(protocol: str, number: int | str) -> str:
+    """Return the port of a Service or slice."""
+    return f"Port(80, {protocol!r}, 'web', {number!r})"
+
+
+def endpoint(server: str, written: Written) -> str:
+    """Return an endpoint, a server of this name."""
+    hints = {"zones": list(written.zones), "nodes": list(written.nodes)}
+    return call("endpoint", server, **{name: value for name, value in hints.items() if value}, **written.conditions)
+
+
+def expectation(
+    service: str, client: str, answers: Mapping[str, Sequence[str]], *, kept: bool = False, **address: Any
+) -> list[str]:
+    """Return what clients on (or via) these nodes see: answers of these servers, or none."""
+    speaking = {node: servers for node, servers in answers.items() if servers}
+    silent = {node: servers for node, servers in answers.items() if not servers}
+    groups = [("expect_kept", speaking), ("expect_traffic", silent)] if kept else [("expect_traffic", answers)]
+    return [call(function, "three_zones", service, _rows(client, each), **address) for function, each in groups if each]
+
+
+def speech(service: str, client: str, protocol: str, answers: Mapping[str, Sequence[str]], **address: Any) -> list[str]:
+    """Return how a Service speaks that is to be silent: by servers beside its endpoints."""
+    ports = f"ports=[{port(protocol, 8080)}]"
+    return [
+        f"speakers = three_zones.run_servers({list(ASKED_FROM)!r})",
+        f"three_zones.publish({service}, [endpoint(each) for each in speakers], name='speech', {ports})",
+        *expectation(service, client, answers, **address),
+        f"three_zones.unpublish({service}, 'speech')",
+    ]
+
+
+def _rows(client: str, answers: Mapping[str, Sequence[str]]) -> str:
+    rows = (f"{client}_client({node!r}): {_row(servers)}" for node, servers in answers.items())
+    return "{" + ", ".join(rows) + "}"
+
+
+def _row(servers: Sequence[str]) -> str:
+    return "{" + ", ".join(servers) + "}" if servers else "NO_ANSWER"

@@ -1,0 +1,113 @@
+"""What is written for a live change: the steps by which a Service of one cell becomes one of another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from conformance import oracle
+from conformance.interactions import cells
+from conformance.interactions.cells import Written
+from conformance.interactions.dimensions import Cell
+
+PORT = 80
+NAME = "web"  # of the port, and of the container ports behind it
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """The spec of the Service gets these fields; `None` takes one out."""
+
+    spec: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """The Service gets addresses of these kinds from others, and no further ones."""
+
+    kinds: tuple[oracle.AddressKind, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """A slice is written."""
+
+    name: str
+    family: str
+    protocol: str
+    number: int
+    endpoints: Sequence[Written]
+
+
+@dataclass(frozen=True, slots=True)
+class Unpublish:
+    """A slice is deleted."""
+
+    name: str
+    family: str
+
+
+Step = Patch | Addresses | Publish | Unpublish
+
+
+def created(cell: Cell) -> dict[str, Any]:
+    """Return the arguments of `Cluster.create_service`, but its port, for a Service that is to live with this cell."""
+    fields = cells.service_fields(cell)
+    return {**fields, "type": "NodePort"} if _pends(cell) else fields
+
+
+def first(cell: Cell) -> Iterator[Step]:
+    """Yield the steps that follow the creation of the Service."""
+    if _pends(cell):  # a LoadBalancer that were created as one would have its addresses at once
+        yield Patch({"type": "LoadBalancer", "trafficDistribution": cell["distribution"]})
+    yield from _slices(cell)
+
+
+def between(before: Cell, after: Cell) -> Iterator[Step]:
+    """Yield the steps from one cell to another: the Service, addresses that others give it, its slices."""
+    spec, was = _spec(after), _spec(before)
+    changed = {name: value for name, value in spec.items() if value != was[name]}
+    if changed:
+        yield Patch({"trafficDistribution": after["distribution"], **changed})
+    if given_by_others(before) != given_by_others(after):
+        yield Addresses(given_by_others(after))
+    old, new = ({(each.name, each.family): each for each in _slices(cell)} for cell in (before, after))
+    yield from (each for name, each in new.items() if each != old.get(name))
+    yield from (Unpublish(*name) for name in old.keys() - new.keys())
+
+
+def given_by_others(cell: Cell) -> tuple[oracle.AddressKind, ...]:
+    """Return the kinds of addresses that a cell's Service does not get from the cluster."""
+    outward: tuple[oracle.AddressKind, ...] = ("load-balancer", "external-ip")
+    return tuple(kind for kind in outward if kind == cell["address"] and not _pends(cell))
+
+
+def of_slices(cell: Cell) -> list[tuple[int, list[Written]]]:
+    """Return the port and the endpoints of each slice, the first of which is there even if it is empty."""
+    return list(cells.slices(cell).items()) or [(cells.ports_of(cell)[0], [])]
+
+
+def _pends(cell: Cell) -> bool:
+    return cell.get("ingress") == "pending"
+
+
+def _slices(cell: Cell) -> Iterator[Publish]:
+    for family in cells.families(cell):
+        for number, (port, endpoints) in enumerate(of_slices(cell)):
+            yield Publish(str(number), family, cell["protocol"], port, endpoints)
+
+
+def _spec(cell: Cell) -> dict[str, Any]:
+    fields = cells.service_fields(cell)
+    port = {"name": NAME, "port": PORT, "protocol": cell["protocol"], "targetPort": cells.target(cell)}
+    return {
+        "type": fields.get("type", "ClusterIP"),
+        "trafficDistribution": fields.get("traffic_distribution"),
+        "internalTrafficPolicy": fields["internal_traffic_policy"],
+        "externalTrafficPolicy": fields.get("external_traffic_policy"),
+        "sessionAffinity": fields["sessionAffinity"],
+        "ipFamilies": fields["ipFamilies"],
+        "ipFamilyPolicy": "RequireDualStack" if "dual_stack" in fields else "SingleStack",
+        "ports": [port],
+    }

@@ -1,0 +1,150 @@
+"""Live changes: what a proxy reads of a Service and its slices changes while it serves, and changes back.
+
+Before, after, and after the way back traffic is as the documents have it, whatever the values of all other fields; in
+between nobody answers who may do so neither before nor after. A change where hints decide is a SHOULD, as hints are;
+any other is a MUST. Changes that need what not every proxy has are requirements of their own.
+"""
+
+from __future__ import annotations
+
+from conformance.features import EXTERNAL_IPS, IPV6_SERVICES, LOAD_BALANCER, NODE_HINTS, SESSION_AFFINITY
+from conformance.interactions.living import expect_changes
+from conformance.interactions.test_grid import CORE, HINTS, POLICIES
+from harness import MUST, SHOULD, Cluster, requirement
+
+SERVICES = f"core/v1 ServiceSpec; discovery/v1 EndpointSlice; {POLICIES}"
+OUTWARD = CORE | {EXTERNAL_IPS, LOAD_BALANCER}
+
+
+@requirement(
+    "INTERACTIONS/live",
+    "Endpoints and their conditions, policies, the type, the protocol and the target port of a living Service are "
+    "followed as they change, and as they change back, and what it has no longer stops answering.",
+    level=MUST,
+    features=CORE,
+    source=SERVICES,
+    kills={
+        "freezes-conditions",
+        "freezes-endpoints",
+        "freezes-external-policy",
+        "freezes-internal-policy",
+        "freezes-node-ports",
+        "freezes-protocols",
+        "freezes-slice-ports",
+        "never-restores-conditions",
+        "never-restores-internal-policy",
+    },
+)
+def test_live(three_zones: Cluster) -> None:
+    expect_changes(three_zones, "core", hints=False)
+
+
+@requirement(
+    "INTERACTIONS/live-hints",
+    "Hints of a living Service are followed as they come, go and change, alone or with trafficDistribution, and where "
+    "anything else changes; no connection fails while they change.",
+    level=SHOULD,
+    features=CORE | {NODE_HINTS},
+    source=f"{HINTS}; KEP-4444, Changes within kube-proxy (safer transitions between enabled and disabled states)",
+    kills={"freezes-distribution", "freezes-hints", "never-restores-hints"},
+)
+def test_live_hints(three_zones: Cluster) -> None:
+    expect_changes(three_zones, "core", hints=True)
+
+
+@requirement(
+    "INTERACTIONS/live-addresses",
+    "External IPs and load balancer addresses of a living Service answer from the time when it gets them until they "
+    "are taken away, and whatever changes shows there, too.",
+    level=MUST,
+    features=OUTWARD,
+    source=f"core/v1 ServiceSpec.externalIPs, ServiceStatus.loadBalancer; {SERVICES}",
+    kills={"freezes-external-ips", "freezes-ingress", "never-restores-external-ips"},
+)
+def test_live_addresses(three_zones: Cluster) -> None:
+    expect_changes(three_zones, "addresses", hints=False)
+
+
+@requirement(
+    "INTERACTIONS/live-addresses-hints",
+    "Clients at external IPs and load balancer addresses of a living Service follow hints on, whatever else changes.",
+    level=SHOULD,
+    features=OUTWARD | {NODE_HINTS},
+    source=HINTS,
+    kills={"freezes-external-policy", "freezes-slice-ports"},
+)
+def test_live_addresses_hints(three_zones: Cluster) -> None:
+    expect_changes(three_zones, "addresses", hints=True)
+
+
+@requirement(
+    "INTERACTIONS/live-ipv6",
+    "A living Service gets an address of the other IP family and gives it back, and whatever changes shows over IPv6.",
+    level=MUST,
+    features=OUTWARD | {IPV6_SERVICES, SESSION_AFFINITY},
+    source=f"Kubernetes, dual-stack Services; {SERVICES}",
+    kills={"freezes-cluster-ips"},
+)
+def test_live_ipv6(three_zones: Cluster) -> None:
+    expect_changes(three_zones, "ipv6", hints=False)
+
+
+@requirement(
+    "INTERACTIONS/live-ipv6-hints",
+    "Hints are followed over IPv6 as they change, and as anything else changes.",
+    level=SHOULD,
+    features=OUTWARD | {IPV6_SERVICES, NODE_HINTS, SESSION_AFFINITY},
+    source=HINTS,
+    kills={"freezes-hints"},
+)
+def test_live_ipv6_hints(three_zones: Cluster) -> None:
+    expect_changes(three_zones, "ipv6", hints=True)
+
+
+@requirement(
+    "INTERACTIONS/live-affinity",
+    "Session affinity of a living Service begins and ends as the Service says, and goes on to keep to what may answer "
+    "as anything else changes.",
+    level=MUST,
+    features=OUTWARD | {SESSION_AFFINITY},
+    source=f"core/v1 ServiceSpec.sessionAffinity; {SERVICES}",
+    kills={"freezes-affinity"},
+)
+def test_live_affinity(three_zones: Cluster) -> None:
+    expect_changes(three_zones, "affinity", hints=False)
+
+
+@requirement(
+    "INTERACTIONS/live-affinity-hints",
+    "Clients with session affinity follow hints as they change, and as anything else changes.",
+    level=SHOULD,
+    features=OUTWARD | {NODE_HINTS, SESSION_AFFINITY},
+    source=HINTS,
+    kills={"freezes-hints"},
+)
+def test_live_affinity_hints(three_zones: Cluster) -> None:
+    expect_changes(three_zones, "affinity", hints=True)
+
+
+@requirement(
+    "INTERACTIONS/live-many-endpoints",
+    "A living Service grows to 120 endpoints and shrinks again, and whatever changes shows with 120.",
+    level=MUST,
+    features=OUTWARD,
+    source=SERVICES,
+    kills={"freezes-endpoints"},
+)
+def test_live_many_endpoints(three_zones: Cluster) -> None:
+    expect_changes(three_zones, "many endpoints", hints=False)
+
+
+@requirement(
+    "INTERACTIONS/live-many-endpoints-hints",
+    "Hints of 120 endpoints are followed as they change, and as anything else changes.",
+    level=SHOULD,
+    features=OUTWARD | {NODE_HINTS},
+    source=HINTS,
+    kills={"freezes-hints"},
+)
+def test_live_many_endpoints_hints(three_zones: Cluster) -> None:
+    expect_changes(three_zones, "many endpoints", hints=True)

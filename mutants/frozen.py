@@ -1,0 +1,124 @@
+"""Proxies that take a field of an object when they first see it, and never again; and some that never take it back.
+
+What was right when a Service was created, and goes on to be right as long as nobody changes it, looks like a right
+proxy to whoever asks each Service once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from mutants.families import WhereAsked
+from mutants.mutant import NO_ANSWER, REACHED, REFUSED, Mutant
+from reference.client import Object
+from reference.proxy import ServiceProxy
+from reference.proxy.state import State
+
+MUTANTS: list[Mutant] = []
+
+ANY = f"{REACHED}|{NO_ANSWER}|{REFUSED}|never"
+
+Path = Sequence[str]
+"""The keys of a field; "*" stands for each entry of a list, by what the entry is known by."""
+
+_KEYS: Mapping[str, Callable[[Object], Any]] = {
+    "ports": lambda port: port.get("name"),
+    "endpoints": lambda endpoint: endpoint["addresses"][0],
+}
+
+Value = tuple[bool, Any]
+"""Whether a field is there, and its value."""
+
+Choose = Callable[[list[Value], Value], Value]
+"""Chooses among the values that a field has had, oldest first, and the one that it has now."""
+
+
+def _first(seen: list[Value], now: Value) -> Value:
+    return seen[0] if seen else now
+
+
+def _first_given(seen: list[Value], now: Value) -> Value:
+    return next((each for each in seen if each[1]), now)
+
+
+def _never_again(seen: list[Value], now: Value) -> Value:
+    """A value that was there before does not come back."""
+    return seen[-1] if now in seen else now
+
+
+class _Frozen(State):
+    """Reads a field of each object as an earlier version had it."""
+
+    def __init__(self, *arguments: Any, resource: str, path: Path, choose: Choose, **parts: Any) -> None:
+        super().__init__(*arguments, **parts)
+        self._frozen, self._path, self._choose = resource, path, choose
+        self._seen: dict[tuple[Any, ...], list[Value]] = {}
+
+    def receive(self, resource: str, obj: Object, *, deleted: bool) -> None:
+        if resource == self._frozen:
+            name = (obj["metadata"]["namespace"], obj["metadata"]["name"])
+            if deleted:
+                self._seen = {key: seen for key, seen in self._seen.items() if key[:2] != name}
+            else:
+                obj = self._as_before(obj, self._path, name)
+        super().receive(resource, obj, deleted=deleted)
+
+    def _as_before(self, obj: Any, path: Path, key: tuple[Any, ...]) -> Any:
+        """Return an object, or a part of one, with the chosen value of the field below it."""
+        name, *rest = path
+        if rest and rest[0] == "*":
+            known_by = _KEYS[name]
+            entries = [self._as_before(each, rest[1:], (*key, known_by(each))) for each in obj.get(name) or ()]
+            return {**obj, name: entries}
+        if rest:
+            return {**obj, name: self._as_before(obj.get(name) or {}, rest, (*key, name))}
+        seen = self._seen.setdefault(key, [])
+        there, value = chosen = self._choose(seen, (name in obj, obj.get(name)))
+        if not seen or seen[-1] != chosen:
+            seen.append(chosen)
+        others = {each: obj[each] for each in obj if each != name}
+        return {**others, name: value} if there else others
+
+
+class _FrozenWhereAsked(_Frozen, WhereAsked):
+    """The same of a proxy that follows hints where the Service asks for them."""
+
+
+def _register(
+    name: str, sentence: str, path: str, choose: Choose, *, provenance: str = "", state: type[_Frozen] = _Frozen
+) -> None:
+    resource, *keys = path.split(".")
+    made = partial(state, resource=resource, path=keys, choose=choose)
+    MUTANTS.append(Mutant(name, sentence, provenance, ANY, proxy=partial(ServiceProxy, state=made)))
+
+
+def _freeze(field: str, path: str, **parts: Any) -> None:
+    sentence = f"What a new object says first in {path} is followed for ever."
+    _register(f"freezes-{field}", sentence, path, parts.pop("choose", _first), **parts)
+
+
+def _never_restore(field: str, path: str) -> None:
+    _register(
+        f"never-restores-{field}", f"In {path}, a value that was there before is not taken again.", path, _never_again
+    )
+
+
+_freeze("internal-policy", "services.spec.internalTrafficPolicy")
+_freeze("external-policy", "services.spec.externalTrafficPolicy")
+_freeze("affinity", "services.spec.sessionAffinity")
+_freeze("cluster-ips", "services.spec.clusterIPs")
+_freeze("external-ips", "services.spec.externalIPs")
+_freeze("ingress", "services.status.loadBalancer.ingress", choose=_first_given)
+_freeze("node-ports", "services.spec.ports.*.nodePort")
+_freeze("protocols", "services.spec.ports.*.protocol")
+_freeze("distribution", "services.spec.trafficDistribution", state=_FrozenWhereAsked)
+_freeze("hints", "endpointslices.endpoints.*.hints")
+_freeze("conditions", "endpointslices.endpoints.*.conditions")
+_freeze("endpoints", "endpointslices.endpoints")
+_freeze("slice-ports", "endpointslices.ports.*.port")
+_never_restore("internal-policy", "services.spec.internalTrafficPolicy")
+_never_restore("conditions", "endpointslices.endpoints.*.conditions")
+_never_restore("hints", "endpointslices.endpoints.*.hints")
+_never_restore("external-ips", "services.spec.externalIPs")

@@ -1,0 +1,130 @@
+"""Live changes cover what they say: every ordered pair of values, each beside every value of the other dimensions."""
+
+from __future__ import annotations
+
+import runpy
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, get_args
+
+import pytest
+
+import harness
+from conformance import oracle
+from conformance.features import EXTERNAL_IPS, IPV6_SERVICES, LOAD_BALANCER, SESSION_AFFINITY
+from conformance.interactions import cells, change_covering, changes, dimensions
+from conformance.interactions.change_text import as_text
+from conformance.interactions.changes import Change, Front
+from conformance.interactions.test_grid import CORE
+from harness import Service
+from tests.conformance.spoken import ON_STAGE, Stage
+from tests.conformance.trials import SCENARIOS
+
+LIVE = change_covering.of_all()
+TURNS = set(change_covering.turns())
+BESIDES = set(change_covering.besides())
+COVERED = set().union(*(change_covering.of(each)[1] for each in LIVE))
+
+SPOKEN = ("Port", "NO_ANSWER", "endpoint", "pod_client", "node_client", "external_client")
+
+
+def test_every_ordered_pair_of_values_is_a_change() -> None:
+    assert {change_covering.of(each)[0] for each in LIVE} == TURNS
+
+
+def test_every_change_shows_unless_its_values_mean_the_same() -> None:
+    odd = [each for each in LIVE if changes.shows(each) == change_covering.is_alike(change_covering.of(each)[0])]
+    assert odd == []
+
+
+def test_what_no_change_is_beside_has_a_reason() -> None:
+    for dimension, name, value in BESIDES - COVERED:
+        why = change_covering.why_impossible(dimension, {name: value})
+        others = [changes.cell_of(dimension, each, {name: value}) for each in changes.VALUES[dimension]]
+        assert why or sum(not dimensions.why_impossible(each) for each in others) < 2, (dimension, name, value)
+
+
+def test_what_has_a_reason_is_beside_no_change() -> None:
+    assert [each for each in COVERED if change_covering.why_impossible(each[0], {each[1]: each[2]})] == []
+
+
+def test_the_documents_decide_every_change_under_either_reading() -> None:
+    for change in LIVE:
+        for cell, front in _given(change):
+            for node in change.asked_from:
+                at = {**cell, "address": front.address}
+                told = [cells.outcome(at, node, reading=reading) for reading in get_args(oracle.Reading)]
+                assert told[0] == told[1]
+                assert not isinstance(told[0], oracle.LeftOpen)
+
+
+def _given(change: Change) -> Iterator[tuple[Any, Front]]:
+    return ((cell, front) for cell in change.cells for front in change.fronts if changes.given(cell, front))
+
+
+@pytest.mark.parametrize("group", sorted({change_covering.group_of(each) for each in LIVE}))
+def test_every_group_has_a_requirement_with_the_features_that_it_needs(group: tuple[str, bool]) -> None:
+    name, hints = group
+    own = "" if name == "core" else f"-{name.replace(' ', '-')}"
+    requirement = SCENARIOS[f"INTERACTIONS/live{own}{'-hints' * hints}"].requirement
+    mine = [cell for each in LIVE if change_covering.group_of(each) == group for cell in each.cells]
+    needed = {
+        LOAD_BALANCER: any(each["address"] == "load-balancer" for each in mine),
+        EXTERNAL_IPS: any(each["address"] == "external-ip" for each in mine),
+        IPV6_SERVICES: any("IPv6" in cells.families(each) for each in mine),
+        SESSION_AFFINITY: any(each["affinity"] == "ClientIP" for each in mine),
+    }
+    assert CORE | {feature for feature, is_needed in needed.items() if is_needed} <= {*requirement.features}
+
+
+def test_every_ordered_pair_that_can_be_is_shown_to_proxies_with_core_features_alone() -> None:
+    core = {change_covering.of(each)[0] for each in LIVE if change_covering.group_of(each)[0] == "core"}
+    needing = {120, "load-balancer", "external-ip", "ClientIP", "dual", "pending"}
+    assert [each for each in TURNS - core if not needing & {*each[1:]}] == []
+
+
+class _LivingStage(Stage):
+    """A stage on which Services change, too."""
+
+    def patch_service(self, service: Service, patch: Any) -> None:
+        service.object["spec"] |= patch["spec"]
+
+    def unpublish(self, service: Service, name: str = "", *, families: Any = None) -> None:
+        for family in families or service.object["spec"]["ipFamilies"]:
+            del self._slices[service.name, name, family]
+
+
+def test_a_change_as_a_scenario_of_its_own_says_the_same() -> None:
+    for change in LIVE:
+        stage = _LivingStage()
+        names: dict[str, Callable[..., Any]] = {name: getattr(harness, name) for name in SPOKEN}
+        names |= {name: ON_STAGE[name] for name in ("expect_kept", "expect_traffic")}
+        exec(as_text(change), scope := names | {"replace": replace, "set_addresses": lambda *_: None})
+        scope["test_change"](stage)
+        said = [(each.client.node, len(each.expected) if isinstance(each.expected, set) else 0) for each in stage.said]
+        assert sorted(said) == sorted(_told(change))
+
+
+def _told(change: Change) -> Iterator[tuple[str, int]]:
+    """Yield how many may answer each client, at each address that was given, there and back."""
+    first, second = change.cells
+    asked: dict[Front, None] = {}
+    spoken = False
+    for cell in (first, second, first):
+        asked |= {front: None for front in change.fronts if changes.given(cell, front)}
+        rows = [changes.answers(change, cell, front) for front in asked]
+        spoken |= any(any(row.values()) for row in rows)
+        if spoken:
+            yield from ((node, len(pods)) for row in rows for node, pods in row.items())
+
+
+def test_a_part_of_the_grid_is_written_as_a_suite(capsys: pytest.CaptureFixture[str], tmp_path: Any) -> None:
+    main = runpy.run_module("conformance.interactions")["main"]
+    assert main(["cell-7", "change-106"]) == 0
+    file = tmp_path / "test_alone.py"
+    file.write_text(capsys.readouterr().out, encoding="utf-8")
+    assert {"test_cell_7", "test_change_106"} <= runpy.run_path(str(file)).keys()
+    assert main(["cell-1000"]) == 4
+    assert "cell-1000" in capsys.readouterr().err
+    assert main([]) == 0
+    assert capsys.readouterr().out.count("\n") > len(LIVE)
