@@ -38,25 +38,30 @@ def writing_events(change: Callable[[Object], Object | None]) -> Callable[..., E
     return controller_through(partial(_Writing, change=change))
 
 
+def _of_failures(change: Callable[[Object], Object | None]) -> Callable[..., EndpointSliceController]:
+    """Return a controller that writes other Events about syncs that failed, or none."""
+    return writing_events(lambda event: change(event) if event["reason"].startswith("FailedTo") else event)
+
+
 MUTANTS += [
     Mutant(
         "tells-nobody-of-failures",
         "A sync that fails is no Event.",
         "kubernetes#103888",
         WRITTEN,
-        controller=writing_events(lambda event: None),
+        controller=_of_failures(lambda event: None),
     ),
     Mutant(
         "failures-are-normal-events",
         "A sync that fails is an Event of type Normal.",
         symptom=WRITTEN,
-        controller=writing_events(lambda event: {**event, "type": "Normal"}),
+        controller=_of_failures(lambda event: {**event, "type": "Normal"}),
     ),
     Mutant(
         "failures-are-events-of-the-slice",
         "A sync that fails is an Event of some EndpointSlice.",
         symptom=WRITTEN,
-        controller=writing_events(
+        controller=_of_failures(
             lambda event: {**event, "involvedObject": {**event["involvedObject"], "kind": "EndpointSlice"}}
         ),
     ),

@@ -33,7 +33,8 @@ def endpoints_without_zone(service: Object, endpoint: Object) -> Object:
 @_faults.miswrites("terminating-means-ready", "Endpoints that terminate are ready as long as they serve.")
 def terminating_means_ready(service: Object, endpoint: Object) -> Object:
     conditions = endpoint["conditions"]
-    return {**endpoint, "conditions": {**conditions, "ready": conditions["serving"]}}
+    serves = conditions["terminating"] and conditions["serving"]
+    return {**endpoint, "conditions": {**conditions, "ready": True}} if serves else endpoint
 
 
 @_faults.misplans("ignores-publish-not-ready", "publishNotReadyAddresses is not looked at.")
@@ -61,8 +62,10 @@ def keeps_former_pods() -> Planner:
     known: dict[str, dict[str, Object]] = {}
 
     def plan(service: Object, pods: Pods, *others: Any, **options: Any) -> Plan:
-        kept = known.setdefault(service["metadata"]["uid"], {})
-        kept.update({pod["metadata"]["name"]: pod for pod in pods})
+        present = {pod["metadata"]["name"]: pod for pod in pods}
+        kept = known[service["metadata"]["uid"]] = present | {
+            name: pod for name, pod in known.get(service["metadata"]["uid"], {}).items() if name not in present
+        }
         return plan_service(service, kept.values(), *others, **options)
 
     return plan
@@ -74,7 +77,17 @@ def leaves_out_what_does_not_fit(
 ) -> Plan:
     existing = list(existing)
     right = plan_service(service, pods, nodes, existing, **options)
-    return replace(right, create=() if existing else right.create[:1])
+    there, create = [_kind(each) for each in (*existing, *right.update)], []
+    for each in right.create:
+        if _kind(each) not in there:
+            there.append(_kind(each))
+            create.append(each)
+    return replace(right, create=tuple(create))
+
+
+def _kind(each: Object) -> tuple[str, object]:
+    """Return what slices have in common that a pod may be in any of."""
+    return each["addressType"], each["ports"]
 
 
 @_faults.misplans("overlapping-slices", "One endpoint of the largest slice stands in all others too.")
@@ -95,8 +108,9 @@ def overlapping_slices(service: Object, pods: Pods, nodes: Nodes, existing: Iter
 
 @_faults.misplans("named-ports-resolve-once", "The first pod says for all what number a named port has.")
 def named_ports_resolve_once(service: Object, pods: Pods, *others: Any, **options: Any) -> Plan:
-    pods = sorted(pods, key=lambda pod: str(pod["metadata"]["name"]))
-    names = {port["name"]: port["containerPort"] for pod in pods[:1] for port in pod["spec"]["containers"][0]["ports"]}
+    pods = list(pods)
+    first = sorted(pods, key=lambda pod: str(pod["metadata"]["name"]))[:1]
+    names = {port["name"]: port["containerPort"] for pod in first for port in pod["spec"]["containers"][0]["ports"]}
     ports = [
         {**port, "targetPort": names.get(port["targetPort"], port["targetPort"])} for port in service["spec"]["ports"]
     ]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -10,12 +11,14 @@ from mutants.clients import Wrapped, controller_through
 from mutants.conditions import writing_events
 from mutants.mutant import Mutant
 from mutants.plans import Nodes, PlanFaults, Planner, Pods, rewritten
-from reference.client import Object
+from reference.client import ApiError, Key, Object
 from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.allocation import allocate, rules
+from reference.endpointslice.cpu_services import CpuServices
 from reference.endpointslice.hints import CpuHeuristic, NoHints, mechanism
 from reference.endpointslice.labels import TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE, node_zone
 from reference.endpointslice.metrics import Metrics
+from reference.endpointslice.node_level import GATE
 from reference.endpointslice.plan import Plan, plan_service
 from reference.endpointslice.zones import Refusal, ZoneShares, ZoneTable
 from reference.features import Features
@@ -24,10 +27,10 @@ MUTANTS: list[Mutant] = []
 
 
 def _planner(plan: Planner) -> Planner:
-    """Return a planner that is right for all Services whose hints do not go by CPU."""
+    """Return a planner that is right for all Services whose hints do not go by CPU alone."""
 
     def plan_any(service: Object, *others: Any, features: Features, **options: Any) -> Plan:
-        by_cpu = isinstance(mechanism(service, features), CpuHeuristic)
+        by_cpu = isinstance(mechanism(service, features), CpuHeuristic) and not features.enabled(GATE)
         return (plan if by_cpu else plan_service)(service, *others, features=features, **options)
 
     return plan_any
@@ -79,6 +82,11 @@ def _endpoints(plan: Plan) -> list[Object]:
     """Return all endpoints of the first family, as planned."""
     families = list(plan.families.values())
     return [each for slices in families[:1] for one in slices.slices for each in one]
+
+
+def _ready(endpoints: Iterable[Object]) -> int:
+    """Return how many of these endpoints are ready."""
+    return sum(each["conditions"]["ready"] for each in endpoints)
 
 
 def _allows(options: Mapping[str, Any], endpoints: int) -> bool:
@@ -137,8 +145,10 @@ def hints_in_one_zone(service: Object, pods: Pods, nodes: Nodes, *others: Any, *
 @_faults.misplans("shares-out-each-slice", "Every slice is shared out by itself.")
 def shares_out_each_slice(*arguments: Any, **options: Any) -> Plan:
     right = plan_service(*arguments, **options)
-    slices = [each for family in right.families.values() for each in family.slices]
-    return right if all(_allows(options, len(each)) for each in slices) else _unasked(*arguments, **options)
+    slices = [_ready(each) for family in right.families.values() for each in family.slices]
+    right_too = _is_refused(right) or not _allows(options, _ready(_endpoints(right)))
+    fit = right_too or all(_allows(options, each) for each in slices)
+    return right if fit else _unasked(*arguments, **options)
 
 
 @_faults.misplans("counts-endpoints-by-port", "An endpoint counts once for each port of the Service.")
@@ -153,7 +163,9 @@ def counts_endpoints_by_port(service: Object, *others: Any, **options: Any) -> P
 )
 def counts_unready_endpoints(*arguments: Any, **options: Any) -> Plan:
     right = plan_service(*arguments, **options)
-    return right if _allows(options, len(_endpoints(right))) else _unasked(*arguments, **options)
+    every = _endpoints(right)
+    fit = _is_refused(right) or not _allows(options, _ready(every)) or _allows(options, len(every))
+    return right if fit else _unasked(*arguments, **options)
 
 
 @_faults.misplans("guesses-unknown-zones", "An endpoint whose zone is not known is taken to be in zone a.")
@@ -168,12 +180,20 @@ def _in_some_zone(node: Object) -> Object:
 
 def _other_reading(client: Any, *, features: Features, **options: Any) -> EndpointSliceController:
     other = replace(features, follows="kep" if features.follows == "released" else "released")
-    return EndpointSliceController(client, features=other, **options)
+
+    def plan(*arguments: Any, features: Features, **more: Any) -> Plan:
+        return plan_service(*arguments, features=other, **more)
+
+    made = EndpointSliceController(client, features=features, plan=_planner(plan), **options)
+    made._cpu_services = CpuServices(rules(other))
+    made._index.zones = ZoneTable(other)
+    return made
 
 
 _faults.of_controller(
     "takes-the-other-thresholds",
-    "The controller goes by the thresholds of the KEP where those of releases are due, and the other way round.",
+    "Hints by CPU go by the thresholds of the KEP, and by its rules for nodes of unknown CPU, where those of releases "
+    "are due, and the other way round.",
     "",
     _other_reading,
 )
@@ -261,6 +281,7 @@ def first_refusal_for_ever() -> Planner:
         right = plan_service(service, *others, **options)
         if _is_refused(right):
             refused.add(service["metadata"]["uid"])
+            return right
         return _unasked(service, *others, **options) if service["metadata"]["uid"] in refused else right
 
     return plan
@@ -275,36 +296,32 @@ def never_withdraws(service: Object, pods: Pods, nodes: Nodes, existing: Pods, *
 
 
 class _Deaf(EndpointSliceController):
-    """Looks at no Service when nodes change."""
+    """Looks at no Service when the CPU of a zone changes."""
 
     def _check_nodes(self) -> None:
-        self._judged_nodes = self._nodes_versions()
+        self._judged_nodes = self._index.zones.version, self._judged_nodes[1]
+        super()._check_nodes()
 
 
-class _Busy(EndpointSliceController):
-    """Looks at every Service when nodes change."""
+class _Rewriting(EndpointSliceController):
+    """Writes all slices of Services whose hints go by CPU when the CPU of a zone changes."""
+
+    _weighed: object = None
 
     def _check_nodes(self) -> None:
-        if self._nodes_versions() != self._judged_nodes and self._loop.has_state:
-            for key in self._index.services:
-                self._work.add(key)
-        self._judged_nodes = self._nodes_versions()
+        super()._check_nodes()
+        shares = self._index.zones.shares
+        if self._weighed is not None and self._weighed != shares and self._loop.has_state:
+            for key, service in self._index.services.items():
+                if isinstance(mechanism(service, self._features), CpuHeuristic):
+                    self._rewrite(key, shares)
+        self._weighed = shares
 
-
-def _rewriting(client: Any, **options: Any) -> EndpointSliceController:
-    """Writes all slices of a Service with the annotation anew when the zones weigh something else than before."""
-    weighed: dict[str, object] = {}
-
-    def plan(service: Object, pods: Pods, nodes: Nodes, existing: Pods, **more: Any) -> Plan:
-        existing = list(existing)
-        right = plan_service(service, pods, nodes, existing, **more)
-        shares, uid = more["zones"].shares, service["metadata"]["uid"]
-        if weighed.setdefault(uid, shares) == shares or not right.is_empty:
-            return right
-        weighed[uid] = shares
-        return replace(right, update=tuple(_looked_at(each, shares) for each in existing))
-
-    return _Busy(client, plan=_planner(plan), **options)
+    def _rewrite(self, key: Key, shares: object) -> None:
+        for each in self._index.slices.of(key):
+            with suppress(ApiError):
+                written = self._client.update("endpointslices", key[0], _looked_at(each, shares))
+                self._index.slices.written(written)
 
 
 def _looked_at(each: Object, shares: object) -> Object:
@@ -313,7 +330,7 @@ def _looked_at(each: Object, shares: object) -> Object:
 
 _faults.of_controller("deaf-to-nodes", "Nodes that come, go or change move no hints.", "", _Deaf)
 _faults.of_controller(
-    "rewrites-at-node-events", "Slices are written whenever the CPU of a zone changes.", "", _rewriting
+    "rewrites-at-node-events", "Slices are written whenever the CPU of a zone changes.", "", _Rewriting
 )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from mutants.mutant import Mutant
 from mutants.plans import Nodes, PlanFaults, Planner, Pods, distribution_of, rewritten, with_spec, without
 from reference.client import Object
-from reference.endpointslice.labels import TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE, node_zone
+from reference.endpointslice.labels import TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE, ZONE, node_zone
 from reference.endpointslice.plan import Plan, plan_service
 
 MUTANTS: list[Mutant] = []
@@ -62,7 +62,8 @@ def first_value_for_ever() -> Planner:
 
 @_faults.miswrites("hints-unready-endpoints", "Endpoints that are not ready get hints too.")
 def hints_unready_endpoints(service: Object, endpoint: Object) -> Object:
-    if not distribution_of(service) or "zone" not in endpoint:
+    hinted = any("hints" in each for each in service["slice"]["endpoints"])
+    if endpoint["conditions"]["ready"] or not hinted or "zone" not in endpoint:
         return endpoint
     nodes = {"forNodes": [{"name": endpoint["nodeName"]}]} if distribution_of(service) == "PreferSameNode" else {}
     return {**endpoint, "hints": {"forZones": [{"name": endpoint["zone"]}], **nodes}}
@@ -96,28 +97,35 @@ def _hinted(endpoint: Object, **lists: Any) -> Object:
 
 @_faults.miswrites("same-node-without-node-hints", "PreferSameNode gives no hints for nodes.")
 def same_node_without_node_hints(service: Object, endpoint: Object) -> Object:
-    return {**endpoint, "hints": without(endpoint["hints"], "forNodes")} if "hints" in endpoint else endpoint
+    return _bare(endpoint, "forNodes") if distribution_of(service) == "PreferSameNode" else endpoint
+
+
+def _bare(endpoint: Object, kind: str) -> Object:
+    """Return the endpoint without hints of this kind."""
+    hints = without(endpoint.get("hints") or {}, kind)
+    return {**endpoint, "hints": hints} if hints else without(endpoint, "hints")
 
 
 @_faults.miswrites(
     "same-node-without-zone-hints", "PreferSameNode gives no hints for zones, and older proxies are left without any."
 )
 def same_node_without_zone_hints(service: Object, endpoint: Object) -> Object:
-    bare = "hints" in endpoint and distribution_of(service) == "PreferSameNode"
-    return {**endpoint, "hints": without(endpoint["hints"], "forZones")} if bare else endpoint
+    return _bare(endpoint, "forZones") if distribution_of(service) == "PreferSameNode" else endpoint
 
 
 @_faults.miswrites("same-node-needs-a-zone", "PreferSameNode gives no hint to an endpoint without zone.")
 def same_node_needs_a_zone(service: Object, endpoint: Object) -> Object:
-    return endpoint if "zone" in endpoint else without(endpoint, "hints")
+    bare = "zone" not in endpoint and distribution_of(service) == "PreferSameNode"
+    return without(endpoint, "hints") if bare else endpoint
 
 
 @_faults.misplans(
     "knows-only-prefer-close", "PreferSameZone and PreferSameNode mean nothing.", "kube-controller-manager before 1.34"
 )
 def knows_only_prefer_close(service: Object, *others: Any, **options: Any) -> Plan:
-    value = distribution_of(service) if distribution_of(service) == "PreferClose" else None
-    return plan_service(with_spec(service, trafficDistribution=value), *others, **options)
+    value = distribution_of(service)
+    known = None if value in ("PreferSameZone", "PreferSameNode") else value or None
+    return plan_service(with_spec(service, trafficDistribution=known), *others, **options)
 
 
 @_faults.misplans(
@@ -133,9 +141,9 @@ def local_policy_ends_hints(service: Object, *others: Any, **options: Any) -> Pl
 
 @_faults.misplans("annotation-as-the-field", "A value of the field is understood in the annotation as well.")
 def annotation_as_the_field(service: Object, *others: Any, **options: Any) -> Plan:
-    value = distribution_of(service) or _annotation(service)
+    value = _annotation(service)
     known = value if value in ("PreferClose", "PreferSameZone", "PreferSameNode") else None
-    return plan_service(with_spec(service, trafficDistribution=known), *others, **options)
+    return plan_service(with_spec(service, trafficDistribution=distribution_of(service) or known), *others, **options)
 
 
 @_faults.misplans("any-annotation-hides-the-field", "The annotation hides the field whatever its value is.")
@@ -149,7 +157,7 @@ def _annotation(service: Object) -> str:
     return str(annotations.get(TOPOLOGY_AWARE_HINTS, annotations.get(TOPOLOGY_MODE)) or "")
 
 
-@_faults.remembers("hints-one-slice-only", "Of several slices only the first one has hints.")
+@_faults.remembers("hints-one-slice-only", "Of slices with different ports only those with the first ones have hints.")
 def hints_one_slice_only() -> Planner:
     first: dict[str, Any] = {}
 
@@ -196,11 +204,19 @@ def hints_in_one_family(service: Object, endpoint: Object) -> Object:
 
 @_faults.remembers("node-zone-read-once", "The zone of a node is read once.", "kubernetes#117245")
 def node_zone_read_once() -> Planner:
-    known: dict[str, Object] = {}
+    known: dict[str, str] = {}
 
     def plan(service: Object, pods: Pods, nodes: Nodes, *others: Any, **options: Any) -> Plan:
+        for name in known.keys() - nodes.keys():
+            del known[name]
         for name, node in nodes.items():
-            known.setdefault(name, node)
-        return plan_service(service, pods, known, *others, **options)
+            known.setdefault(name, node_zone(node))
+        first = {name: _in_zone(node, known[name]) for name, node in nodes.items()}
+        return plan_service(service, pods, first, *others, **options)
 
     return plan
+
+
+def _in_zone(node: Object, zone: str) -> Object:
+    others = without(node["metadata"].get("labels") or {}, ZONE)
+    return {**node, "metadata": {**node["metadata"], "labels": {**others, **({ZONE: zone} if zone else {})}}}

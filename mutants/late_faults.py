@@ -10,7 +10,7 @@ from typing import Any
 from mutants.clients import controller_through
 from mutants.late_watches import LateClient
 from mutants.mutant import WRITTEN, Mutant
-from mutants.plans import Planner, with_spec
+from mutants.plans import Planner, distribution_of, with_spec
 from reference.client import Client, Event, Object
 from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.plan import Plan, plan_service
@@ -35,6 +35,8 @@ class _TakesBack(EndpointSliceController):
         self._due: dict[str, float] = {}  # by the UID of a Service
 
     def _plan(self, service: Object, *others: Any, **options: Any) -> Plan:
+        if not distribution_of(service):
+            return plan_service(service, *others, **options)
         now, metadata = time.monotonic(), service["metadata"]
         if metadata["uid"] not in self._due:
             self._due[metadata["uid"]] = now + LATER

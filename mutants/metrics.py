@@ -16,7 +16,7 @@ from prometheus_client.samples import Sample
 from mutants.mutant import WRITTEN, Mutant
 from reference.client import Client, Key
 from reference.endpointslice import EndpointSliceController
-from reference.endpointslice.hints import CpuHeuristic
+from reference.endpointslice.hints import CpuHeuristic, Mechanism
 from reference.endpointslice.plan import Plan
 from reference.proxy import ServiceProxy
 from reference.proxy.state import Dropped, Name, State
@@ -134,9 +134,14 @@ class _CountsAtFirstSight(_Controller):
 class _CountsAnnotated(_Controller):
     """Keeps counting a Service as before when it gets the annotation."""
 
+    def __init__(self, client: Client, **options: Any) -> None:
+        self._before: dict[Key, Mechanism] = {}
+        super().__init__(client, **options)
+
     def _follow(self, key: Key, plan: Plan) -> None:
         if not isinstance(plan.mechanism, CpuHeuristic):
-            super()._follow(key, plan)
+            self._before[key] = plan.mechanism
+        super()._follow(key, replace(plan, mechanism=self._before.get(key, plan.mechanism)))
 
 
 class _CountsRefusals(State):

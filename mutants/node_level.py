@@ -13,7 +13,7 @@ from mutants.plans import rewritten
 from reference.apiserver import ApiServer
 from reference.client import Object
 from reference.endpointslice import EndpointSliceController
-from reference.endpointslice.labels import TOPOLOGY_MODE
+from reference.endpointslice.hints import Plugin
 from reference.endpointslice.node_level import ASKED, GATE, Missing, NodeLevel, daemon_set_of
 from reference.endpointslice.plan import Plan, plan_service
 from reference.features import Features
@@ -95,12 +95,9 @@ def _each_one(pods: Sequence[Object]) -> list[bool]:
     return [bool(daemon_set_of(pod)) for pod in pods]
 
 
-def _asking(service: Object) -> Object:
-    return {**service, "metadata": {**service["metadata"], "annotations": {TOPOLOGY_MODE: ASKED}}}
-
-
-def _unasked(service: Object, *others: Any, **options: Any) -> Plan:
-    return plan_service(_asking(service), *others, **options)
+def _for_all(told: NodeLevel) -> NodeLevel:
+    """Every Service is taken to ask."""
+    return NodeLevel("automatic", missing=None, daemon_set=False) if told.approach == "manual" else told
 
 
 def _remembering(client: Any, **options: Any) -> EndpointSliceController:
@@ -111,13 +108,15 @@ def _remembering(client: Any, **options: Any) -> EndpointSliceController:
         uid = service["metadata"]["uid"]
         if ASKED in (service["metadata"].get("annotations") or {}).values():
             asked.add(uid)
-        return plan_service(_asking(service) if uid in asked else service, *others, **more)
+        if uid in asked:
+            more["node_level"] = _for_all(more["node_level"])
+        return plan_service(service, *others, **more)
 
     return EndpointSliceController(client, plan=plan, **options)
 
 
 def _nodes_alone(*others: Any, **options: Any) -> Plan:
-    """As `plan_service`, without the zone hints of endpoints that have node hints."""
+    """As `plan_service`, without the zone hints of endpoints that have node hints, where these come from the gate."""
 
     def bared(each: Object) -> Object:
         endpoints = [
@@ -126,16 +125,18 @@ def _nodes_alone(*others: Any, **options: Any) -> Plan:
         ]
         return {**each, "endpoints": endpoints}
 
-    return rewritten(plan_service(*others, **options), bared)
+    right = plan_service(*others, **options)
+    return rewritten(right, bared) if options["features"].enabled(GATE) else right
 
 
 def _counting_once(*others: Any, **options: Any) -> Plan:
-    return replace(plan_service(*others, **options), counts_nodes=False)
+    right = plan_service(*others, **options)
+    return replace(right, counts_nodes=isinstance(right.mechanism, Plugin))
 
 
 _controller("knows-no-node-level-topology", "The controller does not know gate NodeLevelTopology.", _with_gate(False))
 _controller("node-level-without-its-gate", "The controller writes node hints though its gate is off.", _with_gate(True))
-_controller("node-level-unasked", "With the manual approach every Service is taken to ask.", _unasked)
+_controller("node-level-unasked", "With the manual approach every Service is taken to ask.", _configured(_for_all))
 _controller("node-level-replaces-other-hints", "Endpoints that get node hints lose their others.", _nodes_alone)
 _controller("one-missing-node-too-many", "A node more than allowed may be without endpoint.", _configured(_loosely))
 _controller("percentage-as-number", "The percentage of missing nodes is taken for a number.", _configured(_as_number))

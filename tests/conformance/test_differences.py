@@ -21,7 +21,7 @@ from reference.objects.topology_keys import ANY
 from reference.proxy.decision import Action, Behaviour, Decision, Endpoint, Forward, Place, ServicePort
 from reference.proxy.state import State
 
-SITUATIONS, MOST = 800, 8000
+SITUATIONS, MOST = 500, 8000
 MANY = 101
 ZONES, NODES = ("a", "b", "A", "01", "1"), ("a1", "a2", "b1")
 HOST, ZONE, RACK = "kubernetes.io/hostname", "topology.kubernetes.io/zone", "example.org/rack"

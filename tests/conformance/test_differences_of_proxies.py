@@ -25,7 +25,7 @@ from reference.proxy.state import FAMILIES
 from tests.conformance import test_differences, test_differences_of_changes, test_rates
 from tests.conformance.stories import HOST, OWN, ZONE, Seen, Story, hear, stories
 
-FEW, MOST = 15, 500
+FEW, MOST = 10, 500
 REFERENCE = Mutant("reference", "It is the reference.")
 
 Without = Callable[[Story], Story]

@@ -1,0 +1,495 @@
+"""A mutant of a controller writes wrongly what its sentence names, where it names it, and all else rightly.
+
+`SAID` names what each one needs in a story to be wrong, and what it then writes wrongly: where any of it is taken out
+of a story, the controller writes what the reference writes, in every step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import pytest
+
+from mutants import MUTANTS, Mutant
+from reference.client import Object
+from reference.endpointslice import EndpointSliceController
+from reference.endpointslice.labels import TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE
+from reference.endpointslice.node_level import NodeLevel
+from reference.features import Features
+from tests.conformance.controller_stories import (
+    BY_NODE,
+    CONTROL_PLANE,
+    NEXT_ZONE,
+    NODES,
+    RESTART,
+    SERVED,
+    UNKNOWN,
+    ZONE,
+    Seen,
+    Story,
+    keep,
+    stories,
+)
+
+FEW, MOST = 10, 800
+REFERENCE = Mutant("reference", "It is the reference.")
+
+Without = Callable[[Story], Story]
+Done = tuple[str, str, Object]
+
+
+def _each(change: Callable[[str, str, Object], Done | None]) -> Without:
+    """Change all that is done in a story, or leave it out."""
+    return lambda story: replace(
+        story, steps=[[new for one in step if (new := change(*one)) is not None] for step in story.steps]
+    )
+
+
+def _objects(resource: str, change: Callable[[Object], Object]) -> Without:
+    return _each(lambda kind, which, obj: (kind, which, change(obj) if which == resource else obj))
+
+
+def _no(*kinds: str, of: str) -> Without:
+    return _each(lambda kind, which, obj: None if which == of and kind in kinds else (kind, which, obj))
+
+
+def _spec(change: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> Without:
+    return _objects("services", lambda obj: {**obj, "spec": {**change(obj["spec"])}})
+
+
+def _bare(spec: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in spec.items() if name not in names}
+
+
+def _value(*values: str, instead: str = "") -> Without:
+    """The field never has one of these values."""
+
+    def changed(spec: Mapping[str, Any]) -> Mapping[str, Any]:
+        if spec.get("trafficDistribution", "") not in values:
+            return spec
+        return {**_bare(spec, "trafficDistribution"), **({"trafficDistribution": instead} if instead else {})}
+
+    return _spec(changed)
+
+
+def _annotations(kept: Callable[[str, str], bool]) -> Without:
+    def changed(obj: Object) -> Object:
+        left = {key: value for key, value in obj["metadata"]["annotations"].items() if kept(key, value)}
+        return {**obj, "metadata": {**obj["metadata"], "annotations": left}}
+
+    return _objects("services", changed)
+
+
+def _meta(resource: str, **changes: Any) -> Without:
+    return _objects(resource, lambda obj: {**obj, "metadata": {**obj["metadata"], **changes}})
+
+
+def _labels(obj: Object, change: Callable[[dict[str, str], str], Mapping[str, str]]) -> Object:
+    metadata = obj["metadata"]
+    return {**obj, "metadata": {**metadata, "labels": change(dict(metadata["labels"]), metadata["name"])}}
+
+
+def _status(resource: str, **changes: Any) -> Without:
+    return _objects(resource, lambda obj: {**obj, "status": {**obj["status"], **changes}})
+
+
+def _conditions(pod: Object) -> Object:
+    ready = next(each["status"] for each in pod["status"]["conditions"] if each["type"] == "Ready")
+    conditions = [{"type": kind, "status": ready} for kind in ("Ready", "ContainersReady")]
+    return {**pod, "status": {**pod["status"], "conditions": conditions}}
+
+
+def _several_zones(story: Story) -> Story:
+    """There are always nodes of two zones that count."""
+    extra = [
+        (
+            "ADDED",
+            "nodes",
+            {
+                "metadata": {"name": f"{zone}9", "labels": {ZONE: zone}},
+                "status": {"allocatable": {"cpu": "2"}, "conditions": [{"type": "Ready", "status": "True"}]},
+            },
+        )
+        for zone in "yz"
+    ]
+    return replace(story, steps=[[*extra, *story.steps[0]], *story.steps[1:]])
+
+
+def _nodes_stay(story: Story) -> Story:
+    return _no("DELETED", of="nodes")(
+        replace(
+            story,
+            steps=[
+                [*story.steps[0], *_missing(story)],
+                *[[each for each in step if each[:2] != ("ADDED", "nodes")] for step in story.steps[1:]],
+            ],
+        )
+    )
+
+
+def _missing(story: Story) -> list[Done]:
+    there = {obj["metadata"]["name"] for _, resource, obj in story.steps[0] if resource == "nodes"}
+    labels = {name: {ZONE: name[0]} for name in NODES}
+    return [
+        ("ADDED", "nodes", {"metadata": {"name": name, "labels": labels[name]}, "spec": {}, "status": {}})
+        for name in NODES
+        if name not in there
+    ]
+
+
+def _many_pods(story: Story) -> Story:
+    """There are always three pods more."""
+    pods = [
+        (
+            "ADDED",
+            "pods",
+            {
+                "metadata": {"namespace": "default", "name": f"x{number}", "labels": {"app": "web"}},
+                "spec": {
+                    "nodeName": "a1",
+                    "containers": [{"name": "c", "image": "i", "ports": [{"name": "http", "containerPort": 8080}]}],
+                },
+                "status": {
+                    "phase": "Running",
+                    "conditions": [{"type": "Ready", "status": "True"}],
+                    "podIP": f"10.244.9.{number}",
+                    "podIPs": [{"ip": f"10.244.9.{number}"}, {"ip": f"fd00:244:9::{number}"}],
+                },
+            },
+        )
+        for number in (1, 2, 3)
+    ]
+    return replace(story, steps=[[*story.steps[0], *pods], *story.steps[1:]])
+
+
+def _empty(story: Story) -> Story:
+    """Nothing is there at the start, and no controller starts anew."""
+    later = [[each for each in step if each[0] != RESTART] for step in story.steps[1:]]
+    nodes = [each for each in story.steps[0] if each[1] == "nodes"]
+    return replace(story, steps=[nodes, [each for each in story.steps[0] if each[1] != "nodes"], *later])
+
+
+def _one_port(story: Story) -> Story:
+    return _spec(
+        lambda spec: {
+            **spec,
+            "ports": [{**each, "targetPort": 8080} for each in spec["ports"] if each["name"] == "http"],
+        }
+    )(story)
+
+
+def _one_family(story: Story) -> Story:
+    return _spec(lambda spec: {**spec, "ipFamilies": ["IPv4"]})(story)
+
+
+def _one_slice(story: Story) -> Story:
+    return replace(_one_port(_one_family(story)), most=1000)
+
+
+def _unasked(story: Story) -> Story:
+    without = _annotations(lambda key, value: False)(_spec(lambda spec: _bare(spec, "trafficDistribution"))(story))
+    return replace(without, node_level=NodeLevel())
+
+
+CPU = {"Auto", "auto"}
+
+WITHOUT: Mapping[str, Without] = {
+    # Services
+    "requests for hints": _unasked,
+    "the field": _spec(lambda spec: _bare(spec, "trafficDistribution")),
+    "no field": _spec(lambda spec: {"trafficDistribution": "PreferClose", **spec}),
+    "PreferClose": _value("PreferClose"),
+    "PreferSameNode": _value("PreferSameNode"),
+    "PreferSameZone and PreferSameNode": _value("PreferSameZone", "PreferSameNode"),
+    "values that count in metrics": _value("PreferClose", "PreferSameNode"),
+    "values with a domain": _value(NEXT_ZONE, UNKNOWN),
+    "unknown values with a domain": _value(UNKNOWN),
+    "heuristics": _value(NEXT_ZONE),
+    "annotation": _annotations(lambda key, value: False),
+    "annotation Auto": _annotations(lambda key, value: value not in CPU),
+    "annotation auto": _annotations(lambda key, value: value != "auto"),
+    "annotation Node": _annotations(lambda key, value: value != "Node"),
+    "no annotation Node": _meta("services", annotations={TOPOLOGY_MODE: "Node"}),
+    "annotation as the field": _annotations(lambda key, value: value != "PreferClose"),
+    "the older annotation": _annotations(lambda key, value: key != TOPOLOGY_AWARE_HINTS),
+    "any Local": _spec(lambda spec: _bare(spec, "internalTrafficPolicy", "externalTrafficPolicy")),
+    "publishNotReadyAddresses": _spec(lambda spec: _bare(spec, "publishNotReadyAddresses")),
+    "IPv6": _one_family,
+    "several ports": _one_port,
+    "named ports": _spec(lambda spec: {**spec, "ports": [{**each, "targetPort": 8080} for each in spec["ports"]]}),
+    "no selector": _spec(lambda spec: {**spec, "selector": {"app": "web"}}),
+    "several slices": _one_slice,
+    "more endpoints than fit": lambda story: replace(story, most=1000),
+    "changes of Services": _no("MODIFIED", SERVED, of="services"),
+    # pods
+    "fewer than three endpoints": _many_pods,
+    "endpoints that are not ready": lambda story: WITHOUT["terminating pods"](WITHOUT["unready pods"](story)),
+    "unready pods": _status(
+        "pods", conditions=[{"type": kind, "status": "True"} for kind in ("Ready", "ContainersReady")]
+    ),
+    "terminating pods": _objects("pods", lambda obj: {**obj, "metadata": _bare(obj["metadata"], "deletionTimestamp")}),
+    "ended pods": _status("pods", phase="Running"),
+    "pods that leave": lambda story: _no("DELETED", of="pods")(_meta("pods", labels={"app": "web"})(story)),
+    "no endpoints": _many_pods,
+    "pods": _no("ADDED", "MODIFIED", "DELETED", of="pods"),
+    "containers that are ready before their pod": _objects("pods", _conditions),
+    "DaemonSets": _meta("pods", ownerReferences=[]),
+    "pods of others": _meta(
+        "pods", ownerReferences=[{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d"}]
+    ),
+    # nodes
+    "nodes without zone": lambda story: _objects(
+        "nodes", lambda obj: _labels(obj, lambda labels, name: {ZONE: name[0], **labels})
+    )(_nodes_stay(story)),
+    "nodes with a zone": _objects(
+        "nodes", lambda obj: _labels(obj, lambda labels, name: {key: labels[key] for key in labels if key != ZONE})
+    ),
+    "nodes that are missing": _nodes_stay,
+    "nodes of one zone": _several_zones,
+    "nodes of the control plane": _objects(
+        "nodes",
+        lambda obj: _labels(obj, lambda labels, name: {key: labels[key] for key in labels if key != CONTROL_PLANE}),
+    ),
+    "nodes that are not ready": _status("nodes", conditions=[{"type": "Ready", "status": "True"}]),
+    "CPU": _status("nodes", allocatable={"cpu": "1"}),
+    "nodes without CPU": _objects(
+        "nodes",
+        lambda obj: {**obj, "status": {**obj["status"], "allocatable": obj["status"]["allocatable"] or {"cpu": "2"}}},
+    ),
+    "changes of nodes": _no("MODIFIED", of="nodes"),
+    "nodes that come, go or change": lambda story: replace(
+        story, steps=[story.steps[0], *[[each for each in step if each[1] != "nodes"] for step in story.steps[1:]]]
+    ),
+    # the rest
+    "slices of others": _no("ADDED", of="endpointslices"),
+    "changes": lambda story: replace(story, steps=story.steps[:1]),
+    "objects that were there": _empty,
+    "restarts": _each(lambda kind, which, obj: None if kind == RESTART else (kind, which, obj)),
+    "outages": _each(lambda kind, which, obj: None if kind == "SYNCED" else (kind, which, obj)),
+    "servers of another release": _no(SERVED, of="services"),
+    "older releases": lambda story: replace(story, features=Features()),
+    "newer releases": lambda story: replace(story, features=Features((1, 29))),
+    "releases from 1.30 on": lambda story: replace(story, features=Features((1, 29))),
+    "gate NodeLevelTopology": lambda story: replace(story, features=Features()),
+    "gate NodeLevelTopology off": lambda story: replace(story, features=Features(gates=BY_NODE)),
+    "manual": lambda story: replace(story, node_level=NodeLevel("automatic")),
+    "opt-in": lambda story: replace(story, node_level=NodeLevel()) if story.node_level.approach == "opt-in" else story,
+    "opt-out": lambda story: (
+        replace(story, node_level=NodeLevel()) if story.node_level.approach == "opt-out" else story
+    ),
+    "a limit of missing nodes": lambda story: replace(story, node_level=replace(story.node_level, missing=None)),
+    "a percentage": lambda story: replace(
+        story,
+        node_level=replace(
+            story.node_level, missing=story.node_level.missing and replace(story.node_level.missing, percent=False)
+        ),
+    ),
+    "a criterion of DaemonSets": lambda story: replace(story, node_level=replace(story.node_level, daemon_set=False)),
+}
+"""Takes something out of a story, by what it is called in `SAID`."""
+
+ZONES, BY_NODES = "forZones", "forNodes"
+HINTS = (ZONES, BY_NODES)
+FOLLOWING = {
+    "endpoints": {"writes", "events", "conditions", "metrics", *HINTS},
+    ZONES: {"writes", "events", "conditions", "metrics"},
+    BY_NODES: {"writes", "events", "conditions", "metrics"},
+    "writes": {"metrics", "conditions"},
+}
+"""What is otherwise where something else is."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a mutant needs to be wrong, and what it then writes wrongly."""
+
+    needs: tuple[str, ...]
+    at: tuple[str, ...] = HINTS
+
+
+def _auto(*needs: str, at: tuple[str, ...] = (ZONES,)) -> Said:
+    return Said(("annotation Auto", *needs), at)
+
+
+def _by_node(*needs: str, at: tuple[str, ...] = (BY_NODES,)) -> Said:
+    return Said(("gate NodeLevelTopology", *needs), at)
+
+
+SAID: Mapping[str, Said] = {
+    # hints that the field asks for
+    "writes-no-hints": Said(("requests for hints",)),
+    "hints-need-three-endpoints": Said(("the field", "fewer than three endpoints")),
+    "hints-unasked": Said(("no field",), (ZONES,)),
+    "hints-outlive-the-field": Said(("the field", "changes of Services")),
+    "first-value-for-ever": Said(("the field", "changes of Services")),
+    "hints-unready-endpoints": Said(("requests for hints", "endpoints that are not ready")),
+    "one-unlabelled-node-ends-hints": Said(("the field", "nodes without zone")),
+    "hints-every-zone": Said(("requests for hints",), (ZONES,)),
+    "node-hints-for-every-value": Said(("requests for hints",), (BY_NODES,)),
+    "same-node-without-node-hints": Said(("PreferSameNode",), (BY_NODES,)),
+    "same-node-without-zone-hints": Said(("PreferSameNode",), (ZONES,)),
+    "same-node-needs-a-zone": Said(("PreferSameNode", "nodes without zone"), (BY_NODES,)),
+    "knows-only-prefer-close": Said(("PreferSameZone and PreferSameNode",)),
+    "local-policy-ends-hints": Said(("the field", "any Local")),
+    "annotation-as-the-field": Said(("annotation as the field",), (ZONES,)),
+    "any-annotation-hides-the-field": Said(("the field", "annotation")),
+    "hints-one-slice-only": Said(("requests for hints", "several ports")),
+    "node-hints-outlive-the-field": Said(("PreferSameNode", "changes of Services"), (BY_NODES,)),
+    "hints-in-one-family": Said(("requests for hints", "IPv6")),
+    "node-zone-read-once": Said(("changes of nodes",), ("endpoints",)),
+    # endpoints
+    "endpoints-without-zone": Said(("nodes with a zone",), ("endpoints",)),
+    "terminating-means-ready": Said(("terminating pods",), ("endpoints",)),
+    "ignores-publish-not-ready": Said(("publishNotReadyAddresses",), ("endpoints",)),
+    "published-means-serving": Said(("publishNotReadyAddresses", "unready pods"), ("endpoints",)),
+    "keeps-ended-pods": Said(("ended pods",), ("endpoints",)),
+    "keeps-former-pods": Said(("pods that leave", "changes"), ("endpoints",)),
+    "leaves-out-what-does-not-fit": Said(("more endpoints than fit",), ("endpoints",)),
+    "overlapping-slices": Said(("several slices",), ("endpoints",)),
+    "named-ports-resolve-once": Said(("named ports",), ("endpoints",)),
+    "one-family-only": Said(("IPv6",), ("endpoints",)),
+    "writes-without-need": Said(("changes",), ("writes",)),
+    "rewrites-node-hints": Said(("requests for hints", "changes"), ("writes",)),
+    "rewrites-slices-without-ports": Said(("no endpoints", "changes"), ("writes",)),
+    "no-selector-means-every-pod": Said(("no selector",), ("endpoints",)),
+    "takes-slices-of-others": Said(("slices of others",), ("slices of others", "writes")),
+    "ready-by-containers": Said(("containers that are ready before their pod",), ("endpoints",)),
+    "takes-hints-back": Said(("the field",)),
+    # hints by CPU
+    "copies-the-own-zone": _auto(),
+    "keeps-every-own-zone": _auto(),
+    "forgets-who-is-in-the-zone": _auto(),
+    "needs-more-endpoints-than-zones": _auto(),
+    "hints-in-one-zone": _auto("nodes of one zone"),
+    "shares-out-each-slice": _auto("several slices"),
+    "counts-endpoints-by-port": _auto("several ports"),
+    "counts-unready-endpoints": _auto("endpoints that are not ready"),
+    "guesses-unknown-zones": _auto("nodes without zone", at=("endpoints", ZONES)),
+    "takes-the-other-thresholds": _auto(),
+    "counts-nodes-instead-of-cores": _auto("CPU"),
+    "counts-control-plane-nodes": _auto("nodes of the control plane"),
+    "counts-unready-nodes": _auto("nodes that are not ready"),
+    "leaves-out-nodes-without-zone": _auto("nodes without zone"),
+    "leaves-out-nodes-without-cpu": _auto("nodes without CPU"),
+    "first-refusal-for-ever": _auto("changes"),
+    "never-withdraws": _auto("changes"),
+    "deaf-to-nodes": _auto("nodes that come, go or change"),
+    "rewrites-at-node-events": _auto("nodes that come, go or change", at=("writes",)),
+    "rewrites-slices-that-stand": _auto("several slices", "changes", at=("writes",)),
+    "writes-every-slice-twice": Said(("changes",), ("writes",)),
+    "tells-nobody-of-hints": _auto(at=("events",)),
+    "tells-of-trouble-only": _auto(at=("events",)),
+    "tells-without-a-cause": _auto(at=("events",)),
+    "tells-the-first-news-only": _auto(at=("events",)),
+    "auto-counts-as-disabled": _auto(at=("metrics",)),
+    # releases
+    "newest-controller-at-any-release": Said(("older releases",)),
+    "oldest-controller-at-any-release": Said(("newer releases",)),
+    "field-before-annotation": Said(("the field", "annotation")),
+    "field-before-annotation-from-1-30": Said(("the field", "annotation", "releases from 1.30 on")),
+    "knows-one-spelling-of-auto": Said(("annotation auto",)),
+    "knows-the-newer-annotation-only": Said(("the older annotation",)),
+    "annotation-outlives-itself": _auto("changes of Services", at=HINTS),
+    "prefer-close-becomes-same-node": Said(("PreferClose",), (BY_NODES,)),
+    "hints-outlive-their-gate": Said(("requests for hints", "changes")),
+    "hints-new-endpoints-only": Said(("requests for hints", "changes")),
+    # restarts
+    "trusts-resource-versions": Said(("servers of another release",), ("endpoints", *HINTS)),
+    "rewrites-slices-at-any-start": Said(("restarts",), ("writes",)),
+    "knows-only-what-changes": Said(("objects that were there",), ("endpoints",)),
+    "watches-once": Said(("outages",), ("endpoints",)),
+    # metrics
+    "controller-metrics-never-change": Said((), ("metrics",)),
+    "failures-count-as-successes": Said(("nodes that are missing",), ("metrics",)),
+    "successes-count-as-failures": Said((), ("metrics",)),
+    "changed-slices-without-labels": Said(("values that count in metrics",), ("metrics",)),
+    "forgets-to-uncount": Said(("changes",), ("metrics",)),
+    "counts-services-at-first-sight": Said(("changes of Services",), ("metrics",)),
+    "counts-annotated-services": Said(("annotation Auto", "changes of Services"), ("metrics",)),
+    # Events and conditions
+    "tells-nobody-of-failures": Said(("nodes that are missing",), ("events",)),
+    "failures-are-normal-events": Said(("nodes that are missing",), ("events",)),
+    "failures-are-events-of-the-slice": Said(("nodes that are missing",), ("events",)),
+    "says-accepted-of-anything": Said(("the field",), ("conditions",)),
+    "says-accepted-of-nothing": Said(("the field",), ("conditions",)),
+    "says-programmed-when-accepted": Said(("the field",), ("conditions",)),
+    "says-honored-when-programmed": Said(("the field",), ("conditions",)),
+    "says-honored-of-nothing": Said(("the field",), ("conditions",)),
+    "conditions-outlive-the-field": Said(("the field", "changes of Services"), ("conditions",)),
+    "condition-without-domain": Said(("the field",), ("conditions",)),
+    # heuristics
+    "domains-mean-prefer-close": Said(("values with a domain",), (ZONES,)),
+    "knows-no-heuristics": Said(("heuristics",), (ZONES,)),
+    "hints-of-a-heuristic-cut-short": Said(("heuristics",), (ZONES,)),
+    # node-level topology
+    "knows-no-node-level-topology": _by_node(),
+    "node-level-without-its-gate": Said(("gate NodeLevelTopology off",), (BY_NODES,)),
+    "node-level-unasked": _by_node("no annotation Node", "manual"),
+    "node-level-replaces-other-hints": _by_node(at=(ZONES,)),
+    "one-missing-node-too-many": _by_node("a limit of missing nodes"),
+    "percentage-as-number": _by_node("a limit of missing nodes", "a percentage"),
+    "counts-nodes-once": _by_node("a limit of missing nodes", "nodes that come, go or change"),
+    "any-daemon-set-will-do": _by_node("a criterion of DaemonSets", "DaemonSets"),
+    "one-pod-of-a-daemon-set-will-do": _by_node("a criterion of DaemonSets", "DaemonSets", "pods of others"),
+    "one-criterion-suffices": _by_node("a criterion of DaemonSets", "a limit of missing nodes"),
+    "opt-in-asks-nobody": _by_node("opt-in"),
+    "opt-in-looks-at-no-endpoint": _by_node("opt-in"),
+    "opt-out-is-ignored": _by_node("opt-out", "annotation"),
+    "node-level-for-ever": _by_node("annotation Node", "changes of Services", "manual"),
+}
+
+OTHERWISE: Mapping[str, str] = {
+    "local-policy-ends-hints-later": "it is late by a thread's clock; what it plans then is local-policy-ends-hints",
+}
+"""Mutants of controllers whose difference is one in time."""
+
+
+@cache
+def _all() -> list[Story]:
+    return stories(MOST)
+
+
+@cache
+def _told(number: int, need: str = "", *, counted: bool) -> tuple[Story, list[Seen]]:
+    """A story without this one thing, and what the reference writes."""
+    story = WITHOUT[need](_all()[number]) if need else _all()[number]
+    return story, keep(REFERENCE.controller, story, counted=counted)
+
+
+def _counts(name: str) -> bool:
+    """Whether a mutant may be wrong in its metrics, which take longer to look at than all else."""
+    return "metrics" in SAID[name].at
+
+
+def _wrong_at(name: str, story: Story, right: list[Seen]) -> set[str]:
+    wrong: set[str] = set()
+    its_own = keep(MUTANTS[name].controller, story, counted=_counts(name))
+    for mine, its in zip(right, its_own, strict=True):
+        if mine != its:
+            wrong |= {str(key[0]) for key in mine.keys() | its.keys() if mine.get(key) != its.get(key)}
+    return wrong
+
+
+def test_every_mutant_of_a_controller_is_somewhere() -> None:
+    of_controllers = {name for name, each in MUTANTS.items() if each.controller is not EndpointSliceController}
+    assert of_controllers - SAID.keys() - OTHERWISE.keys() == set()
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_a_mutant_is_wrong_where_it_says_so(name: str) -> None:
+    wrong, said = set[str](), {*SAID[name].at}
+    follows = set().union(*(FOLLOWING.get(each, ()) for each in said)) - said
+    for number in range(MOST):
+        if number >= FEW and wrong >= said:
+            break
+        wrong |= _wrong_at(name, *_told(number, counted=_counts(name)))
+    assert wrong - follows == said
+
+
+@pytest.mark.parametrize(("name", "need"), [(name, need) for name, said in SAID.items() for need in said.needs])
+def test_a_mutant_is_right_without_what_it_needs(name: str, need: str) -> None:
+    told = [_told(number, need, counted=_counts(name)) for number in range(FEW)]
+    assert [(story, wrong) for story, right in told if (wrong := _wrong_at(name, story, right))] == []
