@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from mutants.clients import Sink
+from mutants.decisions import Question, deciding
 from mutants.hearing import ANY, SILENT, controller_is_told, proxy_hears, proxy_is_told, told
 from mutants.mutant import WRITTEN, Mutant
 from reference.apiserver.kinds.services import Services
 from reference.client import Event, Object
 from reference.features import Features
+from reference.proxy import ServiceProxy
+from reference.proxy.decision import Decision
+from reference.proxy.state import State
 
 MUTANTS: list[Mutant] = []
 
@@ -144,6 +149,38 @@ def addresses_are_used_once(sink: Sink) -> Sink:
         sink(event)
 
     return filtered
+
+
+# Nodes
+
+HOSTNAME_LABEL = "kubernetes.io/hostname"
+
+
+class _NamedByItsLabel(State):
+    _label = ""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments, decide=deciding(self._wrong))
+
+    def receive(self, resource: str, obj: Object, *, deleted: bool) -> None:
+        super().receive(resource, obj, deleted=deleted)
+        if resource == "nodes" and obj["metadata"]["name"] == self._node.place.node and not deleted:
+            self._label = (obj["metadata"].get("labels") or {}).get(HOSTNAME_LABEL, "")
+            self._changed.update(dict.fromkeys(self._services))
+
+    def _wrong(self, asked: Question) -> Decision:
+        return asked.answer(place=replace(asked.place, node=self._label))
+
+
+MUTANTS.append(
+    Mutant(
+        "named-by-its-hostname-label",
+        "A node goes by its hostname label, and not by its name.",
+        "kubernetes#71851",
+        ANY,
+        proxy=partial(ServiceProxy, state=_NamedByItsLabel),
+    )
+)
 
 
 # Controllers

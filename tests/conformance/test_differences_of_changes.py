@@ -37,10 +37,10 @@ SERVICE: Object = {
 }
 
 
-def _node(name: str) -> Object:
+def _node(name: str, *, host: str = "") -> Object:
     addresses = OWN_ADDRESSES if name == OWN else ()
     return {
-        "metadata": {"name": name, "labels": {HOST: name, ZONE: name[0]}},
+        "metadata": {"name": name, "labels": {HOST: host or name, ZONE: name[0]}},
         "spec": {},
         "status": {"addresses": [{"type": "InternalIP", "address": each} for each in addresses]},
     }
@@ -127,6 +127,7 @@ CHANGES: dict[str, list[Told]] = {
         ("DELETED", "endpointslices", FIRST),
     ],
     "another manager": [("ADDED", "endpointslices", _slice("web-2", _endpoint(3), manager="two"))],
+    "a hostname label": [("MODIFIED", "nodes", _node(OWN, host="b1"))],
     "sixty changes": _annotated(60),
     "a thousand changes": _annotated(1000),
     "a deletion at a return": [("SYNCED", "", {}), ("DELETED", "services", SERVICE)],
@@ -161,6 +162,7 @@ MISSED: dict[str, set[str]] = {
     "one-deletion-takes-an-address": {"one of two slices with an address", "another word on an address"},
     "first-word-on-an-address-counts": {"another word on an address", "empty hints", "a node name"},
     "first-manager-alone": {"another manager"},
+    "named-by-its-hostname-label": {"a hostname label"},
     "freezes-after-fifty-changes": MANY,
     "freezes-after-nine-hundred-changes": {"a thousand changes"},
     "misses-deletions-at-a-return": {"a deletion at a return"},
