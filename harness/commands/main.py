@@ -15,6 +15,7 @@ from harness.commands.judge import judge
 from harness.commands.listing import list_requirements
 from harness.commands.reports import changes, compare
 from harness.commands.run import run
+from harness.commands.verify import verify
 
 
 @click.group(
@@ -30,6 +31,7 @@ def main() -> None:
 for command in (
     run,
     judge,
+    verify,
     list_requirements,
     explain,
     compare,

@@ -18,12 +18,23 @@ def compare(reports: Sequence[str]) -> None:
     """Compare reports side by side, as a Markdown page.
 
     Shows which features each implementation supports, and the requirements whose verdicts differ. A REPORT is a
-    report.yaml file or the folder of a run.
+    report.yaml file or the folder of a run. One that `trafficdist verify` refuses is marked, with the first reason.
     """
     from harness.report.comparison import as_markdown
     from harness.report.conformance import read_report
 
-    click.echo(as_markdown([read_report(each) for each in reports]))
+    read = [read_report(each) for each in reports]
+    click.echo(as_markdown(read, [_why_refused(Path(each)) for each in reports]))
+
+
+def _why_refused(place: Path) -> str:
+    """Return the first reason why a report is not verified, "" if it is."""
+    from harness.plugin.suite import catalogue
+    from harness.report.verified import verify
+    from harness.run.suite_files import SUITE
+
+    refused = verify(place if place.is_dir() else place.parent, catalogue(SUITE))
+    return str(refused[0]) if refused else ""
 
 
 _CODES = "\b\nExit codes:\n  0  no verdict changed\n  1  at least one verdict changed\n  4  wrong use"
@@ -36,13 +47,17 @@ _CODES = "\b\nExit codes:\n  0  no verdict changed\n  1  at least one verdict ch
     "--issues", metavar="FOLDER", help="Write a Markdown file for each issue to open, with the title on its first line."
 )
 def changes(old: str, new: str, issues: str | None) -> int:
-    """List verdicts that changed from OLD to NEW: two runs, or two folders of runs, matched by name."""
+    """List verdicts that changed from OLD to NEW: two runs, or two folders of runs, matched by name.
+
+    A requirement that has vanished is a change; new ones are named, and are changes only if they are not met.
+    """
     from harness.report import changes as compared
     from harness.report.conformance import read_reports
     from harness.run.folder import OutputFolder
 
-    found = compared.changes(read_reports(old), read_reports(new))
-    click.echo(compared.as_markdown(found))
+    before, after = read_reports(old), read_reports(new)
+    found = compared.changes(before, after)
+    click.echo(compared.as_markdown(found, compared.new_ones(before, after)))
     for number, issue in enumerate(compared.issues(found) if issues else ()):
         OutputFolder(Path(str(issues))).write(f"{number:02}.md", f"{issue.title}\n\n{issue.body}\n")
     return 1 if found else 0

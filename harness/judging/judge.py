@@ -52,6 +52,8 @@ class Judged:
     requirements: dict[str, Requirement] = field(default_factory=dict)
     distrust: tuple[str, ...] = ()
     interrupted: bool = False
+    report: Mapping[str, Any] = field(default_factory=dict)
+    """What the report says of the run as a whole; empty for runs of older releases."""
 
     def stated(self) -> list[Result]:
         """Return the stated results, ordered by id."""
@@ -132,6 +134,7 @@ class _Reader:
             case "run":
                 self.judged.distrust = tuple(map(str, record["facts"].get("distrust", ())))
                 self.judged.interrupted = bool(record["facts"].get("interrupted"))
+                self.judged.report = dict(record["facts"].get("report", {}))
 
     def _take_in(self, record: Mapping[str, Any], judgements: Sequence[Judgement]) -> None:
         why = Cause(record["cause"])
@@ -226,10 +229,11 @@ def facts(requirement: Requirement, *, story: bool) -> dict[str, Any]:
     return {**found, "sentence": requirement.sentence, "source": requirement.source} if story else found
 
 
-def closing(
-    results: Sequence[Result], judged: Judged, *, interrupted: bool, distrust: Sequence[str]
-) -> list[dict[str, Any]]:
-    """Return the records that complete a history to these results: those that its workers lack or state otherwise."""
+def closing(results: Sequence[Result], judged: Judged, run: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the records that complete a history to these results: those that its workers lack or state otherwise.
+
+    The last one has the facts about the run.
+    """
     groups: dict[tuple[Any, ...], _Tests] = {}
     records: list[dict[str, Any]] = []
     began = {requirement_id for requirement_id, _ in judged.cases}
@@ -245,7 +249,7 @@ def closing(
             if known is None or _said(known.stated) != _said(case):
                 records.append(_last_word(requirement, case, number))
     records += [_not_run(group, tests) for group, tests in groups.items()]
-    return [*records, {"kind": "run", "facts": {"interrupted": interrupted, "distrust": list(distrust)}}]
+    return [*records, {"kind": "run", "facts": run}]
 
 
 def _said(case: CaseResult) -> tuple[str, str, str]:

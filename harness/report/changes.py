@@ -1,7 +1,7 @@
 """Finds verdicts that changed between two nights, and writes an issue for each requirement.
 
 Pure: from loaded `report.yaml` files, by the name of the place of each run, to changes and Markdown. Only verdicts
-count. A new requirement is a change only if it is not met.
+count. A new requirement is a change only if it is not met; one that has vanished always is.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ MOST_ISSUES = 10
 MOST_ROWS = 150
 """The most rows of a table; GitHub takes 65,536 characters for an issue."""
 
+ABSENT = "absent"
+
 _MANY = "Verdicts changed: many requirements"
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class VerdictChange:
-    """One changed verdict; `before` is "absent" for a new requirement."""
+    """One changed verdict; `before` is "absent" for a new requirement, `after` for one that has vanished."""
 
     requirement: str
     where: str
@@ -54,9 +56,13 @@ def changes(old: Mapping[str, Report], new: Mapping[str, Report]) -> list[Verdic
 def _changes(where: str, old: Report, new: Report) -> Iterator[VerdictChange]:
     before = {test["id"]: test["verdict"] for test in old["tests"]}
     versions = _versions(old, new)
+    here = {test["id"] for test in new["tests"]}
+    for test in old["tests"]:
+        if test["id"] not in here:
+            yield VerdictChange(test["id"], where, test["verdict"], ABSENT, "", versions, test["level"])
     for test in new["tests"]:
-        was, verdict = before.get(test["id"], "absent"), test["verdict"]
-        if was != verdict and not (was == "absent" and verdict in {"passed", "skipped"}):
+        was, verdict = before.get(test["id"], ABSENT), test["verdict"]
+        if was != verdict and not (was == ABSENT and verdict in {"passed", "skipped"}):
             yield VerdictChange(test["id"], where, was, verdict, test.get("message", ""), versions, test["level"])
 
 
@@ -74,10 +80,26 @@ def _suite(report: Report) -> str:
     return " ".join(filter(None, [suite.get("version", ""), suite.get("revision", "")[:10]])) or "unknown"
 
 
-def as_markdown(found: Sequence[VerdictChange]) -> str:
-    """Return one table of all changes."""
-    if not found:
-        return "No verdict changed."
+def new_ones(old: Mapping[str, Report], new: Mapping[str, Report]) -> list[str]:
+    """Return the ids of requirements that are new at some place, whatever became of them."""
+    both = [(old[where], report) for where, report in new.items() if where in old]
+    return sorted({name for before, now in both for name in _ids(now) - _ids(before)})
+
+
+def _ids(report: Report) -> set[str]:
+    return {test["id"] for test in report["tests"]}
+
+
+def as_markdown(found: Sequence[VerdictChange], news: Sequence[str] = ()) -> str:
+    """Return one table of all changes, and the ids of new requirements."""
+    blocks = [_table(found) if found else "No verdict changed."]
+    if news:
+        more = f" and {len(news) - MOST_ROWS} more" if len(news) > MOST_ROWS else ""
+        blocks.append(f"New: {', '.join(f'`{each}`' for each in news[:MOST_ROWS])}{more}.")
+    return "\n\n".join(blocks)
+
+
+def _table(found: Sequence[VerdictChange]) -> str:
     rows = [f"| `{each.requirement}` {_row(each)}" for each in found[:MOST_ROWS]]
     more = [f"\n… and {len(found) - MOST_ROWS} more."] if len(found) > MOST_ROWS else []
     return "\n".join(["| requirement | where | before | now | |", "|---|---|---|---|---|", *rows, *more])

@@ -35,11 +35,12 @@ def title_of(report: Report) -> str:
     return " ".join(str(each) for each in parts if each)
 
 
-def as_markdown(reports: Sequence[Report]) -> str:
+def as_markdown(reports: Sequence[Report], refused: Sequence[str] = ()) -> str:
     """Return three tables: of versions and modes, of features, and of requirements whose verdicts differ.
 
     A cell counts requirements: "✓ 12" if all that ran are met, "✗ 3/12" if three of twelve are, with the mark of the
     worst outcome, and "-" if none ran. For a single report the last table lists the requirements that are not met.
+    `refused` has for each report why it is not verified, "" if it is.
     """
     by_id = [{test["id"]: test for test in report["tests"]} for report in reports]
     heads = _heads(reports)
@@ -52,8 +53,25 @@ def as_markdown(reports: Sequence[Report]) -> str:
         about, listed = "Requirements not met", [row for row in by_requirement if row[1][0] not in (MET, NOT_RUN)]
     else:
         about, listed = "Requirements that differ", [row for row in by_requirement if len(set(row[1])) > 1]
-    lines = ["## Results", "", *_results(reports), "", _KEY, "", "## Features", "", *_table("feature", heads, ran)]
+    lines = [
+        "## Results",
+        "",
+        *_results(reports),
+        "",
+        _KEY,
+        "",
+        *_verified(heads, refused),
+        "## Features",
+        "",
+        *_table("feature", heads, ran),
+    ]
     return "\n".join([*lines, "", f"## {about}", "", *(_table("requirement", heads, listed) if listed else ["None."])])
+
+
+def _verified(heads: Sequence[str], refused: Sequence[str]) -> list[str]:
+    """Return a line for each report that is not verified, with the first reason."""
+    lines = [f"- Not verified: {head} ({why})." for head, why in zip(heads, refused, strict=False) if why]
+    return [*lines, ""] if lines else []
 
 
 def _heads(reports: Sequence[Report]) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -21,43 +21,56 @@ from harness.judging.outcome import Outcome
 from harness.judging.results import CaseResult, Result, count, left_out, rests_on, slowest_convergence
 from harness.model.requirements import Level, Profile
 from harness.report import environment as env
+from harness.report import strict_yaml
 from harness.run.plan import Plan, claimed, not_certifiable
 from harness.run.run import Run
 
 API_VERSION = "trafficdist.dev/v1alpha1"
 
 
-def build(
-    run: Run, results: Sequence[Result], *, artifacts: Sequence[dict[str, str]] = (), duration: float = 0.0
-) -> dict[str, Any]:
-    """Return the report of a run; `duration` in seconds."""
+def build(about: Mapping[str, Any], results: Sequence[Result], artifacts: Sequence[dict[str, str]]) -> dict[str, Any]:
+    """Return the report of a run, `about` which is what `describe` returned."""
+    values = {
+        **about,
+        "apiVersion": API_VERSION,
+        "kind": "ConformanceReport",
+        "profiles": profiles(results, about["features"]),
+        "succeededProvisionalTests": [],
+        "tests": [test_values(result) for result in results if not result.left_out],
+        "artifacts": list(artifacts),
+    }
+    return {name: values[name] for name in schema()["required"]}
+
+
+def describe(run: Run, results: Sequence[Result], duration: float) -> dict[str, Any]:
+    """Return what a report says of a run as a whole; `duration` in seconds. The run's history says it too."""
     settings, plan = run.settings, run.known_plan() or Plan()
     place = env.environment(settings, run.known_environment())
     reported_version = place["servers"].get("apiserver", "unknown")
-    report: dict[str, Any] = {
-        "apiVersion": API_VERSION,
-        "kind": "ConformanceReport",
+    return {
         "date": _time(datetime.datetime.now(datetime.UTC)),
         "kubernetesVersion": reported_version,
         "kubernetesChannel": _channel(reported_version, place["featureGates"]),
         "mode": settings.mode,
         "implementation": env.implementation(settings),
-        "profiles": profiles(run, results),
-        "succeededProvisionalTests": [],
         "suite": env.suite_of(run.suite, plan.requirements.values()),
         "environment": place,
         "run": _run(run, plan, duration, results),
         "features": [{"name": each.name, "declared": claimed(each, settings)} for each in plan.features()],
-        "tests": [_test(result) for result in results if not result.left_out],
-        "artifacts": list(artifacts),
     }
-    return report
+
+
+class _Plain(yaml.SafeDumper):
+    """Writes a value that is there twice twice, without an anchor."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - PyYAML's signature
+        return True
 
 
 def as_yaml(report: dict[str, Any]) -> str:
     """Return the report as text. Raises `DistrustError` if it does not match its schema."""
     check(report)
-    return yaml.safe_dump(report, sort_keys=False, width=120, allow_unicode=True)
+    return yaml.dump(report, Dumper=_Plain, sort_keys=False, width=120, allow_unicode=True)
 
 
 def check(report: Any) -> None:
@@ -71,16 +84,12 @@ def check(report: Any) -> None:
 def read_report(place: str) -> dict[str, Any]:
     """Read a report, or that in the folder of a run. Raises `UsageError` that names the file and the error."""
     path = Path(place) / "report.yaml" if Path(place).is_dir() else Path(place)
+    report = strict_yaml.read(path, what="report")
     try:
-        loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
-        check(loaded)
-    except OSError as error:
-        raise UsageError(f"report {path}: cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UsageError(f"report {path}: is not YAML: {' '.join(str(error).split())}") from None
+        check(report)
     except DistrustError as error:
         raise UsageError(f"report {path}: {error}") from None
-    return dict(loaded)
+    return dict(report)
 
 
 def read_reports(place: str) -> dict[str, dict[str, Any]]:
@@ -102,19 +111,23 @@ def schema() -> dict[str, Any]:
     return dict(json.loads(text))
 
 
-def profiles(run: Run, results: Sequence[Result]) -> list[dict[str, Any]]:
-    """Return the selected profiles, ordered by name, each with the levels that have tests."""
+def profiles(results: Sequence[Result], features: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the profiles of which something was asked, ordered by name, each with the levels that have tests.
+
+    `features` is the report's list of features, with what is declared.
+    """
+    declared = {each["name"] for each in features if each["declared"]}
     found = []
     for profile in sorted(Profile, key=lambda each: each.upper()):
         mine = [result for result in results if result.requirement.profile == profile]
-        if not mine or (run.settings.profile and profile not in run.settings.profile):
+        if all(result.left_out for result in mine):
             continue
         levels = {
             "core": _level([each for each in mine if each.requirement.core]),
             "extended": _level([each for each in mine if not each.requirement.core]),
         }
         if levels["extended"]:
-            levels["extended"] |= _features(run, profile)
+            levels["extended"] |= _features(mine, declared)
         present = {name: level for name, level in levels.items() if level}
         if present:
             found.append({"name": profile.upper(), "summary": _summary(present), **present})
@@ -155,11 +168,11 @@ _COUNTED = {
 """By outcome the names of its number and of its list of ids, and whether a number of 0 is shown."""
 
 
-def _features(run: Run, profile: Profile) -> dict[str, list[str]]:
-    extended = [each for each in (run.known_plan() or Plan()).features() if each.profile == profile and not each.core]
+def _features(results: Sequence[Result], declared: Collection[str]) -> dict[str, list[str]]:
+    names = sorted({each.name for result in results for each in result.requirement.features if not each.core})
     return {
-        "supportedFeatures": [each.name for each in extended if claimed(each, run.settings)],
-        "unsupportedFeatures": [each.name for each in extended if not claimed(each, run.settings)],
+        "supportedFeatures": [each for each in names if each in declared],
+        "unsupportedFeatures": [each for each in names if each not in declared],
     }
 
 
@@ -197,7 +210,8 @@ def certifiable_reasons(run: Run, plan: Plan) -> list[str]:
     return reasons + [f"the suite does not trust itself: {why}" for why in run.distrust]
 
 
-def _test(result: Result) -> dict[str, Any]:
+def test_values(result: Result) -> dict[str, Any]:
+    """Return what the report says of one requirement."""
     requirement, worst = result.requirement, result.worst
     test: dict[str, Any] = {
         "id": requirement.id,

@@ -19,16 +19,19 @@ from harness.judging.history import Recorded, read, read_parts
 from harness.judging.judge import Judged
 from harness.judging.judge import judge as judge_records
 from harness.judging.results import CaseResult, Result, situation
+from harness.report import strict_yaml
 from harness.report.summary import Line, summary
 from harness.run.folder import DEFAULT_PARENT
 
-_NAMES = ("run.jsonl", "run.jsonl.gz")
+HISTORIES = ("run.jsonl", "run.jsonl.gz")
+"""The names of a history in the folder of a run."""
+
 _COLOURS = {"green": "green", "red": "red", "yellow": "yellow"}
 
 
 def show(run: str, form: str, *, strict: bool = False) -> int:
     """Judge a run, print the results as text, json or yaml, and return the exit code. Raises `UsageError`."""
-    found = _judge(_place(run), strict=strict)
+    found = _judge(place_of(run), strict=strict)
     if form == "text":
         for line in found.lines():
             click.secho(line.text, fg=_COLOURS.get(line.style), bold=line.style == "bold", dim=line.style == "faint")
@@ -109,19 +112,25 @@ def _judge(path: Path, *, strict: bool) -> _Found:
     """Judge a history, or the parts of one in a folder. Raises `UsageError`."""
     recorded = read_parts(sorted(path.glob("history-*.jsonl"))) if path.is_dir() else read(path)
     judged = judge_records(recorded.records, path)
-    results = judged.derived()
-    differences = _differences(_told(judged.stated()), _told(results), "the history states")
     report = path.parent / "report.yaml"
-    reported = path.name in _NAMES and report.exists()
-    if reported:
-        loaded = _load(report)
+    loaded = None
+    if path.name in HISTORIES and report.exists():
+        loaded = strict_yaml.read(report, what="report")
         _check_digest(path, recorded, loaded)
+    found = list(differences(judged, loaded, report))
+    return _Found(path, recorded, judged, judged.derived(), loaded is not None, found, strict)
+
+
+def differences(judged: Judged, report: Any, where: object) -> Iterator[str]:
+    """Yield what is derived otherwise than the history states, and than a report states if there is one."""
+    results = judged.derived()
+    yield from _differences(_told(judged.stated()), _told(results), "the history states")
+    if report is not None:
         listed = [each for each in results if not each.left_out]  # the report counts what options left out
-        differences += _differences(_reported(loaded, report), _told(listed), "report.yaml states")
-    return _Found(path, recorded, judged, results, reported, differences, strict)
+        yield from _differences(_reported(report, where), _told(listed), "report.yaml states")
 
 
-def _place(run: str) -> Path:
+def place_of(run: str) -> Path:
     """Return the history of a run, or the folder with its parts if the run was killed. Raises `UsageError`."""
     path = Path(run)
     if run == "latest" and not path.exists():
@@ -130,20 +139,10 @@ def _place(run: str) -> Path:
         raise UsageError(f"{path}: there is no such folder or file; want the folder of a run, or its run.jsonl")
     if not path.is_dir():
         return path
-    found = next((path / name for name in _NAMES if (path / name).exists()), path / ".parts")
+    found = next((path / name for name in HISTORIES if (path / name).exists()), path / ".parts")
     if (found.is_dir() and not list(found.glob("history-*.jsonl"))) or not found.exists():
         raise UsageError(f"{path}: there is no run.jsonl in it; want the folder of a run, or its run.jsonl")
     return found
-
-
-def _load(report: Path) -> Any:
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    try:
-        return yaml.load(report.read_text(encoding="utf-8"), Loader=loader)  # noqa: S506  it is a safe one
-    except OSError as error:
-        raise UsageError(f"{report}: cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UsageError(f"{report}: is not YAML: {' '.join(str(error).split())}") from None
 
 
 def _check_digest(path: Path, recorded: Recorded, report: Any) -> None:
@@ -177,7 +176,7 @@ def _said(case: CaseResult) -> tuple[str, str, str]:
     return str(case.verdict), str(case.reason), case.message
 
 
-def _reported(report: Any, where: Path) -> Told:
+def _reported(report: Any, where: object) -> Told:
     told: Told = {}
     try:
         for test in report["tests"]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import or_
 from pathlib import Path
+from typing import Any
 
 from harness.errors import DistrustError, UsageError
 from harness.judging.history import merge, read_parts
@@ -15,7 +16,7 @@ from harness.judging.results import Result
 from harness.judging.verdict import Verdict
 from harness.model import needs
 from harness.model.needs import Needs
-from harness.report import allure, conformance, environment, junit
+from harness.report import allure, conformance, junit
 from harness.run.run import Run
 
 
@@ -25,13 +26,13 @@ def write_reports(run: Run, results: Sequence[Result]) -> Path:
     Raises `DistrustError` for the first that cannot be written.
     """
     duration = time.monotonic() - run.started_at
-    _merge_history(run, results)
+    about = conformance.describe(run, results, duration)
+    _merge_history(run, results, about)
     run.folder.write("junit.xml", junit.as_xml(results, start=run.start, duration=duration))
-    place = environment.environment(run.settings, run.known_environment())
-    allure.write(run.folder, results, run.settings, place)
+    allure.write(run.folder, results, run.settings, about["environment"])
     if (table := _needs(results)) and not run.target:
         run.folder.write(needs.FILE, needs.as_yaml(table))
-    report = conformance.build(run, results, artifacts=run.folder.artifacts(), duration=duration)
+    report = conformance.build(about, results, run.folder.artifacts())
     return run.folder.write("report.yaml", conformance.as_yaml(report))
 
 
@@ -43,14 +44,15 @@ def _needs(results: Sequence[Result]) -> dict[str, Needs]:
     }
 
 
-def _merge_history(run: Run, results: Sequence[Result]) -> None:
+def _merge_history(run: Run, results: Sequence[Result], about: Mapping[str, Any]) -> None:
     """Merge the histories of the run's processes. Raises `DistrustError` if one of them is not valid."""
     run.close_history()
     parts = sorted(run.folder.parts.glob("history-*.jsonl"))
     whole = run.folder.parts / "run.jsonl"
     try:
         seen = judge(read_parts(parts).records, run.folder.parts)
-        merge(parts, whole, closing(results, seen, interrupted=run.interrupted, distrust=run.distrust))
+        facts = {"interrupted": run.interrupted, "distrust": list(run.distrust), "report": about}
+        merge(parts, whole, closing(results, seen, facts))
         whole.replace(run.folder.path / "run.jsonl")
     except (OSError, UsageError) as error:
         raise DistrustError(f"the history of the run: {error}") from error

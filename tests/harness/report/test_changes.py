@@ -11,7 +11,7 @@ import yaml
 from click.testing import CliRunner
 
 from harness.commands.main import main
-from harness.report.changes import MOST_ISSUES, VerdictChange, as_markdown, changes, issues
+from harness.report.changes import MOST_ISSUES, VerdictChange, as_markdown, changes, issues, new_ones
 
 pytest_plugins = ["pytester"]
 
@@ -50,6 +50,17 @@ def test_change_is_another_verdict(before: str, after: str, changed: bool) -> No
 def test_new_requirement_counts_when_it_is_not_met(verdict: str, changed: bool) -> None:
     found = changes({"here": report()}, {"here": report(x=verdict)})
     assert [each.before for each in found] == ["absent"] * changed
+
+
+def test_requirement_that_has_vanished_is_a_change() -> None:
+    [found] = changes({"here": report(x="passed", y="passed")}, {"here": report(y="passed")})
+    assert (found.requirement, found.before, found.after) == ("K/x", "passed", "absent")
+
+
+def test_new_requirements_are_named() -> None:
+    before, after = {"here": report(x="passed")}, {"here": report(x="passed", y="passed"), "there": report(z="passed")}
+    assert new_ones(before, after) == ["K/y"]
+    assert as_markdown(changes(before, after), ["K/y"]) == "No verdict changed.\n\nNew: `K/y`."
 
 
 def test_place_without_an_old_report_has_no_changes() -> None:

@@ -31,6 +31,12 @@ def test_columns_name_who_was_judged() -> None:
     assert title_of(report("kube-proxy")) == "kube-proxy 1.0 nftables"
 
 
+def test_a_report_that_is_not_verified_is_marked() -> None:
+    page = as_markdown([report("a"), report("b")], ["", "verdicts: K/x: failed is derived"])
+    assert "- Not verified: b 1.0 nftables (verdicts: K/x: failed is derived)." in page
+    assert "Not verified: a" not in page
+
+
 def test_feature_is_counted_over_the_requirements_that_need_it() -> None:
     met = report("met", ("K/a", "UDP", "passed"), ("K/b", "UDP", "passed"), ("K/c", "UDP", "skipped"))
     half = report("half", ("K/a", "UDP", "passed"), ("K/b", "UDP", "failed"))

@@ -1,0 +1,47 @@
+"""The command `trafficdist verify`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from harness.commands.from_options import SUITE
+from harness.commands.front import examples
+
+_CODES = """\b
+Exit codes:
+   0  the report is what follows from the history of its run
+   4  FOLDER is no folder of a run
+  13  the report is refused, for each reason that is shown"""
+
+
+@click.command(
+    epilog=examples("verify latest", "verify reports/1.37/kubernetes-kube-proxy/1.37.2-nftables", codes=_CODES)
+)
+@click.argument("folder", type=click.Path(), metavar="FOLDER")
+@SUITE
+def verify(folder: str, suite: str) -> int:
+    """Verify the report in FOLDER: each verdict is derived again, and all that it says must follow.
+
+    Checks its schema, the history's chain of digests, the sums of all files, the catalogue (no requirement missing,
+    none twice), verdicts and messages, statistics and profiles, times, the identity of the implementation, and that a
+    certificate can rest on the run. Needs no cluster, no root and no network, and the release that made the run.
+    """
+    from harness.errors import UsageError
+    from harness.judging.exit_codes import ExitCode
+    from harness.plugin.suite import catalogue
+    from harness.report.rejudged import place_of
+    from harness.report.verified import CHECKS, verify
+
+    place = place_of(folder).parent
+    if not (Path(place) / "report.yaml").exists():
+        raise UsageError(f"{place}: there is no report.yaml in it; want the folder of a run that came to its end")
+    refused = verify(place, catalogue(suite))
+    for each in refused:
+        click.secho(str(each), fg="red")
+    if refused:
+        click.secho(f"The report in {place} is refused: {len(refused)} reasons (exit code 13).", bold=True)
+        return int(ExitCode.UNVERIFIED)
+    click.secho(f"The report in {place} is what follows from its run: {', '.join(CHECKS)}.", fg="green")
+    return 0

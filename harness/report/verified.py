@@ -1,0 +1,255 @@
+"""Verifies a report against the history of its run and the catalogue: what it says of a run must follow from them.
+
+Each check has its own name, and its refusals their own words. The history is derived again from its observations; the
+report may say nothing else. Who writes both anew, digests included, has made a run of their own: a report is as good
+as whoever publishes it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UsageError
+from harness.judging.history import Recorded, read
+from harness.judging.judge import Judged
+from harness.judging.judge import judge as judge_records
+from harness.judging.results import Result, left_out
+from harness.judging.verdict import SkipReason
+from harness.model.requirements import Requirement
+from harness.report import conformance
+from harness.report.environment import catalogue_digest, suite_version
+from harness.report.rejudged import HISTORIES, differences
+
+NAMES = ("organization", "project", "version")
+CLOCK_SECONDS = 60.0
+"""How far times of the report and of the history may differ: reports are written after the last record."""
+
+_RELEASED = re.compile(r"\d+(\.\d+)+")
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A reason why a report is not accepted: the name of the check, and a sentence."""
+
+    check: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.check}: {self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A report with the history of its run, judged again, and the catalogue of the installed suite."""
+
+    folder: Path
+    report: Mapping[str, Any]
+    recorded: Recorded
+    judged: Judged
+    catalogue: Mapping[str, Requirement]
+
+    @property
+    def results(self) -> list[Result]:
+        """The derived results, for the requirements of the catalogue."""
+        derived = self.judged.derived()
+        known = [each for each in derived if each.requirement.id in self.catalogue]
+        return [Result(self.catalogue[each.requirement.id], each.cases) for each in known]
+
+
+def verify(folder: Path, catalogue: Sequence[Requirement]) -> list[Refusal]:
+    """Return the reasons why the report in a folder is not accepted; empty if it is."""
+    try:
+        report = conformance.read_report(str(folder / "report.yaml"))
+    except UsageError as error:
+        return [Refusal("schema", str(error))]
+    history = next((folder / name for name in HISTORIES if (folder / name).exists()), None)
+    if history is None:
+        return [Refusal("history", f"{folder} has no {HISTORIES[0]}: nothing can be derived again")]
+    try:
+        recorded = read(history)
+        judged = judge_records(recorded.records, history)
+    except UsageError as error:
+        return [Refusal("history", str(error))]
+    evidence = Evidence(folder, report, recorded, judged, {each.id: each for each in catalogue})
+    return [Refusal(name, text) for name, check in CHECKS.items() for text in check(evidence)]
+
+
+def _history(run: Evidence) -> Iterator[str]:
+    if not run.recorded.complete:
+        yield "a worker of the run did not write its end"
+    begun = [each["worker"] for each in run.recorded.records if each["kind"] == "begin" and each.get("worker")]
+    named = run.recorded.records[0].get("merged", [])
+    if sorted(begun) != sorted(named):
+        yield f"it names the workers {', '.join(named)}, and has the beginnings of {', '.join(begun)}"
+    if not run.judged.report:
+        yield "it does not say what the report says of the run as a whole: an older release made it"
+
+
+def _artifacts(run: Evidence) -> Iterator[str]:
+    listed = [each["path"] for each in run.report["artifacts"]]
+    for path in sorted({each for each in listed if listed.count(each) > 1}):
+        yield f"{path} is listed twice"
+    if HISTORIES[0] not in listed:
+        yield f"{HISTORIES[0]} is not listed"
+    for each in run.report["artifacts"]:
+        path = each["path"]
+        if Path(path).is_absolute() or ".." in Path(path).parts or "\\" in path:
+            yield f"{path} is not a path inside the folder"
+        elif path == HISTORIES[0]:
+            if each["sha256"] != run.recorded.sha256:
+                yield f"{path} is not the file that the report was made with: its SHA-256 is {run.recorded.sha256}"
+        else:
+            yield from _artifact(run.folder / path, path, each["sha256"])
+
+
+def _artifact(place: Path, path: str, sha256: str) -> Iterator[str]:
+    if place.is_symlink() or not place.is_file():
+        yield f"{path} is not there"
+    elif hashlib.sha256(place.read_bytes()).hexdigest() != sha256:
+        yield f"{path} is not the file that the report was made with"
+
+
+def _suite(run: Evidence) -> Iterator[str]:
+    suite = run.report["suite"]
+    version = suite["harness"] if "harness" in suite else suite["version"]
+    if version != suite_version():
+        yield f"trafficdist {version} made it, and this is {suite_version()}: verify it with that one"
+    if not _RELEASED.fullmatch(suite["version"]):
+        yield f"{suite['version']} is no released version of a suite"
+    if suite.get("revision", "").endswith("-dirty"):
+        yield "the suite was a checkout with changes of its own"
+    if suite["catalogueDigest"] != catalogue_digest(run.catalogue.values()):
+        yield "its catalogue is not that of the installed suite: take the release that made the run"
+
+
+def _catalogue(run: Evidence) -> Iterator[str]:
+    times = Counter(test["id"] for test in run.report["tests"])
+    for name in sorted(name for name, number in times.items() if number > 1):
+        yield f"{name} stands there {times[name]} times"
+    for name in sorted(times.keys() - run.catalogue.keys()):
+        yield f"{name} is no requirement of the suite"
+    asked = {each.requirement.id for each in run.results if not each.left_out}
+    for name in sorted((asked & run.catalogue.keys()) - times.keys()):
+        yield f"{name} was judged, and is missing"
+    history = {each.requirement.id for each in run.judged.derived()}
+    for name in sorted(run.catalogue.keys() - history):
+        yield f"{name} is a requirement of the suite, and the run knows nothing of it"
+    for test in run.report["tests"]:
+        if test["id"] in run.catalogue:
+            yield from _described(test, run.catalogue[test["id"]])
+
+
+def _described(test: Mapping[str, Any], requirement: Requirement) -> Iterator[str]:
+    true = {
+        "as": requirement.as_,
+        "level": str(requirement.level),
+        "profile": requirement.profile.upper(),
+        "features": sorted(each.name for each in requirement.features),
+    }
+    for key, value in true.items():
+        if test.get(key, "") != value:
+            yield f"{test['id']} has {key} {test.get(key, '')}, and the catalogue says {value}"
+
+
+def _verdicts(run: Evidence) -> Iterator[str]:
+    yield from differences(run.judged, run.report, "the report")
+
+
+def _statistics(run: Evidence) -> Iterator[str]:
+    told = {each["name"]: each for each in run.report["profiles"]}
+    made = {each["name"]: each for each in conformance.profiles(run.results, run.report["features"])}
+    if len(told) != len(run.report["profiles"]):
+        yield "a profile stands there twice"
+    for name in sorted(told.keys() | made.keys()):
+        if name not in told or name not in made:
+            yield f"profile {name} is {'missing' if name in made else 'there, and nothing of it was asked'}"
+        elif told[name] != made[name]:
+            yield f"profile {name} is not what follows from its tests: {_first_difference(told[name], made[name])}"
+
+
+def _first_difference(told: Any, made: Any) -> str:
+    if isinstance(told, dict) and isinstance(made, dict):
+        key = next(each for each in sorted(told.keys() | made.keys()) if told.get(each) != made.get(each))
+        return f"{key}: {_first_difference(told.get(key), made.get(key))}"
+    return f"{told!r} is said, and {made!r} follows"
+
+
+def _features(run: Evidence) -> Iterator[str]:
+    names = [each["name"] for each in run.report["features"]]
+    known = sorted({each.name for requirement in run.catalogue.values() for each in requirement.features})
+    if names != known:
+        odd = sorted(set(names) ^ set(known)) or sorted({each for each in names if names.count(each) > 1})
+        yield f"the features are not those of the suite: {', '.join(odd)}"
+    undeclared = {each["name"] for each in run.report["features"] if not each["declared"]}
+    for result in run.results:
+        lacking = sorted(undeclared & {each.name for each in result.requirement.features})
+        if lacking and not result.left_out and result.reason != SkipReason.UNSUPPORTED:
+            yield f"{result.requirement.id} was tried, and its feature {', '.join(lacking)} is not declared"
+    exempt = [each for each in sorted(undeclared) if any(f.core for f in _named(each, run.catalogue))]
+    if exempt:
+        yield f"core features are not declared: {', '.join(exempt)}"
+
+
+def _named(name: str, catalogue: Mapping[str, Requirement]) -> Iterator[Any]:
+    return (each for requirement in catalogue.values() for each in requirement.features if each.name == name)
+
+
+def _run(run: Evidence) -> Iterator[str]:
+    said = run.report["run"]
+    if said["retries"]:
+        yield f"{said['retries']} tests were repeated"
+    deselected = left_out(run.results)
+    if said.get("deselected", {}) != deselected:
+        yield f"it says that options left out {said.get('deselected', {})}, and the history says {deselected}"
+    if any(run.judged.distrust):
+        yield f"the suite did not trust itself: {'; '.join(run.judged.distrust)}"
+    if run.judged.interrupted or said.get("interrupted"):
+        yield "the run was interrupted"
+    if not said["certifiable"]:
+        yield f"no certificate can rest on it: {'; '.join(said['certifiableReasons'])}"
+    if said["timeScale"] != 1:
+        yield f"its times were scaled by {said['timeScale']}"
+
+
+def _times(run: Evidence) -> Iterator[str]:
+    first, last = run.recorded.records[0], run.recorded.records[-1]
+    begun = datetime.fromisoformat(run.report["run"]["startTime"]).timestamp()
+    ended = datetime.fromisoformat(run.report["date"]).timestamp()
+    seconds = run.report["run"]["durationSeconds"]
+    if abs(begun - first["wall"]) > CLOCK_SECONDS:
+        yield "it began at another time than its history"
+    if abs(ended - last["wall"]) > CLOCK_SECONDS:
+        yield "its date is not that of the end of its history"
+    if abs(seconds - (last["mono"] - first["mono"])) > CLOCK_SECONDS:
+        yield f"it took {seconds} s, and its history {last['mono'] - first['mono']:.0f} s"
+
+
+def _identity(run: Evidence) -> Iterator[str]:
+    for name in NAMES:
+        if not run.report["implementation"][name]:
+            yield f"the implementation has no {name}"
+    for name, value in run.judged.report.items():
+        if run.report.get(name) != value:
+            yield f"{name} is not what the history says: {_first_difference(run.report.get(name), value)}"
+
+
+CHECKS: Mapping[str, Callable[[Evidence], Iterator[str]]] = {
+    "history": _history,
+    "artifacts": _artifacts,
+    "suite": _suite,
+    "catalogue": _catalogue,
+    "verdicts": _verdicts,
+    "statistics": _statistics,
+    "features": _features,
+    "run": _run,
+    "times": _times,
+    "identity": _identity,
+}
+"""The checks, by name, in the order in which their refusals are shown; before them stands `schema`."""
