@@ -164,7 +164,9 @@ class _Closing(ServiceProxy):
 
     def _receive(self, event: Event | None) -> None:
         super()._receive(event)
-        if event is not None and event.type != "SYNCED" and event.resource == "endpointslices":
+        if event is None or event.type == "SYNCED" or event.resource != "endpointslices":
+            return
+        if event.object["addressType"] != "FQDN":
             key = key_of(event.object)
             now = frozenset() if event.type == "DELETED" else _addresses(event.object)
             self._left |= self._slices.get(key, frozenset()) - now
