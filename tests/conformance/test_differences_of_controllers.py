@@ -385,6 +385,27 @@ SAID: Mapping[str, Said] = {
     "tells-without-a-cause": _auto(at=("events",)),
     "tells-the-first-news-only": _auto(at=("events",)),
     "auto-counts-as-disabled": _auto(at=("metrics",)),
+    # situations
+    "terminating-pod-serves-anyhow": Said(("terminating pods",), ("endpoints",)),
+    "lost-pod-holds-up-its-service": Said(("nodes that are missing",), ("endpoints",)),
+    "lost-pod-keeps-its-zone": Said(("nodes that come, go or change",), ("endpoints",)),
+    "leaves-out-every-lost-pod": Said(("publishNotReadyAddresses", "nodes that are missing"), ("endpoints",)),
+    "never-empties-a-slice": Said(("several slices", "changes"), ("endpoints",)),
+    "refused-annotation-falls-through": _auto("the field", at=HINTS),
+    "takes-over-what-names-its-service": Said(("slices of others",), ("slices of others", "writes")),
+    "writes-hinted-slices-twice": Said(("requests for hints",), ("writes",)),
+    "rewrites-at-any-node-event": Said(("nodes that come, go or change",), ("writes",)),
+    "does-nothing": Said((), ("endpoints",)),
+    "adds-hints-up-to-19-percent": _auto(),
+    "adds-hints-up-to-21-percent": _auto(),
+    "keeps-hints-up-to-29-percent": _auto("changes"),
+    "keeps-hints-up-to-31-percent": _auto("changes"),
+    "forgets-hints-when-slices-change": _auto("changes"),
+    "zone-outlives-its-nodes": _auto("nodes that come, go or change"),
+    "reads-zones-of-nodes-once": _auto("changes of nodes"),
+    "own-zone-first-at-first-only": _auto("changes"),
+    "judges-each-slice-alone": _auto("changes"),
+    "added-counts-as-removed": Said((), ("metrics",)),
     # releases
     "newest-controller-at-any-release": Said(("older releases",)),
     "oldest-controller-at-any-release": Said(("newer releases",)),
@@ -441,7 +462,16 @@ SAID: Mapping[str, Said] = {
     "node-level-for-ever": _by_node("annotation Node", "changes of Services", "manual"),
 }
 
+_OF_OTHERS = "nobody else writes slices or labels of host names in a story"
+_IN_TIME = "it is wrong after a time, or after more changes than a story has"
+
 OTHERWISE: Mapping[str, str] = {
+    "hints-by-host-name": _OF_OTHERS,
+    "looks-away-from-its-slices": _OF_OTHERS,
+    "right-then-wrong-later": _IN_TIME,
+    "right-then-wrong-soon": _IN_TIME,
+    "tires-after-a-hundred-changes": _IN_TIME,
+    "tires-after-a-thousand-changes": _IN_TIME,
     "local-policy-ends-hints-later": "it is late by a thread's clock; what it plans then is local-policy-ends-hints",
 }
 """Mutants of controllers whose difference is one in time."""
