@@ -104,7 +104,8 @@ def read_clients(bodies: Iterable[bytes], family: Family) -> list[bytes]:
     """Read the elements of map `affinity` from a dump; returns them packed to be added again, with the time left.
 
     Elements of another form are left out: another version may have made them. Of several with one key the last used
-    counts: a packet that comes while a table is replaced does not see the old element, and adds one (6.18).
+    counts: a packet that comes while a table is replaced does not see the old element, and adds one (6.18). A rule with
+    a longer timeout prolongs an element, whose own timeout stays; the kernel refuses to add such a one again.
     """
     client, mark = (2 * 4 if family == "IPv4" else 2 * 16) + 8, 4
     found: dict[bytes, tuple[bytes, bytes]] = {}
@@ -120,7 +121,7 @@ def read_clients(bodies: Iterable[bytes], family: Family) -> list[bytes]:
                 uapi.NFTA_LIST_ELEM,
                 nested(uapi.NFTA_SET_ELEM_KEY, key),
                 nested(uapi.NFTA_SET_ELEM_DATA, data),
-                attribute(uapi.NFTA_SET_ELEM_TIMEOUT, timeout),
+                attribute(uapi.NFTA_SET_ELEM_TIMEOUT, max(timeout, expiration)),
                 attribute(uapi.NFTA_SET_ELEM_EXPIRATION, expiration),
             )
             found[key] = max(found.get(key, (b"", b"")), (expiration, again))

@@ -128,7 +128,11 @@ SAMPLES = {
     "keeps-flows": ("KEP-4444/zone-change-loses-no-query", "SERVICE/udp-flow-leaves-a-removed-endpoint"),
     "node-ports-on-one-address": ("SERVICE/node-port-on-every-node", "SERVICE/node-port-of-another-node"),
     "slow": ("KEP-4444/relabelled-node-uses-its-new-zone", "KEP-4444/hints-come-and-go-without-loss"),
-    "rebuilds": ("AFFINITY/new-endpoints-move-nobody", "KEP-3015/tiers-change-without-losing-a-query"),
+    "rebuilds": (
+        "CHANGES/affinity-timeout-of-a-service",
+        "AFFINITY/new-endpoints-move-nobody",
+        "KEP-3015/tiers-change-without-losing-a-query",
+    ),
     "a-chain-for-each": (
         *_CLIENTS,
         "AFFINITY/client-keeps-its-endpoint",
