@@ -95,7 +95,7 @@ def test_live_ipv6(three_zones: Cluster) -> None:
     level=SHOULD,
     features=OUTWARD | {IPV6_SERVICES, NODE_HINTS, SESSION_AFFINITY},
     source=HINTS,
-    kills={"freezes-hints"},
+    kills={"freezes-cluster-ips"},
 )
 def test_live_ipv6_hints(three_zones: Cluster) -> None:
     expect_changes(three_zones, "ipv6", hints=True)
@@ -120,7 +120,7 @@ def test_live_affinity(three_zones: Cluster) -> None:
     level=SHOULD,
     features=OUTWARD | {NODE_HINTS, SESSION_AFFINITY},
     source=HINTS,
-    kills={"freezes-hints"},
+    kills={"freezes-affinity", "freezes-slice-ports"},
 )
 def test_live_affinity_hints(three_zones: Cluster) -> None:
     expect_changes(three_zones, "affinity", hints=True)
