@@ -215,8 +215,8 @@ def a_slice_for_each_zone(service: Object, *others: Any, **options: Any) -> Plan
     for each in right.update:
         stay, *leave = _by_zone(each) or [[]]
         update.append({**each, "endpoints": stay})
-        labels = each["metadata"]["labels"]
-        metadata = {"generateName": f"{service['metadata']['name']}-", "labels": labels}
+        metadata = {name: each["metadata"][name] for name in ("namespace", "labels")}
+        metadata["generateName"] = f"{service['metadata']['name']}-"
         create += [{**each, "metadata": metadata, "endpoints": some} for some in leave]
     return replace(right, update=tuple(update), create=tuple(create))
 

@@ -26,7 +26,9 @@ _controller_keeps = partial(controller_is_told, MUTANTS)
 
 
 def _with_spec(service: Object, **fields: Any) -> Object:
-    return {**service, "spec": {**service["spec"], **fields}}
+    """Return a Service with these fields of its spec; one that is None is taken out."""
+    spec = {**service["spec"], **fields}
+    return {**service, "spec": {name: value for name, value in spec.items() if value is not None}}
 
 
 def _with_ingress(service: Object, ingress: list[Object]) -> Object:

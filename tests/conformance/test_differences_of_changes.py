@@ -78,8 +78,10 @@ def _labelled(**labels: str) -> Object:
 
 Told = tuple[str, str, Object]
 
+AWAY = _endpoint(1, hints={"forZones": [{"name": "b"}]})
 SECOND = _endpoint(2, nodeName="b1", zone="b", hints={"forZones": [{"name": "b"}]})
 FIRST = _slice("web-1", _endpoint(1), SECOND)
+NEIGHBOUR: Told = ("ADDED", "endpointslices", _slice("web-2", _endpoint(3, nodeName="a2")))
 PLAIN = {"sessionAffinity": "None"}
 OTHER_PROXY = {"service.kubernetes.io/service-proxy-name": "other"}
 
@@ -128,6 +130,20 @@ CHANGES: dict[str, list[Told]] = {
     ],
     "another manager": [("ADDED", "endpointslices", _slice("web-2", _endpoint(3), manager="two"))],
     "a hostname label": [("MODIFIED", "nodes", _node(OWN, host="b1"))],
+    "the internal policy": [NEIGHBOUR, *_modified(_service(internalTrafficPolicy="Local"))],
+    "the internal policy, there and back": [NEIGHBOUR, *_modified(_service(internalTrafficPolicy="Local"), SERVICE)],
+    "the external policy": [NEIGHBOUR, *_modified(_service(externalTrafficPolicy="Cluster"))],
+    "affinity": _modified(_service(**PLAIN)),
+    "a second cluster IP": _modified(_service(clusterIPs=["10.96.0.1", "fd00::1"])),
+    "an external IP, there and back": _modified(_service(externalIPs=["198.51.100.2"]), SERVICE),
+    "a protocol": _modified(_service(ports=[{**PORT, "protocol": "UDP"}])),
+    "trafficDistribution": _modified(_service(trafficDistribution="PreferClose")),
+    "conditions": _modified(_slice("web-1", _endpoint(1, conditions={"ready": False}), SECOND)),
+    "conditions, there and back": _modified(_slice("web-1", _endpoint(1, conditions={"ready": False}), SECOND), FIRST),
+    "hints": _modified(_slice("web-1", AWAY, SECOND)),
+    "hints, there and back": _modified(
+        _slice("web-1", _endpoint(1, hints={"forZones": [{"name": "b"}]}), SECOND), FIRST
+    ),
     "sixty changes": _annotated(60),
     "a thousand changes": _annotated(1000),
     "a deletion at a return": [("SYNCED", "", {}), ("DELETED", "services", SERVICE)],
@@ -135,13 +151,17 @@ CHANGES: dict[str, list[Told]] = {
 
 OF_SERVICES = {name for name in CHANGES if name.startswith("type ")}
 MANY = {"sixty changes", "a thousand changes"}
+INTERNAL = {"the internal policy", "the internal policy, there and back"}
+EXTERNAL_IPS = {"an external IP", "an external IP, there and back"}
+CONDITIONS = {"conditions", "conditions, there and back"}
+HINTS = {"empty hints", "hints", "hints, there and back"}
 MISSED: dict[str, set[str]] = {
-    "ports-are-frozen": {"a port"} | MANY,
+    "ports-are-frozen": {"a port", "a protocol"} | MANY,
     "node-ports-are-frozen": {"a node port", "type ClusterIP"},
     "type-is-frozen": OF_SERVICES,
     "external-name-keeps-rules": {"type ExternalName"},
     "load-balancer-addresses-are-frozen": {"a load balancer address", "ipMode", "type ClusterIP"},
-    "external-ips-are-frozen": {"an external IP"},
+    "external-ips-are-frozen": EXTERNAL_IPS,
     "ip-mode-is-frozen": {"ipMode"},
     "ignores-ip-mode": {"ipMode"},
     "source-ranges-are-frozen": {"source ranges", "source ranges removed"},
@@ -160,12 +180,28 @@ MISSED: dict[str, set[str]] = {
     "new-zone-becomes-the-hint": {"a zone"},
     "node-names-are-frozen": {"a node name"},
     "one-deletion-takes-an-address": {"one of two slices with an address", "another word on an address"},
-    "first-word-on-an-address-counts": {"another word on an address", "empty hints", "a node name"},
+    "first-word-on-an-address-counts": {"another word on an address", "a node name"} | CONDITIONS | HINTS,
     "first-manager-alone": {"another manager"},
     "named-by-its-hostname-label": {"a hostname label"},
     "freezes-after-fifty-changes": MANY,
     "freezes-after-nine-hundred-changes": {"a thousand changes"},
     "misses-deletions-at-a-return": {"a deletion at a return"},
+    "freezes-internal-policy": INTERNAL,
+    "freezes-external-policy": {"the external policy"},
+    "freezes-affinity": {"affinity"},
+    "freezes-cluster-ips": {"a second cluster IP"},
+    "freezes-external-ips": EXTERNAL_IPS,
+    "freezes-ingress": {"a load balancer address", "ipMode", "type ClusterIP"},
+    "freezes-node-ports": {"a node port", "type ClusterIP"},
+    "freezes-protocols": {"a protocol"},
+    "freezes-hints": HINTS,
+    "freezes-conditions": CONDITIONS,
+    "freezes-endpoints": {"a node name", "an address", "no endpoints"} | CONDITIONS | HINTS,
+    "freezes-slice-ports": {"the port of a slice"},
+    "never-restores-internal-policy": {"the internal policy, there and back"},
+    "never-restores-external-ips": {"an external IP, there and back"},
+    "never-restores-conditions": {"conditions, there and back"},
+    "never-restores-hints": {"hints, there and back"},
 }
 
 

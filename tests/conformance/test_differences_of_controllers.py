@@ -406,6 +406,12 @@ SAID: Mapping[str, Said] = {
     "own-zone-first-at-first-only": _auto("changes"),
     "judges-each-slice-alone": _auto("changes"),
     "added-counts-as-removed": Said((), ("metrics",)),
+    "a-slice-for-each-zone": Said(("requests for hints",), ("writes",)),
+    "counts-capacity": _auto("nodes with a zone"),
+    "shares-out-unasked": Said((), HINTS),
+    # changes
+    "publishing-is-frozen": Said(("publishNotReadyAddresses", "changes of Services"), ("endpoints",)),
+    "selector-is-frozen": Said(("changes of Services",), ("endpoints",)),
     # releases
     "newest-controller-at-any-release": Said(("older releases",)),
     "oldest-controller-at-any-release": Said(("newer releases",)),
@@ -466,10 +472,12 @@ _OF_OTHERS = "nobody else writes slices or labels of host names in a story"
 _IN_TIME = "it is wrong after a time, or after more changes than a story has"
 
 OTHERWISE: Mapping[str, str] = {
+    "controller-crashes-on-pods-of-strange-nodes": "it ends, and what is there stays",
     "hints-by-host-name": _OF_OTHERS,
     "looks-away-from-its-slices": _OF_OTHERS,
     "right-then-wrong-later": _IN_TIME,
     "right-then-wrong-soon": _IN_TIME,
+    "target-ports-are-frozen": "no target port changes in a story",
     "tires-after-a-hundred-changes": _IN_TIME,
     "tires-after-a-thousand-changes": _IN_TIME,
     "local-policy-ends-hints-later": "it is late by a thread's clock; what it plans then is local-policy-ends-hints",
