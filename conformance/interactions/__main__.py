@@ -3,6 +3,7 @@
 python -m conformance.interactions                     # all names, and what they are
 python -m conformance.interactions cell-7 change-106 > alone/test_alone.py
 trafficdist run --suite alone
+python -m conformance.interactions choose              # choose the changes anew, after a dimension has changed
 """
 
 from __future__ import annotations
@@ -51,7 +52,10 @@ def named() -> Mapping[str, tuple[str, str]]:
 
 
 def main(names: list[str]) -> int:
-    """Print all names, or a suite's module with those that are given."""
+    """Print all names, or a suite's module with those that are given; or choose the changes anew."""
+    if names == ["choose"]:
+        change_covering.CHOSEN.write_text(change_covering.as_json(change_covering.chosen()), encoding="utf-8")
+        return 0
     parts = named()
     if unknown := [each for each in names if each not in parts]:
         sys.stderr.write(f"error: no cell or change is called {', '.join(unknown)}; without names, all are printed\n")

@@ -7,15 +7,19 @@ values that mean the same.
 from __future__ import annotations
 
 import itertools
+import json
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from conformance import oracle
 from conformance.interactions import cells, changes, dimensions
 from conformance.interactions.changes import ALIKE, VALUES, Change, cell_of
 from conformance.interactions.dimensions import DIMENSIONS, Cell
+
+CHOSEN = Path(__file__).with_name("changes.json")
 
 Turn = tuple[str, Any, Any]
 """A dimension, and the two values between which it changes, in this order."""
@@ -92,16 +96,32 @@ def is_alike(turn: Turn) -> bool:
 
 @cache
 def of_all() -> tuple[Change, ...]:
-    """Return changes that have all that is possible; the same ones, in the same order, at each call."""
+    """Return changes that have all that is possible, in the order of their names.
+
+    They are read from a file, since to choose them takes seconds. `python -m conformance.interactions choose` writes
+    it, and a test holds it to `chosen`.
+    """
+    read = json.loads(CHOSEN.read_text(encoding="utf-8"))
+    return tuple(Change(name, before, after, tuple(beside.items())) for name, before, after, beside in read)
+
+
+def as_json(choice: Iterable[Change]) -> str:
+    """Return changes as the file has them: a line each."""
+    rows = [json.dumps([each.dimension, each.before, each.after, dict(each.beside)]) for each in choice]
+    return "[\n" + ",\n".join(rows) + "\n]\n"
+
+
+def chosen() -> tuple[Change, ...]:
+    """Choose changes that have all that is possible; the same ones, in the same order, at each call."""
     used: Counter[tuple[str, Any]] = Counter()
     missing = dict.fromkeys(besides())
-    chosen: list[Change] = []
+    choice: list[Change] = []
 
     def choose(turn: Turn, fixed: Cell, without: Collection[tuple[str, Any]] = ()) -> bool:
         values = _completed(turn, fixed, missing, used, without)
         if values is None:
             return False
-        chosen.append(Change(*turn, tuple(values.items())))
+        choice.append(Change(*turn, tuple(values.items())))
         used.update(values.items())
         used[turn[0], "turn", *turn[1:]] += 1  # type: ignore[index]
         for name, value in values.items():
@@ -115,7 +135,7 @@ def of_all() -> tuple[Change, ...]:
             mine = [each for each in turns() if each[0] == dimension and not is_alike(each)]
             mine.sort(key=lambda turn: used[turn[0], "turn", *turn[1:]])  # type: ignore[index]
             next((True for each in mine if choose(each, {name: value}, _APART) or choose(each, {name: value})), False)
-    return tuple(chosen)
+    return tuple(choice)
 
 
 def name_of(change: Change) -> str:

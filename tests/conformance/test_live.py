@@ -28,6 +28,11 @@ COVERED = set().union(*(change_covering.of(each)[1] for each in LIVE))
 SPOKEN = ("Port", "NO_ANSWER", "endpoint", "pod_client", "node_client", "external_client")
 
 
+def test_the_file_has_what_is_chosen() -> None:
+    assert change_covering.CHOSEN.read_text(encoding="utf-8") == change_covering.as_json(change_covering.chosen())
+    assert change_covering.chosen() == LIVE
+
+
 def test_every_ordered_pair_of_values_is_a_change() -> None:
     assert {change_covering.of(each)[0] for each in LIVE} == TURNS
 
