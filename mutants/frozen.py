@@ -94,31 +94,29 @@ def _register(
     MUTANTS.append(Mutant(name, sentence, provenance, ANY, proxy=partial(ServiceProxy, state=made)))
 
 
-def _freeze(field: str, path: str, **parts: Any) -> None:
+def _freeze(name: str, path: str, **parts: Any) -> None:
     sentence = f"What a new object says first in {path} is followed for ever."
-    _register(f"freezes-{field}", sentence, path, parts.pop("choose", _first), **parts)
+    _register(name, sentence, path, parts.pop("choose", _first), **parts)
 
 
-def _never_restore(field: str, path: str) -> None:
-    _register(
-        f"never-restores-{field}", f"In {path}, a value that was there before is not taken again.", path, _never_again
-    )
+def _never_restore(name: str, path: str) -> None:
+    _register(name, f"In {path}, a value that was there before is not taken again.", path, _never_again)
 
 
-_freeze("internal-policy", "services.spec.internalTrafficPolicy")
-_freeze("external-policy", "services.spec.externalTrafficPolicy")
-_freeze("affinity", "services.spec.sessionAffinity")
-_freeze("cluster-ips", "services.spec.clusterIPs")
-_freeze("external-ips", "services.spec.externalIPs")
-_freeze("ingress", "services.status.loadBalancer.ingress", choose=_first_given)
-_freeze("node-ports", "services.spec.ports.*.nodePort")
-_freeze("protocols", "services.spec.ports.*.protocol")
-_freeze("distribution", "services.spec.trafficDistribution", state=_FrozenWhereAsked)
-_freeze("hints", "endpointslices.endpoints.*.hints")
-_freeze("conditions", "endpointslices.endpoints.*.conditions")
-_freeze("endpoints", "endpointslices.endpoints")
-_freeze("slice-ports", "endpointslices.ports.*.port")
-_never_restore("internal-policy", "services.spec.internalTrafficPolicy")
-_never_restore("conditions", "endpointslices.endpoints.*.conditions")
-_never_restore("hints", "endpointslices.endpoints.*.hints")
-_never_restore("external-ips", "services.spec.externalIPs")
+_freeze("freezes-internal-policy", "services.spec.internalTrafficPolicy")
+_freeze("freezes-external-policy", "services.spec.externalTrafficPolicy")
+_freeze("freezes-affinity", "services.spec.sessionAffinity")
+_freeze("freezes-cluster-ips", "services.spec.clusterIPs")
+_freeze("freezes-external-ips", "services.spec.externalIPs")
+_freeze("freezes-ingress", "services.status.loadBalancer.ingress", choose=_first_given)
+_freeze("freezes-node-ports", "services.spec.ports.*.nodePort")
+_freeze("freezes-protocols", "services.spec.ports.*.protocol")
+_freeze("freezes-distribution", "services.spec.trafficDistribution", state=_FrozenWhereAsked)
+_freeze("freezes-hints", "endpointslices.endpoints.*.hints")
+_freeze("freezes-conditions", "endpointslices.endpoints.*.conditions")
+_freeze("freezes-endpoints", "endpointslices.endpoints")
+_freeze("freezes-slice-ports", "endpointslices.ports.*.port")
+_never_restore("never-restores-internal-policy", "services.spec.internalTrafficPolicy")
+_never_restore("never-restores-conditions", "endpointslices.endpoints.*.conditions")
+_never_restore("never-restores-hints", "endpointslices.endpoints.*.hints")
+_never_restore("never-restores-external-ips", "services.spec.externalIPs")

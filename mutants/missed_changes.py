@@ -51,10 +51,8 @@ def _after(changes: int) -> Filter:
     return through
 
 
-for _number, _word in ((50, "fifty"), (900, "nine-hundred")):
-    _hears(
-        f"freezes-after-{_word}-changes", f"A Service is followed through its first {_number} changes.", symptom=ANY
-    )(_after(_number))
+for _name, _number in (("freezes-after-fifty-changes", 50), ("freezes-after-nine-hundred-changes", 900)):
+    _hears(_name, f"A Service is followed through its first {_number} changes.", symptom=ANY)(_after(_number))
 
 
 @_hears("first-of-a-burst-counts", f"A change {BURST:g} s after another one of the same object is missed.", symptom=ANY)

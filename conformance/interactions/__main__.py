@@ -38,7 +38,7 @@ from harness import (
 
 _PART = """
 
-@requirement("GRID/{}", {!r}, level=MUST, features={{CLUSTER_IP}}, source="docs/grid.md")
+@requirement({!r}, {!r}, level=MUST, features={{CLUSTER_IP}}, source="docs/grid.md")
 {}"""
 
 
@@ -61,7 +61,7 @@ def main(names: list[str]) -> int:
         sys.stderr.write(f"error: no cell or change is called {', '.join(unknown)}; without names, all are printed\n")
         return 4
     if names:
-        sys.stdout.write(_HEAD + "".join(_PART.format(name, *parts[name]) for name in names))
+        sys.stdout.write(_HEAD + "".join(_PART.format(f"GRID/{name}", *parts[name]) for name in names))
     else:
         sys.stdout.writelines(f"{name}  {what}\n" for name, (what, _) in parts.items())
     return 0

@@ -60,27 +60,37 @@ def test_terminating_endpoint_is_not_used_beside_a_ready_one(three_zones: Cluste
 
 @requirement(
     "KEP-1669/serving-endpoints-are-used-when-none-is-ready",
-    "When no endpoint is ready, those that terminate and still serve, or do not say, are used, wherever they are "
-    "hinted for; those that serve no longer are not, even if they are the only ones.",
+    "When no endpoint is ready, those that terminate and still serve are used, wherever they are hinted for; those "
+    "that serve no longer are not, even if they are the only ones.",
     level=MUST,
     features={CLUSTER_IP, TERMINATING_ENDPOINTS, ZONE_HINTS},
-    source="KEP-1669, Proposal; released since 1.26; discovery/v1 EndpointConditions.serving (nil as true)",
-    kills={
-        "hints-on-terminating-endpoints",
-        "no-terminating-fallback",
-        "terminating-means-serving",
-        "unknown-serving-means-no",
-    },
+    source="KEP-1669, Proposal; released since 1.26",
+    kills={"hints-on-terminating-endpoints", "no-terminating-fallback", "terminating-means-serving"},
 )
 def test_serving_terminating_endpoints_are_the_last_resort(three_zones: Cluster) -> None:
     service = three_zones.create_service(traffic_distribution="PreferClose")
     a1, b1, c1 = three_zones.run_servers(on=["a1", "b1", "c1"])
     hinted, gone = leaving(a1, zones=["a"]), leaving(c1, serving=False, zones=["c"])
-    three_zones.publish(service, [hinted, leaving(b1, serving=None, zones=["b"]), gone])
+    three_zones.publish(service, [hinted, leaving(b1, zones=["b"]), gone])
     expect_traffic(three_zones, service, {"a1": {a1, b1}, "b1": {a1, b1}, "c1": {a1, b1}})
 
     three_zones.publish(service, [gone])
     expect_traffic(three_zones, service, {"a1": NO_ANSWER, "c1": NO_ANSWER})
+
+
+@requirement(
+    "KEP-1669/unknown-serving-counts-as-serving",
+    "When no endpoint is ready, one that terminates and does not say whether it serves is used.",
+    level=SHOULD,
+    features={CLUSTER_IP, TERMINATING_ENDPOINTS, ZONE_HINTS},
+    source="discovery/v1 EndpointConditions.serving (nil is true; earlier texts left it to the ready condition)",
+    kills={"unknown-serving-means-no"},
+)
+def test_unknown_serving_counts_as_serving(three_zones: Cluster) -> None:
+    service = three_zones.create_service(traffic_distribution="PreferClose")
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [leaving(a1), leaving(b1, serving=None)])
+    expect_traffic(three_zones, service, {"a1": {a1, b1}, "b1": {a1, b1}})
 
 
 @requirement(

@@ -79,6 +79,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
         self._begun = contextlib.ExitStack()
         self._begun.callback(plain_api.close)
         self.families: Sequence[str] = ()
+        self._zone_canary: ZoneCanary | None = None  # until it has started
         self._asked = plain_api.asked  # the requests of both clients
 
     def start(self) -> Self:
@@ -230,7 +231,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
         unschedulable: bool | None = None,
     ) -> None:
         """Change a node, and note its former state on it, where `trafficdist cleanup` finds it too."""
-        if ZONE_LABEL in (labels or {}) and name not in self._silent:
+        if self._zone_canary and ZONE_LABEL in (labels or {}) and name not in self._silent:
             self._zone_canary.before_the_change(*self._canary(name))
             self._moved.add(name)
         names = self._target.names
@@ -265,8 +266,9 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
         endpoints = self._clients.barrier_endpoints(without=self._off)
         within = RESTARTED if self._barrier.expects_news else None
         self._barrier.pass_(asking, endpoints, within=within, when_unable=self._require_nodes)
-        for name in sorted(self._moved - self._silent):
-            self._zone_canary.wait(*self._canary(name))
+        if self._zone_canary:
+            for name in sorted(self._moved - self._silent):
+                self._zone_canary.wait(*self._canary(name))
         self._moved.clear()
         return 0.0  # the barrier's own way takes most of the time
 

@@ -21,6 +21,7 @@ from harness.model.topology import THREE_ZONES
 from harness.model.workloads import Client, Pod
 from harness.scenario.paths import first_family
 from harness.scenario.service import Service
+from harness.scenario.together import Question
 from tests.conformance.trials import Scenario
 
 if TYPE_CHECKING:
@@ -41,6 +42,10 @@ class Said:
     endpoints: tuple[tuple[str, Endpoint], ...]
     expected: Any
     kept: bool
+
+
+_PATCHED = {"internalTrafficPolicy", "externalTrafficPolicy", "trafficDistribution", "sessionAffinity"}
+"""The fields of a living Service that the stage knows."""
 
 
 class _Offstage(Exception):  # noqa: N818  it is no error
@@ -83,11 +88,15 @@ class Stage:
             "externalTrafficPolicy": external_traffic_policy,
             "healthCheckNodePort": 32_000,
         }
-        made = manifests.service(name or f"web-{next(self._numbers)}", ports=ports, **spec)
+        number = next(self._numbers)
+        made = manifests.service(name or f"web-{number}", ports=ports, **spec)
+        ips = [f"10.96.0.{number}" if family == "IPv4" else f"fd00:10:96::{number}" for family in families]
+        made["spec"] |= {"clusterIP": ips[0], "clusterIPs": ips}
+        self._deleted.discard(made["metadata"]["name"])
         return Service(made, tuple(ports))
 
     def patch_service(self, service: Service, patch: Mapping[str, Any]) -> None:
-        if patch.keys() - {"spec", "metadata"} or patch.get("spec", {}).keys() & {"topologyKeys", "selector", "ports"}:
+        if patch.keys() - {"spec"} or patch["spec"].keys() - _PATCHED:
             raise _Offstage("patch")
         service.object["spec"] |= patch.get("spec", {})
 
@@ -164,6 +173,11 @@ def expect_traffic(stage: Stage, service: Service, expected: Mapping[Any, Any], 
     stage.say(service, expected, **address)
 
 
+def _expect_together(stage: Stage, questions: Sequence[Question], **_: Any) -> None:
+    for each in questions:
+        stage.say(each.service, each.expected, to=each.to, family=each.family, port=each.port, kept=each.kept)
+
+
 def _expect_kept(
     stage: Stage, service: Service, allowed: Mapping[Any, AbstractSet[Pod]], **address: Any
 ) -> dict[Any, Pod]:
@@ -193,6 +207,7 @@ ON_STAGE: Mapping[str, Callable[..., Any]] = {
     "expect_traffic": expect_traffic,
     "expect_prompt_change": expect_traffic,
     "expect_kept": _expect_kept,
+    "expect_together": _expect_together,
     "expect_no_loss": _beside,
     "expect_flow_survives": _beside,
     "expect_flow_moves": _beside,

@@ -15,11 +15,16 @@ from conformance import oracle
 from conformance.oracle import Answers, Client, Endpoint, LeftOpen, Policies, Silence, outcome
 from harness.judging.verdict import NoAnswer
 from harness.model.outcomes import Refused, TimedOut
-from harness.model.requirements import Profile
+from harness.model.requirements import Level, Profile
 from tests.conformance.spoken import Said, tables
 from tests.conformance.trials import SCENARIOS
 
-PROXIES = sorted(name for name, each in SCENARIOS.items() if each.requirement.profile is Profile.SERVICE_PROXY)
+PROXIES = sorted(
+    name
+    for name, each in SCENARIOS.items()
+    if each.requirement.profile is Profile.SERVICE_PROXY
+    if each.requirement.document not in {"INTERACTIONS", "CHANGES"}  # which ask the oracle; of what the stage has not
+)
 
 DOCUMENTS = {"KEP-2086", "KEP-4444", "KEP-3015", "KEP-2433", "KEP-1669", "SERVICE", "AFFINITY"}
 
@@ -58,12 +63,13 @@ def _agrees(told: oracle.Outcome, said: Said) -> bool:
 
 @pytest.mark.parametrize("name", PROXIES)
 def test_oracle_says_what_literal_tables_say(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    as_ = SCENARIOS[name].requirement.as_
+    as_, level = SCENARIOS[name].requirement.as_, SCENARIOS[name].requirement.level
     readings = [each for each in get_args(oracle.Reading) if as_ in ("", each)]
     for said in tables(SCENARIOS[name], monkeypatch):
         for reading in readings:
             told = _asked(said, reading)
-            assert _agrees(told, said), (reading, said, told)
+            if level is Level.MUST or not isinstance(told, LeftOpen):
+                assert _agrees(told, said), (reading, said, told)
 
 
 def test_oracle_is_held_against_tables_of_every_document(monkeypatch: pytest.MonkeyPatch) -> None:

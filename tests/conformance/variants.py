@@ -122,11 +122,25 @@ SAMPLES = {
     "takes-turns": (*_SPREAD, "SERVICE/removed-endpoint-gets-nothing"),
     "hashes-the-source": (*_SPREAD, "SERVICE/external-local-stays-on-the-node"),
     "seeds-of-its-own": (*_SPREAD, "SERVICE/external-local-stays-on-the-node"),
-    "weighted": (*_SPREAD, "KEP-4444/zone-spreads-evenly", "SERVICE/removed-endpoint-gets-nothing"),
+    "weighted": (
+        *_SPREAD,
+        "KEP-4444/zone-spreads-evenly",
+        "SERVICE/removed-endpoint-gets-nothing",
+        "SERVICE/repeated-endpoint-counts-once",
+    ),
     "translates-inside-too": _CLIENTS,
     "keeps-clients-of-own-pods": (*_CLIENTS, "KEP-4444/external-traffic-follows-hints-of-the-node-it-enters"),
-    "keeps-flows": ("KEP-4444/zone-change-loses-no-query", "SERVICE/udp-flow-leaves-a-removed-endpoint"),
-    "node-ports-on-one-address": ("SERVICE/node-port-on-every-node", "SERVICE/node-port-of-another-node"),
+    "keeps-flows": (
+        "KEP-4444/zone-change-loses-no-query",
+        "SERVICE/udp-flow-leaves-a-removed-endpoint",
+        "SERVICE/udp-flows-at-node-ports",
+        "SERVICE/udp-flows-over-ipv6-leave-a-removed-endpoint",
+    ),
+    "node-ports-on-one-address": (
+        "SERVICE/node-port-on-every-node",
+        "SERVICE/node-port-of-another-node",
+        "SERVICE/node-ports-over-ipv6",
+    ),
     "slow": ("KEP-4444/relabelled-node-uses-its-new-zone", "KEP-4444/hints-come-and-go-without-loss"),
     "rebuilds": (
         "CHANGES/affinity-timeout-of-a-service",
@@ -179,6 +193,7 @@ SAMPLES = {
     "keeps-lost-pods": ("KEP-2433/endpoint-without-zone-ends-hints", "KEP-4444/failed-sync-is-an-event"),
     "nil-conditions": ("KEP-2433/unready-endpoints-do-not-count", "SLICE/conditions-of-endpoints"),
     "off-then-on": (
+        "KEP-4444/hints-need-no-write-of-their-own",
         "KEP-2433/annotation-switches-hints",
         "KEP-2433/node-event-writes-each-slice-once",
         "KEP-4444/hints-follow-the-field",
