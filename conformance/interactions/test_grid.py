@@ -145,6 +145,7 @@ def test_external_ip_hints(three_zones: Cluster) -> None:
         "accepts-partial-hints-over-ipv6",
         "no-last-resort-over-ipv6",
         "no-policies-at-external-addresses-over-ipv6",
+        "no-policies-over-udp-and-ipv6",
         "unready-over-ipv6",
     },
 )
@@ -171,7 +172,7 @@ def test_ipv6_hints(three_zones: Cluster) -> None:
     level=MUST,
     features=ALL | {SESSION_AFFINITY},
     source=POLICIES,
-    kills={"no-external-local-with-affinity", "no-last-resort-with-affinity", "no-policies-over-udp-and-ipv6"},
+    kills={"no-external-local-with-affinity", "no-last-resort-with-affinity"},
 )
 def test_affinity(three_zones: Cluster) -> None:
     expect_cells(three_zones, "affinity", hints=False)
