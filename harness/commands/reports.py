@@ -24,17 +24,17 @@ def compare(reports: Sequence[str]) -> None:
     from harness.report.conformance import read_report
 
     read = [read_report(each) for each in reports]
-    click.echo(as_markdown(read, [_why_refused(Path(each)) for each in reports]))
+    click.echo(as_markdown(read, _why_refused([Path(each) for each in reports])))
 
 
-def _why_refused(place: Path) -> str:
-    """Return the first reason why a report is not verified, "" if it is."""
+def _why_refused(places: Sequence[Path]) -> list[str]:
+    """Return for each report the first reason why it is not verified, "" if it is."""
     from harness.plugin.suite import catalogue
     from harness.report.verified import verify
-    from harness.run.suite_files import SUITE
 
-    refused = verify(place if place.is_dir() else place.parent, catalogue(SUITE))
-    return str(refused[0]) if refused else ""
+    requirements = catalogue()
+    refused = [verify(each if each.is_dir() else each.parent, requirements) for each in places]
+    return [str(each[0]) if each else "" for each in refused]
 
 
 _CODES = "\b\nExit codes:\n  0  no verdict changed\n  1  at least one verdict changed\n  4  wrong use"

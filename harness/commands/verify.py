@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from harness.commands.from_options import SUITE
@@ -35,13 +33,14 @@ def verify(folder: str, suite: str) -> int:
     from harness.report.verified import CHECKS, verify
 
     place = place_of(folder).parent
-    if not (Path(place) / "report.yaml").exists():
+    if not (place / "report.yaml").exists():
         raise UsageError(f"{place}: there is no report.yaml in it; want the folder of a run that came to its end")
     refused = verify(place, catalogue(suite))
     for each in refused:
         click.secho(str(each), fg="red")
     if refused:
-        click.secho(f"The report in {place} is refused: {len(refused)} reasons (exit code 13).", bold=True)
-        return int(ExitCode.UNVERIFIED)
+        code = int(ExitCode.UNVERIFIED)
+        click.secho(f"The report in {place} is refused: {len(refused)} reasons (exit code {code}).", bold=True)
+        return code
     click.secho(f"The report in {place} is what follows from its run: {', '.join(CHECKS)}.", fg="green")
     return 0

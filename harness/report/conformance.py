@@ -7,6 +7,7 @@ that know them. A level without tests is absent.
 from __future__ import annotations
 
 import datetime
+import functools
 import json
 from collections.abc import Collection, Mapping, Sequence
 from importlib import resources
@@ -105,6 +106,7 @@ def read_reports(place: str) -> dict[str, dict[str, Any]]:
     return found
 
 
+@functools.cache
 def schema() -> dict[str, Any]:
     """Return the JSON schema of the report."""
     text = resources.files("harness.report").joinpath("schema.json").read_text(encoding="utf-8")

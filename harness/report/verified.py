@@ -26,6 +26,7 @@ from harness.model.requirements import Requirement
 from harness.report import conformance
 from harness.report.environment import catalogue_digest, suite_version
 from harness.report.rejudged import HISTORIES, differences
+from harness.run.plan import Plan
 
 NAMES = ("organization", "project", "version")
 CLOCK_SECONDS = 60.0
@@ -54,13 +55,8 @@ class Evidence:
     recorded: Recorded
     judged: Judged
     catalogue: Mapping[str, Requirement]
-
-    @property
-    def results(self) -> list[Result]:
-        """The derived results, for the requirements of the catalogue."""
-        derived = self.judged.derived()
-        known = [each for each in derived if each.requirement.id in self.catalogue]
-        return [Result(self.catalogue[each.requirement.id], each.cases) for each in known]
+    results: Sequence[Result]
+    """The derived results, for the requirements of the catalogue."""
 
 
 def verify(folder: Path, catalogue: Sequence[Requirement]) -> list[Refusal]:
@@ -77,7 +73,10 @@ def verify(folder: Path, catalogue: Sequence[Requirement]) -> list[Refusal]:
         judged = judge_records(recorded.records, history)
     except UsageError as error:
         return [Refusal("history", str(error))]
-    evidence = Evidence(folder, report, recorded, judged, {each.id: each for each in catalogue})
+    known = {each.id: each for each in catalogue}
+    derived = [each for each in judged.derived() if each.requirement.id in known]
+    results = [Result(known[each.requirement.id], each.cases) for each in derived]
+    evidence = Evidence(folder, report, recorded, judged, known, results)
     return [Refusal(name, text) for name, check in CHECKS.items() for text in check(evidence)]
 
 
@@ -136,10 +135,9 @@ def _catalogue(run: Evidence) -> Iterator[str]:
     for name in sorted(times.keys() - run.catalogue.keys()):
         yield f"{name} is no requirement of the suite"
     asked = {each.requirement.id for each in run.results if not each.left_out}
-    for name in sorted((asked & run.catalogue.keys()) - times.keys()):
+    for name in sorted(asked - times.keys()):
         yield f"{name} was judged, and is missing"
-    history = {each.requirement.id for each in run.judged.derived()}
-    for name in sorted(run.catalogue.keys() - history):
+    for name in sorted(run.catalogue.keys() - {each.requirement.id for each in run.results}):
         yield f"{name} is a requirement of the suite, and the run knows nothing of it"
     for test in run.report["tests"]:
         if test["id"] in run.catalogue:
@@ -183,8 +181,8 @@ def _first_difference(told: Any, made: Any) -> str:
 
 def _features(run: Evidence) -> Iterator[str]:
     names = [each["name"] for each in run.report["features"]]
-    known = sorted({each.name for requirement in run.catalogue.values() for each in requirement.features})
-    if names != known:
+    known = {each.name: each for each in Plan(dict(run.catalogue)).features()}
+    if names != list(known):
         odd = sorted(set(names) ^ set(known)) or sorted({each for each in names if names.count(each) > 1})
         yield f"the features are not those of the suite: {', '.join(odd)}"
     undeclared = {each["name"] for each in run.report["features"] if not each["declared"]}
@@ -192,13 +190,9 @@ def _features(run: Evidence) -> Iterator[str]:
         lacking = sorted(undeclared & {each.name for each in result.requirement.features})
         if lacking and not result.left_out and result.reason != SkipReason.UNSUPPORTED:
             yield f"{result.requirement.id} was tried, and its feature {', '.join(lacking)} is not declared"
-    exempt = [each for each in sorted(undeclared) if any(f.core for f in _named(each, run.catalogue))]
+    exempt = sorted(each for each in undeclared & known.keys() if known[each].core)
     if exempt:
         yield f"core features are not declared: {', '.join(exempt)}"
-
-
-def _named(name: str, catalogue: Mapping[str, Requirement]) -> Iterator[Any]:
-    return (each for requirement in catalogue.values() for each in requirement.features if each.name == name)
 
 
 def _run(run: Evidence) -> Iterator[str]:
