@@ -190,22 +190,29 @@ def _never(_: Any) -> bool:
     return False
 
 
+def _is_text(value: Any) -> bool:
+    return type(value) is str
+
+
+def _all_fit(item: Callable[[Any], bool], value: Any) -> bool:
+    return type(value) is dict and all(map(item, value.values()))
+
+
+_MAPS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
+    "map[string]string": ("string", _is_text),
+    "map[string]Quantity": ("Quantity", _is_quantity),
+}
+"""Maps: how an item is called, and whether a value is one."""
+
 _LEAF_FITS: Mapping[str, Callable[[Any], bool]] = {
     "string": lambda value: type(value) is str,
     "int32": lambda value: type(value) is int,
     "bool": lambda value: type(value) is bool,
     "int or string": lambda value: type(value) is int or type(value) is str,
-    "map[string]string": lambda value: type(value) is dict and all(type(each) is str for each in value.values()),
-    "map[string]Quantity": lambda value: type(value) is dict and all(map(_is_quantity, value.values())),
+    **{leaf: functools.partial(_all_fit, item) for leaf, (_, item) in _MAPS.items()},
     "Time": lambda value: type(value) is str and is_time(value),
     "FieldsV1": _is_tree,
     "any": lambda _: True,
-}
-
-
-_MAPS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
-    "map[string]string": ("string", lambda value: isinstance(value, str)),
-    "map[string]Quantity": ("Quantity", _is_quantity),
 }
 
 
