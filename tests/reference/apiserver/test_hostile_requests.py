@@ -21,10 +21,10 @@ from reference.apiserver.incoming import Incoming
 from reference.apiserver.manners.users import User, Users
 from reference.apiserver.server import HttpServer
 from reference.client import Event
-from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.index import ClusterIndex
 from reference.pod_locator.index import Locations
 from tests.reference.apiserver.hostile import SOUND, Sent, requests
+from tests.reference.endpointslice.live import Live
 
 FORMS = (
     "application/json",
@@ -172,7 +172,6 @@ def test_conditions_without_a_status_are_not_true() -> None:
 
 
 def test_controller_goes_on_after_an_object_that_it_cannot_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    api = ApiServer()
     read = ClusterIndex.apply
 
     def trips(index: ClusterIndex, event: Event) -> Any:
@@ -181,18 +180,8 @@ def test_controller_goes_on_after_an_object_that_it_cannot_read(monkeypatch: pyt
         return read(index, event)
 
     monkeypatch.setattr(ClusterIndex, "apply", trips)
-    controller = EndpointSliceController(api)
-    controller.start()
-    try:
-        api.create("nodes", "", {"metadata": {"name": "odd"}})
-        api.create(
-            "services",
-            "default",
-            {"metadata": {"name": "web"}, "spec": {"selector": {"a": "b"}, "ports": [{"port": 80}]}},
-        )
-        end = time.monotonic() + 20
-        while not (controller.synced() and api.list("endpointslices")):
-            assert time.monotonic() < end
-            time.sleep(0.01)
-    finally:
-        controller.stop()
+    with Live() as live:
+        live.api.create("nodes", "", {"metadata": {"name": "odd"}})
+        live.create_service()
+        live.settle()
+        assert live.api.list("endpointslices")
