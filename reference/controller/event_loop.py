@@ -27,8 +27,8 @@ class EventLoop:
     `take_in` fills `queues`, `work` works on one object of each. `start` once, `stop` at the end; both are for one
     thread, `caught_up` for any.
 
-    No object ends the thread: an event that cannot be taken in is logged, counted in `unread`, and left out; work that
-    breaks off is tried again, after a rest.
+    No object ends the thread: an event that cannot be taken in is logged and left out; work that breaks off is tried
+    again, after a rest.
     """
 
     def __init__(
@@ -42,8 +42,6 @@ class EventLoop:
         """`name` is that of the thread."""
         self.has_state = False
         """True if the initial state is taken in; only the thread sets it."""
-        self.unread = 0
-        """How many events could not be taken in."""
         self._take_in_event = take_in
         self._work = work
         self._queues = queues
@@ -125,7 +123,6 @@ class EventLoop:
         try:
             self._take_in_event(event)
         except Exception:
-            self.unread += 1
             metadata = event.object.get("metadata") or {}
             name = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
             logger.exception("%s: %s %s cannot be read and is left out", self._thread.name, event.resource, name)
