@@ -177,6 +177,11 @@ def told(cell: Cell, node: str, *, beside: Sequence[oracle.Endpoint] = ()) -> fr
     return found.pods if isinstance(found, oracle.Answers) else frozenset()
 
 
+def judged(cell: Cell) -> tuple[oracle.Endpoint, ...]:
+    """Return its endpoints as the oracle has them, over all slices; pods are places in `SERVERS`."""
+    return _judged(tuple([(name, cell[name]) for name in OF_SLICES]))
+
+
 @cache
 def _judged(values: tuple[tuple[str, Any], ...]) -> tuple[oracle.Endpoint, ...]:
     return tuple(

@@ -173,8 +173,7 @@ def meanwhile(change: Change, front: Front, node: str) -> frozenset[str]:
     them. KEP-4444, Changes within kube-proxy: where some have none, hints are not followed.
     """
     either = frozenset(name_in(each, pod) for each in change.cells for pod in told(each, front, node))
-    of_slices = change.dimension in {"endpoints", "hints", "conditions", "distribution", "target"}
-    if not of_slices or max(len(steps.of_slices(each)) for each in change.cells) == 1:
+    if change.dimension not in cells.OF_SLICES or max(len(steps.of_slices(each)) for each in change.cells) == 1:
         return either
     return either | {name_in(each, pod) for each in change.cells for pod in _usable(each, front, node)}
 
@@ -182,13 +181,10 @@ def meanwhile(change: Change, front: Front, node: str) -> frozenset[str]:
 def _usable(cell: Cell, front: Front, node: str) -> Iterator[str]:
     policies = oracle.Policies(cell["internal"], cell["external"])
     local = oracle.governing(oracle.Client(cell["client"], node, node[0]), front.address, policies) == "Local"
-    for _, written in steps.of_slices(cell):
-        for each in written:
-            conditions = each.conditions
-            ready = conditions.get("ready", True) is not False
-            leaving = bool(conditions.get("terminating") and conditions.get("serving"))
-            if (ready or leaving) and not (local and cells.SERVERS[each.server] != node):
-                yield str(each.server)
+    for each in cells.judged(cell):
+        leaving = each.terminating and each.serving
+        if (oracle.is_ready(each) or leaving) and not (local and each.node != node):
+            yield each.pod
 
 
 def may_not_lose(change: Change, front: Front, node: str) -> bool:
