@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import pytest
 
 from conformance.features import TOPOLOGY_MODE
@@ -12,6 +10,7 @@ from conformance.kep_2433_topology_aware_hints.zones import (
     create_auto,
     create_pods,
     give_other_ports,
+    hinted_for_own_zone,
     own_zones,
     size_zones,
     unhinted,
@@ -120,12 +119,6 @@ def test_node_of_unknown_size_ends_hints(three_zones: Cluster) -> None:
     expect_hints(three_zones, service, own_zones("aabbcc"))
 
 
-def _own(zones: str, hinted: dict[str, set[str]]) -> dict[str, int]:
-    """Return how many of the pods of `create_pods` are hinted for their own zone, by zone."""
-    own = Counter(zone for number, zone in enumerate(zones, 1) if f"p{number}" in hinted.get(zone, ()))
-    return {zone: own[zone] for zone in sorted(set(zones))}
-
-
 @requirement(
     "KEP-2433/own-zone-first-after-changes",
     "After endpoints were added or removed, and after the last node of a zone went, endpoints are hinted for their own "
@@ -157,7 +150,7 @@ def test_own_zone_comes_first_after_changes(three_zones: Cluster, change: str) -
             shared, own = {"a": 3, "b": 3}, {"a": 3, "b": 3}
     hinted = expect_shared_out(three_zones, service, shared)
     what = f"endpoints of service {service.name} that are hinted for their own zone after {change}"
-    three_zones.expect_equal(what, expected=own, observed=_own(zones, hinted))
+    three_zones.expect_equal(what, expected=own, observed=hinted_for_own_zone(zones, hinted))
 
 
 PORTS = {8080: "aab", 9090: "aac", 9191: "abc"}

@@ -12,7 +12,13 @@ from collections import Counter
 import pytest
 
 from conformance.features import TOPOLOGY_MODE
-from conformance.kep_2433_topology_aware_hints.zones import create_auto, create_pods, size_zones, unhinted
+from conformance.kep_2433_topology_aware_hints.zones import (
+    create_auto,
+    create_pods,
+    hinted_for_own_zone,
+    size_zones,
+    unhinted,
+)
 from harness import (
     MUST,
     SHOULD,
@@ -96,9 +102,8 @@ def test_only_surplus_endpoints_serve_another_zone(three_zones: Cluster, zones: 
     service = create_auto(three_zones)
     hinted = expect_shared_out(three_zones, service, share)
 
-    own = {zone: {f"p{number}" for number, where in enumerate(zones, 1) if where == zone} for zone in "abc"}
     three_zones.expect_equal(
         f"endpoints of service {service.name} that are hinted for their own zone",
         expected={zone: min(share[zone], Counter(zones)[zone]) for zone in "abc"},
-        observed={zone: len(own[zone] & hinted[zone]) for zone in "abc"},
+        observed=hinted_for_own_zone(zones, hinted),
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 
 from harness import (
     Cluster,
@@ -75,3 +76,9 @@ def own_zones(zones: str) -> Mapping[str, Hints | None]:
 def unhinted(zones: str) -> Mapping[str, Hints | None]:
     """Return the argument of `expect_hints` if none of them has a hint."""
     return dict.fromkeys(own_zones(zones))
+
+
+def hinted_for_own_zone(zones: str, hinted: Mapping[str, AbstractSet[str]]) -> dict[str, int]:
+    """Return how many of the pods of `create_pods` are hinted for their own zone, of what `expect_shared_out` found."""
+    places = {f"p{number}": zone for number, zone in enumerate(zones, 1)}
+    return {zone: sum(places.get(name) == zone for name in names) for zone, names in sorted(hinted.items())}
