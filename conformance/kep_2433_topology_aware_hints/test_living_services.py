@@ -131,11 +131,11 @@ def test_node_of_unknown_size_ends_hints(three_zones: Cluster) -> None:
 @pytest.mark.parametrize("change", ["additions", "removals", "a node"])
 def test_own_zone_comes_first_after_changes(three_zones: Cluster, change: str) -> None:
     zones = {"additions": "aab", "removals": "aaabbbccc", "a node": "aaabbb"}[change]
-    size_zones(three_zones, **dict.fromkeys("abd" if change == "a node" else "abc", 8))
+    sized = "abd" if change == "a node" else "abc"
+    size_zones(three_zones, **dict.fromkeys(sized, 8))
     create_pods(three_zones, zones)
     service = create_auto(three_zones)
-    each = len(zones) // 3
-    expect_shared_out(three_zones, service, dict.fromkeys("abd" if change == "a node" else "abc", each))
+    expect_shared_out(three_zones, service, dict.fromkeys(sized, len(zones) // 3))
 
     match change:
         case "additions":
