@@ -226,13 +226,7 @@ def _bring_to(cluster: Cluster, service: Service, kind: AddressKind, nodes: list
     if kind == "external-ip":
         cluster.patch_service(service, {"spec": {"externalIPs": addresses}})
     else:
-        set_ingress(cluster, service, [{"ip": each} for each in addresses])
-
-
-def set_ingress(cluster: Cluster, service: Service, ingress: list[dict[str, str]]) -> None:
-    """Write the ingress points of a Service, as its cloud does."""
-    status = {"status": {"loadBalancer": {"ingress": ingress}}}
-    cluster.api.patch("services", cluster.namespace, service.name, status, subresource="status")
+        cluster.set_ingress(service, addresses)
 
 
 @requirement(
@@ -254,7 +248,8 @@ def test_ip_mode_of_a_live_service(three_zones: Cluster) -> None:
     addresses = [ip for node in ("a1", "c1") for ip in service.virtual["load-balancer", node].values()]
 
     def expect_mode(mode: str, seen: Traffic) -> None:
-        set_ingress(three_zones, service, [{"ip": each, "ipMode": mode} for each in addresses])
+        status = {"status": {"loadBalancer": {"ingress": [{"ip": each, "ipMode": mode} for each in addresses]}}}
+        three_zones.api.patch("services", three_zones.namespace, service.name, status, subresource="status")
         expect_now(three_zones, Question(f"ipMode {mode}", service, seen, to="load-balancer"))
 
     expect_mode("VIP", by_all(a1, b1))
