@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from conformance.features import CLUSTER_IP, INTERNAL_POLICY, ZONE_HINTS
-from conformance.live_changes.views import NOBODY, by_all, expect_now
+from conformance.live_changes.views import NOBODY, UNUSED, by_all, expect_now
 from harness import (
     MUST,
     NO_ANSWER,
@@ -22,8 +22,8 @@ from harness import (
     same_zone,
 )
 
-UNUSED = 7070
-"""A port on which no server listens."""
+THEIRS = {"endpointslice.kubernetes.io/managed-by": "somebody-else.example.org"}
+"""The label of a slice that another manager writes."""
 
 
 @requirement(
@@ -91,7 +91,7 @@ def test_slices_of_a_live_service(three_zones: Cluster) -> None:
     with expect_no_loss(three_zones, replaced, from_=["a2"], allowed={a1, b1}):
         three_zones.publish(emptied, [], name="changes")
         three_zones.publish(replaced, [endpoint(a1), endpoint(b1)], name="second")
-        three_zones.publish(managed, [endpoint(b1)], name="theirs", labels=_managed_by("somebody-else"))
+        three_zones.publish(managed, [endpoint(b1)], name="theirs", labels=THEIRS)
         expect({a1}, {a1, b1})
 
         three_zones.publish(emptied, [endpoint(b1)], name="changes")
@@ -103,10 +103,6 @@ def test_slices_of_a_live_service(three_zones: Cluster) -> None:
     for name in ("stays", "changes"):
         three_zones.publish(emptied, [], name=name)
     expect_now(three_zones, Question("all slices are emptied", emptied, NOBODY))
-
-
-def _managed_by(who: str) -> dict[str, str]:
-    return {"endpointslice.kubernetes.io/managed-by": f"{who}.example.org"}
 
 
 @requirement(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from conformance.features import ENDPOINT_SLICES, ROUTING
-from conformance.live_changes.views import NOBODY, by_all, expect_now, ports_of
+from conformance.live_changes.views import NOBODY, UNUSED, by_all, expect_now, ports_of
 from harness import (
     MUST,
     Cluster,
@@ -25,8 +25,6 @@ WEB = {"app": "web"}
 OTHER = {"app": "other"}
 BY_NUMBER, BY_OTHER_NUMBER = Port(80, name="http", target=8080), Port(80, name="http", target=9090)
 BY_NAME, MORE = Port(80, name="http", target="alt"), Port(81, name="more", target="web")
-UNUSED = 7070
-"""A port on which no server listens."""
 
 
 @requirement(

@@ -14,6 +14,9 @@ ASKED_FROM = ("a1", "c1")
 
 NOBODY: Traffic = dict.fromkeys(ASKED_FROM, NO_ANSWER)
 
+UNUSED = 7070
+"""A port on which no server listens."""
+
 
 def as_now(service: Service, port: Port | None = None) -> Service:
     """Return the Service as it is at this moment, whatever becomes of it; asked at this port."""
