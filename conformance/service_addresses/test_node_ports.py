@@ -10,12 +10,11 @@ from conformance.features import (
     UDP_SERVICES,
     ZONE_HINTS,
 )
+from conformance.terminating_endpoints.test_routing import leaving
 from harness import (
     NO_ANSWER,
     SHOULD,
     Cluster,
-    Endpoint,
-    Pod,
     Port,
     Question,
     Rates,
@@ -33,10 +32,6 @@ TCP, UDP = Port(80, name="tcp"), Port(80, protocol="UDP", name="udp")
 
 # A rule is kept at an address or it is not, so each path is tested for a large fault only.
 RATES = Rates(leak=0.25)
-
-
-def _leaving(pod: Pod, *, serving: bool) -> Endpoint:
-    return endpoint(pod, ready=False, serving=serving, terminating=True)
 
 
 def _over_ipv6(name: str, service: Service, expected: Traffic) -> list[Question]:
@@ -66,7 +61,7 @@ def test_node_ports_answer_over_ipv6(three_zones: Cluster) -> None:
     going = three_zones.create_service(type="NodePort", ports=[TCP, UDP], dual_stack=True)
     three_zones.publish(hinted, [same_zone(a1), same_zone(b1)])
     three_zones.publish(local, [endpoint(a1), endpoint(b1)])
-    three_zones.publish(going, [_leaving(a1, serving=True), _leaving(b1, serving=False)])
+    three_zones.publish(going, [leaving(a1), leaving(b1, serving=False)])
 
     near: Traffic = {external_client("a2"): {a1}, external_client("b2"): {b1}, "b2": {b1}, node_client("c1"): {a1, b1}}
     here: Traffic = {external_client("a1"): {a1}, external_client("b1"): {b1}, external_client("a2"): NO_ANSWER}

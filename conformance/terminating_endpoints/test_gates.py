@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from conformance.features import CLUSTER_IP, PROXY_RELEASES, TERMINATING_ENDPOINTS
+from conformance.terminating_endpoints.test_routing import leaving
 from harness import MUST, NO_ANSWER, PROXY, Cluster, Release, endpoint, expect_traffic, release, requirement
 
 BETA = release("1.26")
@@ -28,7 +29,7 @@ def test_terminating_endpoint_is_not_used_while_the_gate_is_off(three_zones: Clu
     three_zones.publish(service, [endpoint(a1)])
     expect_traffic(three_zones, service, {"a1": {a1}, "b1": {a1}})
 
-    three_zones.publish(service, [endpoint(a1, ready=False, serving=True, terminating=True)])
+    three_zones.publish(service, [leaving(a1)])
     expect_traffic(three_zones, service, {"a1": NO_ANSWER, "b1": NO_ANSWER})
     three_zones.restart(PROXY, BETA)
     expect_traffic(three_zones, service, {"a1": {a1}, "b1": {a1}})
