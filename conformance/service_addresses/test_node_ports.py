@@ -10,6 +10,7 @@ from conformance.features import (
     UDP_SERVICES,
     ZONE_HINTS,
 )
+from conformance.service_addresses.test_endpoints import RATES
 from conformance.terminating_endpoints.test_routing import leaving
 from harness import (
     NO_ANSWER,
@@ -17,7 +18,6 @@ from harness import (
     Cluster,
     Port,
     Question,
-    Rates,
     Service,
     Traffic,
     endpoint,
@@ -29,9 +29,6 @@ from harness import (
 )
 
 TCP, UDP = Port(80, name="tcp"), Port(80, protocol="UDP", name="udp")
-
-# A rule is kept at an address or it is not, so each path is tested for a large fault only.
-RATES = Rates(leak=0.25)
 
 
 def _over_ipv6(name: str, service: Service, expected: Traffic) -> list[Question]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from conformance.features import CLUSTER_IP, EXTERNAL_POLICY, INTERNAL_POLICY, NODE_PORT, UDP_SERVICES
+from conformance.service_addresses.test_endpoints import RATES
 from harness import (
     MUST,
     NO_ANSWER,
@@ -15,7 +16,6 @@ from harness import (
     Expected,
     Pod,
     Question,
-    Rates,
     Service,
     Traffic,
     endpoint,
@@ -26,9 +26,6 @@ from harness import (
 )
 
 BOTH = (TCP, UDP)
-
-# A rule is kept at an address or it is not, so each path is tested for a large fault only.
-RATES = Rates(leak=0.25)
 
 CLIENTS = ("a1", "b1", node_client("c1"))
 
