@@ -9,7 +9,6 @@ from harness import (
     SHOULD,
     UDP,
     Cluster,
-    Service,
     endpoint,
     expect_flow_answered,
     expect_flow_moves,
@@ -72,7 +71,7 @@ def test_udp_flows_at_node_ports_move(three_zones: Cluster) -> None:
     kills={"forgets-no-flow-from-before"},
 )
 def test_udp_flow_from_before_the_first_endpoint_is_answered(three_zones: Cluster) -> None:
-    service: Service = three_zones.create_service(ports=[UDP], type="NodePort")
+    service = three_zones.create_service(ports=[UDP], type="NodePort")
     (a1,) = three_zones.run_servers(on=["a1"])
     with (
         expect_flow_answered(three_zones, service, "b1", {a1}),

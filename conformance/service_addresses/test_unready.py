@@ -18,6 +18,7 @@ from harness import (
     Question,
     Service,
     Traffic,
+    Who,
     endpoint,
     expect_together,
     external_client,
@@ -27,11 +28,11 @@ from harness import (
 
 BOTH = (TCP, UDP)
 
-CLIENTS = ("a1", "b1", node_client("c1"))
+CLIENTS: tuple[Who, ...] = ("a1", "b1", node_client("c1"))
 
 
 def _each(expected: Expected) -> Traffic:
-    return {client: expected for client in CLIENTS}  # noqa: C420  pods and nodes
+    return dict.fromkeys(CLIENTS, expected)
 
 
 def _unready(pod: Pod) -> Endpoint:
