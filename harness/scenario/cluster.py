@@ -11,7 +11,6 @@ import contextlib
 import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -28,12 +27,11 @@ from harness.judging.verdict import Expectation, Judgement, Verdict
 from harness.model import manifests
 from harness.model.abilities import Ability
 from harness.model.manifests import TCP, Endpoint, Port
-from harness.model.metrics import Metrics
-from harness.model.release import Component, Release
 from harness.model.texts import gathered, paragraphs, with_names
 from harness.model.workloads import Pod
 from harness.scenario.addresses import virtual_addresses
 from harness.scenario.asking import AUTOMATIC, asked_of, refuse_unasked
+from harness.scenario.components import Components
 from harness.scenario.findings import Findings
 from harness.scenario.holding import Sights
 from harness.scenario.nodes import Nodes
@@ -44,7 +42,7 @@ _FEW_PORTS = 8  # that a server has in any cluster: each is a container of its o
 _SAID = 300  # letters of a value in a timeline; the message has all of it
 
 
-class Cluster:
+class Cluster(Components):
     """One scenario's share of a cluster."""
 
     def __init__(
@@ -62,12 +60,10 @@ class Cluster:
         `converges_within` is the declared bound for changes in seconds, before the time scale; 0 for none.
         `ended_before` gives the components that have ended in other scenarios of the run, and how.
         """
+        super().__init__(View(backend), history)
         self.converges_within = converges_within
-        self.history = history
         self.test = test
-        self.backend = View(backend)
         self.namespace = namespace
-        self.topology = backend.topology
         self.api = backend.api
         self.answered: set[str] = set()  # services that have answered a probe: silence counts only after speech
         self.nodes = Nodes(self.backend, history)
@@ -80,7 +76,6 @@ class Cluster:
         self._published: set[str] = set()  # names of slices
         self._names: dict[str, str] = {}  # of all pods that ran, by address, deleted ones too
         self._begun = time.monotonic()
-        self._changed: dict[Component, dict[str, Release | None]] = {}  # the release of each, by node; None: unknown
         self.backend.create_namespace(namespace)
 
     def close(self) -> None:
@@ -89,12 +84,7 @@ class Cluster:
         That a component has ended, or works no longer, does not keep it from that: the next scenario will say so.
         """
         self.backend.forget_connections()  # else proxies, and the kernel for each pod, look through all of them
-        booted = self.backend.release
-        for component in sorted(self._changed, key=list(Component).index):
-            nodes = sorted(node for node, release in self._changed[component].items() if release != booted)
-            if nodes:
-                with contextlib.suppress(EndedError):
-                    self.backend.start_component(component, booted, nodes)
+        self.restore_components()
         with contextlib.suppress(EndedError):
             self.nodes.restore()
         with contextlib.suppress(EndedError):
@@ -323,7 +313,7 @@ class Cluster:
         )
         return sorted(found, key=lambda each: str(each["metadata"]["name"]))
 
-    # Components
+    # Time
 
     def settle(self) -> float:
         """Wait until all components have worked on what was written. Raises `InconclusiveError` when they do not.
@@ -339,51 +329,6 @@ class Cluster:
         """Something came to be as expected after so long: for the history, and the slowest of all for the report."""
         self.history.write("convergence", test=self.test, what=what, seconds=round(seconds, 3))
         self._findings.took(seconds)
-
-    @step("restart {component}")
-    def restart(self, component: Component, release: Release | None = None, *, on: Sequence[str] = ()) -> None:
-        """Replace a component by one of a release, by default the one at boot, and wait until it has settled.
-
-        It also starts a stopped one. Proxies are replaced `on` these nodes, by default on all; the rules in the kernel
-        stay in force until the next proxy has replaced them. `close` restores everything. All releases of a run follow
-        the same reading (`Release.follows`).
-        """
-        wanted = self._as_here(release)
-        nodes = self._note_change(component, on, wanted)
-        self.history.change("restart", component=component, release=wanted.to_json(), nodes=nodes)
-        self.backend.start_component(component, wanted, nodes)
-        self._changed[component].update(dict.fromkeys(nodes, wanted))
-
-    def bring_to(self, component: Component, release: Release) -> None:
-        """Replace a component by one of this release, on nodes where it has another one."""
-        wanted, changed = self._as_here(release), self._changed.get(component, {})
-        nodes = [node.name for node in self.topology.nodes]
-        self.backend.need_component(component, wanted, nodes)
-        others = [node for node in nodes if changed.get(node, self.backend.release) != wanted]
-        if others:
-            self.restart(component, release, on=others)
-
-    @step("stop {component}")
-    def stop(self, component: Component, *, on: Sequence[str] = ()) -> None:
-        """Stop a component, as a crash or a drain would: objects, slices and rules in the kernel stay."""
-        nodes = self._note_change(component, on, self.backend.release)
-        self.history.change("stop", component=component, nodes=nodes)
-        self.backend.stop_component(component, nodes)
-
-    def _note_change(self, component: Component, on: Sequence[str], wanted: Release) -> list[str]:
-        nodes = list(on) or [node.name for node in self.topology.nodes]
-        self.backend.need_component(component, wanted, nodes)
-        self._changed.setdefault(component, {}).update(dict.fromkeys(nodes))
-        return nodes
-
-    def _as_here(self, release: Release | None) -> Release:
-        booted = self.backend.release
-        return booted if release is None else replace(release, follows=booted.follows)
-
-    def metrics(self, component: Component, node: str = "") -> Metrics:
-        """Return the present metrics of a component; `node` chooses the proxy."""
-        of_proxy = component is Component.PROXY
-        return Metrics(self.backend.proxy_metrics(node) if of_proxy else self.backend.controller_metrics())
 
     def keep_time(self) -> None:
         """Declare that the scenario depends on time, which other load would disturb: it runs alone."""
