@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from harness.judging import verdict
@@ -67,9 +66,7 @@ def expect_together(
     for each in questions:
         insist_on_speech(cluster, each.service, paths[each.name])
     waited = wait_until_as_expected(cluster, [path for some in paths.values() for path in some], "all answers")
-    for each in questions:
-        if each.kept:
-            paths[each.name] = _keeping(cluster, paths[each.name])
+    paths = _keeping(cluster, paths)
     unmet = {name: each for name, each in _measure(cluster, paths, rates) if each.verdict is not Verdict.PASSED}
     if unmet:
         texts = [f"{name}: {each.message}\n\n{each.grid}\n\n{explain(name)}" for name, each in unmet.items()]
@@ -80,10 +77,10 @@ def expect_together(
 
 def expect_first_answers_together(cluster: Cluster, questions: Sequence[Question]) -> None:
     """Wait until a few probes of each client have the expected answers, and open no window. Raises `AssertionError`."""
-    paths = [path for each in questions for path in _paths(cluster, each)]
-    for each in questions:
-        insist_on_speech(cluster, each.service, _paths(cluster, each))
-    waited = wait_until_as_expected(cluster, paths, "all first answers")
+    paths = [(each, _paths(cluster, each)) for each in questions]
+    for each, some in paths:
+        insist_on_speech(cluster, each.service, some)
+    waited = wait_until_as_expected(cluster, [path for _, some in paths for path in some], "all first answers")
     cluster.expect_equal(
         "wrong first answer", expected="none", observed=waited.wrong or "none", explanation=waited.text
     )
@@ -115,7 +112,7 @@ def expect_meanwhile(
     for each in samples:
         path, seen = paths[each.probe], named(cluster, each.observation)
         if isinstance(seen, Reached):
-            happened = "" if seen.pod in _pods(path) else f"reached {seen.pod}"
+            happened = f"reached {seen.pod}" if verdict.is_wrong(seen, path.expected) else ""
         else:
             happened = type(seen).__name__ if each.probe >= len(may_lose) else ""
         if isinstance(seen, Unknown) and happened:
@@ -130,25 +127,23 @@ def expect_meanwhile(
     )
 
 
-def _pods(path: Path) -> AbstractSet[str]:
-    return path.expected.pods if isinstance(path.expected, AnyOf) else path.expected  # type: ignore[return-value]
-
-
 def _paths(cluster: Cluster, question: Question) -> list[Path]:
     target = target_of(cluster, question.service, to=question.to, family=question.family, port=question.port)
-    paths = paths_to(target, question.expected)
-    named = [replace(each, label=f"{each.label} in {question.name}") for each in paths]
+    paths = [replace(each, label=f"{each.label} in {question.name}") for each in paths_to(target, question.expected)]
     if not question.kept:
-        return named
+        return paths
     return [
-        replace(each, expected=AnyOf(each.expected)) if isinstance(each.expected, frozenset) else each for each in named
+        replace(each, expected=AnyOf(each.expected)) if isinstance(each.expected, frozenset) else each for each in paths
     ]
 
 
-def _keeping(cluster: Cluster, paths: Sequence[Path]) -> list[Path]:
-    """Return the paths, each expecting the pod that now answers its client, if that is an allowed one."""
-    seen = probe_all(cluster, {path: 1 for path in paths if isinstance(path.expected, AnyOf)})
-    return [replace(path, expected=_kept(path, seen.get(path, []))) for path in paths]
+def _keeping(cluster: Cluster, paths: Mapping[str, Sequence[Path]]) -> dict[str, list[Path]]:
+    """Return the paths; one that may see any of some pods expects the one that now answers, if it is one of them."""
+    any_of = [path for some in paths.values() for path in some if isinstance(path.expected, AnyOf)]
+    seen = probe_all(cluster, dict.fromkeys(any_of, 1)) if any_of else {}
+    return {
+        name: [replace(path, expected=_kept(path, seen.get(path, []))) for path in some] for name, some in paths.items()
+    }
 
 
 def _kept(path: Path, seen: Sequence[Observation]) -> verdict.Expected:
