@@ -29,6 +29,7 @@ from harness.model.manifests import Port
 from harness.model.outcomes import TIMED_OUT, Observation, Reached, Refused, TimedOut, Unknown
 from harness.model.texts import paragraphs
 from harness.model.workloads import Client, Pod
+from harness.probes.loop import Probe
 from harness.scenario.cluster import Cluster
 from harness.scenario.convergence import come_to, limit, patience
 from harness.scenario.paths import Path, Target, Who, first_family, named, names, target_of
@@ -169,12 +170,9 @@ def expect_flow_answered(
     Whether anybody answers before is left open. `address` are arguments of `expect_traffic`.
     """
     cluster.settle()
-    flow = cluster.backend.connect(target_of(cluster, service, **address).path(client, frozenset({"any"})).probes(1)[0])
-    try:
+    with contextlib.closing(cluster.backend.connect(_probe_of(cluster, service, client, address))) as flow:
         yield
         _assert_comes_to(cluster, flow, client, pods)
-    finally:
-        flow.close()
 
 
 def _assert_comes_to(cluster: Cluster, flow: OpenConnection, client: Who, pods: AbstractSet[Pod]) -> None:
@@ -195,7 +193,7 @@ def _assert_comes_to(cluster: Cluster, flow: OpenConnection, client: Who, pods: 
 @contextlib.contextmanager
 def _flow(cluster: Cluster, service: Service, client: Who, address: Mapping[str, Any]) -> Iterator[OpenConnection]:
     cluster.settle()
-    probe = target_of(cluster, service, **address).path(client, frozenset()).probes(1)[0]
+    probe = _probe_of(cluster, service, client, address)
 
     def opened() -> OpenConnection:
         stream = cluster.backend.connect(probe)
@@ -210,6 +208,10 @@ def _flow(cluster: Cluster, service: Service, client: Who, address: Mapping[str,
         yield stream
     finally:
         stream.close()
+
+
+def _probe_of(cluster: Cluster, service: Service, client: Who, address: Mapping[str, Any]) -> Probe:
+    return target_of(cluster, service, **address).path(client, frozenset()).probes(1)[0]
 
 
 def _assert_pod(cluster: Cluster, observation: Observation, pod: Pod, what: str) -> None:
