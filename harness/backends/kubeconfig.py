@@ -32,6 +32,7 @@ from harness.guest import liveness
 from harness.guest.labels import run_labels
 from harness.guest.nodes import change_node, restore_node
 from harness.model.abilities import Ability
+from harness.model.manifests import zone_of
 from harness.model.outcomes import Observation, Unknown
 from harness.model.release import Component, Release
 from harness.model.topology import ZONE_LABEL
@@ -254,8 +255,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
         return client, self._zone_of(node), zones, self._clients.barrier_endpoints(without=self._off)
 
     def _zone_of(self, node: str) -> str | None:
-        labels = self.api.get("nodes", "", node)["metadata"].get("labels") or {}
-        return str(labels[ZONE_LABEL]) if labels.get(ZONE_LABEL) else None
+        return zone_of(self.api.get("nodes", "", node)) or None
 
     def settle(self) -> float:
         """Wait until pods have their wanted state, and running proxies have passed the barrier."""
