@@ -109,10 +109,7 @@ class Table:
             return []
         changes = Changes()
         parts = [changes]
-        for service, before in self._touched_ranges.items():
-            after = self._ranges.get(service)
-            changes.first_delete += [RangesElement(service, before)] if before is not None and before != after else []
-            changes.first_add += [RangesElement(service, after)] if after is not None and before != after else []
+        self._compare_ranges(changes)
         for service in dict.fromkeys([service for _, service in self._touched]):
             if len(changes.first_add) + len(changes.first_delete) >= most:
                 changes = Changes()
@@ -134,6 +131,16 @@ class Table:
             compare(changes, *key, before, self._actions.get(key))
             if service.protocol == "UDP":
                 changes.stale += _stale(service, before, self.endpoints(service))
+
+    def _compare_ranges(self, changes: Changes) -> None:
+        for service, before in self._touched_ranges.items():
+            after = self._ranges.get(service)
+            if before == after:
+                continue
+            if before is not None:
+                changes.first_delete.append(RangesElement(service, before))
+            if after is not None:
+                changes.first_add.append(RangesElement(service, after))
 
     def forget_changes(self) -> None:
         """Drop the changes noted so far: the whole table is about to be loaded."""
