@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any
 
 from reference.client import Client, Event, Subscription
 from reference.endpointslice import EndpointSliceController
+from reference.proxy import ServiceProxy
 
 Sink = Callable[[Event], None]
 Filter = Callable[[Sink], Sink]
@@ -37,3 +39,18 @@ class Filtering(Wrapped):
 def controller_through(wrap: Callable[[Client], Client], **parts: Any) -> Callable[..., EndpointSliceController]:
     """Return a controller that works through another client than it is given."""
     return lambda client, **options: EndpointSliceController(wrap(client), **parts, **options)
+
+
+def rewriting(rewrite: Callable[[Event], Event]) -> Filter:
+    """Return a filter that hands on what a function makes of each event."""
+    return lambda sink: lambda event: sink(rewrite(event))
+
+
+def controller_hearing(through: Filter, **parts: Any) -> Callable[..., EndpointSliceController]:
+    """Return a controller that hears what comes through a filter."""
+    return controller_through(partial(Filtering, through=through), **parts)
+
+
+def proxy_hearing(through: Filter) -> Callable[..., ServiceProxy]:
+    """Return a proxy that hears what comes through a filter."""
+    return lambda node, client, **options: ServiceProxy(node, Filtering(client, through), **options)

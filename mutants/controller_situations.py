@@ -6,17 +6,15 @@ import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
-from mutants.clients import Wrapped, controller_through
+from mutants.clients import Filtering, Sink, Wrapped, controller_hearing, controller_through, rewriting
+from mutants.controllers import all_are_ours
 from mutants.mutant import Mutant
 from mutants.plans import Nodes, PlanFaults, Planner, Pods, rewritten, with_spec, without
 from reference.client import ApiError, Client, Event, Object
 from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.labels import (
-    CONTROLLER,
-    MANAGED_BY,
     TOPOLOGY_AWARE_HINTS,
     TOPOLOGY_MODE,
     service_name,
@@ -114,46 +112,27 @@ def hints_by_host_name(service: Object, pods: Pods, nodes: Nodes, *others: Any, 
 # Slices and who writes them
 
 
-class _Listening(Wrapped):
-    """Hands on what a function makes of each event."""
+def _looks_away(sink: Sink) -> Sink:
+    """Tell nothing of slices that somebody changes."""
 
-    def __init__(self, client: Client, listen: Callable[[Event], Event]) -> None:
-        super().__init__(client)
-        self._listen = listen
+    def filtered(event: Event) -> None:
+        if (event.resource, event.type) != ("endpointslices", "MODIFIED"):
+            sink(event)
 
-    def subscribe(self, resources: Any, sink: Callable[[Event], None]) -> Any:
-        return self._client.subscribe(resources, lambda event: sink(self._listen(event)))
-
-
-class _LooksAway(Wrapped):
-    """Tells nothing of slices that somebody changes."""
-
-    def subscribe(self, resources: Any, sink: Callable[[Event], None]) -> Any:
-        def pass_on(event: Event) -> None:
-            if (event.resource, event.type) != ("endpointslices", "MODIFIED"):
-                sink(event)
-
-        return self._client.subscribe(resources, pass_on)
+    return filtered
 
 
 _faults.of_controller(
-    "looks-away-from-its-slices", "What others do to the controller's slices stays.", "", controller_through(_LooksAway)
+    "looks-away-from-its-slices",
+    "What others do to the controller's slices stays.",
+    "",
+    controller_hearing(_looks_away),
 )
-
-
-def _as_own(event: Event) -> Event:
-    if event.resource != "endpointslices" or event.type == "SYNCED":
-        return event
-    metadata = event.object["metadata"]
-    labels = {**(metadata.get("labels") or {}), MANAGED_BY: CONTROLLER}
-    return replace(event, object={**event.object, "metadata": {**metadata, "labels": labels}})
-
-
 _faults.of_controller(
     "takes-over-what-names-its-service",
     "Slices that name a Service with a selector are deleted, unless the controller has made them.",
     "",
-    controller_through(partial(_Listening, listen=_as_own)),
+    controller_hearing(rewriting(all_are_ours)),
 )
 
 
@@ -319,7 +298,7 @@ def _tires_after(changes: int, *, for_each_service: bool) -> Callable[..., Endpo
         def plan(service: Object, *others: Any, **more: Any) -> Plan:
             return plan_service(unasked(service) if heard > changes else service, *others, **more)
 
-        return EndpointSliceController(_Listening(client, listening), plan=plan, **options)
+        return EndpointSliceController(Filtering(client, rewriting(listening)), plan=plan, **options)
 
     return make
 

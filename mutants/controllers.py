@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from harness.model.manifests import has_condition
-from mutants.clients import Wrapped, controller_through
+from mutants.clients import controller_hearing, rewriting
 from mutants.mutant import NO_ANSWER, Mutant
 from mutants.plans import Nodes, PlanFaults, Planner, Pods, rewritten, with_spec, without
-from reference.client import Client, Event, Object, Subscription
+from reference.client import Event, Object
 from reference.endpointslice.hints import NoHints
 from reference.endpointslice.labels import CONTROLLER, MANAGED_BY
 from reference.endpointslice.plan import Plan, plan_service, selects_pods
@@ -161,17 +160,6 @@ def _annotated(obj: Object, number: int) -> Object:
 # Objects that belong to others
 
 
-class _Rewriting(Wrapped):
-    """A client whose events are changed."""
-
-    def __init__(self, client: Client, rewrite: Callable[[Event], Event]) -> None:
-        super().__init__(client)
-        self._rewrite = rewrite
-
-    def subscribe(self, resources: Collection[str], sink: Callable[[Event], None]) -> Subscription:
-        return self._client.subscribe(resources, lambda event: sink(self._rewrite(event)))
-
-
 def _labelled(obj: Object, labels: Mapping[str, str]) -> Object:
     return {**obj, "metadata": {**obj["metadata"], "labels": {**(obj["metadata"].get("labels") or {}), **labels}}}
 
@@ -190,11 +178,12 @@ _faults.of_controller(
     "no-selector-means-every-pod",
     "A Service without selector gets every pod of its namespace.",
     "",
-    controller_through(partial(_Rewriting, rewrite=_everything_matches)),
+    controller_hearing(rewriting(_everything_matches)),
 )
 
 
-def _all_are_ours(event: Event) -> Event:
+def all_are_ours(event: Event) -> Event:
+    """Return the event as if the controller managed every slice."""
     if event.resource != "endpointslices":
         return event
     return Event(event.type, event.resource, _labelled(event.object, {MANAGED_BY: CONTROLLER}))
@@ -212,7 +201,7 @@ _faults.of_controller(
     "takes-slices-of-others",
     "Slices that somebody else manages are taken over, and lose their hints.",
     "",
-    controller_through(partial(_Rewriting, rewrite=_all_are_ours), plan=_clears_hints),
+    controller_hearing(rewriting(all_are_ours), plan=_clears_hints),
 )
 
 

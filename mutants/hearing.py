@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mutants.clients import Filter, Filtering, Sink, controller_through
+from mutants.clients import Filter, Sink, controller_hearing, proxy_hearing
 from mutants.mutant import NO_ANSWER, REACHED, REFUSED, WRITTEN, Mutant
-from reference.client import Client, Event, Key, Object, key_of
-from reference.proxy import ServiceProxy
+from reference.client import Event, Key, Object, key_of
 
 SILENT = f"{NO_ANSWER}|{REFUSED}"
 ANY = f"{REACHED}|{SILENT}"
@@ -26,10 +25,7 @@ def proxy_hears(
     """Make a mutant of a filter of what a proxy hears."""
 
     def register(through: Filter) -> Filter:
-        def proxy(node: str, client: Client, **options: Any) -> ServiceProxy:
-            return ServiceProxy(node, Filtering(client, through), **options)
-
-        mutants.append(Mutant(name, sentence, provenance, symptom, proxy=proxy))
+        mutants.append(Mutant(name, sentence, provenance, symptom, proxy=proxy_hearing(through)))
         return through
 
     return register
@@ -51,8 +47,7 @@ def controller_is_told(mutants: list[Mutant], name: str, sentence: str) -> Calla
     """Make a mutant of a controller that is told otherwise of Services."""
 
     def register(tell: Telling) -> Telling:
-        through = told("services", tell)
-        controller = controller_through(lambda client: Filtering(client, through))
+        controller = controller_hearing(told("services", tell))
         mutants.append(Mutant(name, sentence, "", f"{WRITTEN}|{REACHED}", controller=controller))
         return tell
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from mutants.clients import Filter, Filtering, Sink, controller_through
+from mutants.clients import Sink, controller_hearing, proxy_hearing
 from mutants.data_planes import HOLE
 from mutants.mutant import NO_ANSWER, REACHED, REFUSED, WRITTEN, Mutant
 from reference.client import Client, Event, Object
@@ -62,14 +62,6 @@ def _newer_versions(sink: Sink) -> Sink:
         sink(event)
 
     return filtered
-
-
-def _controller(filtered: Filter) -> Callable[..., EndpointSliceController]:
-    return controller_through(partial(Filtering, through=filtered))
-
-
-def _proxy(filtered: Filter) -> Callable[..., ServiceProxy]:
-    return lambda node, client, **options: ServiceProxy(node, Filtering(client, filtered), **options)
 
 
 def _touching(client: Client, **options: Any) -> EndpointSliceController:
@@ -146,7 +138,7 @@ MUTANTS = [
         "The controller takes an object for unchanged as long as its resourceVersion is, also where another release "
         "serves it otherwise.",
         symptom=WRITTEN,
-        controller=_controller(_newer_versions),
+        controller=controller_hearing(_newer_versions),
     ),
     Mutant(
         "rewrites-slices-at-any-start",
@@ -158,25 +150,25 @@ MUTANTS = [
         "knows-only-what-changes",
         "A controller that starts does not look at the Services, pods and slices that are there already.",
         symptom=WRITTEN,
-        controller=_controller(_from_the_first_change_on),
+        controller=controller_hearing(_from_the_first_change_on),
     ),
     Mutant(
         "routes-only-what-changes",
         "A proxy that starts does not look at the Services that are there already, and loses the rules for them.",
         symptom=f"{NO_ANSWER}|{REFUSED}",
-        proxy=_proxy(_from_the_first_change_on),
+        proxy=proxy_hearing(_from_the_first_change_on),
     ),
     Mutant(
         "watches-once",
         "Once the API server has been away, the controller learns of no change any more.",
         symptom=f"{REACHED}|{NO_ANSWER}",
-        controller=_controller(_until_the_second_list),
+        controller=controller_hearing(_until_the_second_list),
     ),
     Mutant(
         "watches-once-as-a-proxy",
         "Once the API server has been away, the proxies learn of no change any more.",
         symptom=f"{REACHED}|{NO_ANSWER}",
-        proxy=_proxy(_until_the_second_list),
+        proxy=proxy_hearing(_until_the_second_list),
     ),
     Mutant(
         "flushes-before-it-starts",
