@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from mutants import hearing
 from mutants.families import WhereAsked
 from mutants.mutant import NO_ANSWER, REACHED, REFUSED, Mutant
 from reference.client import Object
@@ -87,11 +88,11 @@ class _FrozenWhereAsked(_Frozen, WhereAsked):
 
 
 def _register(
-    name: str, sentence: str, path: str, choose: Choose, *, provenance: str = "", state: type[_Frozen] = _Frozen
+    name: str, sentence: str, path: str, choose: Choose, *, symptom: str = ANY, state: type[_Frozen] = _Frozen
 ) -> None:
     resource, *keys = path.split(".")
     made = partial(state, resource=resource, path=keys, choose=choose)
-    MUTANTS.append(Mutant(name, sentence, provenance, ANY, proxy=partial(ServiceProxy, state=made)))
+    MUTANTS.append(Mutant(name, sentence, symptom=symptom, proxy=partial(ServiceProxy, state=made)))
 
 
 def _freeze(name: str, path: str, **parts: Any) -> None:
@@ -108,8 +109,8 @@ _freeze("freezes-external-policy", "services.spec.externalTrafficPolicy")
 _freeze("freezes-affinity", "services.spec.sessionAffinity")
 _freeze("freezes-cluster-ips", "services.spec.clusterIPs")
 _freeze("freezes-external-ips", "services.spec.externalIPs")
-_freeze("freezes-ingress", "services.status.loadBalancer.ingress", choose=_first_given)
-_freeze("freezes-node-ports", "services.spec.ports.*.nodePort")
+_freeze("freezes-ingress", "services.status.loadBalancer.ingress", choose=_first_given, symptom=REACHED)
+_freeze("freezes-node-ports", "services.spec.ports.*.nodePort", symptom=hearing.ANY)
 _freeze("freezes-protocols", "services.spec.ports.*.protocol")
 _freeze("freezes-distribution", "services.spec.trafficDistribution", state=_FrozenWhereAsked)
 _freeze("freezes-hints", "endpointslices.endpoints.*.hints")

@@ -53,16 +53,6 @@ def ports_are_frozen(service: Object, before: Object) -> Object:
     return _with_spec(service, ports=kept)
 
 
-@_of_services("node-ports-are-frozen", "A Service keeps the node port that it had first.", symptom=ANY)
-def node_ports_are_frozen(service: Object, before: Object) -> Object:
-    known = _by_name(before["spec"].get("ports") or ())
-    ports = [
-        {**each, "nodePort": known.get(each.get("name") or "", {}).get("nodePort") or each.get("nodePort")}
-        for each in service["spec"].get("ports") or ()
-    ]
-    return _with_spec(service, ports=ports)
-
-
 @_of_services("type-is-frozen", "Nothing is heard of a Service whose type is not its first one.", symptom=ANY)
 def type_is_frozen(service: Object, before: Object) -> Object:
     return service if service["spec"]["type"] == before["spec"]["type"] else before
@@ -71,11 +61,6 @@ def type_is_frozen(service: Object, before: Object) -> Object:
 @_of_services("external-name-keeps-rules", "A Service that becomes an ExternalName is answered for as before.")
 def external_name_keeps_rules(service: Object, before: Object) -> Object:
     return before if service["spec"]["type"] == "ExternalName" else service
-
-
-@_of_services("load-balancer-addresses-are-frozen", "A Service keeps the load balancer addresses that it had first.")
-def load_balancer_addresses_are_frozen(service: Object, before: Object) -> Object:
-    return _with_ingress(service, _ingress(before) or _ingress(service))
 
 
 @_of_services("external-ips-are-frozen", "A Service keeps the external IPs that it had first.")

@@ -68,7 +68,7 @@ def _port(service: Service) -> str:
     level=MUST,
     features={NODE_PORT},
     source="core/v1 ServicePort.nodePort (the port on each node on which this service is exposed)",
-    kills={"node-ports-are-frozen"},
+    kills={"freezes-node-ports"},
 )
 def test_node_port_of_a_live_service(three_zones: Cluster) -> None:
     service, gone = three_zones.create_service(type="NodePort"), three_zones.create_service(type="NodePort")
@@ -173,7 +173,7 @@ def test_load_balancer_type_of_a_live_service(three_zones: Cluster) -> None:
     level=MUST,
     features={LOAD_BALANCER},
     source="core/v1 LoadBalancerStatus.ingress (ingress points for the load-balancer)",
-    kills={"load-balancer-addresses-are-frozen"},
+    kills={"freezes-ingress"},
 )
 def test_load_balancer_addresses_of_a_live_service(three_zones: Cluster) -> None:
     _hand_an_address_over(three_zones, "load-balancer", type="LoadBalancer")

@@ -157,10 +157,8 @@ CONDITIONS = {"conditions", "conditions, there and back"}
 HINTS = {"empty hints", "hints", "hints, there and back"}
 MISSED: dict[str, set[str]] = {
     "ports-are-frozen": {"a port", "a protocol"} | MANY,
-    "node-ports-are-frozen": {"a node port", "type ClusterIP"},
     "type-is-frozen": OF_SERVICES,
     "external-name-keeps-rules": {"type ExternalName"},
-    "load-balancer-addresses-are-frozen": {"a load balancer address", "ipMode", "type ClusterIP"},
     "external-ips-are-frozen": EXTERNAL_IPS,
     "ip-mode-is-frozen": {"ipMode"},
     "ignores-ip-mode": {"ipMode"},
