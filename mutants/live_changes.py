@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -10,7 +10,9 @@ from typing import Any
 from mutants.clients import Sink
 from mutants.decisions import Question, deciding
 from mutants.hearing import ANY, SILENT, controller_is_told, proxy_hears, proxy_is_told, told
+from mutants.live_slices import by_name
 from mutants.mutant import WRITTEN, Mutant
+from mutants.plans import with_spec
 from reference.apiserver.kinds.services import Services
 from reference.client import Event, Object
 from reference.features import Features
@@ -25,12 +27,6 @@ _of_services = partial(proxy_is_told, MUTANTS, "services")
 _controller_keeps = partial(controller_is_told, MUTANTS)
 
 
-def _with_spec(service: Object, **fields: Any) -> Object:
-    """Return a Service with these fields of its spec; one that is None is taken out."""
-    spec = {**service["spec"], **fields}
-    return {**service, "spec": {name: value for name, value in spec.items() if value is not None}}
-
-
 def _with_ingress(service: Object, ingress: list[Object]) -> Object:
     return {**service, "status": {**(service.get("status") or {}), "loadBalancer": {"ingress": ingress}}}
 
@@ -39,18 +35,14 @@ def _ingress(service: Object) -> list[Object]:
     return list(((service.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ())
 
 
-def _by_name(ports: Collection[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-    return {each.get("name") or "": each for each in ports}
-
-
 @_of_services("ports-are-frozen", "A Service keeps the ports that it had first.", symptom=ANY)
 def ports_are_frozen(service: Object, before: Object) -> Object:
-    present = _by_name(service["spec"].get("ports") or ())
+    present = by_name(service["spec"].get("ports") or ())
     kept = [
         {**each, "nodePort": present.get(each.get("name") or "", {}).get("nodePort")}
         for each in before["spec"].get("ports") or ()
     ]
-    return _with_spec(service, ports=kept)
+    return with_spec(service, ports=kept)
 
 
 @_of_services("type-is-frozen", "Nothing is heard of a Service whose type is not its first one.", symptom=ANY)
@@ -65,7 +57,7 @@ def external_name_keeps_rules(service: Object, before: Object) -> Object:
 
 @_of_services("external-ips-are-frozen", "A Service keeps the external IPs that it had first.")
 def external_ips_are_frozen(service: Object, before: Object) -> Object:
-    return _with_spec(service, externalIPs=before["spec"].get("externalIPs") or service["spec"].get("externalIPs"))
+    return with_spec(service, externalIPs=before["spec"].get("externalIPs") or service["spec"].get("externalIPs"))
 
 
 @_of_services("ip-mode-is-frozen", "A load balancer address keeps the ipMode that it had first.")
@@ -84,7 +76,7 @@ def ignores_ip_mode(service: Object, _: Object) -> Object:
 
 @_of_services("source-ranges-are-frozen", "A Service keeps the loadBalancerSourceRanges that it had first, or none.")
 def source_ranges_are_frozen(service: Object, before: Object) -> Object:
-    return _with_spec(service, loadBalancerSourceRanges=before["spec"].get("loadBalancerSourceRanges"))
+    return with_spec(service, loadBalancerSourceRanges=before["spec"].get("loadBalancerSourceRanges"))
 
 
 @_of_services(
@@ -92,12 +84,12 @@ def source_ranges_are_frozen(service: Object, before: Object) -> Object:
 )
 def source_ranges_outlive_their_removal(service: Object, before: Object) -> Object:
     ranges = [each["spec"].get("loadBalancerSourceRanges") for each in (service, before)]
-    return _with_spec(service, loadBalancerSourceRanges=ranges[0] or ranges[1])
+    return with_spec(service, loadBalancerSourceRanges=ranges[0] or ranges[1])
 
 
 @_of_services("affinity-timeout-is-frozen", "A Service keeps the timeoutSeconds that it had first.", symptom="expected")
 def affinity_timeout_is_frozen(service: Object, before: Object) -> Object:
-    return _with_spec(service, sessionAffinityConfig=before["spec"].get("sessionAffinityConfig"))
+    return with_spec(service, sessionAffinityConfig=before["spec"].get("sessionAffinityConfig"))
 
 
 PROXY_NAME = "service.kubernetes.io/service-proxy-name"
@@ -116,7 +108,7 @@ def _as_formerly(service: Object, before: Object) -> Object:
     if service["metadata"].get("uid") == before["metadata"].get("uid"):
         return service
     kept = ("internalTrafficPolicy", "sessionAffinity")
-    return _with_spec(service, **{field: before["spec"].get(field) for field in kept})
+    return with_spec(service, **{field: before["spec"].get(field) for field in kept})
 
 
 _hears(
@@ -175,17 +167,17 @@ MUTANTS.append(
 
 @_controller_keeps("target-ports-are-frozen", "A Service keeps the target ports that it had first.")
 def target_ports_are_frozen(service: Object, before: Object) -> Object:
-    return _with_spec(service, ports=before["spec"].get("ports"))
+    return with_spec(service, ports=before["spec"].get("ports"))
 
 
 @_controller_keeps("selector-is-frozen", "A Service keeps the selector that it had first.")
 def selector_is_frozen(service: Object, before: Object) -> Object:
-    return _with_spec(service, selector=before["spec"].get("selector"))
+    return with_spec(service, selector=before["spec"].get("selector"))
 
 
 @_controller_keeps("publishing-is-frozen", "A Service keeps the publishNotReadyAddresses that it had first.")
 def publishing_is_frozen(service: Object, before: Object) -> Object:
-    return _with_spec(service, publishNotReadyAddresses=before["spec"].get("publishNotReadyAddresses"))
+    return with_spec(service, publishNotReadyAddresses=before["spec"].get("publishNotReadyAddresses"))
 
 
 # API servers

@@ -20,7 +20,8 @@ _hears = partial(proxy_hears, MUTANTS)
 _of_slices = partial(proxy_is_told, MUTANTS, "endpointslices")
 
 
-def _by_name(ports: Collection[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+def by_name(ports: Collection[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """Return ports by their names; "" for one without."""
     return {each.get("name") or "": each for each in ports}
 
 
@@ -35,7 +36,7 @@ def _of_addresses(obj: Object) -> dict[str, Object]:
 
 @_of_slices("slice-ports-are-frozen", "A slice keeps the port numbers that it had first.")
 def slice_ports_are_frozen(obj: Object, before: Object) -> Object:
-    known = _by_name(before.get("ports") or ())
+    known = by_name(before.get("ports") or ())
     ports = [{**each, "port": known.get(each.get("name") or "", each)["port"]} for each in obj.get("ports") or ()]
     return {**obj, "ports": ports}
 

@@ -120,9 +120,7 @@ class _OnTopOfFormerRules(KernelTable):
 class _LeavesRules(ServiceProxy):
     """Starts with the rules that the proxy before it on its node left."""
 
-    def __init__(
-        self, node_name: str, client: Client, *, left: dict[str, dict[Family, Ruleset]], **options: Any
-    ) -> None:
+    def __init__(self, node_name: str, client: Client, *, left: Left, **options: Any) -> None:
         self._all_left, former = left, left.get(node_name, {})
         super().__init__(node_name, client, kernel_table=partial(_OnTopOfFormerRules, left=former), **options)
 
