@@ -68,6 +68,10 @@ class Question:
     def leaving(self) -> list[Endpoint]:
         return [each for each in self.endpoints if each.terminating and each.serving and not each.ready]
 
+    @property
+    def is_ipv6(self) -> bool:
+        return any(":" in address for address in self.port.cluster_ips)
+
 
 Wrong = Callable[[Question], Decision]
 

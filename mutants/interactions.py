@@ -15,14 +15,6 @@ MUTANTS: list[Mutant] = []
 EITHER = f"{REACHED}|{NO_ANSWER}"  # an endpoint that must not answer, or whose answer comes back another way
 
 
-def _over_ipv6(asked: Question) -> bool:
-    return any(":" in address for address in asked.port.cluster_ips)
-
-
-def _over_udp(asked: Question) -> bool:
-    return asked.port.protocol == "UDP"
-
-
 def _unhinted(asked: Question) -> Decision:
     return asked.answer(endpoints=without_hints(asked.endpoints))
 
@@ -35,8 +27,8 @@ def _without_last_resort(asked: Question) -> Decision:
     return asked.answer(endpoints=[each for each in asked.endpoints if each.ready])
 
 
-_udp_ipv6 = faults_in(MUTANTS, about=lambda asked: _over_udp(asked) and _over_ipv6(asked))
-_ipv6 = faults_in(MUTANTS, about=_over_ipv6)
+_udp_ipv6 = faults_in(MUTANTS, about=lambda asked: asked.port.protocol == "UDP" and asked.is_ipv6)
+_ipv6 = faults_in(MUTANTS, about=lambda asked: asked.is_ipv6)
 _sticky = faults_in(MUTANTS, about=lambda asked: bool(asked.port.affinity_seconds))
 _many = faults_in(MUTANTS, about=lambda asked: len(asked.endpoints) > 100)
 _balanced = faults_in(MUTANTS, about=lambda asked: bool(asked.port.load_balancer_ips))
@@ -44,26 +36,22 @@ _external_ip = faults_in(MUTANTS, about=lambda asked: bool(asked.port.external_i
 _every = faults_in(MUTANTS)
 
 
-@_udp_ipv6("no-policies-over-udp-and-ipv6", "Over UDP and IPv6 traffic policies are not looked at.", symptom=EITHER)
-def no_policies_over_udp_and_ipv6(asked: Question) -> Decision:
-    return _policies_as_cluster(asked)
-
-
-@_udp_ipv6("no-hints-over-udp-and-ipv6", "Over UDP and IPv6 hints are not followed.")
-def no_hints_over_udp_and_ipv6(asked: Question) -> Decision:
-    return _unhinted(asked)
-
-
-@_ipv6("no-hints-at-external-addresses-over-ipv6", "Over IPv6, hints are followed at the cluster IP only.")
-def no_hints_at_external_addresses_over_ipv6(asked: Question) -> Decision:
-    return external_addresses_ignore_hints(asked)
-
-
-@_ipv6(
-    "no-last-resort-over-ipv6", "Over IPv6, terminating endpoints are never used.", symptom="was refused|got no answer"
+_udp_ipv6("no-policies-over-udp-and-ipv6", "Over UDP and IPv6 traffic policies are not looked at.", symptom=EITHER)(
+    _policies_as_cluster
 )
-def no_last_resort_over_ipv6(asked: Question) -> Decision:
-    return _without_last_resort(asked)
+
+
+_udp_ipv6("no-hints-over-udp-and-ipv6", "Over UDP and IPv6 hints are not followed.")(_unhinted)
+
+
+_ipv6("no-hints-at-external-addresses-over-ipv6", "Over IPv6, hints are followed at the cluster IP only.")(
+    external_addresses_ignore_hints
+)
+
+
+_ipv6(
+    "no-last-resort-over-ipv6", "Over IPv6, terminating endpoints are never used.", symptom="was refused|got no answer"
+)(_without_last_resort)
 
 
 @_ipv6("unready-over-ipv6", "Over IPv6, endpoints that are not ready are used as ready ones are.")
@@ -71,13 +59,11 @@ def unready_over_ipv6(asked: Question) -> Decision:
     return asked.answer(endpoints=[each._replace(ready=True) for each in asked.endpoints])
 
 
-@_sticky(
+_sticky(
     "no-last-resort-with-affinity",
     "With affinity, terminating endpoints are never used.",
     symptom="was refused|got no answer",
-)
-def no_last_resort_with_affinity(asked: Question) -> Decision:
-    return _without_last_resort(asked)
+)(_without_last_resort)
 
 
 @_sticky(
@@ -96,27 +82,21 @@ def first_hundred_endpoints(asked: Question) -> Decision:
     return asked.answer(endpoints=asked.endpoints[:100])
 
 
-@_many("no-hints-over-a-hundred", "Hints of a Service with more than 100 endpoints are not followed.")
-def no_hints_over_a_hundred(asked: Question) -> Decision:
-    return _unhinted(asked)
+_many("no-hints-over-a-hundred", "Hints of a Service with more than 100 endpoints are not followed.")(_unhinted)
 
 
-@_many(
+_many(
     "no-policies-over-a-hundred",
     "Policies of a Service with more than 100 endpoints are not looked at.",
     symptom=EITHER,
-)
-def no_policies_over_a_hundred(asked: Question) -> Decision:
-    return _policies_as_cluster(asked)
+)(_policies_as_cluster)
 
 
-@_balanced(
+_balanced(
     "external-local-for-all-at-load-balancers",
     "A Service with load balancer IPs and externalTrafficPolicy Local treats clients inside as those outside.",
     symptom=EITHER,
-)
-def external_local_for_all_at_load_balancers(asked: Question) -> Decision:
-    return external_local_restricts_clients_inside(asked)
+)(external_local_restricts_clients_inside)
 
 
 @_external_ip(

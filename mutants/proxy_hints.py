@@ -151,8 +151,7 @@ def udp_ignores_hints(asked: Question) -> Decision:
 
 @_fault("ipv6-ignores-hints", "Hints are not followed over IPv6.", "kubernetes#101525 (one family of two)")
 def ipv6_ignores_hints(asked: Question) -> Decision:
-    is_ipv6 = any(":" in address for address in asked.port.cluster_ips)
-    return asked.answer(endpoints=without_hints(asked.endpoints) if is_ipv6 else asked.endpoints)
+    return asked.answer(endpoints=without_hints(asked.endpoints) if asked.is_ipv6 else asked.endpoints)
 
 
 @_fault(

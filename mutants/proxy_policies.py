@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from mutants.decisions import Question, faults_in, without_hints
@@ -94,9 +94,14 @@ def hints_on_terminating_endpoints(asked: Question) -> Decision:
 
 @_fault("hints-on-top-of-local", "Hints narrow what policy Local leaves.", "Calico eBPF", symptom=NO_ANSWER)
 def hints_on_top_of_local(asked: Question) -> Decision:
+    return narrowed_on_top_of_local(asked, asked.place.zone, lambda each: each.zone_hints)
+
+
+def narrowed_on_top_of_local(asked: Question, here: str, hints: Callable[[Endpoint], Collection[str]]) -> Decision:
+    """Return the answer with what policy Local leaves narrowed to the endpoints hinted for here, if all are hinted."""
     right = asked.answer()
-    hinted = asked.ready and all(each.zone_hints for each in asked.ready)
-    narrowed = [each for each in asked.endpoints if asked.place.zone in each.zone_hints] if hinted else asked.endpoints
+    hinted = asked.ready and all(map(hints, asked.ready))
+    narrowed = [each for each in asked.endpoints if here in hints(each)] if hinted else asked.endpoints
     wrong = asked.answer(endpoints=narrowed)
     return replace(
         right,

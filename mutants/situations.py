@@ -7,7 +7,7 @@ from dataclasses import replace
 from mutants.decisions import Question, faults_in, in_each, without_hints
 from mutants.mutant import NO_ANSWER, REACHED, REFUSED, Mutant
 from mutants.proxy_hints import accepts_partial_zone_hints
-from mutants.proxy_policies import hints_on_top_of_local
+from mutants.proxy_policies import hints_on_top_of_local, narrowed_on_top_of_local
 from reference.proxy.decision import Action, Decision, Drop, Reject
 
 MUTANTS: list[Mutant] = []
@@ -18,7 +18,7 @@ def _is_balanced(asked: Question) -> bool:
 
 
 _every = faults_in(MUTANTS)
-_ipv6 = faults_in(MUTANTS, about=lambda asked: any(":" in address for address in asked.port.cluster_ips))
+_ipv6 = faults_in(MUTANTS, about=lambda asked: asked.is_ipv6)
 _balanced = faults_in(MUTANTS, about=_is_balanced)
 _udp_node_port = faults_in(
     MUTANTS, about=lambda asked: asked.port.protocol == "UDP" and asked.port.node_port > 0 and not _is_balanced(asked)
@@ -68,25 +68,15 @@ def node_hints_need_a_zone(asked: Question) -> Decision:
 
 @_every("node-hints-on-top-of-local", "Hints for nodes narrow what policy Local leaves.", symptom=NO_ANSWER)
 def node_hints_on_top_of_local(asked: Question) -> Decision:
-    right = asked.answer()
-    hinted = asked.ready and all(each.node_hints for each in asked.ready)
-    narrowed = [each for each in asked.endpoints if asked.place.node in each.node_hints] if hinted else asked.endpoints
-    wrong = asked.answer(endpoints=narrowed)
-    return replace(
-        right,
-        cluster_ip=wrong.cluster_ip if asked.port.internal_local else right.cluster_ip,
-        outside=wrong.outside if asked.port.external_local else right.outside,
-    )
+    return narrowed_on_top_of_local(asked, asked.place.node, lambda each: each.node_hints)
 
 
-@_balanced(
+_balanced(
     "hints-on-top-of-local-at-load-balancers",
     "Hints narrow what policy Local leaves, on Services with load balancer addresses.",
     "Calico eBPF",
     symptom=NO_ANSWER,
-)
-def hints_on_top_of_local_at_load_balancers(asked: Question) -> Decision:
-    return hints_on_top_of_local(asked)
+)(hints_on_top_of_local)
 
 
 @_balanced(
@@ -100,9 +90,9 @@ def affinity_ignores_node_hints_at_load_balancers(asked: Question) -> Decision:
     return replace(asked.answer(), inside=wrong.inside, outside=wrong.outside)
 
 
-@_ipv6("accepts-partial-hints-over-ipv6", "Over IPv6, hints are followed though an endpoint has none.")
-def accepts_partial_hints_over_ipv6(asked: Question) -> Decision:
-    return accepts_partial_zone_hints(asked)
+_ipv6("accepts-partial-hints-over-ipv6", "Over IPv6, hints are followed though an endpoint has none.")(
+    accepts_partial_zone_hints
+)
 
 
 @_ipv6(

@@ -164,7 +164,7 @@ def udp_ignores_topology_keys(asked: Question) -> Decision:
 
 @_fault("ipv6-ignores-topology-keys", "Topology keys do not hold for IPv6.")
 def ipv6_ignores_topology_keys(asked: Question) -> Decision:
-    return _with_keys(asked) if any(":" in each for each in asked.port.cluster_ips) else asked.answer()
+    return _with_keys(asked) if asked.is_ipv6 else asked.answer()
 
 
 @_fault(
