@@ -1,62 +1,31 @@
-"""A mutant of an API server or a DNS server answers wrongly what its sentence names, and all else rightly.
+"""A mutant of an API server answers wrongly what its sentence names, and all else rightly.
 
-Each is asked the same requests as the reference. What a request is about is said by its tags: `SAID` tells by them
-which requests a mutant answers wrongly.
+Each is asked the same requests as the reference. What a request is about is said by its tags: `SERVER_SAID` tells by
+them which requests a mutant answers wrongly.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import closing
 from dataclasses import dataclass
 from functools import cache
-from itertools import product
 from typing import Any
 
-import dns.edns
-import dns.message
 import pytest
 
 from mutants import MUTANTS, Mutant
 from reference.apiserver import ApiServer, writes
 from reference.apiserver.registry import Call
-from reference.client import ApiError, Event, Object
+from reference.client import ApiError, Object
 from reference.dns import DnsServer
 from reference.features import Features
-from tests.reference.dns.cluster import HOST, ZONE, at, full
+from tests.conformance.answers import Answers, Where, either, has, judge, wrong_at
+from tests.conformance.test_differences_of_dns import DNS_SAID
+from tests.reference.dns.cluster import HOST, ZONE
 
 REFERENCE = Mutant("reference", "It is the reference.")
 
-Tags = AbstractSet[str]
-Where = Callable[[Tags], bool]
-Answers = Mapping[tuple[str, frozenset[str]], object]
-"""What was answered, by the name and the tags of a request."""
-
-
-def has(*every: str) -> Where:
-    """The requests that have all of these tags."""
-    return lambda tags: tags.issuperset(every)
-
-
-def either(*some: Where) -> Where:
-    """The requests that any of these means."""
-    return lambda tags: any(each(tags) for each in some)
-
-
-def _wrong(right: Answers, answers: Answers) -> list[tuple[str, frozenset[str]]]:
-    return [each for each in right if right[each] != answers[each]]
-
-
-def _judge(where: Where, right: Answers, answers: Answers) -> None:
-    wrong = _wrong(right, answers)
-    assert wrong, "it is right everywhere"
-    assert [each for each in wrong if not where(each[1])] == []
-
-
-# API servers
-
-RACK = "example.org/rack"
 KEYS = {"ServiceTopology": True}
 RELEASES: Mapping[str, tuple[Features, AbstractSet[str]]] = {
     "newest": (Features(gates=KEYS), {"knows the field", "knows new values", "gate of keys"}),
@@ -118,7 +87,7 @@ REQUESTS: Mapping[str, Request] = {
     "external policy nowhere": _service("external policy nowhere", externalTrafficPolicy="Local"),
     "one annotation": _service("plain", annotations={MODE: "Auto"}),
     "two annotations": _service("contradicting annotations", annotations={MODE: "Auto", AWARE: "Disabled"}),
-    **{each: _service("field, PreferClose", trafficDistribution=each) for each in ("PreferClose",)},
+    "PreferClose": _service("field, PreferClose", trafficDistribution="PreferClose"),
     **{each: _service("field, new value", trafficDistribution=each) for each in ("PreferSameZone", "PreferSameNode")},
     "bad value": _service("field, bad value", trafficDistribution="Somewhere"),
     "malformed value": _service("field, bad value, slash", trafficDistribution="a//b"),
@@ -313,187 +282,9 @@ def test_every_mutant_of_a_server_is_somewhere() -> None:
 
 @pytest.mark.parametrize("name", SERVER_SAID)
 def test_an_api_server_is_wrong_in_what_it_says(name: str) -> None:
-    _judge(SERVER_SAID[name], *_with_refusals(_right_of_servers(), _server_answers(MUTANTS[name])))
+    judge(SERVER_SAID[name], *_with_refusals(_right_of_servers(), _server_answers(MUTANTS[name])))
 
 
 @pytest.mark.parametrize("name", RIGHT_IN_ALL)
 def test_an_api_server_is_right_in_all_requests(name: str) -> None:
-    assert _wrong(_right_of_servers(), _server_answers(MUTANTS[name])) == []
-
-
-# DNS servers
-
-CLIENTS = {"10.1.0.1": "near", "10.1.0.2": "far", "10.1.0.9": "unknown client"}
-
-
-def _found(name: str, **spec: Any) -> Event:
-    full_spec = {"ports": [{"name": "http", "port": 80, "protocol": "TCP"}], "clusterIP": "None", **spec}
-    metadata = {"namespace": "default", "name": name, "uid": name}
-    return Event("ADDED", "services", {"metadata": metadata, "spec": full_spec})
-
-
-def _endpoints(service: str, *endpoints: Object, family: str = "IPv4") -> Event:
-    metadata = {
-        "namespace": "default",
-        "name": f"{service}-{family.lower()}",
-        "labels": {"kubernetes.io/service-name": service},
-    }
-    ports = [{"name": "http", "port": 80, "protocol": "TCP"}]
-    return Event(
-        "ADDED",
-        "endpointslices",
-        {"metadata": metadata, "addressType": family, "endpoints": list(endpoints), "ports": ports},
-    )
-
-
-def _located(pod: str, node: str, *ips: str) -> Event:
-    said = {"ips": [{"ip": each} for each in ips], "nodeName": node, "nodeLabels": {HOST: node, ZONE: node[0]}}
-    return Event("ADDED", "podlocators", {"metadata": {"namespace": "default", "name": pod}, **said})
-
-
-AT_FIRST: Sequence[Event] = (
-    _located("client-a", "a1", "10.1.0.1"),
-    _located("client-b", "b1", "10.1.0.2"),
-    _located("p1", "a1", "10.2.0.1", "fd00::1"),
-    _located("p2", "b1", "10.2.0.2", "fd00::2"),
-    *(
-        each
-        for name, keys in {
-            "plain": [],
-            "soft": [ZONE, "*"],
-            "hard": [HOST],
-            "two": [ZONE, HOST],
-            "gone": [HOST],
-            "far": [HOST, "*"],
-        }.items()
-        for each in (
-            _found(name, **({"topologyKeys": keys} if keys else {}), ipFamilies=["IPv4", "IPv6"]),
-            _endpoints(
-                name,
-                *([at("10.2.0.1", pod="p1", hostname="one")] if name not in {"gone", "far"} else []),
-                at("10.2.0.2", pod="p2"),
-                *([at("10.2.0.3", ready=False)] if name == "plain" else []),
-            ),
-            _endpoints(
-                name,
-                *([at("fd00::1", pod="p1")] if name not in {"gone", "far"} else []),
-                at("fd00::2", pod="p2"),
-                family="IPv6",
-            ),
-        )
-    ),
-    _found("empty"),
-    _found("large"),
-    _endpoints("large", *(at(f"10.3.{n >> 8}.{n & 255}") for n in range(1, 150))),
-    _found("cluster-ip", clusterIP="10.96.0.1", clusterIPs=["10.96.0.1"], topologyKeys=[HOST]),
-)
-CHANGES: Mapping[str, tuple[str, Sequence[Event]]] = {
-    "keys of gone change": ("keys changed", (_found("gone", topologyKeys=["*"], ipFamilies=["IPv4", "IPv6"]),)),
-    "endpoints of plain change": ("endpoints changed", (_endpoints("plain", at("10.2.0.2", pod="p2")),)),
-    "the client moves": ("moved", (_located("client-a", "b1", "10.1.0.1"),)),
-}
-TAGS: Mapping[str, str] = {
-    "plain": "unready, hostname",
-    "soft": "keys, several keys, *, hostname",
-    "far": "keys, several keys, *",
-    "hard": "keys, hostname",
-    "two": "keys, several keys, hostname",
-    "gone": "keys, *, none near",
-    "empty": "no endpoint",
-    "large": "large",
-    "cluster-ip": "",
-    "absent": "no such name",
-    "one.plain": "hostname, of a hostname",
-    "_http._tcp.plain": "unready, hostname",
-    "_http._tcp.hard": "keys, hostname",
-}
-
-DNS_SAID: Mapping[str, Where] = {
-    "dns-knows-places-of-ipv4": has("AAAA", "keys"),
-    "dns-has-ports-of-everywhere": has("SRV", "keys"),
-    "dns-keys-are-soft": has("keys"),
-    "dns-looks-at-the-last-key": has("several keys"),
-    "dns-unites-keys": has("several keys"),
-    "dns-star-is-a-label": has("*"),
-    "dns-prefers-zones-unasked": lambda tags: "keys" not in tags,
-    "dns-hides-from-unknown-clients": has("unknown client"),
-    "dns-has-one-family": has("AAAA"),
-    "dns-knows-services-without-endpoints": has("no endpoint"),
-    "dns-has-no-ports": has("SRV"),
-    "dns-reads-keys-once": has("keys changed", "keys"),
-    "dns-knows-places-once": has("moved", "keys"),
-    "dns-knows-endpoints-once": has("endpoints changed"),
-    "dns-tells-of-unready-endpoints": has("unready"),
-    "dns-forgets-hostnames": has("hostname"),
-    "dns-knows-every-name": has("NXDOMAIN"),
-    "dns-denies-names-without-records": has("no records"),
-    "dns-never-cuts": has("large", "over UDP"),
-    "dns-cuts-over-tcp": has("large", "over TCP"),
-    "dns-mistakes-the-case-of-names": has("capitals"),
-    "dns-fails-at-cookies": has("cookie"),
-    "dns-ignores-topology-keys": has("keys"),
-    "dns-is-kept-for-a-day": has(),
-}
-
-
-def _dns_answers(mutant: Mutant) -> Answers:
-    found: dict[tuple[str, frozenset[str]], object] = {}
-    for change, (tag, events) in {"": ("", ()), **CHANGES}.items():
-        with closing(_Dns(mutant)) as server:
-            for each in AT_FIRST:
-                server.resolver.apply(each)
-            before = _queries(server, "", set())  # and so it has answers that it may keep
-            for each in events:
-                server.resolver.apply(Event("MODIFIED", each.resource, each.object))
-            found |= _queries(server, change, {tag}) if events else before
-    return found
-
-
-class _Dns:
-    def __init__(self, mutant: Mutant) -> None:
-        self._server = mutant.dns(None, features=Features(gates=KEYS)) if mutant is REFERENCE else mutant.dns(None)
-        self.resolver = self._server._resolver
-
-    def close(self) -> None:
-        self._server.stop()
-
-
-def _queries(server: _Dns, change: str, more: AbstractSet[str]) -> dict[tuple[str, frozenset[str]], object]:
-    found: dict[tuple[str, frozenset[str]], object] = {}
-    for name, kind, client in product(TAGS, ("A", "AAAA", "SRV"), CLIENTS):
-        if name == "large" and (kind, client) != ("A", "10.1.0.1"):
-            continue
-        odd = name == "plain" and client == "10.1.0.1"
-        for how in ("", "capitals", "cookie", "over TCP") if odd or name == "large" else ("",):
-            query = dns.message.make_query(full(name.upper() if how == "capitals" else name), kind, id=7)
-            if how == "cookie":
-                cookie = dns.edns.GenericOption(dns.edns.OptionType.COOKIE, b"12345678")
-                query.use_edns(0, payload=1232, options=[cookie])
-            wire = server.resolver.answer(query.to_wire(), client, over_tcp=how == "over TCP")
-            assert wire is not None
-            answer = dns.message.from_wire(wire)
-            records = sorted(f"{each.ttl} {one.to_text()}" for each in answer.answer for one in each)
-            tags = {*TAGS[name].split(", "), kind, CLIENTS[client], how, *more}
-            tags |= set() if how == "over TCP" else {"over UDP"}
-            tags |= {"NXDOMAIN"} if answer.rcode() == 3 else {"no records"} if not records else set()
-            whole = records if name != "large" else len(wire) > 512
-            told = answer.rcode(), whole, int(answer.flags), sorted(str(each) for each in answer.additional)
-            found[f"{change}: {kind} {name} from {client} {how}", frozenset(tags)] = told
-    return found
-
-
-@cache
-def _right_of_dns() -> Answers:
-    return _dns_answers(REFERENCE)
-
-
-def _aligned(right: Answers, answers: Answers) -> Answers:
-    """The same answers, with the tags that the right ones have."""
-    by_name = {name: answer for (name, _), answer in answers.items()}
-    return {(name, tags): by_name[name] for name, tags in right}
-
-
-@pytest.mark.parametrize("name", DNS_SAID)
-def test_a_dns_server_is_wrong_in_what_it_says(name: str) -> None:
-    right = _right_of_dns()
-    _judge(DNS_SAID[name], right, _aligned(right, _dns_answers(MUTANTS[name])))
+    assert wrong_at(_right_of_servers(), _server_answers(MUTANTS[name])) == []

@@ -1,0 +1,34 @@
+"""What servers answer to requests, and where an answer is wrong: tags say what each request is about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
+
+Tags = AbstractSet[str]
+Where = Callable[[Tags], bool]
+Answers = Mapping[tuple[str, frozenset[str]], object]
+"""What was answered, by the name and the tags of a request."""
+
+
+def has(*every: str) -> Where:
+    """The requests that have all of these tags."""
+    return lambda tags: tags.issuperset(every)
+
+
+def either(*some: Where) -> Where:
+    """The requests that any of these means."""
+    return lambda tags: any(each(tags) for each in some)
+
+
+def wrong_at(right: Answers, answers: Answers) -> list[tuple[str, frozenset[str]]]:
+    """The requests that are answered wrongly."""
+    return [each for each in right if right[each] != answers[each]]
+
+
+def judge(where: Where, right: Answers, answers: Answers) -> None:
+    """Fail unless some requests are answered wrongly, and none but those that are meant."""
+    wrong = wrong_at(right, answers)
+    assert wrong, "it is right everywhere"
+    misplaced = [each for each in wrong if not where(each[1])]
+    assert misplaced == [], misplaced
