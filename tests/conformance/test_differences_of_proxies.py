@@ -7,245 +7,24 @@ a story, the proxy does what the reference does, in every step.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
 
 import pytest
 
 from mutants import MUTANTS, Mutant
-from reference.client import Event, Object
-from reference.features import Features
 from reference.proxy import ServiceProxy
 from reference.proxy.ruleset import LOCAL_LIST
 from reference.proxy.selection import action_chain
 from reference.proxy.skeleton import Chain, fixed_chains
 from reference.proxy.state import FAMILIES
 from tests.conformance import test_differences, test_differences_of_changes, test_rates
-from tests.conformance.stories import HOST, OWN, ZONE, Seen, Story, hear, stories
+from tests.conformance.stories import Seen, Story, hear, stories
+from tests.conformance.stories_without import WITHOUT
 
 FEW, MOST = 10, 500
 REFERENCE = Mutant("reference", "It is the reference.")
-
-Without = Callable[[Story], Story]
-
-
-def _events(change: Callable[[Event], Event | None]) -> Without:
-    """Change each event of a story, or leave it out."""
-
-    def without(story: Story) -> Story:
-        steps = [[new for each in step if (new := change(each)) is not None] for step in story.steps]
-        return replace(story, steps=steps)
-
-    return without
-
-
-def _objects(resource: str, change: Callable[[Object], Object]) -> Without:
-    return _events(lambda event: replace(event, object=change(event.object)) if event.resource == resource else event)
-
-
-def _spec(**changes: Any) -> Without:
-    return _objects("services", lambda obj: {**obj, "spec": {**obj["spec"], **changes}})
-
-
-def _endpoints(change: Callable[[Object], Object | None]) -> Without:
-    def changed(obj: Object) -> Object:
-        return {**obj, "endpoints": [new for each in obj["endpoints"] if (new := change(each)) is not None]}
-
-    return _objects("endpointslices", changed)
-
-
-def _hints(change: Callable[[Mapping[str, Any], Object], Mapping[str, Any]]) -> Without:
-    return _endpoints(lambda each: {**each, "hints": change(each.get("hints") or {}, each)})
-
-
-def _no(resource: str, kind: str, *, of: Callable[[str], bool] = lambda _: True) -> Without:
-    """Leave out the events of this kind."""
-    return _events(
-        lambda event: (
-            None if (event.resource, event.type) == (resource, kind) and of(event.object["metadata"]["name"]) else event
-        )
-    )
-
-
-def _no_deletes(resource: str) -> Without:
-    """What is deleted stays, and does not come back."""
-
-    def without(story: Story) -> Story:
-        there: set[str] = set()
-
-        def kept(event: Event) -> Event | None:
-            if event.resource != resource:
-                return event
-            name = event.object["metadata"]["name"]
-            if event.type == "DELETED" or (event.type == "ADDED" and name in there):
-                return None
-            there.add(name)
-            return event
-
-        return _events(kept)(story)
-
-    return without
-
-
-def _feature(change: Callable[[Features], Features]) -> Without:
-    return lambda story: replace(story, features=change(story.features))
-
-
-def _gate(name: str, *, on: bool) -> Without:
-    def changed(features: Features) -> Features:
-        others = {gate: value for gate, value in features.gates.items() if gate != name}
-        return replace(features, gates={**others, name: True} if on else others)
-
-    return _feature(changed)
-
-
-def _stays(story: Story) -> Story:
-    """No endpoint comes or goes: those of other versions of a slice are there, and can never be used."""
-    pools: dict[str, dict[str, Object]] = {}
-    for step in story.steps:
-        for event in step:
-            if event.resource == "endpointslices":
-                pool = pools.setdefault(event.object["metadata"]["name"], {})
-                pool.update({each["addresses"][0]: each for each in event.object["endpoints"]})
-    unusable = {"ready": False, "serving": False, "terminating": True}
-
-    def filled(obj: Object) -> Object:
-        there = {each["addresses"][0] for each in obj["endpoints"]}
-        pool = pools[obj["metadata"]["name"]]
-        others = [{**each, "conditions": unusable} for address, each in pool.items() if address not in there]
-        return {**obj, "endpoints": [*obj["endpoints"], *others]}
-
-    return _objects("endpointslices", filled)(story)
-
-
-def _one_slice(story: Story) -> Story:
-    return _events(
-        lambda event: (
-            None if event.resource == "endpointslices" and event.object["metadata"]["name"].endswith("-1") else event
-        )
-    )(story)
-
-
-def _one_port(obj: Object) -> Object:
-    return {**obj, "ports": [each for each in obj["ports"] if each["name"] == "http"]}
-
-
-def _one_family(event: Event) -> Event | None:
-    match event:
-        case Event(resource="endpointslices", object={"addressType": "IPv6"}):
-            return None
-        case Event(kind, "services", obj):
-            spec = {**obj["spec"], "clusterIPs": obj["spec"]["clusterIPs"][:1]}
-            return Event(kind, "services", {**obj, "spec": spec})
-    return event
-
-
-def _labelled(node: Object) -> Object:
-    return {**node, "metadata": {**node["metadata"], "labels": {HOST: node["metadata"]["name"], ZONE: "a"}}}
-
-
-def _ready(each: Object, *, only: Callable[[Mapping[str, Any]], bool]) -> Object | None:
-    return None if only(each["conditions"]) else each
-
-
-WITHOUT: Mapping[str, Without] = {
-    # endpoints
-    "hints": _hints(lambda hints, _: {}),
-    "zone hints": _hints(lambda hints, _: {kind: names for kind, names in hints.items() if kind != "forZones"}),
-    "node hints": _hints(lambda hints, _: {kind: names for kind, names in hints.items() if kind != "forNodes"}),
-    "hints for other zones than their own": _hints(
-        lambda hints, each: {**hints, **({"forZones": [{"name": each["zone"]}]} if "forZones" in hints else {})}
-    ),
-    "hints for other nodes than their own": _hints(
-        lambda hints, each: {**hints, **({"forNodes": [{"name": each["nodeName"]}]} if "forNodes" in hints else {})}
-    ),
-    "several hints": _hints(lambda hints, _: {kind: names[:1] for kind, names in hints.items()}),
-    "hints that change": _hints(lambda hints, each: {"forZones": [{"name": "ab"[len(each["addresses"][0]) % 2]}]}),
-    "unhinted endpoints": _endpoints(
-        lambda each: each if {"forZones", "forNodes"} <= (each.get("hints") or {}).keys() else None
-    ),
-    "unknown readiness": _endpoints(lambda each: {**each, "conditions": {"ready": True, **each["conditions"]}}),
-    "unknown serving": _endpoints(lambda each: {**each, "conditions": {"serving": True, **each["conditions"]}}),
-    "terminating endpoints": _endpoints(lambda each: None if each["conditions"].get("terminating") else each),
-    "endpoints on the own node": _endpoints(lambda each: {**each, "nodeName": "b1"}),
-    "endpoints on other nodes": _endpoints(lambda each: {**each, "nodeName": OWN}),
-    "several slices": _one_slice,
-    "endpoints that come or go": _stays,
-    "no endpoints": _objects(
-        "endpointslices",
-        lambda obj: {
-            **obj,
-            "endpoints": obj["endpoints"]
-            or [{"addresses": ["10.244.9.9" if obj["addressType"] == "IPv4" else "fd00:244:9::9"], "conditions": {}}],
-        },
-    ),
-    # Services
-    "internal Local": _spec(internalTrafficPolicy="Cluster"),
-    "external Local": _spec(externalTrafficPolicy="Cluster"),
-    "affinity": _spec(sessionAffinity="None"),
-    "node ports": _objects(
-        "services",
-        lambda obj: {
-            **obj,
-            "spec": {**obj["spec"], "ports": [{**each, "nodePort": 0} for each in obj["spec"]["ports"]]},
-        },
-    ),
-    "load balancer IPs": _objects("services", lambda obj: {**obj, "status": {}}),
-    "external IPs": _spec(externalIPs=[]),
-    "the field": _spec(trafficDistribution=None),
-    "no field": _spec(trafficDistribution="PreferClose"),
-    "annotation": _objects("services", lambda obj: {**obj, "metadata": {**obj["metadata"], "annotations": {}}}),
-    "topology keys": _spec(topologyKeys=[]),
-    "no topology keys": _spec(topologyKeys=[ZONE]),
-    "several topology keys": _objects(
-        "services",
-        lambda obj: {**obj, "spec": {**obj["spec"], "topologyKeys": (obj["spec"].get("topologyKeys") or [])[:1]}},
-    ),
-    "UDP": _objects("services", lambda obj: {**obj, "spec": _one_port(obj["spec"])}),
-    "several ports": lambda story: _objects("endpointslices", _one_port)(
-        _objects("services", lambda obj: {**obj, "spec": _one_port(obj["spec"])})(story)
-    ),
-    "IPv6": _events(_one_family),
-    "several Services": _events(
-        lambda event: None if event.resource == "services" and event.object["metadata"]["name"] == "api" else event
-    ),
-    # changes
-    "changes": lambda story: replace(story, steps=story.steps[:1]),
-    "changes of slices": _no("endpointslices", "MODIFIED"),
-    "changes of Services": _no("services", "MODIFIED"),
-    "changes of the node": _no("nodes", "MODIFIED", of=lambda name: name == OWN),
-    "changes of other nodes": _no("nodes", "MODIFIED", of=lambda name: name != OWN),
-    "deletes of Services": _no_deletes("services"),
-    "deletes of slices": _no_deletes("endpointslices"),
-    "objects that were there": lambda story: replace(
-        story,
-        steps=[
-            [each for each in story.steps[0] if each.resource in {"nodes", ""}],
-            [each for each in story.steps[0] if each.resource not in {"nodes", ""}],
-            *story.steps[1:],
-        ],
-    ),
-    "an outage": lambda story: replace(
-        story, steps=[story.steps[0], *([each for each in step if each.type != "SYNCED"] for step in story.steps[1:])]
-    ),
-    "a node that is about to go": _objects("nodes", lambda obj: {**obj, "spec": {}}),
-    # releases
-    "older releases": _feature(lambda features: Features()),
-    "newer releases": _feature(lambda features: Features((1, 29))),
-    "releases with the annotation": _feature(
-        lambda features: replace(
-            features,
-            version=(1, 37),
-            gates={gate: on for gate, on in features.gates.items() if gate == "ServiceTopology"},
-        )
-    ),
-    "gate of topology keys": _gate("ServiceTopology", on=False),
-    "gate of topology keys off": _gate("ServiceTopology", on=True),
-    "gate NodeLevelTopology": _gate("NodeLevelTopology", on=False),
-}
-"""Takes something out of a story, by what it is called in `SAID`."""
 
 EXTERNAL = ("node port", "load balancer IP", "external IP")
 EVERYWHERE = ("cluster IP", *EXTERNAL)

@@ -1,0 +1,277 @@
+"""Stories of a controller with something taken out, by what mutants say that they need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from reference.client import Object
+from reference.endpointslice.labels import TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE
+from reference.endpointslice.node_level import NodeLevel
+from reference.features import Features
+from tests.conformance.controller_stories import (
+    BY_NODE,
+    CONTROL_PLANE,
+    NEXT_ZONE,
+    NODES,
+    RESTART,
+    SERVED,
+    UNKNOWN,
+    ZONE,
+    Story,
+)
+
+Without = Callable[[Story], Story]
+Done = tuple[str, str, Object]
+
+
+def _each(change: Callable[[str, str, Object], Done | None]) -> Without:
+    """Change all that is done in a story, or leave it out."""
+    return lambda story: replace(
+        story, steps=[[new for one in step if (new := change(*one)) is not None] for step in story.steps]
+    )
+
+
+def _objects(resource: str, change: Callable[[Object], Object]) -> Without:
+    return _each(lambda kind, which, obj: (kind, which, change(obj) if which == resource else obj))
+
+
+def _no(*kinds: str, of: str) -> Without:
+    return _each(lambda kind, which, obj: None if which == of and kind in kinds else (kind, which, obj))
+
+
+def _spec(change: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> Without:
+    return _objects("services", lambda obj: {**obj, "spec": {**change(obj["spec"])}})
+
+
+def _bare(spec: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in spec.items() if name not in names}
+
+
+def _value(*values: str, instead: str = "") -> Without:
+    """The field never has one of these values."""
+
+    def changed(spec: Mapping[str, Any]) -> Mapping[str, Any]:
+        if spec.get("trafficDistribution", "") not in values:
+            return spec
+        return {**_bare(spec, "trafficDistribution"), **({"trafficDistribution": instead} if instead else {})}
+
+    return _spec(changed)
+
+
+def _annotations(kept: Callable[[str, str], bool]) -> Without:
+    def changed(obj: Object) -> Object:
+        left = {key: value for key, value in obj["metadata"]["annotations"].items() if kept(key, value)}
+        return {**obj, "metadata": {**obj["metadata"], "annotations": left}}
+
+    return _objects("services", changed)
+
+
+def _meta(resource: str, **changes: Any) -> Without:
+    return _objects(resource, lambda obj: {**obj, "metadata": {**obj["metadata"], **changes}})
+
+
+def _labels(obj: Object, change: Callable[[dict[str, str], str], Mapping[str, str]]) -> Object:
+    metadata = obj["metadata"]
+    return {**obj, "metadata": {**metadata, "labels": change(dict(metadata["labels"]), metadata["name"])}}
+
+
+def _status(resource: str, **changes: Any) -> Without:
+    return _objects(resource, lambda obj: {**obj, "status": {**obj["status"], **changes}})
+
+
+def _conditions(pod: Object) -> Object:
+    ready = next(each["status"] for each in pod["status"]["conditions"] if each["type"] == "Ready")
+    conditions = [{"type": kind, "status": ready} for kind in ("Ready", "ContainersReady")]
+    return {**pod, "status": {**pod["status"], "conditions": conditions}}
+
+
+def _several_zones(story: Story) -> Story:
+    """There are always nodes of two zones that count."""
+    extra = [
+        (
+            "ADDED",
+            "nodes",
+            {
+                "metadata": {"name": f"{zone}9", "labels": {ZONE: zone}},
+                "status": {"allocatable": {"cpu": "2"}, "conditions": [{"type": "Ready", "status": "True"}]},
+            },
+        )
+        for zone in "yz"
+    ]
+    return replace(story, steps=[[*extra, *story.steps[0]], *story.steps[1:]])
+
+
+def _nodes_stay(story: Story) -> Story:
+    return _no("DELETED", of="nodes")(
+        replace(
+            story,
+            steps=[
+                [*story.steps[0], *_missing(story)],
+                *[[each for each in step if each[:2] != ("ADDED", "nodes")] for step in story.steps[1:]],
+            ],
+        )
+    )
+
+
+def _missing(story: Story) -> list[Done]:
+    there = {obj["metadata"]["name"] for _, resource, obj in story.steps[0] if resource == "nodes"}
+    labels = {name: {ZONE: name[0]} for name in NODES}
+    return [
+        ("ADDED", "nodes", {"metadata": {"name": name, "labels": labels[name]}, "spec": {}, "status": {}})
+        for name in NODES
+        if name not in there
+    ]
+
+
+def _many_pods(story: Story) -> Story:
+    """There are always three pods more."""
+    pods = [
+        (
+            "ADDED",
+            "pods",
+            {
+                "metadata": {"namespace": "default", "name": f"x{number}", "labels": {"app": "web"}},
+                "spec": {
+                    "nodeName": "a1",
+                    "containers": [{"name": "c", "image": "i", "ports": [{"name": "http", "containerPort": 8080}]}],
+                },
+                "status": {
+                    "phase": "Running",
+                    "conditions": [{"type": "Ready", "status": "True"}],
+                    "podIP": f"10.244.9.{number}",
+                    "podIPs": [{"ip": f"10.244.9.{number}"}, {"ip": f"fd00:244:9::{number}"}],
+                },
+            },
+        )
+        for number in (1, 2, 3)
+    ]
+    return replace(story, steps=[[*story.steps[0], *pods], *story.steps[1:]])
+
+
+def _empty(story: Story) -> Story:
+    """Nothing is there at the start, and no controller starts anew."""
+    later = [[each for each in step if each[0] != RESTART] for step in story.steps[1:]]
+    nodes = [each for each in story.steps[0] if each[1] == "nodes"]
+    return replace(story, steps=[nodes, [each for each in story.steps[0] if each[1] != "nodes"], *later])
+
+
+def _one_port(story: Story) -> Story:
+    return _spec(
+        lambda spec: {
+            **spec,
+            "ports": [{**each, "targetPort": 8080} for each in spec["ports"] if each["name"] == "http"],
+        }
+    )(story)
+
+
+def _one_family(story: Story) -> Story:
+    return _spec(lambda spec: {**spec, "ipFamilies": ["IPv4"]})(story)
+
+
+def _one_slice(story: Story) -> Story:
+    return replace(_one_port(_one_family(story)), most=1000)
+
+
+def _unasked(story: Story) -> Story:
+    without = _annotations(lambda key, value: False)(_spec(lambda spec: _bare(spec, "trafficDistribution"))(story))
+    return replace(without, node_level=NodeLevel())
+
+
+CPU = {"Auto", "auto"}
+
+WITHOUT: Mapping[str, Without] = {
+    # Services
+    "requests for hints": _unasked,
+    "the field": _spec(lambda spec: _bare(spec, "trafficDistribution")),
+    "no field": _spec(lambda spec: {"trafficDistribution": "PreferClose", **spec}),
+    "PreferClose": _value("PreferClose"),
+    "PreferSameNode": _value("PreferSameNode"),
+    "PreferSameZone and PreferSameNode": _value("PreferSameZone", "PreferSameNode"),
+    "values that count in metrics": _value("PreferClose", "PreferSameNode"),
+    "values with a domain": _value(NEXT_ZONE, UNKNOWN),
+    "unknown values with a domain": _value(UNKNOWN),
+    "heuristics": _value(NEXT_ZONE),
+    "annotation": _annotations(lambda key, value: False),
+    "annotation Auto": _annotations(lambda key, value: value not in CPU),
+    "annotation auto": _annotations(lambda key, value: value != "auto"),
+    "annotation Node": _annotations(lambda key, value: value != "Node"),
+    "no annotation Node": _meta("services", annotations={TOPOLOGY_MODE: "Node"}),
+    "annotation as the field": _annotations(lambda key, value: value != "PreferClose"),
+    "the older annotation": _annotations(lambda key, value: key != TOPOLOGY_AWARE_HINTS),
+    "any Local": _spec(lambda spec: _bare(spec, "internalTrafficPolicy", "externalTrafficPolicy")),
+    "publishNotReadyAddresses": _spec(lambda spec: _bare(spec, "publishNotReadyAddresses")),
+    "IPv6": _one_family,
+    "several ports": _one_port,
+    "named ports": _spec(lambda spec: {**spec, "ports": [{**each, "targetPort": 8080} for each in spec["ports"]]}),
+    "no selector": _spec(lambda spec: {**spec, "selector": {"app": "web"}}),
+    "several slices": _one_slice,
+    "more endpoints than fit": lambda story: replace(story, most=1000),
+    "changes of Services": _no("MODIFIED", SERVED, of="services"),
+    # pods
+    "fewer than three endpoints": _many_pods,
+    "endpoints that are not ready": lambda story: WITHOUT["terminating pods"](WITHOUT["unready pods"](story)),
+    "unready pods": _status(
+        "pods", conditions=[{"type": kind, "status": "True"} for kind in ("Ready", "ContainersReady")]
+    ),
+    "terminating pods": _objects("pods", lambda obj: {**obj, "metadata": _bare(obj["metadata"], "deletionTimestamp")}),
+    "ended pods": _status("pods", phase="Running"),
+    "pods that leave": lambda story: _no("DELETED", of="pods")(_meta("pods", labels={"app": "web"})(story)),
+    "no endpoints": _many_pods,
+    "pods": _no("ADDED", "MODIFIED", "DELETED", of="pods"),
+    "containers that are ready before their pod": _objects("pods", _conditions),
+    "DaemonSets": _meta("pods", ownerReferences=[]),
+    "pods of others": _meta(
+        "pods", ownerReferences=[{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d"}]
+    ),
+    # nodes
+    "nodes without zone": lambda story: _objects(
+        "nodes", lambda obj: _labels(obj, lambda labels, name: {ZONE: name[0], **labels})
+    )(_nodes_stay(story)),
+    "nodes with a zone": _objects(
+        "nodes", lambda obj: _labels(obj, lambda labels, name: {key: labels[key] for key in labels if key != ZONE})
+    ),
+    "nodes that are missing": _nodes_stay,
+    "nodes of one zone": _several_zones,
+    "nodes of the control plane": _objects(
+        "nodes",
+        lambda obj: _labels(obj, lambda labels, name: {key: labels[key] for key in labels if key != CONTROL_PLANE}),
+    ),
+    "nodes that are not ready": _status("nodes", conditions=[{"type": "Ready", "status": "True"}]),
+    "CPU": _status("nodes", allocatable={"cpu": "1"}),
+    "nodes without CPU": _objects(
+        "nodes",
+        lambda obj: {**obj, "status": {**obj["status"], "allocatable": obj["status"]["allocatable"] or {"cpu": "2"}}},
+    ),
+    "changes of nodes": _no("MODIFIED", of="nodes"),
+    "nodes that come, go or change": lambda story: replace(
+        story, steps=[story.steps[0], *[[each for each in step if each[1] != "nodes"] for step in story.steps[1:]]]
+    ),
+    # the rest
+    "slices of others": _no("ADDED", of="endpointslices"),
+    "changes": lambda story: replace(story, steps=story.steps[:1]),
+    "objects that were there": _empty,
+    "restarts": _each(lambda kind, which, obj: None if kind == RESTART else (kind, which, obj)),
+    "outages": _each(lambda kind, which, obj: None if kind == "SYNCED" else (kind, which, obj)),
+    "servers of another release": _no(SERVED, of="services"),
+    "older releases": lambda story: replace(story, features=Features()),
+    "newer releases": lambda story: replace(story, features=Features((1, 29))),
+    "releases from 1.30 on": lambda story: replace(story, features=Features((1, 29))),
+    "gate NodeLevelTopology": lambda story: replace(story, features=Features()),
+    "gate NodeLevelTopology off": lambda story: replace(story, features=Features(gates=BY_NODE)),
+    "manual": lambda story: replace(story, node_level=NodeLevel("automatic")),
+    "opt-in": lambda story: replace(story, node_level=NodeLevel()) if story.node_level.approach == "opt-in" else story,
+    "opt-out": lambda story: (
+        replace(story, node_level=NodeLevel()) if story.node_level.approach == "opt-out" else story
+    ),
+    "a limit of missing nodes": lambda story: replace(story, node_level=replace(story.node_level, missing=None)),
+    "a percentage": lambda story: replace(
+        story,
+        node_level=replace(
+            story.node_level, missing=story.node_level.missing and replace(story.node_level.missing, percent=False)
+        ),
+    ),
+    "a criterion of DaemonSets": lambda story: replace(story, node_level=replace(story.node_level, daemon_set=False)),
+}
+"""Takes something out of a story, by what it is called where mutants need it."""
