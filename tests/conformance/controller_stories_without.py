@@ -49,13 +49,11 @@ def _bare(spec: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {name: value for name, value in spec.items() if name not in names}
 
 
-def _value(*values: str, instead: str = "") -> Without:
+def _value(*values: str) -> Without:
     """The field never has one of these values."""
 
     def changed(spec: Mapping[str, Any]) -> Mapping[str, Any]:
-        if spec.get("trafficDistribution", "") not in values:
-            return spec
-        return {**_bare(spec, "trafficDistribution"), **({"trafficDistribution": instead} if instead else {})}
+        return _bare(spec, "trafficDistribution") if spec.get("trafficDistribution") in values else spec
 
     return _spec(changed)
 
@@ -191,7 +189,6 @@ WITHOUT: Mapping[str, Without] = {
     "PreferSameZone and PreferSameNode": _value("PreferSameZone", "PreferSameNode"),
     "values that count in metrics": _value("PreferClose", "PreferSameNode"),
     "values with a domain": _value(NEXT_ZONE, UNKNOWN),
-    "unknown values with a domain": _value(UNKNOWN),
     "heuristics": _value(NEXT_ZONE),
     "annotation": _annotations(lambda key, value: False),
     "annotation Auto": _annotations(lambda key, value: value not in CPU),
@@ -219,7 +216,6 @@ WITHOUT: Mapping[str, Without] = {
     "ended pods": _status("pods", phase="Running"),
     "pods that leave": lambda story: _no("DELETED", of="pods")(_meta("pods", labels={"app": "web"})(story)),
     "no endpoints": _many_pods,
-    "pods": _no("ADDED", "MODIFIED", "DELETED", of="pods"),
     "containers that are ready before their pod": _objects("pods", _conditions),
     "DaemonSets": _meta("pods", ownerReferences=[]),
     "pods of others": _meta(

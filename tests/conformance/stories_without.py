@@ -8,7 +8,7 @@ from typing import Any
 
 from reference.client import Event, Object
 from reference.features import Features
-from tests.conformance.stories import HOST, OWN, ZONE, Story
+from tests.conformance.stories import OWN, ZONE, Story
 
 Without = Callable[[Story], Story]
 
@@ -124,14 +124,6 @@ def _one_family(event: Event) -> Event | None:
     return event
 
 
-def _labelled(node: Object) -> Object:
-    return {**node, "metadata": {**node["metadata"], "labels": {HOST: node["metadata"]["name"], ZONE: "a"}}}
-
-
-def _ready(each: Object, *, only: Callable[[Mapping[str, Any]], bool]) -> Object | None:
-    return None if only(each["conditions"]) else each
-
-
 WITHOUT: Mapping[str, Without] = {
     # endpoints
     "hints": _hints(lambda hints, _: {}),
@@ -155,14 +147,6 @@ WITHOUT: Mapping[str, Without] = {
     "endpoints on other nodes": _endpoints(lambda each: {**each, "nodeName": OWN}),
     "several slices": _one_slice,
     "endpoints that come or go": _stays,
-    "no endpoints": _objects(
-        "endpointslices",
-        lambda obj: {
-            **obj,
-            "endpoints": obj["endpoints"]
-            or [{"addresses": ["10.244.9.9" if obj["addressType"] == "IPv4" else "fd00:244:9::9"], "conditions": {}}],
-        },
-    ),
     # Services
     "internal Local": _spec(internalTrafficPolicy="Cluster"),
     "external Local": _spec(externalTrafficPolicy="Cluster"),

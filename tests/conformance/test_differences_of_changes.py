@@ -141,9 +141,7 @@ CHANGES: dict[str, list[Told]] = {
     "conditions": _modified(_slice("web-1", _endpoint(1, conditions={"ready": False}), SECOND)),
     "conditions, there and back": _modified(_slice("web-1", _endpoint(1, conditions={"ready": False}), SECOND), FIRST),
     "hints": _modified(_slice("web-1", AWAY, SECOND)),
-    "hints, there and back": _modified(
-        _slice("web-1", _endpoint(1, hints={"forZones": [{"name": "b"}]}), SECOND), FIRST
-    ),
+    "hints, there and back": _modified(_slice("web-1", AWAY, SECOND), FIRST),
     "sixty changes": _annotated(60),
     "a thousand changes": _annotated(1000),
     "a deletion at a return": [("SYNCED", "", {}), ("DELETED", "services", SERVICE)],
