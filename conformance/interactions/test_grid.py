@@ -185,7 +185,7 @@ def test_affinity(three_zones: Cluster) -> None:
     level=SHOULD,
     features=ALL | {NODE_HINTS, SESSION_AFFINITY},
     source=HINTS,
-    kills={"affinity-ignores-hints", "affinity-ignores-node-hints-at-load-balancers"},
+    kills={"affinity-ignores-hints"},
 )
 def test_affinity_hints(three_zones: Cluster) -> None:
     expect_cells(three_zones, "affinity", hints=True)

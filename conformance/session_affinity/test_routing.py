@@ -18,6 +18,7 @@ from conformance.features import (
     EXTERNAL_POLICY,
     INTERNAL_POLICY,
     IPV6_SERVICES,
+    LOAD_BALANCER,
     NODE_HINTS,
     NODE_PORT,
     SESSION_AFFINITY,
@@ -31,12 +32,14 @@ from harness import (
     Cluster,
     Pod,
     Port,
+    Question,
     Service,
     Who,
     endpoint,
     expect_all_seen,
     expect_forgotten,
     expect_kept,
+    expect_together,
     expect_traffic,
     external_client,
     node_client,
@@ -130,6 +133,28 @@ def test_affinity_stays_within_hints(three_zones: Cluster) -> None:
     by_node = _create_service(three_zones, traffic_distribution="PreferSameNode")
     three_zones.publish(by_node, [same_node(each) for each in pods])
     expect_kept(three_zones, by_node, {"a1": {a1, other}, "a2": {a2}, "b1": {b1}, "b2": {b1}, "c1": pods})
+
+
+@requirement(
+    "AFFINITY/stays-within-hints-at-load-balancers",
+    "At a load balancer address a client keeps an endpoint of those that hints select for the node that it enters.",
+    level=MUST,
+    features={LOAD_BALANCER, NODE_HINTS, SESSION_AFFINITY},
+    source="KEP-3015, Addition of PreferSameNode; KEP-4444, Intersection with internal/externalTrafficPolicy",
+    kills={"affinity-ignores-node-hints-at-load-balancers"},
+)
+def test_affinity_stays_within_hints_at_load_balancers(three_zones: Cluster) -> None:
+    pods = three_zones.run_servers(on=["a1", "a2", "b1", "b2"])
+    expected: Allowed = {external_client(pod.node): {pod} for pod in pods}
+    # A client keeps one endpoint, which may be the right one by chance; that of so many Services is not.
+    services = [
+        _create_service(three_zones, type="LoadBalancer", traffic_distribution="PreferSameNode") for _ in range(6)
+    ]
+    for each in services:
+        three_zones.publish(each, [same_node(pod) for pod in pods])
+    expect_together(
+        three_zones, [Question(each.name, each, expected, to="load-balancer", kept=True) for each in services]
+    )
 
 
 @requirement(
