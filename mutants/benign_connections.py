@@ -109,19 +109,25 @@ class _AtTheClient(KernelTable):
         for name, path in there.items():
             with contextlib.suppress(OSError, KernelError):  # a pod that goes meanwhile
                 if name not in self._looked_at:
-                    self._looked_at[name] = self._look_at(path, ruleset.own)
-                if (found := self._looked_at[name]) is not None:
+                    self._look_at(name, path, ruleset.own)
+                if (found := self._looked_at.get(name)) is not None:
                     found[1].load(replace(ruleset, services=plain, external={}))
 
-    def _look_at(self, path: Path, own: Iterable[str]) -> tuple[NftSocket, KernelTable] | None:
-        """Return a table in a netns, if that is of a pod of this node; the node's own addresses are no networks."""
+    def _look_at(self, name: str, path: Path, own: Iterable[str]) -> None:
+        """Keep a table in a netns, if that is of a pod of this node; the node's own addresses are no networks.
+
+        A netns without an address is looked at again: that of a pod which is being started is none yet.
+        """
         networks = [each for each in map(ipaddress.ip_network, own) if each.num_addresses > 1]
         with _entered(path):
-            address = _address(self.family)
-            if not any(address and ipaddress.ip_address(address) in each for each in networks):
-                return None
-            nft_socket = NftSocket()
-        return nft_socket, KernelTable(nft_socket, self.family, edit=_first_packets_alone)
+            if not (address := _address(self.family)):
+                return
+            here = any(ipaddress.ip_address(address) in each for each in networks)
+            nft_socket = NftSocket() if here else None
+        self._looked_at[name] = None if nft_socket is None else (nft_socket, self._table(nft_socket))
+
+    def _table(self, nft_socket: NftSocket) -> KernelTable:
+        return KernelTable(nft_socket, self.family, edit=_first_packets_alone)
 
     def _leave(self, name: str) -> None:
         if (found := self._looked_at.pop(name)) is not None:

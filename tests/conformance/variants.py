@@ -86,7 +86,7 @@ def features(requirement: str) -> set[str]:
 
 
 def is_late(name: str) -> bool:
-    """True of a variant that takes seconds for each change: all that it claims would take hours."""
+    """True of a variant that takes seconds for each change: its sample is tried by night."""
     return bool(re.search(r"(?<!-0)-[13]-s-late$|ten-seconds-late$", name))
 
 
@@ -224,10 +224,7 @@ SAMPLES = {
 
 
 TRIED = {
-    (name, reading): found
-    for reading in READINGS
-    for name, each in BENIGN.items()
-    if not is_late(name) and (found := tried(each, reading))
+    (name, reading): found for reading in READINGS for name, each in BENIGN.items() if (found := tried(each, reading))
 }
 """What each variant is tried with at night, by its name and reading."""
 
@@ -237,7 +234,6 @@ def page() -> str:
     return _PAGE.format(
         variants=len(BENIGN),
         rows="\n".join(map(_row, BENIGN.values())),
-        late=sum(map(is_late, BENIGN)),
     )
 
 
@@ -261,7 +257,6 @@ def _row(variant: Mutant) -> str:
         variant.sentence,
         variant.provenance,
         ", ".join(each for each in Profile if each in profiles(variant)),
-        "a sample" if is_late(variant.name) else "all",
         "; ".join(_left_out(variant)) or "-",
     )
     return f"| {' | '.join(cells)} |"
@@ -284,8 +279,7 @@ A variant is judged by the profiles of the parts that it replaces, with the refe
 what it does not claim, and which SHOULD or MAY it leaves unmet; it must fail these and nothing else. None is a MUST.
 
 - `make test` tries each variant with a sample: the requirements that it touches most.
-- `make benign` tries it with all that it claims, in both readings. {late} variants that take seconds for each change
-  are tried with samples only, by `make nightly`.
+- `make benign` tries it with all that it claims, in both readings.
 
 `make benign` takes hours. It notes each trial at once, in `.pytest_cache/d/benign-` and a digest of the code, so that
 a run that was ended goes on where it was. `python -m tests.conformance.seen` says what has been seen whole, and what
@@ -297,8 +291,8 @@ the variant replaces reads which one it follows: the controller and the API serv
 api-server and cluster), and a proxy for topology keys. A DNS server reads it nowhere. What else the reading changes in
 such a trial is done by the reference, which `make certify` judges in both.
 
-| variant | what it does | the family that it stands for | judged by | tried with | but |
-|---|---|---|---|---|---|
+| variant | what it does | the family that it stands for | judged by | but |
+|---|---|---|---|---|
 {rows}
 
 This page is written by `python -m tests.conformance.variants`; `make lint` says when it is not as the code has it.

@@ -1,0 +1,26 @@
+"""What is said of where a variant translates connections is so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from harness import TCP, endpoint, expect_traffic
+from mutants import BENIGN, Mutant
+from tests.conformance.trials import Trial
+
+
+@pytest.mark.parametrize(("name", "at_the_node"), [("translates-at-the-client", False), ("takes-turns", True)])
+def test_connections_of_a_pod_are_translated_where_it_is_said(
+    name: str, at_the_node: bool, trial: Callable[[Mutant], Trial]
+) -> None:
+    with trial(BENIGN[name]).cluster("test") as cluster:
+        server = cluster.run_servers(on=["b1"])[0]
+        service = cluster.create_service(ports=[TCP])
+        cluster.publish(service, [endpoint(server)])
+        expect_traffic(cluster, service, {"a1": {server}})
+        connections = dict(cluster.evidence())["connections-a1.txt"].splitlines()
+
+    begun = [line.split(" dst=")[1].split(" ")[0] for line in connections if line.startswith("tcp ")]
+    assert {*begun} == {service.cluster_ip("IPv4") if at_the_node else server.addresses["IPv4"]}
