@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 import socket
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from reference.proxy import uapi
 from reference.proxy.changes import Element, EndpointElement, IdentityElement, MarkElement, RangesElement
@@ -23,6 +23,10 @@ from reference.proxy.skeleton import SetSpec
 MOST_BYTES = 0xFFFF - 4
 """The most bytes in one list of elements: the length of an attribute has 16 bits."""
 
+Parts = dict[int, bytes]
+"""The attributes of one element, by kind."""
+
+_MOST_PASSES = 10
 _CLIENT = (uapi.NFTA_SET_ELEM_KEY, uapi.NFTA_SET_ELEM_DATA, uapi.NFTA_SET_ELEM_TIMEOUT, uapi.NFTA_SET_ELEM_EXPIRATION)
 _ADDRESS_FAMILY = {"IPv4": socket.AF_INET, "IPv6": socket.AF_INET6}
 _NUMBERS = {"TCP": 6, "UDP": 17, "SCTP": 132}
@@ -100,8 +104,32 @@ def _goto_element(key: bytes, chain: str) -> bytes:
     )
 
 
-def read_clients(bodies: Iterable[bytes], family: Family) -> list[bytes]:
-    """Read the elements of map `affinity` from a dump; returns them packed to be added again, with the time left.
+def read_elements(dump: Callable[[], Sequence[bytes]]) -> list[Parts]:
+    """Read all elements of a set or map, of each its attributes; `dump` returns the bodies of one pass over them.
+
+    A pass over a hash table that has just grown is not whole: the kernel moves the elements in a work queue, a long
+    answer comes in parts, and so it tells some elements twice and others not at all, without NLM_F_DUMP_INTR (6.18).
+    Passes are made until one has nothing new. So elements come several times, the latest last.
+    """
+    found: list[Parts] = []
+    known: set[bytes] = set()
+    for _ in range(_MOST_PASSES):
+        parts = [each for body in dump() for each in _elements(body)]
+        keys = {each[uapi.NFTA_SET_ELEM_KEY] for each in parts if uapi.NFTA_SET_ELEM_KEY in each}
+        found += parts
+        if keys <= known:
+            break
+        known |= keys
+    return found
+
+
+def _elements(body: bytes) -> Iterator[Parts]:
+    for _, element in attributes(dict(attributes(body[4:])).get(uapi.NFTA_SET_ELEM_LIST_ELEMENTS, b"")):
+        yield {kind: bytes(value) for kind, value in attributes(element)}
+
+
+def read_clients(elements: Iterable[Parts], family: Family) -> list[bytes]:
+    """Take the elements of map `affinity` that were read; returns them packed to be added again, with the time left.
 
     Elements of another form are left out: another version may have made them. Of several with one key the last used
     counts: a packet that comes while a table is replaced does not see the old element, and adds one (6.18). A rule with
@@ -109,22 +137,20 @@ def read_clients(bodies: Iterable[bytes], family: Family) -> list[bytes]:
     """
     client, mark = (2 * 4 if family == "IPv4" else 2 * 16) + 8, 4
     found: dict[bytes, tuple[bytes, bytes]] = {}
-    for body in bodies:
-        for _, element in attributes(dict(attributes(body[4:])).get(uapi.NFTA_SET_ELEM_LIST_ELEMENTS, b"")):
-            parts = {kind: bytes(value) for kind, value in attributes(element)}
-            if not parts.keys() >= set(_CLIENT):
-                continue
-            key, data, timeout, expiration = (parts[kind] for kind in _CLIENT)
-            if (len(key), len(data)) != (4 + client, 4 + mark):
-                continue
-            again = nested(
-                uapi.NFTA_LIST_ELEM,
-                nested(uapi.NFTA_SET_ELEM_KEY, key),
-                nested(uapi.NFTA_SET_ELEM_DATA, data),
-                attribute(uapi.NFTA_SET_ELEM_TIMEOUT, max(timeout, expiration)),
-                attribute(uapi.NFTA_SET_ELEM_EXPIRATION, expiration),
-            )
-            found[key] = max(found.get(key, (b"", b"")), (expiration, again))
+    for parts in elements:
+        if not parts.keys() >= set(_CLIENT):
+            continue
+        key, data, timeout, expiration = (parts[kind] for kind in _CLIENT)
+        if (len(key), len(data)) != (4 + client, 4 + mark):
+            continue
+        again = nested(
+            uapi.NFTA_LIST_ELEM,
+            nested(uapi.NFTA_SET_ELEM_KEY, key),
+            nested(uapi.NFTA_SET_ELEM_DATA, data),
+            attribute(uapi.NFTA_SET_ELEM_TIMEOUT, max(timeout, expiration)),
+            attribute(uapi.NFTA_SET_ELEM_EXPIRATION, expiration),
+        )
+        found[key] = max(found.get(key, (b"", b"")), (expiration, again))
     return [element for _, element in found.values()]
 
 

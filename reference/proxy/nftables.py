@@ -14,7 +14,7 @@ from functools import cache
 from reference.proxy import uapi
 from reference.proxy.changes import Changes, Element, HairpinElement, MarkElement, RangesElement, forwarding
 from reference.proxy.decision import Family
-from reference.proxy.elements import MOST_BYTES, Packer, pack_action, pack_intervals, read_clients
+from reference.proxy.elements import MOST_BYTES, Packer, pack_action, pack_intervals, read_clients, read_elements
 from reference.proxy.expressions import NFPROTO
 from reference.proxy.netlink import Message, NftSocket, attribute, nested, number, text
 from reference.proxy.ruleset import DROP, REJECT, Ruleset, SourceRanges, Sticky, first_index, mark, marks
@@ -198,9 +198,7 @@ class KernelTable:
         remembered for session affinity stay remembered, but for those that come at this moment.
         """
         sticky = any(isinstance(action, Sticky) for _, _, action in actions(ruleset))
-        clients = (
-            read_clients(self._nft.dump(uapi.NFT_MSG_GETSETELEM, self._messages.clients), self.family) if sticky else []
-        )
+        clients = read_clients(read_elements(self._dump_clients), self.family) if sticky else []
         parts = self._nft.split(_whole(self._messages, ruleset, clients))
         staged = self._nft.exists(uapi.NFT_MSG_GETTABLE, self._messages.table)
         if staged:
@@ -210,6 +208,9 @@ class KernelTable:
         if staged:
             self._nft.commit(self._staging.delete_table())
         self._marks, self._ranges = set(marks(ruleset, fixed=True)), set(ruleset.ranges.values())
+
+    def _dump_clients(self) -> list[bytes]:
+        return self._nft.dump(uapi.NFT_MSG_GETSETELEM, self._messages.clients)
 
     def apply(self, changes: Changes) -> None:
         """Apply changes, in two transactions or more, so that no packet finds a slot empty."""

@@ -21,8 +21,9 @@ from harness.netns.namespace import Namespace
 from harness.probes.loop import Loop, Probe, ServerPort
 from reference.apiserver import ApiServer
 from reference.client import ApiError, Client, Object
-from reference.proxy import ServiceProxy
-from reference.proxy.netlink import KernelError, NftSocket, answers, attributes, pack, text
+from reference.proxy import ServiceProxy, uapi
+from reference.proxy.elements import read_elements
+from reference.proxy.netlink import NftSocket, attributes, text
 
 FAMILIES = ("IPv4", "IPv6")
 PORT = 8080
@@ -174,26 +175,16 @@ Content = dict[bytes, bytes]
 
 def read_back(nft: NftSocket, family: str, name: str, table: str = "trafficdist") -> Content | None:
     """The kernel's elements of a set or map: keys, and data where there is any. None without such a table."""
-    body = struct.pack(">BBH", {"IPv4": 2, "IPv6": 10}[family], 0, 0) + text(1, table) + text(2, name)
-    nft._socket.send(pack(10 << 8 | 13, 0x301, 4711, body))
-    content: Content = {}
-    while True:
-        for kind, _, answer in answers(memoryview(nft._socket.recv(1 << 18))):
-            if kind == 3:
-                return content
-            if kind == 2:
-                (code,) = struct.unpack_from("=i", answer)
-                if code == -2:
-                    return None
-                raise KernelError(name, -code)
-            content |= dict(_elements(answer))
-
-
-def _elements(answer: memoryview) -> Iterator[tuple[bytes, bytes]]:
-    for _, element in attributes(dict(attributes(answer[4:])).get(3, b"")):
-        parts = dict(attributes(element))
-        if 3 not in parts:  # flags: the end of an interval
-            yield _value(parts[1]), _value(parts[2]) if 2 in parts else b""
+    start = struct.pack(">BBH", {"IPv4": 2, "IPv6": 10}[family], 0, 0) + text(1, table)
+    if not nft.exists(uapi.NFT_MSG_GETTABLE, start):
+        return None
+    elements = read_elements(lambda: nft.dump(uapi.NFT_MSG_GETSETELEM, start + text(2, name)))
+    ends_of_intervals = uapi.NFTA_SET_ELEM_FLAGS
+    return {
+        _value(memoryview(parts[1])): _value(memoryview(parts[2])) if 2 in parts else b""
+        for parts in elements
+        if ends_of_intervals not in parts
+    }
 
 
 def _value(data: memoryview) -> bytes:

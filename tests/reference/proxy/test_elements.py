@@ -5,13 +5,13 @@ from __future__ import annotations
 import struct
 
 from reference.proxy import uapi
-from reference.proxy.elements import read_clients
+from reference.proxy.elements import read_clients, read_elements
 from reference.proxy.netlink import attribute, attributes, nested
 
 
-def _dumped(*, timeout: int, expiration: int) -> bytes:
+def _dumped(*, timeout: int, expiration: int, port: int = 0) -> bytes:
     """One client of an IPv4 Service that is remembered, in milliseconds."""
-    key, data = (attribute(uapi.NFTA_DATA_VALUE, bytes(length)) for length in (16, 4))
+    key, data = (attribute(uapi.NFTA_DATA_VALUE, value) for value in (struct.pack(">16xH", port)[2:], bytes(4)))
     element = nested(
         1,
         nested(uapi.NFTA_SET_ELEM_KEY, key),
@@ -25,8 +25,20 @@ def _dumped(*, timeout: int, expiration: int) -> bytes:
 def test_client_whose_time_was_made_longer_is_added_with_a_timeout_that_is_as_long() -> None:
     """The kernel refuses an element that expires after its timeout (ERANGE)."""
     for timeout, expiration, again in ((2_000, 9_000, 9_000), (9_000, 2_000, 9_000)):
-        (added,) = read_clients([_dumped(timeout=timeout, expiration=expiration)], "IPv4")
+        dumped = [_dumped(timeout=timeout, expiration=expiration)]
+        (added,) = read_clients(read_elements(iter([dumped, dumped]).__next__), "IPv4")
         (outer,) = dict(attributes(added)).values()
         parts = {kind: bytes(value) for kind, value in attributes(outer)}
         found = [parts[each] for each in (uapi.NFTA_SET_ELEM_TIMEOUT, uapi.NFTA_SET_ELEM_EXPIRATION)]
         assert found == [struct.pack(">Q", each) for each in (again, expiration)]
+
+
+def test_elements_that_a_pass_left_out_are_read_by_the_next() -> None:
+    """Seen in 1 of 40 reads right after a load of 4,000 elements: 4,000 told, 3,072 of them different."""
+    one, two, three = ([_dumped(timeout=9_000, expiration=9_000, port=port)] for port in (1, 2, 3))
+    passes = iter([[*one, *one, *two], [*one, *three, *three], [*one, *two, *three], []])
+
+    clients = read_clients(read_elements(passes.__next__), "IPv4")
+
+    assert len(clients) == 3
+    assert list(passes) == [[]]
