@@ -4,13 +4,17 @@ The official client reads and merges them. It differs from kubectl in one point,
 files name a current context, kubectl takes that of the first, the client that of the last, even if it is empty.
 
 A pod has no such file: the service account's files and two environment variables take its place.
+
+Certificates and keys that stand in a kubeconfig, or that a program it names has printed, go to no file either: the
+client would write them to the temp folder, where they stay after `kill -9`. They are kept in memory, in files that the
+kernel removes with this process.
 """
 
 from __future__ import annotations
 
-import base64
 import copy
 import os
+import threading
 import weakref
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -19,6 +23,7 @@ from typing import Any
 import kubernetes.client
 import kubernetes.config
 import yaml
+from kubernetes.config import kube_config
 from kubernetes.config.incluster_config import InClusterConfigLoader
 from kubernetes.config.kube_config import KubeConfigMerger
 
@@ -57,9 +62,7 @@ class Kubeconfig:
     def client(self) -> Any:
         """Return the official client of the context's API server, with its credentials. Raises `UsageError`."""
         try:
-            return kubernetes.config.new_client_from_config_dict(  # type: ignore[no-untyped-call]
-                self._merged, context=self.context, persist_config=False
-            )
+            return _client(self._merged, self.context)
         except Exception as error:  # the client's own errors have no common base
             raise self._error(f"context {self.context} cannot be used: {error}") from error
 
@@ -139,30 +142,42 @@ def _named(contexts: Iterable[str]) -> str:
     return ", ".join(contexts) or "none"
 
 
-_DATA = ("certificate-authority", "client-certificate", "client-key")
-
-
 def client_of(kubeconfig: Mapping[str, Any]) -> Any:
-    """Return the official client for a kubeconfig that is no file.
-
-    By itself it would write certificates and keys to the temp folder, where they stay after `kill -9`; so they are put
-    in memory, in files that the kernel removes with this process.
-    """
-    config = copy.deepcopy(dict(kubeconfig))
-    descriptors = []
-    for entry in (*(each["cluster"] for each in config["clusters"]), *(each["user"] for each in config["users"])):
-        for name in _DATA:
-            if data := entry.pop(f"{name}-data", None):
-                descriptors.append(_in_memory(base64.b64decode(data)))
-                entry[name] = f"/proc/self/fd/{descriptors[-1]}"
-    client = kubernetes.config.new_client_from_config_dict(config, persist_config=False)  # type: ignore[no-untyped-call]
+    """Return the official client for a kubeconfig that is no file."""
+    client = _client(copy.deepcopy(dict(kubeconfig)))
     client.configuration.refresh_api_key_hook = None  # it reads the environment at each request, for a token that stays
-    for each in descriptors:
+    return client
+
+
+def _client(config: Any, context: str | None = None) -> Any:
+    """Return the official client of a context. Its files in memory are closed with it."""
+    mine: list[int] = []
+    _memory.descriptors = mine
+    try:
+        client = kubernetes.config.new_client_from_config_dict(  # type: ignore[no-untyped-call]
+            config, context=context, persist_config=False
+        )
+    finally:
+        _memory.descriptors = []
+    for each in mine:
         weakref.finalize(client, os.close, each)
     return client
 
 
-def _in_memory(data: bytes) -> int:
+class _Memory(threading.local):
+    """The descriptors of the client that this thread makes."""
+
+    def __init__(self) -> None:
+        self.descriptors: list[int] = []
+
+
+def _keep_in_memory(content: str | bytes, *_: object, **__: object) -> str:
+    """Return the path of a file in memory with this content, for the client, which wants files."""
     descriptor = os.memfd_create("kubeconfig")
-    os.write(descriptor, data)
-    return descriptor
+    os.write(descriptor, content.encode() if isinstance(content, str) else content)
+    _memory.descriptors.append(descriptor)
+    return f"/proc/self/fd/{descriptor}"
+
+
+_memory = _Memory()
+kube_config._create_temp_file_with_content = _keep_in_memory  # it offers no other way

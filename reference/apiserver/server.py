@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import os
 import secrets
 import socket
 import ssl
@@ -51,7 +52,7 @@ class HttpServer:
         self.ca_pem = authority.cert_pem.bytes().decode()
         self.url = ""
         self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        authority.issue_cert(*_NAMES, *names).configure_cert(self._tls)
+        _load(self._tls, authority.issue_cert(*_NAMES, *names).private_key_and_cert_chain_pem.bytes())
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="apiserver", daemon=True)
         self._bookmark_seconds = bookmark_seconds
@@ -191,3 +192,11 @@ class HttpServer:
         for port in self._ports:
             port.close()
         await self._loop.shutdown_default_executor()
+
+
+def _load(context: ssl.SSLContext, key_and_certificates: bytes) -> None:
+    """Load them from a file in memory, as no other would be gone after `kill -9`."""
+    with open(os.memfd_create("tls"), "wb") as file:  # noqa: PTH123  it has no path
+        file.write(key_and_certificates)
+        file.flush()
+        context.load_cert_chain(f"/proc/self/fd/{file.fileno()}")

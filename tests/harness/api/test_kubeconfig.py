@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+import json
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 import yaml
 from click.testing import CliRunner, Result
 
@@ -120,3 +124,36 @@ def test_missing_files_are_named_with_the_remedy(tmp_path: Path) -> None:
 def test_folder_is_no_kubeconfig(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be read: Is a directory"):
         Kubeconfig(str(tmp_path))
+
+
+def plugin(tmp_path: Path, **status: str) -> Object:
+    """A user whose credentials a program prints."""
+    said = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status}
+    (tmp_path / "said").write_text(json.dumps(said))
+    return {"exec": {"apiVersion": said["apiVersion"], "command": "cat", "args": [str(tmp_path / "said")]}}
+
+
+@pytest.mark.parametrize("printed", [False, True], ids=["in-the-file", "printed-by-a-program"])
+def test_no_key_goes_to_the_temp_folder(
+    server: Object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, printed: bool
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/proc/nowhere")  # what is written there fails
+    token = server["users"][0]["user"]["token"]
+    issued = trustme.CA().issue_cert("alice")
+    key, certificate = issued.private_key_pem.bytes().decode(), issued.cert_chain_pems[0].bytes().decode()
+    if printed:  # instead of a token, so it cannot say who it is
+        user = plugin(tmp_path, clientKeyData=key, clientCertificateData=certificate)
+    else:
+        data = {"client-key-data": key, "client-certificate-data": certificate}
+        user = {"token": token, **{name: base64.b64encode(text.encode()).decode() for name, text in data.items()}}
+    users = [{"name": server["users"][0]["name"], "user": user}]
+    file = write(tmp_path / "config", "clusters", "contexts", "current-context", of=server, users=users)
+    with contextlib.closing(Api(Kubeconfig(file))) as api:
+        assert Path(api.configuration.key_file).read_text() == key
+        assert api.request("GET", "/api/v1/namespaces/default/services/web").code == (401 if printed else 200)
+
+
+def test_no_key_of_an_api_server_goes_to_the_temp_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/proc/nowhere")
+    with NetnsBackend(grid("one", {"a": 1})) as backend:
+        assert backend.api.list("services") is not None
