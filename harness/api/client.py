@@ -34,6 +34,9 @@ _PREFIXES = {
     "leases": "/apis/coordination.k8s.io/v1",
     "podlocators": "/apis/trafficdist.dev/v1alpha1",
 }
+_TRIES = 10
+"""How often a request is sent whose answer is 429 with Retry-After, as client-go does; a server has not begun on it."""
+
 _REMEMBERED = 10_000  # requests, for the evidence of a failure
 _CLUSTER_SCOPED = frozenset({"nodes", "namespaces"})
 
@@ -90,6 +93,7 @@ class Api:
     ) -> None:
         """Requests may take `timeout` seconds; `connections` are kept open for parallel requests.
 
+        A request that is answered by 429 with Retry-After is sent again after that time, within `timeout` altogether.
         The latest requests are noted in `asked`, which several may share.
         Raises `UsageError` when files cannot be used.
         """
@@ -154,8 +158,15 @@ class Api:
 
     def _send(self, method: str, path: str, *, headers: Mapping[str, str], **options: Any) -> urllib3.BaseHTTPResponse:
         url, said = f"{self._configuration.host}{path}", {"User-Agent": "trafficdist", **headers}
+        give_up, tries = time.monotonic() + self._timeout, 0
         try:
-            return self._pool.request(method, url, headers=said, retries=False, **options)
+            while True:
+                answer, tries = self._pool.request(method, url, headers=said, retries=False, **options), tries + 1
+                wait = _seconds_to_wait(answer)
+                if wait is None or tries == _TRIES or time.monotonic() + wait > give_up:
+                    return answer
+                answer.drain_conn()
+                time.sleep(wait)
         except urllib3.exceptions.HTTPError as error:
             shown = path.partition("?")[0]
             raise InconclusiveError(f"the API server did not answer {method} {shown}: {error}") from error
@@ -260,6 +271,16 @@ def _json(data: bytes) -> Object:
     except orjson.JSONDecodeError:
         return {"message": data[:200].decode(errors="replace")}
     return decoded if isinstance(decoded, dict) else {"items": decoded}
+
+
+def _seconds_to_wait(answer: urllib3.BaseHTTPResponse) -> float | None:
+    """Return what a server that limits its clients asks for; None if it does not, or in words that nobody knows."""
+    if answer.status != 429:
+        return None
+    try:
+        return urllib3.Retry().get_retry_after(answer)
+    except urllib3.exceptions.InvalidHeader:
+        return None
 
 
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')  # RFC 9110: a backslash stands before a quote in a quoted text

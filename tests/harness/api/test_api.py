@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import tempfile
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 import urllib3
 
-from harness.api.client import Api, warning_texts
+from harness.api.client import Api, Response, warning_texts
 from reference.apiserver.api import ApiServer
 from reference.apiserver.server import HttpServer
 
@@ -47,3 +50,83 @@ def test_a_client_writes_no_certificate_to_the_temp_folder(tmp_path: Path, monke
         api.close()
     finally:
         server.stop()
+
+
+class _Busy(BaseHTTPRequestHandler):
+    """Answers 429 with the first of `waits` that is left, and 200 when none is."""
+
+    waits: list[str]
+    asked: list[str]
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.asked.append(self.path)
+        self.send_response(429 if self.waits else 200)
+        if self.waits and (wait := self.waits.pop(0)):
+            self.send_header("Retry-After", wait)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def busy() -> Iterator[str]:
+    """The URL of such a server."""
+    _Busy.waits, _Busy.asked = [], []
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Busy) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def _ask(url: str) -> Response:
+    cluster, context = {"server": url}, {"cluster": "busy", "user": "me"}
+    kubeconfig = {
+        "clusters": [{"name": "busy", "cluster": cluster}],
+        "users": [{"name": "me", "user": {"token": "t"}}],
+        "contexts": [{"name": "busy", "context": context}],
+        "current-context": "busy",
+    }
+    api = Api(kubeconfig, timeout=5)
+    try:
+        return api.request("POST", "/api/v1/namespaces", {})
+    finally:
+        api.close()
+
+
+@pytest.mark.parametrize(
+    ("waits", "code", "requests"),
+    [
+        ([], 200, 1),
+        (["0"], 200, 2),
+        (["0", "0", "0"], 200, 4),
+        (["0"] * 20, 429, 10),  # for ever
+        (["3600"], 429, 1),  # longer than anybody waits
+        (["Fri, 31 Dec 9999 23:59:59 GMT"], 429, 1),
+        (["Fri, 31 Dec 1999 23:59:59 GMT"], 200, 2),
+        (["soon"], 429, 1),
+        ([""], 429, 1),  # a PodDisruptionBudget refuses like this
+    ],
+)
+def test_a_server_that_limits_its_clients_is_asked_again_when_it_says(
+    busy: str, waits: list[str], code: int, requests: int
+) -> None:
+    _Busy.waits = waits
+
+    answer = _ask(busy)
+
+    assert (answer.code, len(_Busy.asked)) == (code, requests)
+
+
+def test_the_time_that_a_server_asks_for_is_waited(busy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr("harness.api.client.time.sleep", waited.append)
+    _Busy.waits = ["2", "1"]
+
+    assert _ask(busy).code == 200
+    assert waited == [2, 1]
