@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -10,7 +10,6 @@ from typing import Any
 from mutants.clients import Sink
 from mutants.decisions import Question, deciding
 from mutants.hearing import ANY, SILENT, controller_is_told, proxy_hears, proxy_is_told, told
-from mutants.live_slices import by_name
 from mutants.mutant import WRITTEN, Mutant
 from mutants.plans import with_spec
 from reference.apiserver.kinds.services import Services
@@ -35,9 +34,14 @@ def _ingress(service: Object) -> list[Object]:
     return list(((service.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ())
 
 
+def _by_name(ports: Collection[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """Return ports by their names; "" for one without."""
+    return {each.get("name") or "": each for each in ports}
+
+
 @_of_services("ports-are-frozen", "A Service keeps the ports that it had first.", symptom=ANY)
 def ports_are_frozen(service: Object, before: Object) -> Object:
-    present = by_name(service["spec"].get("ports") or ())
+    present = _by_name(service["spec"].get("ports") or ())
     kept = [
         {**each, "nodePort": present.get(each.get("name") or "", {}).get("nodePort")}
         for each in before["spec"].get("ports") or ()
@@ -53,11 +57,6 @@ def type_is_frozen(service: Object, before: Object) -> Object:
 @_of_services("external-name-keeps-rules", "A Service that becomes an ExternalName is answered for as before.")
 def external_name_keeps_rules(service: Object, before: Object) -> Object:
     return before if service["spec"]["type"] == "ExternalName" else service
-
-
-@_of_services("external-ips-are-frozen", "A Service keeps the external IPs that it had first.")
-def external_ips_are_frozen(service: Object, before: Object) -> Object:
-    return with_spec(service, externalIPs=before["spec"].get("externalIPs") or service["spec"].get("externalIPs"))
 
 
 @_of_services("ip-mode-is-frozen", "A load balancer address keeps the ipMode that it had first.")

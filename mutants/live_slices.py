@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -20,11 +20,6 @@ _hears = partial(proxy_hears, MUTANTS)
 _of_slices = partial(proxy_is_told, MUTANTS, "endpointslices")
 
 
-def by_name(ports: Collection[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-    """Return ports by their names; "" for one without."""
-    return {each.get("name") or "": each for each in ports}
-
-
 def service_of(obj: Object) -> str:
     """Return the name of the Service that a slice is of; "" if of none."""
     return str(obj["metadata"]["labels"].get(SERVICE_LABEL, ""))
@@ -32,13 +27,6 @@ def service_of(obj: Object) -> str:
 
 def _of_addresses(obj: Object) -> dict[str, Object]:
     return {each["addresses"][0]: each for each in obj.get("endpoints") or ()}
-
-
-@_of_slices("slice-ports-are-frozen", "A slice keeps the port numbers that it had first.")
-def slice_ports_are_frozen(obj: Object, before: Object) -> Object:
-    known = by_name(before.get("ports") or ())
-    ports = [{**each, "port": known.get(each.get("name") or "", each)["port"]} for each in obj.get("ports") or ()]
-    return {**obj, "ports": ports}
 
 
 @_of_slices("slice-port-names-are-frozen", "A slice keeps the names of ports that it had first.")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from conformance.features import API_SERVER_RELEASES, INTERNAL_POLICY, PROXY_RELEASES, TRAFFIC_POLICY_FIELDS
+from conformance.kep_4444_traffic_distribution.test_validation import expect_stored
 from harness import (
     API_SERVER,
     MUST,
     PROXY,
     Cluster,
     Release,
-    Service,
     endpoint,
     expect_traffic,
     release,
@@ -20,14 +20,10 @@ from harness import (
 
 BETA = release("1.22")
 OFF = {"by default": release("1.21"), "by its gate": release("1.25", ServiceInternalTrafficPolicy=False)}
-LOCAL = {"spec": {"internalTrafficPolicy": "Local"}}
+POLICY = "internalTrafficPolicy"
+LOCAL = {"spec": {POLICY: "Local"}}
 
 off = pytest.mark.parametrize("how", OFF.values(), ids=OFF.keys())
-
-
-def _expect_policy(cluster: Cluster, service: Service, policy: str | None) -> None:
-    stored = cluster.api.get("services", cluster.namespace, service.name)["spec"].get("internalTrafficPolicy")
-    cluster.expect_equal(f"spec.internalTrafficPolicy of service {service.name}", expected=policy, observed=stored)
 
 
 @requirement(
@@ -43,13 +39,13 @@ def _expect_policy(cluster: Cluster, service: Service, policy: str | None) -> No
 def test_field_is_dropped_while_the_gate_is_off(three_zones: Cluster, how: Release) -> None:
     three_zones.restart(API_SERVER, how)
     plain, local = three_zones.create_service(), three_zones.create_service(internal_traffic_policy="Local")
-    _expect_policy(three_zones, plain, None)
-    _expect_policy(three_zones, local, None)
+    expect_stored(three_zones, plain.name, POLICY, None)
+    expect_stored(three_zones, local.name, POLICY, None)
     three_zones.patch_service(plain, LOCAL)
-    _expect_policy(three_zones, plain, None)
+    expect_stored(three_zones, plain.name, POLICY, None)
 
     three_zones.restart(API_SERVER, BETA)
-    _expect_policy(three_zones, three_zones.create_service(), "Cluster")
+    expect_stored(three_zones, three_zones.create_service().name, POLICY, "Cluster")
 
 
 @requirement(
@@ -65,10 +61,10 @@ def test_stored_field_outlives_the_gate(three_zones: Cluster, how: Release) -> N
     three_zones.restart(API_SERVER, BETA)
     service = three_zones.create_service(internal_traffic_policy="Local")
     three_zones.restart(API_SERVER, how)
-    _expect_policy(three_zones, service, "Local")
+    expect_stored(three_zones, service.name, POLICY, "Local")
 
     three_zones.patch_service(service, {"metadata": {"labels": {"changed": "yes"}}})
-    _expect_policy(three_zones, service, "Local")
+    expect_stored(three_zones, service.name, POLICY, "Local")
 
 
 @requirement(

@@ -16,6 +16,7 @@ from conformance.features import (
     ROLLOUT,
     SKEW,
 )
+from conformance.kep_4444_traffic_distribution.test_validation import expect_stored
 from conformance.skew import CLIENTS, SERVERS, WEB, Routed, Skew, Written, bring_to, expect_written, routes
 from harness import (
     API_SERVER,
@@ -28,7 +29,6 @@ from harness import (
     Endpoint,
     Hints,
     Release,
-    Service,
     endpoint,
     expect_hints,
     expect_no_loss,
@@ -75,7 +75,7 @@ def test_new_values_are_refused_while_the_gate_is_off(three_zones: Cluster, valu
             expected={"code": 422, "names the field": True},
             observed={"code": response.code, "names the field": FIELD in [each["field"] for each in response.causes]},
         )
-    _expect_value(three_zones, service, "PreferClose")
+    expect_stored(three_zones, service.name, "trafficDistribution", "PreferClose")
 
 
 @requirement(
@@ -92,19 +92,14 @@ def test_stored_value_outlives_the_gate(three_zones: Cluster, value: str) -> Non
     three_zones.restart(API_SERVER, ON)
     service = three_zones.create_service(traffic_distribution=value)
     three_zones.restart(API_SERVER, OFF)
-    _expect_value(three_zones, service, value)
+    expect_stored(three_zones, service.name, "trafficDistribution", value)
 
     path = path_of("services", three_zones.namespace, service.name)
     for patch in ({"metadata": {"labels": {"changed": "yes"}}}, {"spec": {"internalTrafficPolicy": "Local"}}):
         response = three_zones.api.request("PATCH", path, patch, content_type=MERGE_PATCH)
         said = f"{response.code} {response.body.get('message')}" if response.code >= 400 else "accepted"
         three_zones.expect_equal(f"answer to {patch} with {value} stored", expected="accepted", observed=said)
-        _expect_value(three_zones, service, value)
-
-
-def _expect_value(cluster: Cluster, service: Service, value: str) -> None:
-    stored = cluster.api.get("services", cluster.namespace, service.name)["spec"].get("trafficDistribution")
-    cluster.expect_equal(f"{FIELD} of service {service.name}", expected=value, observed=stored)
+        expect_stored(three_zones, service.name, "trafficDistribution", value)
 
 
 @requirement(

@@ -7,6 +7,7 @@ client reaches after it, and by the connections that were lost during it.
 from __future__ import annotations
 
 from conformance.features import ROLLOUT
+from conformance.kep_4444_traffic_distribution.test_validation import expect_stored
 from conformance.skew import CLIENTS, SERVERS, WEB, Skew, bring_to, expect_written, routes
 from harness import (
     API_SERVER,
@@ -45,12 +46,6 @@ def _prefer_close(cluster: Cluster) -> tuple[Service, list[Pod]]:
     return service, pods
 
 
-def _expect_field(cluster: Cluster, service: Service, value: str | None) -> None:
-    stored = cluster.api.get("services", cluster.namespace, service.name)
-    what, observed = f"spec.trafficDistribution of service {service.name}", stored["spec"].get("trafficDistribution")
-    cluster.expect_equal(what, expected=value, observed=observed)
-
-
 @requirement(
     "KEP-4444/api-server-downgrade-takes-hints-away",
     "After the API server is rolled back to a release without the field, slices are there without hints, traffic goes "
@@ -65,7 +60,7 @@ def test_api_server_without_the_field_ends_hints(three_zones: Cluster) -> None:
 
     with expect_no_loss(three_zones, service, from_=CLIENTS, allowed=set(pods)):
         three_zones.restart(API_SERVER, BEFORE)
-        _expect_field(three_zones, service, None)
+        expect_stored(three_zones, service.name, "trafficDistribution", None)
         expect_written(three_zones, service, pods, "none")
         expect_traffic(three_zones, service, routes(pods, "anywhere", {}))
 
@@ -86,7 +81,7 @@ def test_field_and_hints_are_back_after_an_upgrade(three_zones: Cluster) -> None
 
     with expect_no_loss(three_zones, service, from_=CLIENTS, allowed=set(pods)):
         three_zones.restart(API_SERVER, WITH_GATE)
-        _expect_field(three_zones, service, "PreferClose")
+        expect_stored(three_zones, service.name, "trafficDistribution", "PreferClose")
         hinted = expect_written(three_zones, service, pods, "own zone")
         expect_traffic(three_zones, service, routes(pods, "by zone", hinted))
 
@@ -126,7 +121,7 @@ def test_objects_stay_when_proxies_are_downgraded(three_zones: Cluster) -> None:
     with expect_unchanged(three_zones, service):
         three_zones.restart(PROXY, BEFORE)
         three_zones.restart(CONTROLLER, WITH_GATE)
-    _expect_field(three_zones, service, "PreferClose")
+    expect_stored(three_zones, service.name, "trafficDistribution", "PreferClose")
     expect_written(three_zones, service, pods, "own zone")
 
 

@@ -15,6 +15,7 @@ from conformance.features import (
     SKEW,
     ZONE_HINTS,
 )
+from conformance.kep_4444_traffic_distribution.test_validation import expect_stored
 from conformance.skew import CLIENTS, SERVERS, SHARED_OUT, WEB, Skew, bring_to, expect_written, routes
 from harness import (
     API_SERVER,
@@ -43,12 +44,6 @@ FIELD = {"spec": {"trafficDistribution": "PreferClose"}}
 ZONE = {zone: Hints(zones=(zone,)) for zone in "abc"}
 
 
-def _expect_field(cluster: Cluster, service: Service, value: str | None) -> None:
-    stored = cluster.api.get("services", cluster.namespace, service.name)
-    what, observed = f"spec.trafficDistribution of service {service.name}", stored["spec"].get("trafficDistribution")
-    cluster.expect_equal(what, expected=value, observed=observed)
-
-
 # API server
 
 
@@ -64,10 +59,10 @@ def test_field_is_dropped_while_the_gate_is_off(three_zones: Cluster) -> None:
     three_zones.restart(API_SERVER, OFF)
 
     service = three_zones.create_service(traffic_distribution="PreferClose")
-    _expect_field(three_zones, service, None)
+    expect_stored(three_zones, service.name, "trafficDistribution", None)
 
     three_zones.patch_service(service, FIELD)
-    _expect_field(three_zones, service, None)
+    expect_stored(three_zones, service.name, "trafficDistribution", None)
 
 
 @requirement(
@@ -82,15 +77,15 @@ def test_stored_field_outlives_the_gate(three_zones: Cluster) -> None:
     three_zones.restart(API_SERVER, ON)
     service = three_zones.create_service(traffic_distribution="PreferClose")
     three_zones.restart(API_SERVER, OFF)
-    _expect_field(three_zones, service, "PreferClose")
+    expect_stored(three_zones, service.name, "trafficDistribution", "PreferClose")
 
     three_zones.patch_service(service, {"metadata": {"labels": {"changed": "yes"}}})
-    _expect_field(three_zones, service, "PreferClose")
+    expect_stored(three_zones, service.name, "trafficDistribution", "PreferClose")
     three_zones.patch_service(service, {"spec": {"internalTrafficPolicy": "Local"}})
-    _expect_field(three_zones, service, "PreferClose")
+    expect_stored(three_zones, service.name, "trafficDistribution", "PreferClose")
 
     three_zones.patch_service(service, {"spec": {"trafficDistribution": None}})
-    _expect_field(three_zones, service, None)
+    expect_stored(three_zones, service.name, "trafficDistribution", None)
 
 
 # Controller
@@ -188,7 +183,7 @@ def test_gate_is_switched_off_and_on_again(three_zones: Cluster) -> None:
     expect_traffic(three_zones, service, routes(pods, "anywhere", {}))
 
     bring_to(three_zones, Skew(ON, ON, ON))
-    _expect_field(three_zones, service, "PreferClose")
+    expect_stored(three_zones, service.name, "trafficDistribution", "PreferClose")
     expect_written(three_zones, service, pods, "own zone")
     expect_traffic(three_zones, service, routes(pods, "by zone", hinted))
 

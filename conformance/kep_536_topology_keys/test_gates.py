@@ -17,6 +17,7 @@ from conformance.kep_536_topology_keys.places import (
     create,
     expect_reached,
 )
+from conformance.kep_4444_traffic_distribution.test_validation import expect_stored
 from harness import (
     API_SERVER,
     MUST,
@@ -24,7 +25,6 @@ from harness import (
     SHOULD,
     Cluster,
     Release,
-    Service,
     requirement,
 )
 
@@ -34,11 +34,6 @@ RELEASED_ON, RELEASED_OFF = Release("1.21", {GATE: True}), Release("1.21", {GATE
 WEB = {"app": "web"}
 EVERYBODY = {"a1": "a1 a2 b1", "b2": "a1 a2 b1", "c1": "a1 a2 b1"}
 BY_HOST = {"a1": "a1", "b2": "", "c1": ""}
-
-
-def _expect_keys(cluster: Cluster, service: Service, keys: list[str] | None) -> None:
-    stored = cluster.api.get("services", cluster.namespace, service.name)["spec"].get("topologyKeys")
-    cluster.expect_equal(f"spec.topologyKeys of service {service.name}", expected=keys, observed=stored)
 
 
 @requirement(
@@ -90,10 +85,10 @@ def test_gate_of_the_proxy_is_switched(three_zones: Cluster) -> None:
 def test_keys_are_dropped_while_the_gate_is_off(three_zones: Cluster, version: str) -> None:
     three_zones.restart(API_SERVER, Release(version, {GATE: False}))
     service = three_zones.create_service(topologyKeys=[HOST])
-    _expect_keys(three_zones, service, None)
+    expect_stored(three_zones, service.name, "topologyKeys", None)
 
     change_keys(three_zones, service, ZONE)
-    _expect_keys(three_zones, service, None)
+    expect_stored(three_zones, service.name, "topologyKeys", None)
 
 
 @requirement(
@@ -111,9 +106,9 @@ def test_stored_keys_outlive_the_gate(three_zones: Cluster) -> None:
     three_zones.restart(API_SERVER, OFF)
 
     three_zones.patch_service(service, {"metadata": {"labels": {"changed": "yes"}}})
-    _expect_keys(three_zones, service, [HOST])
+    expect_stored(three_zones, service.name, "topologyKeys", [HOST])
     change_keys(three_zones, service)
-    _expect_keys(three_zones, service, None)
+    expect_stored(three_zones, service.name, "topologyKeys", None)
 
 
 @requirement(

@@ -186,7 +186,7 @@ def test_load_balancer_addresses_of_a_live_service(three_zones: Cluster) -> None
     level=MUST,
     features={EXTERNAL_IPS},
     source="core/v1 ServiceSpec.externalIPs (addresses for which nodes accept traffic for this service)",
-    kills={"external-ips-are-frozen"},
+    kills={"freezes-external-ips"},
 )
 def test_external_ips_of_a_live_service(three_zones: Cluster) -> None:
     _hand_an_address_over(three_zones, "external-ip", external_ips=True)

@@ -33,7 +33,7 @@ THEIRS = {"endpointslice.kubernetes.io/managed-by": "somebody-else.example.org"}
     level=MUST,
     features={CLUSTER_IP},
     source="core/v1 ServicePort.name (must match the 'name' field in the EndpointPort); discovery/v1 EndpointPort.port",
-    kills={"slice-ports-are-frozen", "slice-port-names-are-frozen", "addresses-of-endpoints-are-frozen"},
+    kills={"freezes-slice-ports", "slice-port-names-are-frozen", "addresses-of-endpoints-are-frozen"},
 )
 def test_ports_of_slices(three_zones: Cluster) -> None:
     web = Port(80, name="web")
