@@ -13,14 +13,23 @@ import pytest
 
 from harness import eventually
 from harness.errors import InconclusiveError
+from harness.eventually import NotYetError
+from harness.judging.conclusion import UnmetError
+from harness.judging.verdict import Judgement, Verdict
 from harness.model.requirements import Profile
 from mutants import BENIGN, MUTANTS, Mutant
+from mutants.mutant import WRITTEN
 from tests.conformance import trials
 from tests.conformance.trials import SCENARIOS, Trial, time_scaled
 
 SHORT = 0.3  # probes may take 0.27 s
 SUBJECT = r"\b[abc][12]\b|\b(service|slices?|endpoints?|pods?|answer to|serving of|terminating of|metric|condition) \S"
 COMPONENT = r"^the (service-proxy|endpointslice-controller):"
+PREPARATION = re.compile(
+    r"^wrong (first )?answer\b|^connection of |^the connection of .* was made to|^the flow of .* began with|"
+    r" became as expected within "
+)
+"""First lines of judgements on what a scenario begins with, and on how soon: no fault is about either."""
 
 
 def _killers(name: str, *, of_cluster: bool) -> list[str]:
@@ -106,7 +115,7 @@ def _failure(cluster: Trial, mutant: Mutant, requirement_id: str) -> str:
     with time_scaled(SHORT):
         try:
             text = cluster.failure(requirement_id)
-        except InconclusiveError:
+        except (InconclusiveError, AssertionError):
             text = "too slow to tell"
     return text if not text or _shows(mutant, text) else cluster.failure(requirement_id)
 
@@ -114,4 +123,44 @@ def _failure(cluster: Trial, mutant: Mutant, requirement_id: str) -> str:
 def _shows(mutant: Mutant, text: str) -> bool:
     """Whether the first line of a failure says what is wrong, and with which client or object."""
     first = text.partition("\n")[0]
+    if PREPARATION.search(first):
+        return False
     return all(re.search(pattern, first) for pattern in (mutant.symptom, f"{SUBJECT}|{COMPONENT}"))
+
+
+class _Ends(Trial):
+    """A trial that ends so."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def run(self, requirement_id: str, reading: str = "kep") -> None:
+        raise self._error
+
+
+def _unmet(text: str) -> Trial:
+    return _Ends(UnmetError(Judgement(Verdict.FAILED, text), text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "wrong first answer: expected none, observed a1 saw TimedOut",
+        "wrong answer by TCP to the cluster-ip of service web-1: expected none, observed a1 saw b1",
+        "connection of a1 to service web-1: expected Reached, observed TimedOut",
+        "the connection of a1 was made to: expected b1, observed TimedOut",
+        "traffic of service web-1 became as expected within the declared 2 s: expected True, observed False",
+    ],
+)
+def test_what_a_scenario_begins_with_kills_nobody(text: str) -> None:
+    assert not _shows(Mutant("some", "Some fault.", symptom=WRITTEN), _unmet(text).failure("any"))
+
+
+def test_a_judgement_on_the_fault_kills() -> None:
+    text = "ready, serving, terminating of p1: expected [true], observed [false]"
+    assert _shows(Mutant("some", "Some fault.", symptom=WRITTEN), _unmet(text).failure("any"))
+
+
+def test_an_assertion_that_judges_nothing_kills_nobody() -> None:
+    with pytest.raises(NotYetError):
+        _Ends(NotYetError("waited 5 s for pod a1 to be ready: expected ready, observed not ready")).failure("any")

@@ -15,6 +15,7 @@ import conformance
 from harness.backends.netns import NetnsBackend
 from harness.errors import HarnessError
 from harness.eventually import set_time_scale, time_scale
+from harness.judging.conclusion import UnmetError
 from harness.judging.history import History
 from harness.judging.statistics import DEFAULT_RATES
 from harness.model.release import Component
@@ -140,9 +141,13 @@ class Trial:
         return Outcome(requirement_id, verdict, round(seconds, 3), round(cpu_seconds, 3), text)
 
     def failure(self, requirement_id: str, reading: str = "kep") -> str:
-        """The text with which a requirement's test fails; "" if it passes. Errors that are no failure are raised."""
+        """The text with which a requirement's test fails; "" if it passes.
+
+        A failure is a judgement. Errors that are none are raised, an assertion that judges nothing among them: a wait
+        in vain while a scenario prepares says nothing of what it is about.
+        """
         try:
             self.run(requirement_id, reading)
-        except AssertionError as failed:
-            return str(failed) or "an assertion without text"
+        except UnmetError as unmet:
+            return str(unmet)
         return ""
