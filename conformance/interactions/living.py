@@ -63,7 +63,7 @@ def _expect(cluster: Cluster, living: Iterable[_Living]) -> None:
     asked = [(question, each.change) for each in living for question in each.questions()]
     of = {question.name: change for question, change in asked}
     questions = [question for question, _ in asked]
-    expect_together(cluster, questions, rates=RATES, explain=lambda name: _explained(of[name]))
+    expect_together(cluster, questions, rates=RATES, explain=lambda name: _explained(of[name]), timed=False)
 
 
 def _explained(change: Change) -> str:

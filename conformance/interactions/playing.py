@@ -50,7 +50,8 @@ def expect_cells(cluster: Cluster, group: str, *, hints: bool) -> None:
     services = {name: _create(cluster, cell) for name, cell in chosen.items()}
     _let_speak(cluster, services, chosen)
     questions = [_question(name, services[name], each, _expected(each, servers)) for name, each in chosen.items()]
-    expect_together(cluster, questions, rates=RATES, explain=lambda name: f"Alone:\n\n{as_text(chosen[name])}")
+    told = {name: f"Alone:\n\n{as_text(cell)}" for name, cell in chosen.items()}
+    expect_together(cluster, questions, rates=RATES, explain=told.__getitem__, timed=False)
 
 
 def _run(cluster: Cluster, chosen: Sequence[Cell]) -> list[Pod]:
@@ -90,7 +91,7 @@ def _let_speak(cluster: Cluster, services: Mapping[str, Service], chosen: Mappin
         told = {node: cells.told(cell, node, beside=here) for node in cells.ASKED_FROM}
         expected = {node: {each for each in speakers if each.name in pods} for node, pods in told.items()}
         questions.append(_question(name, services[name], cell, expected))
-    expect_together(cluster, questions, rates=RATES)
+    expect_together(cluster, questions, rates=RATES, timed=False)
     for name in silent:
         cluster.unpublish(services[name], "speech")
 

@@ -23,6 +23,7 @@ from harness.scenario.service import AddressKind, Service
 from harness.scenario.traffic import (
     MANY_IN_FLIGHT,
     Expected,
+    expect_in_time,
     insist_on_speech,
     paths_to,
     probe_all,
@@ -54,10 +55,12 @@ def expect_together(
     *,
     rates: Rates = DEFAULT_RATES,
     explain: Callable[[str], str] = lambda _: "",
+    timed: bool = True,
 ) -> None:
     """Expect the traffic of each question, as `expect_traffic` does.
 
-    `explain` is called with the names of those that fail, and only then.
+    `explain` is called with the names of those that fail, and only then. `timed` says whether it must be so in the time
+    that the implementation declares.
 
     Raises `AssertionError` with the names of those that fail, each with its grid; `InconclusiveError`; `UsageError` for
     a Service that is expected to be silent and has not answered yet.
@@ -73,6 +76,8 @@ def expect_together(
         told = f"{len(unmet)} of {len(questions)} are not as expected: {'; '.join(unmet)}"
         raise_for(next(iter(unmet.values())), paragraphs(texts[0], told, *texts[1:], waited.text))
     cluster.answered.update(each.service.name for each in questions)
+    if timed:
+        expect_in_time(cluster, f"traffic of {'; '.join(paths)}", waited)
 
 
 def expect_first_answers_together(cluster: Cluster, questions: Sequence[Question]) -> None:

@@ -90,11 +90,7 @@ def expect_traffic(
         explain=lambda unmet: late + _why(cluster, service, [path for path in paths if path.label in unmet]),
     )
     cluster.answered.add(service.name)
-    if cluster.converges_within:
-        in_time = waited.wrong_until <= cluster.converges_within * time_scale()
-        what = f"traffic of service {service.name} became as expected within {limit(cluster)}"
-        explanation = late or f"it was wrong for {waited.wrong_until:.3f} s"
-        cluster.expect_equal(what, expected=True, observed=in_time, explanation=explanation)
+    expect_in_time(cluster, f"traffic of service {service.name}", waited)
 
 
 def expect_prompt_change(cluster: Cluster, service: Service, expected: Traffic, *, seconds: float) -> None:
@@ -254,6 +250,15 @@ class Waited:
     wrong: str = ""
     text: str = ""
     wrong_until: float = 0.0
+
+
+def expect_in_time(cluster: Cluster, what: str, waited: Waited) -> None:
+    """Expect a wait that ended well to have ended in the time that was declared, if any. Raises `AssertionError`."""
+    if cluster.converges_within:
+        in_time = waited.wrong_until <= cluster.converges_within * time_scale()
+        said = f"{what} became as expected within {limit(cluster)}"
+        late = f"Before the window: {waited.text}" if waited.text else f"it was wrong for {waited.wrong_until:.3f} s"
+        cluster.expect_equal(said, expected=True, observed=in_time, explanation=late)
 
 
 @dataclass(frozen=True, slots=True)
