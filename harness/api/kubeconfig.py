@@ -28,6 +28,8 @@ from kubernetes.config.incluster_config import InClusterConfigLoader
 from kubernetes.config.kube_config import KubeConfigMerger
 
 from harness.errors import UsageError
+from harness.model import strict_yaml
+from harness.model.files import fault_of_path, is_there, shown
 
 DEFAULT = "~/.kube/config"
 
@@ -67,6 +69,12 @@ class Kubeconfig:
             raise self._error(f"context {self.context} cannot be used: {error}") from error
 
     def _read(self) -> Any:
+        for each in self._files.split(os.pathsep):
+            path = os.path.expanduser(each)  # noqa: PTH111  as the client does; pathlib's raises for unknown users
+            if fault := fault_of_path(path):
+                raise self._error(f"is no path: {fault}")
+            if is_there(path) and not isinstance(strict_yaml.read(path, what="kubeconfig"), dict | None):
+                raise UsageError(f"kubeconfig {shown(path)}: is no kubeconfig")
         try:
             merger = KubeConfigMerger(self._files)  # type: ignore[no-untyped-call]
         except kubernetes.config.ConfigException as error:
@@ -81,7 +89,7 @@ class Kubeconfig:
         return merger
 
     def _error(self, what: str) -> UsageError:
-        return UsageError(f"kubeconfig {self._files}: {what}")
+        return UsageError(f"kubeconfig {shown(self._files)}: {what}")
 
 
 class InCluster(Kubeconfig):

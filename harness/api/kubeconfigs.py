@@ -10,9 +10,9 @@ import contextlib
 import os
 from pathlib import Path
 
-import yaml
-
 from harness.errors import UsageError
+from harness.model import strict_yaml
+from harness.model.files import fault_of_path
 
 CONTEXT = "trafficdist"
 """The name of the context, and of the cluster, in kubeconfigs of embedded clusters."""
@@ -22,13 +22,15 @@ _NOTE = "kubeconfig-copy"  # in the folder of a cluster: the path of the copy
 
 def check(path: Path) -> None:
     """Check that `path` can be written: it does not exist, or is such a file. Raises `UsageError`."""
+    if fault := fault_of_path(str(path)):
+        raise UsageError(f"--kubeconfig {str(path)[:100]!r}: is no path: {fault}")
     if not path.parent.is_dir():
         raise UsageError(f"--kubeconfig {path}: there is no folder {path.parent}")
     if not os.access(path.parent, os.W_OK):
         raise UsageError(f"--kubeconfig {path}: folder {path.parent} may not be written")
     if path.is_dir():
         raise UsageError(f"--kubeconfig {path}: is a folder; name a file in it")
-    if path.exists() and not _is_ours(path):
+    if os.path.lexists(path) and not _is_ours(path):
         raise UsageError(f"--kubeconfig {path}: is there, and not about a cluster of ours alone; name another file")
 
 
@@ -57,7 +59,7 @@ def remove(folder: Path) -> None:
 
 def _is_ours(path: Path) -> bool:
     try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+        found = strict_yaml.read(path, what="kubeconfig")
         return [each["name"] for each in found["clusters"]] == [CONTEXT]
-    except (OSError, ValueError, yaml.YAMLError, KeyError, TypeError):
+    except (UsageError, KeyError, TypeError):
         return False

@@ -11,6 +11,7 @@ import click
 from harness.commands import values
 from harness.commands.from_options import GroupedCommand, with_options
 from harness.commands.front import examples
+from harness.commands.paths import FILE
 from harness.settings.options import BY_NAME
 
 _MADE_OF = ("proxy", "mode", "control-plane", "controller", "kubernetes-version", "feature-gates", "topology",
@@ -47,7 +48,7 @@ def cluster() -> None:
 @click.option("--name", default="default", show_default=True, metavar="NAME", help="Name of the new cluster.")
 @click.option(
     "--kubeconfig",
-    type=click.Path(path_type=Path),
+    type=FILE,
     metavar="FILE",
     help="Also write the kubeconfig to this file, unless it describes other clusters. `cluster down` removes it.",
 )

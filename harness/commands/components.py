@@ -9,6 +9,7 @@ from typing import Any, Literal
 import click
 
 from harness.commands.front import examples
+from harness.commands.paths import FOLDER
 
 
 @click.group(epilog=examples("components fetch kube-proxy 1.34", "components list"))
@@ -23,7 +24,7 @@ def _cached(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
         "--cache",
         "folder",
-        type=click.Path(path_type=Path, file_okay=False, resolve_path=True),
+        type=FOLDER,
         metavar="FOLDER",
         envvar="TRAFFICDIST_CACHE",
         show_envvar=True,

@@ -9,12 +9,14 @@ from typing import Any
 import click
 
 from harness.commands import values
+from harness.commands.paths import PLACE
 from harness.run import suite_files
 from harness.settings.options import OPTIONS, Option
 
 SUITE = click.option(
     "--suite",
     metavar="PACKAGE",
+    type=PLACE,
     default=suite_files.SUITE,
     help="Package or folder of the suite to use; see docs/own-suites.md. [the published suite]",
 )

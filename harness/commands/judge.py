@@ -8,6 +8,7 @@ import click
 
 from harness.commands.from_options import by_name, with_options
 from harness.commands.front import examples
+from harness.commands.paths import PLACE
 from harness.settings.options import BY_NAME, resolve_some
 
 _CODES = """\b
@@ -29,7 +30,7 @@ _EXAMPLES = examples(
 
 
 @click.command(epilog=_EXAMPLES)
-@click.argument("run", type=click.Path(), metavar="RUN")
+@click.argument("run", type=PLACE, metavar="RUN")
 @click.option("--format", "form", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
 @with_options([BY_NAME["warnings-as-errors"]])
 def judge(run: str, form: str, **options: Any) -> int:

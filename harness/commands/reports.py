@@ -8,12 +8,11 @@ from pathlib import Path
 import click
 
 from harness.commands.front import examples
-
-_PLACE = click.Path()  # what is wrong with it is said in one way everywhere, by who reads it
+from harness.commands.paths import PLACE
 
 
 @click.command(epilog=examples("compare nftables/report.yaml iptables/report.yaml", "compare results/1.3*/"))
-@click.argument("reports", nargs=-1, required=True, type=_PLACE, metavar="REPORT...")
+@click.argument("reports", nargs=-1, required=True, type=PLACE, metavar="REPORT...")
 def compare(reports: Sequence[str]) -> None:
     """Compare reports side by side, as a Markdown page.
 
@@ -41,10 +40,13 @@ _CODES = "\b\nExit codes:\n  0  no verdict changed\n  1  at least one verdict ch
 
 
 @click.command(epilog=examples("changes yesterday/ today/", "changes yesterday/ today/ --issues issues/", codes=_CODES))
-@click.argument("old", type=_PLACE)
-@click.argument("new", type=_PLACE)
+@click.argument("old", type=PLACE)
+@click.argument("new", type=PLACE)
 @click.option(
-    "--issues", metavar="FOLDER", help="Write a Markdown file for each issue to open, with the title on its first line."
+    "--issues",
+    metavar="FOLDER",
+    type=PLACE,
+    help="Write a Markdown file for each issue to open, with the title on its first line.",
 )
 def changes(old: str, new: str, issues: str | None) -> int:
     """List verdicts that changed from OLD to NEW: two runs, or two folders of runs, matched by name.

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import click
 
 from harness.commands.from_options import SUITE, GroupedCommand, as_arguments, with_options
 from harness.commands.front import EXIT_CODES, examples
+from harness.commands.paths import PLACE
+from harness.model.files import is_there
 from harness.settings.options import OPTIONS, resolve
 
 _EXAMPLES = examples(
@@ -31,7 +32,7 @@ _EXAMPLES = examples(
 @click.option(
     "--options-file",
     metavar="FILE",
-    type=click.Path(),
+    type=PLACE,
     help="YAML file of options, named as here without the leading dashes.",
 )
 @click.option("-v", "--verbose", count=True, help="Show the output of pytest too.")
@@ -64,7 +65,7 @@ def _ids_first(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _is_file(word: str) -> bool:
-    return Path(word.partition("::")[0]).exists()
+    return is_there(word.partition("::")[0])
 
 
 def _default_backend(options_file: str | None) -> list[str]:

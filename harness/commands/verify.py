@@ -6,6 +6,7 @@ import click
 
 from harness.commands.from_options import SUITE
 from harness.commands.front import examples
+from harness.commands.paths import PLACE
 
 _CODES = """\b
 Exit codes:
@@ -17,7 +18,7 @@ Exit codes:
 @click.command(
     epilog=examples("verify latest", "verify reports/1.37/kubernetes-kube-proxy/1.37.2-nftables", codes=_CODES)
 )
-@click.argument("folder", type=click.Path(), metavar="FOLDER")
+@click.argument("folder", type=PLACE, metavar="FOLDER")
 @SUITE
 def verify(folder: str, suite: str) -> int:
     """Verify the report in FOLDER: each verdict is derived again, and all that it says must follow.

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import os
 import threading
 import time
@@ -44,6 +45,7 @@ from harness.judging.conclusion import cause
 from harness.judging.statistics import DEFAULT_RATES, Rates
 from harness.judging.timeline import Change
 from harness.judging.verdict import Expectation, Judgement, Tally, Verdict, is_wrong, judge, plans
+from harness.model import files
 from harness.model.outcomes import Observation
 
 VERSION = 2
@@ -51,6 +53,9 @@ SHOWN_IN_FULL = 5
 """Offending observations of one client and call that are written in full; the rest is in the counts."""
 
 _CHANGES = 1000  # that are remembered
+
+MOST_BYTES = 256 * files.MEGABYTE
+"""Of a history, also without compression; that of the whole suite has three megabytes."""
 
 _DIGEST = 64  # hexadecimal digits of SHA-256
 _TAIL = len(b',"digest":""}') + _DIGEST
@@ -215,6 +220,9 @@ def read(path: Path) -> Recorded:
             f"{path}, line 1: written in version {first.get('version')} of the format, and this is version {VERSION}: "
             "take the release of trafficdist that made the run"
         )
+    workers = first.get("merged", [])
+    if not isinstance(workers, list) or not all(isinstance(each, str) for each in workers):
+        raise UsageError(f"{path}, line 1: it names no workers as a run does")
     if "merged" in first and (last["kind"] != "end" or recorded.torn):
         number = len(recorded.records) + 1
         raise UsageError(f"{path}, line {number}: the end is missing; this line and all after it were removed")
@@ -281,15 +289,19 @@ def _read(path: Path) -> Recorded:
 
 
 def _content(path: Path) -> bytes:
+    content = files.content(path, what="history", most=MOST_BYTES)
+    if path.suffix != ".gz":
+        return content
     try:
-        content = path.read_bytes()
-        return gzip.decompress(content) if path.suffix == ".gz" else content
+        with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
+            content = file.read(MOST_BYTES + 1)
     except gzip.BadGzipFile as error:
-        raise UsageError(f"cannot read the history {path}: {error}") from error
+        raise UsageError(f"history {path}: cannot be read: {error}") from error
     except (EOFError, zlib.error) as error:
-        raise UsageError(f"cannot read the history {path}: its compressed data are damaged or cut off") from error
-    except OSError as error:
-        raise UsageError(f"cannot read the history {path}: {error.strerror}") from error
+        raise UsageError(f"history {path}: cannot be read: its compressed data are damaged or cut off") from error
+    if len(content) > MOST_BYTES:
+        raise UsageError(f"history {path}: has more than {MOST_BYTES // files.MEGABYTE} MiB")
+    return content
 
 
 def _opened(line: bytes, before: bytes, where: str) -> tuple[dict[str, Any], bytes]:
@@ -298,10 +310,12 @@ def _opened(line: bytes, before: bytes, where: str) -> tuple[dict[str, Any], byt
         raise UsageError(f"{where}: the digest does not fit; this line was changed, or one before it was removed")
     try:
         record = orjson.loads(line)
+        del record["digest"]
+        if orjson.dumps(record)[:-1] != line[:-_TAIL]:  # a key that is there twice, and other ways of writing
+            raise ValueError
         if not isinstance(record["kind"], str):
             raise TypeError
         record["mono"], record["wall"] = float(record["mono"]), float(record["wall"])
-        del record["digest"]
     except (KeyError, TypeError, ValueError) as error:
         raise UsageError(f"{where}: not a record of a history") from error
     return record, digest

@@ -51,15 +51,15 @@ class Offer:
 
 def read(place: Path) -> dict[str, Needs]:
     """Return the table of the suite in this folder, by requirement; empty if there is none. Raises `UsageError`."""
-    import yaml  # noqa: PLC0415  the plugin loads this module in every pytest run on the machine
+    from harness.model import strict_yaml  # noqa: PLC0415  the plugin loads this module in every pytest run
 
     file = place / FILE
     if not file.exists():
         return {}
+    loaded = strict_yaml.read(file, what="table of needs") or {}
     try:
-        loaded = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
-        return {str(name): Needs.from_json(values) for name, values in loaded.items()}
-    except (OSError, yaml.YAMLError, AttributeError, TypeError) as error:
+        return {name: Needs.from_json(values) for name, values in loaded.items()}
+    except (AttributeError, TypeError) as error:
         raise UsageError(f"{file}: is no table of needs: {' '.join(str(error).split())}") from None
 
 

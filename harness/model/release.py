@@ -56,6 +56,6 @@ def parse_gates(texts: tuple[str, ...]) -> dict[str, bool]:
     for text in texts:
         name, sign, value = text.partition("=")
         if not name or not sign or value.lower() not in ("true", "false"):
-            raise UsageError(f"feature gate {text!r}: want Name=true or Name=false")
+            raise UsageError(f"feature gate {text[:100]!r}: want Name=true or Name=false")
         gates[name] = value.lower() == "true"
     return gates

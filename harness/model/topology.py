@@ -16,6 +16,9 @@ ZONE_LABEL = "topology.kubernetes.io/zone"
 REGION_LABEL = "topology.kubernetes.io/region"
 HOSTNAME_LABEL = "kubernetes.io/hostname"
 
+MAX_NODES = 255
+"""Of a cluster that is made: what the address plan of the embedded one has room for."""
+
 
 @dataclass(frozen=True, slots=True)
 class Node:
@@ -58,8 +61,9 @@ class Topology:
 def grid(name: str, nodes_per_zone: Mapping[str, int]) -> Topology:
     """Return a topology with these numbers of nodes in zones: `{"a": 2, "b": 1}` gives a1 a2 b1."""
     for zone, count in nodes_per_zone.items():
-        if not re.fullmatch(r"[a-z]+", zone) or count < 1:
-            raise UsageError(f"topology {name!r}: zone {zone!r} with {count} nodes: want a-z and at least 1")
+        if not re.fullmatch(r"[a-z]{1,40}", zone) or count < 1:
+            said = f"zone {zone[:100]!r} with {count} nodes: want up to 40 letters a-z, and at least 1 node"
+            raise UsageError(f"topology {name[:100]!r}: {said}")
     return Topology(
         name,
         tuple(Node(f"{zone}{i}", zone) for zone, count in nodes_per_zone.items() for i in range(1, count + 1)),
@@ -77,10 +81,13 @@ def parse_topology(text: str) -> Topology:
     if text in TOPOLOGIES:
         return TOPOLOGIES[text]
     pairs = [part.partition("=") for part in text.split(",")]
-    if not all(zone and sign and count.isdecimal() for zone, sign, count in pairs):
+    if not all(zone and sign and re.fullmatch(r"\d{1,20}", count, re.ASCII) for zone, sign, count in pairs):
         raise UsageError(
-            f"unknown topology {text!r}: want {', '.join(TOPOLOGIES)}, or zones with node counts like a=2,b=2,c=1"
+            f"unknown topology {text[:100]!r}: want {', '.join(TOPOLOGIES)}, or zones with node counts like a=2,b=2,c=1"
         )
     if len({zone for zone, _, _ in pairs}) < len(pairs):
-        raise UsageError(f"topology {text!r} names a zone twice")
+        raise UsageError(f"topology {text[:100]!r} names a zone twice")
+    nodes = sum(int(count) for _, _, count in pairs)
+    if nodes > MAX_NODES:
+        raise UsageError(f"topology {text[:100]!r} has {nodes:,} nodes: want at most {MAX_NODES}")
     return grid(text, {zone: int(count) for zone, _, count in pairs})

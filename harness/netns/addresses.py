@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from harness.errors import UsageError
+from harness.model.topology import MAX_NODES
 
 Family = Literal["IPv4", "IPv6"]
 FAMILIES: tuple[Family, ...] = get_args(Family)
 NUMBERS: Mapping[Family, socket.AddressFamily] = {"IPv4": socket.AF_INET, "IPv6": socket.AF_INET6}
 
-MAX_NODES = 255
 MAX_PODS = 253  # a node's: .2 to .254, .1 being where others put a gateway
 
 POD_CIDRS: Mapping[Family, str] = {"IPv4": "10.244.0.0/16", "IPv6": "fd00:10:244::/48"}

@@ -12,6 +12,9 @@ from pathlib import Path
 from harness.netns import http
 from harness.netns.namespace import Namespace
 
+PATTERN_SECONDS = 0.5
+"""The time for one search of a log; a regular expression may take longer than the universe has."""
+
 
 @dataclass(frozen=True, slots=True)
 class ProgramPlace:
@@ -67,12 +70,18 @@ class MetricsCheck:
             return f"{what}: {error.strerror or error}"
         if answer.code != 200:
             return f"{what} answers {answer.code}"
+        try:
+            return self._unmet(answer.text, what)
+        except ValueError as error:
+            return f"{what}: {error}"
+
+    def _unmet(self, text: str, what: str) -> str:
         for name in self.zero:
-            if any(value != 0 for value in _values(answer.text, name).values()):
+            if any(value != 0 for value in _values(text, name).values()):
                 return f"{what}: {name} is not 0"
         for earlier, later in self.not_after:
-            known = _values(answer.text, later)
-            if any(value > known.get(labels, float("inf")) for labels, value in _values(answer.text, earlier).items()):
+            known = _values(text, later)
+            if any(value > known.get(labels, float("inf")) for labels, value in _values(text, earlier).items()):
                 return f"{what}: {earlier} is above {later}"
         return ""
 
@@ -85,7 +94,12 @@ class LogCheck:
 
     def missing(self, place: ProgramPlace) -> str:
         """Return what is missing, in words; "" if nothing is."""
-        found = re.search(self.pattern, place.text(), re.MULTILINE)
+        import regex  # noqa: PLC0415  only for recipes that read a log; unlike `re` it can be told to stop
+
+        try:
+            found = regex.search(self.pattern, place.text(), regex.MULTILINE, timeout=PATTERN_SECONDS)
+        except TimeoutError:
+            return f"{self.pattern!r} was still trying to match the log after {PATTERN_SECONDS:g} s: it backtracks"
         return "" if found else f"no line of the log matches {self.pattern!r}"
 
 

@@ -7,15 +7,15 @@ filled in for each node, or for the pod of the DNS server.
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
-
 from harness.errors import UsageError
+from harness.model import strict_yaml
+from harness.model.files import shown
 from harness.recipes.checks import Check, HttpCheck, LogCheck, MetricsCheck
 
 READY_SECONDS = 20.0
@@ -41,6 +41,12 @@ _CHECKS: Mapping[str, tuple[str, ...]] = {
 }
 
 _WORDS = {str: "a text", int: "a whole number"}
+
+LONG = 100
+"""The most letters of a name, and of a wrong value in an error."""
+
+_LONGEST_FILE = 200  # bytes of a file's name; the evidence puts the node's before it
+_LONGEST_PATTERN = 1000
 
 T = TypeVar("T", str, int)
 
@@ -103,17 +109,12 @@ class Recipe:
 
 def read_recipe(path: str, kind: Kind) -> Recipe:
     """Read the recipe in a file. Raises `UsageError` with the file, the key and the allowed values."""
-    what = f"{kind.name} file {path}"
-    try:
-        loaded = yaml.safe_load(Path(path).expanduser().read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"{what}: cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UsageError(f"{what}: is not YAML: {' '.join(str(error).split())}") from None
+    what = f"{kind.name} file"
+    loaded = strict_yaml.read(os.path.expanduser(path), what=what)  # noqa: PTH111  pathlib's raises for unknown users
     try:
         return parse_recipe(loaded, kind)
     except UsageError as error:
-        raise UsageError(f"{what}: {error}") from None
+        raise UsageError(f"{what} {shown(path)}: {error}") from None
 
 
 def parse_recipe(loaded: Any, kind: Kind) -> Recipe:
@@ -128,11 +129,11 @@ def parse_recipe(loaded: Any, kind: Kind) -> Recipe:
     if follows not in ("kep", "released"):
         raise UsageError(f"key follows: {follows!r}; allowed: kep, released")
     return Recipe(
-        name=_text(loaded["name"], "name"),
-        version=_text(loaded.get("version", ""), "version"),
-        command=_templates(loaded["command"], "command", kind),
-        modes=_texts(loaded.get("modes", ["unknown"]), "modes"),
-        environment=_templates_by_name(loaded.get("environment", {}), "environment", kind),
+        name=_name(loaded["name"], "name"),
+        version=_line(loaded.get("version", ""), "version"),
+        command=_command(loaded["command"], kind),
+        modes=_texts(loaded.get("modes", ["unknown"]), "modes", some=True),
+        environment=_environment(loaded.get("environment", {}), kind),
         files=_files(loaded.get("files", {}), kind),
         ready=_checks(loaded["ready"], "ready"),
         ready_seconds=_seconds(loaded.get("ready_seconds", READY_SECONDS), "ready_seconds"),
@@ -157,25 +158,55 @@ def fill(template: str, values: Mapping[str, str]) -> str:
 def _refuse_unknown(given: Mapping[Any, Any], allowed: tuple[str, ...], where: str) -> None:
     for key in given:
         if key not in allowed:
-            near = difflib.get_close_matches(str(key), allowed, n=1)
+            near = difflib.get_close_matches(str(key)[:LONG], allowed, n=1)
             hint = f"did you mean {near[0]}? " if near else ""
-            raise UsageError(f"{where}unknown key {key!r}; {hint}allowed: {', '.join(allowed)}")
+            raise UsageError(f"{where}unknown key {_shown(key)}; {hint}allowed: {', '.join(allowed)}")
 
 
 def _text(value: Any, key: str) -> str:
     if isinstance(value, (dict, list)) or value is None:
-        raise UsageError(f"key {key}: want one text, not {value!r}")
+        raise UsageError(f"key {key}: want one text, not {_shown(value)}")
+    if "\0" in str(value):
+        raise UsageError(f"key {key}: {_shown(value)} has a NUL, which no program takes")
     return str(value)
 
 
-def _texts(value: Any, key: str) -> tuple[str, ...]:
+def _line(value: Any, key: str) -> str:
+    text = _text(value, key)
+    if not text.isprintable() or len(text) > LONG:
+        raise UsageError(f"key {key}: {_shown(text)}: want at most {LONG} letters that can be printed")
+    return text
+
+
+def _name(value: Any, key: str) -> str:
+    text = _line(value, key)
+    if not text.strip() or "/" in text:
+        raise UsageError(f"key {key}: {_shown(text)}: want a name without /; files of the evidence are named for it")
+    return text
+
+
+def _texts(value: Any, key: str, *, some: bool = False) -> tuple[str, ...]:
     if not isinstance(value, list) or any(isinstance(each, (dict, list)) for each in value):
-        raise UsageError(f"key {key}: want a list of texts, not {value!r}")
-    return tuple(str(each) for each in value)
+        raise UsageError(f"key {key}: want a list of texts, not {_shown(value)}")
+    if some and not value:
+        raise UsageError(f"key {key}: want at least one")
+    return tuple(_line(each, f"{key}[{number}]") for number, each in enumerate(value))
 
 
-def _templates(value: Any, key: str, kind: Kind) -> tuple[str, ...]:
-    return tuple(_template(each, key, kind) for each in _texts(value, key))
+def _command(value: Any, kind: Kind) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise UsageError(f"key command: want a list of texts, not {_shown(value)}")
+    parts = [(f"command[{number}]", each) for number, each in enumerate(value)]
+    command = tuple(_template(_text(each, key), key, kind) for key, each in parts)
+    if not command[0]:
+        raise UsageError("key command[0]: want the name of a program")
+    return command
+
+
+def _shown(value: Any) -> str:
+    """Return a wrong value for an error, on one line."""
+    text = repr(value) if isinstance(value, str) else str(value)
+    return ascii(text[:LONG]) if not text.isprintable() else text if len(text) <= LONG else f"{text[:LONG]}…"
 
 
 def _template(text: str, key: str, kind: Kind) -> str:
@@ -188,25 +219,36 @@ def _template(text: str, key: str, kind: Kind) -> str:
 
 def _mapping(value: Any, key: str) -> tuple[tuple[str, str], ...]:
     if not isinstance(value, dict):
-        raise UsageError(f"key {key}: want a mapping of names to texts, not {value!r}")
-    return tuple((str(name), _text(text, f"{key}.{name}")) for name, text in value.items())
+        raise UsageError(f"key {key}: want a mapping of names to texts, not {_shown(value)}")
+    for name in value:
+        if not name or not name.isprintable() or len(name) > LONG:
+            raise UsageError(f"key {key}: {_shown(name)} is no name: want 1 to {LONG} letters that can be printed")
+    return tuple((name, _text(text, f"{key}.{name}")) for name, text in value.items())
 
 
 def _templates_by_name(value: Any, key: str, kind: Kind) -> tuple[tuple[str, str], ...]:
     return tuple((name, _template(text, f"{key}.{name}", kind)) for name, text in _mapping(value, key))
 
 
+def _environment(value: Any, kind: Kind) -> tuple[tuple[str, str], ...]:
+    named = _templates_by_name(value, "environment", kind)
+    for name, _ in named:
+        if "=" in name:
+            raise UsageError(f"key environment: {name!r} has a =, which no variable's name has")
+    return named
+
+
 def _files(value: Any, kind: Kind) -> tuple[tuple[str, str], ...]:
     named = _templates_by_name(value, "files", kind)
     for name, _ in named:
-        if "/" in name or name in (".", ".."):
-            raise UsageError(f"key files: {name!r} is not a plain file name")
+        if "/" in name or name in (".", "..") or len(name.encode()) > _LONGEST_FILE:
+            raise UsageError(f"key files: {name!r} is not a plain file name of up to {_LONGEST_FILE} bytes")
     return named
 
 
 def _seconds(value: Any, key: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 600:
-        raise UsageError(f"key {key}: want seconds from 0 to 600, not {value!r}")
+        raise UsageError(f"key {key}: want seconds from 0 to 600, not {_shown(value)}")
     return float(value)
 
 
@@ -224,18 +266,18 @@ def _check(value: Any, where: str) -> Check:
     if kind == "log":
         return LogCheck(_pattern(given, where))
     if not isinstance(given, dict):
-        raise UsageError(f"{where}{kind}: want {', '.join(_CHECKS[kind])}, not {given!r}")
+        raise UsageError(f"{where}{kind}: want {', '.join(_CHECKS[kind])}, not {_shown(given)}")
     _refuse_unknown(given, _CHECKS[kind], f"{where}{kind}: ")
     if kind == "http":
         return HttpCheck(
-            port=_port(given, where),
-            path=_field(given, "path", "/healthz", str, where),
-            code=_field(given, "code", 200, int, where),
+            port=_number(given, "port", range(1, 65536), where),
+            path=_url_path(given, "/healthz", where),
+            code=_number(given, "code", range(100, 600), where, default=200),
             contains=_field(given, "contains", "", str, where),
         )
     return MetricsCheck(
-        port=_port(given, where),
-        path=_field(given, "path", "/metrics", str, where),
+        port=_number(given, "port", range(1, 65536), where),
+        path=_url_path(given, "/metrics", where),
         zero=_texts(given.get("zero", []), f"{where}zero".removeprefix("key ")),
         not_after=_mapping(given.get("not_after", {}), f"{where}not_after".removeprefix("key ")),
     )
@@ -244,20 +286,32 @@ def _check(value: Any, where: str) -> Check:
 def _field(given: Mapping[str, Any], key: str, default: T, kind: type[T], where: str) -> T:
     value = given.get(key, default)
     if not isinstance(value, kind) or isinstance(value, bool):
-        raise UsageError(f"{where}{key}: want {_WORDS[kind]}, not {value!r}")
+        raise UsageError(f"{where}{key}: want {_WORDS[kind]}, not {_shown(value)}")
     return value
 
 
-def _port(given: Mapping[str, Any], where: str) -> int:
-    port = _field(given, "port", 0, int, where)
-    if not 0 < port < 65536:
-        raise UsageError(f"{where}port: want a number from 1 to 65535")
-    return port
+def _number(given: Mapping[str, Any], key: str, allowed: range, where: str, *, default: int = 0) -> int:
+    number = _field(given, key, default, int, where)
+    if number not in allowed:
+        raise UsageError(f"{where}{key}: want a number from {allowed[0]} to {allowed[-1]}, not {_shown(number)}")
+    return number
+
+
+def _url_path(given: Mapping[str, Any], default: str, where: str) -> str:
+    path = _field(given, "path", default, str, where)
+    if not re.fullmatch(r"/[!-~]{0,999}", path):
+        raise UsageError(f"{where}path: want / and more of a URL in ASCII, without spaces, not {_shown(path)}")
+    return path
 
 
 def _pattern(value: Any, where: str) -> str:
+    text = _text(value, f"{where.removeprefix('key ')}log")
+    if len(text) > _LONGEST_PATTERN:
+        raise UsageError(f"{where}log: a regular expression has at most {_LONGEST_PATTERN:,} letters")
+    import regex  # noqa: PLC0415  only for recipes that read a log
+
     try:
-        re.compile(_text(value, "log"))
-    except re.error as error:
-        raise UsageError(f"{where}log: {value!r} is not a regular expression: {error}") from None
-    return str(value)
+        regex.compile(text, regex.MULTILINE)
+    except (regex.error, RecursionError, OverflowError, ValueError) as error:
+        raise UsageError(f"{where}log: {_shown(text)} is not a regular expression: {error}") from None
+    return text

@@ -11,7 +11,7 @@ import functools
 import json
 from collections.abc import Collection, Mapping, Sequence
 from importlib import resources
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import jsonschema
@@ -20,13 +20,17 @@ import yaml
 from harness.errors import DistrustError, UsageError
 from harness.judging.outcome import Outcome
 from harness.judging.results import CaseResult, Result, count, left_out, rests_on, slowest_convergence
+from harness.model import strict_yaml
+from harness.model.files import MEGABYTE, fault_of_path, shown
 from harness.model.requirements import Level, Profile
 from harness.report import environment as env
-from harness.report import strict_yaml
 from harness.run.plan import Plan, claimed, not_certifiable
 from harness.run.run import Run
 
 API_VERSION = "trafficdist.dev/v1alpha1"
+_LONGEST = 300  # letters of what a validator says
+MOST_BYTES = 16 * MEGABYTE
+"""A report of the whole suite has a quarter of a megabyte."""
 
 
 def build(about: Mapping[str, Any], results: Sequence[Result], artifacts: Sequence[dict[str, str]]) -> dict[str, Any]:
@@ -79,18 +83,48 @@ def check(report: Any) -> None:
     validator = jsonschema.Draft202012Validator(schema())
     error = jsonschema.exceptions.best_match(validator.iter_errors(report))
     if error is not None:
-        raise DistrustError(f"the report does not meet its schema: {error.json_path}: {error.message}")
+        said = error.message if len(error.message) <= _LONGEST else f"{error.message[:_LONGEST]}…"
+        raise DistrustError(f"the report does not meet its schema: {error.json_path}: {said}")
+
+
+def load_report(place: str) -> dict[str, Any]:
+    """Read a report, or that in the folder of a run, which meets its schema. Raises `UsageError`."""
+    path = Path(place) / "report.yaml" if Path(place).is_dir() else Path(place)
+    report = strict_yaml.read(path, what="report", most=MOST_BYTES)
+    try:
+        check(report)
+        for key, time in (("date", report["date"]), ("run.startTime", report["run"]["startTime"])):
+            _check_time(key, time)
+    except DistrustError as error:
+        raise UsageError(f"report {shown(path)}: {error}") from None
+    return dict(report)
 
 
 def read_report(place: str) -> dict[str, Any]:
-    """Read a report, or that in the folder of a run. Raises `UsageError` that names the file and the error."""
-    path = Path(place) / "report.yaml" if Path(place).is_dir() else Path(place)
-    report = strict_yaml.read(path, what="report")
+    """Read a report as `load_report` does, that means one thing alone. Raises `UsageError` with the file and key."""
+    report = load_report(place)
+    for key, name in (("tests", "id"), ("features", "name"), ("profiles", "name"), ("artifacts", "path")):
+        names = [each[name] for each in report[key]]
+        twice = next((each for each in names if names.count(each) > 1), None) if len(set(names)) < len(names) else None
+        if twice is not None:
+            raise UsageError(f"report {shown(place)}: key {key}: {name} {twice[:100]!r} stands there twice")
+    for each in report["artifacts"]:
+        if not is_inside(each["path"]):
+            raise UsageError(f"report {shown(place)}: key artifacts: {each['path'][:100]!r} is no path in its folder")
+    return report
+
+
+def is_inside(path: str) -> bool:
+    """Return whether the path of an artifact is one inside the folder, as far as its text says."""
+    parts = PurePath(path)
+    return not (parts.is_absolute() or ".." in parts.parts or "\\" in path or fault_of_path(path))
+
+
+def _check_time(key: str, text: str) -> None:
     try:
-        check(report)
-    except DistrustError as error:
-        raise UsageError(f"report {path}: {error}") from None
-    return dict(report)
+        datetime.datetime.fromisoformat(text)
+    except ValueError as error:
+        raise DistrustError(f"key {key}: {text!r} is no time: {error}") from None
 
 
 def read_reports(place: str) -> dict[str, dict[str, Any]]:

@@ -18,6 +18,7 @@ from statistics import median
 from typing import Any
 
 from harness.binaries.cache import default_folder
+from harness.errors import UsageError
 from harness.judging.results import Result
 from harness.judging.verdict import Verdict
 from harness.run.folder import write_whole
@@ -58,10 +59,10 @@ def by_case(plan: Plan, seconds: Mapping[str, float]) -> dict[str, float]:
 
 def of_suite(suite: Path) -> Table:
     """Return the table beside a suite; empty if there is none."""
-    import yaml  # noqa: PLC0415  the plugin loads this module where requirements are run only
+    from harness.model import strict_yaml  # noqa: PLC0415  the plugin loads this module where requirements are run only
 
-    with contextlib.suppress(OSError, yaml.YAMLError):
-        return _checked(yaml.safe_load((suite / FILE).read_text(encoding="utf-8")))
+    with contextlib.suppress(UsageError):
+        return _checked(strict_yaml.read(suite / FILE, what="table of durations"))
     return {}
 
 

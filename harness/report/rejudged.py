@@ -19,7 +19,9 @@ from harness.judging.history import Recorded, read, read_parts
 from harness.judging.judge import Judged
 from harness.judging.judge import judge as judge_records
 from harness.judging.results import CaseResult, Result, situation
-from harness.report import strict_yaml
+from harness.model import strict_yaml
+from harness.model.files import is_there, shown
+from harness.report.conformance import MOST_BYTES
 from harness.report.summary import Line, summary
 from harness.run.folder import DEFAULT_PARENT
 
@@ -115,7 +117,7 @@ def _judge(path: Path, *, strict: bool) -> _Found:
     report = path.parent / "report.yaml"
     loaded = None
     if path.name in HISTORIES and report.exists():
-        loaded = strict_yaml.read(report, what="report")
+        loaded = strict_yaml.read(report, what="report", most=MOST_BYTES)
         _check_digest(path, recorded, loaded)
     found = list(differences(judged, loaded, report))
     return _Found(path, recorded, judged, judged.derived(), loaded is not None, found, strict)
@@ -133,10 +135,10 @@ def differences(judged: Judged, report: Any, where: object) -> Iterator[str]:
 def place_of(run: str) -> Path:
     """Return the history of a run, or the folder with its parts if the run was killed. Raises `UsageError`."""
     path = Path(run)
-    if run == "latest" and not path.exists():
+    if run == "latest" and not is_there(path):
         path = Path(DEFAULT_PARENT) / run
-    if not path.exists():
-        raise UsageError(f"{path}: there is no such folder or file; want the folder of a run, or its run.jsonl")
+    if not is_there(path):
+        raise UsageError(f"{shown(path)}: there is no such folder or file; want the folder of a run, or its run.jsonl")
     if not path.is_dir():
         return path
     found = next((path / name for name in HISTORIES if (path / name).exists()), path / ".parts")
@@ -184,10 +186,16 @@ def _reported(report: Any, where: object) -> Told:
                 (test["id"], test),
                 *((f"{test['id']}[{c['parameters']}]", c) for c in test.get("cases", ())),
             ):
-                told[name] = (each["verdict"], each.get("reason", ""), each.get("message", ""))
+                told[name] = (_text(each["verdict"]), _text(each.get("reason", "")), _text(each.get("message", "")))
     except (AttributeError, KeyError, TypeError):
         raise UsageError(f"{where}: is not the report of a run: a test in it has no id or verdict") from None
     return told
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
 
 
 def _differences(stated: Told, derived: Told, who: str) -> list[str]:

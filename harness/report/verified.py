@@ -62,7 +62,7 @@ class Evidence:
 def verify(folder: Path, catalogue: Sequence[Requirement]) -> list[Refusal]:
     """Return the reasons why the report in a folder is not accepted; empty if it is."""
     try:
-        report = conformance.read_report(str(folder / "report.yaml"))
+        report = conformance.load_report(str(folder / "report.yaml"))
     except UsageError as error:
         return [Refusal("schema", str(error))]
     history = next((folder / name for name in HISTORIES if (folder / name).exists()), None)
@@ -99,20 +99,26 @@ def _artifacts(run: Evidence) -> Iterator[str]:
         yield f"{HISTORIES[0]} is not listed"
     for each in run.report["artifacts"]:
         path = each["path"]
-        if Path(path).is_absolute() or ".." in Path(path).parts or "\\" in path:
+        if not conformance.is_inside(path):
             yield f"{path} is not a path inside the folder"
         elif path == HISTORIES[0]:
             if each["sha256"] != run.recorded.sha256:
                 yield f"{path} is not the file that the report was made with: its SHA-256 is {run.recorded.sha256}"
         else:
-            yield from _artifact(run.folder / path, path, each["sha256"])
+            yield from _artifact(run.folder, path, each["sha256"])
 
 
-def _artifact(place: Path, path: str, sha256: str) -> Iterator[str]:
-    if place.is_symlink() or not place.is_file():
+def _artifact(folder: Path, path: str, sha256: str) -> Iterator[str]:
+    place = folder / path
+    if not place.is_file() or place.resolve() != folder.resolve() / path:  # no link leads out of the folder
         yield f"{path} is not there"
-    elif hashlib.sha256(place.read_bytes()).hexdigest() != sha256:
+    elif _sha256(place) != sha256:
         yield f"{path} is not the file that the report was made with"
+
+
+def _sha256(place: Path) -> str:
+    with place.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _suite(run: Evidence) -> Iterator[str]:

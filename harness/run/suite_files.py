@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from harness.errors import UsageError
+from harness.model.files import is_there
 
 SUITE = "conformance"
 """The published suite, which runs unless another is named."""
@@ -23,13 +24,14 @@ _FEATURE = re.compile(r'\bFeature\(\s*"([^"]+)"')
 
 def place_of(suite: str = SUITE) -> Path:
     """Return the folder of a suite, given as a package or a path. Raises `UsageError`."""
-    if Path(suite).exists():
+    if is_there(suite):
         return Path(suite).resolve()
-    with contextlib.suppress(ModuleNotFoundError, ValueError):
-        found = importlib.util.find_spec(suite)
-        if found is not None and found.submodule_search_locations:
-            return Path(next(iter(found.submodule_search_locations))).resolve()
-    raise UsageError(f"there is no suite {suite!r}: it is neither an installed package nor a folder")
+    if all(part.isidentifier() for part in suite.split(".")):
+        with contextlib.suppress(ModuleNotFoundError, ValueError):
+            found = importlib.util.find_spec(suite)
+            if found is not None and found.submodule_search_locations:
+                return Path(next(iter(found.submodule_search_locations))).resolve()
+    raise UsageError(f"there is no suite {suite[:100]!r}: it is neither an installed package nor a folder")
 
 
 def ids(suite: str = SUITE) -> list[str]:

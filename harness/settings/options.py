@@ -12,12 +12,12 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from harness.control_planes import choice
 from harness.errors import UsageError
 from harness.eventually import FAR
+from harness.model.files import fault_of_path, shown
 from harness.model.release import parse_gates
 from harness.model.requirements import Profile
 from harness.model.topology import THREE_ZONES, TOPOLOGIES, parse_topology
@@ -37,6 +37,17 @@ ENVIRONMENT_PREFIX = "TRAFFICDIST_"
 
 FEW = 8
 """The number of names that an error lists."""
+
+LONG = 100
+"""The number of letters of a name that an error shows."""
+
+LONGEST = 4096
+"""The most letters of a value."""
+
+MOST_WORKERS = 512
+"""Each of them is a process; `auto` takes a few."""
+
+_HIGHEST_SEED = 2**63 - 1  # what each format of a report can hold
 
 _OF_COMMANDS = ("OPTIONS_FILE", "CACHE", "MIRROR")
 """Environment variables of commands that are no options of a run."""
@@ -100,11 +111,32 @@ def _patch(text: str) -> str:
     return text
 
 
-def _integer(text: str) -> int:
+def _seed(text: str) -> int:
     try:
-        return int(text)
+        number = int(text)
     except ValueError:
-        raise UsageError(f"{text!r} is not a whole number") from None
+        raise UsageError(f"{text[:LONG]!r} is not a whole number") from None
+    if not 0 <= number <= _HIGHEST_SEED:
+        raise UsageError(f"{text[:LONG]!r} is not a number from 0 to {_HIGHEST_SEED}")
+    return number
+
+
+def _path(text: str) -> str:
+    if fault := fault_of_path(text):
+        raise UsageError(f"{text[:LONG]!r} is no path: {fault}")
+    return text
+
+
+def _paths(text: str) -> str:
+    for each in text.split(os.pathsep):
+        _path(each)
+    return text
+
+
+def _version(text: str) -> str:
+    if not re.fullmatch(r"v?1\.\d{1,3}(\.\d{1,3})?([-+][0-9A-Za-z.+-]{1,60})?", text, re.ASCII):
+        raise UsageError(f"{text[:LONG]!r} is no version of Kubernetes: want one like 1.31 or 1.31.2")
+    return text
 
 
 def _positive(text: str) -> float:
@@ -118,8 +150,12 @@ def _positive(text: str) -> float:
 
 
 def _workers(text: str) -> str:
-    if text != "auto" and not text.isdecimal():
-        raise UsageError(f"{text!r} is neither a number of processes (0: none but this one) nor 'auto'")
+    if text == "auto":
+        return text
+    if not re.fullmatch(r"\d{1,9}", text, re.ASCII):
+        raise UsageError(f"{text[:LONG]!r} is neither a number of processes (0: none but this one) nor 'auto'")
+    if int(text) > MOST_WORKERS:
+        raise UsageError(f"{text} are too many processes: want at most {MOST_WORKERS}, or 'auto'")
     return text
 
 
@@ -141,7 +177,7 @@ _JUDGED = (
     Option("mutant", "Judge the reference with this fault, to see which requirements fail. Never certifiable.",
            metavar="NAME", check=_mutant, backends=_NETNS),
     Option("kubernetes-version", "Kubernetes version that the reference behaves as, for example 1.31. [the newest]",
-           metavar="VERSION", backends=_NETNS),
+           metavar="VERSION", check=_version, backends=_NETNS),
     Option("feature-gates", "Feature gates of the reference or of --backend kind, for example "
            "PreferSameTrafficDistribution=false. With --backend kubeconfig, the gates of the API server, in case its "
            "/metrics cannot be read. Repeatable.", kind="list", metavar="GATES", default=(), check=_gate),
@@ -163,7 +199,8 @@ _PLACE = (
            "or kind (a temporary kind cluster).", metavar="NAME",
            allowed=(*_NETNS, *_KUBECONFIG, *_KIND)),
     Option("kubeconfig", "Path to the kubeconfig file, or several paths as in $KUBECONFIG. [$KUBECONFIG, "
-           "~/.kube/config, or the service account of this pod]", metavar="FILE", backends=_KUBECONFIG),
+           "~/.kube/config, or the service account of this pod]", metavar="FILE", check=_paths,
+           backends=_KUBECONFIG),
     Option("context", "Kubeconfig context to use. [the current one]", metavar="NAME", backends=_KUBECONFIG),
     Option("image-registry", "Registry that nodes pull the test image from. [registry.k8s.io/e2e-test-images]",
            metavar="REGISTRY", backends=(*_KUBECONFIG, *_KIND)),
@@ -193,7 +230,7 @@ _SELECTED = (
 )  # fmt: skip
 
 _RUN = (
-    Option("seed", "Random seed. Each run prints the seed that it used.", metavar="N", check=_integer),
+    Option("seed", "Random seed. Each run prints the seed that it used.", metavar="N", check=_seed),
     Option("time-scale", "Multiply every time limit by this factor, for slow machines. The report shows it.",
            metavar="FACTOR", default=1.0, check=_positive),
     Option("fail-fast", "Stop at the first MUST that is not met; with --warnings-as-errors, at the first SHOULD too.",
@@ -204,7 +241,8 @@ _RUN = (
 )  # fmt: skip
 
 _LEFT = (
-    Option("output-dir", "Folder for reports, history and evidence. [./trafficdist-results/<time>]", metavar="FOLDER"),
+    Option("output-dir", "Folder for reports, history and evidence. [./trafficdist-results/<time>]", metavar="FOLDER",
+           check=_path),
     Option("keep", "When to keep evidence (rules, slices, nodes): failed, always or never.", metavar="WHEN",
            default="failed", allowed=("failed", "always", "never")),
     Option("organization", "Organization behind the implementation, for the report."),
@@ -230,6 +268,7 @@ BY_NAME: Mapping[str, Option] = {option.name: option for option in OPTIONS}
 
 def unknown_name(name: str, allowed: Sequence[str], what: str) -> str:
     """Return an error text for an unknown name, with the nearest known ones, or the first few of all."""
+    name = name if len(name) <= LONG else f"{name[:LONG]}…"
     near = difflib.get_close_matches(name, allowed, n=3, cutoff=0.5)
     few = sorted(allowed)[:FEW]
     more = f" and {len(allowed) - FEW} more" if len(allowed) > FEW else ""
@@ -239,22 +278,18 @@ def unknown_name(name: str, allowed: Sequence[str], what: str) -> str:
 
 def read_options_file(path: str) -> dict[str, Any]:
     """Read the options in a YAML file, by name. Raises `UsageError` that names the file and the error."""
-    import yaml
+    from harness.model import strict_yaml
 
-    try:
-        loaded = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"options file {path}: cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UsageError(f"options file {path}: is not YAML: {' '.join(str(error).split())}") from None
+    where = f"options file {shown(path)}"
+    loaded = strict_yaml.read(path, what="options file")
     if loaded is None:
         return {}
     if not isinstance(loaded, dict):
-        raise UsageError(f"options file {path}: want a mapping of option names to values, not {type(loaded).__name__}")
+        raise UsageError(f"{where}: want a mapping of option names to values, not {type(loaded).__name__}")
     for name in loaded:
         if name not in BY_NAME:
-            raise UsageError(f"options file {path}: {unknown_name(str(name), list(BY_NAME), 'option')}")
-    return {str(name): value for name, value in loaded.items()}
+            raise UsageError(f"{where}: {unknown_name(name, list(BY_NAME), 'option')}")
+    return loaded
 
 
 def resolve(
@@ -308,7 +343,7 @@ def _gather(
         for place, value in (
             (f"--{option.name}", given.get(option.name)),
             (f"environment variable {option.environment}", environment.get(option.environment)),
-            (f"options file {options_file}, key {option.name}", in_file.get(option.name)),
+            (f"options file {shown(options_file)}, key {option.name}", in_file.get(option.name)),
             (f"ini file, td_{option.key}", (ini or {}).get(option.name)),
         ):
             if value not in (None, "", (), []):
@@ -362,23 +397,28 @@ def _convert(option: Option, value: Any, place: str) -> Any:
         if option.kind == "list":
             return tuple(dict.fromkeys(_checked(option, part) for part in _parts(value)))
         if isinstance(value, (dict, list)):
-            raise UsageError(f"want one value, not {value!r}")
+            raise UsageError(f"want one value, not {str(value)[:LONG]}")
         return _checked(option, str(value))
     except UsageError as error:
         raise UsageError(f"{place}: {error}") from None
 
 
 def _checked(option: Option, text: str) -> Any:
+    if len(text) > LONGEST:
+        raise UsageError(f"has {len(text):,} letters, more than {LONGEST:,}: {text[:LONG]!r}…")
+    if not text.isprintable():
+        odd = next(each for each in text if not each.isprintable())
+        raise UsageError(f"{text[:LONG]!r} has a character that is not printable: {odd!r}")
     value = option.check(text)
     if option.allowed and value not in option.allowed:
-        raise UsageError(f"unknown value {text!r}; allowed: {', '.join(option.allowed)}")
+        raise UsageError(f"unknown value {text[:LONG]!r}; allowed: {', '.join(option.allowed)}")
     return value
 
 
 def _parts(value: Any) -> list[str]:
     items = value if isinstance(value, (list, tuple)) else [value]
     if any(isinstance(item, (dict, list)) for item in items):
-        raise UsageError(f"want a list of words, not {value!r}")
+        raise UsageError(f"want a list of words, not {str(value)[:LONG]}")
     return [part.strip() for item in items for part in str(item).split(",") if part.strip()]
 
 
@@ -387,4 +427,4 @@ def _flag(value: Any) -> bool:
     try:
         return words[str(value).lower()]
     except KeyError:
-        raise UsageError(f"want yes or no, not {value!r}") from None
+        raise UsageError(f"want yes or no, not {str(value)[:LONG]!r}") from None

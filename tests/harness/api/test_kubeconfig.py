@@ -102,7 +102,7 @@ def test_connection_uses_what_the_context_names(server: Object, tmp_path: Path) 
     ("text", "said"),
     [
         ("", "is empty"),
-        ("apiVersion: [", "cannot be read"),
+        ("apiVersion: [", "is not YAML"),
         ("[]", "is no kubeconfig"),
         ("contexts: 1", "is no kubeconfig"),
         ("contexts: [{context: {}}]", "is no kubeconfig"),

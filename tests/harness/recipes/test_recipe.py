@@ -47,7 +47,7 @@ def test_sample_of_the_docs_is_the_recipe_that_was_run() -> None:
     [
         ({"modes": ["fast"]}, "unknown key 'modes'"),
         ({"follows": "kep"}, "unknown key 'follows'"),
-        ({"command": ["{node}"]}, r"key command: unknown placeholder \{node\}; allowed: \{pod_ips\}, \{zone\}"),
+        ({"command": ["{node}"]}, r"key command\[0\]: unknown placeholder \{node\}; allowed: \{pod_ips\}, \{zone\}"),
     ],
 )
 def test_dns_server_has_keys_and_placeholders_of_its_own(changes: dict[str, Any], said: str) -> None:
@@ -78,7 +78,7 @@ def test_placeholders_are_filled_in_and_double_braces_are_braces() -> None:
         ({"comand": []}, "unknown key 'comand'; did you mean command"),
         ({"command": []}, "key command is missing"),
         ({"command": "mine"}, "key command: want a list of texts, not 'mine'"),
-        ({"command": ["{nodes}"]}, r"key command: unknown placeholder \{nodes\}; allowed: \{node\}"),
+        ({"command": ["{nodes}"]}, r"key command\[0\]: unknown placeholder \{nodes\}; allowed: \{node\}"),
         ({"environment": {"A": "{x}"}}, r"key environment.A: unknown placeholder \{x\}"),
         ({"files": {"../a": ""}}, "key files: '../a' is not a plain file name"),
         ({"ready": [{"tcp": {}}]}, r"key ready\[0\]: unknown key 'tcp'; .*allowed: http, metrics, log"),

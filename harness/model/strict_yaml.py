@@ -1,0 +1,161 @@
+"""Reads YAML of others: what is ambiguous, or larger than any such file, is refused, with its line.
+
+Values are built from the parser's events: PyYAML's own way from events to values is recursive and ends the process on a
+hundred kilobytes of brackets, takes the last of two equal keys, and copies what aliases name. Only what JSON has too
+becomes a value: numbers with colons (`10:20`) and dates stay texts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from harness.errors import UsageError
+from harness.model.files import MEGABYTE, content, shown
+
+MAX_DEPTH = 40
+MAX_VALUES = 100_000
+MAX_ALIASED = 10_000
+"""Of a report of the whole suite there are some 15,000; no file of ours has an alias."""
+
+_DIGITS = 100  # of a number, at most
+_PREFIX = "tag:yaml.org,2002:"
+_PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _RefusedError(Exception):
+    def __init__(self, why: str, mark: Any) -> None:
+        super().__init__(f"{why}, in line {mark.line + 1}, column {mark.column + 1}")
+
+
+def read(path: str | Path, *, what: str, most: int = MEGABYTE) -> Any:
+    """Read a YAML file of at most so many bytes. Raises `UsageError` with `what` it is, its path and the fault."""
+    return parse(content(path, what=what, most=most), f"{what} {shown(path)}")
+
+
+def parse(data: str | bytes, where: str) -> Any:
+    """Return the value of a YAML document, None for an empty one. Raises `UsageError` that begins with `where`."""
+    try:
+        text = data.decode() if isinstance(data, bytes) else data
+        return _Builder().value(iter(yaml.parse(text, Loader=_PARSER)))
+    except _RefusedError as error:
+        raise UsageError(f"{where}: {error}") from None
+    except (yaml.YAMLError, UnicodeError) as error:
+        raise UsageError(f"{where}: is not YAML: {' '.join(str(error).split())}") from None
+
+
+@dataclass(slots=True)
+class _Open:
+    """A list or mapping whose end has not come yet."""
+
+    value: list[Any] | dict[str, Any]
+    anchor: str | None
+    before: int  # the number of values before it
+    key: str | None = None  # waits for its value
+
+    def take(self, value: Any, mark: Any) -> None:
+        if isinstance(self.value, list):
+            self.value.append(value)
+        elif self.key is not None:
+            self.value[self.key] = value
+            self.key = None
+        elif not isinstance(value, str):
+            raise _RefusedError("a key must be a text", mark)
+        elif value in self.value:
+            raise _RefusedError(f"key {value[:100]!r} stands there twice", mark)
+        else:
+            self.key = value
+
+
+class _Builder:
+    """Builds the value of a document from events, without recursion."""
+
+    def __init__(self) -> None:
+        self._root: Any = None
+        self._open: list[_Open] = []
+        self._named: dict[str, tuple[Any, int]] = {}  # what an anchor names, and the number of values in it
+        self._number = 0
+        self._aliased = 0
+        self._documents = 0
+        self._scalars: Any = yaml.SafeLoader("")
+
+    def value(self, events: Iterator[Any]) -> Any:
+        for event in events:
+            self._see(event)
+        return self._root
+
+    def _see(self, event: Any) -> None:
+        match event:
+            case yaml.DocumentStartEvent():
+                self._documents += 1
+                if self._documents > 1:
+                    raise _RefusedError("it has more than one document", event.start_mark)
+            case yaml.ScalarEvent():
+                self._take(self._scalar(event), 1, event.start_mark, event.anchor)
+            case yaml.AliasEvent():
+                if event.anchor not in self._named:
+                    raise _RefusedError(f"*{event.anchor} is no value before it", event.start_mark)
+                value, number = self._named[event.anchor]
+                self._aliased += number
+                if self._aliased > MAX_ALIASED:
+                    raise _RefusedError(f"aliases stand for more than {MAX_ALIASED:,} values", event.start_mark)
+                self._take(value, number, event.start_mark)
+            case yaml.CollectionStartEvent():
+                _of_json(event, "seq", "map")
+                if len(self._open) >= MAX_DEPTH:
+                    raise _RefusedError(f"it is nested more than {MAX_DEPTH} deep", event.start_mark)
+                begun: list[Any] | dict[str, Any] = [] if isinstance(event, yaml.SequenceStartEvent) else {}
+                self._open.append(_Open(begun, event.anchor, self._number))
+            case yaml.CollectionEndEvent():
+                ended = self._open.pop()
+                self._take(ended.value, 1, event.start_mark, ended.anchor, since=ended.before)
+
+    def _take(self, value: Any, number: int, mark: Any, anchor: str | None = None, *, since: int | None = None) -> None:
+        before = self._number if since is None else since
+        self._number += number
+        if self._number > MAX_VALUES:
+            raise _RefusedError(f"it has more than {MAX_VALUES:,} values", mark)
+        if anchor is not None:
+            self._named[anchor] = value, self._number - before
+        if self._open:
+            self._open[-1].take(value, mark)
+        else:
+            self._root = value
+
+    def _scalar(self, event: Any) -> Any:
+        text: str = event.value
+        _encodable(text, event.start_mark)
+        _of_json(event, "str", "int", "float", "bool", "null")
+        tag = event.tag or self._scalars.resolve(yaml.ScalarNode, text, event.implicit)
+        kind = tag.removeprefix(_PREFIX)
+        if kind == "merge":
+            raise _RefusedError("merge keys (<<) are not taken", event.start_mark)
+        if kind not in ("int", "float", "bool", "null") or ":" in text:
+            return text
+        if len(text) > _DIGITS:
+            raise _RefusedError(f"a number has more than {_DIGITS} digits", event.start_mark)
+        try:
+            value = getattr(self._scalars, f"construct_yaml_{kind}")(yaml.ScalarNode(tag, text))
+        except (KeyError, ValueError):
+            raise _RefusedError(f"{text[:50]!r} is no {kind}", event.start_mark) from None
+        if isinstance(value, float) and not math.isfinite(value):
+            raise _RefusedError(f"a number is {value}", event.start_mark)
+        return value
+
+
+def _encodable(text: str, mark: Any) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise _RefusedError("a text has half of a surrogate pair", mark) from None
+
+
+def _of_json(event: Any, *kinds: str) -> None:
+    """Refuse tags of other values than JSON has."""
+    if event.tag is not None and event.tag not in ("!", *(_PREFIX + each for each in kinds)):
+        raise _RefusedError(f"tag {event.tag[:50]!r} is not taken", event.start_mark)
