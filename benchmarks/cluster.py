@@ -13,6 +13,7 @@ import argparse
 import statistics
 import time
 
+from harness.backends.backend import WantedPod
 from harness.backends.netns import NetnsBackend
 from harness.model import manifests
 from harness.model.outcomes import Reached
@@ -45,9 +46,7 @@ def boot() -> float:
     begin = time.perf_counter()
     with NetnsBackend(TOPOLOGY) as backend:
         backend.api.create("namespaces", "", {"metadata": {"name": "bench"}})
-        for node in NODES:
-            for number in range(5):
-                backend.run_pod("bench", f"{node}-{number}", node)
+        backend.run_pods("bench", [WantedPod(f"{node}-{number}", node) for node in NODES for number in range(5)])
         backend.settle()
         return time.perf_counter() - begin
 
@@ -57,7 +56,7 @@ def changes(backend: NetnsBackend, *, rounds: int) -> list[float]:
     api = backend.api
     api.create("namespaces", "", {"metadata": {"name": "bench"}})
     service = api.create("services", "bench", manifests.service("web"))
-    pods = [backend.run_pod("bench", name, node) for name, node in (("first", "a1"), ("second", "b1"))]
+    pods = backend.run_pods("bench", [WantedPod("first", "a1"), WantedPod("second", "b1")])
     api.create("endpointslices", "bench", written(pods[0]))
     probes = [
         Probe(backend.namespace_of(pod_client(node)), "TCP", service["spec"]["clusterIP"], 80, 0.9) for node in NODES

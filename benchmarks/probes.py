@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from harness.backends.backend import WantedPod
 from harness.backends.netns import NetnsBackend
 from harness.eventually import eventually
 from harness.model import manifests
@@ -56,7 +57,7 @@ def main() -> None:
 def target(backend: NetnsBackend, kind: str, family: str) -> tuple[str, int]:
     """Address and port of a service with one endpoint on another node, or of that endpoint itself."""
     backend.api.create("namespaces", "", {"metadata": {"name": "bench"}})
-    pod = backend.run_pod("bench", "server", SERVER)
+    (pod,) = backend.run_pods("bench", [WantedPod("server", SERVER)])
     if kind == "pod":
         return pod.addresses[family], manifests.TARGET_PORT
     ports = [manifests.Port(80, name="tcp"), manifests.Port(80, protocol="UDP", name="udp")]

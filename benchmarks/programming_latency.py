@@ -24,6 +24,7 @@ from pathlib import Path
 
 import pygal
 
+from harness.backends.backend import WantedPod
 from harness.backends.implementation import Implementation, reference
 from harness.backends.netns import NetnsBackend
 from harness.binaries import find_entry
@@ -105,7 +106,7 @@ class Subject:
         with ThreadPoolExecutor(8) as threads:
             list(threads.map(self._stand_by, range(services - 1)))
         made = self._api.create("services", "bench", manifests.service("web"))
-        self._pods = [backend.run_pod("bench", name, "a1") for name in ("first", "second")]
+        self._pods = backend.run_pods("bench", [WantedPod(name, "a1") for name in ("first", "second")])
         self._api.create("endpointslices", "bench", written(self._pods[1]))
         client = backend.namespace_of(pod_client("a1"))
         self._probe = Probe(client, "TCP", made["spec"]["clusterIP"], 80, 0.9)
