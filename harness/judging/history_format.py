@@ -77,10 +77,10 @@ def read_tally(value: Mapping[str, Any]) -> Tally:
 
 
 def rates(value: Rates) -> dict[str, float]:
-    """Return both error rates."""
-    return {"leak": value.leak, "miss": value.miss}
+    """Return all error rates."""
+    return {"leak": value.leak, "miss": value.miss, "alone": value.alone}
 
 
 def read_rates(value: Mapping[str, float]) -> Rates:
-    """Read error rates that `rates` wrote."""
-    return Rates(value["leak"], value["miss"])
+    """Read error rates that `rates` wrote; before there was `alone`, each client saw `leak` by itself."""
+    return Rates(value["leak"], value["miss"], value.get("alone", value["leak"]))

@@ -4,6 +4,10 @@ A check of random choices is wrong now and then, and means nothing without its e
 numbers: the smallest fault that must be seen, and the probability to miss it. They are fixed before the run, and stand
 in the report beside the verdict.
 
+A fault that hits some connections only hits those of all clients as a rule, and one that hits one client alone hits all
+of its connections. So there are two sizes of faults: a small one, which all clients together see, of whom the same is
+expected, and a larger one, which each of them sees by itself.
+
 All bounds hold for a proxy that picks an endpoint for every connection independently and with equal probabilities. With
 a proxy that takes turns, all endpoints are seen sooner.
 """
@@ -18,18 +22,40 @@ from functools import cache
 
 DEFAULT_LEAK = 0.05
 DEFAULT_MISS = 1e-6
+DEFAULT_ALONE = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """The error rates of a check: the smallest share of wrong answers to be seen, and the probability to miss it."""
+    """The error rates of a check: the smallest shares of wrong answers to be seen, and the probability to miss each.
+
+    All clients together see `leak`, and each by itself `alone` of its own answers, or `leak` if that is more. A client
+    that has no other beside it sees `leak`.
+    """
 
     leak: float = DEFAULT_LEAK
     miss: float = DEFAULT_MISS
+    alone: float = DEFAULT_ALONE
 
     def __post_init__(self) -> None:
-        if not (0 < self.leak < 1 and 0 < self.miss < 1):
-            raise ValueError(f"error rates must lie between 0 and 1: leak {self.leak}, miss {self.miss}")
+        if not (0 < self.leak < 1 and 0 < self.miss < 1 and 0 < self.alone < 1):
+            text = f"leak {self.leak}, miss {self.miss}, alone {self.alone}"
+            raise ValueError(f"error rates must lie between 0 and 1: {text}")
+
+    def by_itself(self, clients: int) -> float:
+        """Return the smallest share that each of so many clients sees by itself."""
+        return max(self.leak, self.alone) if clients > 1 else self.leak
+
+    def samples(self, clients: int) -> int:
+        """Return the number of probes of each of so many clients."""
+        together = math.ceil(samples_for_leak(self.leak, self.miss) / clients)
+        return max(together, samples_for_leak(self.by_itself(clients), self.miss))
+
+    def smallest_fault(self, clients: int) -> str:
+        """Return what so many clients see, for the report."""
+        alone = self.by_itself(clients)
+        text = _percent(self.leak)
+        return text if alone == self.leak else f"{text} at {clients} clients, {_percent(alone)} at one"
 
 
 DEFAULT_RATES = Rates()
@@ -59,6 +85,7 @@ class SamplePlan:
         }
 
 
+@cache
 def samples_for_leak(leak: float, miss: float) -> int:
     """Return the number of probes that all miss a share `leak` of wrong answers with probability `miss` at most."""
     rates = Rates(leak, miss)
@@ -85,23 +112,24 @@ def unseen_bound(count: int, samples: int) -> float:
     return min(1.0, count * (1 - 1 / count) ** samples)
 
 
-def allowed_set(count: int, rates: Rates = DEFAULT_RATES) -> SamplePlan:
+def allowed_set(count: int, rates: Rates = DEFAULT_RATES, *, clients: int = 1) -> SamplePlan:
     """Return the plan for "every answer comes from these `count` endpoints, and each of them answers".
 
-    Every wrong answer is a failure, so only an unseen member can be a false alarm.
+    Every wrong answer is a failure, so only an unseen member can be a false alarm. Of the `clients` who would see the
+    same faults it is the plan of each.
     """
-    samples = max(samples_for_leak(rates.leak, rates.miss), samples_for_members(count, rates.miss))
-    return SamplePlan("allowed-set", samples, unseen_bound(count, samples), _percent(rates.leak), rates.miss)
+    samples = max(rates.samples(clients), samples_for_members(count, rates.miss))
+    return SamplePlan("allowed-set", samples, unseen_bound(count, samples), rates.smallest_fault(clients), rates.miss)
 
 
-def silence(rates: Rates = DEFAULT_RATES) -> SamplePlan:
+def silence(rates: Rates = DEFAULT_RATES, *, clients: int = 1) -> SamplePlan:
     """Return the plan for "nobody answers": no answer may be seen, so there are no false alarms."""
-    return SamplePlan("silence", samples_for_leak(rates.leak, rates.miss), 0.0, _percent(rates.leak), rates.miss)
+    return SamplePlan("silence", rates.samples(clients), 0.0, rates.smallest_fault(clients), rates.miss)
 
 
-def no_loss(rates: Rates = DEFAULT_RATES) -> SamplePlan:
+def no_loss(rates: Rates = DEFAULT_RATES, *, clients: int = 1) -> SamplePlan:
     """Return the plan for "every question gets an allowed answer": there are no false alarms by chance."""
-    return SamplePlan("no-loss", samples_for_leak(rates.leak, rates.miss), 0.0, _percent(rates.leak), rates.miss)
+    return SamplePlan("no-loss", rates.samples(clients), 0.0, rates.smallest_fault(clients), rates.miss)
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,24 +152,42 @@ class Judgement:
     unmet: tuple[str, ...] = ()
 
 
-def plan(expected: Expected, rates: Rates = DEFAULT_RATES) -> SamplePlan:
-    """Return the plan of one client's probes for this expectation. Raises `ValueError` for an empty set."""
+def plan(expected: Expected, rates: Rates = DEFAULT_RATES, *, clients: int = 1) -> SamplePlan:
+    """Return the plan of one client's probes for this expectation, of so many who would see the same faults.
+
+    Raises `ValueError` for an empty set.
+    """
     if isinstance(expected, TimedOut | Refused | NoAnswer):
-        return silence(rates)
+        return silence(rates, clients=clients)
     if isinstance(expected, AnyOf):
         if not expected.pods:
             raise ValueError("nobody may answer: say TIMED_OUT, REFUSED or NO_ANSWER")
-        return no_loss(rates)
+        return no_loss(rates, clients=clients)
     if isinstance(expected, Evenly):
         return even_shares(len(expected.pods), rates).plan
     if not expected:
         raise ValueError("an empty set of endpoints is no expectation: say TIMED_OUT, REFUSED or NO_ANSWER")
-    return allowed_set(len(expected), rates)
+    return allowed_set(len(expected), rates, clients=clients)
 
 
 def plans(expectation: Expectation, rates: Rates = DEFAULT_RATES) -> dict[str, SamplePlan]:
-    """Return the plan of each client of a window, for its probes, its judgement and the report."""
-    return {client: plan(expected, rates) for client, expected in expectation.items()}
+    """Return the plan of each client of a window, for its probes, its judgement and the report.
+
+    Clients see a fault together if each of them would: silence and refusals all who are to be answered alike, and an
+    answer of the wrong pod only those for whom some pod of the window is wrong.
+    """
+    named = frozenset[str]().union(*map(_allowed, expectation.values()))
+    narrow = {client: not named <= _allowed(expected) for client, expected in expectation.items()}
+
+    def clients(client: str) -> int:
+        alike = [each for each, other in expectation.items() if _kind(other) is _kind(expectation[client])]
+        return sum(narrow[each] >= narrow[client] for each in alike)
+
+    return {client: plan(expected, rates, clients=clients(client)) for client, expected in expectation.items()}
+
+
+def _kind(expected: Expected) -> object:
+    return AbstractSet if isinstance(expected, AbstractSet) else type(expected)
 
 
 def is_wrong(observation: Observation, expected: Expected) -> bool:

@@ -39,11 +39,13 @@ class Findings:
             return {"observed": measured} if measured else {}
         plans = [each for _, window in self._windows for each in window.plans.values()]
         largest = max(plans, key=lambda each: each.samples)
+        weakest = min((each for each in plans if each.kind == largest.kind), key=lambda each: each.samples)
+        check = {**largest.check(len(plans)), "smallestFault": weakest.smallest_fault}
         windows = {
             f"{number}. {title}": {client: _counts(tally) for client, tally in window.tallies.items()}
             for number, (title, window) in enumerate(self._windows, 1)
         }
-        return {"check": largest.check(len(plans)), "observed": windows | measured}
+        return {"check": check, "observed": windows | measured}
 
 
 def _counts(tally: Tally) -> dict[str, float]:

@@ -11,10 +11,13 @@ import pytest
 from harness.errors import UsageError
 from harness.judging.conclusion import Cause
 from harness.judging.history import History, merge, read, sealed
+from harness.judging.history_format import rates as as_json
+from harness.judging.history_format import read_rates
 from harness.judging.judge import judge
 from harness.judging.statistics import Rates
 from harness.judging.verdict import NO_ANSWER, AnyOf, Evenly, Expected, Judgement, Verdict
 from harness.model.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Refused, Unknown
+from harness.scenario.findings import Findings
 
 A1, B1 = Reached("a1", "10.244.1.2"), Reached("b1", "10.244.1.2")
 LOOSE = Rates(leak=0.5, miss=0.1)
@@ -281,3 +284,19 @@ def test_sentence_that_reads_like_a_judgement_is_none(tmp_path: Path) -> None:
         facts = {"level": "MUST", "profile": "service-proxy", "core": True, "number": 0}
         history.verdict("KEP-1/x", "call", judgement.verdict, judgement.message, **facts)
     assert judge(read(tmp_path / "h").records, tmp_path / "h").causes() == {"KEP-1/x": Cause.OWN_CODE}
+
+
+def test_rates_of_a_history_are_those_that_were_written() -> None:
+    rates = Rates(leak=0.1, miss=0.001, alone=0.3)
+    assert read_rates(as_json(rates)) == rates
+    assert read_rates({"leak": 0.05, "miss": 1e-6}).samples(5) == 270  # of a release in which each client saw that
+
+
+def test_a_scenario_states_the_largest_of_its_smallest_faults(tmp_path: Path) -> None:
+    findings = Findings()
+    with History(tmp_path / "history.jsonl") as history:
+        findings.opened("one", history.window("KEP-1/x", {"a1": {"a1"}}))
+        findings.opened("two", history.window("KEP-1/x", {"a1": {"a1"}, "b1": {"b1"}}))
+
+    check = findings.as_json()["check"]
+    assert (check["samples"], check["smallestFault"]) == (270, "5% leak at 2 clients, 20% leak at one")

@@ -32,6 +32,28 @@ def test_samples_for_a_leak(leak: float, miss: float, samples: int) -> None:
     assert samples == 1 or (1 - leak) ** (samples - 1) > miss
 
 
+@pytest.mark.parametrize(("clients", "samples"), [(1, 270), (2, 135), (3, 90), (4, 68), (5, 62), (12, 62)])
+def test_clients_see_a_small_fault_together_and_a_larger_one_each(clients: int, samples: int) -> None:
+    rates = Rates()
+    assert rates.samples(clients) == samples
+    assert (1 - rates.leak) ** (clients * samples) <= rates.miss
+    assert (1 - rates.by_itself(clients)) ** samples <= rates.miss
+
+
+@pytest.mark.parametrize(
+    ("rates", "clients", "text"),
+    [
+        (Rates(), 1, "5% leak"),
+        (Rates(), 2, "5% leak at 2 clients, 20% leak at one"),
+        (Rates(leak=0.25), 5, "25% leak"),
+        (Rates(alone=0.05), 5, "5% leak"),
+    ],
+)
+def test_a_plan_states_what_clients_see(rates: Rates, clients: int, text: str) -> None:
+    assert allowed_set(1, rates, clients=clients).smallest_fault == text
+    assert rates.samples(clients) == silence(rates, clients=clients).samples
+
+
 @pytest.mark.parametrize(("count", "samples"), [(1, 1), (2, 21), (3, 37), (4, 53), (6, 86), (10, 153)])
 def test_samples_for_members(count: int, samples: int) -> None:
     assert samples_for_members(count, 1e-6) == samples

@@ -85,6 +85,25 @@ def test_one_client(expected: Expected, observations: list[Observation], verdict
     assert message in judgement.message
 
 
+@pytest.mark.parametrize(
+    ("expectation", "samples"),
+    [
+        ({"a1": {"a1"}}, [270]),
+        ({"a1": {"a1"}, "a2": {"a1"}, "b1": {"b1"}, "b2": {"b1"}}, [68, 68, 68, 68]),
+        # A wrong pod is seen by those alone for whom one is wrong; no answer by all who must get one.
+        ({"a1": {"a1"}, "b1": {"b1"}, "c1": {"a1", "b1"}}, [135, 135, 90]),
+        ({"a1": {"a1"}, "b1": frozenset({"a1"}), "c1": {"a1"}}, [90, 90, 90]),
+        ({"a1": {"a1"}, "b1": TIMED_OUT, "c1": TIMED_OUT}, [270, 135, 135]),
+        ({"a1": REFUSED, "b1": NO_ANSWER, "c1": TIMED_OUT}, [270, 270, 270]),
+        ({"a1": EITHER, "b1": EITHER, "c1": {"a1"}}, [135, 135, 270]),
+        ({"a1": EVENLY, "b1": EVENLY}, [830, 830]),
+        ({str(each): {str(each)} for each in range(20)}, [62] * 20),
+    ],
+)
+def test_clients_who_would_see_the_same_faults_share_their_probes(expectation: Expectation, samples: list[int]) -> None:
+    assert [each.samples for each in plans(expectation).values()] == samples
+
+
 def test_failed_beats_inconclusive_between_clients() -> None:
     judgement = judge_planned(
         {"a1": {"a1"}, "b1": {"b1"}, "c1": {"b1"}},
@@ -182,6 +201,22 @@ def test_a_right_proxy_is_failed_no_more_often_than_stated() -> None:
 def test_a_leaking_proxy_passes_no_more_often_than_stated() -> None:
     passed = rounds("leak", ["a1"], {"a1"}, leak=RATES.leak).count(PASSED)
     assert 0 < passed <= HIGHEST_PLAUSIBLE
+
+
+@pytest.mark.parametrize("leaks_at", [["a1", "a2", "b1", "b2"], ["a1"]])
+def test_a_proxy_that_leaks_at_some_clients_passes_no_more_often_than_stated(leaks_at: list[str]) -> None:
+    rates = Rates(leak=0.1, miss=0.02, alone=0.3)
+    expectation: Expectation = {each: {"x1"} for each in ("a1", "a2", "b1", "b2")} | {"c1": {"x1", "y1"}}
+    planned = plans(expectation, rates)
+    leak = rates.by_itself(4) if len(leaks_at) == 1 else rates.leak
+    rng = random.Random(f"leaks at {leaks_at}")
+
+    def asked(client: str) -> Tally:
+        share = leak if client in leaks_at else 0.5 if client == "c1" else 0.0
+        return Tally.of([Reached("y1" if rng.random() < share else "x1") for _ in range(planned[client].samples)])
+
+    found = [judge(expectation, {each: asked(each) for each in expectation}, planned) for _ in range(ROUNDS)]
+    assert 0 < sum(each.verdict is PASSED for each in found) <= HIGHEST_PLAUSIBLE
 
 
 def test_a_proxy_that_starves_a_member_always_fails() -> None:
