@@ -98,16 +98,23 @@ def _start(name: str, folder: Path, settings: Settings) -> None:
             start_new_session=True,
         )
         os.close(writing)
-        ready, _, _ = select.select([pipe], [], [], _BOOT_SECONDS)
-        said = pipe.read().decode() if ready else f"it was not up within {_BOOT_SECONDS:.0f} s"
+        try:
+            ready, _, _ = select.select([pipe], [], [], _BOOT_SECONDS)
+            said = pipe.read().decode() if ready else f"it was not up within {_BOOT_SECONDS:.0f} s"
+        except KeyboardInterrupt:
+            _give_up(process, folder)
+            raise
     if said != READY:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        process.wait()
         tail = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:])
-        shutil.rmtree(folder, ignore_errors=True)
+        _give_up(process, folder)
         raise UnavailableError(f"cluster {name!r} did not come up: {said or tail or 'it ended without a word'}")
     process.returncode = 0  # it goes on without us; nobody shall wait for it, nor warn that nobody did
+
+
+def _give_up(process: subprocess.Popen[bytes], folder: Path) -> None:
+    process.kill()
+    process.wait()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def listing() -> str:
@@ -192,11 +199,28 @@ def _enter(descriptor: int, kind: int) -> None:
 
 @contextlib.contextmanager
 def _locked(name: str) -> Iterator[None]:
-    """One command at a time for a cluster."""
+    """One command at a time for a cluster. Nothing is left of it where no cluster is."""
     path = cluster_state.folder_of(name).with_suffix(".lock")
-    with path.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    lock = _lock(path)
+    try:
         yield
+    finally:
+        path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            path.parent.rmdir()  # only if it is empty
+        os.close(lock)
+
+
+def _lock(path: Path) -> int:
+    """Wait for the lock on this file; return its descriptor. Whoever had it before has removed the file."""
+    while True:
+        cluster_state.root()
+        with contextlib.suppress(FileNotFoundError):  # the folder went in between
+            lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if path.exists() and path.stat().st_ino == os.fstat(lock).st_ino:
+                return lock
+            os.close(lock)
 
 
 def _introduction(state: ClusterState, kubeconfig: Path, seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""The process that keeps an embedded cluster running in the background, until it gets SIGTERM.
+"""The process that keeps an embedded cluster running in the background, until it gets SIGTERM, SIGHUP or SIGINT.
 
 Its API server is reachable from outside, and a kubelet runs the pods that clients create there. Everything that the
 cluster consists of belongs to this process, so that nothing is left when it ends, however it ends.
@@ -36,7 +36,7 @@ from harness.netns.process import start_time
 from harness.settings.implementations import of_settings
 from harness.settings.settings import Settings
 
-_STOP = {signal.SIGTERM, signal.SIGINT}
+_STOP = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -44,14 +44,17 @@ def main(arguments: Sequence[str]) -> int:
     name, folder, settings, descriptor = arguments
     signal.pthread_sigmask(signal.SIG_BLOCK, _STOP)  # before there are threads, so that none of them takes the signal
     with contextlib.ExitStack() as running:
-        with os.fdopen(int(descriptor), "w", encoding="utf-8") as pipe:
-            try:
-                _boot(name, Path(folder), Settings.from_json(json.loads(settings)), running)
-            except (HarnessError, RefusedError) as error:
-                pipe.write(str(error))
-                return 1
-            pipe.write(READY)
-        signal.sigwait(_STOP)
+        try:
+            with os.fdopen(int(descriptor), "w", encoding="utf-8") as pipe:
+                try:
+                    _boot(name, Path(folder), Settings.from_json(json.loads(settings)), running)
+                except (HarnessError, RefusedError) as error:
+                    pipe.write(str(error))
+                    return 1
+                pipe.write(READY)
+            signal.sigwait(_STOP)
+        except BrokenPipeError:  # whoever wanted this cluster has been killed
+            pass
     shutil.rmtree(folder, ignore_errors=True)
     return 0
 

@@ -1,10 +1,11 @@
 """The state of clusters that run in the background: a folder a cluster, readable by its owner only.
 
-    $XDG_RUNTIME_DIR/trafficdist/NAME/   (or /tmp/trafficdist-UID/NAME/)
+    $XDG_RUNTIME_DIR/trafficdist/NAME/   (where there is none: ~/.local/state/trafficdist/clusters/NAME/)
         state.json  kubeconfig  log
 
 A process id alone says nothing, since ids are used again: a state counts only while the process that wrote it lives,
-recognised by its start time. What a killed process left is removed by whoever comes next.
+recognised by its start time. What a killed process left is removed by whoever comes next. None of it is in the temp
+folder, where another user could be first to take a name.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.backends.kind.state import state_home
 from harness.errors import UnavailableError, UsageError
 from harness.netns.process import start_time
 from harness.run.folder import write_whole
@@ -53,10 +55,11 @@ class ClusterState:
 
 def root() -> Path:
     """The folder of all states of this user, made if need be. Raises `UnavailableError` if it is not ours alone."""
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
-    path = Path(runtime) / "trafficdist" if runtime else Path(f"/tmp/trafficdist-{os.getuid()}")  # noqa: S108  checked
+    runtime = Path(os.environ.get("XDG_RUNTIME_DIR") or "/nowhere")
+    path = runtime / "trafficdist" if runtime.is_dir() else state_home() / "clusters"
     try:
-        path.mkdir(mode=0o700, parents=False, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode=0o700, exist_ok=True)
         found = path.lstat()
     except OSError as error:
         raise UnavailableError(f"cannot use {path} for the state of clusters: {error.strerror}") from None

@@ -156,8 +156,9 @@ def _roomy() -> Path:
 def _sweep(place: Path) -> None:
     """Remove folders whose harness was killed."""
     for each in place.glob(f"{_PREFIX}*"):
-        if (each / _ALIVE).exists() and not in_use(each):
-            shutil.rmtree(each, ignore_errors=True)
+        with contextlib.suppress(PermissionError):  # another user's
+            if (each / _ALIVE).exists() and not in_use(each):
+                shutil.rmtree(each, ignore_errors=True)
 
 
 def in_use(folder: Path) -> bool:

@@ -158,8 +158,7 @@ def pytest_configure(config: pytest.Config) -> None:
     worker = getattr(config, "workerinput", {})
     if _WORKER_INPUT in worker:
         config.stash[RUN] = Run.in_worker(worker[_WORKER_INPUT], worker["workerid"])
-        if config.stash[RUN].target:
-            _end_with_controller()
+        _end_with_controller()
     run = run_of(config)
     if run is None:
         return
@@ -196,7 +195,7 @@ def _limit_scenarios(config: pytest.Config, run: Run) -> None:
 def _end_with_controller() -> None:
     """Let the kernel kill this worker with its controller.
 
-    After `kill -9` it would go on for seconds, and make more objects on the real cluster during `trafficdist cleanup`.
+    After `kill -9` it would go on for seconds, on a real cluster with more objects during `trafficdist cleanup`.
     """
     import ctypes
     import signal

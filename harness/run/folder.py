@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import fcntl
 import hashlib
 import json
 import os
@@ -18,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from harness.errors import DistrustError
+from harness.errors import DistrustError, UsageError
 
 DEFAULT_PARENT = "trafficdist-results"
 MARK = ".trafficdist"  # marks a folder of ours, whose content a new run may replace
@@ -40,35 +41,65 @@ class OutputFolder:
         self.parts = path / ".parts"
         self.evidence = path / "evidence"
         self._made = False
+        self._lock = -1  # the descriptor of the mark, locked for as long as this run writes here
         self._before = ""  # the former target of `latest`
 
     def prepare(self) -> None:
-        """Make the folder, remove an earlier run's results, and check that it can be written."""
+        """Make the folder, remove an earlier run's results, and check that it can be written.
+
+        Raises `UsageError` while another run writes into it.
+        """
         with _said(self.path):
             self._made = not self.path.exists()
             self.path.mkdir(parents=True, exist_ok=True)
+            self._refuse_foreign()
+            self._take()
             self._clear()
             self.parts.mkdir()
-        self.write(MARK, "This folder was made by trafficdist; a new run into it replaces what is here.\n")
+            os.pwrite(self._lock, b"This folder was made by trafficdist; a new run into it replaces what is here.\n", 0)
         self._before = self._latest()
         self._link_latest(self.path.name)
 
-    def _clear(self) -> None:
-        """Remove the results of an earlier run, and no other files."""
-        present = [self.path / name for name in _OURS if (self.path / name).exists()]
+    def _refuse_foreign(self) -> None:
+        present = self._present()
         if present and not (self.path / MARK).exists():
             raise DistrustError(
                 f"{self.path} has {present[0].name}, which is not from an earlier run, and would be overwritten. "
                 "Choose another folder with --output-dir."
             )
-        for each in present:
+
+    def _take(self) -> None:
+        """Lock the mark. The kernel releases it when this process ends, however it ends."""
+        mark = os.open(self.path / MARK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(mark)
+            raise UsageError(
+                f"another run writes into {self.path}; wait until it ends, or choose another folder with --output-dir"
+            ) from None
+        self._lock = mark
+
+    def _let_go(self) -> None:
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def _present(self) -> list[Path]:
+        return [self.path / name for name in _OURS if (self.path / name).exists()]
+
+    def _clear(self) -> None:
+        """Remove the results of an earlier run, and no other files."""
+        for each in self._present():
             if each.is_dir() and not each.is_symlink():
                 shutil.rmtree(each)
             else:
                 each.unlink()
 
     def abandon(self) -> None:
-        """Remove what `prepare` made, if nothing was run."""
+        """Remove what `prepare` made, if nothing was run, and let go of the folder. Idempotent."""
+        if self._lock < 0:  # it is another run's
+            return
         shutil.rmtree(self.parts, ignore_errors=True)
         if self._made:
             shutil.rmtree(self.path, ignore_errors=True)
@@ -78,6 +109,7 @@ class OutputFolder:
                     latest.unlink()
                     self._link_latest(self._before)
                 self.path.parent.rmdir()  # only if it is empty
+        self._let_go()
 
     def write(self, name: str, content: str | bytes) -> Path:
         """Write one file whole: to a temporary file beside it, then renamed."""
@@ -94,8 +126,10 @@ class OutputFolder:
         self.write(name, content)
 
     def leave_part(self, name: str, value: Any) -> None:
-        """Leave a value for the controller."""
-        self.write(f".parts/{name}.json", json.dumps(value))
+        """Leave a value for the controller, which has not ended: else the folder of parts is gone, and stays so."""
+        target = self.parts / f"{name}.json"
+        with _said(target):
+            write_whole(target, json.dumps(value))
 
     def parts_named(self, prefix: str) -> list[Any]:
         """Return the values that workers left under names with that prefix, ordered by name."""
@@ -103,8 +137,9 @@ class OutputFolder:
         return [json.loads(path.read_text(encoding="utf-8")) for path in found]
 
     def finish(self) -> None:
-        """Remove the parts of workers."""
+        """Remove the parts of workers, and let go of the folder."""
         shutil.rmtree(self.parts, ignore_errors=True)
+        self._let_go()
 
     def artifacts(self) -> list[dict[str, str]]:
         """Return each file of the bundle but the report itself, with its digest, ordered by path."""

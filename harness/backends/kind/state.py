@@ -22,11 +22,16 @@ from harness.errors import UnavailableError
 PREFIX = "trafficdist-"
 
 
-def root(environment: Mapping[str, str] = os.environ) -> Path:
-    """Return the folder of all clusters of this user."""
+def state_home(environment: Mapping[str, str] = os.environ) -> Path:
+    """Return the folder of all that this suite keeps for this user."""
     base = environment.get("XDG_STATE_HOME") or ""
     place = Path(base) if base.startswith("/") else Path(environment.get("HOME") or Path.home()) / ".local" / "state"
-    return place / "trafficdist" / "kind"
+    return place / "trafficdist"
+
+
+def root(environment: Mapping[str, str] = os.environ) -> Path:
+    """Return the folder of all kind clusters of this user."""
+    return state_home(environment) / "kind"
 
 
 class ClusterFolder:

@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -193,3 +195,55 @@ def test_what_goes_wrong_at_boot_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(UnavailableError, match="did not come up"):
         cluster_control.up("default", "a=1", "IPv4")
     assert cluster_state.running() == []
+
+
+@pytest.fixture
+def temp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A temp folder and a home of the test's own, and no folder that the system keeps for this user."""
+    monkeypatch.delenv("XDG_RUNTIME_DIR")
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temp"))
+    (tmp_path / "temp").mkdir()
+    return tmp_path / "temp"
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir())
+
+
+def test_down_leaves_nothing(temp: Path) -> None:
+    cluster_control.up("one", "a=1", "IPv4")
+    cluster_control.up("two", "a=1", "IPv4")
+    while_up = files(temp.parent)
+    cluster_control.down("one")
+    cluster_control.down("two")
+    assert ([name for name in while_up if "one/kubeconfig" in name], files(temp.parent)) == (
+        ["home/.local/state/trafficdist/clusters/one/kubeconfig"],
+        [],
+    )
+    assert not (temp.parent / "home/.local/state/trafficdist/clusters").exists()
+
+
+def test_no_name_in_the_temp_folder_is_one_that_others_can_take(temp: Path) -> None:
+    assert not cluster_state.root().is_relative_to("/tmp")
+    assert cluster_state.root().is_relative_to(temp.parent / "home")
+
+
+def test_commands_that_wait_for_each_other_find_the_same_lock(runtime: Path) -> None:
+    turns: list[str] = []
+
+    def take(name: str) -> None:
+        with cluster_control._locked("one"):
+            turns.append(f"{name} in")
+            time.sleep(0.01)
+            turns.append(f"{name} out")
+
+    threads = [threading.Thread(target=take, args=(str(number),)) for number in range(20)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert len(turns) == 40
+    assert [turn.replace("in", "out") for turn in turns[::2]] == turns[1::2]
+    assert not runtime.exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
@@ -149,3 +150,20 @@ def test_processes_of_a_harness_that_is_killed_die_and_leave_nothing_for_long(sc
     eventually(lambda: _is_gone(int(pid)), within=10, describe=f"process {pid} to be gone")
     Processes().close()
     assert not Path(folder).exists()
+
+
+def test_folder_of_another_user_blocks_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs = tmp_path / "trafficdist-processes-theirs"
+    theirs.mkdir()
+    exists = Path.exists
+
+    def look(path: Path) -> bool:
+        """As for one who is not root, and may not enter it."""
+        if path.parent == theirs:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return exists(path)
+
+    monkeypatch.setattr(Path, "exists", look)
+    monkeypatch.setattr("harness.control_planes.processes._roomy", lambda: tmp_path)
+    Processes().close()
+    assert list(tmp_path.iterdir()) == [theirs]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import DistrustError
+from harness.errors import DistrustError, UsageError
 from harness.report.environment import without_secrets
 from harness.run.folder import DEFAULT_PARENT, OutputFolder, write_whole
 
@@ -31,6 +31,7 @@ def test_an_earlier_run_is_replaced(tmp_path: Path) -> None:
     folder.write("evidence/KEP-1/a/rules.nft", "old")
     folder.write("report.yaml", "old")
     (folder.path / "notes.txt").write_text("mine")
+    folder.finish()
     OutputFolder(tmp_path / "out").prepare()
     assert sorted(path.name for path in folder.path.iterdir()) == [".parts", ".trafficdist", "notes.txt"]
 
@@ -68,3 +69,25 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
 def test_secrets_are_not_repeated() -> None:
     given = ["run", "--api-token", "abc", "--password=def", "--seed", "7"]
     assert without_secrets(given) == ["run", "--api-token", "***", "--password=***", "--seed", "7"]
+
+
+def test_second_run_in_a_folder_is_refused_and_disturbs_nothing(tmp_path: Path) -> None:
+    first, second = OutputFolder(tmp_path / "out"), OutputFolder(tmp_path / "out")
+    first.prepare()
+    first.leave_part("plan", {"of": "the first"})
+    with pytest.raises(UsageError, match=r"another run writes into .*/out; .* --output-dir"):
+        second.prepare()
+    second.abandon()
+    assert first.parts_named("plan") == [{"of": "the first"}]
+    first.finish()
+    second.prepare()
+    assert second.parts_named("plan") == []
+
+
+def test_a_part_that_comes_too_late_brings_no_folder_back(tmp_path: Path) -> None:
+    folder = OutputFolder(tmp_path / "out")
+    folder.prepare()
+    folder.finish()
+    with pytest.raises(DistrustError):
+        OutputFolder(tmp_path / "out").leave_part("ended-proxy", {})
+    assert not folder.parts.exists()
