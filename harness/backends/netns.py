@@ -9,10 +9,12 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+import threading
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Self
 
+from harness import threads
 from harness.api import requests
 from harness.api.client import Api, Object
 from harness.backends import node_lifecycle
@@ -149,6 +151,12 @@ class NetnsBackend(
             cidrs = [planned[family] for family in self.families]
             self.api.create("nodes", "", manifests.node(place, list(host.addresses.values()), cidrs))
             self.proxy.setup(place.name, host.namespace, self.release)
+        begun.enter_context(threads.watched(self._threads))
+
+    def _threads(self) -> list[threading.Thread]:
+        """Return the threads of all that is not judged."""
+        parts = (self._loop, self.control_plane, self.proxy, *(() if self._dns is None else (self._dns[0],)))
+        return [thread for part in parts if isinstance(part, threads.Lasting) for thread in part.threads()]
 
     def close(self) -> None:
         """Stop everything, and close every netns. Idempotent."""

@@ -21,11 +21,13 @@ from typing import Any
 
 import yaml
 
+from harness import threads
 from harness.api.client import Api, Object, RefusedError
 from harness.backends.netns import BOOT_SECONDS, NetnsBackend
 from harness.commands.cluster_state import READY, ClusterState, save
-from harness.errors import HarnessError, InconclusiveError
+from harness.errors import DistrustError, HarnessError, InconclusiveError
 from harness.eventually import eventually
+from harness.judging.exit_codes import ExitCode
 from harness.kubelet.kubelet import Key, Kubelet
 from harness.model import manifests
 from harness.model.manifests import has_condition
@@ -37,10 +39,14 @@ from harness.settings.implementations import of_settings
 from harness.settings.settings import Settings
 
 _STOP = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
+_EVERY = 1.0  # seconds between two looks at the threads of the cluster
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Boot, say so, wait, close. Arguments: name, folder, settings (JSON), descriptor of the pipe."""
+    """Boot, say so, wait, close. Arguments: name, folder, settings (JSON), descriptor of the pipe.
+
+    Returns 0 after a signal, 1 if it did not boot, and 12 for a cluster that is no longer whole; why stands in its log.
+    """
     name, folder, settings, descriptor = arguments
     signal.pthread_sigmask(signal.SIG_BLOCK, _STOP)  # before there are threads, so that none of them takes the signal
     with contextlib.ExitStack() as running:
@@ -52,9 +58,13 @@ def main(arguments: Sequence[str]) -> int:
                     pipe.write(str(error))
                     return 1
                 pipe.write(READY)
-            signal.sigwait(_STOP)
+            while signal.sigtimedwait(_STOP, _EVERY) is None:
+                threads.require()
         except BrokenPipeError:  # whoever wanted this cluster has been killed
             pass
+        except DistrustError as error:
+            print(f"error: {error}", file=sys.stderr)  # noqa: T201
+            return ExitCode.DISTRUST
     shutil.rmtree(folder, ignore_errors=True)
     return 0
 
@@ -82,7 +92,8 @@ def _boot(name: str, folder: Path, settings: Settings, running: contextlib.ExitS
         service={},
     )
     record = _Record(folder, state)
-    running.enter_context(Kubelet(backend.kubeconfig(), backend.network, changed=record.pods_are))
+    kubelet = running.enter_context(Kubelet(backend.kubeconfig(), backend.network, changed=record.pods_are))
+    running.enter_context(threads.watched(kubelet.threads))
     record.is_up(_run_something(backend))
 
 

@@ -7,6 +7,7 @@ The harness is scheduler, kubelet and cloud to it, as to the embedded one. It ru
 from __future__ import annotations
 
 import socket
+import threading
 from dataclasses import replace
 from typing import Any
 
@@ -123,6 +124,10 @@ class BinariesControlPlane:
     def metrics(self) -> str:
         """Return kube-controller-manager's metrics in Prometheus text. Raises `InconclusiveError` if it is stopped."""
         return self._manager.metrics()
+
+    def threads(self) -> tuple[threading.Thread, ...]:
+        """Return the threads of the relays."""
+        return (*self._egress.threads(), *self._relay.threads(), *self._manager.threads())
 
     def asked(self) -> list[Asked]:
         """Return no request: kube-apiserver keeps no record."""

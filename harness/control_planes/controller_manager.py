@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import socket
 import ssl
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -121,6 +122,10 @@ class LocalControllerManager:
         if self._barrier is None:
             raise InconclusiveError(f"{_NAME} is stopped and has no metrics")
         return self._barrier.without_barrier(self._scrape())
+
+    def threads(self) -> tuple[threading.Thread, ...]:
+        """Return the threads of its relay."""
+        return self._relay.threads()
 
     def close(self) -> None:
         """Stop it, and close all connections."""

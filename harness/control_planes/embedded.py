@@ -7,6 +7,7 @@ Both can be stopped and started again, as another release too, like the processe
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -161,6 +162,11 @@ class EmbeddedControlPlane:
             for each in self._server.requests()
             if not each.user_agent.startswith("trafficdist")
         ]
+
+    def threads(self) -> tuple[threading.Thread, ...]:
+        """Return the threads of the server, and of the controller unless that is another than the reference's own."""
+        own = self._controller is not None and self._make_controller is EndpointSliceController
+        return (self._server.thread, *(self._controller.threads if own and self._controller is not None else ()))
 
     def evidence(self) -> dict[str, str]:
         """Return nothing: the objects show the work of both."""

@@ -6,6 +6,7 @@ known. It is a client like any other: it asks for Services, Pods, Nodes, Endpoin
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from urllib.parse import urlsplit
 
@@ -72,6 +73,10 @@ class ManagedControlPlane(EmbeddedControlPlane):
     def metrics(self) -> str:
         """Return its metrics in Prometheus text. Raises `InconclusiveError` if it is stopped."""
         return self._manager.metrics()
+
+    def threads(self) -> tuple[threading.Thread, ...]:
+        """Return the threads of the server and of the relay."""
+        return (*super().threads(), *self._manager.threads())
 
     def evidence(self) -> dict[str, str]:
         """Return the log of the controller."""

@@ -42,14 +42,19 @@ class Relay:
         listening.setblocking(False)
         asyncio.run_coroutine_threadsafe(self._listen(listening), self._running[0]).result()
 
+    def threads(self) -> tuple[threading.Thread, ...]:
+        """Return its thread, once it listens."""
+        return () if self._running is None else (self._running[1],)
+
     def close(self) -> None:
         """End everything. Idempotent."""
         if self._running is None:
             return
         (loop, thread), self._running = self._running, None
-        asyncio.run_coroutine_threadsafe(self._end(), loop).result()
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
+        if thread.is_alive():
+            asyncio.run_coroutine_threadsafe(self._end(), loop).result()
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
         loop.close()
 
     async def _listen(self, listening: socket.socket) -> None:

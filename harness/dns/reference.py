@@ -7,6 +7,7 @@ and are a CustomResourceDefinition everywhere else.
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Callable
 
 from harness.control_planes.control_plane import ControlPlane
@@ -54,6 +55,11 @@ class ReferenceDns:
     def synced(self) -> bool:
         """Return whether the controller has worked on all events, and the server on all PodLocators."""
         return self._controller.synced() and self._server.synced()
+
+    def threads(self) -> tuple[threading.Thread, ...]:
+        """Return the threads of both, of each unless it is another than the reference's own."""
+        controller = self._controller.threads if type(self._controller) is PodLocatorController else ()
+        return (*controller, *(self._server.threads if type(self._server) is DnsServer else ()))
 
     def evidence(self) -> dict[str, str]:
         """Return nothing: it has no files, and its answers stand in the evidence of every scenario about DNS."""

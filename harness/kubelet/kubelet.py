@@ -82,6 +82,10 @@ class Kubelet:
         self._engine.close()
         self._api.close()
 
+    def threads(self) -> tuple[threading.Thread, ...]:
+        """Return its threads, which run from `start` to `close`."""
+        return (*self._threads, self._engine.thread)
+
     def __enter__(self) -> Self:
         self.start()
         return self
@@ -145,8 +149,9 @@ class Kubelet:
             except (HarnessError, RefusedError, OSError) as error:
                 _log.warning("pod %s/%s: %s", *key, error)
                 self._later(key)
-            except Exception:  # noqa: BLE001  a defect shows in the log, and does not end a worker
+            except Exception:  # noqa: BLE001  an odd pod, or a defect: it shows in the log, and ends no worker
                 _log.exception("pod %s/%s", *key)
+                self._later(key)
             finally:
                 self._queue.done(key)
 

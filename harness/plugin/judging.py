@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from harness import threads
 from harness.api.client import RefusedError
 from harness.errors import DistrustError, EndedError, HarnessError, InconclusiveError, IneligibleError, UnavailableError
 from harness.guest import errors
@@ -64,13 +65,14 @@ def _is_time_limit(error: BaseException) -> bool:
 
 @contextlib.contextmanager
 def doubted(fixtures: Mapping[str, Any]) -> Iterator[None]:
-    """Call `check_instruments()` of every fixture before an assertion fails, which may raise another error.
+    """Before an assertion fails, ask for all threads, and `check_instruments()` of every fixture: they may raise.
 
     A proxy that has ended by itself gives no answers, but that tells nothing about its routing.
     """
     try:
         yield
     except (AssertionError, pytest.fail.Exception):
+        threads.require()
         for value in list(fixtures.values()):
             check = getattr(value, "check_instruments", None)
             if callable(check) and not isinstance(value, type):

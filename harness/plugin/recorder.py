@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from harness import threads
 from harness.errors import DistrustError, InconclusiveError, UsageError
 from harness.judging.judge import described
 from harness.judging.results import Case, CaseResult
@@ -154,7 +155,7 @@ class Recorder:
         report = yield
         requirement = requirement_of(item)
         error = call.excinfo.value if call.excinfo else None
-        distrust = sentence_of_distrust(error) or self._loss(error)
+        distrust = sentence_of_distrust(error) or _ended() or self._loss(error)
         if ended := judging.end_of(error):
             self._run.leave_end(ended.component, str(ended))
         if requirement is not None:
@@ -264,6 +265,15 @@ def _send(report: pytest.TestReport, result: CaseResult, distrust: str) -> None:
 def sentence_of_distrust(error: BaseException | None) -> str:
     """Return why the suite distrusts itself, or ""."""
     return judging.sentence(error) if judging.is_distrust(error) else ""
+
+
+def _ended() -> str:
+    """Return which thread of the embedded cluster has ended by itself, "" if none has."""
+    try:
+        threads.require()
+    except DistrustError as error:
+        return str(error)
+    return ""
 
 
 def _file_name(text: str) -> str:

@@ -6,6 +6,7 @@ their servers. Callers block; a failure of the loop raises `InconclusiveError`.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import Self
 
@@ -36,6 +37,10 @@ class Loop:
         """Start the loop's thread. Once."""
         self._reactor.start()
         self._reactor.call(roam)
+
+    def threads(self) -> tuple[threading.Thread, ...]:
+        """Return its thread, which runs from `start` to `close`."""
+        return (self._reactor.thread,)
 
     def close(self) -> None:
         """Close all servers, streams and probes under way, and end the thread. Idempotent."""

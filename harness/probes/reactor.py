@@ -22,6 +22,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
+from harness import threads
 from harness.errors import HarnessError, InconclusiveError
 
 T = TypeVar("T")
@@ -117,13 +118,13 @@ class Reactor:
         self._state = "new"
         self._woken = 0.0  # when the loop last had something to do
         self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="probes", daemon=True)
+        self.thread = threading.Thread(target=self._run, name="probes", daemon=True)
         self.watch(self._wake.fd, self._wake)
 
     def start(self) -> None:
         """Start the thread. Once."""
         self._state = "running"
-        self._thread.start()
+        self.thread.start()
 
     def close(self) -> None:
         """End the thread; waiting callers get an `InconclusiveError`. Idempotent."""
@@ -133,7 +134,7 @@ class Reactor:
                 self._state = "closing"
                 self._wake.ring()
         if started:
-            self._thread.join()
+            self.thread.join()
         with self._mutex:
             if self._state != "closed":
                 self._state = "closed"
@@ -212,6 +213,7 @@ class Reactor:
                 self._turn()
         except BaseException as error:  # noqa: BLE001  waiting callers must get any error
             self._failure = error
+            threads.ends_by(error)
         with self._mutex:
             self._state = "broken" if self._failure else "stopped"
             waiters, self._waiters = self._waiters, set()

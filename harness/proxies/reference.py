@@ -7,6 +7,7 @@ control plane over HTTPS, as one client for all nodes.
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Callable, Sequence
 
 from harness.control_planes.control_plane import ControlPlane
@@ -85,6 +86,12 @@ class ReferenceProxy:
                 raise EndedError(f"the proxy on {node} has ended: {proxy.last_error or 'it has not said why'}")
         told = self._remote is None or self._remote.caught_up()
         return told and all(proxy.synced() for proxy in self._running.values())
+
+    def threads(self) -> tuple[threading.Thread, ...]:
+        """Return the threads that serve and watch, and those of the proxies unless they are not the reference's own."""
+        proxies = self._running.values() if self._make is ServiceProxy else ()
+        watches = () if self._remote is None else self._remote.threads
+        return (self._serving.thread, *watches, *(thread for proxy in proxies for thread in proxy.threads))
 
     def explain(self, node: str, namespace: str, service: str) -> str:
         """Return the decision of a node for a Service, and its reason."""

@@ -54,7 +54,7 @@ class HttpServer:
         self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         _load(self._tls, authority.issue_cert(*_NAMES, *names).private_key_and_cert_chain_pem.bytes())
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name="apiserver", daemon=True)
+        self.thread = threading.Thread(target=self._run, name="apiserver", daemon=True)
         self._bookmark_seconds = bookmark_seconds
         self._silence_seconds = silence_seconds
         self._log: deque[RequestRecord] = deque(maxlen=_LOGGED_REQUESTS)
@@ -67,7 +67,7 @@ class HttpServer:
         """Listen on a free port of loopback; `url` is set when this returns."""
         listener = free_loopback()
         self.url = f"https://{LOOPBACK}:{listener.getsockname()[1]}"
-        self._thread.start()
+        self.thread.start()
         self.listen(listener)
 
     def listen(self, sock: socket.socket) -> None:
@@ -101,7 +101,7 @@ class HttpServer:
         All watches and connections end. While it is away nothing listens, so connections are refused; the ports stay
         reserved. Within some milliseconds, whatever clients do.
         """
-        if self._thread.is_alive():
+        if self.thread.is_alive():
             self._call(self._replace(api))
         else:
             self._gateway = self._new_gateway(api)
@@ -110,10 +110,10 @@ class HttpServer:
         """End all watches and connections, and the thread. Once is enough, more does no harm."""
         if self._loop.is_closed():
             return
-        if self._thread.is_alive():
+        if self.thread.is_alive():
             self._call(self._shut_down())
             self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
+            self.thread.join()
         self._loop.close()
 
     def requests(self) -> list[RequestRecord]:

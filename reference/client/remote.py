@@ -109,6 +109,11 @@ class RemoteClient:
         with self._requests:
             self._hang_up()
 
+    @property
+    def threads(self) -> tuple[threading.Thread, ...]:
+        """Its threads, one a resource, which run from the first subscription to `close`."""
+        return tuple(each.thread for each in list(self._reflectors.values()))
+
     def connect(self, *, timeout: float | None) -> http.client.HTTPSConnection:
         """Make a connection for one caller. Raises `OSError`."""
         connection = http.client.HTTPSConnection(*self._address, timeout=_PATIENCE, context=self._tls)
@@ -217,9 +222,11 @@ class _Reflector:
     _stopping: threading.Event = field(default_factory=threading.Event)
     _connection: http.client.HTTPSConnection | None = None
 
+    def __post_init__(self) -> None:
+        self.thread = threading.Thread(target=self._run, name=f"watch-{self.resource}", daemon=True)
+
     def start(self) -> None:
-        self._thread = threading.Thread(target=self._run, name=f"watch-{self.resource}", daemon=True)
-        self._thread.start()
+        self.thread.start()
 
     def stop(self) -> None:
         """End the watch by shutting its connection down."""
@@ -228,7 +235,7 @@ class _Reflector:
         if connection is not None and connection.sock is not None:
             with contextlib.suppress(OSError):
                 connection.sock.shutdown(socket.SHUT_RDWR)
-        self._thread.join()
+        self.thread.join()
 
     def _run(self) -> None:
         while not self._stopping.is_set():
@@ -250,7 +257,10 @@ class _Reflector:
 
     def _load(self, connection: http.client.HTTPSConnection) -> None:
         connection.request("GET", _path(self.resource, ""), headers=self.client.headers())
-        listed = orjson.loads(connection.getresponse().read())
+        answer = connection.getresponse()
+        listed = orjson.loads(answer.read())
+        if answer.status != 200:
+            raise OSError(f"list of {self.resource}: {answer.status}")
         self.client.listed(self, {key_of(each): each for each in listed["items"] or ()})
         self._revision = listed["metadata"]["resourceVersion"]
 

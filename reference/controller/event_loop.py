@@ -67,6 +67,11 @@ class EventLoop:
             self._thread.join()
 
     @property
+    def threads(self) -> tuple[threading.Thread, ...]:
+        """Its thread, which runs from `start` to `stop`."""
+        return (self._thread,)
+
+    @property
     def running(self) -> bool:
         """True from `start` to `stop`, unless it has ended through a fault of its own."""
         return self._thread.is_alive()

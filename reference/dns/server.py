@@ -86,6 +86,11 @@ class DnsServer:
         self._sockets.put(sock)
         os.eventfd_write(self._bell, 1)
 
+    @property
+    def threads(self) -> tuple[threading.Thread, ...]:
+        """Its thread, which runs from `start` to `stop`."""
+        return (self._thread,)
+
     def synced(self) -> bool:
         """Return whether every answer from now on knows of all events delivered so far."""
         delivered = self._delivered

@@ -6,6 +6,7 @@ A burst of pod changes is one sync, as the loop takes in all events that are the
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Mapping
 
@@ -98,6 +99,11 @@ class EndpointSliceController:
     def stop(self) -> None:
         """End the watch and the thread; slices stay. A sync in progress is finished. May be called again."""
         self._loop.stop()
+
+    @property
+    def threads(self) -> tuple[threading.Thread, ...]:
+        """Its thread, which runs from `start` to `stop`."""
+        return self._loop.threads
 
     @property
     def running(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 
 from reference.client import ApiError, Client, Event, Key, Object, delete_if_there
@@ -37,6 +38,11 @@ class PodLocatorController:
     def stop(self) -> None:
         """End the watch and the thread; locators stay. May be called again."""
         self._loop.stop()
+
+    @property
+    def threads(self) -> tuple[threading.Thread, ...]:
+        """Its thread, which runs from `start` to `stop`."""
+        return self._loop.threads
 
     def synced(self) -> bool:
         """Return whether every event delivered so far is worked on, and its locators are written.

@@ -33,18 +33,18 @@ class Acknowledgement:
         self._wanted = 0
         self._changed = threading.Event()
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"acknowledge-{node}", daemon=True)
+        self.thread = threading.Thread(target=self._run, name=f"acknowledge-{node}", daemon=True)
 
     def start(self) -> None:
         """Begin to write. Once."""
-        self._thread.start()
+        self.thread.start()
 
     def stop(self) -> None:
         """Write no more. Idempotent; one that hangs in a write is left behind."""
         self._stopping.set()
         self._changed.set()
-        if self._thread.is_alive():
-            self._thread.join(_STOP_SECONDS)
+        if self.thread.is_alive():
+            self.thread.join(_STOP_SECONDS)
 
     def worked_on(self, event: Event) -> None:
         """Take note of an event that will be in the kernel next. Slices that lose their hints count too."""

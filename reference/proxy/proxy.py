@@ -125,6 +125,12 @@ class ServiceProxy:
             self._kernel.delete()
 
     @property
+    def threads(self) -> tuple[threading.Thread, ...]:
+        """Its threads, which run from `start` to `stop`; a `Serving` that it shares has one of its own."""
+        parts = (self._acknowledgement, self._own_serving)
+        return (self._thread, *(each.thread for each in parts if each is not None))
+
+    @property
     def running(self) -> bool:
         """True until `stop`, unless it has ended through a fault of its own."""
         return self._thread.is_alive()

@@ -56,20 +56,20 @@ class Serving:
         self._connections: dict[_Connection, float] = {}  # with the time until when; the oldest first
         self._running = True
         self._closed = False
-        self._thread = threading.Thread(target=self._run, name="serving", daemon=True)
+        self.thread = threading.Thread(target=self._run, name="serving", daemon=True)
 
     def start(self) -> None:
         """Begin to answer. Once."""
-        self._thread.start()
+        self.thread.start()
 
     def stop(self) -> None:
         """Close all sockets and end the thread. Idempotent, also for one that was never started."""
         if self._closed:
             return
         self._running = False
-        if self._thread.is_alive():
+        if self.thread.is_alive():
             os.eventfd_write(self._bell, 1)
-            self._thread.join()
+            self.thread.join()
         self._closed = True
         for key in list(self._selector.get_map().values()):
             if isinstance(key.fileobj, socket.socket):
@@ -96,13 +96,13 @@ class Serving:
 
     def _order(self, action: Callable[[], None]) -> None:
         """Have the thread do something, and wait until it has."""
-        if not self._thread.is_alive() or threading.current_thread() is self._thread:
+        if not self.thread.is_alive() or threading.current_thread() is self.thread:
             action()
             return
         done = threading.Event()
         self._orders.append((action, done))
         os.eventfd_write(self._bell, 1)
-        while not done.wait(1) and self._thread.is_alive():
+        while not done.wait(1) and self.thread.is_alive():
             pass
 
     def _run(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Self
@@ -91,6 +92,11 @@ class Engine:
 
     def __init__(self) -> None:
         self._reactor = Reactor()
+
+    @property
+    def thread(self) -> threading.Thread:
+        """Its thread, which runs from `start` to `close`."""
+        return self._reactor.thread
 
     def start(self) -> None:
         """Start the engine's thread. Once."""

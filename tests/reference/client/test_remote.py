@@ -107,3 +107,16 @@ def test_client_reads_and_writes(client: RemoteClient) -> None:
     with pytest.raises(ApiError) as refused:
         client.get("services", "shop", "web")
     assert refused.value.reason == "NotFound"
+
+
+def test_watch_goes_on_after_a_list_that_was_refused(api: ApiServer, server: HttpServer) -> None:
+    kubeconfig = server.kubeconfig(token="of nobody")
+    client = RemoteClient(kubeconfig)
+    events: Events = queue.SimpleQueue()
+    client.subscribe(["services"], events.put)
+    eventually(lambda: any(each.code == 401 for each in server.requests()) or None, within=10, describe="a refusal")
+    (thread,) = client.threads
+    client._token = server.token
+    assert _next(events) == ("SYNCED", "")
+    assert thread.is_alive()
+    client.close()

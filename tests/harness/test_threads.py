@@ -1,0 +1,215 @@
+"""A thread of the embedded cluster that ends by itself ends the run, unless it belongs to what is judged."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+import pytest
+
+from harness import threads
+from harness.backends.implementation import reference
+from harness.backends.netns import METRICS_PORT, NetnsBackend
+from harness.control_planes.relay import Relay
+from harness.errors import DistrustError, InconclusiveError, UnavailableError
+from harness.eventually import eventually
+from harness.judging.exit_codes import ExitCode
+from harness.kubelet.kubelet import Kubelet
+from harness.model import manifests
+from harness.model.topology import grid
+from harness.model.workloads import node_client
+from harness.netns import sandbox
+from harness.probes.loop import Probe
+from mutants.mutant import Mutant
+from reference.endpointslice import EndpointSliceController
+from tests.harness.conftest import Certify
+
+pytest_plugins = "pytester"
+
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+"""What a thread had open when it was killed, nobody closes."""
+
+TINY = grid("tiny", {"a": 1})
+CONTROLLERS = ("pod-locator-controller", "endpointslice-controller")
+OWN = ("serving", "acknowledge-a1", "proxy-a1", "dns", *CONTROLLERS, "apiserver", "probes")
+
+
+class KilledError(Exception):
+    """What each thread is ended by."""
+
+
+def _killed(*_: object) -> Any:
+    raise KilledError
+
+
+def _break(thread: threading.Thread, backend: NetnsBackend) -> None:
+    """Let a thread fail at what it does next; one whose loop catches everything is stopped."""
+    parts = (backend.control_plane, backend.proxy, backend._dns, backend._loop)
+    plane, proxies, dns, loop = (cast("Any", each) for each in parts)
+    match thread.name:
+        case "serving":
+            proxies._serving._expire = _killed
+        case "acknowledge-a1":
+            proxies._running["a1"]._acknowledgement._write = _killed
+        case "proxy-a1":
+            proxies._running["a1"]._receive = _killed
+        case "dns":
+            dns[0]._server._expire = _killed
+        case "pod-locator-controller":
+            dns[0]._controller._loop._take_in = _killed
+        case "endpointslice-controller":
+            plane._controller._loop._take_in = _killed
+        case "apiserver":
+            plane._server._loop.call_soon_threadsafe(plane._server._loop.stop)
+        case "probes":
+            loop._reactor._turn = _killed
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _netns_allowed() -> None:
+    try:
+        sandbox.enter()
+    except UnavailableError as error:
+        pytest.skip(str(error))
+
+
+def _wake(backend: NetnsBackend) -> None:
+    """Give each thread something to do."""
+    node, url = node_client("a1"), urlsplit(backend.control_plane.kubeconfig()["clusters"][0]["cluster"]["server"])
+    with contextlib.suppress(OSError):
+        socket.create_connection((url.hostname, url.port), 0.1).close()
+    with contextlib.suppress(OSError), backend.namespace_of(node).socket(socket.AF_INET, socket.SOCK_STREAM) as sock:
+        sock.connect(("127.0.0.1", METRICS_PORT))
+    client: Any = backend.control_plane
+    slice_ = {
+        "metadata": {"generateName": "odd-", "labels": {"kubernetes.io/service-name": "odd"}},
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": ["10.9.9.9"], "hints": {"forZones": [{"name": "a"}]}}],
+        "ports": [],
+    }
+    client.client.create("endpointslices", "default", slice_)
+    pod = manifests.pod("odd", "a1")
+    del pod["metadata"]["name"]
+    client.client.create("pods", "default", {**pod, "metadata": {"generateName": "odd-"}})
+
+
+def _kill(thread: threading.Thread, backend: NetnsBackend) -> None:
+    """Break a thread, and give it something to do until it has ended."""
+    _break(thread, backend)
+
+    def ended() -> bool:
+        if thread.name == "probes":
+            with contextlib.suppress(InconclusiveError):
+                backend.glance([Probe(backend.namespace_of(node_client("a1")), "TCP", "127.0.0.1", 9, timeout=0.01)])
+        else:
+            _wake(backend)
+        return not thread.is_alive()
+
+    eventually(ended, within=20, describe=f"{thread.name} to end")
+
+
+def test_threads_of_the_embedded_cluster_that_end_are_named_with_what_they_said() -> None:
+    before = set(threading.enumerate())
+    with NetnsBackend(TINY) as backend:
+        backend.dns()
+        mine = {each.name: each for each in threading.enumerate() if each not in before}
+        assert mine.keys() == set(OWN), "no thread of an embedded cluster is forgotten, here and in `Lasting.threads`"
+        threads.require()
+        for name in OWN:
+            _kill(mine[name], backend)
+            said = "it has not said why" if name == "apiserver" else "KilledError"
+            with pytest.raises(DistrustError, match=rf"ended by themselves: .*\b{name} \({said}\)"):
+                threads.require()
+    threads.require()
+    gc.collect()
+
+
+def test_threads_of_the_kubelet_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    with NetnsBackend(TINY) as backend:
+        before = set(threading.enumerate())
+        with Kubelet(backend.kubeconfig(), backend.network) as kubelet:
+            mine = {each.name: each for each in threading.enumerate() if each not in before}
+            assert {each.name for each in kubelet.threads()} == mine.keys()
+            with threads.watched(kubelet.threads):
+                cast("Any", kubelet)._list = _killed
+                plane: Any = backend.control_plane
+                eventually(
+                    lambda: plane._server.end_watches() or not mine["kubelet"].is_alive(),
+                    within=20,
+                    describe="the kubelet's watch to end",
+                )
+                with pytest.raises(DistrustError, match=r"kubelet \(KilledError\)"):
+                    threads.require()
+    assert "Traceback" in caplog.text
+    gc.collect()
+
+
+class OtherController(EndpointSliceController):
+    """Somebody else's."""
+
+
+def test_threads_of_what_is_judged_are_the_matter_of_its_requirements() -> None:
+    judged = Mutant("other", "It is not the reference's own.", controller=OtherController)
+    before = set(threading.enumerate())
+    with NetnsBackend(TINY, implementation=reference(judged)) as backend:
+        mine = {each.name: each for each in threading.enumerate() if each not in before}
+        with _hushed():
+            _kill(mine["endpointslice-controller"], backend)
+        threads.require()
+
+
+@contextlib.contextmanager
+def _hushed() -> Iterator[None]:
+    """Keep pytest from making a warning of it."""
+    before, threading.excepthook = threading.excepthook, lambda _: None
+    yield
+    threading.excepthook = before
+
+
+def test_relay_whose_thread_has_ended_says_so_and_can_be_closed() -> None:
+    relay = Relay(lambda: 0)
+    assert relay.threads() == ()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        relay.listen(listening)
+        (thread,) = relay.threads()
+        assert relay._running is not None
+        relay._running[0].call_soon_threadsafe(relay._running[0].stop)
+        with threads.watched(relay.threads):
+            thread.join()
+            with pytest.raises(DistrustError, match=r"relay \(it has not said why\)"):
+                threads.require()
+        relay.close()
+
+
+ENDS = """
+import threading
+from harness import threads
+
+@pytest.fixture
+def broken():
+    thread = threading.Thread(target=lambda: 1 / 0, name="proxy-a1")
+    with threads.watched(lambda: [thread]):
+        thread.start()
+        thread.join()
+        yield
+
+@must("KEP-1/ends")
+def test_ends(broken): raise AssertionError("a1 reached nobody")
+
+@must("KEP-1/later")
+def test_later(): raise AssertionError("a1 reached nobody")
+"""
+
+
+def test_a_thread_that_ends_ends_the_run_with_12(certify: Certify) -> None:
+    done = certify(extra=ENDS)
+
+    assert done.code == ExitCode.DISTRUST
+    assert done.verdicts == {"ends": "inconclusive", "later": "inconclusive"}
+    assert "proxy-a1 (ZeroDivisionError: division by zero)" in done.text
+    assert "not run" in done.text
