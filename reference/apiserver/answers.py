@@ -82,13 +82,13 @@ class Answers:
 
     def _answer(self, asked: Incoming) -> Response:
         user = self.authenticate(asked)
-        if asked.path in HEALTH:
+        if asked.method == "GET" and asked.path in HEALTH:
             return Response(200, b"ok", content_type="text/plain; charset=utf-8")
         if asked.method == "GET" and (found := self._discovery.find(asked.path)):
             return _json(200, found)
         if asked.method == "POST" and (answer := reviews.review(asked, user)):
             return _json(201, answer)
-        if asked.path == metrics.PATH:
+        if asked.method == "GET" and asked.path == metrics.PATH:
             authorization.check(user, Attributes(asked.method.lower(), path=asked.path))
             return Response(200, metrics.text(self._registry.features), content_type=metrics.CONTENT_TYPE)
         return handlers.handle(self._registry, self.resource_request(asked, user))

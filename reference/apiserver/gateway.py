@@ -125,6 +125,8 @@ class Gateway:
 
     async def _answer_later(self, request: web.BaseRequest, asked: Incoming, user: User) -> web.StreamResponse:
         if asked.path.startswith("/openapi/"):
+            if request.method != "GET":
+                raise status.method_not_allowed(request.method)
             document = await asyncio.to_thread(openapi.document, self._registry, asked.path, asked.accept)
             return web.Response(body=document.body, headers={"Content-Type": document.content_type})
         return await self._watch(request, self.answers.resource_request(asked, user))

@@ -75,9 +75,12 @@ def handle(registry: Registry, request: Request) -> Response:
     """Answer any request but a watch. Raises `ApiError`."""
     if request.method == "POST" and request.route.subresource == "eviction":
         return _evict(registry, request)
-    if request.route.subresource not in {"", "status"}:
+    route, resource = request.route, request.route.strategy.resource
+    if route.subresource and not (route.subresource == "status" and resource.has_status):
         raise status.no_such_path()
-    by_method = _ON_OBJECT if request.route.name else _ON_COLLECTION
+    by_method = _ON_OBJECT if route.name else _ON_COLLECTION
+    if route.subresource or (resource.namespaced and not route.namespace):
+        by_method = {method: verb for method, verb in by_method.items() if method not in {"DELETE", "POST"}}
     verb = by_method.get(request.method)
     if verb is None:
         raise status.method_not_allowed(request.method)

@@ -1,4 +1,4 @@
-"""OpenAPI documents of the served kinds: what kubectl needs to check a manifest and to explain a field.
+"""OpenAPI documents of all that is served: what kubectl needs to check a manifest and to explain a field, and more.
 
 Fields, types and descriptions are read from the models of the `kubernetes` package, which were made from Kubernetes'
 own document; merge keys come from `schema`. Importing the models takes about half a second, so it happens when a client
@@ -17,8 +17,9 @@ from typing import Any
 
 import orjson
 
-from reference.apiserver import media, openapi_proto, status
+from reference.apiserver import media, openapi_proto, patches, status
 from reference.apiserver.kinds import Resource, Strategy, View, releases
+from reference.apiserver.operations import Operation, of_resource, of_server, type_of
 from reference.apiserver.registry import Registry
 from reference.apiserver.schema import ListRule, list_rules
 from reference.client import Object
@@ -36,6 +37,8 @@ _PLAIN: dict[str, Object] = {
 _GVK = "x-kubernetes-group-version-kind"
 _LIST = re.compile(r"list\[(.*)\]", re.IGNORECASE)
 _MAP = re.compile(r"dict[(\[]str, (.*)[)\]]", re.IGNORECASE)
+_ACTIONS = {"patch": "patch", "put": "put", "post": "post"}  # the others are called as they are here
+_LONGEST_KEY = {"api": 2, "apis": 3}  # of the documents of version 3, in parts of a path
 _importing = threading.Lock()
 
 Release = tuple[Version, frozenset[str]]
@@ -95,11 +98,8 @@ def document(registry: Registry, path: str, accept: str) -> Document:
                 return Document(_v2_json(served, release))
             case ["openapi", "v3"]:
                 return Document(_v3_index(served))
-            case ["openapi", "v3", *rest]:
-                prefix = "/".join(rest)
-                chosen = tuple(each for each in served if each.prefix == prefix)
-                if chosen:
-                    return Document(_v3_json(chosen, release))
+            case ["openapi", "v3", *rest] if (key := "/".join(rest)) in _paths(served):
+                return Document(_v3_json(served, key, release))
     raise status.no_such_path()
 
 
@@ -122,29 +122,126 @@ def _v2_proto(served: tuple[Served, ...], release: Release) -> bytes:
 
 
 def _v2(served: tuple[Served, ...], release: Release) -> Object:
-    return {
-        "swagger": "2.0",
-        "info": {"title": "Kubernetes", "version": "v{}.{}.0".format(*release[0])},
-        "paths": dict(_paths(served, lambda name: {"name": name, "in": "query", "type": "string"})),
-        "definitions": _Models(served, release).definitions,
-    }
+    models = _Models(served, release)
+    paths: Object = {}
+    for part in _paths(served).values():
+        for path, described in part.items():
+            paths[path] = {each.operation.method: _operation_v2(each, models) for each in described}
+    return {"swagger": "2.0", "info": _info(release), "paths": paths, "definitions": models.definitions}
 
 
 def _v3_index(served: tuple[Served, ...]) -> bytes:
-    paths = {each.prefix: {"serverRelativeURL": f"/openapi/v3/{each.prefix}"} for each in served}
+    paths = {key: {"serverRelativeURL": f"/openapi/v3/{key}"} for key in _paths(served)}
     return orjson.dumps({"paths": paths})
 
 
 @lru_cache(maxsize=64)
-def _v3_json(served: tuple[Served, ...], release: Release) -> bytes:
-    paths = dict(_paths(served, lambda name: {"name": name, "in": "query", "schema": {"type": "string"}}))
+def _v3_json(served: tuple[Served, ...], key: str, release: Release) -> bytes:
+    models = _Models(tuple(each for each in served if each.prefix == key), release)
+    paths = {
+        path: {each.operation.method: _operation_v3(each, models) for each in described}
+        for path, described in _paths(served)[key].items()
+    }
     document = {
         "openapi": "3.0.0",
-        "info": {"title": "Kubernetes", "version": "v{}.{}.0".format(*release[0])},
+        "info": _info(release),
         "paths": paths,
-        "components": {"schemas": _Models(served, release).definitions},
+        "components": {"schemas": models.definitions},
     }
     return orjson.dumps(_as_v3(document))
+
+
+def _info(release: Release) -> Object:
+    return {"title": "Kubernetes", "version": "v{}.{}.0".format(*release[0])}
+
+
+@dataclass(frozen=True, slots=True)
+class _Described:
+    """An operation, and the kind that it is for; None for one of the server."""
+
+    operation: Operation
+    of: Served | None = None
+
+    @property
+    def common(self) -> Object:
+        """What both versions of OpenAPI have."""
+        operation, of = self.operation, self.of
+        if of is None:
+            called = "".join(part.strip("{}").title() for part in re.split(r"[/.]", operation.path))
+            return {"description": f"{operation.action} {operation.path}", "operationId": f"{operation.action}{called}"}
+        scope = "Namespaced" if "namespace" in operation.in_path else ""
+        path = "WithPath" if "path" in operation.in_path else ""
+        group = of.group.title().replace(".", "") or "Core"
+        return {
+            "description": f"{operation.action} the specified {of.resource.kind}",
+            "operationId": f"{operation.action}{group}{of.version.title()}{scope}{of.resource.kind}{path}",
+            "x-kubernetes-action": _ACTIONS.get(operation.method, operation.action),
+            _GVK: of.gvk,
+        }
+
+
+@lru_cache(maxsize=8)
+def _paths(served: tuple[Served, ...]) -> Mapping[str, Mapping[str, list[_Described]]]:
+    """The operations by document of version 3, and in it by path."""
+    prefixes = dict.fromkeys(each.prefix for each in served)
+    found: dict[str, dict[str, list[_Described]]] = {each: {} for each in prefixes}
+    everything = [_Described(each, of) for of in served for each in of_resource(f"/{of.prefix}", of.resource)]
+    everything += [_Described(each) for each in of_server([f"/{each}" for each in prefixes])]
+    for each in everything:
+        parts = each.operation.path.strip("/").split("/")
+        key = "/".join(parts[: _LONGEST_KEY.get(parts[0], 1)])
+        found.setdefault(key, {}).setdefault(each.operation.path, []).append(each)
+    return found
+
+
+def _operation_v2(described: _Described, models: _Models) -> Object:
+    operation, schema = described.operation, models.body(described)
+    parameters: list[Object] = [
+        {"name": name, "in": "path", "required": True, "type": "string"} for name in operation.in_path
+    ]
+    parameters += [{"name": name, "in": "query", "type": type_of(name)} for name in operation.query]
+    if schema is not None:
+        parameters.append({"name": "body", "in": "body", "required": _needs_body(operation), "schema": schema})
+    answer = models.of_kind(described.of) if described.of and operation.returns_object else None
+    return {
+        **described.common,
+        "consumes": _media_of(operation),
+        "produces": [media.JSON],
+        "parameters": parameters,
+        "responses": {str(operation.code): {"description": "OK"} | ({"schema": answer} if answer else {})},
+    }
+
+
+def _operation_v3(described: _Described, models: _Models) -> Object:
+    operation, schema = described.operation, models.body(described)
+    places = [(name, "path") for name in operation.in_path] + [(name, "query") for name in operation.query]
+    parameters = [
+        {"name": name, "in": place, "schema": {"type": type_of(name)}} | ({"required": True} if place == "path" else {})
+        for name, place in places
+    ]
+    answer = models.of_kind(described.of) if described.of and operation.returns_object else None
+    content = {"content": {media.JSON: {"schema": answer}}} if answer else {}
+    made = {
+        **described.common,
+        "parameters": parameters,
+        "responses": {str(operation.code): {"description": "OK", **content}},
+    }
+    if schema is not None:
+        # A list of operations is the one patch that is no object.
+        several: Object = {"type": "array", "items": {"type": "object"}}
+        bodies = {each: {"schema": several if each == patches.JSON else schema} for each in _media_of(operation)}
+        made["requestBody"] = {"content": bodies, "required": _needs_body(operation)}
+    return made
+
+
+def _needs_body(operation: Operation) -> bool:
+    return operation.body not in {"DeleteOptions", "any"}
+
+
+def _media_of(operation: Operation) -> list[str]:
+    return (
+        list(patches.PATCH_TYPES) if operation.body == "patch" else ["*/*" if operation.body == "any" else media.JSON]
+    )
 
 
 def _as_v3(value: Any) -> Any:
@@ -160,22 +257,6 @@ def _as_v3(value: Any) -> Any:
     return converted
 
 
-def _paths(served: tuple[Served, ...], parameter: Any) -> Iterator[tuple[str, Object]]:
-    """One PATCH an object: kubectl looks there for what parameters a server knows."""
-    parameters = [parameter(name) for name in ("dryRun", "fieldManager", "fieldValidation", "force")]
-    for each in served:
-        scope = "namespaces/{namespace}/" if each.resource.namespaced else ""
-        operation = {
-            "description": f"partially update the specified {each.resource.kind}",
-            "operationId": f"patch{each.group.title().replace('.', '')}{each.version.title()}{each.resource.kind}",
-            "parameters": parameters,
-            "responses": {"200": {"description": "OK"}},
-            "x-kubernetes-action": "patch",
-            _GVK: each.gvk,
-        }
-        yield f"/{each.prefix}/{scope}{each.resource.plural}/{{name}}", {"patch": operation}
-
-
 class _Models:
     """Definitions from the client's models: those of the served kinds, and all that they refer to.
 
@@ -189,11 +270,31 @@ class _Models:
         for each in served:
             self._add_kind(each)
 
+    def of_kind(self, of: Served) -> Object:
+        """Return the reference to the schema of a kind."""
+        model = _model_name(self._models, of)
+        return {"$ref": f"#/definitions/{_unknown(of) if model is None else _name(model)}"}
+
+    def body(self, described: _Described) -> Object | None:
+        """Return the schema of the body of an operation; None if it has none."""
+        match described.operation.body:
+            case "":
+                return None
+            case "any":
+                return {}
+            case "patch":
+                return {"type": "object"}
+            case "object":
+                assert described.of is not None
+                return self.of_kind(described.of)
+            case kind:
+                self._add(f"V1{kind}")
+                return {"$ref": f"#/definitions/{_name(f'V1{kind}')}"}
+
     def _add_kind(self, served: Served) -> None:
         model = _model_name(self._models, served)
         if model is None:  # a kind that the package does not know: anything goes
-            name = f"{served.group or 'core'}.{served.version}.{served.resource.kind}"
-            self.definitions[name] = {
+            self.definitions[_unknown(served)] = {
                 _GVK: [served.gvk],
                 "type": "object",
                 "x-kubernetes-preserve-unknown-fields": True,
@@ -271,6 +372,10 @@ def _model_name(models: Any, served: Served) -> str | None:
         if hasattr(models, name):
             return name
     return None
+
+
+def _unknown(served: Served) -> str:
+    return f"{served.group or 'core'}.{served.version}.{served.resource.kind}"
 
 
 def _name(model: str) -> str:

@@ -13,6 +13,7 @@ import yaml
 from reference.client import Object
 
 _LENGTH_DELIMITED = 2
+_METHODS = {"get": 2, "put": 3, "post": 4, "delete": 5, "options": 6, "head": 7, "patch": 8}
 
 
 def encode(document: Object) -> bytes:
@@ -29,7 +30,7 @@ def encode(document: Object) -> bytes:
 
 
 def _path_item(item: Object) -> bytes:
-    return _bytes(8, _operation(item["patch"]))
+    return b"".join(_bytes(_METHODS[method], _operation(operation)) for method, operation in item.items())
 
 
 def _operation(operation: Object) -> bytes:
@@ -41,18 +42,26 @@ def _operation(operation: Object) -> bytes:
         (
             _text(3, operation["description"]),
             _text(5, operation["operationId"]),
-            *(_bytes(8, _query_parameter(each)) for each in operation["parameters"]),
+            *(_text(6, each) for each in operation["produces"]),
+            *(_text(7, each) for each in operation["consumes"]),
+            *(_bytes(8, _bytes(1, _parameter(each))) for each in operation["parameters"]),
             _bytes(9, b"".join(responses)),
             _extensions(13, operation),
         )
     )
 
 
-def _query_parameter(parameter: Object) -> bytes:
-    query = _text(2, parameter["in"]) + _text(4, parameter["name"]) + _text(6, parameter["type"])
-    return _bytes(
-        1, _bytes(2, _bytes(3, query))
-    )  # ParametersItem.parameter.non_body_parameter.query_parameter_sub_schema
+def _parameter(parameter: Object) -> bytes:
+    """Message `Parameter`: with a schema it is the body, else a `NonBodyParameter` of the path or the query."""
+    required = _varint(1 << 3) + _varint(1) if parameter.get("required") else b""
+    place, name = parameter["in"], parameter["name"]
+    if place == "body":
+        required = _varint(4 << 3) + _varint(1) if required else b""
+        return _bytes(1, _text(2, name) + _text(3, place) + required + _bytes(5, _schema(parameter["schema"])))
+    described = required + _text(2, place) + _text(4, name)
+    if place == "path":
+        return _bytes(2, _bytes(4, described + _text(5, parameter["type"])))
+    return _bytes(2, _bytes(3, described + _text(6, parameter["type"])))
 
 
 def _schema(schema: Object) -> bytes:

@@ -13,7 +13,7 @@ from reference.client import Object
 
 def review(asked: Incoming, user: User) -> Object | None:
     """The answer to a POST of a review, None when the path is not one. Raises `ApiError` (400)."""
-    answer = _SERVED.get(asked.path)
+    answer = SERVED.get(asked.path)
     if answer is None:
         return None
     group, kind, of = answer
@@ -43,7 +43,7 @@ def _spec(body: bytes, content_type: str) -> Object:
     return spec if isinstance(spec, dict) else {}
 
 
-_SERVED: Mapping[str, tuple[str, str, Callable[[User, Object], Object]]] = {
+SERVED: Mapping[str, tuple[str, str, Callable[[User, Object], Object]]] = {
     "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews": (
         "authorization.k8s.io",
         "SelfSubjectAccessReview",

@@ -41,7 +41,9 @@ class PortForward:
     async def forward(
         self, request: web.BaseRequest, asked: Wanted, open_socket: OpenSocket | None
     ) -> web.StreamResponse:
-        """Serve one WebSocket to its end. Raises `ApiError`: 400, 404, 503."""
+        """Serve one WebSocket to its end. Raises `ApiError`: 400, 404, 405, 503."""
+        if request.method not in {"GET", "POST"}:
+            raise status.method_not_allowed(request.method)
         websocket = web.WebSocketResponse(protocols=(PROTOCOL,), max_msg_size=0)
         protocol = websocket.can_prepare(request)
         if not protocol or not protocol.protocol:

@@ -1,0 +1,108 @@
+"""The operations that the server has: paths, methods, the parameters that it reads, and what their bodies are.
+
+For OpenAPI; a test holds this table to what the server answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from reference.apiserver.kinds import Resource
+
+Body = Literal[
+    "", "object", "patch", "DeleteOptions", "Eviction", "SelfSubjectAccessReview", "SelfSubjectReview", "any"
+]
+
+STRINGS, NUMBERS, TRUTHS = "string", "integer", "boolean"
+_TYPES = dict.fromkeys(("limit", "timeoutSeconds", "gracePeriodSeconds"), NUMBERS) | dict.fromkeys(
+    ("watch", "allowWatchBookmarks", "sendInitialEvents", "force"), TRUTHS
+)
+
+_SELECTORS = ("fieldSelector", "labelSelector")
+_WATCH = (
+    "watch",
+    "timeoutSeconds",
+    "allowWatchBookmarks",
+    "sendInitialEvents",
+    "resourceVersion",
+    "resourceVersionMatch",
+)
+_LIST = (*_SELECTORS, "limit", "continue", *_WATCH)
+_FORM = ("includeObject",)  # of Tables
+_WRITE = ("dryRun", "fieldManager", "fieldValidation", *_FORM)
+_DELETE = ("dryRun", "gracePeriodSeconds", *_FORM)
+_POD_METHODS = ("get", "post", "put", "patch", "delete", "head", "options")
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One method at one path, which may have `{namespace}`, `{name}` and `{path}` in it."""
+
+    path: str
+    method: str
+    action: str
+    query: tuple[str, ...] = ()
+    body: Body = ""
+    code: int = 200
+    returns_object: bool = False
+    """True if it is answered with an object of the kind."""
+
+    @property
+    def in_path(self) -> list[str]:
+        """The names of the parameters in the path."""
+        return [part[1:-1] for part in self.path.split("/") if part.startswith("{")]
+
+
+def type_of(parameter: str) -> str:
+    """Return the JSON type of a parameter."""
+    return _TYPES.get(parameter, STRINGS)
+
+
+def of_resource(prefix: str, resource: Resource) -> Iterator[Operation]:
+    """Yield the operations of a kind under a prefix like `/api/v1`."""
+    scope = "/namespaces/{namespace}" if resource.namespaced else ""
+    many = f"{prefix}{scope}/{resource.plural}"
+    one = f"{many}/{{name}}"
+    if resource.namespaced:
+        yield Operation(f"{prefix}/{resource.plural}", "get", "listForAllNamespaces", (*_LIST, *_FORM))
+    yield Operation(many, "get", "list", (*_LIST, *_FORM))
+    yield Operation(many, "post", "create", _WRITE, "object", 201, returns_object=True)
+    yield Operation(many, "delete", "deletecollection", (*_SELECTORS, *_DELETE), "DeleteOptions")
+    yield Operation(one, "delete", "delete", _DELETE, "DeleteOptions")
+    yield from _reads_and_updates(one, "")
+    if resource.has_status:
+        yield from _reads_and_updates(f"{one}/status", "Status")
+    if resource.plural == "pods":
+        yield Operation(f"{one}/eviction", "post", "createEviction", _DELETE[:2], "Eviction", 201)
+        for method in ("get", "post"):
+            yield Operation(f"{one}/portforward", method, f"connect{method.title()}Portforward", ("ports",))
+        for path in ("/proxy", "/proxy/{path}"):
+            for method in _POD_METHODS:
+                yield Operation(f"{one}{path}", method, f"connect{method.title()}Proxy", body="any")
+
+
+def _reads_and_updates(path: str, of: str) -> Iterator[Operation]:
+    yield Operation(path, "get", f"read{of}", (*(() if of else _WATCH), *_FORM), returns_object=True)
+    yield Operation(path, "put", f"replace{of}", _WRITE, "object", returns_object=True)
+    yield Operation(path, "patch", f"patch{of}", (*_WRITE, "force"), "patch", returns_object=True)
+
+
+def of_server(prefixes: list[str]) -> Iterator[Operation]:
+    """Yield the operations that are for no kind; `prefixes` are those of the kinds, like `/apis/GROUP/VERSION`."""
+    groups = {each.rpartition("/")[0] for each in prefixes if each.startswith("/apis/")}
+    for path in ("/api", "/apis", *sorted(groups), *prefixes, "/version", "/openapi/v2", "/openapi/v3"):
+        yield Operation(path, "get", "discover")
+    for path in ("/healthz", "/livez", "/readyz", "/metrics"):
+        yield Operation(path, "get", "get")
+    yield Operation("/openapi/v3/api/{version}", "get", "discover")
+    yield Operation("/openapi/v3/apis/{group}/{version}", "get", "discover")
+    for path, kind in REVIEWS.items():
+        yield Operation(path, "post", "create", (), kind, 201)
+
+
+REVIEWS: dict[str, Body] = {
+    "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews": "SelfSubjectAccessReview",
+    "/apis/authentication.k8s.io/v1/selfsubjectreviews": "SelfSubjectReview",
+}

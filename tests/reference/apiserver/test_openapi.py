@@ -1,0 +1,118 @@
+"""The OpenAPI documents list what is served, no more and no less, and are valid."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from openapi_spec_validator import validate
+
+import reference.apiserver
+from harness.api.client import Api
+from reference.apiserver.manners.reviews import SERVED
+from reference.apiserver.server import HttpServer
+
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")  # HEAD has no words
+SUBRESOURCES = (
+    "",
+    "/status",
+    "/eviction",
+    "/proxy",
+    "/proxy/x",
+    "/portforward",
+    "/finalize",
+    "/scale",
+    "/log",
+    "/a/b/c",
+)
+NOT_SERVED = "could not find the requested resource"
+
+Operations = set[tuple[str, str]]
+
+
+@pytest.fixture
+def client(server: HttpServer) -> Iterator[Api]:
+    made = Api(server.kubeconfig())
+    yield made
+    made.close()
+
+
+def _documents(client: Api) -> dict[str, Any]:
+    index = client.request("GET", "/openapi/v3").body["paths"]
+    found = {key: client.request("GET", each["serverRelativeURL"]).body for key, each in index.items()}
+    return {**found, "version 2": client.request("GET", "/openapi/v2").body}
+
+
+def _operations(document: Any) -> Operations:
+    return {(method.upper(), path) for path, item in document["paths"].items() for method in item}
+
+
+def test_all_documents_are_valid_and_both_versions_list_the_same(client: Api) -> None:
+    documents = _documents(client)
+    for each in documents.values():
+        validate(each)
+    version_2 = documents.pop("version 2")
+    assert _operations(version_2) == set[tuple[str, str]]().union(*map(_operations, documents.values()))
+    for each in documents.values():
+        for path, item in each["paths"].items():
+            for method, operation in item.items():
+                old = version_2["paths"][path][method]["parameters"]
+                assert [p["name"] for p in operation["parameters"]] == [p["name"] for p in old if p["in"] != "body"]
+
+
+def _filled_in(path: str) -> str:
+    values = {
+        "{namespace}": "default",
+        "{name}": "none",
+        "{path}": "x",
+        "{group}": "discovery.k8s.io",
+        "{version}": "v1",
+    }
+    return re.sub(r"\{\w+\}", lambda found: values[found[0]], path)
+
+
+def _candidates(client: Api, documented: Operations) -> Operations:
+    """Each method at each path that is documented, or that a resource in the lists of discovery might have."""
+    paths = {path for _, path in documented} | {"/", "/healthz/ping", "/openapi", "/openapi/v4", *SERVED}
+    groups = client.request("GET", "/apis").body["groups"]
+    prefixes = ["/api/v1", *(f"/apis/{version['groupVersion']}" for each in groups for version in each["versions"])]
+    for prefix in prefixes:
+        plurals = {each["name"].partition("/")[0] for each in client.request("GET", prefix).body["resources"]}
+        for scope in ("", "/namespaces/{namespace}"):
+            for plural in plurals:
+                paths |= {
+                    f"{prefix}{scope}/{plural}",
+                    *(f"{prefix}{scope}/{plural}/{{name}}{each}" for each in SUBRESOURCES),
+                }
+    return {(method, path) for path in paths for method in METHODS}
+
+
+def _is_served(client: Api, method: str, path: str) -> bool:
+    answer = client.request(method, _filled_in(path), None if method in {"GET", "OPTIONS"} else {})
+    return answer.code != 405 and NOT_SERVED not in str(answer.body.get("message"))
+
+
+def test_what_is_listed_is_what_is_served(client: Api) -> None:
+    documented = _operations(client.request("GET", "/openapi/v2").body)
+    asked = _candidates(client, documented)
+    asked = {
+        (method, path) for method, path in asked if path != "/" and not path.endswith("/proxy/x")
+    }  # `/proxy/{path}`
+
+    served = {each for each in asked if _is_served(client, *each)}
+
+    documented = {(method, path) for method, path in documented if method in METHODS}
+    assert (served - documented, documented - served) == (set(), set())
+
+
+def test_each_parameter_that_the_server_reads_is_listed(client: Api) -> None:
+    documents = client.request("GET", "/openapi/v2").body["paths"]
+    listed = {p["name"] for item in documents.values() for each in item.values() for p in each["parameters"]}
+    sources = "".join(each.read_text() for each in Path(reference.apiserver.__file__).parent.rglob("*.py"))
+    read = set(re.findall(r'query(?:\.get|\.getall)?\(?, ?"(\w+)"|query\.get(?:all)?\("(\w+)"', sources))
+    names = {name for each in read for name in each if name}
+    assert {"limit", "ports", "timeoutSeconds", "dryRun"} <= names
+    assert names == listed - {"namespace", "name", "path", "group", "version", "body"}
