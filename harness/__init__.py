@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from harness.model import manifests
     from harness.model.manifests import TCP, UDP, Endpoint, Hints, Port
     from harness.model.outcomes import REFUSED, TIMED_OUT
-    from harness.model.release import API_SERVER, CONTROLLER, PROXY, Component, Release, release
+    from harness.model.release import API_SERVER, CONTROLLER, DNS_SERVER, PROXY, Component, Release, release
     from harness.model.requirements import MAY, MUST, SHOULD, Feature, Profile, requirement
     from harness.model.topology import HOSTNAME_LABEL, REGION_LABEL, ZONE_LABEL
     from harness.model.workloads import Client, Pod, external_client, node_client, pod_client
@@ -73,6 +73,7 @@ if TYPE_CHECKING:
 __all__ = [
     "API_SERVER",
     "CONTROLLER",
+    "DNS_SERVER",
     "HOSTNAME_LABEL",
     "MAY",
     "MERGE_PATCH",
@@ -172,7 +173,7 @@ _NAMES = {
     "harness.model": "manifests",
     "harness.model.manifests": "TCP UDP Endpoint Hints Port",
     "harness.model.outcomes": "REFUSED TIMED_OUT",
-    "harness.model.release": "API_SERVER CONTROLLER PROXY Component Release release",
+    "harness.model.release": "API_SERVER CONTROLLER DNS_SERVER PROXY Component Release release",
     "harness.model.requirements": "MAY MUST SHOULD Feature Profile requirement",
     "harness.model.topology": "HOSTNAME_LABEL REGION_LABEL ZONE_LABEL",
     "harness.model.workloads": "Client Pod external_client node_client pod_client",

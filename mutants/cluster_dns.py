@@ -9,14 +9,17 @@ from typing import Any
 
 import dns.edns
 import dns.message
+import dns.name
 
 from mutants.mutant import WRITTEN, Mutant
 from reference.client import Object, key_of
 from reference.dns import DnsServer
 from reference.dns.index import Changed, ClusterIndex
+from reference.dns.names import OfPort, SchemaVersion, Subject
 from reference.dns.objects import Origin
-from reference.dns.records import NO_DATA, Found, Service, find
+from reference.dns.records import NO_DATA, Alias, Found, Service, Target, find
 from reference.dns.resolver import Resolver
+from reference.dns.zone import Zone
 from reference.features import Features
 from reference.objects.topology_keys import ANY, Labels
 
@@ -107,6 +110,21 @@ def _dns_knows_services_without_endpoints(
 @_finds("dns-has-no-ports", "Services have no SRV records.")
 def _dns_has_no_ports(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
     return None if kind == "SRV" else find(about, kind, service, client)
+
+
+@_finds("dns-names-ports-by-their-numbers", "A port without name has SRV records by its number.")
+def _dns_names_ports_by_their_numbers(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
+    found = find(about, kind, service, client)
+    if found is not None or kind != "SRV" or not isinstance(about, OfPort):
+        return found
+    numbers = {str(each.number): each for each in service.ports if not each.name}
+    return Found((Target(numbers[about.port].number, ""),)) if about.port in numbers else None
+
+
+@_finds("dns-resolves-no-aliases", "ExternalName Services have a name without records.")
+def _dns_resolves_no_aliases(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
+    found = find(about, kind, service, client)
+    return NO_DATA if found is not None and any(isinstance(each, Alias) for each in found.records) else found
 
 
 # Objects of the cluster
@@ -233,3 +251,16 @@ class _DnsFailsAtCookies(Resolver):
 
 _dns("dns-ignores-topology-keys", "Clients are told of all endpoints, whatever the keys.", features=Features())
 _dns("dns-is-kept-for-a-day", "Records live for a day.", ttl=86400)
+
+
+class _WithoutVersion(Zone):
+    def subject(self, name: dns.name.Name) -> Subject | None:
+        found = super().subject(name)
+        return None if isinstance(found, SchemaVersion) else found
+
+
+@_answers("dns-tells-no-version", "There is no record of the version of the schema.")
+class _DnsTellsNoVersion(Resolver):
+    def __init__(self, index: ClusterIndex, *, zone: str = "cluster.local", ttl: int = 5, **options: Any) -> None:
+        super().__init__(index, zone=zone, ttl=ttl, **options)
+        self._zone = _WithoutVersion(index, zone, ttl)

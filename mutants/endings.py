@@ -7,13 +7,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from mutants.mutant import WRITTEN, Mutant
+from mutants.mutant import Mutant
 from reference.client import Client, Event, Object
+from reference.dns import DnsServer
 from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.plan import Plan, plan_service
 from reference.proxy import ServiceProxy
 
 IsOdd = Callable[[Object], bool]
+
+ENDED, HANGS = r"observed .* has ended", r"observed .* works no longer"
 
 
 class _Ending(ServiceProxy):
@@ -37,16 +40,42 @@ class _Ending(ServiceProxy):
 
 
 class _EndingController(EndpointSliceController):
-    """Ends when it has worked on a pod whose node does not exist."""
+    """Ends when it has worked on a pod whose node does not exist, or with `hangs` works on nothing any more."""
 
-    def __init__(self, client: Client, **options: Any) -> None:
+    def __init__(self, client: Client, *, hangs: bool = False, **options: Any) -> None:
+        self._hangs, self._stopped = hangs, threading.Event()
         super().__init__(client, plan=self._plan_and_end, **options)
 
     def _plan_and_end(self, service: Object, pods: Any, nodes: Any, existing: Any, **more: Any) -> Plan:
         pods = list(pods)
         if {each["spec"].get("nodeName") for each in pods} - {None, "", *nodes}:
+            if self._hangs:
+                self._stopped.wait()
             self._loop._events.put(None)
         return plan_service(service, pods, nodes, existing, **more)
+
+    def stop(self) -> None:
+        self._stopped.set()
+        super().stop()
+
+
+class _EndingDns(DnsServer):
+    """Ends at a slice of type FQDN, or with `hangs` answers nothing any more after it."""
+
+    def __init__(self, client: Client, *, hangs: bool = False, **options: Any) -> None:
+        self._hangs, self._over = hangs, threading.Event()
+        super().__init__(client, **options)
+
+    def _apply(self, event: Event) -> None:
+        if event.resource == "endpointslices" and _of_names(event.object):
+            if not self._hangs:
+                raise SystemExit
+            self._over.wait()
+        super()._apply(event)
+
+    def stop(self) -> None:
+        self._over.set()
+        super().stop()
 
 
 def _of_unknown_readiness(obj: Object) -> bool:
@@ -66,26 +95,44 @@ MUTANTS = [
         "crashes-on-endpoints-without-conditions",
         "A proxy ends at an endpoint without ready condition.",
         "ingress-nginx#9550",
-        WRITTEN,
+        ENDED,
         proxy=partial(_Ending, is_odd=_of_unknown_readiness),
     ),
     Mutant(
         "crashes-on-slices-of-names",
         "A proxy ends at a slice of type FQDN.",
-        symptom=WRITTEN,
+        symptom=ENDED,
         proxy=partial(_Ending, is_odd=_of_names),
     ),
     Mutant(
         "hangs-on-slices-without-ports",
         "A proxy works on nothing any more after a slice without ports.",
-        symptom=WRITTEN,
+        symptom=HANGS,
         proxy=partial(_Ending, is_odd=_without_ports, hangs=True),
     ),
     Mutant(
         "controller-crashes-on-pods-of-strange-nodes",
         "The controller ends at a pod whose node does not exist.",
         "kubernetes#107927",
-        WRITTEN,
+        ENDED,
         controller=_EndingController,
+    ),
+    Mutant(
+        "controller-hangs-on-pods-of-strange-nodes",
+        "The controller works on nothing any more after a pod whose node does not exist.",
+        symptom=HANGS,
+        controller=partial(_EndingController, hangs=True),
+    ),
+    Mutant(
+        "dns-crashes-on-slices-of-names",
+        "The DNS server ends at a slice of type FQDN.",
+        symptom=HANGS,  # it is in the suite's process, which sees that it works on nothing
+        dns=_EndingDns,
+    ),
+    Mutant(
+        "dns-hangs-on-slices-of-names",
+        "The DNS server answers nothing any more after a slice of type FQDN.",
+        symptom=HANGS,
+        dns=partial(_EndingDns, hangs=True),
     ),
 ]

@@ -16,7 +16,7 @@ WEB = {"app": "web"}
     level=MUST,
     features={ENDPOINT_SLICES},
     source="discovery/v1 EndpointSlice; kubernetes#107927",
-    kills={"controller-crashes-on-pods-of-strange-nodes"},
+    kills={"controller-crashes-on-pods-of-strange-nodes", "controller-hangs-on-pods-of-strange-nodes"},
     last=True,
 )
 def test_controller_keeps_running(three_zones: Cluster) -> None:

@@ -64,20 +64,25 @@ def test_proxy_keeps_running(three_zones: Cluster) -> None:
     service = three_zones.create_service()
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     three_zones.publish(service, [endpoint(a1)])
-    port = {"name": "", "port": 8080, "protocol": "TCP"}
-    alone = {name: {"addressType": "IPv4", "endpoints": [each]} for name, each in ODD_ENDPOINTS.items()}
-    slices = {name: {**each, "ports": [port]} for name, each in alone.items()} | ODD_SLICES
     with expect_running(three_zones, PROXY):
-        for name, spec in ODD_SERVICES.items():
-            wanted = {"metadata": {"name": f"odd-{name}"}, "spec": {"ports": [{"port": 80}], **spec}}
-            three_zones.api.create("services", three_zones.namespace, wanted)
-        three_zones.create_service("odd")
-        for name, fields in slices.items():
-            for owner in ("odd", "odd-headless", "nobody", ""):
-                _write(three_zones, f"{owner or 'loose'}-{name}", owner, fields)
+        write_odd_objects(three_zones)
         three_zones.settle()
         three_zones.publish(service, [endpoint(b1)])
         expect_traffic(three_zones, service, {"a1": {b1}, "c1": {b1}})
+
+
+def write_odd_objects(cluster: Cluster) -> None:
+    """Create Services and slices that nobody expects, and that an API server stores."""
+    port = {"name": "", "port": 8080, "protocol": "TCP"}
+    alone = {name: {"addressType": "IPv4", "endpoints": [each]} for name, each in ODD_ENDPOINTS.items()}
+    slices = {name: {**each, "ports": [port]} for name, each in alone.items()} | ODD_SLICES
+    for name, spec in ODD_SERVICES.items():
+        wanted = {"metadata": {"name": f"odd-{name}"}, "spec": {"ports": [{"port": 80}], **spec}}
+        cluster.api.create("services", cluster.namespace, wanted)
+    cluster.create_service("odd")
+    for name, fields in slices.items():
+        for owner in ("odd", "odd-headless", "nobody", ""):
+            _write(cluster, f"{owner or 'loose'}-{name}", owner, fields)
 
 
 def _write(cluster: Cluster, name: str, owner: str, fields: dict[str, Any]) -> None:

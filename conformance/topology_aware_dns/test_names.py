@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Mapping
 from functools import partial
 
 from conformance.features import SERVICE_DNS, TOPOLOGY_AWARE_DNS
 from conformance.kep_536_topology_keys.places import ANY, ZONE
+from conformance.service_addresses.test_running import write_odd_objects
 from conformance.topology_aware_dns.pods import Pods, begin, create_headless, expect_rows, kinds, publish, run
 from harness import (
+    DNS_SERVER,
     MAY,
     MUST,
     SHOULD,
     Cluster,
     Endpoint,
+    Pod,
     Port,
     Service,
     addresses_of,
@@ -23,6 +27,7 @@ from harness import (
     endpoint,
     expect_becomes,
     expect_dns_answer,
+    expect_running,
     requirement,
     resolvers,
 )
@@ -32,6 +37,7 @@ HTTP = Port(name="http")
 MANY = 300
 EXISTS, ABSENT = "NOERROR", "NXDOMAIN"
 EITHER = frozenset({EXISTS, ABSENT})
+SEMANTIC_VERSION = re.compile(r'"\d+\.\d+\.\d+[-+.0-9A-Za-z]*"')
 
 
 @requirement(
@@ -76,7 +82,7 @@ def test_headless_service_has_its_ready_endpoints(three_zones: Cluster) -> None:
 @requirement(
     "DNS/endpoint-has-its-hostname",
     "An endpoint of a headless Service that has a hostname has a name of its own below the Service's, to which SRV "
-    "records point.",
+    "records point; one that two endpoints share has the addresses of both.",
     level=MUST,
     features={SERVICE_DNS},
     source=f"{SPEC}, Records for a Headless Service",
@@ -91,6 +97,13 @@ def test_endpoint_has_its_hostname(three_zones: Cluster) -> None:
     for kind, address in zip(kinds(three_zones), a1.addresses.values(), strict=True):
         expect_dns_answer(three_zones, a1, name, kind, rcode=EXISTS, data=[address])
     expect_dns_answer(three_zones, a1, dns_name_of(service, "_http", "_tcp"), "SRV", data=[f"8080 {name}"])
+
+    both = [pods["a1"], pods["b1"]]
+    three_zones.publish(service, [endpoint(each, extra={"hostname": "db-1"}) for each in both])
+    for kind in kinds(three_zones):
+        family = {"A": "IPv4", "AAAA": "IPv6"}[kind]
+        data = [each.addresses[family] for each in both]
+        expect_dns_answer(three_zones, a1, dns_name_of(service, "db-1"), kind, rcode=EXISTS, data=data)
 
 
 @requirement(
@@ -278,3 +291,83 @@ def test_dns_serves_unchanged_resolvers(three_zones: Cluster) -> None:
     told = {"a1": "a1 a2", "b2": "b1", "c1": "a1 a2 b1"}
     expect_rows(three_zones, service, pods, told)
     _expect_resolved(three_zones, service, pods, told)
+
+
+@requirement(
+    "DNS/tells-the-version-of-its-schema",
+    "dns-version of the zone has one TXT record, the semantic version of the schema that is served.",
+    level=MUST,
+    features={SERVICE_DNS},
+    source=f"{SPEC}, Record for Schema Version (there must be)",
+    kills={"dns-tells-no-version"},
+)
+def test_version_of_the_schema_is_told(three_zones: Cluster) -> None:
+    pods = run(three_zones)
+    versions = ask_dns(three_zones, pods["a1"], "dns-version.cluster.local.", "TXT").data
+    said = [each for each in versions if SEMANTIC_VERSION.fullmatch(each)]
+    three_zones.expect_equal("answer to TXT dns-version.cluster.local., one version", expected=1, observed=len(said))
+
+
+@requirement(
+    "DNS/external-name-is-an-alias",
+    "The name of an ExternalName Service has a CNAME record, which answers of addresses begin with.",
+    level=MUST,
+    features={SERVICE_DNS},
+    source=f"{SPEC}, Records for External Name Services (must exist)",
+    kills={"dns-resolves-no-aliases"},
+)
+def test_external_name_is_an_alias(three_zones: Cluster) -> None:
+    pods, target = run(three_zones), "www.example.invalid."
+    service = three_zones.create_service(type="ExternalName", externalName=target.rstrip("."))
+
+    for kind in ("CNAME", "A"):  # what is outside of the zone, a server may look up or not
+        expect_becomes(
+            three_zones,
+            f"answer to {kind} {dns_name_of(service)} has {target}",
+            partial(_has_record, three_zones, pods["a1"], dns_name_of(service), kind, target),
+            expected=True,
+        )
+
+
+def _has_record(cluster: Cluster, client: Pod, name: str, kind: str, data: str) -> bool:
+    return data in ask_dns(cluster, client, name, kind).data
+
+
+@requirement(
+    "DNS/unnamed-ports-have-no-records",
+    "A port without name has no SRV records, and the Service has its address.",
+    level=MUST,
+    features={SERVICE_DNS},
+    source=f"{SPEC}, SRV Records (unnamed ports do not have an SRV record)",
+    kills={"dns-names-ports-by-their-numbers"},
+)
+def test_unnamed_ports_have_no_records(three_zones: Cluster) -> None:
+    pods = run(three_zones)
+    service = three_zones.create_service()
+    a1, name = pods["a1"], dns_name_of(service)
+
+    expect_dns_answer(three_zones, a1, name, rcode=EXISTS, data=[service.cluster_ip("IPv4")])
+    for port in ("_80", "_", "_http"):
+        expect_dns_answer(three_zones, a1, dns_name_of(service, port, "_tcp"), "SRV", data=[])
+
+
+@requirement(
+    "DNS/server-keeps-running",
+    "A DNS server runs on, and answers by what is written, whatever the API server stores: slices of names, without "
+    "ports or endpoints, and of Services that are not there, endpoints without conditions, Services without ports, "
+    "address or endpoints. It does so in all other scenarios of a run, too.",
+    level=MUST,
+    features={SERVICE_DNS},
+    source=f"{SPEC}; discovery/v1 Endpoint.addresses (consumers must handle different types of addresses)",
+    kills={"dns-crashes-on-slices-of-names", "dns-hangs-on-slices-of-names"},
+    last=True,
+)
+def test_dns_server_keeps_running(three_zones: Cluster) -> None:
+    pods = run(three_zones)
+    with expect_running(three_zones, DNS_SERVER):
+        write_odd_objects(three_zones)
+        three_zones.settle()
+        service = three_zones.create_service()
+        expect_dns_answer(
+            three_zones, pods["a1"], dns_name_of(service), rcode=EXISTS, data=[service.cluster_ip("IPv4")]
+        )

@@ -39,7 +39,7 @@ from harness.errors import DistrustError, EndedError, InconclusiveError
 from harness.model import manifests
 from harness.model.abilities import EVERYTHING, Ability
 from harness.model.outcomes import Observation
-from harness.model.release import Component, Release
+from harness.model.release import DNS_SERVER, Component, Release
 from harness.model.texts import gathered, texts_of
 from harness.model.topology import THREE_ZONES, Topology
 from harness.model.workloads import Client, Pod, node_client
@@ -94,7 +94,7 @@ class NetnsBackend(
         self._off: dict[str, node_lifecycle.Reports] = {}
         self._begun = contextlib.ExitStack()
         self._dns: tuple[ClusterDns, Host] | None = None
-        self._components = Components((Component.CONTROLLER, Component.PROXY, "dns-server"), self._is_synced)
+        self._components = Components((Component.CONTROLLER, Component.PROXY, DNS_SERVER), self._is_synced)
 
     def start(self) -> Self:
         """Boot network, control plane, nodes and proxies. Raises `UnavailableError` with the remedy.

@@ -20,6 +20,9 @@ class Component(enum.StrEnum):
 
 API_SERVER, CONTROLLER, PROXY = Component.API_SERVER, Component.CONTROLLER, Component.PROXY
 
+DNS_SERVER = "dns-server"
+"""The name of the cluster's DNS, which a scenario watches and never changes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Release:

@@ -49,8 +49,10 @@ def expect_becomes(
 
 
 @contextlib.contextmanager
-def expect_running(cluster: Cluster, component: Component) -> Iterator[None]:
+def expect_running(cluster: Cluster, component: str) -> Iterator[None]:
     """Expect a component to run on through the block, and to work on what is written; and in earlier scenarios too.
+
+    `component` is one of `Component`, or `DNS_SERVER`.
 
     Raises `AssertionError`, which says who has ended or works no longer, and how; else what the block raises.
     """
@@ -71,12 +73,12 @@ def expect_running(cluster: Cluster, component: Component) -> Iterator[None]:
     _compare(cluster, component, said)
 
 
-def _compare(cluster: Cluster, component: Component, end: str) -> None:
+def _compare(cluster: Cluster, component: str, end: str) -> None:
     first, _, rest = end.partition("\n")
     cluster.expect_equal(f"the {component}", expected="runs", observed=first or "runs", explanation=rest)
 
 
-def _end_of(cluster: Cluster, component: Component) -> str:
+def _end_of(cluster: Cluster, component: str) -> str:
     """Return how a component has ended; "" if it runs."""
     try:
         cluster.backend.check_instruments()

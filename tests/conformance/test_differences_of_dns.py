@@ -20,7 +20,7 @@ import pytest
 from mutants import MUTANTS, Mutant
 from reference.client import Event, Object
 from reference.features import Features
-from tests.conformance.answers import Answers, Where, has, judge
+from tests.conformance.answers import Answers, Where, has, judge, wrong_at
 from tests.reference.dns.cluster import HOST, ZONE, at, full
 
 REFERENCE = Mutant("reference", "It is the reference.")
@@ -88,6 +88,8 @@ AT_FIRST: Sequence[Event] = (
     _found("empty"),
     _found("large"),
     _endpoints("large", *(at(f"10.3.{n >> 8}.{n & 255}") for n in range(1, 150))),
+    _found("alias", type="ExternalName", clusterIP="", externalName="www.example.org"),
+    _found("unnamed", clusterIP="10.96.0.2", clusterIPs=["10.96.0.2"], ports=[{"port": 80, "protocol": "TCP"}]),
     _found("cluster-ip", clusterIP="10.96.0.1", clusterIPs=["10.96.0.1"], topologyKeys=[HOST]),
 )
 CHANGES: Mapping[str, tuple[str, Sequence[Event]]] = {
@@ -106,6 +108,8 @@ TAGS: Mapping[str, str] = {
     "large": "large",
     "cluster-ip": "",
     "absent": "no such name",
+    "alias": "alias",
+    "_80._tcp.unnamed": "unnamed",
     "one.plain": "hostname, of a hostname",
     "_http._tcp.plain": "unready, hostname",
     "_http._tcp.hard": "keys, hostname",
@@ -136,7 +140,16 @@ DNS_SAID: Mapping[str, Where] = {
     "dns-fails-at-cookies": has("cookie"),
     "dns-ignores-topology-keys": has("keys"),
     "dns-is-kept-for-a-day": has(),
+    "dns-resolves-no-aliases": has("alias"),
+    "dns-names-ports-by-their-numbers": has("unnamed", "SRV"),
 }
+
+DNS_OTHERWISE: Mapping[str, str] = {
+    "dns-tells-no-version": "nobody here asks for the version",
+    "dns-crashes-on-slices-of-names": "it ends in its thread, which is not here",
+    "dns-hangs-on-slices-of-names": "it hangs in its thread, which is not here",
+}
+"""Mutants that answer all of these questions rightly, and why."""
 
 
 def _dns_answers(mutant: Mutant) -> Answers:
@@ -200,3 +213,8 @@ def _aligned(right: Answers, answers: Answers) -> Answers:
 def test_a_dns_server_is_wrong_in_what_it_says(name: str) -> None:
     right = _right_of_dns()
     judge(DNS_SAID[name], right, _aligned(right, _dns_answers(MUTANTS[name])))
+
+
+@pytest.mark.parametrize("name", DNS_OTHERWISE)
+def test_a_dns_server_is_right_in_all_questions(name: str) -> None:
+    assert wrong_at(_right_of_dns(), _dns_answers(MUTANTS[name])) == []

@@ -24,7 +24,7 @@ from tests.conformance.trials import SCENARIOS, Trial, time_scaled
 
 SHORT = 0.3  # probes may take 0.27 s
 SUBJECT = r"\b[abc][12]\b|\b(service|slices?|endpoints?|pods?|answer to|serving of|terminating of|metric|condition) \S"
-COMPONENT = r"^the (service-proxy|endpointslice-controller):"
+COMPONENT = r"^the (service-proxy|endpointslice-controller|dns-server):"
 PREPARATION = re.compile(
     r"^wrong (first )?answer\b|^connection of |^the connection of .* was made to|^the flow of .* began with|"
     r" became as expected within "
