@@ -15,6 +15,7 @@ from reference.features import Features
 
 NEWEST = Features(NEWEST_VERSION)
 FIELD = "spec.trafficDistribution"
+AFFINITY_TIME = "spec.sessionAffinityConfig.clientIP.timeoutSeconds"
 
 MUTANTS: list[Mutant] = []
 
@@ -206,3 +207,21 @@ class _OfNoModel(str):
 @_fault("describes-no-services", "The OpenAPI document does not describe the fields of Services.")
 class _DescribesNoServices(Services):
     resource = replace(Services.resource, version=_OfNoModel("v1"), short_names=("svc", "undescribed"))
+
+
+@_fault("no-default-affinity-time", "A Service with session affinity gets no time by default, and is stored without.")
+class _NoDefaultAffinityTime(Services):
+    def default(self, obj: Object) -> None:
+        given = (obj.get("spec") or {}).get("sessionAffinityConfig")
+        super().default(obj)
+        if given is None:
+            obj["spec"].pop("sessionAffinityConfig", None)
+
+    def validate(self, obj: Object, features: Features) -> list[FieldError]:
+        return _not_about(super().validate(obj, features), AFFINITY_TIME, but="Invalid")
+
+
+@_fault("any-affinity-time", "Any timeoutSeconds of session affinity is stored.")
+class _AnyAffinityTime(Services):
+    def validate(self, obj: Object, features: Features) -> list[FieldError]:
+        return _not_about(super().validate(obj, features), AFFINITY_TIME)

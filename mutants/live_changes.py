@@ -129,7 +129,18 @@ def addresses_are_used_once(sink: Sink) -> Sink:
     return filtered
 
 
+@_hears("needs-node-ports-for-load-balancers", "A load balancer without node ports is not served.", symptom=SILENT)
+def needs_node_ports_for_load_balancers(sink: Sink) -> Sink:
+    def filtered(event: Event) -> None:
+        if event.resource == "services" and not any(each.get("nodePort") for each in event.object["spec"]["ports"]):
+            event = Event(event.type, event.resource, _with_ingress(event.object, []))
+        sink(event)
+
+    return filtered
+
+
 # Nodes
+
 
 HOSTNAME_LABEL = "kubernetes.io/hostname"
 

@@ -165,3 +165,43 @@ def first_manager_alone(sink: Sink) -> Sink:
         sink(event)
 
     return filtered
+
+
+# What a slice holds that no proxy looks at
+
+
+@_hears("reads-slices-of-names", "A slice of type FQDN is read as one of IPv4 addresses.")
+def reads_slices_of_names(sink: Sink) -> Sink:
+    def filtered(event: Event) -> None:
+        named = event.resource == "endpointslices" and event.object.get("addressType") == "FQDN"
+        sink(Event(event.type, event.resource, {**event.object, "addressType": "IPv4"}) if named else event)
+
+    return filtered
+
+
+@_hears("uses-every-address", "All addresses of an endpoint are used.")
+def uses_every_address(sink: Sink) -> Sink:
+    def filtered(event: Event) -> None:
+        if event.resource == "endpointslices" and event.object.get("endpoints"):
+            each_alone = [
+                {**each, "addresses": [address]} for each in event.object["endpoints"] for address in each["addresses"]
+            ]
+            event = Event(event.type, event.resource, {**event.object, "endpoints": each_alone})
+        sink(event)
+
+    return filtered
+
+
+@_hears("deaf-to-changes-among-a-thousand", "Of a Service with a thousand endpoints no change is heard.")
+def deaf_to_changes_among_a_thousand(sink: Sink) -> Sink:
+    counts: dict[Key, tuple[str, int]] = {}
+
+    def filtered(event: Event) -> None:
+        if event.resource == "endpointslices" and event.type != "SYNCED":
+            key, owner = key_of(event.object), service_of(event.object)
+            if event.type == "MODIFIED" and sum(n for of, n in counts.values() if of == owner) >= 1000:
+                return
+            counts[key] = owner, len(event.object.get("endpoints") or ())
+        sink(event)
+
+    return filtered

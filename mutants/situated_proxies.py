@@ -287,32 +287,40 @@ _register(
 )
 
 
-class _SkipsUnreadyNodes(State):
-    """Uses no endpoint on a node that is not ready."""
+class _SkipsNodes(State):
+    """Uses no endpoint on a node of which this is true, given the Node and whether it was deleted."""
 
-    def __init__(self, *arguments: Any) -> None:
+    def __init__(self, *arguments: Any, skips: Callable[[Object, bool], bool]) -> None:
         super().__init__(*arguments, decide=deciding(self._wrongly))
-        self._unready: set[str] = set()
+        self._skips = skips
+        self._skipped: set[str] = set()
 
     def _wrongly(self, asked: Question) -> Decision:
-        return asked.answer(endpoints=[each for each in asked.endpoints if each.node not in self._unready])
+        return asked.answer(endpoints=[each for each in asked.endpoints if each.node not in self._skipped])
 
     def receive(self, resource: str, obj: Object, *, deleted: bool) -> None:
         if resource == "nodes":
-            conditions = (obj.get("status") or {}).get("conditions") or ()
-            lost = {obj["metadata"]["name"]} if any(_says_unready(each) for each in conditions) else set()
-            if lost != self._unready & {obj["metadata"]["name"]}:
-                self._unready = self._unready - {obj["metadata"]["name"]} | lost
+            skipped = {obj["metadata"]["name"]} if self._skips(obj, deleted) else set()
+            if skipped != self._skipped & {obj["metadata"]["name"]}:
+                self._skipped = self._skipped - {obj["metadata"]["name"]} | skipped
                 self._changed.update(dict.fromkeys(self._services))
         super().receive(resource, obj, deleted=deleted)
 
 
-def _says_unready(condition: Mapping[str, Any]) -> bool:
-    return bool(condition["type"] == "Ready" and condition["status"] != "True")
+def _is_unready(node: Object, _deleted: bool) -> bool:
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    return any(each["type"] == "Ready" and each["status"] != "True" for each in conditions)
 
 
 _register(
-    "skips-endpoints-of-unready-nodes", "Endpoints on a node that is not ready are not used.", state=_SkipsUnreadyNodes
+    "skips-endpoints-of-unready-nodes",
+    "Endpoints on a node that is not ready are not used.",
+    state=partial(_SkipsNodes, skips=_is_unready),
+)
+_register(
+    "skips-endpoints-of-lost-nodes",
+    "Endpoints on a node whose Node was deleted are not used.",
+    state=partial(_SkipsNodes, skips=lambda _, deleted: deleted),
 )
 
 

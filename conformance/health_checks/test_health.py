@@ -75,7 +75,7 @@ def test_healthy_node_answers(three_zones: Cluster) -> None:
 @requirement(
     "HEALTH/node-that-is-about-to-go-is-unhealthy",
     "While a node has the taint ToBeDeletedByClusterAutoscaler, its /healthz is 503 and its /livez is 200; its traffic "
-    "goes on, and other nodes are healthy.",
+    "goes on, and other nodes are healthy, cordoned ones too.",
     level=SHOULD,
     features={PROXY_HEALTH},
     source="KEP-3836, kube-proxy improved ingress connectivity reliability",
@@ -94,6 +94,8 @@ def test_node_that_is_about_to_go_is_unhealthy(three_zones: Cluster) -> None:
     expect_traffic(three_zones, service, {"a2": {a1}})
 
     three_zones.nodes.taint("a2", "example.org/other")
+    _expect_health(three_zones, "a2", "/healthz", code=200, nodeEligible=True)
+    three_zones.nodes.cordon("a2")
     _expect_health(three_zones, "a2", "/healthz", code=200, nodeEligible=True)
 
 

@@ -51,6 +51,26 @@ def test_endpoints_for_a_zone_that_goes_serve_others(three_zones: Cluster) -> No
 
 
 @requirement(
+    "KEP-2433/endpoints-for-a-zone-without-ready-nodes-serve-others",
+    "When the last ready node of a zone is ready no longer, endpoints of other zones that were hinted for it are "
+    "hinted for zones with ready nodes.",
+    level=SHOULD,
+    features={TOPOLOGY_MODE},
+    source=f"{HANDLING}; Overload; released since 1.21 (nodes that are not ready do not count)",
+    as_="released",
+    kills={"counts-unready-nodes", "deaf-to-nodes"},
+)
+def test_endpoints_for_a_zone_without_ready_nodes_serve_others(three_zones: Cluster) -> None:
+    size_zones(three_zones, a=8, b=8, d=8)
+    create_pods(three_zones, "aaabbb")
+    service = create_auto(three_zones)
+    expect_shared_out(three_zones, service, {"a": 2, "b": 2, "d": 2})
+
+    three_zones.nodes.report("d1", ready=False)
+    expect_shared_out(three_zones, service, {"a": 3, "b": 3})
+
+
+@requirement(
     "KEP-2433/first-zone-of-a-node-is-noticed",
     "A ready node that comes without zone ends hints; when it gets its first zone label, it counts for that zone, and "
     "hints are back when slices are next written, if not at once.",

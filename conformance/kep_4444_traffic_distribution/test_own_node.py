@@ -59,3 +59,27 @@ def test_unready_nodes_change_no_routing(three_zones: Cluster) -> None:
     three_zones.nodes.report("b1", ready=False)
     three_zones.nodes.report("b2", ready=False)
     expect_traffic(three_zones, service, expected)
+
+
+@requirement(
+    "KEP-4444/lost-node-changes-no-routing",
+    "While slices call an endpoint ready, it is used as hints have it, also when the Node that it is on is deleted, "
+    "and when that is back; a proxy that then starts there follows hints for the zone that the Node has now.",
+    level=SHOULD,  # the texts have a proxy read its own Node alone, and forbid it no more
+    features={CLUSTER_IP, ZONE_HINTS},
+    source="KEP-2433, Kube-Proxy; discovery/v1 EndpointConditions.ready",
+    kills={"skips-endpoints-of-lost-nodes"},
+)
+def test_lost_node_changes_no_routing(three_zones: Cluster) -> None:
+    service = three_zones.create_service(traffic_distribution="PreferClose")
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [endpoint(a1, zones=["b"]), endpoint(b1, zones=["a"])])
+    expected: Traffic = {"a2": {b1}, "b2": {a1}, "c1": {a1, b1}}
+    expect_traffic(three_zones, service, expected)
+
+    three_zones.stop(PROXY, on=["b1"])  # which a proxy may do by itself when its Node is deleted
+    three_zones.nodes.unregister("b1")
+    expect_traffic(three_zones, service, expected)
+    three_zones.nodes.register("b1", zone="a")
+    three_zones.restart(PROXY, on=["b1"])
+    expect_traffic(three_zones, service, {**expected, "b1": {b1}})

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from conformance.features import CLUSTER_IP, UDP_SERVICES, ZONE_HINTS
 from harness import (
     MUST,
     SHOULD,
     Cluster,
-    Endpoint,
     Pod,
     Port,
     Question,
+    Rates,
     Traffic,
     at_port,
     endpoint,
@@ -57,30 +58,41 @@ def test_each_port_follows_the_hints_of_its_own_slice(three_zones: Cluster) -> N
     expect_together(three_zones, questions)
 
 
-def _hinted(pod: Pod, number: int) -> Endpoint:
-    return endpoint(pod, zones=["a" if number in FOR_A else "b" if number in FOR_B else "c"])
+def _zone_of(number: int) -> str:
+    return "a" if number in FOR_A else "b" if number in FOR_B else "c"
+
+
+def _slice(pods: Sequence[Pod], number: int, zone: str) -> dict[str, Any]:
+    """Return the slice of one port of all pods, hinted for a zone."""
+    endpoints = [endpoint(each, zones=[zone]) for each in pods]
+    return manifests.endpoint_slice(f"many-{number}", "many", endpoints, ports=[Port(target=number)])
+
+
+def _at(pods: Sequence[Pod], numbers: Sequence[int]) -> set[Pod]:
+    return {at_port(pod, number) for pod in pods for number in numbers}
 
 
 @requirement(
     "KEP-4444/every-hinted-endpoint-of-many-is-used",
-    "Of 1,200 endpoints, clients of a zone use each one that is hinted for it, be it 48 or 120, and no other.",
+    "Of 1,200 endpoints, clients of a zone use each one that is hinted for it, be it 48 or 120, and no other; when a "
+    "few change their zones, they follow that.",
     level=SHOULD,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, PreferClose; Default (equal distribution)",
-    kills={"first-hundred-of-those-hinted", "hints-of-the-first-hundred"},
+    kills={"deaf-to-changes-among-a-thousand", "first-hundred-of-those-hinted", "hints-of-the-first-hundred"},
 )
 def test_every_hinted_endpoint_of_many_is_used(three_zones: Cluster) -> None:
     named = [(f"p{number}", number, "TCP") for number in NUMBERS]
     pods = three_zones.run_servers(["a1", "b1", "c1"] * 4, container_ports=named, tells_port=True)
     for number in NUMBERS:  # before their Service: so many are read once, and not one by one
-        written = manifests.endpoint_slice(
-            f"many-{number}", "many", [_hinted(each, number) for each in pods], ports=[Port(target=number)]
-        )
+        written = _slice(pods, number, _zone_of(number))
         three_zones.api.create("endpointslices", three_zones.namespace, written)
     service = three_zones.create_service("many", ports=[Port(80, target="web")], traffic_distribution="PreferClose")
 
-    near: Traffic = {
-        client: {at_port(pod, number) for pod in pods for number in numbers}
-        for client, numbers in {"a2": FOR_A, "b1": FOR_B}.items()
-    }
+    near: Traffic = {"a2": _at(pods, FOR_A), "b1": _at(pods, FOR_B)}
     expect_together(three_zones, [Question("1,200 endpoints", service, near)])
+
+    for number, zone in ((NUMBERS[0], "b"), (FOR_B[0], "c")):
+        three_zones.api.replace("endpointslices", three_zones.namespace, _slice(pods, number, zone))
+    changed: Traffic = {"b1": _at(pods, [NUMBERS[0], *FOR_B[1:]])}
+    expect_together(three_zones, [Question("a few of 1,200 changed", service, changed)], rates=Rates(leak=0.1))

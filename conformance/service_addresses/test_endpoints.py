@@ -22,7 +22,9 @@ from harness import (
     endpoint,
     expect_even_shares,
     expect_together,
+    expect_traffic,
     external_client,
+    manifests,
     node_client,
     requirement,
     same_zone,
@@ -112,3 +114,39 @@ def test_endpoints_at_node_addresses_are_used(three_zones: Cluster) -> None:
             Question(f"Local at node ports over {protocol}", local, here, to="node-port"),
         ]
     expect_together(three_zones, questions, rates=RATES)
+
+
+@requirement(
+    "SLICE/first-address-of-an-endpoint-is-used",
+    "Of an endpoint with several addresses the first one is used.",
+    level=SHOULD,  # further addresses have no semantics; that they are not looked at is said of kube-proxy
+    features={CLUSTER_IP},
+    source="discovery/v1 Endpoint.addresses (no semantics for additional addresses; kube-proxy does not look at them)",
+    kills={"uses-every-address"},
+)
+def test_first_address_of_an_endpoint_is_used(three_zones: Cluster) -> None:
+    service = three_zones.create_service(ipFamilies=["IPv4"])
+    a1, b1, c1 = three_zones.run_servers(on=["a1", "b1", "c1"])
+    both = {"addresses": [a1.addresses["IPv4"], b1.addresses["IPv4"]]}
+    three_zones.publish(service, [endpoint(a1, extra=both), endpoint(c1)])
+
+    expect_traffic(three_zones, service, {"a2": {a1, c1}, "b1": {a1, c1}})
+
+
+@requirement(
+    "SLICE/slices-of-names-are-not-used",
+    "Slices of type FQDN bring a Service no endpoints, whatever their addresses look like.",
+    level=MUST,
+    features={CLUSTER_IP},
+    source="discovery/v1 EndpointSlice.addressType (kube-proxy and others do not process FQDN); Endpoint.addresses",
+    kills={"reads-slices-of-names"},
+)
+def test_slices_of_names_are_not_used(three_zones: Cluster) -> None:
+    service = three_zones.create_service(ipFamilies=["IPv4"])
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [endpoint(a1)])
+    named = endpoint(b1, extra={"addresses": [b1.addresses["IPv4"]]})
+    written = manifests.endpoint_slice(f"{service.name}-names", service.name, [named])
+    three_zones.api.create("endpointslices", three_zones.namespace, {**written, "addressType": "FQDN"})
+
+    expect_traffic(three_zones, service, {"a2": {a1}, "b1": {a1}})

@@ -129,6 +129,23 @@ def test_load_balancer_address_answers(three_zones: Cluster) -> None:
 
 
 @requirement(
+    "SERVICE/load-balancer-without-node-ports",
+    "A Service of type LoadBalancer that has no node ports is served at its load balancer addresses, inside and out.",
+    level=MUST,
+    features={LOAD_BALANCER},
+    source="core/v1 ServiceSpec.allocateLoadBalancerNodePorts; ServiceStatus.loadBalancer; KEP-1860 (ipMode VIP)",
+    kills={"needs-node-ports-for-load-balancers"},
+)
+def test_load_balancer_without_node_ports_is_served(three_zones: Cluster) -> None:
+    service = three_zones.create_service(type="LoadBalancer", allocateLoadBalancerNodePorts=False)
+    (a1,) = three_zones.run_servers(on=["a1"])
+    three_zones.publish(service, [endpoint(a1)])
+
+    clients: Traffic = {external_client("a1"): {a1}, external_client("c1"): {a1}, "a2": {a1}}
+    expect_traffic(three_zones, service, clients, to="load-balancer")
+
+
+@requirement(
     "SERVICE/external-ips",
     "An address in spec.externalIPs answers on the node that it is routed to.",
     level=MUST,

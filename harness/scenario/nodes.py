@@ -32,6 +32,7 @@ class Nodes:
         self._made: set[str] = set()
         self._reported: set[str] = set()
         self._stopped: set[str] = set()
+        self._unregistered: dict[str, Object] = {}
         self._before: dict[str, Object] = {}
 
     def create(
@@ -63,6 +64,25 @@ class Nodes:
         self._made.discard(name)
         self._reported.discard(name)
         self._before.pop(name, None)
+
+    def unregister(self, name: str) -> None:
+        """Delete the Node object of a node that runs on, with its pods and its proxy."""
+        self._need(Ability.REPORT_NODES)
+        self._begin("unregister node", node=name)
+        self._unregistered[name] = self._api.get("nodes", "", name)
+        self._api.delete("nodes", "", name)
+        self._backend.settle()
+
+    def register(self, name: str, *, zone: str = "") -> None:
+        """Create the Node object anew that `unregister` deleted, as its kubelet would; in another zone if given."""
+        self._begin("register node", node=name, zone=zone)
+        lost = self._unregistered.pop(name)
+        if zone:
+            self._before.setdefault(name, lost)
+        kept = {key: lost["metadata"][key] for key in ("annotations",) if key in lost["metadata"]}
+        labels = lost["metadata"]["labels"] | ({ZONE_LABEL: zone} if zone else {})
+        self._api.create("nodes", "", {**lost, "metadata": {**kept, "name": name, "labels": labels}})
+        self._backend.settle()
 
     def report(self, name: str, *, cpu_milli: int | None = None, ready: bool | None = None) -> None:
         """Report another allocatable CPU (0: unknown) or readiness of a node, as its kubelet would."""
@@ -136,6 +156,8 @@ class Nodes:
         Without the wait they might still act on it in the next scenario. Raises `InconclusiveError`.
         """
         changed = bool(self._stopped or self._before or self._made)
+        for name in sorted(self._unregistered):
+            self.register(name)
         for name in sorted(self._stopped):
             self.start(name)
         for name, before in self._before.items():

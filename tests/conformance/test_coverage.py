@@ -66,6 +66,9 @@ def test_all_documents_are_there(coverage: Coverage) -> None:
         "SERVICE",
         "AFFINITY",
         "SLICE",
+        "HEALTH",
+        "METRICS",
+        "DNS",
     ]
 
 

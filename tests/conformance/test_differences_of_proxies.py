@@ -152,6 +152,7 @@ OTHERWISE: Mapping[str, str] = {
     "hints-of-the-first-port": "no address of a story stands in two slices",
     "first-hundred-of-those-hinted": "no Service of a story has so many endpoints",
     "hints-of-the-first-hundred": "no Service of a story has so many endpoints",
+    "deaf-to-changes-among-a-thousand": "no Service of a story has so many endpoints",
     "skips-endpoints-of-unready-nodes": "no Node of a story says whether it is ready",
     "freezes-distribution": "it stands on a proxy that follows hints where it is asked to, and so differs in much else",
     "crashes-on-endpoints-without-conditions": "it ends, and what is there stays",

@@ -21,7 +21,7 @@ from reference.client import ApiError, Object
 from reference.dns import DnsServer
 from reference.features import Features
 from tests.conformance.answers import Answers, Where, either, has, judge, wrong_at
-from tests.conformance.test_differences_of_dns import DNS_SAID
+from tests.conformance.test_differences_of_dns import DNS_OTHERWISE, DNS_SAID
 from tests.reference.dns.cluster import HOST, ZONE
 
 REFERENCE = Mutant("reference", "It is the reference.")
@@ -85,6 +85,12 @@ REQUESTS: Mapping[str, Request] = {
     "bad external policy": _service("plain", type="NodePort", externalTrafficPolicy="Near"),
     "external policy": _service("plain", **NODE_PORT),
     "external policy nowhere": _service("external policy nowhere", externalTrafficPolicy="Local"),
+    "affinity without a time": _service("no affinity time", sessionAffinity="ClientIP"),
+    "affinity for too long": _service(
+        "bad affinity time",
+        sessionAffinity="ClientIP",
+        sessionAffinityConfig={"clientIP": {"timeoutSeconds": 86401}},
+    ),
     "one annotation": _service("plain", annotations={MODE: "Auto"}),
     "two annotations": _service("contradicting annotations", annotations={MODE: "Auto", AWARE: "Disabled"}),
     "PreferClose": _service("field, PreferClose", trafficDistribution="PreferClose"),
@@ -183,6 +189,8 @@ SERVER_SAID: Mapping[str, Where] = {
     "field-for-cluster-ips-only": has("field", "another type"),
     "type-change-drops-the-field": has("field", "type changes"),
     "drops-stored-policies": has("update", "oldest"),
+    "no-default-affinity-time": has("no affinity time"),
+    "any-affinity-time": has("bad affinity time"),
 }
 
 RIGHT_IN_ALL = {
@@ -277,7 +285,7 @@ def test_every_mutant_of_a_server_is_somewhere() -> None:
         for name, each in MUTANTS.items()
         if each.api_server is not ApiServer or each.kinds is not tuple or each.dns is not DnsServer
     }
-    assert servers - SERVER_SAID.keys() - RIGHT_IN_ALL.keys() - DNS_SAID.keys() == set()
+    assert servers - SERVER_SAID.keys() - RIGHT_IN_ALL.keys() - DNS_SAID.keys() - DNS_OTHERWISE.keys() == set()
 
 
 @pytest.mark.parametrize("name", SERVER_SAID)
