@@ -9,29 +9,65 @@ import click
 from harness.commands.cleanup import of_cluster
 from harness.commands.from_options import with_options
 from harness.commands.front import examples
+from harness.errors import UsageError
 from harness.settings.options import BY_NAME, resolve_some
 
 _EXAMPLES = examples(
     "explain web                            in the namespace of the current context",
     "explain shop/web --context production",
-    "explain shop/web --follow kep",
+    "explain --all                          each Service that asks for topology, a line",
+    "explain --all --record here            write what was read, without Secrets, to explain it elsewhere",
+    "explain shop/web --from here",
 )
 
 
 @click.command(epilog=_EXAMPLES)
-@click.argument("service", metavar="[NAMESPACE/]SERVICE")
+@click.argument("service", metavar="[[NAMESPACE/]SERVICE]", required=False, default="")
 @of_cluster
 @with_options([BY_NAME["follow"]])
-def explain(service: str, **options: Any) -> None:
-    """Explain how the traffic of a Service is routed, on any cluster. Read-only.
+@click.option("--all", "every", is_flag=True, help="Explain all Services that ask for topology, in a table.")
+@click.option("--namespace", metavar="NAME", default="", help="With --all: only Services of this namespace.")
+@click.option(
+    "--from", "source", metavar="DIR", default="",
+    help="Read files instead of a cluster: services.json, endpointslices.json, nodes.json (and pods, events, leases), "
+    "as `kubectl get ... -A -o json` writes them.",
+)  # fmt: skip
+@click.option("--record", metavar="DIR", default="", help="Write what was read into a folder, for --from.")
+@click.option(
+    "--format", "form", type=click.Choice(["text", "json", "md", "html"]), default="text",
+    help="The form of the answer; md and html with --all.",
+)  # fmt: skip
+@click.pass_context
+def explain(
+    ctx: click.Context,
+    /,
+    *,
+    service: str,
+    every: bool,
+    namespace: str,
+    source: str,
+    record: str,
+    form: str,
+    **options: Any,
+) -> None:
+    """Explain why connections to a Service stay in their zone, or do not, on any cluster. Read-only.
 
-    Shows which component decides about hints, which endpoints each node uses, and the first safeguard that prevents
-    routing to nearby endpoints. Follows released Kubernetes, unless --follow kep is given.
+    First the answer, then each cause with its evidence, nodes and remedy (docs/explain.md has a paragraph for each),
+    then the endpoints that each node uses. Follows released Kubernetes, unless --follow kep is given.
+
+    With --all the exit code is 1 if some Service does not get what it asks for.
     """
     from rich.console import Console
 
-    from harness.explain.service import explain_service
+    from harness.explain.service import Source, explain_all, explain_service
 
+    if every == bool(service):
+        raise UsageError("explain: want one Service, like shop/web, or --all")
+    if service and (namespace or form in {"md", "html"}):
+        raise UsageError(f"explain {service}: --namespace and --format md or html are for --all")
     told = resolve_some(options)
     told["follow"] = told["follow"] or "released"
-    explain_service(service, **told, console=Console(highlight=False))
+    read, console = Source(**told, folder=source, record=record), Console(highlight=False)
+    if every:
+        ctx.exit(int(explain_all(namespace, read, form=form, console=console)))
+    explain_service(service, read, form=form, console=console)

@@ -28,6 +28,7 @@ _RETRY = 1.1  # seconds after which the controller tries again what failed, the 
 _ARRIVAL = 1.0  # seconds that the barrier's slice may take, before the time scale; then it is asked again
 
 _NAME = "trafficdist-barrier"
+_ADDRESS = "10.246.0.1"
 _ROUND = "trafficdist.dev/round"
 _LABELS = {"app": _NAME}
 _SAMPLE = re.compile(r'^(workqueue_\w+)\{name="endpoint_slice"\} (\S+)$', re.MULTILINE)
@@ -73,14 +74,19 @@ class ControllerBarrier:
         try:
             if not self._round:
                 self._create()
+            elif not self._arrived():
+                self._wait()  # one round at a time: the pod has two states
             self._send(nodes)
-            eventually(self._arrived, within=_ARRIVAL, every=0.003, describe="the changes of the barrier in its slice")
+            self._wait()
         except NotYetError:
             return False
         except RefusedError as error:
             raise InconclusiveError(f"the canary of the controller was refused: {error}") from error
         time.sleep(GATHERING + _MARGIN)
         return self._is_idle()
+
+    def _wait(self) -> None:
+        eventually(self._arrived, within=_ARRIVAL, every=0.003, describe="the changes of the barrier in its slice")
 
     def without_barrier(self, text: str) -> str:
         """Return the metrics with the barrier's own writes subtracted."""
@@ -128,12 +134,14 @@ class ControllerBarrier:
         if nodes != self._nodes or not self._zone:
             self._nodes, self._zone = nodes, mark
             self._api.patch("nodes", "", _NAME, {"metadata": {"labels": {ZONE_LABEL: mark}}})
-        status = manifests.pod_status({"IPv4": self._address()}, "192.0.2.1", ready=True)
+        status = manifests.pod_status({"IPv4": _ADDRESS}, "192.0.2.1", ready=self._ready)
         self._api.patch("pods", _NAME, _NAME, {"status": status}, subresource="status")
         self._api.patch("services", _NAME, _NAME, {"metadata": {"labels": {_ROUND: mark}}})
 
-    def _address(self) -> str:
-        return f"10.246.{self._round // 250 % 250}.{self._round % 250 + 1}"
+    @property
+    def _ready(self) -> bool:
+        """The state of the pod in this round. Another address would count as one endpoint that goes and one more."""
+        return self._round % 2 == 0
 
     def _slices(self) -> list[Object]:
         return self._api.list("endpointslices", _NAME, label_selector=f"kubernetes.io/service-name={_NAME}")
@@ -141,8 +149,8 @@ class ControllerBarrier:
     def _arrived(self) -> bool:
         for each in self._slices():
             labels, endpoints = each["metadata"].get("labels") or {}, each.get("endpoints") or []
-            shown = [(endpoint["addresses"], endpoint.get("zone")) for endpoint in endpoints]
-            if labels.get(_ROUND) == str(self._round) and shown == [([self._address()], self._zone)]:
+            shown = [(endpoint["conditions"].get("ready"), endpoint.get("zone")) for endpoint in endpoints]
+            if labels.get(_ROUND) == str(self._round) and shown == [(self._ready, self._zone)]:
                 self._written = int(each["metadata"]["generation"]) - self._generation
                 return True
         return False

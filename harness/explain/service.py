@@ -1,4 +1,4 @@
-"""`trafficdist explain`: reads a Service, its slices and the nodes of any cluster, and explains its routing.
+"""`trafficdist explain`: why connections to a Service stay in their zone, or do not, on any cluster.
 
 An adapter that knows the reference: it computes the decisions of the reference's controller and proxy.
 """
@@ -6,95 +6,104 @@ An adapter that knows the reference: it computes the decisions of the reference'
 from __future__ import annotations
 
 import io
-import re
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from harness.api.client import Api, RefusedError
 from harness.api.kubeconfig import files_of, find
 from harness.errors import InconclusiveError, UnavailableError, UsageError
+from harness.explain import objects
+from harness.explain.cluster import Cluster
+from harness.explain.diagnosis import Diagnosis, diagnose
+from harness.explain.objects import Objects
+from harness.explain.overview import FORMATS, overview
+from harness.explain.text import as_json, parts
 from harness.guest import errors
-from reference.explanation import Explanation, Tier, explain
-from reference.features import NEWEST, OLDEST, Features, Reading
+from reference.features import Reading
+from reference.proxy.objects import UNREADABLE
 
 _WIDTH = 160  # letters of a line of text
-SAME = 6  # node names on a line; the rest is counted
 
 
-def explain_service(name: str, *, kubeconfig: str, context: str, follow: Reading, console: Console) -> None:
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where objects are read: the cluster of a kubeconfig, or the files in `folder`. `record` is a folder for them."""
+
+    kubeconfig: str = ""
+    context: str = ""
+    folder: str = ""
+    record: str = ""
+    follow: Reading = "released"
+
+
+def explain_service(name: str, source: Source, *, form: str, console: Console) -> None:
     """Print the explanation of Service `name` ("web", or "shop/web"). Raises `UsageError`, `UnavailableError`."""
     namespace, _, short = name.rpartition("/")
-    loaded = find(kubeconfig, context=context)
-    api = Api(loaded, timeout=15)
-    try:
-        for part in _explained(api, namespace or loaded.namespace, short, follow):
-            console.print(part, soft_wrap=isinstance(part, str))
-    except (InconclusiveError, RefusedError) as error:
-        raise UnavailableError(f"kubeconfig {files_of(kubeconfig)}: {errors.of(error, server=api.server)}") from error
-    finally:
-        api.close()
+    cluster, namespace = _read(
+        source, console, lambda api, here: objects.of_service(api, namespace or here, short), namespace
+    )
+    found = of(cluster, namespace, short)
+    if form == "json":
+        console.out(json.dumps(as_json(found), indent=2, ensure_ascii=False), highlight=False)
+    else:
+        show(parts(found, cluster), console)
+
+
+def explain_all(namespace: str, source: Source, *, form: str, console: Console) -> bool:
+    """Print the overview, of one namespace or of all; True if some Service does not get what it asks for."""
+    cluster, _ = _read(source, console, lambda api, _: objects.of_all(api, namespace), "")
+    view = overview(cluster, namespace)
+    console.out(FORMATS[form](view), highlight=False)
+    return bool(view.wanting)
 
 
 def explained(api: Api, namespace: str, name: str, follow: Reading) -> str:
     """Return the explanation as text. Raises `UsageError`, `RefusedError` and `InconclusiveError`."""
+    cluster = Cluster(objects.of_service(api, namespace, name), follow)
     written = io.StringIO()
-    console = Console(file=written, width=_WIDTH, highlight=False)
-    for part in _explained(api, namespace, name, follow):
-        console.print(part, soft_wrap=isinstance(part, str))
+    show(parts(of(cluster, namespace, name), cluster), Console(file=written, width=_WIDTH, highlight=False))
     return "\n".join(line.rstrip() for line in written.getvalue().splitlines())
 
 
-def _explained(api: Api, namespace: str, name: str, follow: Reading) -> Iterable[Any]:
+def show(lines: Iterable[Any], console: Console) -> None:
+    """Print lines as they are, and tables."""
+    for each in lines:
+        console.print(each, soft_wrap=isinstance(each, str), markup=False)
+
+
+def of(cluster: Cluster, namespace: str, name: str) -> Diagnosis:
+    """Return the diagnosis of one Service. Raises `UsageError` if there is none, or it is no Service."""
+    service = cluster.services.get((namespace, name))
+    if service is None:
+        there = ", ".join(sorted(other for space, other in cluster.services if space == namespace)[:6])
+        said = f"it has {there}" if there else f"there is no Service in namespace {namespace}"
+        raise UsageError(f"Service {namespace}/{name}: not found; {said}")
     try:
-        service = api.get("services", namespace, name)
-    except RefusedError as error:
-        if error.response.code != 404:
-            raise
-        said = f"{error.response.body.get('message', error)}; it has {_some(api, namespace)}"
-        raise UsageError(f"Service {namespace}/{name}: {said}") from None
-    slices = api.list("endpointslices", namespace, label_selector=f"kubernetes.io/service-name={name}")
-    nodes = api.list("nodes")
-    version = api.request("GET", "/version").body
-    features = Features(_version(version), follows=follow)
-    found = explain(service, slices, sorted(nodes, key=lambda each: str(each["metadata"]["name"])), features)
-    spec = service["spec"]
-    yield f"Service {namespace}/{name}, {spec.get('type', 'ClusterIP')} {', '.join(spec.get('clusterIPs') or [])}"
-    yield f"  cluster     Kubernetes {version.get('gitVersion', '?')}, {len(nodes)} nodes"
-    yield f"  decides     {found.decided_by}"
-    yield from (f"  hints       {each}" for each in found.hints)
-    yield f"  safeguard   {found.safeguard or 'none failed'}"
-    if spec.get("externalTrafficPolicy") == "Local":
-        yield "  policy      externalTrafficPolicy is Local: hints do not count for traffic from outside"
-    yield ""
-    yield _table(found)
+        return diagnose(service, cluster)
+    except (*UNREADABLE, AttributeError) as error:
+        raise UsageError(f"Service {namespace}/{name}: its objects cannot be read: {error!r}") from error
 
 
-def _table(found: Explanation) -> Table:
-    """Return the table of decisions; nodes with the same decision share a line."""
-    table = Table(
-        "nodes", "zone", "port", "uses", "endpoints", "because", box=None, pad_edge=False, header_style="bold"
-    )
-    groups: dict[tuple[str, str, str, int, str], list[Tier]] = {}
-    for each in found.tiers:
-        because = each.because.replace(f"node {each.node}", "the node")
-        groups.setdefault((each.zone, each.port, each.tier, each.used, because), []).append(each)
-    for (zone, port, tier, used, because), tiers in groups.items():
-        names = [each.node for each in tiers]
-        more = f" and {len(names) - SAME} more" if len(names) > SAME else ""
-        table.add_row(" ".join(names[:SAME]) + more, zone or "(none)", port, tier, str(used), because)
-    return table
-
-
-def _some(api: Api, namespace: str) -> str:
-    names = [str(each["metadata"]["name"]) for each in api.list("services", namespace)]
-    return ", ".join(names[:SAME]) or f"no Service in namespace {namespace}"
-
-
-def _version(told: Mapping[str, Any]) -> tuple[int, int]:
-    """Return the server's version, or the nearest one that is known."""
-    match = re.match(r"v?(\d+)\.(\d+)", str(told.get("gitVersion", "")))
-    found = (int(match[1]), int(match[2])) if match else NEWEST
-    return min(max(found, OLDEST), NEWEST)
+def _read(source: Source, console: Console, ask: Callable[[Api, str], Objects], namespace: str) -> tuple[Cluster, str]:
+    """Return the cluster, and the namespace that is meant; write what was read, if that is wanted."""
+    if source.folder:
+        found, namespace = objects.read(Path(source.folder)), namespace or "default"
+    else:
+        loaded = find(source.kubeconfig, context=source.context)
+        namespace, api = namespace or loaded.namespace, Api(loaded, timeout=60)
+        try:
+            found = ask(api, loaded.namespace)
+        except (InconclusiveError, RefusedError) as error:
+            said = errors.of(error, server=api.server)
+            raise UnavailableError(f"kubeconfig {files_of(source.kubeconfig)}: {said}") from error
+        finally:
+            api.close()
+    if source.record:
+        for line in objects.write(found, Path(source.record)):
+            console.print(f"--record {source.record}: {line}", soft_wrap=True, markup=False)
+    return Cluster(found, source.follow), namespace

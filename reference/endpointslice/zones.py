@@ -66,7 +66,7 @@ class ZoneTable:
     def __init__(self, features: Features, nodes: Mapping[str, Object] | None = None) -> None:
         self.version = 0
         self._counts_nodes = features.follows == "kep"
-        self._leaves_out_control_plane = features.at_least(23)
+        self._features = features
         self._places: dict[str, _Place] = {}
         self._zones: dict[str, _Zone] = {}
         self._without_cpu = 0
@@ -100,14 +100,10 @@ class ZoneTable:
         return self._shares
 
     def _place(self, node: Object) -> _Place | None:
-        labels = node["metadata"].get("labels") or {}
-        if self._leaves_out_control_plane and not _CONTROL_PLANE.isdisjoint(labels):
+        if not counts(node, self._features):
             return None
-        status = node.get("status") or {}
-        conditions = status.get("conditions") or ()
-        if not any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions):
-            return None
-        return _Place(node_zone(node), milli_cpu(str((status.get("allocatable") or {}).get("cpu", ""))))
+        allocatable = (node.get("status") or {}).get("allocatable") or {}
+        return _Place(node_zone(node), milli_cpu(str(allocatable.get("cpu", ""))))
 
     def _add(self, place: _Place, count: int) -> None:
         zone = self._zones.setdefault(place.zone, _Zone())
@@ -129,6 +125,14 @@ class ZoneTable:
             for name, zone in sorted(self._zones.items(), key=lambda item: item[0])
         }
         return ZoneShares(weights, sum(weights.values()))
+
+
+def counts(node: Object, features: Features) -> bool:
+    """Return whether a node counts: it is ready, and since 1.23 no control plane node."""
+    if features.at_least(23) and not _CONTROL_PLANE.isdisjoint(node["metadata"].get("labels") or {}):
+        return False
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
 
 
 @lru_cache(maxsize=1024)

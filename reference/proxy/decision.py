@@ -280,7 +280,7 @@ def _mode(port: ServicePort, ready: Sequence[Endpoint], place: Place, behaviour:
         why = _why_not("node", ready, [each.node_hints for each in ready], place.node)
         if not why:
             return "PreferSameNode", f"hints name node {place.node}"
-        set_aside.append(why)
+        set_aside += [why] if any(each.node_hints for each in ready) else []
     if refused := _hints_refused(port, place, behaviour):
         return "", refused
     why = _why_not("zone", ready, [each.zone_hints for each in ready], place.zone)

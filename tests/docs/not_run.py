@@ -89,6 +89,7 @@ NOT_RUN = {
 
 EXIT_CODES = {
     "trafficdist doctor": 11,  # an embedded cluster lacks some abilities, as it says
+    "trafficdist run --mutant skips-zone-tier": 1,  # its fault is found
 }
 
 SAYS = {

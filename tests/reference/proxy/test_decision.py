@@ -196,7 +196,12 @@ def test_ready_is_looked_at_before_terminating() -> None:
 @pytest.mark.parametrize(
     ("specs", "place", "expected"),
     [
-        ("1@a1 zone=a | 5@b1", A1, "hints set aside: endpoint 10.244.0.1 has no node hint; endpoint 10.244.0.5 has no"),
+        ("1@a1 zone=a | 5@b1", A1, "hints set aside: endpoint 10.244.0.5 has no zone hint"),
+        (
+            "1@a1 zone=a node=a1 | 5@b1",
+            A1,
+            "endpoint 10.244.0.5 has no node hint; endpoint 10.244.0.5 has no zone hint",
+        ),
         ("5@b1 zone=b node=b1", A1, "no endpoint is hinted for node a1; no endpoint is hinted for zone a"),
         ("5@b1 zone=b", Place("a1"), "no endpoint is hinted for zone (none)"),
         ("5@b1", A1, "no endpoint has hints"),

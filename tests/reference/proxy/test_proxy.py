@@ -48,8 +48,7 @@ def test_it_explains_what_it_does(cluster: Cluster) -> None:
 
     assert explained.startswith("node a1, zone a\n")
     pod = cluster.hosts["b1-2"].addresses["IPv4"]
-    assert f"hints set aside: endpoint {cluster.hosts['a1-2'].addresses['IPv4']} has no node hint; " in explained
-    assert f"endpoint {pod} has no zone hint" in explained
+    assert f"hints set aside: endpoint {pod} has no zone hint" in explained
     assert "does not exist" in cluster.proxies["a1"].explain("default", "nobody")
     assert f"default/{name}:tcp/TCP IPv4" in cluster.proxies["a1"].decisions()
 

@@ -1,0 +1,105 @@
+"""How long `trafficdist explain --all` takes for a large recorded cluster, and how much memory.
+
+5,000 Services that ask for their zone or node, with 20 endpoints each, on 1,000 nodes in three zones; every tenth has
+no endpoint in one zone, every hundredth has one on a node without a zone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ZONE = "topology.kubernetes.io/zone"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--services", type=int, default=5_000)
+    parser.add_argument("--nodes", type=int, default=1_000)
+    chosen = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        _write(Path(folder), chosen.services, chosen.nodes)
+        begin = time.monotonic()
+        trafficdist = Path(sys.executable).with_name("trafficdist")
+        command = [trafficdist, "explain", "--all", "--from", folder, "--format=json"]
+        answer = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+        seconds = time.monotonic() - begin
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    processor, memory = used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
+    wanting = json.loads(answer.stdout)["wanting"]
+    print(f"{chosen.services:,} Services on {chosen.nodes:,} nodes, {wanting} of them without what they ask for:")
+    print(f"{seconds:.1f} s, {processor:.1f} s of processor, {memory:.0f} MB")
+
+
+def _write(folder: Path, services: int, nodes: int) -> None:
+    zones = {f"node-{number}": "abc"[number % 3] for number in range(nodes)}
+    names = list(zones)
+    items = {
+        "nodes": [_node(name, zone) for name, zone in zones.items()] + [_node("lost", "")],
+        "services": [_service(number) for number in range(services)],
+        "endpointslices": [_slice(number, names, zones) for number in range(services)],
+    }
+    for name, each in items.items():
+        (folder / f"{name}.json").write_text(json.dumps({"items": each}))
+
+
+def _node(name: str, zone: str) -> dict[str, object]:
+    status = {
+        "allocatable": {"cpu": "4"},
+        "conditions": [{"type": "Ready", "status": "True"}],
+        "nodeInfo": {"kubeletVersion": "v1.36.1"},
+    }
+    return {"metadata": {"name": name, "labels": {ZONE: zone} if zone else {}}, "status": status}
+
+
+def _service(number: int) -> dict[str, object]:
+    address = f"10.96.{number // 250}.{1 + number % 250}"
+    spec = {
+        "clusterIP": address,
+        "clusterIPs": [address],
+        "ipFamilies": ["IPv4"],
+        "ports": [{"port": 80, "protocol": "TCP"}],
+        "selector": {"app": f"web-{number}"},
+        "trafficDistribution": "PreferSameZone" if number % 2 else "PreferSameNode",
+    }
+    return {"metadata": {"name": f"web-{number}", "namespace": f"team-{number % 50}"}, "spec": spec}
+
+
+def _slice(number: int, names: list[str], zones: dict[str, str]) -> dict[str, object]:
+    chosen = [names[(number * 7 + each) % len(names)] for each in range(20)]
+    if number % 10 == 0:
+        chosen = [each for each in chosen if zones[each] != "c"]
+    if number % 100 == 0:
+        chosen[0] = "lost"
+    labels = {
+        "kubernetes.io/service-name": f"web-{number}",
+        "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io",
+    }
+    return {
+        "metadata": {"name": f"web-{number}-1", "namespace": f"team-{number % 50}", "labels": labels},
+        "addressType": "IPv4",
+        "ports": [{"name": "", "port": 80, "protocol": "TCP"}],
+        "endpoints": [_endpoint(number, each, name, zones.get(name, "")) for each, name in enumerate(chosen)],
+    }
+
+
+def _endpoint(number: int, index: int, name: str, zone: str) -> dict[str, object]:
+    hints: dict[str, object] = {"forZones": [{"name": zone}]}
+    if not number % 2:
+        hints["forNodes"] = [{"name": name}]
+    found = {
+        "addresses": [f"10.{number % 200}.{number // 200}.{index + 1}"],
+        "conditions": {"ready": True},
+        "nodeName": name,
+    }
+    return {**found, "zone": zone, "hints": hints} if zone else found
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""Does a Service ask for topology, whom does it select, and do its policies let hints count?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from harness.api.client import Object
+from harness.explain.case import PROXY_NAME, Case, condition
+from harness.explain.causes import AS_ASKED, causes
+from harness.explain.findings import Finding, found, listed, many
+from harness.explain.routes import Route, nodes_of
+from reference.endpointslice.hints import NoHints, topology_annotation
+from reference.endpointslice.labels import TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE
+from reference.objects.endpoints import is_ready, name_of
+
+
+def ended(case: Case) -> Finding:
+    match case.ends:
+        case "external-name":
+            target = case.spec.get("externalName", "?")
+            return found(
+                "external-name", f"the Service is ExternalName: DNS sends its clients to {target}, no proxy takes part"
+            )
+        case "headless":
+            return found("headless", "the Service is headless: clients choose among its endpoints, no proxy does")
+        case _:
+            label = case.service["metadata"]["labels"][PROXY_NAME]
+            says = f"label {PROXY_NAME} leaves the Service to proxy {label!r}: kube-proxy does nothing for it"
+            return found("other-proxy", says, remedy=case.kubectl(f"label {PROXY_NAME}-"))
+
+
+def words(case: Case) -> Iterator[Finding]:
+    """What is odd in how the Service asks."""
+    annotations = case.service["metadata"].get("annotations") or {}
+    key, value = topology_annotation(case.service, case.cluster.features)
+    field = case.spec.get("trafficDistribution")
+    if key == TOPOLOGY_AWARE_HINTS and TOPOLOGY_MODE in annotations and annotations[TOPOLOGY_MODE] != value:
+        says = f"annotation {key} is {value!r} and hides {TOPOLOGY_MODE}, which is {annotations[TOPOLOGY_MODE]!r}"
+        yield found("annotation-hidden", says, remedy=case.kubectl(f"annotate {key}-"))
+    if value in {"Auto", "auto"} and field is not None:
+        says = f"annotation {key} is {value}, and overrides trafficDistribution {field}"
+        yield found("annotation-overrides-field", says, remedy=case.kubectl(f"annotate {key}-"))
+    elif value not in {None, "Auto", "auto", "Disabled", "disabled"}:
+        decides = f"trafficDistribution {field} decides" if field else "nothing else asks"
+        says = f"annotation {key} is {value!r}, which is no value: Auto and auto are; {decides}"
+        yield found("annotation-unknown", says, remedy=case.kubectl(f"annotate {key}=Auto --overwrite"))
+    if isinstance(case.decided_by, NoHints) and value in {"Auto", "auto"}:
+        yield found("gate-off", case.decided_by.reason, remedy=_newer(24))
+    elif isinstance(case.decided_by, NoHints) and case.decided_by.unknown:
+        since = 34 if field in {"PreferSameZone", "PreferSameNode"} else 31
+        known = field in {"PreferClose", "PreferSameZone", "PreferSameNode"}
+        older = case.cluster.features.enabled("ServiceTrafficDistribution")
+        remedy = case.set_field("PreferClose") if older else _newer(since if known else 31)
+        yield found("value-unknown-to-the-controller", case.decided_by.reason, remedy=remedy)
+
+
+def _newer(minor: int) -> str:
+    return f"use Kubernetes 1.{minor} or newer, or switch the feature gate on"
+
+
+def asks_nothing(case: Case) -> Iterator[Finding]:
+    yield found("asks-for-nothing", case.decided_by.reason, remedy=case.set_field())
+
+
+# Whom does it select?
+
+
+def nobody(case: Case) -> Finding | None:
+    """Why there is no endpoint that takes connections; None if there is one."""
+    endpoints = [each for one in case.slices for each in one.get("endpoints") or ()]
+    if any(map(is_ready, endpoints)):
+        return None
+    if endpoints:
+        return _not_ready(case, endpoints)
+    selector = case.spec.get("selector")
+    if not selector:
+        return found("no-selector", "the Service has no selector and no EndpointSlice: nobody has said who serves it")
+    words = ",".join(f"{key}={value}" for key, value in sorted(selector.items()))
+    if case.pods == []:
+        says = f"the selector {words} is that of no pod in namespace {case.namespace}"
+        look = f"kubectl -n {case.namespace} get pods --show-labels"
+        return found("selector-matches-nobody", says, remedy=f"{look}; then correct spec.selector or the labels")
+    pods = (
+        "pods may exist: they could not be read"
+        if case.pods is None
+        else f"{many(len(case.pods), 'pod')} match {words}"
+    )
+    evidence = tuple(filter(None, (pods, case.cluster.controller(), *case.events)))
+    return found("no-slices", "the Service has no EndpointSlice with endpoints", evidence=evidence)
+
+
+def _not_ready(case: Case, endpoints: Sequence[Object]) -> Finding:
+    serve = [each for each in endpoints if condition(each, "terminating") and condition(each, "serving", default=True)]
+    names = listed(sorted({name_of(each) for each in endpoints}))
+    if serve:
+        says = f"no endpoint is ready; {many(len(serve), 'endpoint')} terminate and still serve, for all zones: {names}"
+        return found("terminating-only", says)
+    says = f"none of {many(len(endpoints), 'endpoint')} is ready: {names}"
+    return found("no-ready-endpoint", says, remedy=f"kubectl -n {case.namespace} describe pod {first_name(endpoints)}")
+
+
+def first_name(endpoints: Sequence[Object]) -> str:
+    """Return the first name of endpoints."""
+    return min(name_of(each) for each in endpoints)
+
+
+# Policies
+
+
+def policies(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
+    if case.spec.get("internalTrafficPolicy") == "Local":
+        failing = nodes_of(by_proxies, lambda each: each.fails)
+        says = "internalTrafficPolicy is Local: connections stay on the node, and hints do not count"
+        lost = f"; they are dropped on {many(len(failing), 'node')} without an endpoint" if failing else ""
+        cause = causes()["internal-policy-local"]
+        remedy = case.kubectl(
+            'patch -p \'{"spec":{"internalTrafficPolicy":"Cluster","trafficDistribution":"PreferSameNode"}}\''
+        )
+        weighed = cause if failing else replace(cause, weight=AS_ASKED)
+        yield Finding(weighed, says + lost, failing, remedy=remedy if failing else "")
+    if case.spec.get("type") in {"NodePort", "LoadBalancer"} or case.spec.get("externalIPs"):
+        if case.spec.get("externalTrafficPolicy") == "Local":
+            says = "externalTrafficPolicy is Local: clients from outside get endpoints of the node they enter"
+            yield found("external-policy-local", says)
+        elif not isinstance(case.decided_by, NoHints):
+            says = "clients from outside get the endpoints of the zone where they enter; their own zone is unknown"
+            yield found("external-clients", says)

@@ -1,0 +1,40 @@
+"""What was found of a Service: a cause, the sentence that it is told in, the nodes that it concerns, and the remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.explain.causes import Cause, causes
+
+_SHOWN = 6
+"""So many names stand in a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A cause as it was found, in a sentence with names and numbers; without `nodes` it concerns all."""
+
+    cause: Cause
+    says: str
+    nodes: tuple[str, ...] = ()
+    evidence: tuple[str, ...] = ()
+    remedy: str = ""
+
+
+def found(
+    cause: str, says: str, *, nodes: Sequence[str] = (), evidence: Sequence[str] = (), remedy: str = ""
+) -> Finding:
+    """Return a finding by the id of its cause."""
+    return Finding(causes()[cause], says, tuple(nodes), tuple(evidence), remedy)
+
+
+def many(number: int, thing: str) -> str:
+    """Return "1 node", "2 nodes"."""
+    return f"{number} {thing}{'' if number == 1 else 's'}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return the first names, and how many more there are."""
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return " ".join(names[:_SHOWN]) + more

@@ -1,0 +1,197 @@
+"""The objects of a cluster that an explanation reads: from its API, or from files that `kubectl get -o json` wrote.
+
+Services, EndpointSlices and Nodes it cannot do without. The rest is evidence: what may not be read is left out, and
+said with the permission that would show it. Files hold no Secret, and of pods only what an explanation looks at.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import orjson
+
+from harness.api.client import Api, Object, RefusedError
+from harness.errors import UsageError
+
+_PROXIES = "k8s-app=kube-proxy"
+_SYSTEM = "kube-system"
+_ABOUT_PODS = {
+    "metadata": ("name", "namespace", "labels", "ownerReferences", "deletionTimestamp"),
+    "spec": ("nodeName",),
+    "status": ("conditions", "phase"),
+}
+NEEDED = ("services", "endpointslices", "nodes")
+EVIDENCE = ("pods", "events", "leases")
+
+
+@dataclass(frozen=True, slots=True)
+class Objects:
+    """The objects by resource; `version` is the API server's gitVersion.
+
+    `unread` are the resources that were not read, and why. `proxies` are the pods of kube-proxy.
+    """
+
+    version: str
+    services: Sequence[Object]
+    endpointslices: Sequence[Object]
+    nodes: Sequence[Object]
+    pods: Sequence[Object] = ()
+    proxies: Sequence[Object] = ()
+    events: Sequence[Object] = ()
+    leases: Sequence[Object] = ()
+    unread: Mapping[str, str] = field(default_factory=dict)
+
+
+def of_service(api: Api, namespace: str, name: str) -> Objects:
+    """Read what concerns one Service. Raises `UsageError` if there is none, `RefusedError` and `InconclusiveError`."""
+    try:
+        service = api.get("services", namespace, name)
+    except RefusedError as error:
+        if error.response.code != 404:
+            raise
+        said = f"{error.response.body.get('message', error)}; it has {_some(api, namespace)}"
+        raise UsageError(f"Service {namespace}/{name}: {said}") from None
+    slices = api.list("endpointslices", namespace, label_selector=f"kubernetes.io/service-name={name}")
+    selector = ",".join(f"{key}={value}" for key, value in sorted((service["spec"].get("selector") or {}).items()))
+    wanted = {"pods": (namespace, selector)} if selector else {}
+    return _with_evidence(api, [service], slices, {**wanted, "events": (namespace, "")})
+
+
+def of_all(api: Api, namespace: str = "") -> Objects:
+    """Read all Services, of one namespace or of all. Raises `RefusedError` and `InconclusiveError`."""
+    services, slices = api.list("services", namespace), api.list("endpointslices", namespace)
+    return _with_evidence(api, services, slices, dict.fromkeys(("pods", "events"), (namespace, "")))
+
+
+def _with_evidence(
+    api: Api, services: Sequence[Object], slices: Sequence[Object], wanted: Mapping[str, tuple[str, str]]
+) -> Objects:
+    found: dict[str, Sequence[Object]] = {}
+    unread: dict[str, str] = {}
+    for name, (namespace, selector) in {**wanted, "proxies": (_SYSTEM, _PROXIES), "leases": (_SYSTEM, "")}.items():
+        resource = "pods" if name == "proxies" else name
+        try:
+            found[name] = api.list(resource, namespace, label_selector=selector)
+        except RefusedError as error:
+            where = f"in namespace {namespace}" if namespace else "in all namespaces"
+            unread[name] = f"{error.response.code}; permission to list {resource} {where} would show them"
+    version = str(api.request("GET", "/version").body.get("gitVersion", ""))
+    return Objects(version, services, slices, api.list("nodes"), **found, unread=unread)
+
+
+def _some(api: Api, namespace: str) -> str:
+    names = [str(each["metadata"]["name"]) for each in api.list("services", namespace)]
+    return ", ".join(names[:6]) or f"no Service in namespace {namespace}"
+
+
+# Files
+
+
+def write(objects: Objects, folder: Path) -> list[str]:
+    """Write a file for each resource into `folder`, as `kubectl get -o json` does; say what each has.
+
+    Raises `UsageError` if that cannot be, or would replace a file.
+    """
+    about = [_about(each) for each in (*objects.pods, *objects.proxies)]
+    contents = {
+        "services": objects.services,
+        "endpointslices": objects.endpointslices,
+        "nodes": objects.nodes,
+        "pods": list({(each["metadata"]["namespace"], each["metadata"]["name"]): each for each in about}.values()),
+        "events": objects.events,
+        "leases": objects.leases,
+    }
+    said = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _write(folder / "version.json", {"serverVersion": {"gitVersion": objects.version}})
+        for name, items in contents.items():
+            if name in objects.unread:
+                said.append(f"{name}: not there ({objects.unread[name]})")
+                continue
+            _write(folder / f"{name}.json", {"apiVersion": "v1", "kind": "List", "items": list(items)})
+            left_out = " (names, labels, nodes and conditions alone)" if name == "pods" else ""
+            said.append(f"{name}.json, {len(items)} objects{left_out}")
+    except OSError as error:
+        raise UsageError(f"--record {folder}: {error}") from None
+    return said
+
+
+def _write(path: Path, content: Object) -> None:
+    with path.open("xb") as file:
+        file.write(orjson.dumps(content, option=orjson.OPT_INDENT_2) + b"\n")
+
+
+def _about(pod: Object) -> Object:
+    """What an explanation looks at of a pod: no environment, arguments or annotations."""
+    kept = {
+        part: {key: pod[part][key] for key in keys if key in (pod.get(part) or {})}
+        for part, keys in _ABOUT_PODS.items()
+    }
+    images = [
+        {"name": each.get("name", ""), "image": each.get("image", "")} for each in pod["spec"].get("containers") or ()
+    ]
+    return {"apiVersion": "v1", "kind": "Pod", **kept, "spec": {**kept["spec"], "containers": images}}
+
+
+def read(folder: Path) -> Objects:
+    """Read the files of a folder: SERVICES.json and so on, each as `kubectl get … -o json` writes it.
+
+    Raises `UsageError` for a file that is missing or no list of such objects.
+    """
+    found: dict[str, list[Object]] = {}
+    unread: dict[str, str] = {}
+    for name in (*NEEDED, *EVIDENCE):
+        path = folder / f"{name}.json"
+        if path.is_file():
+            found[name] = _items(path)
+        elif name in NEEDED:
+            raise UsageError(f"--from {folder}: {name}.json is not there; `kubectl get {name} -A -o json` writes it")
+        else:
+            unread[name] = f"there is no {name}.json"
+    proxies = [each for each in found.get("pods", ()) if _is_proxy(each)]
+    return Objects(_version(folder / "version.json", found["nodes"]), **found, proxies=proxies, unread=unread)
+
+
+def _items(path: Path) -> list[Object]:
+    try:
+        content = orjson.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path}: {error}") from None
+    items = content.get("items") if isinstance(content, dict) else None
+    if not isinstance(items, list) or not all(_is_object(each) for each in items):
+        raise UsageError(f'{path}: want a list of objects as `kubectl get … -o json` writes it: {{"items": […]}}')
+    return items
+
+
+def _is_object(each: object) -> bool:
+    metadata = each.get("metadata") if isinstance(each, dict) else None
+    return isinstance(metadata, dict) and isinstance(metadata.get("name"), str)
+
+
+def _is_proxy(pod: Object) -> bool:
+    metadata = pod["metadata"]
+    return metadata.get("namespace") == _SYSTEM and (metadata.get("labels") or {}).get("k8s-app") == "kube-proxy"
+
+
+def _version(path: Path, nodes: Sequence[Object]) -> str:
+    """Return the API server's version; without `kubectl version -o json` that of the newest kubelet."""
+    if path.is_file():
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            return str((content.get("serverVersion") or content)["gitVersion"])
+        except (OSError, ValueError, AttributeError, KeyError, TypeError):
+            raise UsageError(f"{path}: want what `kubectl version -o json` writes") from None
+    return max((kubelet_version(each) for each in nodes), default="", key=_in_order)
+
+
+def kubelet_version(node: Object) -> str:
+    """Return the version of a node's kubelet, like "v1.34.2"; "" if it does not say."""
+    return str(((node.get("status") or {}).get("nodeInfo") or {}).get("kubeletVersion", ""))
+
+
+def _in_order(version: str) -> list[int]:
+    return [int(part) if part.isdigit() else 0 for part in version.lstrip("v").split(".")]

@@ -1,0 +1,129 @@
+"""A diagnosis as a person reads it: first the answer, then why, then what to do; the facts follow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from rich.table import Table
+
+from harness.explain.causes import AS_ASKED, CROSSES, FAILS, NOTE
+from harness.explain.cluster import Cluster
+from harness.explain.diagnosis import Diagnosis
+from harness.explain.findings import Finding, listed, many
+
+_MARGIN = 10
+
+
+def answer(diagnosis: Diagnosis) -> str:
+    """Return what becomes of the connections, in a sentence."""
+    first = diagnosis.findings[0] if diagnosis.findings else None
+    crossing = f"connections leave their zone from {_of(diagnosis.crossing, diagnosis)}"
+    if first is not None and first.cause.weight is FAILS:
+        where = f"connections fail on {_of(diagnosis.failing, diagnosis)}" if first.nodes else "connections fail"
+        return f"{where}: {first.says}"
+    if first is not None and first.cause.weight is CROSSES:
+        return f"{crossing}: {first.says}"
+    if first is not None and first.cause.weight is AS_ASKED:
+        return f"{crossing}: {first.says}" if diagnosis.crossing else first.says
+    if diagnosis.crossing:
+        return f"{crossing}, though each has hints"
+    if not diagnosis.routes:
+        return "no node has rules for it"
+    return f"connections stay in the zone of their client, from {_of(_all(diagnosis), diagnosis)}"
+
+
+def _all(diagnosis: Diagnosis) -> tuple[str, ...]:
+    return tuple({name for each in diagnosis.routes for name in each.nodes})
+
+
+def _of(nodes: tuple[str, ...], diagnosis: Diagnosis) -> str:
+    if len(nodes) == diagnosis.nodes:
+        return f"all {many(diagnosis.nodes, 'node')}" if diagnosis.nodes > 1 else "the one node"
+    return f"{len(nodes)} of {many(diagnosis.nodes, 'node')}"
+
+
+def parts(diagnosis: Diagnosis, cluster: Cluster) -> Iterator[Any]:
+    """Yield lines and the table of routes, for a console."""
+    metadata, spec = diagnosis.service["metadata"], diagnosis.service["spec"]
+    yield f"Service {metadata['namespace']}/{metadata['name']}: {answer(diagnosis)}"
+    for number, each in enumerate(diagnosis.findings):
+        yield ""
+        yield from _finding(each, first=number == 0)
+    yield ""
+    addresses = ", ".join(spec.get("clusterIPs") or [])
+    yield _line("Service", f"{spec.get('type', 'ClusterIP')} {addresses}".rstrip())
+    yield _line("cluster", f"Kubernetes {cluster.objects.version or '?'}, {many(diagnosis.nodes, 'node')}")
+    yield _line("decides", diagnosis.asks)
+    yield from (_line("hints", each) for each in diagnosis.hints)
+    yield from (_line("not read", f"{name}: {why}") for name, why in sorted(cluster.objects.unread.items()))
+    if diagnosis.routes:
+        yield ""
+        yield _table(diagnosis)
+
+
+def _finding(finding: Finding, *, first: bool) -> Iterator[str]:
+    if finding.cause.weight is NOTE:
+        yield _line("note", f"{finding.says} [{finding.cause.id}]")
+    else:
+        yield _line("why" if first else "and", f"{finding.says} [{finding.cause.id}]")
+        if finding.nodes:
+            yield _line("nodes", listed(finding.nodes))
+    yield from (_line("seen", each) for each in finding.evidence)
+    yield _line("do", finding.remedy or finding.cause.remedy)
+    yield _line("source", finding.cause.source)
+
+
+def _line(word: str, text: str) -> str:
+    return f"  {word:<{_MARGIN}}{text}"
+
+
+def _table(diagnosis: Diagnosis) -> Table:
+    head = ("nodes", "zone", "port", "uses", "endpoints", "elsewhere", "because")
+    table = Table(*head, box=None, pad_edge=False, header_style="bold")
+    for each in diagnosis.routes:
+        names, zone = listed(each.nodes), each.zone or "(none)"
+        port = f"{each.port} {each.family}"
+        table.add_row(names, zone, port, each.tier, str(each.used), str(each.crossing), each.because)
+    return table
+
+
+def as_json(diagnosis: Diagnosis) -> dict[str, Any]:
+    """Return plain values."""
+    metadata = diagnosis.service["metadata"]
+    return {
+        "namespace": metadata["namespace"],
+        "service": metadata["name"],
+        "answer": answer(diagnosis),
+        "asks": diagnosis.asks,
+        "wanting": diagnosis.wanting,
+        "nodes": diagnosis.nodes,
+        "crossing": list(diagnosis.crossing),
+        "failing": list(diagnosis.failing),
+        "hints": list(diagnosis.hints),
+        "causes": [
+            {
+                "id": each.cause.id,
+                "weight": each.cause.weight.name.lower().replace("_", "-"),
+                "says": each.says,
+                "nodes": list(each.nodes),
+                "evidence": list(each.evidence),
+                "remedy": each.remedy or each.cause.remedy,
+                "source": each.cause.source,
+            }
+            for each in diagnosis.findings
+        ],
+        "routes": [
+            {
+                "nodes": list(each.nodes),
+                "zone": each.zone,
+                "port": each.port,
+                "family": each.family,
+                "uses": each.tier,
+                "endpoints": each.used,
+                "elsewhere": each.crossing,
+                "because": each.because,
+            }
+            for each in diagnosis.routes
+        ],
+    }

@@ -1,0 +1,90 @@
+"""Does each node use the hints that there are?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from harness.api.client import Object
+from harness.explain.asking import first_name
+from harness.explain.case import Case, condition, label
+from harness.explain.cluster import Node
+from harness.explain.findings import Finding, found, listed, many
+from harness.explain.routes import Route
+from reference.endpointslice.hints import topology_annotation
+from reference.endpointslice.labels import ZONE
+from reference.objects.endpoints import is_ready, name_of
+from reference.proxy.decision import Behaviour
+
+MANY = 6
+"""So many nodes are named in a remedy."""
+
+
+def of_nodes(case: Case, known: Sequence[tuple[Object, Object]], by_proxies: Sequence[Route]) -> Iterator[Finding]:
+    """Why some nodes use endpoints elsewhere although there are hints."""
+    anywhere = [each for each in by_proxies if each.tier == "anywhere" and each.crossing]
+    old = {name: node for each in anywhere for name in each.nodes if _is_old(case, node := case.cluster.nodes[name])}
+    if old:
+        releases = listed(sorted({f"1.{node.version[1]} ({node.proxy})" for node in old.values()}))
+        says = f"{many(len(old), 'node')} run a proxy that does not use these hints: {releases}"
+        yield found("proxy-too-old", says, nodes=tuple(sorted(old)))
+    by_zone: dict[str, list[str]] = {}
+    for each in anywhere:
+        by_zone.setdefault(each.zone, []).extend(name for name in each.nodes if name not in old)
+    for zone, names in sorted(by_zone.items()):
+        if names:
+            yield _of_zone(case, zone, tuple(dict.fromkeys(names)), [each for each, _ in known])
+
+
+def _is_old(case: Case, node: Node) -> bool:
+    """Return whether the proxy of a node ignores hints that one of the newest release would use."""
+    ours, newest = case.cluster.behaviour(node.version), case.cluster.behaviour(case.cluster.features.version)
+    return _uses(ours, case) < _uses(newest, case)
+
+
+def _uses(behaviour: Behaviour, case: Case) -> int:
+    """How many kinds of hints a proxy uses for the Service."""
+    _, value = topology_annotation(case.service, case.cluster.features)
+    asked = behaviour.annotation == "unused" or value in {"Auto", "auto"}
+    return (behaviour.zone_hints and asked) + behaviour.node_hints
+
+
+def _of_zone(case: Case, zone: str, names: tuple[str, ...], known: Sequence[Object]) -> Finding:
+    if not zone:
+        says = f"{listed(names)} {'has' if len(names) == 1 else 'have'} no zone label, and use endpoints anywhere"
+        return found("client-node-without-zone", says, nodes=names, remedy="; ".join(map(label, names[:MANY])))
+    mine = [each for each in known if each.get("zone") == zone]
+    ready = [each for each in mine if is_ready(each)]
+    there = Counter(str(each.get("zone") or "(none)") for each in known if is_ready(each))
+    counted = ", ".join(f"{count} in zone {each}" for each, count in sorted(there.items()))
+    evidence = (f"ready endpoints: {counted}",)
+    if ready:
+        return found("zone-not-hinted", f"zone {zone} has {many(len(ready), 'ready endpoint')}, and no hint names it",
+                      nodes=names, evidence=evidence)  # fmt: skip
+    names_of = listed(sorted(map(name_of, mine)))
+    if any(condition(each, "terminating") for each in mine):
+        return found(
+            "zone-terminating", f"the endpoints of zone {zone} are ending: {names_of}", nodes=names, evidence=evidence
+        )
+    if mine:
+        says = f"no endpoint of zone {zone} is ready: {names_of}"
+        remedy = f"kubectl -n {case.namespace} describe pod {first_name(mine)}"
+        return found("zone-not-ready", says, nodes=names, evidence=evidence, remedy=remedy)
+    return found("zone-without-endpoint", f"zone {zone} has no endpoint: its nodes use those of all zones",
+                  nodes=names, evidence=evidence, remedy=_spread(case))  # fmt: skip
+
+
+def _spread(case: Case) -> str:
+    selector = ",".join(f"{key}: {value}" for key, value in sorted((case.spec.get("selector") or {}).items()))
+    constraint = (
+        f"topologySpreadConstraints: [{{maxSkew: 1, topologyKey: {ZONE}, whenUnsatisfiable: DoNotSchedule, "
+        f"labelSelector: {{matchLabels: {{{selector}}}}}}}]"
+    )
+    return f"in the pod template of {case.workload or 'the workload'}: {constraint}, with a pod for each zone at least"
+
+
+def proxies(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
+    ill = [each.name for each in case.cluster.nodes.values() if not each.proxy_ready]
+    if ill and by_proxies:
+        says = f"kube-proxy is not ready on {listed(ill)}: rules there may be those of before"
+        yield found("proxy-not-ready", says, nodes=tuple(ill))
