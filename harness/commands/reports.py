@@ -23,16 +23,17 @@ def compare(reports: Sequence[str]) -> None:
     from harness.report.conformance import read_report
 
     read = [read_report(each) for each in reports]
-    click.echo(as_markdown(read, _why_refused([Path(each) for each in reports])))
+    click.echo(as_markdown(read, _why_refused(reports)))
 
 
-def _why_refused(places: Sequence[Path]) -> list[str]:
-    """Return for each report the first reason why it is not verified, "" if it is."""
+def _why_refused(places: Sequence[str]) -> list[str]:
+    """Return for each report, a file or the folder of a run, the first reason why it is not verified, "" if it is."""
     from harness.plugin.suite import catalogue
     from harness.report.verified import verify
 
     requirements = catalogue()
-    refused = [verify(each if each.is_dir() else each.parent, requirements) for each in places]
+    folders = [Path(each) if Path(each).is_dir() else Path(each).parent for each in places]
+    refused = [verify(each, requirements) for each in folders]
     return [str(each[0]) if each else "" for each in refused]
 
 
@@ -51,7 +52,8 @@ _CODES = "\b\nExit codes:\n  0  no verdict changed\n  1  at least one verdict ch
 def changes(old: str, new: str, issues: str | None) -> int:
     """List verdicts that changed from OLD to NEW: two runs, or two folders of runs, matched by name.
 
-    A requirement that has vanished is a change; new ones are named, and are changes only if they are not met.
+    A requirement that has vanished is a change; new ones are named, and are changes only if they are not met. Reports
+    that `trafficdist verify` refuses are marked, with the first reason.
     """
     from harness.report import changes as compared
     from harness.report.conformance import read_reports
@@ -59,7 +61,9 @@ def changes(old: str, new: str, issues: str | None) -> int:
 
     before, after = read_reports(old), read_reports(new)
     found = compared.changes(before, after)
-    click.echo(compared.as_markdown(found, compared.new_ones(before, after)))
+    places = [str(Path(place) / name) for place, read in ((old, before), (new, after)) for name in read]
+    refused = [(place, why) for place, why in zip(places, _why_refused(places), strict=True) if why]
+    click.echo(compared.as_markdown(found, compared.new_ones(before, after), refused))
     for number, issue in enumerate(compared.issues(found) if issues else ()):
         OutputFolder(Path(str(issues))).write(f"{number:02}.md", f"{issue.title}\n\n{issue.body}\n")
     return 1 if found else 0

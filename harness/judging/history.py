@@ -15,6 +15,7 @@ at worst with a torn last line, and a reader reports both.
     comparison    an expected value and the one that was read, and the verdict
     verdict       verdict on a phase of a test, and whether it follows from the judgements since the verdict before;
                   without a phase it is the final verdict of the run, and overrides earlier ones
+    took          the seconds of all phases of a test
     not-run       tests that never began, with their verdict and message
     broken-off    in a merged history: a worker's part stopped here, without its end
     end
@@ -137,6 +138,10 @@ class History:
         why = cause(self._judged, verdict, ended_by)
         self._judged.clear()
         self.write("verdict", test=test, phase=phase, verdict=verdict, message=message, cause=why, **facts)
+
+    def took(self, test: str, parameters: str, seconds: float) -> None:
+        """Record how long a test took, over all its phases."""
+        self.write("took", test=test, parameters=parameters, seconds=seconds)
 
     def close(self) -> None:
         """End the file. Idempotent."""

@@ -76,6 +76,13 @@ def read_tally(value: Mapping[str, Any]) -> Tally:
     )
 
 
+def counts(value: Tally) -> dict[str, float]:
+    """Return counts as the report shows them: answers by pod, and of the others those that there are."""
+    others: dict[str, float] = {"timedOut": value.timed_out, "refused": value.refused}
+    others |= {"unknown": value.unknown.total(), "longestGapMs": value.gap_ms}
+    return {**dict(sorted(value.pods.items())), **{name: count for name, count in others.items() if count}}
+
+
 def rates(value: Rates) -> dict[str, float]:
     """Return all error rates."""
     return {"leak": value.leak, "miss": value.miss, "alone": value.alone}

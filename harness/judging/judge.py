@@ -6,6 +6,7 @@ skip, an exception, a failure of a scenario's own code) are taken as the run sta
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from harness.errors import UsageError
 from harness.judging import comparison, verdict
 from harness.judging import history_format as as_json
 from harness.judging.conclusion import Cause, cause, conclude
-from harness.judging.results import CaseResult, Result, severity
+from harness.judging.results import CONVERGENCE, CaseResult, Result, severity
 from harness.judging.verdict import Judgement, Tally, Verdict
 from harness.model.requirements import Feature, Level, Profile, Requirement
 
@@ -54,6 +55,10 @@ class Judged:
     interrupted: bool = False
     report: Mapping[str, Any] = field(default_factory=dict)
     """What the report says of the run as a whole; empty for runs of older releases."""
+    seconds: dict[Key, float] = field(default_factory=dict)
+    """How long each case took; no entry for what never began."""
+    contradictions: list[str] = field(default_factory=list)
+    """What no run writes, though each record alone is one that a run could write."""
 
     def stated(self) -> list[Result]:
         """Return the stated results, ordered by id."""
@@ -74,7 +79,7 @@ class Judged:
     def _results(self, cases: Mapping[Key, CaseResult]) -> list[Result]:
         of: dict[str, list[CaseResult]] = {}
         for key in sorted(cases, key=lambda key: self.cases[key].number):
-            of.setdefault(key[0], []).append(cases[key])
+            of.setdefault(key[0], []).append(replace(cases[key], duration=self.seconds.get(key, 0.0)))
         return [Result(self.requirements[each], tuple(of[each])) for each in sorted(of)]
 
 
@@ -89,9 +94,11 @@ def judge(records: Sequence[Mapping[str, Any]], where: Path) -> Judged:
     return reader.judged
 
 
+_LONGEST = 1e6  # seconds of a test
+
 _TEXTS = (
-    "cause", "client", "explanation", "message", "parameters", "phase", "reason", "relation", "sentence", "source",
-    "test", "unknown", "verdict", "what", "worker",
+    "cause", "client", "explanation", "message", "parameters", "phase", "reason", "relation", "rerun", "sentence",
+    "source", "test", "unknown", "verdict", "what", "worker",
 )  # fmt: skip
 
 
@@ -101,6 +108,13 @@ class _Worker:
 
     windows: dict[int, tuple[Mapping[str, Any], dict[str, Tally]]] = field(default_factory=dict)
     judgements: list[Judgement] = field(default_factory=list)
+    begun: list[int] = field(default_factory=list)
+    """The windows of its present test."""
+
+    def counts(self) -> list[dict[str, Any]]:
+        """Return the counts of each window of its present test, by client."""
+        tallies = [self.windows[each][1] for each in self.begun]
+        return [{client: as_json.counts(tally) for client, tally in each.items()} for each in tallies]
 
 
 class _Reader:
@@ -116,6 +130,7 @@ class _Reader:
         match record["kind"]:
             case "window":
                 worker.windows[record["window"]] = record, {}
+                worker.begun.append(record["window"])
             case "observed":
                 tally = worker.windows[record["window"]][1].setdefault(record["client"], Tally())
                 tally.add(as_json.read_tally(record["tally"]))
@@ -124,8 +139,14 @@ class _Reader:
             case "comparison":
                 worker.judgements.append(judge_comparison(record))
             case "verdict":
-                self._take_in(record, worker.judgements)
+                self._take_in(record, worker)
                 worker.judgements.clear()
+            case "took":
+                worker.begun.clear()
+                key, seconds = (record["test"], record["parameters"]), float(record["seconds"])
+                if not 0 <= seconds < _LONGEST:
+                    raise ValueError(f"{seconds} s")
+                self.judged.seconds[key] = self.judged.seconds.get(key, 0.0) + seconds
             case "not-run":
                 for key, result in _never_began(record):
                     self._note(key[0], record)
@@ -136,12 +157,13 @@ class _Reader:
                 self.judged.interrupted = bool(record["facts"].get("interrupted"))
                 self.judged.report = dict(record["facts"].get("report", {}))
 
-    def _take_in(self, record: Mapping[str, Any], judgements: Sequence[Judgement]) -> None:
+    def _take_in(self, record: Mapping[str, Any], worker: _Worker) -> None:
         why = Cause(record["cause"])
         stated = _stated(record)
         derived = replace(stated)
+        self._doubt(record, why, worker)
         if why is Cause.OBSERVED:
-            concluded = _concluded(stated, judgements, record["phase"])
+            concluded = _concluded(stated, worker.judgements, record["phase"])
             derived.verdict, derived.message = concluded.verdict, concluded.message
             if (derived.verdict, derived.message) != (stated.verdict, stated.message):
                 derived.explanation = f"{concluded.message}\n\n{concluded.grid}".strip()
@@ -153,6 +175,28 @@ class _Reader:
             self.judged.cases[key].take_in(new)
         else:
             self.judged.cases[key] = new
+
+    def _doubt(self, record: Mapping[str, Any], why: Cause, worker: _Worker) -> None:
+        """Note a cause that is not that of the judgements, and a last word that is better than what it overrides.
+
+        And counts that are none of those of the test's windows.
+        """
+        name = f"{record['test']}[{record['parameters']}]" if record.get("parameters") else record["test"]
+        found, verdict, judgements = self.judged.contradictions, Verdict(record["verdict"]), worker.judgements
+        left = worker.counts()
+        for title, counts in record.get("observed", {}).items():
+            if counts in left:
+                left.remove(counts)
+            elif record["phase"] and re.match(r"\d+\. ", title):
+                found.append(f"{name} is said to have observed other counts than its windows have: {title}")
+        if not record["phase"]:
+            before = self.judged.cases.get((record["test"], record.get("parameters", "")))
+            if before is not None and severity(verdict) < severity(before.derived.verdict):
+                found.append(f"{name} is {verdict} at the end of the run, and was {before.derived.verdict} before")
+        elif verdict is Verdict.PASSED and why is not cause(judgements, verdict, None):
+            found.append(f"{name} is said to have {why}, and what was judged says: {cause(judgements, verdict, None)}")
+        elif verdict is Verdict.SKIPPED and judgements:
+            found.append(f"{name} is said to be skipped, and was judged")
 
     def _note(self, requirement_id: str, record: Mapping[str, Any]) -> None:
         """Keep the facts about a requirement. The history has its sentence only if it was not met."""
@@ -202,8 +246,17 @@ def _stated(record: Mapping[str, Any]) -> CaseResult:
         message=record["message"],
         never_began=record["cause"] == Cause.NOT_RUN,
         explanation=record.get("explanation", ""),
+        rerun=record.get("rerun", ""),
+        check=dict(record.get("check", {})),
+        observed=_observed(record.get("observed", {})),
         evidence=list(map(str, record.get("evidence", ()))),
     )
+
+
+def _observed(said: Mapping[str, Any]) -> dict[str, Any]:
+    if CONVERGENCE in said:
+        float(said[CONVERGENCE]["slowestSeconds"])
+    return dict(said)
 
 
 def _never_began(record: Mapping[str, Any]) -> Iterator[tuple[Key, CaseResult]]:
@@ -283,5 +336,6 @@ def described(requirement: Requirement, case: CaseResult) -> dict[str, Any]:
     """Return the facts in the record of a verdict: about its requirement, and after a failure the explanation."""
     story = case.verdict in (Verdict.FAILED, Verdict.INCONCLUSIVE)
     more: dict[str, Any] = {"parameters": case.parameters, "reason": case.reason}
-    more |= {"explanation": case.explanation, "evidence": case.evidence} if story else {}
+    more |= {"check": case.check, "observed": case.observed, "evidence": case.evidence, "rerun": case.rerun}
+    more |= {"explanation": case.explanation} if story else {}
     return {**facts(requirement, story=story), **{key: value for key, value in more.items() if value}}

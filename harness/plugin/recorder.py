@@ -9,13 +9,14 @@ from __future__ import annotations
 import dataclasses
 import json
 import random
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any
 
 import pytest
 
 from harness import threads
 from harness.errors import DistrustError, InconclusiveError, UsageError
+from harness.judging.history import History
 from harness.judging.judge import described
 from harness.judging.results import Case, CaseResult
 from harness.judging.verdict import SkipReason, Verdict
@@ -40,6 +41,7 @@ class Recorder:
         self._plan = Plan()
         self._deselected: list[pytest.Item] = []
         self._lost = ""
+        self._seconds = 0.0  # of the phases of the present test so far
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -174,6 +176,7 @@ class Recorder:
                 phase, ended_by = judging.PHASES[str(report.when)], judging.judgement_of(error)
                 facts = {"ended_by": ended_by, "number": number, **described(requirement, result)}
                 distrust = self._write_down(result, phase, facts) or distrust
+            distrust = self._time(report, requirement, item) or distrust
             _send(report, result, distrust)
         if distrust:
             item.session.shouldfail = distrust
@@ -181,8 +184,22 @@ class Recorder:
 
     def _write_down(self, result: CaseResult, phase: str, facts: Mapping[str, Any]) -> str:
         """Write the verdict on a phase to the history. Returns an error text, or ""."""
+        verdict = Verdict(result.verdict)
+        return self._written(
+            lambda history: history.verdict(result.requirement, phase, verdict, result.message, **facts)
+        )
+
+    def _time(self, report: pytest.TestReport, requirement: Requirement, item: pytest.Item) -> str:
+        """Add up the phases of a test, and write down the sum after the last. Returns an error text, or ""."""
+        self._seconds = report.duration if report.when == "setup" else self._seconds + report.duration
+        if report.when != "teardown":
+            return ""
+        parameters, seconds = parameters_of(item), self._seconds
+        return self._written(lambda history: history.took(requirement.id, parameters, seconds))
+
+    def _written(self, write: Callable[[History], None]) -> str:
         try:
-            self._run.history.verdict(result.requirement, phase, Verdict(result.verdict), result.message, **facts)
+            write(self._run.history)
         except (OSError, UsageError) as failure:
             return f"the history cannot be written: {failure}"
         return ""
@@ -208,7 +225,8 @@ class Recorder:
             evidence=_is_kept(result, self._run.settings.keep),
             environment=not self._run.environment,
         )
-        result.check, result.observed, result.needs = gathered.check, gathered.observed, gathered.needs
+        result.check, result.observed = _plain(gathered.check), _plain(gathered.observed)
+        result.needs = gathered.needs
         if gathered.environment:
             self._run.leave_environment(gathered.environment)
         if result.explanation and self._run.settings.keep != "never":
@@ -254,11 +272,14 @@ def _is_kept(result: CaseResult, keep: str) -> bool:
     return keep == "always" or (keep == "failed" and failed)
 
 
+def _plain(value: dict[str, Any]) -> dict[str, Any]:
+    """Return what JSON makes of a value: report and history say the same."""
+    return dict(json.loads(json.dumps(value, default=str)))
+
+
 def _send(report: pytest.TestReport, result: CaseResult, distrust: str) -> None:
     """Attach the result to the report, which goes to the controller."""
-    payload = json.loads(
-        json.dumps({**dataclasses.asdict(result), "phase": report.when, "distrust": distrust}, default=str)
-    )
+    payload = _plain({**dataclasses.asdict(result), "phase": report.when, "distrust": distrust})
     report.user_properties = [*report.user_properties, (PROPERTY, payload)]
 
 

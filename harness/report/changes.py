@@ -90,12 +90,16 @@ def _ids(report: Report) -> set[str]:
     return {test["id"] for test in report["tests"]}
 
 
-def as_markdown(found: Sequence[VerdictChange], news: Sequence[str] = ()) -> str:
-    """Return one table of all changes, and the ids of new requirements."""
+def as_markdown(
+    found: Sequence[VerdictChange], news: Sequence[str] = (), refused: Sequence[tuple[str, str]] = ()
+) -> str:
+    """Return one table of all changes, the ids of new requirements, and the reports that are not verified, with why."""
     blocks = [_table(found) if found else "No verdict changed."]
     if news:
         more = f" and {len(news) - MOST_ROWS} more" if len(news) > MOST_ROWS else ""
         blocks.append(f"New: {', '.join(f'`{each}`' for each in news[:MOST_ROWS])}{more}.")
+    if refused:
+        blocks.append("\n".join(f"- Not verified: {where} ({why})." for where, why in refused[:MOST_ROWS]))
     return "\n\n".join(blocks)
 
 

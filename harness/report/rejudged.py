@@ -186,7 +186,11 @@ def _reported(report: Any, where: object) -> Told:
                 (test["id"], test),
                 *((f"{test['id']}[{c['parameters']}]", c) for c in test.get("cases", ())),
             ):
-                told[name] = (_text(each["verdict"]), _text(each.get("reason", "")), _text(each.get("message", "")))
+                told[_text(name)] = (
+                    _text(each["verdict"]),
+                    _text(each.get("reason", "")),
+                    _text(each.get("message", "")),
+                )
     except (AttributeError, KeyError, TypeError):
         raise UsageError(f"{where}: is not the report of a run: a test in it has no id or verdict") from None
     return told

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
+from harness.judging.conclusion import Cause
 from harness.judging.history import Recorded, read
 from harness.judging.judge import Judged
 from harness.judging.judge import judge as judge_records
@@ -87,6 +88,7 @@ def _history(run: Evidence) -> Iterator[str]:
     named = run.recorded.records[0].get("merged", [])
     if sorted(begun) != sorted(named):
         yield f"it names the workers {', '.join(named)}, and has the beginnings of {', '.join(begun)}"
+    yield from run.judged.contradictions
     if not run.judged.report:
         yield "it does not say what the report says of the run as a whole: an older release made it"
 
@@ -164,6 +166,31 @@ def _described(test: Mapping[str, Any], requirement: Requirement) -> Iterator[st
 
 def _verdicts(run: Evidence) -> Iterator[str]:
     yield from differences(run.judged, run.report, "the report")
+    for name, why in run.judged.causes().items():
+        if why in _NOT_DERIVED:
+            yield f"{name} has {why}: no observation says so"
+
+
+_NOT_DERIVED = (Cause.NOTHING_JUDGED, Cause.OVERRULED)
+"""Causes of verdicts that are good and follow from nothing."""
+
+
+def _tests(run: Evidence) -> Iterator[str]:
+    """Yield what tests say otherwise than the history, but their verdicts: times, counts, evidence, …"""
+    made = {each.requirement.id: conformance.test_values(each) for each in run.results if not each.left_out}
+    for test in run.report["tests"]:
+        known = made.get(test["id"], test)
+        for key in sorted((test.keys() | known.keys()) - _TOLD_ELSEWHERE):
+            if test.get(key) != known.get(key):
+                yield f"{test['id']} has another {key}: {_first_difference(test.get(key), known.get(key))}"
+    listed = {each["path"] for each in run.report["artifacts"]}
+    for test in run.report["tests"]:
+        for path in sorted(set(test["evidence"]) - listed):
+            yield f"{test['id']} rests on {path}, which is not listed"
+
+
+_TOLD_ELSEWHERE = {"id", "as", "level", "profile", "features", "verdict", "reason", "message"}
+"""What `catalogue` and `verdicts` compare."""
 
 
 def _statistics(run: Evidence) -> Iterator[str]:
@@ -182,6 +209,8 @@ def _first_difference(told: Any, made: Any) -> str:
     if isinstance(told, dict) and isinstance(made, dict):
         key = next(each for each in sorted(told.keys() | made.keys()) if told.get(each) != made.get(each))
         return f"{key}: {_first_difference(told.get(key), made.get(key))}"
+    if isinstance(told, list) and isinstance(made, list) and len(told) == len(made):
+        return _first_difference(*next(pair for pair in zip(told, made, strict=True) if pair[0] != pair[1]))
     return f"{told!r} is said, and {made!r} follows"
 
 
@@ -196,9 +225,16 @@ def _features(run: Evidence) -> Iterator[str]:
         lacking = sorted(undeclared & {each.name for each in result.requirement.features})
         if lacking and not result.left_out and result.reason != SkipReason.UNSUPPORTED:
             yield f"{result.requirement.id} was tried, and its feature {', '.join(lacking)} is not declared"
+        if result.reason == SkipReason.UNSUPPORTED and not (lacking or _ruled_out(result.requirement)):
+            yield f"{result.requirement.id} is said to be unsupported, and all its features are declared"
     exempt = sorted(each for each in undeclared & known.keys() if known[each].core)
     if exempt:
         yield f"core features are not declared: {', '.join(exempt)}"
+
+
+def _ruled_out(requirement: Requirement) -> bool:
+    """Return whether a requirement need not be asked of all who declare its features."""
+    return bool(requirement.as_ or requirement.unless or requirement.since)
 
 
 def _run(run: Evidence) -> Iterator[str]:
@@ -214,8 +250,24 @@ def _run(run: Evidence) -> Iterator[str]:
         yield "the run was interrupted"
     if not said["certifiable"]:
         yield f"no certificate can rest on it: {'; '.join(said['certifiableReasons'])}"
+    for name in _NEVER_CERTIFIABLE:
+        if said["certifiable"] and (given := _given(said["arguments"], name)):
+            yield f"it was run with --{name} {given}, and is said to be certifiable"
     if said["timeScale"] != 1:
         yield f"its times were scaled by {said['timeScale']}"
+
+
+_NEVER_CERTIFIABLE = ("mutant", "run-test", "skip-tests")
+
+
+def _given(arguments: Sequence[str], name: str) -> str:
+    """Return the last value that arguments of the command, or of pytest, give to an option; "" if none does."""
+    last = ""
+    for argument, after in zip(arguments, [*arguments[1:], ""], strict=False):
+        option, sign, value = argument.partition("=")
+        if option in (f"--{name}", f"--td-{name}"):
+            last = value if sign else after
+    return last
 
 
 def _times(run: Evidence) -> Iterator[str]:
@@ -235,6 +287,10 @@ def _identity(run: Evidence) -> Iterator[str]:
     for name in NAMES:
         if not run.report["implementation"][name]:
             yield f"the implementation has no {name}"
+    for name in (*NAMES, "url"):
+        given = _given(run.report["run"]["arguments"], name)
+        if given and run.report["implementation"][name] != given:
+            yield f"the implementation has {name} {run.report['implementation'][name]}, and the run was given {given}"
     for name, value in run.judged.report.items():
         if run.report.get(name) != value:
             yield f"{name} is not what the history says: {_first_difference(run.report.get(name), value)}"
@@ -246,6 +302,7 @@ CHECKS: Mapping[str, Callable[[Evidence], Iterator[str]]] = {
     "suite": _suite,
     "catalogue": _catalogue,
     "verdicts": _verdicts,
+    "tests": _tests,
     "statistics": _statistics,
     "features": _features,
     "run": _run,

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from harness.judging.history import Window
+from harness.judging.history_format import counts
 from harness.judging.results import CONVERGENCE
-from harness.judging.verdict import Tally
 
 
 class Findings:
@@ -42,13 +42,7 @@ class Findings:
         weakest = min((each for each in plans if each.kind == largest.kind), key=lambda each: each.samples)
         check = {**largest.check(len(plans)), "smallestFault": weakest.smallest_fault}
         windows = {
-            f"{number}. {title}": {client: _counts(tally) for client, tally in window.tallies.items()}
+            f"{number}. {title}": {client: counts(tally) for client, tally in window.tallies.items()}
             for number, (title, window) in enumerate(self._windows, 1)
         }
         return {"check": check, "observed": windows | measured}
-
-
-def _counts(tally: Tally) -> dict[str, float]:
-    others: dict[str, float] = {"timedOut": tally.timed_out, "refused": tally.refused}
-    others |= {"unknown": tally.unknown.total(), "longestGapMs": tally.gap_ms}
-    return {**dict(sorted(tally.pods.items())), **{name: count for name, count in others.items() if count}}

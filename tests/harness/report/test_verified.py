@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,21 +30,43 @@ from harness.judging.conclusion import raise_for
 from harness.model.outcomes import TIMED_OUT, Reached
 from harness.judging.statistics import Rates
 from harness.judging.verdict import Verdict
+from harness.scenario.findings import Findings
 
-def window(history, *seen):
-    made = history.window("", {"a1": {"a1"}}, Rates(0.5, 0.1))
-    made.observe("a1", list(seen))
-    judgement = made.judge()
-    if judgement.verdict is not Verdict.PASSED:
-        raise_for(judgement, judgement.message)
+class Watch:
+    def __init__(self, history):
+        self._history = history
+        self._findings = Findings()
+
+    def judgement(self):
+        return self._findings.as_json()
+
+    def window(self, *seen):
+        made = self._history.window("", {"a1": {"a1"}}, Rates(0.5, 0.1))
+        self._findings.opened("TCP", made)
+        self._findings.measured("gap", {"seconds": 0.25})
+        self._findings.took(1.5)
+        made.observe("a1", list(seen))
+        judgement = made.judge()
+        if judgement.verdict is not Verdict.PASSED:
+            raise_for(judgement, judgement.message)
+
+@pytest.fixture
+def watch(history):
+    return Watch(history)
 
 @must("KEP-2/holds")
-def test_holds(history):
-    window(history, *[Reached("a1")] * 8)
+def test_holds(watch):
+    watch.window(*[Reached("a1")] * 8)
+    watch.window(*[Reached("a1")] * 9)
 
 @must("KEP-2/leaks")
-def test_leaks(history):
-    window(history, *[Reached("a1")] * 7, TIMED_OUT)
+def test_leaks(watch):
+    watch.window(*[Reached("a1")] * 7, TIMED_OUT)
+
+@must("KEP-2/breaks-off")
+def test_breaks_off(watch, request):
+    request.addfinalizer(lambda: watch.window(*[Reached("a1")] * 7, TIMED_OUT))
+    watch.window(*[Reached("a1")] * 8)
 
 @must("KEP-2/not-claimed", Feature("Other", Profile.SERVICE_PROXY, False, "Other."))
 def test_not_claimed():
@@ -51,8 +74,8 @@ def test_not_claimed():
 
 @pytest.mark.parametrize("family", ["IPv4", "IPv6"])
 @must("KEP-2/each-family", EXTENDED)
-def test_each_family(history, family):
-    window(history, *[Reached("a1")] * 8)
+def test_each_family(watch, family):
+    watch.window(*[Reached("a1")] * 8)
 """
 OPTIONS = ("organization=o", "project=p", "version=1.0", "supported-features=PreferSameNode")
 
@@ -79,15 +102,16 @@ class Forged:
         return [each for each in map(orjson.loads, self.lines) if each["kind"] == kind]
 
     def rewrite(self, change: Callable[[dict[str, Any]], Any]) -> None:
-        """Change records (None removes one), with new digests in all lines and in the report."""
+        """Change records (None removes one, a list puts several there), with new digests everywhere."""
         digest, lines = b"", []
         for line in self.lines:
             record = orjson.loads(line)
             del record["digest"]
             changed = change(record)
             if changed is not None:
-                written, digest = sealed(changed, digest)
-                lines.append(written)
+                for each in changed if isinstance(changed, list) else [changed]:
+                    written, digest = sealed(each, digest)
+                    lines.append(written)
         self.history = b"".join(lines)
         for each in self.report["artifacts"]:
             if each["path"] == "run.jsonl":
@@ -124,7 +148,7 @@ def forged(
             patch.setattr(environment, "_version_of", lambda _: "1.0")
             patch.setattr(pytest_plugin, "_is_whole_suite", lambda _: True)
             run = request.getfixturevalue("certify")(
-                "passes", "unavailable", extra=JUDGED, options=tuple(f"--td-{each}" for each in OPTIONS)
+                "unavailable", extra=JUDGED, options=tuple(f"--td-{each}" for each in OPTIONS)
             )
         kept.folder = Path(shutil.copytree(run.folder, tmp_path_factory.mktemp("kept") / "run"))
         kept.requirements = catalogue(str(run.folder.parent / "test_sample.py"))
@@ -227,6 +251,29 @@ REPORTS: dict[str, tuple[str, Callable[[Forged], Any]]] = {
     "a field that no report has": ("schema", lambda f: f.report.update(certified=True)),
     "no tests": ("schema", lambda f: f.report.pop("tests")),
     "an unknown verdict": ("schema", lambda f: f.tests["leaks"].update(verdict="waived")),
+    "a quicker test": ("tests", lambda f: f.tests["holds"].update(durationSeconds=0.001)),
+    "a slower case": ("tests", lambda f: f.tests["each-family"]["cases"][1].update(durationSeconds=60.0)),
+    "other counts": ("tests", lambda f: f.tests["leaks"]["observed"]["1. TCP"]["a1"].update(a1=8)),
+    "other counts of a case": (
+        "tests",
+        lambda f: f.tests["each-family"]["cases"][0]["observed"]["1. TCP"]["a1"].update(a1=1),
+    ),
+    "no counts": ("tests", lambda f: f.tests["leaks"].pop("observed")),
+    "a window more": ("tests", lambda f: f.tests["holds"]["observed"].update({"3. TCP": {"a1": {"a1": 99}}})),
+    "another measurement": ("tests", lambda f: f.tests["holds"]["observed"]["measured 1. gap"].update(seconds=0.0)),
+    "taken up at once": ("tests", lambda f: f.tests["holds"]["observed"]["convergence"].update(slowestSeconds=0.1)),
+    "a stricter plan": ("tests", lambda f: f.tests["holds"]["check"].update(samples=100_000)),
+    "no plan": ("tests", lambda f: f.tests["holds"].pop("check")),
+    "another command": ("tests", lambda f: f.tests["leaks"].update(rerun="true")),
+    "no evidence": ("tests", lambda f: f.tests["leaks"]["evidence"].clear()),
+    "evidence of a test that is not listed": (
+        "tests",
+        lambda f: f.report["artifacts"].remove(next(each for each in f.report["artifacts"] if "leaks" in each["path"])),
+    ),
+    "a mutant in the arguments": ("run", lambda f: f.report["run"]["arguments"].append("--mutant=drops-all")),
+    "a choice in the arguments": ("run", lambda f: f.report["run"]["arguments"].extend(["--td-run-test", "KEP-2/*"])),
+    "another name in the arguments": ("identity", lambda f: f.report["run"]["arguments"].append("--td-project=q")),
+    "no day": ("schema", lambda f: f.report.update(date="2026-99-99T00:00:00Z")),
     "an endless duration": ("schema", lambda f: f.tests["leaks"].update(durationSeconds=float("inf"))),
 }
 
@@ -271,6 +318,63 @@ def cut(number: int) -> Callable[[Forged], None]:
     return lambda f: setattr(f, "history", b"".join(f.lines[:number]))
 
 
+def leaks(**values: Any) -> Callable[[Forged], None]:
+    """The verdict on the failed test is changed, with new digests."""
+    return lambda f: f.rewrite(
+        lambda each: {**each, **values} if each["kind"] == "verdict" and each["test"] == "KEP-2/leaks" else each
+    )
+
+
+def passed_at_the_end(record: dict[str, Any]) -> Any:
+    if record["kind"] == "verdict" and record["test"] == "KEP-2/leaks":
+        last = {**record, "phase": "", "verdict": "passed", "message": "", "cause": "passed, and nothing was judged"}
+        return [record, last]
+    return record
+
+
+def other_counts(record: dict[str, Any]) -> dict[str, Any]:
+    if record["kind"] == "verdict" and record["test"] == "KEP-2/holds":
+        record["observed"]["1. TCP"]["a1"]["a1"] = 99
+    return record
+
+
+def unseen(f: Forged) -> None:
+    """As whoever is careful would: nothing of the failed test is left but that it has passed, also in the report."""
+
+    def change(record: dict[str, Any]) -> dict[str, Any] | None:
+        nonlocal mine
+        if record["kind"] == "window":
+            mine = failing == (record.get("worker"), record["window"])
+        if mine and record["kind"] in ("window", "observed", "judged"):
+            return None
+        if record["kind"] == "verdict" and record["test"] == "KEP-2/leaks":
+            cause = "passed, and nothing was judged"
+            return {**record, "verdict": "passed", "message": "", "cause": cause, "observed": {}, "check": {}}
+        return record
+
+    mine = False
+    wrong = next(each for each in f.records("observed") if each["tally"].get("timedOut"))
+    failing = (wrong.get("worker"), wrong["window"])
+    f.rewrite(change)
+    move_to_passed(f)
+    for key in ("observed", "check"):
+        del f.tests["leaks"][key]
+
+
+def not_claimed(f: Forged) -> None:
+    """The failed test is one that is not claimed, in the history and in the report."""
+
+    def change(record: dict[str, Any]) -> dict[str, Any] | None:
+        if record["kind"] == "verdict" and record["test"] == "KEP-2/leaks":
+            return None
+        if record["kind"] == "not-run" and record["reason"] == "unsupported":
+            record["tests"]["KEP-2"]["leaks"] = []
+        return record
+
+    f.rewrite(change)
+    f.tests["leaks"].update(verdict="skipped", reason="unsupported", message="Other")
+
+
 HISTORIES: dict[str, tuple[str, Callable[[Forged], Any]]] = {
     "a line is changed": ("history", edit(b'"timedOut":1', b'"timedOut":0')),
     "the end is cut off": ("history", cut(-1)),
@@ -289,6 +393,26 @@ HISTORIES: dict[str, tuple[str, Callable[[Forged], Any]]] = {
     "it says nothing of the run": ("history", changed("run", facts={"interrupted": False, "distrust": []})),
     "it was interrupted": ("run", changed("run", facts={"interrupted": True, "distrust": []})),
     "it did not trust itself": ("run", changed("run", facts={"interrupted": False, "distrust": ["the clock"]})),
+    "failed is passed, and nothing was judged": (
+        "history",
+        leaks(verdict="passed", message="", cause="passed, and nothing was judged"),
+    ),
+    "failed is passed in spite of it": (
+        "verdicts",
+        leaks(verdict="passed", message="", cause="passed, though a judgement had not"),
+    ),
+    "failed is skipped": (
+        "history",
+        leaks(verdict="skipped", reason="unavailable", message="no tool", cause="not tried: skipped"),
+    ),
+    "failed is passed at the end": ("history", lambda f: f.rewrite(passed_at_the_end)),
+    "what was seen of the failed test is gone": ("verdicts", unseen),
+    "the failed test was not claimed": ("features", not_claimed),
+    "other counts than those of the windows": ("history", lambda f: f.rewrite(other_counts)),
+    "other times, with new digests": ("tests", changed("took", seconds=0.5)),
+    "no times": ("tests", without("took")),
+    "times before the beginning": ("history", changed("took", seconds=-1.0)),
+    "workers that are numbers": ("history", changed("begin", merged=[1, 2])),
     "times of another day": ("times", changed("end", wall=1.0)),
 }
 
@@ -341,3 +465,78 @@ def test_the_command_refuses_what_is_no_folder_of_a_run(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["verify", str(tmp_path)])
     assert result.exit_code == 4
     assert "there is no run.jsonl in it" in result.output
+
+
+ODD: tuple[Any, ...] = (
+    None, True, -1, 10**30, 1e308, 0.5, "", "\0", "../x", "\x1b[31m", "x" * 10_000, [], {}, ["x"], {"x": 1}, [[[]]],
+    [None],
+)  # fmt: skip
+
+
+def places(value: Any, *before: Any) -> Iterator[tuple[Any, ...]]:
+    """Every place in a value, of lists the first and the last."""
+    yield before
+    lists = dict(enumerate(value)) if isinstance(value, list) else {}
+    inside = (value if isinstance(value, dict) else lists).items()
+    for number, (key, each) in enumerate(inside):
+        if isinstance(value, dict) or number in (0, len(inside) - 1):
+            yield from places(each, *before, key)
+
+
+def put(value: Any, place: Sequence[Any], odd: Any) -> Any:
+    for key in place[:-1]:
+        value = value[key]
+    before, value[place[-1]] = value[place[-1]], odd
+    return before
+
+
+def crashes(*command: str) -> bool:
+    """Whether a command ends as only a defect of ours does."""
+    return CliRunner().invoke(main, command).exit_code not in (0, 1, 4, 5, 10, 11, 12, 13)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_every_value_of_a_report_that_is_another_is_refused(forged: Forged) -> None:
+    """And none breaks a command."""
+    path, faults = str(forged.folder / "report.yaml"), []
+    for place in [each for each in places(forged.report) if each]:
+        for odd in ODD:
+            before = put(forged.report, place, odd)
+            try:
+                if repr(before) != repr(odd) and not forged.checks():
+                    faults.append(f"accepted: {place} is {str(odd)[:50]!r}")
+            except Exception as error:  # noqa: BLE001  that is what is looked for
+                faults.append(f"{error!r}: {place} is {str(odd)[:50]!r}")
+            if crashes("changes", path, path) or crashes("judge", str(forged.folder)):
+                faults.append(f"a command broke: {place} is {str(odd)[:50]!r}")
+            put(forged.report, place, before)
+    assert not faults, "\n".join(faults)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_no_value_of_a_history_breaks_a_command(forged: Forged) -> None:
+    """Each kind of record with each odd value in each place, and right digests."""
+    lines, faults = list(forged.lines), []
+    seen: set[tuple[str, tuple[Any, ...]]] = set()
+    for number, record in enumerate(map(orjson.loads, lines)):
+        for place in [each for each in places(record) if each and each != ("digest",)]:
+            if (record["kind"], place) in seen:
+                continue
+            seen.add((record["kind"], place))
+            for odd in (*(each for each in ODD if each != 10**30), 2**63, 1e-300, 1.0):
+                changed = orjson.loads(lines[number])
+                put(changed, place, odd)
+                forged.lines = [*lines[:number], orjson.dumps(changed) + b"\n", *lines[number + 1 :]]
+                begun = time.process_time()
+                try:
+                    forged.rewrite(lambda each: each)
+                    forged.checks()
+                except Exception as error:  # noqa: BLE001  that is what is looked for
+                    faults.append(f"{error!r}: {record['kind']} {place} is {str(odd)[:50]!r}")
+                if crashes("judge", str(forged.folder / "run.jsonl")):
+                    faults.append(f"judge broke: {record['kind']} {place} is {str(odd)[:50]!r}")
+                if time.process_time() - begun > 2:
+                    faults.append(f"slow: {record['kind']} {place} is {str(odd)[:50]!r}")
+    assert not faults, "\n".join(faults)
