@@ -18,6 +18,7 @@ _EXAMPLES = examples(
     "explain --all                          each Service that asks for topology, a line",
     "explain --all --record here            write what was read, without Secrets, to explain it elsewhere",
     "explain shop/web --from here",
+    "explain shop/web --if scale=6 --if trafficDistribution=PreferSameZone",
 )
 
 
@@ -37,6 +38,15 @@ _EXAMPLES = examples(
     "--format", "form", type=click.Choice(["text", "json", "md", "html"]), default="text",
     help="The form of the answer; md and html with --all.",
 )  # fmt: skip
+@click.option(
+    "--if", "assumed", metavar="KEY=VALUE", multiple=True,
+    help="What would be if: trafficDistribution, internalTrafficPolicy, annotation (topology-mode), scale (pods), "
+    "without-zone or version has this value. Repeatable.",
+)  # fmt: skip
+@click.option(
+    "--clients", metavar="WHERE", default="nodes",
+    help="With --if, where clients are: nodes (as many on each), cpu, or shares of zones like a=5,b=3. [nodes]",
+)  # fmt: skip
 @click.pass_context
 def explain(
     ctx: click.Context,
@@ -48,6 +58,8 @@ def explain(
     source: str,
     record: str,
     form: str,
+    assumed: tuple[str, ...],
+    clients: str,
     **options: Any,
 ) -> None:
     """Explain why connections to a Service stay in their zone, or do not, on any cluster. Read-only.
@@ -59,8 +71,10 @@ def explain(
     """
     from rich.console import Console
 
-    from harness.explain.service import Source, explain_all, explain_service
+    from harness.explain.service import Source, explain_all, explain_if, explain_service
 
+    if every and assumed:
+        raise UsageError("explain --all: --if is for one Service")
     if every == bool(service):
         raise UsageError("explain: want one Service, like shop/web, or --all")
     if service and (namespace or form in {"md", "html"}):
@@ -70,4 +84,7 @@ def explain(
     read, console = Source(**told, folder=source, record=record), Console(highlight=False)
     if every:
         ctx.exit(int(explain_all(namespace, read, form=form, console=console)))
+    if assumed:
+        explain_if(assumed, clients, service, read, form=form, console=console)
+        return
     explain_service(service, read, form=form, console=console)

@@ -25,7 +25,7 @@ TIERS = {"PreferSameNode": "node", "PreferSameZone": "zone", "": "anywhere", "To
 class Route:
     """The way of connections to the cluster IP from some nodes of a zone, for one port and IP family.
 
-    `tier` is "node", "zone", "anywhere", "local", "keys" or "nowhere". `used` endpoints take the
+    `tier` is "node", "zone", "anywhere", "local", "keys" or "nowhere". The `endpoints` of these addresses take the
     connections, `crossing` of them in another zone or in none that is known; with a node of no zone all are.
     """
 
@@ -34,21 +34,26 @@ class Route:
     port: str
     family: Family
     tier: str
-    used: int
+    endpoints: tuple[str, ...]
     crossing: int
     because: str
 
     @property
+    def used(self) -> int:
+        """The number of endpoints that take the connections."""
+        return len(self.endpoints)
+
+    @property
     def fails(self) -> bool:
         """True if connections are dropped or refused."""
-        return not self.used
+        return not self.endpoints
 
 
 def routes(service: Object, slices: Sequence[Object], cluster: Cluster) -> list[Route] | None:
     """Return the routes of a Service, in order of nodes; None where proxies cannot read a slice, and make no rules."""
     labels = _labels(service, cluster)
     try:
-        zones = _zones(slices)
+        zones = zones_of_endpoints(slices)
         by_release = {
             version: _ports(service, slices, cluster, version, labels)
             for version in {each.version for each in cluster.nodes.values()}
@@ -121,8 +126,8 @@ def _ports(
     }
 
 
-def _zones(slices: Iterable[Object]) -> dict[str, str]:
-    """The zones of endpoints by address."""
+def zones_of_endpoints(slices: Iterable[Object]) -> dict[str, str]:
+    """Return the zones of endpoints by address."""
     return {
         canonical(address): str(each.get("zone") or "")
         for one in slices
@@ -136,9 +141,9 @@ def _route(node: Node, port: ServicePort, family: Family, decision: Decision, zo
     name = f"{port.port_name or port.port}/{port.protocol}"
     if not isinstance(action, Forward):
         because = describe(action).replace(f"node {node.name}", "the node")
-        return Route((), node.zone, name, family, "nowhere", 0, 0, because)
+        return Route((), node.zone, name, family, "nowhere", (), 0, because)
     crossing = sum(not node.zone or zones.get(each.address) != node.zone for each in action.endpoints)
     tier = "local" if action.local else TIERS[decision.mode]
     because = action.reason if action.local or decision.mode else decision.hints
     because = because.replace(f"node {node.name}", "the node")
-    return Route((), node.zone, name, family, tier, len(action.endpoints), crossing, because)
+    return Route((), node.zone, name, family, tier, tuple(each.address for each in action.endpoints), crossing, because)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,9 +20,11 @@ from harness.errors import InconclusiveError, UnavailableError, UsageError
 from harness.explain import objects
 from harness.explain.cluster import Cluster
 from harness.explain.diagnosis import Diagnosis, diagnose
+from harness.explain.load import shares
 from harness.explain.objects import Objects
 from harness.explain.overview import FORMATS, overview
-from harness.explain.text import as_json, parts
+from harness.explain.text import ASSUMES, as_json, parts, supposition
+from harness.explain.what_if import supposed
 from harness.guest import errors
 from reference.features import Reading
 from reference.proxy.objects import UNREADABLE
@@ -52,6 +54,29 @@ def explain_service(name: str, source: Source, *, form: str, console: Console) -
         console.out(json.dumps(as_json(found), indent=2, ensure_ascii=False), highlight=False)
     else:
         show(parts(found, cluster), console)
+
+
+def explain_if(assumed: Sequence[str], clients: str, name: str, source: Source, *, form: str, console: Console) -> None:
+    """Print what would become of a Service. Raises `UsageError`, `UnavailableError`."""
+    namespace, _, short = name.rpartition("/")
+    cluster, namespace = _read(
+        source, console, lambda api, here: objects.of_service(api, namespace or here, short), namespace
+    )
+    before = of(cluster, namespace, short)
+    try:
+        then_there = supposed(assumed, (namespace, short), cluster)
+    except (*UNREADABLE, AttributeError) as error:
+        raise UsageError(f"Service {namespace}/{short}: its objects cannot be read: {error!r}") from error
+    then = of(then_there, namespace, short)
+    bears = shares(then, then_there.slices.get((namespace, short), ()), then_there, clients)
+    if form == "json":
+        told = {"if": [*assumed], "clients": clients, "assumes": ASSUMES, "now": as_json(before), "then": as_json(then)}
+        borne = [
+            {"zone": each.zone, "endpoints": each.endpoints, "share": each.share, "load": each.load} for each in bears
+        ]
+        console.out(json.dumps({**told, "shares": borne}, indent=2, ensure_ascii=False), highlight=False)
+    else:
+        show(supposition(assumed, clients, before, then, bears), console)
 
 
 def explain_all(namespace: str, source: Source, *, form: str, console: Console) -> bool:

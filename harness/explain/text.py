@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rich.table import Table
@@ -11,6 +11,7 @@ from harness.explain.causes import AS_ASKED, CROSSES, FAILS, NOTE
 from harness.explain.cluster import Cluster
 from harness.explain.diagnosis import Diagnosis
 from harness.explain.findings import Finding, listed, many
+from harness.explain.load import Share
 
 _MARGIN = 10
 
@@ -88,6 +89,37 @@ def _table(diagnosis: Diagnosis) -> Table:
     return table
 
 
+def supposition(
+    assumed: Sequence[str], clients: str, before: Diagnosis, then: Diagnosis, bears: Sequence[Share]
+) -> Iterator[Any]:
+    """Yield what would become of a Service, for a console."""
+    metadata = before.service["metadata"]
+    yield f"Service {metadata['namespace']}/{metadata['name']}: {answer(before)}"
+    yield f"If {', '.join(assumed)}: {answer(then)}"
+    for number, each in enumerate(then.findings):
+        yield ""
+        yield from _finding(each, first=number == 0)
+    yield ""
+    yield _line("assumes", ASSUMES)
+    yield _line("clients", {"nodes": "as many on each node", "cpu": "as many as a node has CPU"}.get(clients, clients))
+    if then.routes:
+        yield ""
+        yield _table(then)
+    if bears:
+        yield ""
+        yield _bears(bears)
+
+
+ASSUMES = "pods are ready, and spread evenly over the zones and then over their nodes; each component is of one release"
+
+
+def _bears(bears: Sequence[Share]) -> Table:
+    table = Table("zone", "endpoints", "each bears", "of an even share", box=None, pad_edge=False, header_style="bold")
+    for each in bears:
+        table.add_row(each.zone or "(none)", str(each.endpoints), f"{each.share:.1%}", f"{each.load:.0%}")
+    return table
+
+
 def as_json(diagnosis: Diagnosis) -> dict[str, Any]:
     """Return plain values."""
     metadata = diagnosis.service["metadata"]
@@ -120,7 +152,7 @@ def as_json(diagnosis: Diagnosis) -> dict[str, Any]:
                 "port": each.port,
                 "family": each.family,
                 "uses": each.tier,
-                "endpoints": each.used,
+                "endpoints": list(each.endpoints),
                 "elsewhere": each.crossing,
                 "because": each.because,
             }
