@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import pytest
 
+import conformance
 from harness import eventually
 from harness.errors import InconclusiveError
 from harness.eventually import NotYetError
 from harness.judging.conclusion import UnmetError
 from harness.judging.verdict import Judgement, Verdict
 from harness.model.requirements import Profile
+from harness.report import durations
 from mutants import BENIGN, MUTANTS, Mutant
 from mutants.mutant import WRITTEN
 from tests.conformance import trials
 from tests.conformance.trials import SCENARIOS, Trial, time_scaled
 
+SUITE = Path(conformance.__file__).parent
 SHORT = 0.3  # probes may take 0.27 s
 SUBJECT = r"\b[abc][12]\b|\b(service|slices?|endpoints?|pods?|answer to|serving of|terminating of|metric|condition) \S"
 COMPONENT = r"^the (service-proxy|endpointslice-controller|dns-server):"
@@ -46,21 +50,29 @@ ALONE = {name: killers for name in MUTANTS if (killers := _killers(name, of_clus
 
 AT_ONCE = 2
 
+SECONDS = {name: seconds for table in durations.of_suite(SUITE).values() for name, seconds in table.items()}
+DEAR = 3.0
+"""Seconds of a requirement that is tried with one mutant at each change, and by night with all that name it."""
+
 
 def _some(pairs: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """At least one requirement for each mutant, and at most `AT_ONCE`: those that no mutant before it was given."""
+    """The requirements for each mutant, at most `AT_ONCE`: those that no mutant before it was given, else a cheap one.
+
+    A mutant has none if only dear ones name it, and another mutant was given each.
+    """
     given: set[str] = set()
     chosen = {}
     for name, killers in pairs.items():
-        chosen[name] = [each for each in killers if each not in given][:AT_ONCE] or killers[:1]
-        given.update(chosen[name])
-    return {name: list(each) for name, each in chosen.items()}
+        new = [each for each in killers if each not in given][:AT_ONCE]
+        chosen[name] = new or [each for each in killers if SECONDS[each] < DEAR][:1]
+        given.update(new)
+    return {name: killers for name, killers in chosen.items() if killers}
 
 
 SOME = _some(ALONE)
 """What each change is tested with; the rest of the pairs is for the night."""
 
-REST = {name: rest for name in ALONE if (rest := [each for each in ALONE[name] if each not in SOME[name]])}
+REST = {name: rest for name in ALONE if (rest := [each for each in ALONE[name] if each not in SOME.get(name, ())])}
 
 TOGETHER = {name: killers for name in MUTANTS if (killers := _killers(name, of_cluster=True))}
 """Mutants by requirements on all components together, whose restarts and steady traffic take longer."""
@@ -79,6 +91,17 @@ def test_every_requirement_names_a_mutant_that_exists() -> None:
 
 def test_every_mutant_is_named_by_a_requirement() -> None:
     assert MUTANTS.keys() - ALONE.keys() - TOGETHER.keys() == set()
+
+
+def test_each_pair_is_tried_by_night_or_at_each_change() -> None:
+    assert {name: sorted(SOME.get(name, []) + REST.get(name, [])) for name in ALONE} == ALONE
+
+
+def test_a_mutant_is_left_to_the_night_only_where_each_dear_requirement_is_tried_with_another() -> None:
+    given = {each for killers in SOME.values() for each in killers}
+    left = {each for name in ALONE.keys() - SOME.keys() for each in ALONE[name]}
+    assert left <= given
+    assert min(SECONDS[each] for each in left) >= DEAR
 
 
 def test_mutants_and_benign_variants_have_names_of_their_own() -> None:
