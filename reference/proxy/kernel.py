@@ -6,6 +6,7 @@ The sockets are made in the constructor, in the netns of the thread that calls i
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 
@@ -18,9 +19,12 @@ from reference.proxy.objects import family_of
 from reference.proxy.ruleset import Ruleset, Stale
 from reference.proxy.state import FAMILIES, State
 
-ROUNDS = ((0.003, False), (0.01, False), (0.03, False), (0.1, True))
+ROUNDS = ((0.01, False), (0.1, True))
 """UDP connections to an endpoint that left are forgotten at once, but for those to which an answer may be on its way:
 they are looked at again after so many seconds, and in the end forgotten whatever may be on its way."""
+
+TOGETHER = 0.01
+"""Seconds by which a later round may wait for others: together they look through the connections once."""
 
 
 class Kernel:
@@ -72,17 +76,22 @@ class Kernel:
 
     def patience(self) -> float | None:
         """Seconds until `forget_later` has something to do; None while there is nothing."""
-        return max(0.0, self._later[0][0] - time.monotonic()) if self._later else None
+        return max(0.0, self._later[0][0] + TOGETHER - time.monotonic()) if self._later else None
 
     def forget_later(self, now: float) -> None:
-        """The later rounds that are due."""
+        """The later rounds that are due, together."""
+        due: dict[tuple[Family, bool], list[Stale]] = defaultdict(list)
+        if self._later and self._later[0][0] + TOGETHER > now:
+            return
         while self._later and self._later[0][0] <= now:
             _, awaited, left, family, every = heappop(self._later)
             stale = [each for each in every if self._left.get((family, each)) == left]  # else it has left once more
-            self._conntrack.forget(family, stale, self._state.tables[family].endpoints, awaited=awaited)
+            due[family, awaited] += stale
             if awaited:
                 for each in stale:
-                    self._left.pop((family, each), None)
+                    del self._left[family, each]
+        for (family, awaited), stale in due.items():
+            self._conntrack.forget(family, stale, self._state.tables[family].endpoints, awaited=awaited)
 
     def _load(self, family: Family, kernel: KernelTable) -> None:
         table = self._state.tables[family]
