@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from harness.backends.backend import Backend
     from harness.scenario.cluster import Cluster
 
+COLLECTIONS = (10_000, 20, 20)
+"""Thresholds of the garbage collector: a probe makes some objects in cycles with none, which Python's 700 look for."""
+
 
 class Backends:
     """The booted backends of a session: one a topology, booted at the first use."""
@@ -46,6 +49,7 @@ class Backends:
             if len(self._booted) == 1:
                 self._hints_matter = self._first_answer(self._booted[topology.name])
             gc.freeze()  # the objects of a cluster stay: the collector need not scan them after every scenario
+            gc.set_threshold(*COLLECTIONS)
         return self._booted[topology.name]
 
     def environment(self) -> dict[str, Any]:
