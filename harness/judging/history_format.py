@@ -85,9 +85,9 @@ def counts(value: Tally) -> dict[str, float]:
 
 def rates(value: Rates) -> dict[str, float]:
     """Return all error rates."""
-    return {"leak": value.leak, "miss": value.miss, "alone": value.alone}
+    return {"leak": value.leak, "miss": value.miss, "alone": value.alone, "chances": value.chances}
 
 
 def read_rates(value: Mapping[str, float]) -> Rates:
-    """Read error rates that `rates` wrote; before there was `alone`, each client saw `leak` by itself."""
-    return Rates(value["leak"], value["miss"], value.get("alone", value["leak"]))
+    """Read error rates that `rates` wrote; at first each client saw `leak` by itself, and no look counted."""
+    return Rates(value["leak"], value["miss"], value.get("alone", value["leak"]), int(value.get("chances", 1)))

@@ -30,12 +30,14 @@ class Rates:
     """The error rates of a check: the smallest shares of wrong answers to be seen, and the probability to miss each.
 
     All clients together see `leak`, and each by itself `alone` of its own answers, or `leak` if that is more. A client
-    that has no other beside it sees `leak`.
+    that has no other beside it sees `leak`. A fault has so many `chances` to pass: two where a look before the window
+    counts if it is right, and the window begins anew if it is wrong. All together `miss` is not exceeded.
     """
 
     leak: float = DEFAULT_LEAK
     miss: float = DEFAULT_MISS
     alone: float = DEFAULT_ALONE
+    chances: int = 2
 
     def __post_init__(self) -> None:
         if not (0 < self.leak < 1 and 0 < self.miss < 1 and 0 < self.alone < 1):
@@ -48,8 +50,9 @@ class Rates:
 
     def samples(self, clients: int) -> int:
         """Return the number of probes of each of so many clients."""
-        together = math.ceil(samples_for_leak(self.leak, self.miss) / clients)
-        return max(together, samples_for_leak(self.by_itself(clients), self.miss))
+        miss = self.miss / self.chances
+        together = math.ceil(samples_for_leak(self.leak, miss) / clients)
+        return max(together, samples_for_leak(self.by_itself(clients), miss))
 
     def smallest_fault(self, clients: int) -> str:
         """Return what so many clients see, for the report."""

@@ -23,8 +23,10 @@ from harness.scenario.service import AddressKind, Service
 from harness.scenario.traffic import (
     MANY_IN_FLIGHT,
     Expected,
+    Observed,
     expect_in_time,
     insist_on_speech,
+    left,
     paths_to,
     probe_all,
     wait_until_as_expected,
@@ -70,7 +72,9 @@ def expect_together(
         insist_on_speech(cluster, each.service, paths[each.name])
     waited = wait_until_as_expected(cluster, [path for some in paths.values() for path in some], "all answers")
     paths = _keeping(cluster, paths)
-    unmet = {name: each for name, each in _measure(cluster, paths, rates) if each.verdict is not Verdict.PASSED}
+    unmet = {
+        name: each for name, each in _measure(cluster, paths, rates, waited.seen) if each.verdict is not Verdict.PASSED
+    }
     if unmet:
         texts = [f"{name}: {each.message}\n\n{each.grid}\n\n{explain(name)}" for name, each in unmet.items()]
         told = f"{len(unmet)} of {len(questions)} are not as expected: {'; '.join(unmet)}"
@@ -158,15 +162,17 @@ def _kept(path: Path, seen: Sequence[Observation]) -> verdict.Expected:
     return answered & path.expected.pods or path.expected.pods
 
 
-def _measure(cluster: Cluster, paths: Mapping[str, Sequence[Path]], rates: Rates) -> Iterator[tuple[str, Judgement]]:
+def _measure(
+    cluster: Cluster, paths: Mapping[str, Sequence[Path]], rates: Rates, before: Observed
+) -> Iterator[tuple[str, Judgement]]:
     """Send all probes at once. Yields the judgement of each question, failed ones first: the first one decides."""
     windows = {
         name: cluster.window(name, {path.label: path.expected for path in some}, rates) for name, some in paths.items()
     }
     asked = [(windows[name], path) for name, some in paths.items() for path in some]
-    counts = {path: window.plans[path.label].samples for window, path in asked}
+    counts = {path: left(window, path, before) for window, path in asked}
     seen = probe_all(cluster, counts, in_flight=MANY_IN_FLIGHT)
     for window, path in asked:
-        window.observe(path.label, seen[path])
+        window.observe(path.label, [*before.get(path, ()), *seen[path]])
     for name in sorted(windows, key=lambda name: windows[name].judgement().verdict is Verdict.FAILED, reverse=True):
         yield name, windows[name].judge()

@@ -1,18 +1,18 @@
 """Expectations about traffic: real connections from each client, judged by a literal table.
 
 A check has two parts. First it polls until the clients see the expected answers, since a change takes its time to
-arrive; then the measuring window opens, and from there on every single observation counts. Sample sizes come from
-stated error rates. A scenario that expects silence must see the Service answer first: the silence of a Service that
-never worked proves nothing.
+arrive; then the measuring window opens, and from there on every single observation counts. A look that is right the
+first time is the window's beginning. Sample sizes come from stated error rates. A scenario that expects silence must
+see the Service answer first: the silence of a Service that never worked proves nothing.
 """
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness.backends.backend import OpenConnection
@@ -86,6 +86,7 @@ def expect_traffic(
         cluster,
         str(target),
         paths,
+        seen=waited.seen,
         rates=rates,
         explain=lambda unmet: late + _why(cluster, service, [path for path in paths if path.label in unmet]),
     )
@@ -238,6 +239,10 @@ def expect_first_answers(cluster: Cluster, paths: Sequence[Path], target: Target
     )
 
 
+Observed = Mapping[Path, Sequence[Observation]]
+"""What was seen along each path."""
+
+
 @dataclass(frozen=True, slots=True)
 class Waited:
     """The end of a wait: what was wrong in the last look and a text about it, "" twice if all was as expected.
@@ -245,11 +250,15 @@ class Waited:
     `wrong_until` are the seconds from the beginning to the start of the last look that saw something wrong, or to the
     last time that components had work left. So much the implementation took at least; how long a look takes is the
     observer's matter.
+
+    `seen` are the observations of the second look, if it was right the first time: they count in the window. A proxy
+    with a fault gets so two chances to pass, and not more (`Rates.chances`).
     """
 
     wrong: str = ""
     text: str = ""
     wrong_until: float = 0.0
+    seen: Observed = field(default_factory=dict)
 
 
 def expect_in_time(cluster: Cluster, what: str, waited: Waited) -> None:
@@ -289,13 +298,18 @@ def _wait_for_packets(
     """The same, whatever components say of themselves."""
     wrong_until = 0.0
     wrong = ""
+    speaking = [path for path in paths if not path.silent]
+    looks: list[Observed | _Sight] = []  # second ones
 
     def as_expected() -> bool:
         nonlocal wrong, wrong_until
         looked_at = time.monotonic()
-        sight = _seen_wrong(cluster, paths)
+        sight = _first_look(cluster, paths)
         if sight is None:
-            return True
+            looks.append(_second_look(cluster, speaking))
+            if not isinstance(looks[-1], _Sight):
+                return True
+            sight = looks[-1]
         wrong, wrong_until = sight.text, looked_at - begin if sight.told else wrong_until
         raise NotYetError(wrong)
 
@@ -303,7 +317,8 @@ def _wait_for_packets(
         eventually(as_expected, within=within, every=0.02, describe=awaited)
     except NotYetError as error:
         return Waited(wrong, str(error), wrong_until)
-    return Waited(wrong_until=wrong_until)
+    only = looks[0]
+    return Waited(wrong_until=wrong_until, seen={} if isinstance(only, _Sight) else only)
 
 
 @step("probe {title}")
@@ -312,6 +327,7 @@ def measure(
     title: str,
     paths: Sequence[Path],
     *,
+    seen: Observed | None = None,
     at_least: int = 0,
     rates: Rates = DEFAULT_RATES,
     in_flight: int = IN_FLIGHT,
@@ -319,11 +335,14 @@ def measure(
 ) -> Window:
     """Open a measuring window, send as many probes along each path as its plan has, and judge the observations.
 
-    Raises as `raise_unless_passed` does; `explain` is called with the unmet clients, and only then.
+    What was `seen` already is the window's beginning. `explain` is called with the unmet clients, and only then.
+    Raises as `raise_unless_passed` does.
     """
     opens = Seen(time.monotonic(), "the measuring window opens: from here on each observation counts")
     window = cluster.window(title, {path.label: path.expected for path in paths}, rates)
-    samples = {path: max(window.plans[path.label].samples, at_least) for path in paths}
+    for path, observations in (seen or {}).items():
+        window.observe(path.label, observations)
+    samples = {path: left(window, path, seen or {}, at_least) for path in paths}
     first = {path: count if path.silent else min(count, IN_FLIGHT) for path, count in samples.items()}
     in_vain = _observe(cluster, window, first, in_flight)
     rest = {path: samples[path] - first[path] for path in samples if path not in in_vain}
@@ -339,27 +358,36 @@ def raise_unless_passed(judgement: Judgement, title: str, explain: Callable[[], 
         raise_for(judgement, f"{judgement.message}\n\n{title}:\n\n{judgement.grid}\n\n{explain()}".rstrip())
 
 
-def _seen_wrong(cluster: Cluster, paths: Sequence[Path]) -> _Sight | None:
-    """Send a few probes along each path, and then some more. Returns what was wrong or missing, if anything."""
-    speaking = [path for path in paths if not path.silent]
-    return _look(cluster, paths, FIRST_LOOK) or _look(cluster, speaking, SECOND_LOOK, whole=True)
+def left(window: Window, path: Path, seen: Observed, at_least: int = 0) -> int:
+    """Return the number of probes of a path that its plan still needs."""
+    return max(0, max(window.plans[path.label].samples, at_least) - len(seen.get(path, ())))
 
 
-def _look(cluster: Cluster, paths: Sequence[Path], count: int, *, whole: bool = False) -> _Sight | None:
-    probes = [(path, probe) for path in paths for probe in path.probes(count)]
+def _first_look(cluster: Cluster, paths: Sequence[Path]) -> _Sight | None:
+    """Send a few probes along each path. Returns what was wrong, if anything."""
+    probes = [(path, probe) for path in paths for probe in path.probes(FIRST_LOOK)]
     seen = cluster.backend.glance([probe for _, probe in probes])
-    answered: dict[Path, set[str]] = {}
-    for (path, _), observation in zip(probes, seen, strict=True):
-        each = named(cluster, observation)
+    return next(_wrong((path, named(cluster, each)) for (path, _), each in zip(probes, seen, strict=True)), None)
+
+
+def _second_look(cluster: Cluster, paths: Sequence[Path]) -> _Sight | Observed:
+    """Send some more. Returns what was wrong or missing, or else all that was seen."""
+    seen = probe_all(cluster, dict.fromkeys(paths, SECOND_LOOK), MANY_IN_FLIGHT)
+    for sight in _wrong((path, each) for path, some in seen.items() for each in some):
+        return sight
+    for path, some in seen.items():
+        pods = {each.pod for each in some if isinstance(each, Reached)}
+        if isinstance(path.expected, AbstractSet) and len(pods) < len(path.expected) <= FEW:
+            return _Sight(f"{path.label} saw {len(pods)} of {len(path.expected)} pods in {len(some)} probes")
+    return seen
+
+
+def _wrong(seen: Iterable[tuple[Path, Observation]]) -> Iterator[_Sight]:
+    for path, each in seen:
         if isinstance(each, Unknown):
-            return _Sight(f"{path.label} could not tell: {each.why}", told=False)
-        if verdict.is_wrong(each, path.expected):
-            return _Sight(f"{path.label} saw {each.pod if isinstance(each, Reached) else type(each).__name__}")
-        answered.setdefault(path, set()).add(each.pod if isinstance(each, Reached) else "")
-    for path in paths if whole else ():
-        if isinstance(path.expected, AbstractSet) and len(answered[path]) < len(path.expected) <= FEW:
-            return _Sight(f"{path.label} saw {len(answered[path])} of {len(path.expected)} pods in {count} probes")
-    return None
+            yield _Sight(f"{path.label} could not tell: {each.why}", told=False)
+        elif verdict.is_wrong(each, path.expected):
+            yield _Sight(f"{path.label} saw {each.pod if isinstance(each, Reached) else type(each).__name__}")
 
 
 def _observe(cluster: Cluster, window: Window, counts: Mapping[Path, int], in_flight: int) -> set[Path]:
@@ -379,9 +407,11 @@ def probe_all(
 
     Silent ones are sent all at once, as each waits for its limit.
     """
-    seen = {}
+    seen: dict[Path, list[Observation]] = {path: [] for path in counts}
     for silent in (False, True):
-        chosen = {path: count for path, count in counts.items() if path.silent is silent}
+        chosen = {path: count for path, count in counts.items() if count and path.silent is silent}
+        if not chosen:
+            continue
         probes = [probe for path, count in chosen.items() for probe in path.probes(count)]
         observations = iter(cluster.backend.probe(probes, in_flight=max(1, len(probes)) if silent else in_flight))
         for path, count in chosen.items():

@@ -19,7 +19,7 @@ from harness.judging.statistics import (
     unseen_bound,
 )
 
-LOOSE = Rates(leak=0.1, miss=0.02)
+LOOSE = Rates(leak=0.1, miss=0.02, chances=1)
 ROUNDS = 4000
 
 
@@ -32,12 +32,12 @@ def test_samples_for_a_leak(leak: float, miss: float, samples: int) -> None:
     assert samples == 1 or (1 - leak) ** (samples - 1) > miss
 
 
-@pytest.mark.parametrize(("clients", "samples"), [(1, 270), (2, 135), (3, 90), (4, 68), (5, 62), (12, 62)])
+@pytest.mark.parametrize(("clients", "samples"), [(1, 283), (2, 142), (3, 95), (4, 71), (5, 66), (12, 66)])
 def test_clients_see_a_small_fault_together_and_a_larger_one_each(clients: int, samples: int) -> None:
     rates = Rates()
     assert rates.samples(clients) == samples
-    assert (1 - rates.leak) ** (clients * samples) <= rates.miss
-    assert (1 - rates.by_itself(clients)) ** samples <= rates.miss
+    assert 2 * (1 - rates.leak) ** (clients * samples) <= rates.miss  # a look that was wrong gives it a second chance
+    assert 2 * (1 - rates.by_itself(clients)) ** samples <= rates.miss
 
 
 @pytest.mark.parametrize(
@@ -61,20 +61,20 @@ def test_samples_for_members(count: int, samples: int) -> None:
 
 
 def test_an_allowed_set_takes_the_larger_of_both_needs() -> None:
-    assert allowed_set(3).samples == 270
-    assert allowed_set(100).samples == samples_for_members(100, 1e-6) > 270
+    assert allowed_set(3).samples == 283
+    assert allowed_set(100).samples == samples_for_members(100, 1e-6) > 283
 
 
 def test_a_check_states_its_rates_for_all_clients() -> None:
     check = allowed_set(10).check(clients=5)
     assert check == {
         "kind": "allowed-set",
-        "samples": 270,
-        "falseAlarm": 2.3e-11,
+        "samples": 283,
+        "falseAlarm": 5.7e-12,
         "smallestFault": "5% leak",
         "miss": 1e-6,
     }
-    assert 5 * unseen_bound(10, 270) <= 2.3e-11
+    assert 5 * unseen_bound(10, 283) <= 5.7e-12
     assert silence().check()["falseAlarm"] == 0
 
 

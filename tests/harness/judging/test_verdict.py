@@ -43,28 +43,28 @@ def judge_planned(expectation: Expectation, tallies: dict[str, Tally]) -> Judgem
 @pytest.mark.parametrize(
     ("expected", "observations", "verdict", "message"),
     [
-        ({"a1"}, [A1] * 270, PASSED, "all of 270 probes by 1 client had an allowed outcome"),
-        ({"a1", "b1"}, [A1] * 200 + [B1] * 70, PASSED, "every endpoint was seen"),
-        ({"a1"}, [A1] * 269 + [B1], FAILED, "a1 reached b1 in 1 of 270 probes, where a1 is expected"),
+        ({"a1"}, [A1] * 283, PASSED, "all of 283 probes by 1 client had an allowed outcome"),
+        ({"a1", "b1"}, [A1] * 200 + [B1] * 83, PASSED, "every endpoint was seen"),
+        ({"a1"}, [A1] * 282 + [B1], FAILED, "a1 reached b1 in 1 of 283 probes, where a1 is expected"),
         ({"a1"}, [B1], FAILED, "a1 reached b1 in 1 of 1 probes, where a1 is expected"),
-        ({"a1"}, [A1] * 269 + [TIMED_OUT], FAILED, "a1 got no answer in 1 of 270 probes"),
-        ({"a1"}, [A1] * 269 + [REFUSED], FAILED, "a1 was refused in 1 of 270 probes"),
-        ({"a1", "b1"}, [A1] * 270, FAILED, "a1 never reached b1 in 270 probes, and must reach a1, b1"),
-        ({"a1", "b1"}, [A1] * 20, INCONCLUSIVE, "a1 has 20 observations, and the stated error rates need 270"),
-        ({"a1"}, [A1] * 269, INCONCLUSIVE, "need 270"),
+        ({"a1"}, [A1] * 282 + [TIMED_OUT], FAILED, "a1 got no answer in 1 of 283 probes"),
+        ({"a1"}, [A1] * 282 + [REFUSED], FAILED, "a1 was refused in 1 of 283 probes"),
+        ({"a1", "b1"}, [A1] * 283, FAILED, "a1 never reached b1 in 283 probes, and must reach a1, b1"),
+        ({"a1", "b1"}, [A1] * 20, INCONCLUSIVE, "a1 has 20 observations, and the stated error rates need 283"),
+        ({"a1"}, [A1] * 282, INCONCLUSIVE, "need 283"),
         ({"a1"}, [], INCONCLUSIVE, "a1 has 0 observations"),
-        ({"a1"}, [A1] * 270 + [Unknown("no route")], INCONCLUSIVE, "a1 could not tell 1 time: no route"),
-        ({"a1", "b1"}, [A1] * 270 + [Unknown("no route")] * 99, INCONCLUSIVE, "could not tell 99 times"),
+        ({"a1"}, [A1] * 283 + [Unknown("no route")], INCONCLUSIVE, "a1 could not tell 1 time: no route"),
+        ({"a1", "b1"}, [A1] * 283 + [Unknown("no route")] * 99, INCONCLUSIVE, "could not tell 99 times"),
         ({"a1"}, [B1, Unknown("no route")], FAILED, "reached b1"),
-        (TIMED_OUT, [TIMED_OUT] * 270, PASSED, "all of 270"),
-        (TIMED_OUT, [TIMED_OUT] * 269 + [A1], FAILED, "a1 reached a1 in 1 of 270 probes, where silence is expected"),
-        (TIMED_OUT, [REFUSED] * 270, FAILED, "a1 was refused in 270 of 270 probes, where silence is expected"),
-        (NO_ANSWER, [TIMED_OUT] * 100 + [REFUSED] * 170, PASSED, "all of 270"),
-        (NO_ANSWER, [TIMED_OUT] * 269 + [A1], FAILED, "a1 reached a1 in 1 of 270 probes, where no answer is expected"),
-        (EITHER, [A1] * 270, PASSED, "all of 270 probes by 1 client had an allowed outcome"),
-        (EITHER, [A1] * 269 + [TIMED_OUT], FAILED, "a1 got no answer in 1 of 270 probes, where any of a1, b1 is"),
-        (EITHER, [A1] * 269 + [C1], FAILED, "a1 reached c1 in 1 of 270 probes, where any of a1, b1 is expected"),
-        (EITHER, [A1] * 269, INCONCLUSIVE, "need 270"),
+        (TIMED_OUT, [TIMED_OUT] * 283, PASSED, "all of 283"),
+        (TIMED_OUT, [TIMED_OUT] * 282 + [A1], FAILED, "a1 reached a1 in 1 of 283 probes, where silence is expected"),
+        (TIMED_OUT, [REFUSED] * 283, FAILED, "a1 was refused in 283 of 283 probes, where silence is expected"),
+        (NO_ANSWER, [TIMED_OUT] * 100 + [REFUSED] * 183, PASSED, "all of 283"),
+        (NO_ANSWER, [TIMED_OUT] * 282 + [A1], FAILED, "a1 reached a1 in 1 of 283 probes, where no answer is expected"),
+        (EITHER, [A1] * 283, PASSED, "all of 283 probes by 1 client had an allowed outcome"),
+        (EITHER, [A1] * 282 + [TIMED_OUT], FAILED, "a1 got no answer in 1 of 283 probes, where any of a1, b1 is"),
+        (EITHER, [A1] * 282 + [C1], FAILED, "a1 reached c1 in 1 of 283 probes, where any of a1, b1 is expected"),
+        (EITHER, [A1] * 282, INCONCLUSIVE, "need 283"),
         (EVENLY, [A1] * 400 + [B1] * 430, PASSED, "every endpoint was seen"),
         (
             EVENLY,
@@ -75,8 +75,8 @@ def judge_planned(expectation: Expectation, tallies: dict[str, Tally]) -> Judgem
         (EVENLY, [A1] * 830, FAILED, "where an equal share is 343 to 487 (and 1 more)"),
         (EVENLY, [A1] * 414 + [B1] * 415 + [C1], FAILED, "a1 reached c1 in 1 of 830 probes"),
         (EVENLY, [A1] * 200 + [B1] * 20, INCONCLUSIVE, "a1 has 220 observations, and the stated error rates need 830"),
-        (REFUSED, [REFUSED] * 270, PASSED, "all of 270"),
-        (REFUSED, [TIMED_OUT] * 270, FAILED, "where refusal is expected"),
+        (REFUSED, [REFUSED] * 283, PASSED, "all of 283"),
+        (REFUSED, [TIMED_OUT] * 283, FAILED, "where refusal is expected"),
     ],
 )
 def test_one_client(expected: Expected, observations: list[Observation], verdict: Verdict, message: str) -> None:
@@ -88,16 +88,16 @@ def test_one_client(expected: Expected, observations: list[Observation], verdict
 @pytest.mark.parametrize(
     ("expectation", "samples"),
     [
-        ({"a1": {"a1"}}, [270]),
-        ({"a1": {"a1"}, "a2": {"a1"}, "b1": {"b1"}, "b2": {"b1"}}, [68, 68, 68, 68]),
+        ({"a1": {"a1"}}, [283]),
+        ({"a1": {"a1"}, "a2": {"a1"}, "b1": {"b1"}, "b2": {"b1"}}, [71, 71, 71, 71]),
         # A wrong pod is seen by those alone for whom one is wrong; no answer by all who must get one.
-        ({"a1": {"a1"}, "b1": {"b1"}, "c1": {"a1", "b1"}}, [135, 135, 90]),
-        ({"a1": {"a1"}, "b1": frozenset({"a1"}), "c1": {"a1"}}, [90, 90, 90]),
-        ({"a1": {"a1"}, "b1": TIMED_OUT, "c1": TIMED_OUT}, [270, 135, 135]),
-        ({"a1": REFUSED, "b1": NO_ANSWER, "c1": TIMED_OUT}, [270, 270, 270]),
-        ({"a1": EITHER, "b1": EITHER, "c1": {"a1"}}, [135, 135, 270]),
+        ({"a1": {"a1"}, "b1": {"b1"}, "c1": {"a1", "b1"}}, [142, 142, 95]),
+        ({"a1": {"a1"}, "b1": frozenset({"a1"}), "c1": {"a1"}}, [95, 95, 95]),
+        ({"a1": {"a1"}, "b1": TIMED_OUT, "c1": TIMED_OUT}, [283, 142, 142]),
+        ({"a1": REFUSED, "b1": NO_ANSWER, "c1": TIMED_OUT}, [283, 283, 283]),
+        ({"a1": EITHER, "b1": EITHER, "c1": {"a1"}}, [142, 142, 283]),
         ({"a1": EVENLY, "b1": EVENLY}, [830, 830]),
-        ({str(each): {str(each)} for each in range(20)}, [62] * 20),
+        ({str(each): {str(each)} for each in range(20)}, [66] * 20),
     ],
 )
 def test_clients_who_would_see_the_same_faults_share_their_probes(expectation: Expectation, samples: list[int]) -> None:
@@ -118,17 +118,17 @@ def test_the_grid_shows_expected_and_observed_of_each_client() -> None:
     judgement = judge_planned(
         {"a1": {"a1"}, "b1": {"a1", "b1"}, "c1": TIMED_OUT},
         {
-            "a1": Tally.of([A1] * 270 + [B1] * 3 + [TIMED_OUT] * 2),
-            "b1": Tally.of([B1] * 270),
-            "c1": Tally.of([TIMED_OUT] * 270),
+            "a1": Tally.of([A1] * 283 + [B1] * 3 + [TIMED_OUT] * 2),
+            "b1": Tally.of([B1] * 283),
+            "c1": Tally.of([TIMED_OUT] * 283),
         },
     )
     assert judgement.grid.splitlines() == [
         "client | expected | a1             | b1              | timed out",
         "-------+----------+----------------+-----------------+----------------",
-        "a1     | a1       | 270 ✓          | 3 ✗ not allowed | 2 ✗ not allowed",
-        "b1     | a1, b1   | 0 ✗ never seen | 270 ✓           | ·",
-        "c1     | silence  | ·              | ·               | 270 ✓",
+        "a1     | a1       | 283 ✓          | 3 ✗ not allowed | 2 ✗ not allowed",
+        "b1     | a1, b1   | 0 ✗ never seen | 283 ✓           | ·",
+        "c1     | silence  | ·              | ·               | 283 ✓",
     ]
 
 
@@ -159,10 +159,10 @@ def test_one_observation_is_wrong_or_not() -> None:
 
 
 def test_refusals_are_equal_and_told_by_the_error_that_they_were() -> None:
-    seen = [REFUSED, Refused("EHOSTUNREACH")] * 135
+    seen = [REFUSED, Refused("EHOSTUNREACH")] * 142
     assert judged(REFUSED, *seen).verdict is PASSED
     message = judged(TIMED_OUT, *seen).message
-    assert message == "a1 was refused (EHOSTUNREACH) in 270 of 270 probes, where silence is expected"
+    assert message == "a1 was refused (EHOSTUNREACH) in 284 of 284 probes, where silence is expected"
 
 
 def test_verdicts_combine_by_rank() -> None:
@@ -173,7 +173,7 @@ def test_verdicts_combine_by_rank() -> None:
     assert combine([]) is INCONCLUSIVE
 
 
-ROUNDS, RATES = 2000, Rates(leak=0.1, miss=0.02)
+ROUNDS, RATES = 2000, Rates(leak=0.1, miss=0.02, chances=1)
 
 
 def rounds(name: str, pods: list[str], allowed: set[str], leak: float = 0.0) -> list[Verdict]:
@@ -205,7 +205,7 @@ def test_a_leaking_proxy_passes_no_more_often_than_stated() -> None:
 
 @pytest.mark.parametrize("leaks_at", [["a1", "a2", "b1", "b2"], ["a1"]])
 def test_a_proxy_that_leaks_at_some_clients_passes_no_more_often_than_stated(leaks_at: list[str]) -> None:
-    rates = Rates(leak=0.1, miss=0.02, alone=0.3)
+    rates = Rates(leak=0.1, miss=0.02, alone=0.3, chances=1)
     expectation: Expectation = {each: {"x1"} for each in ("a1", "a2", "b1", "b2")} | {"c1": {"x1", "y1"}}
     planned = plans(expectation, rates)
     leak = rates.by_itself(4) if len(leaks_at) == 1 else rates.leak
