@@ -86,7 +86,8 @@ def certify(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Certi
     def run(*names: str, options: tuple[str, ...] = (), extra: str = "") -> Certified:
         pytester.makepyfile(test_sample=suite(*names, extra=extra))
         folder = pytester.path / "out"
-        apart = {"interrupts", "crashes"} & set(names) or any(o.startswith(("-n", "--td-workers")) for o in options)
+        workers = any(o.startswith(("-n", "--td-workers")) and o != "--td-workers=0" for o in options)
+        apart = {"interrupts", "crashes"} & set(names) or workers
         start = pytester.runpytest_subprocess if apart else pytester.runpytest_inprocess
         ours = ("-p", "no:hypothesispytest", "--td-backend=netns", f"--td-output-dir={folder}")  # it is slow to import
         result = start(*ours, *options)

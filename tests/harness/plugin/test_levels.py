@@ -28,20 +28,21 @@ def test_zone():
 NOT_HERE = UNTOLD.replace("Inconclusive", "Unavailable")
 
 
-@pytest.mark.parametrize("workers", ["0", "2"])
 @pytest.mark.parametrize(
-    ("names", "extra", "codes"),
+    ("names", "extra", "codes", "workers"),
     [
-        (("passes",), UNMET, (0, 1)),
-        (("passes", "inconclusive"), UNMET, (10, 1)),
-        (("passes",), UNTOLD, (0, 10)),
-        (("passes", "fails"), UNTOLD, (1, 1)),
-        (("passes",), NOT_HERE, (0, 11)),
-        ((), UNMET.replace("SHOULD", "MAY"), (0, 0)),
+        (("passes",), UNMET, (0, 1), 0),
+        (("passes",), UNMET, (0, 1), 2),
+        (("passes", "inconclusive"), UNMET, (10, 1), 0),
+        (("passes",), UNTOLD, (0, 10), 0),
+        (("passes",), UNTOLD, (0, 10), 2),
+        (("passes", "fails"), UNTOLD, (1, 1), 0),
+        (("passes",), NOT_HERE, (0, 11), 0),
+        ((), UNMET.replace("SHOULD", "MAY"), (0, 0), 0),
     ],
 )
 def test_must_decides_and_should_only_on_request(
-    certify: Any, names: tuple[str, ...], extra: str, codes: tuple[int, int], workers: str
+    certify: Any, names: tuple[str, ...], extra: str, codes: tuple[int, int], workers: int
 ) -> None:
     options = (f"--td-workers={workers}",)
     run = certify(*names, extra=extra, options=options)
