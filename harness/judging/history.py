@@ -48,6 +48,7 @@ from harness.judging.timeline import Change
 from harness.judging.verdict import Expectation, Judgement, Tally, Verdict, is_wrong, judge, plans
 from harness.model import files
 from harness.model.outcomes import Observation
+from harness.model.privacy import private
 
 VERSION = 2
 SHOWN_IN_FULL = 5
@@ -274,7 +275,7 @@ def _in_order(paths: Sequence[Path]) -> tuple[list[str], list[dict[str, Any]]]:
 
 def sealed(record: Mapping[str, Any], before: bytes) -> tuple[bytes, bytes]:
     """Return a record as a line that ends with its digest, and the digest; `before` is that of the line before."""
-    body = orjson.dumps(record)[:-1]
+    body = private(orjson.dumps(record)[:-1].decode()).encode()
     digest = hashlib.sha256(before + body).hexdigest().encode()
     return b'%s,"digest":"%s"}\n' % (body, digest), digest
 

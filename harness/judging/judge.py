@@ -18,6 +18,7 @@ from harness.judging import history_format as as_json
 from harness.judging.conclusion import Cause, cause, conclude
 from harness.judging.results import CONVERGENCE, CaseResult, Result, severity
 from harness.judging.verdict import Judgement, Tally, Verdict
+from harness.model.privacy import private
 from harness.model.requirements import Feature, Level, Profile, Requirement
 
 Key = tuple[str, str]
@@ -306,7 +307,7 @@ def closing(results: Sequence[Result], judged: Judged, run: Mapping[str, Any]) -
 
 
 def _said(case: CaseResult) -> tuple[str, str, str]:
-    return str(case.verdict), str(case.reason), case.message
+    return str(case.verdict), str(case.reason), private(case.message)
 
 
 def _not_run(group: tuple[Any, ...], tests: _Tests) -> dict[str, Any]:

@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from harness.model.privacy import without_secrets
+
 _ADDRESS = re.compile(r"(?<![\w.:])[0-9a-f]*[.:][0-9a-f.:]*[0-9a-f](?![\w.:])")
 
 
@@ -13,7 +15,7 @@ def as_yaml(objects: Iterable[Mapping[str, Any]], what: str) -> str:
     """Return objects as `kubectl get -o yaml` shows them, without managed fields; a sentence if there is none."""
     import yaml  # noqa: PLC0415  every pytest run on the machine loads this module
 
-    shown = [{**each, "metadata": _without_managed_fields(each["metadata"])} for each in objects]
+    shown = [without_secrets({**each, "metadata": _without_managed_fields(each["metadata"])}) for each in objects]
     return yaml.safe_dump_all(shown, sort_keys=False) if shown else f"# there are no {what}\n"
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.judging.results import requirement_to_json
+from harness.model.privacy import HIDDEN, SOUNDS_SECRET
 from harness.model.requirements import Requirement
 from harness.run.suite_files import place_of
 from harness.settings.settings import Settings
@@ -115,12 +116,11 @@ def implementation(settings: Settings) -> dict[str, Any]:
 
 def without_secrets(arguments: Sequence[str]) -> list[str]:
     """Return command-line arguments, with `***` for the value of any option that sounds like a secret."""
-    words = ("token", "password", "secret", "credential")
     cleaned: list[str] = []
     hide_next = False
     for argument in arguments:
         name, sign, _ = argument.partition("=")
-        secret = name.startswith("-") and any(word in name.lower() for word in words)
-        cleaned.append("***" if hide_next else f"{name}=***" if secret and sign else argument)
+        secret = name.startswith("-") and bool(SOUNDS_SECRET.search(name.replace("-", "_")))
+        cleaned.append(HIDDEN if hide_next else f"{name}={HIDDEN}" if secret and sign else argument)
         hide_next = secret and not sign
     return cleaned

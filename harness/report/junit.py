@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import datetime
 import re
-import socket
 from collections import Counter
 from collections.abc import Sequence
 from xml.etree import ElementTree
@@ -38,7 +37,6 @@ def as_xml(results: Sequence[Result], *, start: datetime.datetime, duration: flo
         tests=str(len(cases)),
         time=f"{duration:.3f}",
         timestamp=start.isoformat(),
-        hostname=socket.gethostname(),
     )
     for result, case in cases:
         _add(suite, result, case)

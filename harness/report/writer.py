@@ -16,6 +16,7 @@ from harness.judging.results import Result
 from harness.judging.verdict import Verdict
 from harness.model import needs
 from harness.model.needs import Needs
+from harness.model.privacy import private_values
 from harness.report import allure, conformance, junit
 from harness.run.run import Run
 
@@ -26,13 +27,13 @@ def write_reports(run: Run, results: Sequence[Result]) -> Path:
     Raises `DistrustError` for the first that cannot be written.
     """
     duration = time.monotonic() - run.started_at
-    about = conformance.describe(run, results, duration)
+    about = private_values(conformance.describe(run, results, duration))
     _merge_history(run, results, about)
     run.folder.write("junit.xml", junit.as_xml(results, start=run.start, duration=duration))
     allure.write(run.folder, results, run.settings, about["environment"])
     if (table := _needs(results)) and not run.target:
         run.folder.write(needs.FILE, needs.as_yaml(table))
-    report = conformance.build(about, results, run.folder.artifacts())
+    report = private_values(conformance.build(about, results, run.folder.artifacts()))
     return run.folder.write("report.yaml", conformance.as_yaml(report))
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import DistrustError, UsageError
+from harness.model.privacy import private
 
 DEFAULT_PARENT = "trafficdist-results"
 MARK = ".trafficdist"  # marks a folder of ours, whose content a new run may replace
@@ -112,11 +113,11 @@ class OutputFolder:
         self._let_go()
 
     def write(self, name: str, content: str | bytes) -> Path:
-        """Write one file whole: to a temporary file beside it, then renamed."""
+        """Write one file whole: to a temporary file beside it, then renamed. A text is written without secrets."""
         target = self.path / name
         with _said(target):
             target.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(target, content)
+            write_whole(target, _private(content))
         return target
 
     def copy(self, source: str, name: str) -> None:
@@ -164,6 +165,15 @@ class OutputFolder:
             temporary.unlink(missing_ok=True)
             temporary.symlink_to(name)
             temporary.replace(self.path.parent / "latest")
+
+
+def _private(content: str | bytes) -> str | bytes:
+    if isinstance(content, str):
+        return private(content)
+    try:
+        return private(content.decode()).encode()
+    except UnicodeDecodeError:
+        return content  # no text
 
 
 def write_whole(target: Path, content: str | bytes) -> None:

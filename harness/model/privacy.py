@@ -1,0 +1,71 @@
+"""Takes out of texts what is nobody's business but the runner's, before they are written to a file.
+
+Names and passwords in URLs, bearer tokens, values of environment variables whose names sound like secrets, and the home
+folder, which has the user's name in it.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+from xml.sax.saxutils import escape
+
+HIDDEN = "***"
+SOUNDS_SECRET = re.compile(r"token|passw|secret|credential|private_?key|api_?key|access_?key", re.IGNORECASE)
+
+_SHORTEST = 8
+"""Letters of a secret, at least; one of letters alone, which could be a word, has half as many more."""
+
+
+@functools.cache
+def _pattern() -> re.Pattern[str]:
+    secrets = [value for name, value in os.environ.items() if SOUNDS_SECRET.search(name) and _is_long(value)]
+    in_json = [json.dumps(each)[1:-1] for each in secrets]
+    in_xml = [escape(each, {'"': "&quot;"}) for each in secrets]
+    words = sorted({*secrets, *in_json, *in_xml}, key=len, reverse=True)
+    home = os.environ.get("HOME", "").rstrip("/")
+    known = "|".join(map(re.escape, words)) or r"(?!)"
+    folder = rf"(?<![\w/.~-]){re.escape(home)}(?![\w.-])" if len(home) > 1 else r"(?!)"
+    in_url = r"""(?<=://)[^/\s@"'\\<>]+(?=@)"""
+    bearer = r"(?i:(?<=bearer )|(?<=basic ))[\w.~+/=-]{16,}"
+    return re.compile(f"(?P<home>{folder})|{known}|{in_url}|{bearer}")
+
+
+def _is_long(value: str) -> bool:
+    return len(value) >= (1.5 * _SHORTEST if value.isalpha() else _SHORTEST)
+
+
+def private(text: str) -> str:
+    """Return a text with `***` in the place of each secret, and `~` in that of the home folder."""
+    return _pattern().sub(lambda found: "~" if found["home"] else HIDDEN, text)
+
+
+def private_values(value: Any) -> Any:
+    """Return a value of JSON with all texts in it as `private` returns them."""
+    if isinstance(value, str):
+        return private(value)
+    if isinstance(value, Mapping):
+        return {private(key): private_values(each) for key, each in value.items()}
+    return [private_values(each) for each in value] if isinstance(value, (list, tuple)) else value
+
+
+def without_secrets(value: Any) -> Any:
+    """Return an object of an API without texts under keys, and in variables, whose names sound like secrets.
+
+    And without the copy of itself that `kubectl apply` keeps in an annotation.
+    """
+    if isinstance(value, list):
+        return [without_secrets(each) for each in value]
+    if not isinstance(value, Mapping):
+        return value
+    if isinstance(value.get("value"), str) and SOUNDS_SECRET.search(str(value.get("name", ""))):
+        return {**value, "value": HIDDEN}
+    return {
+        key: HIDDEN if isinstance(each, str) and SOUNDS_SECRET.search(key) else without_secrets(each)
+        for key, each in value.items()
+        if key != "kubectl.kubernetes.io/last-applied-configuration"
+    }
