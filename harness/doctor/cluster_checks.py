@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 
 from harness.api.client import Api, Object, Response, path_of
 from harness.backends.any_cluster.names import Names
@@ -19,7 +18,7 @@ from harness.errors import UsageError
 from harness.guest import errors, leftovers
 from harness.guest.labels import new_run_id, run_labels
 from harness.guest.lease import in_use, is_over, read_lease
-from harness.guest.lease_record import ServerClock
+from harness.guest.lease_record import ServerClock, moment
 from harness.guest.preflight import ReachedServer
 from harness.model import manifests
 from harness.model.needs import Needs
@@ -157,8 +156,8 @@ def clocks(api: Api, clock: ServerClock, nodes: Sequence[str]) -> list[Check]:
 def _lateness(api: Api, clock: ServerClock, node: str) -> float | None:
     """Return how many seconds ago a node renewed its Lease, by its own clock; None where it has none."""
     answer = clock.saw(api.request("GET", path_of("leases", _NODE_LEASES, node)))
-    renewed = (answer.body.get("spec") or {}).get("renewTime") if answer.code == 200 else None
-    return (clock.now() - datetime.fromisoformat(renewed).astimezone(UTC)).total_seconds() if renewed else None
+    renewed = moment((answer.body.get("spec") or {}).get("renewTime")) if answer.code == 200 else None
+    return (clock.now() - renewed).total_seconds() if renewed else None
 
 
 def admission(api: Api) -> Check:

@@ -40,7 +40,10 @@ class LeaseRecord:
     @property
     def expires(self) -> datetime:
         """The time at which it expires, unless it is renewed."""
-        return self.renewed + timedelta(seconds=self.seconds)
+        try:
+            return self.renewed + timedelta(seconds=self.seconds)
+        except OverflowError:
+            return datetime.max.replace(tzinfo=UTC)
 
     def lease(self) -> dict[str, Any]:
         """Return the Lease with this content, which only replaces the `version` that was read."""
@@ -80,11 +83,16 @@ def lease_record_of(lease: Mapping[str, Any]) -> LeaseRecord:
     )
 
 
-def _time(text: Any) -> datetime:
+def moment(text: Any) -> datetime | None:
+    """Return the time that a field of a Lease says; None if it says none, or one that no clock can show."""
     try:
         return datetime.fromisoformat(str(text)).astimezone(UTC)
-    except ValueError:
-        return datetime.fromtimestamp(0, UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _time(text: Any) -> datetime:
+    return moment(text) or datetime.fromtimestamp(0, UTC)
 
 
 class ServerClock:

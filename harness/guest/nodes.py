@@ -9,6 +9,8 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import orjson
+
 from harness.api.client import Api, Object, RefusedError
 from harness.guest.labels import BEFORE_ANNOTATION
 
@@ -83,13 +85,15 @@ def restored(node: Object) -> Object | None:
 
 
 def _word(node: Object) -> dict[str, Any]:
-    """Return the former state in a node's annotation; empty if it cannot be read."""
+    """Return the former state in a node's annotation; without what cannot be read, which anybody may have written."""
     text = (node["metadata"].get("annotations") or {}).get(BEFORE_ANNOTATION)
     try:
-        word = json.loads(text or "{}")
-    except ValueError:
+        word = orjson.loads(text or "{}")
+    except ValueError:  # also for what is nested too deeply, unlike `json`
         return {}
-    return word if isinstance(word, dict) else {}
+    if not isinstance(word, dict) or not word:
+        return {}
+    return {**word, **{key: word[key] if isinstance(word.get(key), dict) else {} for key in ("labels", "taints")}}
 
 
 def _patch(node: Object, labels: Mapping[str, str | None], spec: Object, word: str | None) -> Object:

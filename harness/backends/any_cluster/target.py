@@ -99,17 +99,15 @@ def are_equal(topology: Topology, names: Names, nodes: list[Object]) -> bool:
     working = {str(each["metadata"]["name"]): each for each in nodes if takes_pods(each)}
     if topology != THREE_ZONES or working.keys() != {names.nodes.get(node.name) for node in topology.nodes}:
         return False
-    cpus = [
-        (_milli(working[names.nodes[node.name]]["status"]["allocatable"].get("cpu", "")), node.cpu_milli)
-        for node in topology.nodes
-    ]
+    cpus = [(_milli(working[names.nodes[node.name]]), node.cpu_milli) for node in topology.nodes]
     return all(found > 0 and found * cpus[0][1] == cpus[0][0] * said for found, said in cpus)
 
 
-def _milli(cpu: str) -> int:
-    if cpu.endswith("m"):
-        return int(cpu[:-1])
-    return int(cpu) * 1000 if cpu.isdecimal() else 0
+def _milli(node: Object) -> int:
+    """Return the CPU that a node offers, 0 if it does not say, or in a form that kubelets do not use."""
+    cpu = ((node.get("status") or {}).get("allocatable") or {}).get("cpu")
+    found = re.fullmatch(r"([0-9]{1,12})(m?)", str(cpu))
+    return int(found[1]) * (1 if found[2] else 1000) if found else 0
 
 
 def described(node: Node, played_by: Object, real: str) -> dict[str, str]:
