@@ -13,15 +13,17 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 import orjson
 import urllib3
 
-from harness.api.kubeconfig import Kubeconfig, client_of
 from harness.api.requests import Asked
 from harness.errors import InconclusiveError
+
+if TYPE_CHECKING:
+    from harness.api.kubeconfig import Kubeconfig
 
 Object = dict[str, Any]
 
@@ -97,7 +99,10 @@ class Api:
         The latest requests are noted in `asked`, which several may share.
         Raises `UsageError` when files cannot be used.
         """
-        self._client: Any = kubeconfig.client() if isinstance(kubeconfig, Kubeconfig) else client_of(kubeconfig)
+        # Errors and names of this module are needed where no cluster is, and the official client is slow to import.
+        from harness.api.kubeconfig import client_of  # noqa: PLC0415
+
+        self._client: Any = client_of(kubeconfig) if isinstance(kubeconfig, Mapping) else kubeconfig.client()
         self._pool: urllib3.PoolManager = self._client.rest_client.pool_manager
         self._pool.connection_pool_kw["maxsize"] = connections
         self._configuration = self._client.configuration

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:  # adapters are imported only when they are asked for
-    from harness.control_planes.control_plane import MakeControlPlane
-    from harness.dns.dns import MakeDns
-    from harness.proxies.proxy import MakeProxy
+    from harness.control_planes.control_plane import ControlPlane, MakeControlPlane
+    from harness.dns.dns import ClusterDns, MakeDns
+    from harness.model.release import Release
+    from harness.proxies.proxy import MakeProxy, Proxy
 
 
 class Parts(Protocol):
@@ -50,21 +51,32 @@ class Implementation:
 
 
 def reference(parts: Parts | None = None) -> Implementation:
-    """Return the reference, in this process, with the components of `parts` if they are given."""
-    from harness.control_planes.embedded import EmbeddedControlPlane
-    from harness.dns.reference import ReferenceDns
-    from harness.proxies.reference import ReferenceProxy
+    """Return the reference, in this process, with the components of `parts` if they are given.
 
-    if parts is None:
-        return Implementation(
-            control_plane=EmbeddedControlPlane,
-            proxy=lambda plane, pod_cidrs: ReferenceProxy(plane, pod_cidrs=pod_cidrs),
-            dns=ReferenceDns,
-        )
-    return Implementation(
-        control_plane=lambda release: EmbeddedControlPlane(
+    It is imported when a cluster is made: the process that controls workers makes none.
+    """
+
+    def control_plane(release: Release) -> ControlPlane:
+        from harness.control_planes.embedded import EmbeddedControlPlane
+
+        if parts is None:
+            return EmbeddedControlPlane(release)
+        return EmbeddedControlPlane(
             release, api_server=parts.api_server, controller=parts.controller, kinds=parts.kinds()
-        ),
-        proxy=lambda plane, pod_cidrs: ReferenceProxy(plane, pod_cidrs=pod_cidrs, proxy=parts.proxy),
-        dns=lambda plane: ReferenceDns(plane, controller=parts.pod_locators, server=parts.dns),
-    )
+        )
+
+    def proxy(plane: ControlPlane, pod_cidrs: Sequence[str]) -> Proxy:
+        from harness.proxies.reference import ReferenceProxy
+
+        if parts is None:
+            return ReferenceProxy(plane, pod_cidrs=pod_cidrs)
+        return ReferenceProxy(plane, pod_cidrs=pod_cidrs, proxy=parts.proxy)
+
+    def dns(plane: ControlPlane) -> ClusterDns:
+        from harness.dns.reference import ReferenceDns
+
+        if parts is None:
+            return ReferenceDns(plane)
+        return ReferenceDns(plane, controller=parts.pod_locators, server=parts.dns)
+
+    return Implementation(control_plane, proxy, dns)
