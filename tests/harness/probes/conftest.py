@@ -16,6 +16,7 @@ from harness.netns.namespace import Namespace
 from harness.probes.loop import Loop, Probe, Server, ServerPort
 
 CLIENT, SERVER, SECOND = "10.9.0.1", "10.9.0.2", "10.9.0.3"
+SILENT = "10.9.0.99"  # an address that nobody has
 CLIENT6, SERVER6, SECOND6 = "fd09::1", "fd09::2", "fd09::3"
 
 
@@ -51,6 +52,7 @@ def pair() -> Iterator[tuple[Namespace, Namespace]]:
             ip.link("add", ifname="wire", kind="veth", peer={"ifname": "wire", "net_ns_fd": server.fd})
         configure(client, [CLIENT], [CLIENT6])
         configure(server, [SERVER, SECOND], [SERVER6, SECOND6])
+        stay_silent(client, SILENT)
         with Loop() as loop:  # the kernel takes up to a second to notice that both ends of a wire are up
             loop.serve(server, "early", [ServerPort("TCP", "IPv6", 80)])
             early = Probe(client, "TCP", SERVER6, 80, timeout=0.1)
@@ -74,6 +76,13 @@ def configure(namespace: Namespace, addresses: list[str], addresses6: list[str])
             ip.addr("add", index=wire, address=address, prefixlen=64, IFA_FLAGS=0x02)  # IFA_F_NODAD
         ip.link("set", index=wire, state="up")
         ip.link("set", index=1, state="up")
+
+
+def stay_silent(namespace: Namespace, address: str) -> None:
+    """Let packets for an address leave as they are: who asks for its owner in vain is told so after three seconds."""
+    with namespace.entered(), IPRoute() as ip:
+        (wire,) = ip.link_lookup(ifname="wire")
+        ip.neigh("add", dst=address, lladdr="02:00:00:00:00:99", ifindex=wire, state=0x80)  # NUD_PERMANENT
 
 
 @pytest.fixture
