@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from harness.scenario.paths import Who
     from harness.scenario.refusals import create_unwritable_pod, why_no_sync_failed
     from harness.scenario.resolvers import resolvers
-    from harness.scenario.service import AddressKind, Service, at_port, endpoint, same_node, same_zone
+    from harness.scenario.service import AddressKind, Service, at_port, endpoint, placeless, same_node, same_zone
     from harness.scenario.shares import expect_all_under_load, expect_any_under_load, expect_even_shares
     from harness.scenario.together import Question, expect_first_answers_together, expect_meanwhile, expect_together
     from harness.scenario.traffic import (
@@ -151,6 +151,7 @@ __all__ = [
     "manifests",
     "node_client",
     "path_of",
+    "placeless",
     "pod_client",
     "proxy_metrics",
     "release",
@@ -195,7 +196,7 @@ _NAMES = {
     "harness.scenario.paths": "Who",
     "harness.scenario.refusals": "create_unwritable_pod why_no_sync_failed",
     "harness.scenario.resolvers": "resolvers",
-    "harness.scenario.service": "AddressKind Service at_port endpoint same_node same_zone",
+    "harness.scenario.service": "AddressKind Service at_port endpoint placeless same_node same_zone",
     "harness.scenario.shares": "expect_all_under_load expect_any_under_load expect_even_shares",
     "harness.scenario.together": "Question expect_first_answers_together expect_meanwhile expect_together",
     "harness.scenario.traffic": (

@@ -15,6 +15,7 @@ from harness import (
     Service,
     endpoint,
     expect_no_loss,
+    placeless,
     requirement,
 )
 
@@ -118,8 +119,8 @@ def test_deletions_while_a_component_is_away(three_zones: Cluster) -> None:
     stays, *others = (three_zones.create_service() for _ in range(5))
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     for each in (stays, *others):
-        three_zones.publish(each, [endpoint(a1)])
-        three_zones.publish(each, [endpoint(b1)], name="goes")
+        three_zones.publish(each, [placeless(a1)])
+        three_zones.publish(each, [placeless(b1)], name="goes")
     expect_now(three_zones, *(Question(each.name, each, by_all(a1, b1)) for each in (stays, *others)))
 
     with expect_no_loss(three_zones, stays, from_=["a1"], allowed={a1, b1}):

@@ -21,6 +21,7 @@ from harness import (
     endpoint,
     expect_no_loss,
     external_client,
+    placeless,
     pod_client,
     requirement,
 )
@@ -41,7 +42,7 @@ MOVED_WEB, MOVED_QUERIES, MORE = Port(8080, name="web"), Port(5353, "UDP", "quer
 def test_ports_of_a_live_service(three_zones: Cluster) -> None:
     service = three_zones.create_service(ports=[WEB, OTHER, QUERIES])
     pods = three_zones.run_servers(on=["a1", "b1"])
-    three_zones.publish(service, [endpoint(each) for each in pods], ports=[WEB, OTHER, QUERIES, MORE])
+    three_zones.publish(service, [placeless(each) for each in pods], ports=[WEB, OTHER, QUERIES, MORE])
     first = [as_now(service, port) for port in (WEB, QUERIES)]
     moved = [as_now(service, port) for port in (MOVED_WEB, MOVED_QUERIES, MORE)]
 
@@ -73,8 +74,8 @@ def _port(service: Service) -> str:
 def test_node_port_of_a_live_service(three_zones: Cluster) -> None:
     service, gone = three_zones.create_service(type="NodePort"), three_zones.create_service(type="NodePort")
     a1, b1, c1 = three_zones.run_servers(on=["a1", "b1", "c1"])
-    three_zones.publish(service, [endpoint(a1), endpoint(b1)])
-    three_zones.publish(gone, [endpoint(c1)])
+    three_zones.publish(service, [placeless(a1), placeless(b1)])
+    three_zones.publish(gone, [placeless(c1)])
     first = as_now(service)
     answer: Traffic = {external_client("a2"): {a1, b1}, "c1": {a1, b1}}
     nothing: Traffic = dict.fromkeys(answer, NO_ANSWER)
@@ -113,7 +114,7 @@ def test_node_port_of_a_live_service(three_zones: Cluster) -> None:
 def test_type_of_a_live_service(three_zones: Cluster) -> None:
     service = three_zones.create_service()
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
-    three_zones.publish(service, [endpoint(a1), endpoint(b1)])
+    three_zones.publish(service, [placeless(a1), placeless(b1)])
     inside = as_now(service)
     expect_now(three_zones, Question("ClusterIP", inside, by_all(a1, b1)))
 
@@ -144,7 +145,7 @@ def test_type_of_a_live_service(three_zones: Cluster) -> None:
 def test_load_balancer_type_of_a_live_service(three_zones: Cluster) -> None:
     service = three_zones.create_service(type="LoadBalancer")
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
-    three_zones.publish(service, [endpoint(a1), endpoint(b1)])
+    three_zones.publish(service, [placeless(a1), placeless(b1)])
     balanced = as_now(service)
     answer: Traffic = {external_client("a2"): {a1, b1}, external_client("c1"): {a1, b1}}
     nothing: Traffic = dict.fromkeys(answer, NO_ANSWER)

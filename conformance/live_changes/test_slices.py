@@ -18,6 +18,7 @@ from harness import (
     Traffic,
     endpoint,
     expect_no_loss,
+    placeless,
     requirement,
     same_zone,
 )
@@ -75,10 +76,10 @@ def test_ports_of_slices(three_zones: Cluster) -> None:
 def test_slices_of_a_live_service(three_zones: Cluster) -> None:
     emptied, replaced, managed = (three_zones.create_service() for _ in range(3))
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
-    three_zones.publish(emptied, [endpoint(a1)], name="stays")
-    three_zones.publish(emptied, [endpoint(b1)], name="changes")
-    three_zones.publish(replaced, [endpoint(a1), endpoint(b1)], name="first")
-    three_zones.publish(managed, [endpoint(a1)])
+    three_zones.publish(emptied, [placeless(a1)], name="stays")
+    three_zones.publish(emptied, [placeless(b1)], name="changes")
+    three_zones.publish(replaced, [placeless(a1), placeless(b1)], name="first")
+    three_zones.publish(managed, [placeless(a1)])
 
     def expect(of_emptied: set[Pod], of_managed: set[Pod]) -> None:
         expect_now(
@@ -90,11 +91,11 @@ def test_slices_of_a_live_service(three_zones: Cluster) -> None:
     expect({a1, b1}, {a1})
     with expect_no_loss(three_zones, replaced, from_=["a2"], allowed={a1, b1}):
         three_zones.publish(emptied, [], name="changes")
-        three_zones.publish(replaced, [endpoint(a1), endpoint(b1)], name="second")
-        three_zones.publish(managed, [endpoint(b1)], name="theirs", labels=THEIRS)
+        three_zones.publish(replaced, [placeless(a1), placeless(b1)], name="second")
+        three_zones.publish(managed, [placeless(b1)], name="theirs", labels=THEIRS)
         expect({a1}, {a1, b1})
 
-        three_zones.publish(emptied, [endpoint(b1)], name="changes")
+        three_zones.publish(emptied, [placeless(b1)], name="changes")
         three_zones.unpublish(replaced, "first")
         three_zones.unpublish(managed, "theirs")
         expect({a1, b1}, {a1})

@@ -20,6 +20,7 @@ from harness import (
     expect_traffic,
     external_client,
     node_client,
+    placeless,
     requirement,
     same_zone,
 )
@@ -52,7 +53,7 @@ def test_name_is_used_again(three_zones: Cluster) -> None:
     three_zones.unpublish(former)
     former_ip = former.object["spec"]["clusterIP"]
     new = three_zones.create_service("again", ports=[Port(81, name="web")], clusterIP=former_ip)
-    three_zones.publish(new, [endpoint(b1), endpoint(c1)], name="new")
+    three_zones.publish(new, [placeless(b1), placeless(c1)], name="new")
     expect_now(
         three_zones,
         Question("the new port", new, {**by_all(b1, c1), node_client("a1"): {b1, c1}}),

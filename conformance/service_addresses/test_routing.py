@@ -17,6 +17,7 @@ from harness import (
     expect_traffic,
     external_client,
     node_client,
+    placeless,
     requirement,
 )
 
@@ -33,7 +34,7 @@ def test_cluster_ip_serves_pods_and_nodes_over_tcp_and_udp(three_zones: Cluster)
     tcp, udp = Port(80, name="tcp"), Port(80, protocol="UDP", name="udp")
     service = three_zones.create_service(ports=[tcp, udp])
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
-    three_zones.publish(service, [endpoint(a1), endpoint(b1)])
+    three_zones.publish(service, [placeless(a1), placeless(b1)])
 
     clients: Traffic = {"a1": {a1, b1}, "c1": {a1, b1}, node_client("a1"): {a1, b1}, node_client("c1"): {a1, b1}}
     expect_traffic(three_zones, service, clients, port=tcp)
@@ -68,7 +69,7 @@ def test_dual_stack_service_answers_at_both_cluster_ips(three_zones: Cluster) ->
     tcp, udp = Port(80, name="tcp"), Port(80, protocol="UDP", name="udp")
     service = three_zones.create_service(ports=[tcp, udp], dual_stack=True)
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
-    three_zones.publish(service, [endpoint(a1), endpoint(b1)])
+    three_zones.publish(service, [placeless(a1), placeless(b1)])
 
     for family in ("IPv4", "IPv6"):
         for port in (tcp, udp):
@@ -86,7 +87,7 @@ def test_dual_stack_service_answers_at_both_cluster_ips(three_zones: Cluster) ->
 def test_node_port_answers_on_every_node(three_zones: Cluster) -> None:
     service = three_zones.create_service(type="NodePort")
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
-    three_zones.publish(service, [endpoint(a1), endpoint(b1)])
+    three_zones.publish(service, [placeless(a1), placeless(b1)])
 
     outside: Traffic = {external_client(node): {a1, b1} for node in ("a1", "a2", "b1", "b2", "c1")}
     expect_traffic(three_zones, service, outside, to="node-port")
@@ -105,7 +106,7 @@ def test_node_port_answers_on_every_node(three_zones: Cluster) -> None:
 def test_pod_uses_the_node_port_of_another_node(three_zones: Cluster) -> None:
     service = three_zones.create_service(type="NodePort")
     a1, b1, c1 = three_zones.run_servers(on=["a1", "b1", "c1"])
-    three_zones.publish(service, [endpoint(pod) for pod in (a1, b1, c1)])
+    three_zones.publish(service, [placeless(pod) for pod in (a1, b1, c1)])
 
     expect_traffic(three_zones, service, {"a1": {a1, b1, c1}, "a2": {a1, b1, c1}}, to="node-port", via="b1")
 
@@ -122,7 +123,7 @@ def test_load_balancer_address_answers(three_zones: Cluster) -> None:
     for port in (TCP, UDP):
         service = three_zones.create_service(type="LoadBalancer", ports=[port])
         a1, b1 = three_zones.run_servers(on=["a1", "b1"])
-        three_zones.publish(service, [endpoint(a1), endpoint(b1)])
+        three_zones.publish(service, [placeless(a1), placeless(b1)])
 
         clients: Traffic = {external_client("a1"): {a1, b1}, external_client("c1"): {a1, b1}, "a2": {a1, b1}}
         expect_traffic(three_zones, service, clients, to="load-balancer")
@@ -156,7 +157,7 @@ def test_load_balancer_without_node_ports_is_served(three_zones: Cluster) -> Non
 def test_external_ip_answers(three_zones: Cluster) -> None:
     service = three_zones.create_service(external_ips=True)
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
-    three_zones.publish(service, [endpoint(a1), endpoint(b1)])
+    three_zones.publish(service, [placeless(a1), placeless(b1)])
 
     clients: Traffic = {external_client("a1"): {a1, b1}, external_client("c1"): {a1, b1}}
     expect_traffic(three_zones, service, clients, to="external-ip")
@@ -174,7 +175,7 @@ def test_endpoints_leave_and_join(three_zones: Cluster) -> None:
     service = three_zones.create_service()
     a1, b1, c1 = three_zones.run_servers(on=["a1", "b1", "c1"])
     for now in ([a1, b1], [b1], [b1, c1], [a1, b1, c1]):
-        three_zones.publish(service, [endpoint(pod) for pod in now])
+        three_zones.publish(service, [placeless(pod) for pod in now])
         expect_traffic(three_zones, service, {"a1": set(now), "b2": set(now)})
 
 
@@ -189,8 +190,8 @@ def test_endpoints_leave_and_join(three_zones: Cluster) -> None:
 def test_endpoints_of_a_deleted_slice_are_not_used(three_zones: Cluster) -> None:
     service = three_zones.create_service()
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
-    three_zones.publish(service, [endpoint(a1)], name="stays")
-    three_zones.publish(service, [endpoint(b1)], name="goes")
+    three_zones.publish(service, [placeless(a1)], name="stays")
+    three_zones.publish(service, [placeless(b1)], name="goes")
     expect_traffic(three_zones, service, {"a1": {a1, b1}, "c1": {a1, b1}})
 
     three_zones.unpublish(service, "goes")

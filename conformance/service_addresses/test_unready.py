@@ -23,6 +23,7 @@ from harness import (
     expect_together,
     external_client,
     node_client,
+    placeless,
     requirement,
 )
 
@@ -39,10 +40,10 @@ def _unready(pod: Pod) -> Endpoint:
     return endpoint(pod, ready=False, serving=False)
 
 
-def _let_speak(cluster: Cluster, services: list[Service], pods: list[Pod], expected: Traffic) -> None:
-    """Let all pods be endpoints of these Services, until they answer these clients at the cluster IP."""
+def _let_speak(cluster: Cluster, services: list[Service], endpoints: list[Endpoint], expected: Traffic) -> None:
+    """Give these Services endpoints, until they answer these clients at the cluster IP."""
     for each in services:
-        cluster.publish(each, [endpoint(pod) for pod in pods])
+        cluster.publish(each, endpoints)
     expect_together(cluster, [Question(each.name, each, expected) for each in services], rates=RATES)
 
 
@@ -58,7 +59,7 @@ def test_endpoints_that_become_unready_get_nothing(three_zones: Cluster) -> None
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     some = [three_zones.create_service(ports=[port]) for port in BOTH]
     none = [three_zones.create_service(ports=[port]) for port in BOTH]
-    _let_speak(three_zones, some + none, [a1, b1], _each({a1, b1}))
+    _let_speak(three_zones, some + none, [placeless(a1), placeless(b1)], _each({a1, b1}))
 
     for each in some:
         three_zones.publish(each, [_unready(a1), endpoint(b1)])
@@ -81,7 +82,7 @@ def test_endpoints_that_become_unready_get_nothing(three_zones: Cluster) -> None
 def test_service_with_unready_endpoints_alone_refuses(three_zones: Cluster) -> None:
     a1, b1, c1 = three_zones.run_servers(on=["a1", "b1", "c1"])
     services = [three_zones.create_service(ports=[port]) for port in BOTH]
-    _let_speak(three_zones, services, [a1, b1], _each({a1, b1}))
+    _let_speak(three_zones, services, [placeless(a1), placeless(b1)], _each({a1, b1}))
 
     for refusing in ([a1, b1], [c1]):
         for each in services:
@@ -108,7 +109,7 @@ def test_policy_local_without_any_endpoint_gives_no_answer(three_zones: Cluster)
         )
         for port in (TCP, UDP, TCP, UDP)
     ]
-    _let_speak(three_zones, services, [a1, b1], {"a1": {a1}, "b1": {b1}})
+    _let_speak(three_zones, services, [endpoint(a1), endpoint(b1)], {"a1": {a1}, "b1": {b1}})
 
     for each in services[:2]:
         three_zones.publish(each, [])

@@ -32,6 +32,7 @@ from harness import (
     expect_together,
     expect_traffic,
     external_client,
+    placeless,
     requirement,
     same_zone,
 )
@@ -261,7 +262,7 @@ def test_restarted_proxy_knows_who_terminates(three_zones: Cluster) -> None:
     beside = {port.protocol: three_zones.create_service(ports=[port]) for port in (TCP, UDP)}
     last = {port.protocol: three_zones.create_service(ports=[port]) for port in (TCP, UDP)}
     for each in beside.values():
-        three_zones.publish(each, [leaving(a1), endpoint(b1)])
+        three_zones.publish(each, [leaving(a1), placeless(b1)])
     for each in last.values():
         three_zones.publish(each, [leaving(a1), leaving(b1, serving=False)])
 
@@ -271,7 +272,7 @@ def test_restarted_proxy_knows_who_terminates(three_zones: Cluster) -> None:
     expect_together(three_zones, questions)
 
     for each in beside.values():
-        three_zones.publish(each, [endpoint(a1), endpoint(b1)])
+        three_zones.publish(each, [placeless(a1), placeless(b1)])
     expect_together(
         three_zones, [Question(f"ready again over {name}", each, _from_two({a1, b1})) for name, each in beside.items()]
     )

@@ -64,6 +64,15 @@ def endpoint(pod: Pod, *, zones: Sequence[str] = (), nodes: Sequence[str] = (), 
     return Endpoint(pod.addresses, **(own | conditions))
 
 
+def placeless(pod: Pod, **conditions: Any) -> Endpoint:
+    """Return a pod as an endpoint of which the slice does not say where it is.
+
+    What an implementation does for a Service that asks for nothing is its own choice. One that prefers what is near
+    cannot do so here, and uses all of them as any other does.
+    """
+    return endpoint(pod, node=None, zone=None, **conditions)
+
+
 def at_port(pod: Pod, port: int) -> Pod:
     """Return who answers at one port of a pod whose ports answer by names of their own."""
     return replace(pod, name=f"{pod.name}.{port}")
