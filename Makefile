@@ -56,7 +56,7 @@ skew: $(VENV)/.run  ## upgrade and downgrade real components under traffic as tw
 test: $(VENV)/.dev  ## run the tests of this project
 	$(BIN)/python -m pytest -n $(OWN) -m "not slow" $(ARGS)
 
-nightly: $(VENV)/.dev  ## run the tests of minutes too: each mutant on clusters as a whole, commands of the documentation
+nightly: $(VENV)/.fuzz  ## run the tests of minutes too: each mutant on clusters as a whole, commands of the documentation
 	$(BIN)/python -m pytest -n $(OWN) -m "not hours" $(ARGS)
 	$(MAKE) certify ARGS="--follow released"
 
@@ -111,4 +111,8 @@ $(VENV)/.run: $(VENV)/bin/python pyproject.toml constraints.txt
 
 $(VENV)/.dev: $(VENV)/.run
 	@$(INSTALL) "Installing what its tests and linters need into $(VENV)" $(PIP) -e '.[dev]'
+	@touch $@
+
+$(VENV)/.fuzz: $(VENV)/.dev
+	@$(INSTALL) "Installing the generator of requests into $(VENV)" $(PIP) -e '.[fuzz]'
 	@touch $@
