@@ -10,6 +10,7 @@ import click
 from harness.commands.from_options import with_options
 from harness.commands.front import examples
 from harness.errors import DistrustError, InconclusiveError, UnavailableError
+from harness.model.escaping import for_terminal
 from harness.settings.options import BY_NAME, resolve_some
 
 of_cluster = with_options([BY_NAME["kubeconfig"], BY_NAME["context"]])
@@ -27,7 +28,7 @@ def cleanup(run: str, force: bool, **options: Any) -> None:
     trafficdist.dev/before. Changes nothing else.
     """
     for line in _clean_up(**resolve_some(options), run=run, force=force):
-        click.echo(line)
+        click.echo(for_terminal(line))
 
 
 def _clean_up(kubeconfig: str, context: str, *, run: str, force: bool) -> list[str]:
@@ -69,4 +70,4 @@ def _kind_clusters(run: str) -> list[str]:
 
 
 def _say(text: str) -> None:
-    click.echo(text, err=True)
+    click.echo(for_terminal(text), err=True)

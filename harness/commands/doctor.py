@@ -9,6 +9,7 @@ import click
 
 from harness.commands.from_options import SUITE, GroupedCommand, by_name, with_options
 from harness.commands.front import examples
+from harness.model.escaping import for_terminal
 from harness.settings.options import OPTIONS, resolve
 
 if TYPE_CHECKING:
@@ -46,8 +47,7 @@ def doctor(*, try_pods: bool, suite: str, verbose: bool, **options: Any) -> int:
 
 def _diagnose(settings: Settings, *, try_pods: bool, suite: str, verbose: bool) -> int:
     """Print the checks of a run with these settings, and return the exit code. Raises `UsageError`."""
-    from rich.console import Console
-
+    from harness.commands.console import console
     from harness.doctor.check import CheckState, exit_code
     from harness.doctor.report import Suite, show
 
@@ -56,7 +56,7 @@ def _diagnose(settings: Settings, *, try_pods: bool, suite: str, verbose: bool) 
     if any(check.state is CheckState.LACKS for check in checks):
         counted = _suite(settings, suite, verbose=verbose)
         checks = [check for check in checks if _costs_something(check, counted)]
-    show(checks, counted, Console(highlight=False))
+    show(checks, counted, console())
     return int(exit_code(checks))
 
 
@@ -75,7 +75,7 @@ def _checks(settings: Settings, *, try_pods: bool) -> list[Check]:
     examine: Mapping[str, Callable[[], list[Check]]] = {
         "netns": lambda: [*machine.examine_netns(settings.families), *machine.examine_dns(settings.dns)],
         "kind": lambda: machine.examine_kind(asked.topology),
-        "kubeconfig": lambda: cluster.examine(asked, lambda text: click.echo(text, err=True)),
+        "kubeconfig": lambda: cluster.examine(asked, lambda text: click.echo(for_terminal(text), err=True)),
     }
     return examine[settings.backend]()
 

@@ -69,8 +69,7 @@ def explain(
 
     With --all the exit code is 1 if some Service does not get what it asks for.
     """
-    from rich.console import Console
-
+    from harness.commands.console import console as made
     from harness.explain.service import Source, explain_all, explain_if, explain_service
 
     if every and assumed:
@@ -81,7 +80,7 @@ def explain(
         raise UsageError(f"explain {service}: --namespace and --format md or html are for --all")
     told = resolve_some(options)
     told["follow"] = told["follow"] or "released"
-    read, console = Source(**told, folder=source, record=record), Console(highlight=False)
+    read, console = Source(**told, folder=source, record=record), made()
     if every:
         ctx.exit(int(explain_all(namespace, read, form=form, console=console)))
     if assumed:

@@ -10,6 +10,7 @@ import click
 
 from harness.errors import DistrustError, HarnessError, NothingSelectedError, UnavailableError, UsageError
 from harness.judging.exit_codes import MEANINGS, ExitCode
+from harness.model.escaping import for_terminal
 
 EXIT_CODES = "\b\nExit codes:\n" + "\n".join(f"  {int(code):>2}  {meaning}" for code, meaning in MEANINGS.items())
 
@@ -52,7 +53,7 @@ def _sentence(error: click.ClickException) -> str:
 
 
 def _say(text: str, code: ExitCode) -> ExitCode:
-    click.secho(f"error: {text}", fg="red", err=True)
+    click.secho(f"error: {for_terminal(text)}", fg="red", err=True)
     return code
 
 

@@ -7,6 +7,7 @@ import click
 from harness.commands.from_options import SUITE
 from harness.commands.front import examples
 from harness.commands.paths import PLACE
+from harness.model.escaping import for_line
 
 _CODES = """\b
 Exit codes:
@@ -38,7 +39,7 @@ def verify(folder: str, suite: str) -> int:
         raise UsageError(f"{place}: there is no report.yaml in it; want the folder of a run that came to its end")
     refused = verify(place, catalogue(suite))
     for each in refused:
-        click.secho(str(each), fg="red")
+        click.secho(for_line(str(each)), fg="red")
     if refused:
         code = int(ExitCode.UNVERIFIED)
         click.secho(f"The report in {place} is refused: {len(refused)} reasons (exit code {code}).", bold=True)

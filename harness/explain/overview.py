@@ -17,6 +17,7 @@ from harness.explain.cluster import Cluster
 from harness.explain.diagnosis import Diagnosis, diagnose
 from harness.explain.findings import many
 from harness.explain.text import answer
+from harness.model.escaping import for_json, for_line, for_markdown
 from reference.endpointslice.hints import NoHints, mechanism, topology_annotation
 from reference.proxy.objects import UNREADABLE
 
@@ -150,20 +151,16 @@ def _json(view: Overview) -> str:
 
 def _markdown(view: Overview) -> str:
     lines = [_HEAD, ("---",) * len(_HEAD), *(each.cells for each in view.rows)]
-    table = [f"| {' | '.join(map(_in_markdown, cells))} |" for cells in lines]
-    return "\n".join([*table, "", view.total, *(f"- {each}" for each in view.unread)])
-
-
-def _in_markdown(text: str) -> str:
-    return html.escape(text, quote=False).replace("|", "\\|").replace("`", "\\`").replace("\n", " ")
+    table = [f"| {' | '.join(map(for_markdown, cells))} |" for cells in lines]
+    return "\n".join([*table, "", view.total, *(f"- {for_markdown(each)}" for each in view.unread)])
 
 
 def _html(view: Overview) -> str:
     def row(tag: str, cells: Sequence[str]) -> str:
-        return "<tr>" + "".join(f"<{tag}>{html.escape(each)}</{tag}>" for each in cells) + "</tr>"
+        return "<tr>" + "".join(f"<{tag}>{html.escape(for_line(each))}</{tag}>" for each in cells) + "</tr>"
 
     rows = "\n".join(row("td", each.cells) for each in view.rows)
-    unread = "".join(f"<p>{html.escape(each)}</p>" for each in view.unread)
+    unread = "".join(f"<p>{html.escape(for_line(each))}</p>" for each in view.unread)
     return _PAGE.format(head=row("th", _HEAD), rows=rows, total=html.escape(view.total), unread=unread)
 
 
@@ -178,5 +175,10 @@ tr + tr {{ border-top: 1px solid #8886 }} td:nth-child(3) {{ text-align: right }
 {rows}
 </tbody></table></main></body></html>"""
 
-FORMATS: dict[str, Callable[[Overview], str]] = {"text": _text, "json": _json, "md": _markdown, "html": _html}
+FORMATS: dict[str, Callable[[Overview], str]] = {
+    "text": _text,
+    "json": lambda view: for_json(_json(view)),
+    "md": _markdown,
+    "html": _html,
+}
 """The ways to write an overview."""

@@ -26,6 +26,7 @@ from harness.explain.overview import FORMATS, overview
 from harness.explain.text import ASSUMES, as_json, parts, supposition
 from harness.explain.what_if import supposed
 from harness.guest import errors
+from harness.model.escaping import for_json
 from reference.features import Reading
 from reference.proxy.objects import UNREADABLE
 
@@ -51,7 +52,7 @@ def explain_service(name: str, source: Source, *, form: str, console: Console) -
     )
     found = of(cluster, namespace, short)
     if form == "json":
-        console.out(json.dumps(as_json(found), indent=2, ensure_ascii=False), highlight=False)
+        console.out(for_json(json.dumps(as_json(found), indent=2, ensure_ascii=False)), highlight=False)
     else:
         show(parts(found, cluster), console)
 
@@ -74,7 +75,7 @@ def explain_if(assumed: Sequence[str], clients: str, name: str, source: Source, 
         borne = [
             {"zone": each.zone, "endpoints": each.endpoints, "share": each.share, "load": each.load} for each in bears
         ]
-        console.out(json.dumps({**told, "shares": borne}, indent=2, ensure_ascii=False), highlight=False)
+        console.out(for_json(json.dumps({**told, "shares": borne}, indent=2, ensure_ascii=False)), highlight=False)
     else:
         show(supposition(assumed, clients, before, then, bears), console)
 
@@ -91,7 +92,9 @@ def explained(api: Api, namespace: str, name: str, follow: Reading) -> str:
     """Return the explanation as text. Raises `UsageError`, `RefusedError` and `InconclusiveError`."""
     cluster = Cluster(objects.of_service(api, namespace, name), follow)
     written = io.StringIO()
-    show(parts(of(cluster, namespace, name), cluster), Console(file=written, width=_WIDTH, highlight=False))
+    show(
+        parts(of(cluster, namespace, name), cluster), Console(file=written, width=_WIDTH, highlight=False, markup=False)
+    )
     return "\n".join(line.rstrip() for line in written.getvalue().splitlines())
 
 

@@ -17,6 +17,7 @@ import pytest
 
 from harness.errors import DistrustError, NothingSelectedError, UnavailableError, UsageError
 from harness.judging.exit_codes import ExitCode
+from harness.model.escaping import for_terminal
 from harness.run.run import RUN, Run, run_of
 from harness.run.suite_files import SUITE
 from harness.settings.options import OPTIONS, resolve
@@ -61,7 +62,7 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
         code = next((each for kind, each in _CODES.items() if isinstance(error.__cause__, kind)), None)
         if code is None:
             raise
-        print(f"error: {error}", file=sys.stderr)  # noqa: T201
+        print(f"error: {for_terminal(str(error))}", file=sys.stderr)  # noqa: T201
         return int(code)
     run = run_of(config)
     if run is not None and run.usage_error:  # from a worker, which cannot end the run itself
@@ -237,7 +238,7 @@ def _take_cluster(config: pytest.Config, run: Run) -> None:
     from harness.run.real_cluster import Session
 
     def say(text: str) -> None:
-        print(text, file=sys.stderr, flush=True)  # noqa: T201
+        print(for_terminal(text), file=sys.stderr, flush=True)  # noqa: T201
 
     def close() -> None:
         with unsilenced(say, "still giving the cluster back"):

@@ -20,6 +20,7 @@ import allure
 from harness.judging.outcome import Outcome
 from harness.judging.results import CaseResult, Result
 from harness.judging.verdict import SkipReason
+from harness.model.escaping import for_line, for_viewer
 from harness.model.requirements import Level, Requirement
 from harness.run.folder import OutputFolder
 from harness.settings.settings import Settings
@@ -47,7 +48,9 @@ def write(folder: OutputFolder, results: Sequence[Result], settings: Settings, p
             attachments = [*_evidence(folder, case), *case.attachments]
             whole = {**_result(result, case, settings), "attachments": attachments}
             _write(folder, f"allure-results/{whole['uuid']}-result.json", whole)
-    properties = "".join(f"{key} = {value}\n" for key, value in sorted(_properties(settings, place).items()))
+    properties = "".join(
+        f"{for_line(key)} = {for_line(value)}\n" for key, value in sorted(_properties(settings, place).items())
+    )
     folder.write("allure-results/environment.properties", properties)
     _write(folder, "allure-results/executor.json", executor(os.environ))
     _write(folder, "allurerc.json", CONFIGURATION)
@@ -184,4 +187,4 @@ def _properties(settings: Settings, place: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _write(folder: OutputFolder, name: str, value: Any) -> None:
-    folder.write(name, json.dumps(value, ensure_ascii=False))
+    folder.write(name, json.dumps(for_viewer(value), ensure_ascii=False))

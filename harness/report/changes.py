@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+from harness.model.escaping import for_code, for_line, for_markdown
+
 Report = Mapping[str, Any]
 
 MOST_ISSUES = 10
@@ -97,14 +99,18 @@ def as_markdown(
     blocks = [_table(found) if found else "No verdict changed."]
     if news:
         more = f" and {len(news) - MOST_ROWS} more" if len(news) > MOST_ROWS else ""
-        blocks.append(f"New: {', '.join(f'`{each}`' for each in news[:MOST_ROWS])}{more}.")
+        blocks.append(f"New: {', '.join(f'`{for_code(each)}`' for each in news[:MOST_ROWS])}{more}.")
     if refused:
-        blocks.append("\n".join(f"- Not verified: {where} ({why})." for where, why in refused[:MOST_ROWS]))
+        blocks.append(
+            "\n".join(
+                f"- Not verified: {for_markdown(where)} ({for_markdown(why)})." for where, why in refused[:MOST_ROWS]
+            )
+        )
     return "\n\n".join(blocks)
 
 
 def _table(found: Sequence[VerdictChange]) -> str:
-    rows = [f"| `{each.requirement}` {_row(each)}" for each in found[:MOST_ROWS]]
+    rows = [f"| `{for_code(each.requirement)}` {_row(each)}" for each in found[:MOST_ROWS]]
     more = [f"\n… and {len(found) - MOST_ROWS} more."] if len(found) > MOST_ROWS else []
     return "\n".join(["| requirement | where | before | now | |", "|---|---|---|---|---|", *rows, *more])
 
@@ -114,7 +120,7 @@ def issues(found: Sequence[VerdictChange]) -> list[Issue]:
     by_requirement = [list(group) for _, group in groupby(sorted(found), key=lambda each: each.requirement)]
     if len(by_requirement) > MOST_ISSUES:
         return [Issue(_MANY, f"{len(by_requirement)} requirements.\n\n{as_markdown(found)}")]
-    return [Issue(f"Verdict changed: {group[0].requirement}", _body(group)) for group in by_requirement]
+    return [Issue(f"Verdict changed: {for_line(group[0].requirement)}", _body(group)) for group in by_requirement]
 
 
 def _body(group: Sequence[VerdictChange]) -> str:
@@ -124,5 +130,5 @@ def _body(group: Sequence[VerdictChange]) -> str:
 def _row(change: VerdictChange) -> str:
     message = textwrap.shorten(change.message, 120, placeholder=" …")
     level = "" if change.level == "MUST" else change.level
-    said = " · ".join(filter(None, [level, message, change.versions])).replace("|", "\\|")
-    return f"| {change.where} | {change.before} | {change.after} | {said} |"
+    said = for_markdown(" · ".join(filter(None, [level, message, change.versions])))
+    return f"| {for_markdown(change.where)} | {change.before} | {change.after} | {said} |"

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from harness.judging.outcome import Outcome, outcome
+from harness.model.escaping import for_code, for_markdown
 
 Report = Mapping[str, Any]
 
@@ -32,7 +33,7 @@ def title_of(report: Report) -> str:
     """Return the implementation of a report as a column's head: project, version and mode."""
     implementation = report["implementation"]
     parts = (implementation.get("project"), implementation.get("version"), report.get("mode"))
-    return " ".join(str(each) for each in parts if each)
+    return for_markdown(" ".join(str(each) for each in parts if each))
 
 
 def as_markdown(reports: Sequence[Report], refused: Sequence[str] = ()) -> str:
@@ -46,8 +47,8 @@ def as_markdown(reports: Sequence[Report], refused: Sequence[str] = ()) -> str:
     heads = _heads(reports)
     features = sorted({name for tests in by_id for test in tests.values() for name in test["features"]})
     ids = sorted({name for tests in by_id for name in tests})
-    by_feature = [(name, [_feature(tests.values(), name) for tests in by_id]) for name in features]
-    by_requirement = [(f"`{name}`", [_mark(tests.get(name)) for tests in by_id]) for name in ids]
+    by_feature = [(for_markdown(name), [_feature(tests.values(), name) for tests in by_id]) for name in features]
+    by_requirement = [(f"`{for_code(name)}`", [_mark(tests.get(name)) for tests in by_id]) for name in ids]
     ran = [row for row in by_feature if set(row[1]) != {NOT_RUN}]
     if len(reports) == 1:
         about, listed = "Requirements not met", [row for row in by_requirement if row[1][0] not in (MET, NOT_RUN)]
@@ -70,7 +71,7 @@ def as_markdown(reports: Sequence[Report], refused: Sequence[str] = ()) -> str:
 
 def _verified(heads: Sequence[str], refused: Sequence[str]) -> list[str]:
     """Return a line for each report that is not verified, with the first reason."""
-    lines = [f"- Not verified: {head} ({why})." for head, why in zip(heads, refused, strict=False) if why]
+    lines = [f"- Not verified: {head} ({for_markdown(why)})." for head, why in zip(heads, refused, strict=False) if why]
     return [*lines, ""] if lines else []
 
 
@@ -79,7 +80,7 @@ def _heads(reports: Sequence[Report]) -> list[str]:
     titles = [title_of(report) for report in reports]
     times = Counter(titles)
     return [
-        f"{report.get('kubernetesVersion', '')} {title}".strip() if times[title] > 1 else title
+        f"{_kubernetes(report)} {title}".strip() if times[title] > 1 else title
         for title, report in zip(titles, reports, strict=True)
     ]
 
@@ -88,8 +89,10 @@ def _results(reports: Sequence[Report]) -> list[str]:
     """Return the table with a row for each implementation and Kubernetes version, and a column for each mode."""
     cells: dict[tuple[str, str], dict[str, list[str]]] = {}
     for report in reports:
-        row = (title_of({**report, "mode": ""}), str(report.get("kubernetesVersion", "")))
-        cells.setdefault(row, {}).setdefault(str(report.get("mode") or "-"), []).append(_count(report["tests"]))
+        row = (title_of({**report, "mode": ""}), _kubernetes(report))
+        cells.setdefault(row, {}).setdefault(for_markdown(str(report.get("mode") or "-")), []).append(
+            _count(report["tests"])
+        )
     modes = sorted({mode for row in cells.values() for mode in row})
     rows = [
         (" ".join(filter(None, (f"Kubernetes {row[1]}" if row[1] else "", row[0]))) or "-",
@@ -97,6 +100,10 @@ def _results(reports: Sequence[Report]) -> list[str]:
         for row in sorted(cells, key=lambda row: (_by_number(row[1]), _by_number(row[0]), row))
     ]  # fmt: skip
     return _table("", modes, rows)
+
+
+def _kubernetes(report: Report) -> str:
+    return for_markdown(str(report.get("kubernetesVersion", "")))
 
 
 def _by_number(version: str) -> list[int]:

@@ -21,6 +21,7 @@ from harness.errors import DistrustError, UsageError
 from harness.judging.outcome import Outcome
 from harness.judging.results import CaseResult, Result, count, left_out, rests_on, slowest_convergence
 from harness.model import strict_yaml
+from harness.model.escaping import for_json, is_plain
 from harness.model.files import MEGABYTE, fault_of_path, shown
 from harness.model.requirements import Level, Profile
 from harness.report import environment as env
@@ -66,16 +67,23 @@ def describe(run: Run, results: Sequence[Result], duration: float) -> dict[str, 
 
 
 class _Plain(yaml.SafeDumper):
-    """Writes a value that is there twice twice, without an anchor."""
+    """Writes a value that is there twice twice, without an anchor, and texts that terminals would obey in quotes."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - PyYAML's signature
         return True
 
 
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if is_plain(text) else '"')
+
+
+_Plain.add_representer(str, _text)
+
+
 def as_yaml(report: dict[str, Any]) -> str:
     """Return the report as text. Raises `DistrustError` if it does not match its schema."""
     check(report)
-    return yaml.dump(report, Dumper=_Plain, sort_keys=False, width=120, allow_unicode=True)
+    return for_json(yaml.dump(report, Dumper=_Plain, sort_keys=False, width=120, allow_unicode=True))
 
 
 def check(report: Any) -> None:

@@ -17,6 +17,7 @@ from xml.etree import ElementTree
 
 from harness.judging.outcome import Outcome
 from harness.judging.results import CaseResult, Result
+from harness.model.escaping import for_terminal
 
 # Characters that XML 1.0 cannot hold, not even escaped.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -72,4 +73,4 @@ _TYPES = {Outcome.WARNING: "trafficdist.warning", Outcome.NOTE: "trafficdist.not
 
 
 def _clean(text: str) -> str:
-    return _FORBIDDEN.sub("�", text)
+    return _FORBIDDEN.sub("�", for_terminal(text))

@@ -38,9 +38,9 @@ def show(run: str, form: str, *, strict: bool = False) -> int:
         for line in found.lines():
             click.secho(line.text, fg=_COLOURS.get(line.style), bold=line.style == "bold", dim=line.style == "faint")
     elif form == "json":
-        click.echo(json.dumps(found.to_json(), indent=1, ensure_ascii=False))
+        click.echo(json.dumps(found.to_json(), indent=1))
     else:
-        click.echo(yaml.safe_dump(found.to_json(), sort_keys=False, allow_unicode=True, width=120), nl=False)
+        click.echo(yaml.safe_dump(found.to_json(), sort_keys=False, width=120), nl=False)
     return int(found.code)
 
 

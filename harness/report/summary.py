@@ -14,6 +14,7 @@ from harness.judging.exit_codes import MEANINGS, ExitCode
 from harness.judging.outcome import Outcome
 from harness.judging.results import Result, count, left_out, rests_on, slowest_convergence
 from harness.judging.verdict import SkipReason
+from harness.model.escaping import for_line
 from harness.settings.claims import REFERENCE
 from harness.settings.settings import Settings
 
@@ -53,10 +54,13 @@ _REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of text."""
+    """One line of text, in which nothing is obeyed by a terminal."""
 
     text: str
     style: Style = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", for_line(self.text))
 
 
 def header(

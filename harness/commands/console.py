@@ -1,0 +1,31 @@
+"""The consoles of commands that show tables: they write what others say as what it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook
+from rich.segment import Segment
+
+from harness.model.escaping import for_terminal
+
+
+class _Escaped:
+    def __init__(self, shown: ConsoleRenderable) -> None:
+        self._shown = shown
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
+        for text, style, control in console.render(self._shown, options):
+            yield Segment(text if control else for_terminal(text), style, control)
+
+
+class _Escapes(RenderHook):
+    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
+        return [_Escaped(each) for each in renderables]
+
+
+def console() -> Console:
+    """Return a console on standard output."""
+    made = Console(highlight=False, markup=False)
+    made.push_render_hook(_Escapes())
+    return made

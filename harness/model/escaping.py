@@ -1,0 +1,63 @@
+"""Shows texts of others as what they are: names of nodes, messages of servers, fields of reports.
+
+One function for each kind of output. What a terminal would obey, and what changes the order of letters on a screen, is
+shown as Python writes it: `\\x1b`, `\\u202e`.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import unicodedata
+from collections.abc import Mapping
+from typing import Any
+
+_OBEYED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+_PUNCTUATION = re.compile(r"([\\`*~|\[\]#!])|(?<!\w)_|_(?!\w)")
+
+
+def for_terminal(text: str) -> str:
+    """Return a text of one or several lines."""
+    return text if text.isprintable() else "".join(each if each in "\n\t" else _visible(each) for each in text)
+
+
+def for_line(text: str) -> str:
+    """Return a text for one line of anything."""
+    return text if text.isprintable() else "".join(map(_visible, text))
+
+
+def for_markdown(text: str) -> str:
+    """Return a text for a line or a table's cell of a Markdown page, which shows it as it is."""
+    return _PUNCTUATION.sub(r"\\\g<0>", html.escape(for_line(text), quote=False))
+
+
+def for_code(text: str) -> str:
+    """Return a text for a code span of a Markdown page, between single backticks, also in a table."""
+    return for_line(text).replace("`", "'").replace("|", "\\|")
+
+
+def for_json(text: str) -> str:
+    """Return a JSON document, or a YAML document whose odd texts are in double quotes, of the same value."""
+    return "".join(f"\\u{ord(each):04x}" if _is_obeyed(each) and each not in "\n\t" else each for each in text)
+
+
+def for_viewer(value: Any) -> Any:
+    """Return a value of JSON with all texts in it as `for_terminal` returns them: some viewers obey its codes."""
+    if isinstance(value, str):
+        return for_terminal(value)
+    if isinstance(value, Mapping):
+        return {key: for_viewer(each) for key, each in value.items()}
+    return [for_viewer(each) for each in value] if isinstance(value, (list, tuple)) else value
+
+
+def is_plain(text: str) -> bool:
+    """Return whether there is nothing in a text that a terminal would obey."""
+    return text.isprintable() or not any(_is_obeyed(each) and each not in "\n\t" for each in text)
+
+
+def _is_obeyed(letter: str) -> bool:
+    return not letter.isprintable() and unicodedata.category(letter) in _OBEYED
+
+
+def _visible(letter: str) -> str:
+    return letter.encode("unicode_escape", "surrogatepass").decode() if _is_obeyed(letter) else letter
