@@ -59,6 +59,7 @@ test: $(VENV)/.dev  ## run the tests of this project
 nightly: $(VENV)/.fuzz  ## run the tests of minutes too: each mutant on clusters as a whole, commands of the documentation
 	$(BIN)/python -m pytest -n $(OWN) -m "not hours" $(ARGS)
 	$(MAKE) certify ARGS="--follow released"
+	$(BIN)/python -m tests.conformance.false_failures --runs 4
 
 benign: $(VENV)/.dev  ## try each benign variant with all that it claims, in both readings (hours; ARGS="-k takes-turns")
 	$(BIN)/python -m pytest -n $(OWN) -m hours $(ARGS)
