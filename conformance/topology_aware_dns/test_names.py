@@ -347,7 +347,7 @@ def test_unnamed_ports_have_no_records(three_zones: Cluster) -> None:
     a1, name = pods["a1"], dns_name_of(service)
 
     expect_dns_answer(three_zones, a1, name, rcode=EXISTS, data=[service.cluster_ip("IPv4")])
-    for port in ("_80", "_", "_http"):
+    for port in ("_80", "_http"):
         expect_dns_answer(three_zones, a1, dns_name_of(service, port, "_tcp"), "SRV", data=[])
 
 
