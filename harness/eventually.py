@@ -8,6 +8,7 @@ its requirement (`NotYetError`, an `AssertionError`), a cluster that does not bo
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -17,6 +18,8 @@ V = TypeVar("V")
 
 FAR = 30.0
 """Seconds, before the time scale, for which what a component has to do is waited for, when it declares no bound."""
+
+_NO_CROWD, _MOST_CROWDED = 4, 10
 
 _scale = 1.0
 
@@ -48,13 +51,15 @@ def eventually(
 ) -> T:
     """Call `check` until it gives something true, and give that.
 
-    `within` is in seconds before the time scale (`FAR` unless given), `every` the pause between two looks. `describe`
+    `within` is in seconds before the time scale; `FAR` unless given, and then more on a crowded machine. `every` is the
+    pause between two looks. `describe`
     ends the sentence "waited for ..."; a function is asked only when the wait was in vain. A check may raise
     `AssertionError` for "not yet, because ..."; other errors end the wait. There is always a look after the deadline.
     Raises `error(text)`.
     """
     begin = time.monotonic()
-    deadline = begin + (FAR if within is None else within) * _scale
+    limit = (FAR if within is None else within) * _scale
+    deadline = begin + limit
     looks, last, since = 0, "", begin
     while True:
         looked_at = time.monotonic()
@@ -69,6 +74,8 @@ def eventually(
         if seen != last:
             last, since = seen, looked_at
         now = time.monotonic()
+        if looked_at >= deadline and limit >= FAR * _scale:
+            deadline = max(deadline, begin + limit * crowding())
         if looked_at >= deadline:
             awaited = describe if isinstance(describe, str) else describe()
             raise error(
@@ -76,6 +83,16 @@ def eventually(
                 f"unchanged for {now - since:.3f} s (looks: {looks}, time scale: {_scale:g})"
             )
         time.sleep(max(0.0, min(every, deadline - now)))
+
+
+def crowding() -> float:
+    """Return by how much more than `FAR` is waited on a machine as crowded as this one is now: 1 to `_MOST_CROWDED`.
+
+    A component that gets a tenth of a processor does in five minutes what it would do in thirty seconds, and a machine
+    says nothing about it. Up to four threads that want to run for each processor are no crowd.
+    """
+    wanting = os.getloadavg()[0] / len(os.sched_getaffinity(0))
+    return min(max(wanting / _NO_CROWD, 1.0), _MOST_CROWDED)
 
 
 def seen_last(

@@ -22,11 +22,11 @@ class Components:
     def __init__(self, names: Sequence[str], synced: Callable[[str], bool]) -> None:
         """`synced` says whether one has worked on everything, and raises `EndedError` if that has ended by itself."""
         self._names, self._synced = names, synced
-        self._in_vain = ""
+        self._in_vain: tuple[str, str] | None = None  # what was said, and of which component
 
     def started(self) -> None:
         """One was replaced: wait for all as if for the first time."""
-        self._in_vain = ""
+        self._in_vain = None
 
     def settle(self, within: float | None = None) -> float:
         """Wait until all have worked on everything written so far.
@@ -55,9 +55,9 @@ class Components:
         except EndedError:
             raise
         except InconclusiveError as error:
-            self._in_vain = self._in_vain or f"{behind} works no longer on what is written: {error}"
-            raise EndedError(self._in_vain, behind) from error
-        self._in_vain = ""
+            self._in_vain = self._in_vain or (f"{behind} works no longer on what is written: {error}", behind)
+            raise EndedError(*self._in_vain) from error
+        self._in_vain = None
         return busy_at - begin
 
     def check(self) -> None:

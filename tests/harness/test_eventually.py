@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Iterator
 
 import pytest
 
+from harness import eventually as eventually_module
 from harness.errors import InconclusiveError
-from harness.eventually import NotYetError, eventually, seen_last, set_time_scale, time_scale
+from harness.eventually import FAR, NotYetError, crowding, eventually, seen_last, set_time_scale, time_scale
 
 
 @pytest.fixture(autouse=True)
@@ -95,3 +97,26 @@ def test_a_last_look_that_saw_nothing_says_why() -> None:
 
     with pytest.raises(NotYetError, match="for endpoints; last seen: a1 stands there twice"):
         seen_last(look, lambda seen: seen == 2, within=0.02, every=0.001, describe="endpoints")
+
+
+@pytest.mark.parametrize(
+    ("load", "processors", "factor"), [(0.5, 2, 1), (8, 2, 1), (16, 2, 2), (36, 2, 4.5), (900, 2, 10), (36, 8, 1.125)]
+)
+def test_crowded_machine_is_waited_for_longer(
+    load: float, processors: int, factor: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(processors)))
+    assert crowding() == factor
+
+
+@pytest.mark.parametrize(("within", "longer"), [(None, True), (FAR, True), (FAR - 1, False)])
+def test_only_what_has_no_bound_of_its_own_is_waited_for_longer(
+    within: float | None, longer: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(eventually_module, "crowding", lambda: 3.0)
+    set_time_scale(0.001)
+    begin = time.monotonic()
+    with pytest.raises(NotYetError):
+        eventually(lambda: False, within=within, describe="nothing")
+    assert (time.monotonic() - begin > 2.5 * FAR * 0.001) == longer

@@ -52,6 +52,18 @@ def test_component_that_was_waited_for_in_vain_is_waited_for_in_vain_once() -> N
         components.settle(20)
 
 
+def test_the_component_that_was_waited_for_first_is_the_one_that_is_named() -> None:
+    answers = _Answers(controller=True, proxy=False)
+    components = Components(("controller", "proxy"), answers)
+    with time_scaled(0.01):
+        with pytest.raises(EndedError):
+            components.settle(1)
+        answers.said = {"controller": False, "proxy": False}
+        with pytest.raises(EndedError, match="proxy works no longer") as again:
+            components.settle(1)
+    assert again.value.component == "proxy"
+
+
 def test_replaced_component_is_waited_for_as_the_first_time() -> None:
     components = Components(("proxy",), _Answers(proxy=False))
     with time_scaled(0.01):
