@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import traceback
 from typing import Any
@@ -11,6 +12,8 @@ import click
 from harness.errors import DistrustError, HarnessError, NothingSelectedError, UnavailableError, UsageError
 from harness.judging.exit_codes import MEANINGS, ExitCode
 from harness.model.escaping import for_terminal
+from harness.run.shortage import why_it_cannot_go_on
+from harness.run.signals import as_interrupts
 
 EXIT_CODES = "\b\nExit codes:\n" + "\n".join(f"  {int(code):>2}  {meaning}" for code, meaning in MEANINGS.items())
 
@@ -29,7 +32,8 @@ class Front(click.Group):
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run a command; ends the process with its exit code."""
         try:
-            status = super().main(*args, **{**kwargs, "standalone_mode": False})
+            with as_interrupts():
+                status = super().main(*args, **{**kwargs, "standalone_mode": False})
         except HarnessError as error:
             sys.exit(_say(str(error), next(code for kind, code in _CODES if isinstance(error, kind))))
         except click.exceptions.NoArgsIsHelpError as error:
@@ -41,7 +45,9 @@ class Front(click.Group):
             sys.exit(error.exit_code)
         except (click.Abort, KeyboardInterrupt):
             sys.exit(ExitCode.INTERRUPTED)
-        except Exception:  # noqa: BLE001  a defect of ours must not look like a requirement that is not met
+        except Exception as error:  # noqa: BLE001  a defect of ours must not look like a requirement that is not met
+            if short := why_it_cannot_go_on(error):
+                sys.exit(_say(short, ExitCode.DISTRUST))
             traceback.print_exc()
             sys.exit(ExitCode.INTERNAL_ERROR)
         sys.exit(status if isinstance(status, int) else 0)
@@ -53,7 +59,8 @@ def _sentence(error: click.ClickException) -> str:
 
 
 def _say(text: str, code: ExitCode) -> ExitCode:
-    click.secho(f"error: {for_terminal(text)}", fg="red", err=True)
+    with contextlib.suppress(OSError):
+        click.secho(f"error: {for_terminal(text)}", fg="red", err=True)
     return code
 
 

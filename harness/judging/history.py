@@ -83,8 +83,9 @@ class History:
         """Append one record, with the time (monotonic and wall clock, seconds)."""
         record = {"kind": kind, "mono": round(time.monotonic(), 6), "wall": round(time.time(), 6), **fields}
         with self._lock:
-            line, self._digest = sealed(record, self._digest)
+            line, digest = sealed(record, self._digest)
             _write_all(self._fd, line)
+            self._digest = digest
 
     def run(self, **facts: Any) -> None:
         """Record facts about the run: arguments, versions, seed."""
@@ -147,9 +148,11 @@ class History:
     def close(self) -> None:
         """End the file. Idempotent."""
         if self._fd >= 0:
-            self.write("end")
-            os.close(self._fd)
-            self._fd = -1
+            try:
+                self.write("end")
+            finally:
+                os.close(self._fd)
+                self._fd = -1
 
     def __enter__(self) -> Self:
         return self
@@ -328,6 +331,14 @@ def _opened(line: bytes, before: bytes, where: str) -> tuple[dict[str, Any], byt
 
 
 def _write_all(fd: int, data: bytes) -> None:
-    """Write all data, mostly by one call; on a full disk the kernel may take less, and the next call raises."""
-    while data:
-        data = data[os.write(fd, data) :]
+    """Write all data, mostly by one call; on a full disk the kernel may take less, and the next call raises.
+
+    Then what it took is taken back: where there is room again, the next line follows upon a whole one.
+    """
+    before = os.fstat(fd).st_size
+    try:
+        while data:
+            data = data[os.write(fd, data) :]
+    except OSError:
+        os.ftruncate(fd, before)
+        raise

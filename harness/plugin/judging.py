@@ -20,6 +20,7 @@ from harness.guest import errors
 from harness.judging.conclusion import UnmetError, UntoldError, conclude, first_line, outside_call
 from harness.judging.results import Case, CaseResult
 from harness.judging.verdict import Judgement, SkipReason, Verdict
+from harness.run.shortage import shortage, why_it_cannot_go_on
 
 PHASES = {"setup": "set-up", "call": "call", "teardown": "teardown"}
 """Our words for pytest's."""
@@ -31,8 +32,26 @@ _SKIPPED = {UnavailableError: SkipReason.UNAVAILABLE, IneligibleError: SkipReaso
 def told_apart(phase: str) -> Iterator[None]:
     """Turn every exception of a phase into one that all of pytest's reporters understand alike.
 
-    Assertion: failed. Skip: skipped. Anything else: an error.
+    Assertion: failed. Skip: skipped. Anything else: an error; where the machine ran out of something, distrust.
     """
+    with _told_of_shortage(), _told_by_kind(phase):
+        yield
+
+
+@contextlib.contextmanager
+def _told_of_shortage() -> Iterator[None]:
+    try:
+        yield
+    except (pytest.skip.Exception, AssertionError):
+        raise
+    except Exception as error:
+        if short := shortage(error):
+            raise DistrustError(short) from error
+        raise
+
+
+@contextlib.contextmanager
+def _told_by_kind(phase: str) -> Iterator[None]:
     try:
         yield
     except tuple(_SKIPPED) as error:
@@ -149,6 +168,13 @@ def end_of(error: BaseException | None) -> EndedError | None:
 def is_distrust(error: BaseException | None) -> bool:
     """Return whether the error says that the suite does not trust itself."""
     return isinstance(error, DistrustError)
+
+
+def why_broken_off(error: BaseException) -> str:
+    """Return why a process of the run cannot go on; "" where that is not known, and so a defect."""
+    if isinstance(error, EOFError):  # execnet's
+        return "a worker ended while it was started"
+    return why_it_cannot_go_on(error) or (sentence(error) if isinstance(error, HarnessError) else "")
 
 
 def judgement_of(error: BaseException | None) -> Judgement | None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
+from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,8 @@ from harness.report.writer import write_reports
 from harness.run.plan import Plan
 from harness.run.run import Run
 
+_END_SECONDS = 5.0
+
 
 class Ledger:
     """The part of the plugin that collects results. `results` may be called at any time."""
@@ -30,6 +34,7 @@ class Ledger:
         self._through: set[str] = set()  # node ids of cases whose teardown was seen
         self._other_failures = 0
         self._stopped = ""
+        self._broke_off = False  # it could not go on, for a reason that is known
         self.exit_code: ExitCode | None = None
         self.report: Path | None = None  # once it is written
 
@@ -117,7 +122,6 @@ class Ledger:
         result.message = result.explanation = message
         judging.end_with(result, rerun.again(self._run.settings, case, arguments=self._run.arguments))
         self._take_in(result)
-        self._distrust(message)
 
     def _distrust(self, why: str) -> None:
         if why not in self._run.distrust:
@@ -133,12 +137,32 @@ class Ledger:
         self._stopped = str(excinfo.value)
         by_hand = type(excinfo.value) in (KeyboardInterrupt, pytest.exit.Exception)
         if by_hand or "keyboard-interrupt" in self._stopped:  # the latter is xdist's text for a worker
-            self._run.interrupted = True
+            self._run.interrupt()
             self._stopped = "the run was interrupted"
+            self._run.interrupt_workers()
 
-    @pytest.hookimpl(trylast=True)
-    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        """Write all reports, then set the exit code."""
+    def pytest_internalerror(self, excinfo: pytest.ExceptionInfo[BaseException]) -> bool:
+        """Tell in one line, in place of a traceback, if it is known why the run cannot go on."""
+        told = judging.why_broken_off(excinfo.value)
+        if told:
+            self._distrust(told)
+            self._broke_off = True
+        return bool(told)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any, error: object) -> None:
+        """End the run if a worker has ended itself because it could not go on; it has said why."""
+        if error and error != "keyboard-interrupt" and _ended_itself(node.gateway):
+            self._distrust(f"worker {node.gateway.id} could not go on")
+            self._session.config.pluginmanager.getplugin("dsession").shouldstop = self._run.distrust[-1]
+
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> Generator[None]:
+        """Write all reports, whatever became of the clean-up, then set the exit code."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001  it keeps nobody from the report
+            self._distrust(judging.why_broken_off(error) or judging.sentence(error))
         if session.config.stash.get(FINISHED, False):
             return
         session.config.stash[FINISHED] = True
@@ -158,23 +182,37 @@ class Ledger:
         results = self.results()
         durations.remember(self._run.settings, self._run.suite, results)
         try:
-            self.report = write_reports(self._run, results)
-        except DistrustError as error:
-            self._distrust(str(error))
-        finally:
-            with contextlib.suppress(OSError):
-                self._run.folder.finish()
+            self._write(results)
+            self._run.folder.finish()
+        except (DistrustError, OSError) as error:
+            self._distrust(judging.why_broken_off(error) or str(error))
+            self._run.folder.keep_parts()
         self.exit_code = exit_code(self._situation(pytest_status, results))
+        self._run.when_decided(self.exit_code)
+
+    def _write(self, results: list[Result]) -> None:
+        """Write the reports, again if a signal came meanwhile: it was said that the run was not interrupted."""
+        while not self._run.sealed:
+            said = self._run.interrupted
+            self.report = write_reports(self._run, results)
+            self._run.sealed = self._run.interrupted == said
 
     def _situation(self, pytest_status: int, results: list[Result]) -> Situation:
         told = situation(results, strict=self._run.settings.warnings_as_errors)
         return replace(
             told,
-            pytest_status=pytest_status,
+            pytest_status=ExitCode.PASSED if self._broke_off else pytest_status,
             interrupted=self._run.interrupted,
             distrust=bool(self._run.distrust),
             failed=told.failed or self._other_failures > 0,
         )
+
+
+def _ended_itself(gateway: Any) -> bool:
+    """Return whether a worker whose pipe is closed ended because it could not go on: see `Recorder`."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        return bool(gateway._io.popen.wait(_END_SECONDS) == ExitCode.DISTRUST)
+    return False
 
 
 FINISHED = pytest.StashKey[bool]()

@@ -6,10 +6,12 @@ suite until a backend is asked for.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import importlib.util
 import os
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from harness.errors import DistrustError, NothingSelectedError, UnavailableError
 from harness.judging.exit_codes import ExitCode
 from harness.model.escaping import for_terminal
 from harness.run.run import RUN, Run, run_of
+from harness.run.signals import hear_controller_alone
 from harness.run.suite_files import SUITE
 from harness.settings.options import OPTIONS, resolve
 
@@ -65,6 +68,11 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
         print(f"error: {for_terminal(str(error))}", file=sys.stderr)  # noqa: T201
         return int(code)
     run = run_of(config)
+    if run is not None and not run.worker:
+        run.folder.abandon()  # if it came to nothing that could be reported
+        if run.distrust and status == ExitCode.INTERNAL_ERROR:
+            print(f"error: {run.distrust[0]}", file=sys.stderr)  # noqa: T201
+            return int(ExitCode.DISTRUST)
     if run is not None and run.usage_error:  # from a worker, which cannot end the run itself
         raise pytest.UsageError(run.usage_error)
     return status
@@ -160,6 +168,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if _WORKER_INPUT in worker:
         config.stash[RUN] = Run.in_worker(worker[_WORKER_INPUT], worker["workerid"])
         _end_with_controller()
+        hear_controller_alone()
     run = run_of(config)
     if run is None:
         return
@@ -210,9 +219,11 @@ def _end_with_controller() -> None:
 def _set_up(config: pytest.Config, run: Run) -> None:
     """Check this machine or take the cluster, before any test runs."""
     from harness.plugin import selection
+    from harness.run.shortage import check_limits
     from harness.settings.implementations import of_settings
 
     try:
+        check_limits()
         if run.settings.backend == "kind":
             selection.require_some(config, run.settings)
         run.folder.prepare()
@@ -268,6 +279,14 @@ def pytest_configure_node(node: Any) -> None:
     run = run_of(node.config)
     if run is not None:
         node.workerinput[_WORKER_INPUT] = run.to_json()
+        run.worker_pids.append(node.gateway._rinfo().pid)  # xdist has asked for it
+        node.sendcommand = functools.partial(_send_if_alive, node.sendcommand)
+
+
+def _send_if_alive(send: Callable[..., None], name: str, **values: Any) -> None:
+    """Send a command to a worker; one that was killed gets none, and xdist hears of its end by itself."""
+    with contextlib.suppress(OSError):
+        send(name, **values)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.Item]) -> None:

@@ -6,8 +6,10 @@ A worker writes only its parts and evidence; the result of a test goes to the co
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
+import os
 import random
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any
@@ -16,6 +18,7 @@ import pytest
 
 from harness import threads
 from harness.errors import DistrustError, InconclusiveError, UsageError
+from harness.judging.exit_codes import ExitCode
 from harness.judging.history import History
 from harness.judging.judge import described
 from harness.judging.results import Case, CaseResult
@@ -29,6 +32,7 @@ from harness.report import rerun
 from harness.run import plan
 from harness.run.plan import Plan
 from harness.run.run import Run
+from harness.run.shortage import shortage
 
 PROPERTY = "trafficdist"
 
@@ -201,14 +205,22 @@ class Recorder:
         try:
             write(self._run.history)
         except (OSError, UsageError) as failure:
-            return f"the history cannot be written: {failure}"
+            return f"the history cannot be written: {shortage(failure) or failure}"
         return ""
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
         """End the history of a worker; without workers it ends before the reports."""
         if self._run.worker:
-            self._run.close_history()
+            with contextlib.suppress(OSError):  # a full disk: then it has no end, which the controller sees
+                self._run.close_history()
+
+    def pytest_internalerror(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """End a worker that cannot go on, for a reason that is known: what xdist would do is an internal error."""
+        told = judging.why_broken_off(excinfo.value) if self._run.worker else ""
+        if told:
+            os.write(2, f"error: worker {self._run.worker}: {told}\n".encode())
+            os._exit(ExitCode.DISTRUST)
 
     def _loss(self, error: BaseException | None) -> str:
         """Return why the real cluster cannot be reached, "" if it can. Checked after an `InconclusiveError`."""

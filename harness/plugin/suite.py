@@ -6,9 +6,7 @@ import contextlib
 import io
 import os
 import re
-import signal
-import threading
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from importlib import resources
 from typing import Any
 
@@ -17,6 +15,8 @@ import pytest
 from harness.errors import DistrustError, UsageError
 from harness.model.requirements import Requirement
 from harness.plugin.recorder import requirement_of
+from harness.run.run import run_of
+from harness.run.signals import Signals
 from harness.run.suite_files import SUITE, place_of
 
 _PLUGINS = ("trafficdist", "allure_pytest", "xdist", "timeout")
@@ -36,14 +36,41 @@ def run_pytest(arguments: Sequence[str], *, suite: str = SUITE, plugins: Sequenc
             ours.append("--assert=plain")
         if os.environ.get("PYTEST_DISABLE_PLUGIN_AUTOLOAD"):
             ours += [part for name in _PLUGINS for part in ("-p", name)]
-        with _terminated_as_interrupted():
-            return int(pytest.main([*ours, str(place), *arguments], plugins=[_Command(), *plugins]))
+        signals = Signals()
+        with signals.heard():
+            return int(pytest.main([*ours, str(place), *arguments], plugins=[_Command(signals), *plugins]))
 
 
 class _Command:
-    """Marks a run by the command, and turns pytest's usage errors into the command's."""
+    """Marks a run by the command, tells signals how far it is, and turns pytest's usage errors into the command's."""
 
     __name__ = "trafficdist_command"  # the plugin's name in pytest
+
+    def __init__(self, signals: Signals) -> None:
+        self._signals = signals
+
+    def pytest_configure(self, config: pytest.Config) -> None:
+        """Let a signal that comes after the last test, and before the report is whole, mark the run."""
+        run = run_of(config)
+        if run is not None:
+            self._signals.late = run.interrupt
+            run.when_decided = self._say_code
+
+    def _say_code(self, code: int) -> None:
+        self._signals.code = code
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtestloop(self) -> Generator[None, Any, Any]:
+        """From its end on, however it ends, nothing is broken off."""
+        try:
+            return (yield)
+        finally:
+            self._signals.begin_end()
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_keyboard_interrupt(self) -> None:
+        """The same if it did not come as far as the tests."""
+        self._signals.begin_end()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_cmdline_main(self) -> Generator[None, Any, Any]:
@@ -59,24 +86,6 @@ class _Command:
         except pytest.UsageError as error:
             said = re.search(r"error: (.*)", str(error))
             raise UsageError(f"pytest: {said[1] if said else error}") from None
-
-
-@contextlib.contextmanager
-def _terminated_as_interrupted() -> Iterator[None]:
-    """Let SIGTERM end a run like Ctrl-C, with a clean-up; a second one does not end the clean-up."""
-    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
-        yield
-        return
-
-    def interrupt(*_: object) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def catalogue(suite: str = SUITE) -> list[Requirement]:

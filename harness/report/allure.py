@@ -43,6 +43,8 @@ _TYPES = {f".{each.extension}": str(each.mime_type) for each in allure.attachmen
 
 def write(folder: OutputFolder, results: Sequence[Result], settings: Settings, place: Mapping[str, Any]) -> None:
     """Write results, environment, executor, and the configuration of the report. Raises `DistrustError`."""
+    for each in (folder.path / "allure-results").glob("*-result.json"):  # of an earlier try in this run
+        each.unlink()
     for result in (each for each in results if not each.left_out):
         for case in result.cases:  # those too that options left out: without them it would look met as a whole
             attachments = [*_evidence(folder, case), *case.attachments]

@@ -47,10 +47,10 @@ def _needs(results: Sequence[Result]) -> dict[str, Needs]:
 
 def _merge_history(run: Run, results: Sequence[Result], about: Mapping[str, Any]) -> None:
     """Merge the histories of the run's processes. Raises `DistrustError` if one of them is not valid."""
-    run.close_history()
     parts = sorted(run.folder.parts.glob("history-*.jsonl"))
     whole = run.folder.parts / "run.jsonl"
     try:
+        run.close_history()
         seen = judge(read_parts(parts).records, run.folder.parts)
         facts = {"interrupted": run.interrupted, "distrust": list(run.distrust), "report": about}
         merge(parts, whole, closing(results, seen, facts))

@@ -142,6 +142,10 @@ class OutputFolder:
         shutil.rmtree(self.parts, ignore_errors=True)
         self._let_go()
 
+    def keep_parts(self) -> None:
+        """Let go of the folder, in which the parts are all that was seen: `trafficdist judge` reads them."""
+        self._let_go()
+
     def artifacts(self) -> list[dict[str, str]]:
         """Return each file of the bundle but the report itself, with its digest, ordered by path."""
         found = [path for path in (self.path / "junit.xml", self.path / "run.jsonl") if path.exists()]

@@ -6,10 +6,13 @@ through the output folder, so that it survives the worker.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
+import os
+import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -40,12 +43,15 @@ class Run:
     distrust: list[str] = field(default_factory=list)
     retries: int = 0
     interrupted: bool = False
+    sealed: bool = False  # the report is written, or nothing is to be reported: `interrupted` does not change any more
+    when_decided: Callable[[int], object] = lambda _: None  # is told the exit code
     usage_error: str = ""
     target: dict[str, Any] = field(default_factory=dict)  # the real cluster of the run, if it has one
     lacking: dict[str, str] = field(default_factory=dict)  # features that can never show on it, by name, and why
     suite: Path = Path()  # the folder of the suite
     durations: dict[str, float] = field(default_factory=dict)  # seconds by requirement, as far as they are known
     workers: str = ""  # the number of processes and its reason, for people
+    worker_pids: list[int] = field(default_factory=list)  # of all that were started; none is used again before the end
     _history: History | None = field(default=None, init=False, repr=False)
 
     @property
@@ -58,6 +64,17 @@ class Run:
             worker = self.worker or "main"
             self._history = History(self.folder.parts / f"history-{worker}.jsonl", worker=worker)
         return self._history
+
+    def interrupt_workers(self) -> None:
+        """Interrupt all workers: xdist would wait for their tests first."""
+        for pid in self.worker_pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGINT)
+
+    def interrupt(self) -> None:
+        """Note that somebody wanted the run to end before its report was written."""
+        if not self.sealed:
+            self.interrupted = True
 
     def close_history(self) -> None:
         """End this process' part, if there is one. Idempotent."""

@@ -1,0 +1,125 @@
+"""Ctrl-C, SIGTERM and SIGHUP (a closed terminal) end a command alike: once, with a clean-up that nothing breaks off.
+
+The first raises `KeyboardInterrupt` in what runs. Once the end has begun, a further one is answered by a line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import FrameType
+
+_USUAL = {signal.SIGTERM: signal.SIG_DFL, signal.SIGHUP: signal.SIG_DFL}
+_LOST_SECONDS = 10.0  # an interrupt that was raised in a destructor has come to nothing: then the next is raised
+
+
+class Signals:
+    """What a command does when it is to end. `begin_end` is called when its end begins, by a signal or by itself."""
+
+    def __init__(self) -> None:
+        """Until `code` is set the exit code is that of an interruption; `late` is called for each signal at the end."""
+        self.code = 2
+        self.late: Callable[[], object] = lambda: None
+        self._ending = False
+        self._heard = float("-inf")
+        self._said = 2
+
+    def begin_end(self) -> None:
+        """From now on nothing is raised."""
+        self._ending = True
+
+    def hear(self, number: int, _: FrameType | None) -> None:
+        """The handler. Raises `KeyboardInterrupt` unless the end has begun."""
+        if number == signal.SIGHUP:
+            _leave_terminals()
+        if self._ending or time.monotonic() - self._heard < _LOST_SECONDS:
+            self.late()
+            with contextlib.suppress(OSError):
+                os.write(self._said, f"\nending already, with exit code {self.code}; Ctrl-\\ ends at once\n".encode())
+            return
+        self._heard = time.monotonic()
+        raise KeyboardInterrupt
+
+    @contextlib.contextmanager
+    def heard(self) -> Iterator[None]:
+        """Hear the signals during the block. Those that are ignored, as under nohup, stay so."""
+        self._said = os.dup(2)  # pytest captures the descriptor itself
+        try:
+            with _handled({signal.SIGINT: signal.default_int_handler, **_USUAL}, self.hear):
+                yield
+        finally:
+            os.close(self._said)
+
+
+@contextlib.contextmanager
+def as_interrupts() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP raise `KeyboardInterrupt` during the block, as Ctrl-C does, the first of them alone."""
+
+    def interrupt(number: int, _: FrameType | None) -> None:
+        for each in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(each, _pass)
+        if number == signal.SIGHUP:
+            _leave_terminals()
+        raise KeyboardInterrupt
+
+    with _handled(_USUAL, interrupt):
+        yield
+
+
+def hear_controller_alone() -> None:
+    """In a worker: be interrupted once, and leave SIGTERM and SIGHUP, which go to all, to the controller.
+
+    Handlers that do nothing, unlike ignored signals, are not passed on to the programs that a worker starts.
+    """
+
+    def interrupt(*_: object) -> None:
+        signal.signal(signal.SIGINT, _pass)
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, interrupt)
+        signal.signal(signal.SIGTERM, _pass)
+        signal.signal(signal.SIGHUP, _pass)
+
+
+def _pass(*_: object) -> None:
+    """Do nothing."""
+
+
+_Handler = Callable[[int, FrameType | None], object]
+
+
+@contextlib.contextmanager
+def _handled(before: Mapping[signal.Signals, object], handler: _Handler) -> Iterator[None]:
+    """Set a handler for those signals that are as `before`, and set them back."""
+    ours: list[signal.Signals] = []
+    if threading.current_thread() is threading.main_thread():
+        ours = [each for each, usual in before.items() if signal.getsignal(each) == usual or _is_ours(each)]
+    former = {each: signal.signal(each, handler) for each in ours}
+    try:
+        yield
+    finally:
+        for each, was in former.items():
+            signal.signal(each, was)
+
+
+def _is_ours(number: signal.Signals) -> bool:
+    return getattr(signal.getsignal(number), "__module__", "") == __name__
+
+
+def _leave_terminals() -> None:
+    """Write to nowhere in place of a terminal that is gone, where each line would be an error.
+
+    `isatty` does not know it any more.
+    """
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for each in list(Path("/proc/self/fd").iterdir()):
+        with contextlib.suppress(OSError):
+            if str(each.readlink()).startswith(("/dev/pts/", "/dev/tty", "/dev/console")):
+                os.dup2(nowhere, int(each.name))
+    os.close(nowhere)

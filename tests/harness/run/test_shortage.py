@@ -1,0 +1,107 @@
+"""What a machine ran out of is named, wherever the error came from; any other error is not taken for it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+from pathlib import Path
+
+import pytest
+
+from harness.errors import DistrustError, InconclusiveError, UnavailableError
+from harness.judging.history import History, read_parts
+from harness.plugin.judging import told_apart
+from harness.run.shortage import check_limits, process_limit, shortage, why_it_cannot_go_on
+
+
+def caused_by(error: BaseException) -> BaseException:
+    """As a library wraps it."""
+    try:
+        try:
+            raise error
+        except BaseException as inner:
+            raise KeyError("oops") from inner
+    except KeyError as outer:
+        return outer
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "no room on the disk"),
+        (OSError(errno.EDQUOT, "Disk quota exceeded"), "no room on the disk"),
+        (OSError(errno.EMFILE, "Too many open files"), "ulimit -n"),
+        (OSError(errno.ENFILE, "Too many open files in system"), "fs.file-max"),
+        (OSError(errno.ENOMEM, "Cannot allocate memory"), "no memory"),
+        (MemoryError(), "no memory"),
+        (RuntimeError("can't start new thread"), "ulimit -u"),
+        (BrokenPipeError(errno.EPIPE, "Broken pipe"), ""),  # of a probe
+        (BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"), ""),  # of a socket
+        (FileNotFoundError(errno.ENOENT, "No such file or directory"), ""),
+        (ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"), ""),
+        (RuntimeError("maximum recursion depth exceeded"), ""),
+        (AssertionError("a1 reached b1"), ""),
+    ],
+    ids=repr,
+)
+def test_shortage_is_named(error: BaseException, said: str, wrapped: bool) -> None:
+    found = shortage(caused_by(error) if wrapped else error)
+    assert (said in found, bool(found)) == (True, bool(said))
+
+
+def test_scenario_that_meets_a_shortage_is_distrusted_in_one_line() -> None:
+    with (
+        pytest.raises(DistrustError, match=r"^this process may not open more files \(ulimit -n\)[^\n]*$"),
+        told_apart("call"),
+    ):
+        raise InconclusiveError("no answer") from OSError(errno.EMFILE, "Too many open files")
+
+
+def test_process_that_cannot_be_forked_is_a_shortage() -> None:
+    def fork() -> None:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    with pytest.raises(DistrustError, match="ulimit -u"), told_apart("setup"):
+        fork()
+
+
+def test_a_reader_that_is_gone_ends_a_run_and_no_scenario() -> None:
+    assert "nobody reads" in why_it_cannot_go_on(BrokenPipeError(errno.EPIPE, "Broken pipe"))
+    assert why_it_cannot_go_on(KeyError("oops")) == ""
+
+
+def test_too_few_files_are_told_before_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (64, 64))
+    with pytest.raises(UnavailableError, match="may open 64 files here, and a run needs 256: raise `ulimit -Hn`"):
+        check_limits()
+
+
+def test_limit_of_processes_is_none_of_roots(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (20, 20))
+    monkeypatch.setattr(os, "getuid", lambda: 0)
+    assert process_limit() is None
+
+
+def test_history_of_a_disk_that_was_full_goes_on_after_the_last_whole_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history = History(tmp_path / "history-main.jsonl", worker="main")
+    history.write("change", what="the first")
+    write, room = os.write, [10]
+
+    def little(descriptor: int, data: bytes) -> int:
+        """Take ten bytes, as a disk that is full then."""
+        if not room:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(descriptor, data[: room.pop()])
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", little)
+        with pytest.raises(OSError, match="No space"):
+            history.write("change", what="too much")
+    history.write("change", what="the second")
+    history.close()
+    records = read_parts([tmp_path / "history-main.jsonl"]).records
+    assert [each.get("what") for each in records if each["kind"] == "change"] == ["the first", "the second"]
