@@ -514,8 +514,8 @@ def test_every_value_of_a_report_that_is_another_is_refused(forged: Forged) -> N
     assert not faults, "\n".join(faults)
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
+@pytest.mark.hours
+@pytest.mark.timeout(7200)
 def test_no_value_of_a_history_breaks_a_command(forged: Forged) -> None:
     """Each kind of record with each odd value in each place, and right digests."""
     lines, faults = list(forged.lines), []
@@ -525,7 +525,7 @@ def test_no_value_of_a_history_breaks_a_command(forged: Forged) -> None:
             if (record["kind"], place) in seen:
                 continue
             seen.add((record["kind"], place))
-            for odd in (*(each for each in ODD if each != 10**30), 2**63, 1e-300, 1.0):
+            for odd in (None, -1, 2**63, 1e308, 1e-300, "", [], {"x": 1}):
                 changed = orjson.loads(lines[number])
                 put(changed, place, odd)
                 forged.lines = [*lines[:number], orjson.dumps(changed) + b"\n", *lines[number + 1 :]]
