@@ -20,6 +20,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
+LEAST_RATE = 1e-9
+"""Smaller rates would take more probes than anybody sends, and more time to say how many than anybody has."""
+
 DEFAULT_LEAK = 0.05
 DEFAULT_MISS = 1e-6
 DEFAULT_ALONE = 0.2
@@ -40,9 +43,9 @@ class Rates:
     chances: int = 2
 
     def __post_init__(self) -> None:
-        if not (0 < self.leak < 1 and 0 < self.miss < 1 and 0 < self.alone < 1):
-            text = f"leak {self.leak}, miss {self.miss}, alone {self.alone}"
-            raise ValueError(f"error rates must lie between 0 and 1: {text}")
+        if not all(LEAST_RATE <= each < 1 for each in (self.leak, self.miss, self.alone)) or not 1 <= self.chances <= 9:
+            text = f"leak {self.leak}, miss {self.miss}, alone {self.alone}, chances {self.chances}"
+            raise ValueError(f"error rates must lie between {LEAST_RATE:g} and 1, chances between 1 and 9: {text}")
 
     def by_itself(self, clients: int) -> float:
         """Return the smallest share that each of so many clients sees by itself."""

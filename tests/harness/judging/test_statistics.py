@@ -8,6 +8,7 @@ import random
 import pytest
 
 from harness.judging.statistics import (
+    LEAST_RATE,
     Rates,
     allowed_set,
     at_most,
@@ -80,7 +81,7 @@ def test_a_check_states_its_rates_for_all_clients() -> None:
 
 @pytest.mark.parametrize("rates", [(0.0, 0.1), (1.0, 0.1), (0.1, 0.0), (0.1, 1.0), (-1.0, 0.5)])
 def test_impossible_rates_are_refused(rates: tuple[float, float]) -> None:
-    with pytest.raises(ValueError, match="between 0 and 1"):
+    with pytest.raises(ValueError, match="between 1e-09 and 1"):
         samples_for_leak(*rates)
 
 
@@ -151,3 +152,15 @@ def highest_plausible(rounds: int, rate: float) -> int:
         if beyond < 1e-6:
             return count
     return rounds
+
+
+@pytest.mark.parametrize(
+    "rates", [{"leak": 1e-300}, {"miss": 1e-300}, {"alone": 1e-300}, {"chances": 0}, {"chances": 99}]
+)
+def test_rates_that_nobody_could_see_are_refused_and_not_computed(rates: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="must lie between"):
+        Rates(**rates)  # type: ignore[arg-type]
+
+
+def test_the_smallest_rates_have_their_number_of_probes_at_once() -> None:
+    assert samples_for_leak(LEAST_RATE, LEAST_RATE) == pytest.approx(20.7e9, rel=0.01)

@@ -514,6 +514,7 @@ def test_every_value_of_a_report_that_is_another_is_refused(forged: Forged) -> N
     assert not faults, "\n".join(faults)
 
 
+@pytest.mark.slow
 @pytest.mark.hours
 @pytest.mark.timeout(7200)
 def test_no_value_of_a_history_breaks_a_command(forged: Forged) -> None:
