@@ -515,8 +515,7 @@ def test_every_value_of_a_report_that_is_another_is_refused(forged: Forged) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.hours
-@pytest.mark.timeout(7200)
+@pytest.mark.timeout(600)
 def test_no_value_of_a_history_breaks_a_command(forged: Forged) -> None:
     """Each kind of record with each odd value in each place, and right digests."""
     lines, faults = list(forged.lines), []
