@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from harness.api.client import Object
-from harness.explain.case import PROXY_NAME, Case, condition
+from harness.explain.case import PROXY_NAME, Case, condition, first_name
 from harness.explain.causes import AS_ASKED, causes
 from harness.explain.findings import Finding, found, listed, many
 from harness.explain.routes import Route, nodes_of
@@ -49,9 +49,8 @@ def words(case: Case) -> Iterator[Finding]:
         yield found("gate-off", case.decided_by.reason, remedy=_newer(24))
     elif isinstance(case.decided_by, NoHints) and case.decided_by.unknown:
         since = 34 if field in {"PreferSameZone", "PreferSameNode"} else 31
-        known = field in {"PreferClose", "PreferSameZone", "PreferSameNode"}
         older = case.cluster.features.enabled("ServiceTrafficDistribution")
-        remedy = case.set_field("PreferClose") if older else _newer(since if known else 31)
+        remedy = case.set_field("PreferClose") if older else _newer(since)
         yield found("value-unknown-to-the-controller", case.decided_by.reason, remedy=remedy)
 
 
@@ -76,18 +75,17 @@ def nobody(case: Case) -> Finding | None:
     selector = case.spec.get("selector")
     if not selector:
         return found("no-selector", "the Service has no selector and no EndpointSlice: nobody has said who serves it")
-    words = ",".join(f"{key}={value}" for key, value in sorted(selector.items()))
+    chosen = ",".join(f"{key}={value}" for key, value in sorted(selector.items()))
     if case.pods == []:
-        says = f"the selector {words} is that of no pod in namespace {case.namespace}"
+        says = f"the selector {chosen} is that of no pod in namespace {case.namespace}"
         look = f"kubectl -n {case.namespace} get pods --show-labels"
         return found("selector-matches-nobody", says, remedy=f"{look}; then correct spec.selector or the labels")
     pods = (
         "pods may exist: they could not be read"
         if case.pods is None
-        else f"{many(len(case.pods), 'pod')} match {words}"
+        else f"{many(len(case.pods), 'pod')} match {chosen}"
     )
-    evidence = tuple(filter(None, (pods, case.cluster.controller(), *case.events)))
-    return found("no-slices", "the Service has no EndpointSlice with endpoints", evidence=evidence)
+    return found("no-slices", "the Service has no EndpointSlice with endpoints", evidence=(pods, *case.evidence))
 
 
 def _not_ready(case: Case, endpoints: Sequence[Object]) -> Finding:
@@ -97,12 +95,7 @@ def _not_ready(case: Case, endpoints: Sequence[Object]) -> Finding:
         says = f"no endpoint is ready; {many(len(serve), 'endpoint')} terminate and still serve, for all zones: {names}"
         return found("terminating-only", says)
     says = f"none of {many(len(endpoints), 'endpoint')} is ready: {names}"
-    return found("no-ready-endpoint", says, remedy=f"kubectl -n {case.namespace} describe pod {first_name(endpoints)}")
-
-
-def first_name(endpoints: Sequence[Object]) -> str:
-    """Return the first name of endpoints."""
-    return min(name_of(each) for each in endpoints)
+    return found("no-ready-endpoint", says, remedy=case.of_pod("describe", first_name(endpoints)))
 
 
 # Policies

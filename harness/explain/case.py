@@ -8,6 +8,7 @@ from harness.api.client import Object
 from harness.explain.cluster import Cluster
 from reference.endpointslice.hints import Mechanism, mechanism
 from reference.endpointslice.labels import ZONE, is_headless
+from reference.objects.endpoints import name_of
 
 PROXY_NAME = "service.kubernetes.io/service-proxy-name"
 
@@ -58,6 +59,15 @@ class Case:
         """Return the command that runs so many pods."""
         return f"kubectl -n {self.namespace} scale {self.workload or 'deployment/NAME'} --replicas={replicas}"
 
+    def of_pod(self, verb: str, name: str) -> str:
+        """Return a command about a pod of the Service, like "describe" or "delete"."""
+        return f"kubectl -n {self.namespace} {verb} pod {name}"
+
+    @property
+    def evidence(self) -> tuple[str, ...]:
+        """What the controller has said of the Service, and whether it runs."""
+        return tuple(filter(None, (*self.events, self.cluster.controller())))
+
     @property
     def workload(self) -> str:
         """What owns the pods, like "deployment/web"; "" where that is not known."""
@@ -75,6 +85,11 @@ def condition(endpoint: Object, name: str, *, default: bool = False) -> bool:
     """Return a condition of an endpoint; `default` if it does not say."""
     value = (endpoint.get("conditions") or {}).get(name)
     return default if value is None else bool(value)
+
+
+def first_name(endpoints: Sequence[Object]) -> str:
+    """Return the first name of endpoints."""
+    return min(map(name_of, endpoints))
 
 
 def label(node: str) -> str:

@@ -10,11 +10,11 @@ from functools import cached_property, lru_cache
 
 from harness.api.client import Object
 from harness.explain.objects import Objects, kubelet_version
-from reference.endpointslice.labels import node_zone
+from reference.endpointslice.endpoints import is_ready
+from reference.endpointslice.labels import node_zone, service_name
 from reference.endpointslice.zones import ZoneTable, counts, milli_cpu
 from reference.features import NEWEST, OLDEST, Features, Reading, Version
 from reference.proxy.decision import Behaviour
-from reference.proxy.objects import SERVICE_LABEL
 
 ServiceName = tuple[str, str]
 """Namespace and name."""
@@ -46,7 +46,7 @@ class Cluster:
         self.services = {_name(each): each for each in objects.services}
         self.slices: Mapping[ServiceName, list[Object]] = defaultdict(list)
         for each in objects.endpointslices:
-            if name := (each["metadata"].get("labels") or {}).get(SERVICE_LABEL):
+            if name := service_name(each):
                 self.slices[each["metadata"].get("namespace", ""), name].append(each)
         self._behaviours = lru_cache(self._behaviour)
 
@@ -68,7 +68,7 @@ class Cluster:
             image if by_image else f"kubelet {kubelet or '?'}",
             counts(node, self.features),
             milli_cpu(str(((node.get("status") or {}).get("allocatable") or {}).get("cpu", ""))),
-            proxy is None or _is_ready(proxy),
+            proxy is None or is_ready(proxy),
         )
 
     @cached_property
@@ -145,11 +145,6 @@ def _name(obj: Object) -> ServiceName:
 def _image(pod: Object) -> str:
     containers = pod["spec"].get("containers") or ()
     return str(next((each.get("image", "") for each in containers if "kube-proxy" in each.get("image", "")), ""))
-
-
-def _is_ready(pod: Object) -> bool:
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
 
 
 def _time(event: Object) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from harness.explain.causes import Cause, causes
 
-_SHOWN = 6
+SHOWN = 6
 """So many names stand in a sentence."""
 
 
@@ -36,5 +36,5 @@ def many(number: int, thing: str) -> str:
 
 def listed(names: Sequence[str]) -> str:
     """Return the first names, and how many more there are."""
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return " ".join(names[:_SHOWN]) + more
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return " ".join(names[:SHOWN]) + more

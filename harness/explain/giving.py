@@ -43,33 +43,36 @@ def _without(case: Case, ready: Sequence[tuple[Object, Object]], without: Sequen
     if len(without) == len(ready):
         said = f"none of {many(len(ready), 'ready endpoint')} has hints"
     for each, one in without:
-        if not each.get("zone") and (one["metadata"].get("labels") or {}).get(MANAGED_BY) in {None, CONTROLLER}:
+        if not each.get("zone") and _manager(one) in {None, CONTROLLER}:
             return _no_zone(case, each, said)
-    managers = {(one["metadata"].get("labels") or {}).get(MANAGED_BY) or "nobody" for _, one in without} - {CONTROLLER}
+    managers = {_manager(one) or "nobody" for _, one in without} - {CONTROLLER}
     if managers:
         names = listed(sorted({one["metadata"]["name"] for _, one in without}))
         return found("slice-of-another-manager", f"{said}: {names} managed by {listed(sorted(managers))}")
-    evidence = tuple(filter(None, (*case.events, case.cluster.controller())))
-    if 0 < len(without) < len(ready):
+    if len(without) < len(ready):
         names = listed(sorted({one["metadata"]["name"] for _, one in without}))
-        return found("slices-disagree", f"{said}: those in {names}", evidence=evidence)
+        return found("slices-disagree", f"{said}: those in {names}", evidence=case.evidence)
     if isinstance(case.decided_by, CpuHeuristic) and any("Disabled" in each for each in case.events):
         touch = case.kubectl('annotate trafficdist.dev/touched="$(date +%s)" --overwrite')
         says = f"{said}: what kept the controller from them stands no more, and it has not come to the Service again"
-        return found("hints-not-back", says, evidence=evidence, remedy=touch)
-    return found("hints-not-written", f"{said}, though {case.decided_by.reason}", evidence=evidence)
+        return found("hints-not-back", says, evidence=case.evidence, remedy=touch)
+    return found("hints-not-written", f"{said}, though {case.decided_by.reason}", evidence=case.evidence)
+
+
+def _manager(endpoint_slice: Object) -> str | None:
+    return (endpoint_slice["metadata"].get("labels") or {}).get(MANAGED_BY)
 
 
 def _no_zone(case: Case, endpoint: Object, said: str) -> Finding:
     node, name = endpoint.get("nodeName"), name_of(endpoint)
     if node and node not in case.cluster.nodes:
         says = f"{said}: node {node} of endpoint {name} does not exist"
-        return found("endpoint-on-a-missing-node", says, remedy=f"kubectl -n {case.namespace} delete pod {name}")
+        return found("endpoint-on-a-missing-node", says, remedy=case.of_pod("delete", name))
     if node and not case.cluster.nodes[node].zone:
         says = f"{said}: endpoint {name} is on node {node}, which has no zone label"
         return found("endpoint-without-zone", says, remedy=label(node))
     why = f"its slice was written before node {node} had its label" if node else "it is on no node"
-    again = f"kubectl -n {case.namespace} delete pod {name}" if node else "say its zone in the EndpointSlice"
+    again = case.of_pod("delete", name) if node else "say its zone in the EndpointSlice"
     return found("endpoint-without-zone", f"{said}: endpoint {name} has no zone: {why}", remedy=again)
 
 

@@ -6,15 +6,16 @@ said with the permission that would show it. Files hold no Secret, and of pods o
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import orjson
 
 from harness.api.client import Api, Object, RefusedError
 from harness.errors import UsageError
+from harness.model import files
 
 _PROXIES = "k8s-app=kube-proxy"
 _SYSTEM = "kube-system"
@@ -25,6 +26,7 @@ _ABOUT_PODS = {
 }
 NEEDED = ("services", "endpointslices", "nodes")
 EVIDENCE = ("pods", "events", "leases")
+_MOST_BYTES = 4096 * files.MEGABYTE
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,14 +159,18 @@ def read(folder: Path) -> Objects:
 
 
 def _items(path: Path) -> list[Object]:
-    try:
-        content = orjson.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path}: {error}") from None
+    content = _loaded(path)
     items = content.get("items") if isinstance(content, dict) else None
     if not isinstance(items, list) or not all(_is_object(each) for each in items):
         raise UsageError(f'{path}: want a list of objects as `kubectl get … -o json` writes it: {{"items": […]}}')
     return items
+
+
+def _loaded(path: Path) -> Any:
+    try:
+        return orjson.loads(files.content(path, what="objects", most=_MOST_BYTES))
+    except ValueError as error:
+        raise UsageError(f"{path}: {error}") from None
 
 
 def _is_object(each: object) -> bool:
@@ -181,9 +187,9 @@ def _version(path: Path, nodes: Sequence[Object]) -> str:
     """Return the API server's version; without `kubectl version -o json` that of the newest kubelet."""
     if path.is_file():
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
+            content = _loaded(path)
             return str((content.get("serverVersion") or content)["gitVersion"])
-        except (OSError, ValueError, AttributeError, KeyError, TypeError):
+        except (AttributeError, KeyError, TypeError):
             raise UsageError(f"{path}: want what `kubectl version -o json` writes") from None
     return max((kubelet_version(each) for each in nodes), default="", key=_in_order)
 

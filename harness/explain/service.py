@@ -5,20 +5,21 @@ An adapter that knows the reference: it computes the decisions of the reference'
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from harness.api.client import Api, RefusedError
+from harness.api.client import Api, Object, RefusedError
 from harness.api.kubeconfig import files_of, find
 from harness.errors import InconclusiveError, UnavailableError, UsageError
 from harness.explain import objects
-from harness.explain.cluster import Cluster
+from harness.explain.cluster import Cluster, ServiceName
 from harness.explain.diagnosis import Diagnosis, diagnose
 from harness.explain.load import shares
 from harness.explain.objects import Objects
@@ -46,36 +47,28 @@ class Source:
 
 def explain_service(name: str, source: Source, *, form: str, console: Console) -> None:
     """Print the explanation of Service `name` ("web", or "shop/web"). Raises `UsageError`, `UnavailableError`."""
-    namespace, _, short = name.rpartition("/")
-    cluster, namespace = _read(
-        source, console, lambda api, here: objects.of_service(api, namespace or here, short), namespace
-    )
+    cluster, (namespace, short) = _read_one(name, source, console)
     found = of(cluster, namespace, short)
     if form == "json":
-        console.out(for_json(json.dumps(as_json(found), indent=2, ensure_ascii=False)), highlight=False)
+        _print_json(as_json(found), console)
     else:
         show(parts(found, cluster), console)
 
 
 def explain_if(assumed: Sequence[str], clients: str, name: str, source: Source, *, form: str, console: Console) -> None:
     """Print what would become of a Service. Raises `UsageError`, `UnavailableError`."""
-    namespace, _, short = name.rpartition("/")
-    cluster, namespace = _read(
-        source, console, lambda api, here: objects.of_service(api, namespace or here, short), namespace
-    )
-    before = of(cluster, namespace, short)
-    try:
-        then_there = supposed(assumed, (namespace, short), cluster)
-    except (*UNREADABLE, AttributeError) as error:
-        raise UsageError(f"Service {namespace}/{short}: its objects cannot be read: {error!r}") from error
-    then = of(then_there, namespace, short)
-    bears = shares(then, then_there.slices.get((namespace, short), ()), then_there, clients)
+    cluster, found_as = _read_one(name, source, console)
+    before = of(cluster, *found_as)
+    with _readable(*found_as):
+        then_there = supposed(assumed, found_as, cluster)
+    then = of(then_there, *found_as)
+    bears = shares(then, then_there.slices.get(found_as, ()), then_there, clients)
     if form == "json":
         told = {"if": [*assumed], "clients": clients, "assumes": ASSUMES, "now": as_json(before), "then": as_json(then)}
         borne = [
             {"zone": each.zone, "endpoints": each.endpoints, "share": each.share, "load": each.load} for each in bears
         ]
-        console.out(for_json(json.dumps({**told, "shares": borne}, indent=2, ensure_ascii=False)), highlight=False)
+        _print_json({**told, "shares": borne}, console)
     else:
         show(supposition(assumed, clients, before, then, bears), console)
 
@@ -111,10 +104,30 @@ def of(cluster: Cluster, namespace: str, name: str) -> Diagnosis:
         there = ", ".join(sorted(other for space, other in cluster.services if space == namespace)[:6])
         said = f"it has {there}" if there else f"there is no Service in namespace {namespace}"
         raise UsageError(f"Service {namespace}/{name}: not found; {said}")
-    try:
+    with _readable(namespace, name):
         return diagnose(service, cluster)
+
+
+@contextlib.contextmanager
+def _readable(namespace: str, name: str) -> Iterator[None]:
+    """What the objects of a Service break in here is a `UsageError` that names it."""
+    try:
+        yield
     except (*UNREADABLE, AttributeError) as error:
         raise UsageError(f"Service {namespace}/{name}: its objects cannot be read: {error!r}") from error
+
+
+def _print_json(content: Object, console: Console) -> None:
+    console.out(for_json(json.dumps(content, indent=2, ensure_ascii=False)), highlight=False)
+
+
+def _read_one(name: str, source: Source, console: Console) -> tuple[Cluster, ServiceName]:
+    """Return what was read of Service `name` ("web", or "shop/web"), and its namespace and name."""
+    namespace, _, short = name.rpartition("/")
+    cluster, namespace = _read(
+        source, console, lambda api, here: objects.of_service(api, namespace or here, short), namespace
+    )
+    return cluster, (namespace, short)
 
 
 def _read(source: Source, console: Console, ask: Callable[[Api, str], Objects], namespace: str) -> tuple[Cluster, str]:

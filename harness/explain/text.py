@@ -12,6 +12,7 @@ from harness.explain.cluster import Cluster
 from harness.explain.diagnosis import Diagnosis
 from harness.explain.findings import Finding, listed, many
 from harness.explain.load import Share
+from harness.explain.routes import nodes_of
 
 _MARGIN = 10
 
@@ -31,11 +32,8 @@ def answer(diagnosis: Diagnosis) -> str:
         return f"{crossing}, though each has hints"
     if not diagnosis.routes:
         return "no node has rules for it"
-    return f"connections stay in the zone of their client, from {_of(_all(diagnosis), diagnosis)}"
-
-
-def _all(diagnosis: Diagnosis) -> tuple[str, ...]:
-    return tuple({name for each in diagnosis.routes for name in each.nodes})
+    nodes = nodes_of(diagnosis.routes, lambda _: True)
+    return f"connections stay in the zone of their client, from {_of(nodes, diagnosis)}"
 
 
 def _of(nodes: tuple[str, ...], diagnosis: Diagnosis) -> str:

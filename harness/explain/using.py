@@ -6,18 +6,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from harness.api.client import Object
-from harness.explain.asking import first_name
-from harness.explain.case import Case, condition, label
+from harness.explain.case import Case, condition, first_name, label
 from harness.explain.cluster import Node
-from harness.explain.findings import Finding, found, listed, many
+from harness.explain.findings import SHOWN, Finding, found, listed, many
 from harness.explain.routes import Route
 from reference.endpointslice.hints import topology_annotation
 from reference.endpointslice.labels import ZONE
 from reference.objects.endpoints import is_ready, name_of
 from reference.proxy.decision import Behaviour
-
-MANY = 6
-"""So many nodes are named in a remedy."""
 
 
 def of_nodes(case: Case, known: Sequence[tuple[Object, Object]], by_proxies: Sequence[Route]) -> Iterator[Finding]:
@@ -52,7 +48,7 @@ def _uses(behaviour: Behaviour, case: Case) -> int:
 def _of_zone(case: Case, zone: str, names: tuple[str, ...], known: Sequence[Object]) -> Finding:
     if not zone:
         says = f"{listed(names)} {'has' if len(names) == 1 else 'have'} no zone label, and use endpoints anywhere"
-        return found("client-node-without-zone", says, nodes=names, remedy="; ".join(map(label, names[:MANY])))
+        return found("client-node-without-zone", says, nodes=names, remedy="; ".join(map(label, names[:SHOWN])))
     mine = [each for each in known if each.get("zone") == zone]
     ready = [each for each in mine if is_ready(each)]
     there = Counter(str(each.get("zone") or "(none)") for each in known if is_ready(each))
@@ -68,7 +64,7 @@ def _of_zone(case: Case, zone: str, names: tuple[str, ...], known: Sequence[Obje
         )
     if mine:
         says = f"no endpoint of zone {zone} is ready: {names_of}"
-        remedy = f"kubectl -n {case.namespace} describe pod {first_name(mine)}"
+        remedy = case.of_pod("describe", first_name(mine))
         return found("zone-not-ready", says, nodes=names, evidence=evidence, remedy=remedy)
     return found("zone-without-endpoint", f"zone {zone} has no endpoint: its nodes use those of all zones",
                   nodes=names, evidence=evidence, remedy=_spread(case))  # fmt: skip

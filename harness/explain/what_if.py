@@ -15,11 +15,11 @@ from dataclasses import replace
 
 from harness.api.client import Object
 from harness.errors import UsageError
-from harness.explain.cluster import Cluster, version_of
+from harness.explain.cluster import Cluster, ServiceName, version_of
 from harness.explain.objects import Objects
 from reference.endpointslice.allocation import floating_point_refuses
 from reference.endpointslice.hints import CpuHeuristic
-from reference.endpointslice.labels import TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE, node_zone
+from reference.endpointslice.labels import SERVICE_NAME, TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE, node_zone, service_name
 from reference.endpointslice.plan import plan_service
 from reference.endpointslice.zones import ZoneShares, ZoneTable, counts
 from reference.features import NEWEST, OLDEST, Features
@@ -29,7 +29,7 @@ FIELD = "trafficDistribution"
 MOST_PODS = 10_000
 
 
-def supposed(assumptions: Sequence[str], name: tuple[str, str], cluster: Cluster) -> Cluster:
+def supposed(assumptions: Sequence[str], name: ServiceName, cluster: Cluster) -> Cluster:
     """Return the cluster as it would be. Raises `UsageError` for what cannot be supposed."""
     objects, version = cluster.objects, ""
     changes: dict[str, Callable[[Objects, str], Objects]] = {
@@ -56,14 +56,14 @@ def supposed(assumptions: Sequence[str], name: tuple[str, str], cluster: Cluster
     return Cluster(_hinted(found, name), cluster.features.follows)
 
 
-def _patched(objects: Objects, name: tuple[str, str], **spec: str | None) -> Objects:
+def _patched(objects: Objects, name: ServiceName, **spec: str | None) -> Objects:
     def change(service: Object) -> None:
         service["spec"] = {key: value for key, value in (service["spec"] | spec).items() if value is not None}
 
     return _changed(objects, name, change)
 
 
-def _annotated(objects: Objects, name: tuple[str, str], value: str) -> Objects:
+def _annotated(objects: Objects, name: ServiceName, value: str) -> Objects:
     def change(service: Object) -> None:
         kept = {
             key: text
@@ -75,7 +75,7 @@ def _annotated(objects: Objects, name: tuple[str, str], value: str) -> Objects:
     return _changed(objects, name, change)
 
 
-def _changed(objects: Objects, name: tuple[str, str], change: Callable[[Object], None]) -> Objects:
+def _changed(objects: Objects, name: ServiceName, change: Callable[[Object], None]) -> Objects:
     services = deepcopy(list(objects.services))
     for each in services:
         if (each["metadata"].get("namespace", ""), each["metadata"]["name"]) == name:
@@ -98,7 +98,7 @@ def _without(endpoint_slice: Object, gone: set[str]) -> Object:
     return {**endpoint_slice, "endpoints": kept}
 
 
-def _scaled(objects: Objects, name: tuple[str, str], wanted: int, features: Features) -> Objects:
+def _scaled(objects: Objects, name: ServiceName, wanted: int, features: Features) -> Objects:
     """Return the objects with so many pods: further ones where there are fewest, or fewer where there are most."""
     nodes = {each["metadata"]["name"]: node_zone(each) for each in objects.nodes if counts(each, features)}
     if not nodes:
@@ -116,13 +116,12 @@ def _scaled(objects: Objects, name: tuple[str, str], wanted: int, features: Feat
     return replace(objects, endpointslices=[*others, *made], pods=objects.pods if wanted else ())
 
 
-def _of(endpoint_slice: Object) -> tuple[str, str]:
-    metadata = endpoint_slice["metadata"]
-    return metadata.get("namespace", ""), (metadata.get("labels") or {}).get("kubernetes.io/service-name", "")
+def _of(endpoint_slice: Object) -> ServiceName:
+    return endpoint_slice["metadata"].get("namespace", ""), service_name(endpoint_slice)
 
 
-def _empty(name: tuple[str, str], family: str) -> Object:
-    labels = {"kubernetes.io/service-name": name[1]}
+def _empty(name: ServiceName, family: str) -> Object:
+    labels = {SERVICE_NAME: name[1]}
     return {
         "metadata": {"name": f"{name[1]}-if", "namespace": name[0], "labels": labels},
         "addressType": family,
@@ -169,7 +168,7 @@ def _version(text: str) -> str:
 # Hints
 
 
-def _hinted(cluster: Cluster, name: tuple[str, str]) -> Objects:
+def _hinted(cluster: Cluster, name: ServiceName) -> Objects:
     """Return the objects with the hints that the controller would give to the endpoints of a Service."""
     service, nodes = cluster.services[name], {each["metadata"]["name"]: each for each in cluster.objects.nodes}
     if not service["spec"].get("selector"):

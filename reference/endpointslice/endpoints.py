@@ -119,7 +119,7 @@ def pod_addresses(pod: Object, address_type: AddressType) -> list[str]:
 
 def is_ready(pod: Object) -> bool:
     """Return whether the pod's Ready condition is True; no condition is not ready."""
-    for condition in pod.get("status", {}).get("conditions") or ():
+    for condition in (pod.get("status") or {}).get("conditions") or ():
         if condition.get("type") == "Ready":
             return bool(condition.get("status") == "True")
     return False
