@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from harness.api.client import Object
 from harness.explain.case import Case, label
 from harness.explain.findings import Finding, found, listed, many
-from harness.explain.numbers import enough, overloads
-from reference.endpointslice.allocation import allocate, floating_point_refuses, rules
+from harness.explain.numbers import enough, floating_point_refuses, overloads
+from reference.endpointslice.allocation import allocate, rules
 from reference.endpointslice.hints import CpuHeuristic, SamePlace, endpoint_hints, topology_annotation
 from reference.endpointslice.labels import CONTROLLER, MANAGED_BY
 from reference.endpointslice.zones import Refusal, ZoneShares
@@ -85,7 +85,7 @@ def _refused(case: Case, ready: Sequence[Object], *, hinted: bool) -> Finding | 
         return _too_little_known(case, shares)
     if isinstance(refusal, Refusal):
         return _overloaded(case, refusal, shares, len(ready))
-    if not hinted and floating_point_refuses(shares, len(ready)) and cluster.features.follows == "released":
+    if not hinted and floating_point_refuses(cluster, len(ready)):
         says = (
             f"{overloads(shares, len(ready))}, which may be; kube-controller-manager's floating point takes it for more"
         )

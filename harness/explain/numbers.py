@@ -5,7 +5,9 @@ from __future__ import annotations
 import heapq
 from fractions import Fraction
 
-from reference.endpointslice.allocation import Threshold, allocate, floating_point_refuses
+from harness.explain.cluster import Cluster
+from reference.endpointslice.allocation import Threshold, allocate
+from reference.endpointslice.allocation import floating_point_refuses as refuses
 from reference.endpointslice.zones import Refusal, ZoneShares
 
 _THRESHOLDS = (20, 30)  # per cent of overload (KEP-2433)
@@ -34,10 +36,16 @@ def overload_percent(shares: ZoneShares, endpoints: int) -> Fraction:
     return (worst - 1) * 100
 
 
+def floating_point_refuses(cluster: Cluster, endpoints: int) -> bool:
+    """Return whether the controller's floating point would refuse hints for so many that exact numbers allow."""
+    shares = cluster.zones.shares
+    return cluster.features.follows == "released" and isinstance(shares, ZoneShares) and refuses(shares, endpoints)
+
+
 def enough(shares: ZoneShares, endpoints: int, threshold: Threshold) -> int:
     """Return the next number of endpoints that every controller gives hints to; 0 if there is none that is near."""
     for number in range(max(endpoints, len(shares.weights)), max(endpoints, len(shares.weights)) + _FAR):
-        refused = isinstance(allocate(shares, number, threshold), Refusal) or floating_point_refuses(shares, number)
+        refused = isinstance(allocate(shares, number, threshold), Refusal) or refuses(shares, number)
         if not refused and number != endpoints:
             return number
     return 0

@@ -16,12 +16,12 @@ from dataclasses import replace
 from harness.api.client import Object
 from harness.errors import UsageError
 from harness.explain.cluster import Cluster, ServiceName, version_of
+from harness.explain.numbers import floating_point_refuses
 from harness.explain.objects import Objects
-from reference.endpointslice.allocation import floating_point_refuses
 from reference.endpointslice.hints import CpuHeuristic
 from reference.endpointslice.labels import SERVICE_NAME, TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE, node_zone, service_name
 from reference.endpointslice.plan import plan_service
-from reference.endpointslice.zones import ZoneShares, ZoneTable, counts
+from reference.endpointslice.zones import counts
 from reference.features import NEWEST, OLDEST, Features
 from reference.objects.endpoints import is_ready
 
@@ -178,29 +178,15 @@ def _hinted(cluster: Cluster, name: ServiceName) -> Objects:
     pods = [_pod(each, number, service) for number, each in enumerate(_pods_of(mine))]
     plan = plan_service(service, pods, nodes, (), features=cluster.features)
     ports = {each["addressType"]: each["ports"] for each in mine}
+    ready = Counter(each["addressType"] for each in plan.create for endpoint in each["endpoints"] if is_ready(endpoint))
     slices = []
     for number, each in enumerate(plan.create):
+        family, endpoints = each["addressType"], each["endpoints"]
+        if isinstance(plan.mechanism, CpuHeuristic) and floating_point_refuses(cluster, ready[family]):
+            endpoints = [_plain(endpoint) for endpoint in endpoints]
         metadata = {**each["metadata"], "name": f"{name[1]}-{number + 1}", "namespace": name[0]}
-        kept = (
-            [_plain(endpoint) for endpoint in each["endpoints"]]
-            if _refused(cluster, plan.mechanism, each)
-            else each["endpoints"]
-        )
-        slices.append(
-            {**each, "metadata": metadata, "ports": ports.get(each["addressType"], each["ports"]), "endpoints": kept}
-        )
+        slices.append({**each, "metadata": metadata, "ports": ports.get(family, each["ports"]), "endpoints": endpoints})
     return replace(cluster.objects, endpointslices=[*others, *slices])
-
-
-def _refused(cluster: Cluster, decided_by: object, planned: Object) -> bool:
-    """Return whether kube-controller-manager's floating point would refuse what exact numbers allow."""
-    shares = ZoneTable(cluster.features, {each["metadata"]["name"]: each for each in cluster.objects.nodes}).shares
-    return (
-        isinstance(decided_by, CpuHeuristic)
-        and isinstance(shares, ZoneShares)
-        and cluster.features.follows == "released"
-        and floating_point_refuses(shares, sum(map(is_ready, planned["endpoints"])))
-    )
 
 
 def _plain(endpoint: Object) -> Object:

@@ -39,6 +39,7 @@ SUPPOSED = [
     (objects(on=EVEN), ("annotation=Auto", "scale=4"), "overload", "a1 b1 c1"),
     (objects(by_annotation(), on=EVEN), ("annotation=", "trafficDistribution=PreferClose"), "", ""),
     (objects(by_annotation(), on=EDGE), ("scale=6",), "floating-point", "a1 b1 c1"),
+    (objects(by_annotation(), on=EDGE), ("scale=106",), "hinted-for-another-zone", "a1"),
     (objects(by_annotation(), on=EVEN), ("scale=6",), "", ""),
     (objects(service(selector=None)), ("trafficDistribution=PreferSameNode",), "hints-not-written", ""),
 ]
