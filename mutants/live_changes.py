@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from mutants.clients import Sink
+from mutants.clients import Sink, rewriting
 from mutants.decisions import Question, deciding
 from mutants.hearing import ANY, SILENT, controller_is_told, proxy_hears, proxy_is_told, told
 from mutants.mutant import WRITTEN, Mutant
@@ -129,14 +129,15 @@ def addresses_are_used_once(sink: Sink) -> Sink:
     return filtered
 
 
-@_hears("needs-node-ports-for-load-balancers", "A load balancer without node ports is not served.", symptom=SILENT)
-def needs_node_ports_for_load_balancers(sink: Sink) -> Sink:
-    def filtered(event: Event) -> None:
-        if event.resource == "services" and not any(each.get("nodePort") for each in event.object["spec"]["ports"]):
-            event = Event(event.type, event.resource, _with_ingress(event.object, []))
-        sink(event)
+def _no_ingress_without_node_ports(event: Event) -> Event:
+    if event.resource != "services" or any(each.get("nodePort") for each in event.object["spec"]["ports"]):
+        return event
+    return Event(event.type, event.resource, _with_ingress(event.object, []))
 
-    return filtered
+
+_hears("needs-node-ports-for-load-balancers", "A load balancer without node ports is not served.", symptom=SILENT)(
+    rewriting(_no_ingress_without_node_ports)
+)
 
 
 # Nodes

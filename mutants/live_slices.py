@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from mutants.clients import Sink
+from mutants.clients import Sink, rewriting
 from mutants.hearing import ANY, proxy_hears, proxy_is_told
 from mutants.mutant import Mutant
 from reference.client import Event, Key, Object, key_of
@@ -170,26 +170,25 @@ def first_manager_alone(sink: Sink) -> Sink:
 # What a slice holds that no proxy looks at
 
 
-@_hears("reads-slices-of-names", "A slice of type FQDN is read as one of IPv4 addresses.")
-def reads_slices_of_names(sink: Sink) -> Sink:
-    def filtered(event: Event) -> None:
-        named = event.resource == "endpointslices" and event.object.get("addressType") == "FQDN"
-        sink(Event(event.type, event.resource, {**event.object, "addressType": "IPv4"}) if named else event)
-
-    return filtered
+def _names_as_addresses(event: Event) -> Event:
+    if event.resource != "endpointslices" or event.object.get("addressType") != "FQDN":
+        return event
+    return Event(event.type, event.resource, {**event.object, "addressType": "IPv4"})
 
 
-@_hears("uses-every-address", "All addresses of an endpoint are used.")
-def uses_every_address(sink: Sink) -> Sink:
-    def filtered(event: Event) -> None:
-        if event.resource == "endpointslices" and event.object.get("endpoints"):
-            each_alone = [
-                {**each, "addresses": [address]} for each in event.object["endpoints"] for address in each["addresses"]
-            ]
-            event = Event(event.type, event.resource, {**event.object, "endpoints": each_alone})
-        sink(event)
+_hears("reads-slices-of-names", "A slice of type FQDN is read as one of IPv4 addresses.")(
+    rewriting(_names_as_addresses)
+)
 
-    return filtered
+
+def _each_address_alone(event: Event) -> Event:
+    if event.resource != "endpointslices" or not event.object.get("endpoints"):
+        return event
+    alone = [{**each, "addresses": [address]} for each in event.object["endpoints"] for address in each["addresses"]]
+    return Event(event.type, event.resource, {**event.object, "endpoints": alone})
+
+
+_hears("uses-every-address", "All addresses of an endpoint are used.")(rewriting(_each_address_alone))
 
 
 @_hears("deaf-to-changes-among-a-thousand", "Of a Service with a thousand endpoints no change is heard.")
