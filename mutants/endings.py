@@ -19,63 +19,59 @@ IsOdd = Callable[[Object], bool]
 ENDED, HANGS = r"observed .* has ended", r"observed .* works no longer"
 
 
-class _Ending(ServiceProxy):
+class _Hanging:
+    """A component that with `hangs` waits where else it ends, until it is stopped."""
+
+    def __init__(self, *arguments: Any, hangs: bool = False, **options: Any) -> None:
+        self._hangs, self._over = hangs, threading.Event()
+        super().__init__(*arguments, **options)
+
+    def _wait_if_it_hangs(self) -> None:
+        if self._hangs:
+            self._over.wait()
+
+    def stop(self) -> None:
+        self._over.set()
+        super().stop()  # type: ignore[misc]
+
+
+class _Ending(_Hanging, ServiceProxy):
     """Ends at an odd slice, or with `hangs` takes no event any more after it."""
 
-    def __init__(self, *arguments: Any, is_odd: IsOdd, hangs: bool = False, **options: Any) -> None:
-        self._is_odd, self._hangs, self._stopped = is_odd, hangs, threading.Event()
+    def __init__(self, *arguments: Any, is_odd: IsOdd, **options: Any) -> None:
+        self._is_odd = is_odd
         super().__init__(*arguments, **options)
 
     def _take(self, seconds: float | None) -> list[Event | None]:
         events = super()._take(seconds)
         if not any(each and each.resource == "endpointslices" and self._is_odd(each.object) for each in events):
             return events
-        if self._hangs:
-            self._stopped.wait()
+        self._wait_if_it_hangs()
         return [None]
 
-    def stop(self) -> None:
-        self._stopped.set()
-        super().stop()
 
-
-class _EndingController(EndpointSliceController):
+class _EndingController(_Hanging, EndpointSliceController):
     """Ends when it has worked on a pod whose node does not exist, or with `hangs` works on nothing any more."""
 
-    def __init__(self, client: Client, *, hangs: bool = False, **options: Any) -> None:
-        self._hangs, self._stopped = hangs, threading.Event()
+    def __init__(self, client: Client, **options: Any) -> None:
         super().__init__(client, plan=self._plan_and_end, **options)
 
     def _plan_and_end(self, service: Object, pods: Any, nodes: Any, existing: Any, **more: Any) -> Plan:
         pods = list(pods)
         if {each["spec"].get("nodeName") for each in pods} - {None, "", *nodes}:
-            if self._hangs:
-                self._stopped.wait()
+            self._wait_if_it_hangs()
             self._loop._events.put(None)
         return plan_service(service, pods, nodes, existing, **more)
 
-    def stop(self) -> None:
-        self._stopped.set()
-        super().stop()
 
-
-class _EndingDns(DnsServer):
+class _EndingDns(_Hanging, DnsServer):
     """Ends at a slice of type FQDN, or with `hangs` answers nothing any more after it."""
-
-    def __init__(self, client: Client, *, hangs: bool = False, **options: Any) -> None:
-        self._hangs, self._over = hangs, threading.Event()
-        super().__init__(client, **options)
 
     def _apply(self, event: Event) -> None:
         if event.resource == "endpointslices" and _of_names(event.object):
-            if self._hangs:
-                self._over.wait()
+            self._wait_if_it_hangs()
             self._running = False
         super()._apply(event)
-
-    def stop(self) -> None:
-        self._over.set()
-        super().stop()
 
 
 def _of_unknown_readiness(obj: Object) -> bool:
