@@ -300,9 +300,9 @@ class _SkipsNodes(State):
 
     def receive(self, resource: str, obj: Object, *, deleted: bool) -> None:
         if resource == "nodes":
-            skipped = {obj["metadata"]["name"]} if self._skips(obj, deleted) else set()
-            if skipped != self._skipped & {obj["metadata"]["name"]}:
-                self._skipped = self._skipped - {obj["metadata"]["name"]} | skipped
+            name = obj["metadata"]["name"]
+            if self._skips(obj, deleted) != (name in self._skipped):
+                self._skipped ^= {name}
                 self._changed.update(dict.fromkeys(self._services))
         super().receive(resource, obj, deleted=deleted)
 
