@@ -50,8 +50,9 @@ def expect_cells(cluster: Cluster, group: str, *, hints: bool) -> None:
     services = {name: _create(cluster, cell) for name, cell in chosen.items()}
     _let_speak(cluster, services, chosen)
     questions = [_question(name, services[name], each, _expected(each, servers)) for name, each in chosen.items()]
-    told = {name: f"Alone:\n\n{as_text(cell)}" for name, cell in chosen.items()}
-    expect_together(cluster, questions, rates=RATES, explain=told.__getitem__, timed=False)
+    expect_together(
+        cluster, questions, rates=RATES, explain=lambda name: f"Alone:\n\n{as_text(chosen[name])}", timed=False
+    )
 
 
 def _run(cluster: Cluster, chosen: Sequence[Cell]) -> list[Pod]:
