@@ -122,12 +122,11 @@ class _AtTheClient(KernelTable):
         with _entered(path):
             if not (address := _address(self.family)):
                 return
-            here = any(ipaddress.ip_address(address) in each for each in networks)
-            nft_socket = NftSocket() if here else None
-        self._looked_at[name] = None if nft_socket is None else (nft_socket, self._table(nft_socket))
-
-    def _table(self, nft_socket: NftSocket) -> KernelTable:
-        return KernelTable(nft_socket, self.family, edit=_first_packets_alone)
+            if not any(ipaddress.ip_address(address) in each for each in networks):
+                self._looked_at[name] = None
+                return
+            nft_socket = NftSocket()
+        self._looked_at[name] = nft_socket, KernelTable(nft_socket, self.family, edit=_first_packets_alone)
 
     def _leave(self, name: str) -> None:
         if (found := self._looked_at.pop(name)) is not None:
