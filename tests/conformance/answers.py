@@ -5,6 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 
+from mutants import Mutant
+
+REFERENCE = Mutant("reference", "It is the reference.")
+KEYS = {"ServiceTopology": True}
+"""The gate by which servers look at topology keys."""
+
 Tags = AbstractSet[str]
 Where = Callable[[Tags], bool]
 Answers = Mapping[tuple[str, frozenset[str]], object]

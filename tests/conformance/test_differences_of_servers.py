@@ -20,13 +20,10 @@ from reference.apiserver.registry import Call
 from reference.client import ApiError, Object
 from reference.dns import DnsServer
 from reference.features import Features
-from tests.conformance.answers import Answers, Where, either, has, judge, wrong_at
+from tests.conformance.answers import KEYS, REFERENCE, Answers, Where, either, has, judge, wrong_at
 from tests.conformance.test_differences_of_dns import DNS_OTHERWISE, DNS_SAID
 from tests.reference.dns.cluster import HOST, ZONE
 
-REFERENCE = Mutant("reference", "It is the reference.")
-
-KEYS = {"ServiceTopology": True}
 RELEASES: Mapping[str, tuple[Features, AbstractSet[str]]] = {
     "newest": (Features(gates=KEYS), {"knows the field", "knows new values", "gate of keys"}),
     "newest as released": (Features(follows="released"), {"knows the field", "knows new values", "as released"}),
