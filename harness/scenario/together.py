@@ -148,8 +148,7 @@ def _paths(cluster: Cluster, question: Question) -> list[Path]:
 
 def _keeping(cluster: Cluster, paths: Mapping[str, Sequence[Path]]) -> dict[str, list[Path]]:
     """Return the paths; one that may see any of some pods expects the one that now answers, if it is one of them."""
-    any_of = [path for some in paths.values() for path in some if isinstance(path.expected, AnyOf)]
-    seen = probe_all(cluster, dict.fromkeys(any_of, 1)) if any_of else {}
+    seen = probe_all(cluster, {path: 1 for some in paths.values() for path in some if isinstance(path.expected, AnyOf)})
     return {
         name: [replace(path, expected=_kept(path, seen.get(path, []))) for path in some] for name, some in paths.items()
     }

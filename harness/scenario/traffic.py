@@ -413,7 +413,7 @@ def probe_all(
         if not chosen:
             continue
         probes = [probe for path, count in chosen.items() for probe in path.probes(count)]
-        observations = iter(cluster.backend.probe(probes, in_flight=max(1, len(probes)) if silent else in_flight))
+        observations = iter(cluster.backend.probe(probes, in_flight=len(probes) if silent else in_flight))
         for path, count in chosen.items():
             seen[path] = [named(cluster, next(observations)) for _ in range(count)]
     return seen
