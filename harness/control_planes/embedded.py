@@ -165,8 +165,8 @@ class EmbeddedControlPlane:
 
     def threads(self) -> tuple[threading.Thread, ...]:
         """Return the threads of the server, and of the controller unless that is another than the reference's own."""
-        own = self._controller is not None and self._make_controller is EndpointSliceController
-        return (self._server.thread, *(self._controller.threads if own and self._controller is not None else ()))
+        own = self._controller if self._make_controller is EndpointSliceController else None
+        return (self._server.thread, *(() if own is None else own.threads))
 
     def evidence(self) -> dict[str, str]:
         """Return nothing: the objects show the work of both."""
