@@ -79,9 +79,10 @@ class Nodes:
         lost = self._unregistered.pop(name)
         if zone:
             self._before.setdefault(name, lost)
-        kept = {key: lost["metadata"][key] for key in ("annotations",) if key in lost["metadata"]}
-        labels = lost["metadata"]["labels"] | ({ZONE_LABEL: zone} if zone else {})
-        self._api.create("nodes", "", {**lost, "metadata": {**kept, "name": name, "labels": labels}})
+        metadata = {key: each for key, each in lost["metadata"].items() if key in ("name", "labels", "annotations")}
+        if zone:
+            metadata["labels"] = {**metadata["labels"], ZONE_LABEL: zone}
+        self._api.create("nodes", "", {**lost, "metadata": metadata})
         self._backend.settle()
 
     def report(self, name: str, *, cpu_milli: int | None = None, ready: bool | None = None) -> None:
