@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -187,20 +187,12 @@ def planted_objects(draw: st.DrawFn) -> tuple[str, str, Object]:
     return resource, namespace, obj
 
 
-def _check(somebody: Somebody, planted: list[tuple[str, str, Object]]) -> None:
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@given(planted=st.lists(planted_objects(), min_size=1, max_size=4))
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+def test_no_object_is_too_odd_to_be_read(somebody: Somebody, planted: list[tuple[str, str, Object]]) -> None:
     somebody.begin()
     for each in planted:
         somebody.plant(*each)
     somebody.read()
-
-
-def _limited(examples: int) -> Callable[[Any], Any]:
-    return settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-@given(planted=st.lists(planted_objects(), min_size=1, max_size=4))
-@_limited(150)
-def test_no_object_is_too_odd_to_be_read(somebody: Somebody, planted: list[tuple[str, str, Object]]) -> None:
-    _check(somebody, planted)
