@@ -79,7 +79,7 @@ class Kubeconfig:
             merger = KubeConfigMerger(self._files)  # type: ignore[no-untyped-call]
         except kubernetes.config.ConfigException as error:
             raise self._error(str(error)) from None
-        except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
+        except (OSError, yaml.YAMLError, ValueError) as error:  # ValueError: a date that is none, or no UTF-8
             said = getattr(error, "strerror", None) or " ".join(str(error).split())
             raise self._error(f"cannot be read: {said}; name another one with --kubeconfig") from None
         except (AttributeError, KeyError, TypeError):

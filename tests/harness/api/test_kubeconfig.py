@@ -103,6 +103,7 @@ def test_connection_uses_what_the_context_names(server: Object, tmp_path: Path) 
     [
         ("", "is empty"),
         ("apiVersion: [", "is not YAML"),
+        ("users: [{user: {token: 2020-99-99}}]", "cannot be read: month must be in 1..12"),
         ("[]", "is no kubeconfig"),
         ("contexts: 1", "is no kubeconfig"),
         ("contexts: [{context: {}}]", "is no kubeconfig"),
