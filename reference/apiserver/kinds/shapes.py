@@ -205,7 +205,7 @@ _MAPS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
 """Maps: how an item is called, and whether a value is one."""
 
 _LEAF_FITS: Mapping[str, Callable[[Any], bool]] = {
-    "string": lambda value: type(value) is str,
+    "string": _is_text,
     "int32": lambda value: type(value) is int,
     "bool": lambda value: type(value) is bool,
     "int or string": lambda value: type(value) is int or type(value) is str,
