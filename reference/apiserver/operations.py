@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from reference.apiserver.kinds import Resource
+from reference.apiserver.manners import reviews
 
-Body = Literal[
-    "", "object", "patch", "DeleteOptions", "Eviction", "SelfSubjectAccessReview", "SelfSubjectReview", "any"
-]
+Body = Literal["", "object", "patch", "DeleteOptions", "Eviction", "any"] | reviews.Review
 
 STRINGS, NUMBERS, TRUTHS = "string", "integer", "boolean"
 _TYPES = dict.fromkeys(("limit", "timeoutSeconds", "gracePeriodSeconds"), NUMBERS) | dict.fromkeys(
@@ -98,11 +97,5 @@ def of_server(prefixes: list[str]) -> Iterator[Operation]:
         yield Operation(path, "get", "get")
     yield Operation("/openapi/v3/api/{version}", "get", "discover")
     yield Operation("/openapi/v3/apis/{group}/{version}", "get", "discover")
-    for path, kind in REVIEWS.items():
+    for path, (_, kind, _) in reviews.SERVED.items():
         yield Operation(path, "post", "create", (), kind, 201)
-
-
-REVIEWS: dict[str, Body] = {
-    "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews": "SelfSubjectAccessReview",
-    "/apis/authentication.k8s.io/v1/selfsubjectreviews": "SelfSubjectReview",
-}

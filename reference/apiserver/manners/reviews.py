@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Literal
 
 from reference.apiserver import media, status
 from reference.apiserver.incoming import Incoming
 from reference.apiserver.manners.authorization import Attributes, allows
 from reference.apiserver.manners.users import User
 from reference.client import Object
+
+Review = Literal["SelfSubjectAccessReview", "SelfSubjectReview"]
 
 
 def review(asked: Incoming, user: User) -> Object | None:
@@ -43,7 +46,7 @@ def _spec(body: bytes, content_type: str) -> Object:
     return spec if isinstance(spec, dict) else {}
 
 
-SERVED: Mapping[str, tuple[str, str, Callable[[User, Object], Object]]] = {
+SERVED: Mapping[str, tuple[str, Review, Callable[[User, Object], Object]]] = {
     "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews": (
         "authorization.k8s.io",
         "SelfSubjectAccessReview",
@@ -55,3 +58,4 @@ SERVED: Mapping[str, tuple[str, str, Callable[[User, Object], Object]]] = {
         lambda user, _: {"userInfo": user.info},
     ),
 }
+"""The group, the kind and the status of each review, by the path that it is posted to."""
