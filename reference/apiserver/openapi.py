@@ -37,7 +37,7 @@ _PLAIN: dict[str, Object] = {
 _GVK = "x-kubernetes-group-version-kind"
 _LIST = re.compile(r"list\[(.*)\]", re.IGNORECASE)
 _MAP = re.compile(r"dict[(\[]str, (.*)[)\]]", re.IGNORECASE)
-_ACTIONS = {"patch": "patch", "put": "put", "post": "post"}  # the others are called as they are here
+_ACTIONS = frozenset({"patch", "put", "post"})  # methods that are their own action
 _LONGEST_KEY = {"api": 2, "apis": 3}  # of the documents of version 3, in parts of a path
 _importing = threading.Lock()
 
@@ -175,7 +175,7 @@ class _Described:
         return {
             "description": f"{operation.action} the specified {of.resource.kind}",
             "operationId": f"{operation.action}{group}{of.version.title()}{scope}{of.resource.kind}{path}",
-            "x-kubernetes-action": _ACTIONS.get(operation.method, operation.action),
+            "x-kubernetes-action": operation.method if operation.method in _ACTIONS else operation.action,
             _GVK: of.gvk,
         }
 
@@ -239,9 +239,13 @@ def _needs_body(operation: Operation) -> bool:
 
 
 def _media_of(operation: Operation) -> list[str]:
-    return (
-        list(patches.PATCH_TYPES) if operation.body == "patch" else ["*/*" if operation.body == "any" else media.JSON]
-    )
+    match operation.body:
+        case "patch":
+            return list(patches.PATCH_TYPES)
+        case "any":
+            return ["*/*"]
+        case _:
+            return [media.JSON]
 
 
 def _as_v3(value: Any) -> Any:
