@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import functools
 import json
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from importlib import resources
 from pathlib import Path, PurePath
@@ -112,8 +113,8 @@ def read_report(place: str) -> dict[str, Any]:
     """Read a report as `load_report` does, that means one thing alone. Raises `UsageError` with the file and key."""
     report = load_report(place)
     for key, name in (("tests", "id"), ("features", "name"), ("profiles", "name"), ("artifacts", "path")):
-        names = [each[name] for each in report[key]]
-        twice = next((each for each in names if names.count(each) > 1), None) if len(set(names)) < len(names) else None
+        times = Counter(each[name] for each in report[key])
+        twice = next((each for each, number in times.items() if number > 1), None)
         if twice is not None:
             raise UsageError(f"report {shown(place)}: key {key}: {name} {twice[:100]!r} stands there twice")
     for each in report["artifacts"]:
