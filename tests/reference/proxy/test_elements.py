@@ -11,7 +11,7 @@ from reference.proxy.netlink import attribute, attributes, nested
 
 def _dumped(*, timeout: int, expiration: int, port: int = 0) -> bytes:
     """One client of an IPv4 Service that is remembered, in milliseconds."""
-    key, data = (attribute(uapi.NFTA_DATA_VALUE, value) for value in (struct.pack(">16xH", port)[2:], bytes(4)))
+    key, data = (attribute(uapi.NFTA_DATA_VALUE, value) for value in (struct.pack(">14xH", port), bytes(4)))
     element = nested(
         1,
         nested(uapi.NFTA_SET_ELEM_KEY, key),
