@@ -8,6 +8,7 @@ as whoever publishes it.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -263,7 +264,7 @@ _NEVER_CERTIFIABLE = ("mutant", "run-test", "skip-tests")
 def _given(arguments: Sequence[str], name: str) -> str:
     """Return the last value that arguments of the command, or of pytest, give to an option; "" if none does."""
     last = ""
-    for argument, after in zip(arguments, [*arguments[1:], ""], strict=False):
+    for argument, after in itertools.pairwise([*arguments, ""]):
         option, sign, value = argument.partition("=")
         if option in (f"--{name}", f"--td-{name}"):
             last = value if sign else after
