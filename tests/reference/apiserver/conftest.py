@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import ssl
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
+from harness.api.client import Api
 from reference.apiserver import ApiServer
 from reference.apiserver.server import HttpServer
 
@@ -66,6 +68,20 @@ class Http:
 @pytest.fixture
 def http(server: HttpServer) -> Http:
     return Http(server)
+
+
+@pytest.fixture
+def client(server: HttpServer) -> Iterator[Api]:
+    """The client of the harness, which keeps its connection."""
+    with contextlib.closing(Api(server.kubeconfig())) as made:
+        yield made
+
+
+@pytest.fixture
+def openapi(client: Api) -> dict[str, Any]:
+    """The documents of OpenAPI version 3, by what the index calls them."""
+    index = client.request("GET", "/openapi/v3").body["paths"]
+    return {key: client.request("GET", each["serverRelativeURL"]).body for key, each in index.items()}
 
 
 @pytest.fixture
