@@ -1,0 +1,104 @@
+"""A run of a small suite as good as that of a released one, which tests forge."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import yaml
+
+from harness.model.requirements import Requirement
+from harness.plugin import pytest_plugin
+from harness.plugin.suite import catalogue
+from harness.report import environment
+from tests.harness.report.forged import Forged
+
+JUDGED = """
+from harness.judging.conclusion import raise_for
+from harness.model.outcomes import TIMED_OUT, Reached
+from harness.judging.statistics import Rates
+from harness.judging.verdict import Verdict
+from harness.scenario.findings import Findings
+
+class Watch:
+    def __init__(self, history):
+        self._history = history
+        self._findings = Findings()
+
+    def judgement(self):
+        return self._findings.as_json()
+
+    def window(self, *seen):
+        made = self._history.window("", {"a1": {"a1"}}, Rates(0.5, 0.1))
+        self._findings.opened("TCP", made)
+        self._findings.measured("gap", {"seconds": 0.25})
+        self._findings.took(1.5)
+        made.observe("a1", list(seen))
+        judgement = made.judge()
+        if judgement.verdict is not Verdict.PASSED:
+            raise_for(judgement, judgement.message)
+
+@pytest.fixture
+def watch(history):
+    return Watch(history)
+
+@must("KEP-2/holds")
+def test_holds(watch):
+    watch.window(*[Reached("a1")] * 8)
+    watch.window(*[Reached("a1")] * 9)
+
+@must("KEP-2/leaks")
+def test_leaks(watch):
+    watch.window(*[Reached("a1")] * 7, TIMED_OUT)
+
+@must("KEP-2/breaks-off")
+def test_breaks_off(watch, request):
+    request.addfinalizer(lambda: watch.window(*[Reached("a1")] * 7, TIMED_OUT))
+    watch.window(*[Reached("a1")] * 8)
+
+@must("KEP-2/not-claimed", Feature("Other", Profile.SERVICE_PROXY, False, "Other."))
+def test_not_claimed():
+    pass
+
+@pytest.mark.parametrize("family", ["IPv4", "IPv6"])
+@must("KEP-2/each-family", EXTENDED)
+def test_each_family(watch, family):
+    watch.window(*[Reached("a1")] * 8)
+"""
+OPTIONS = ("organization=o", "project=p", "version=1.0", "supported-features=PreferSameNode")
+
+
+@dataclass
+class Kept:
+    """The run that all tests change copies of."""
+
+    folder: Path | None = None
+    requirements: Sequence[Requirement] = field(default_factory=list)
+
+
+@pytest.fixture(scope="session")
+def kept() -> Kept:
+    return Kept()
+
+
+@pytest.fixture
+def forged(
+    kept: Kept, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Forged:
+    """A copy of the run, which is as good as that of a released suite."""
+    if kept.folder is None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(environment, "suite_revision", lambda: "")
+            patch.setattr(environment, "_version_of", lambda _: "1.0")
+            patch.setattr(pytest_plugin, "_is_whole_suite", lambda _: True)
+            run = request.getfixturevalue("certify")(
+                "unavailable", extra=JUDGED, options=tuple(f"--td-{each}" for each in OPTIONS)
+            )
+        kept.folder = Path(shutil.copytree(run.folder, tmp_path_factory.mktemp("kept") / "run"))
+        kept.requirements = catalogue(str(run.folder.parent / "test_sample.py"))
+    folder = Path(shutil.copytree(kept.folder, tmp_path / "run"))
+    report = yaml.safe_load((folder / "report.yaml").read_text(encoding="utf-8"))
+    return Forged(folder, report, (folder / "run.jsonl").read_bytes().splitlines(keepends=True), kept.requirements)

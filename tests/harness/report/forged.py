@@ -1,0 +1,60 @@
+"""A run whose report and history are changed, with digests that fit again."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+import yaml
+
+from harness.judging.history import sealed
+from harness.model.requirements import Requirement
+from harness.report.verified import verify
+
+
+@dataclass
+class Forged:
+    """A run of which anything may be changed, before it is written anew."""
+
+    folder: Path
+    report: Any
+    lines: list[bytes]
+    requirements: Sequence[Requirement]
+    history: bytes = b""
+
+    @property
+    def tests(self) -> dict[str, Any]:
+        return {each["id"].partition("/")[2]: each for each in self.report["tests"]}
+
+    @property
+    def profile(self) -> Any:
+        return self.report["profiles"][0]
+
+    def records(self, kind: str) -> list[Any]:
+        return [each for each in map(orjson.loads, self.lines) if each["kind"] == kind]
+
+    def rewrite(self, change: Callable[[dict[str, Any]], Any]) -> None:
+        """Change records (None removes one, a list puts several there), with new digests everywhere."""
+        digest, lines = b"", []
+        for line in self.lines:
+            record = orjson.loads(line)
+            del record["digest"]
+            changed = change(record)
+            if changed is not None:
+                for each in changed if isinstance(changed, list) else [changed]:
+                    written, digest = sealed(each, digest)
+                    lines.append(written)
+        self.history = b"".join(lines)
+        for each in self.report["artifacts"]:
+            if each["path"] == "run.jsonl":
+                each["sha256"] = hashlib.sha256(self.history).hexdigest()
+
+    def checks(self) -> list[str]:
+        """Write the run as it is now, and return the names of the checks that refuse it."""
+        (self.folder / "run.jsonl").write_bytes(self.history or b"".join(self.lines))
+        (self.folder / "report.yaml").write_text(yaml.safe_dump(self.report, sort_keys=False), encoding="utf-8")
+        return [each.check for each in verify(self.folder, self.requirements)]

@@ -1,0 +1,142 @@
+"""Forgeries of the history, of some also in the report: each with the check that refuses it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.harness.report.forged import Forged
+from tests.harness.report.forged_reports import move_to_passed
+
+
+def changed(kind: str, **values: Any) -> Callable[[Forged], None]:
+    return lambda f: f.rewrite(lambda record: {**record, **values} if record["kind"] == kind else record)
+
+
+def without(kind: str) -> Callable[[Forged], None]:
+    return lambda f: f.rewrite(lambda record: None if record["kind"] == kind else record)
+
+
+def cleaned(record: dict[str, Any]) -> dict[str, Any]:
+    if record["kind"] == "observed" and record["tally"].get("timedOut"):
+        return {**record, "tally": {"pods": {"a1": 8}}, "offending": []}
+    return record
+
+
+def told(record: dict[str, Any]) -> dict[str, Any]:
+    if record["kind"] == "verdict" and record["test"] == "KEP-2/leaks":
+        return {**record, "verdict": "passed", "message": ""}
+    return record
+
+
+def renamed(record: dict[str, Any]) -> dict[str, Any]:
+    if record["kind"] == "run":
+        record["facts"]["report"]["implementation"]["version"] = "2.0"
+    return record
+
+
+def edit(old: bytes, new: bytes) -> Callable[[Forged], None]:
+    return lambda f: setattr(f, "history", b"".join(f.lines).replace(old, new, 1))
+
+
+def cut(number: int) -> Callable[[Forged], None]:
+    return lambda f: setattr(f, "history", b"".join(f.lines[:number]))
+
+
+def leaks(**values: Any) -> Callable[[Forged], None]:
+    """The verdict on the failed test is changed, with new digests."""
+    return lambda f: f.rewrite(
+        lambda each: {**each, **values} if each["kind"] == "verdict" and each["test"] == "KEP-2/leaks" else each
+    )
+
+
+def passed_at_the_end(record: dict[str, Any]) -> Any:
+    if record["kind"] == "verdict" and record["test"] == "KEP-2/leaks":
+        last = {**record, "phase": "", "verdict": "passed", "message": "", "cause": "passed, and nothing was judged"}
+        return [record, last]
+    return record
+
+
+def other_counts(record: dict[str, Any]) -> dict[str, Any]:
+    if record["kind"] == "verdict" and record["test"] == "KEP-2/holds":
+        record["observed"]["1. TCP"]["a1"]["a1"] = 99
+    return record
+
+
+def unseen(f: Forged) -> None:
+    """As whoever is careful would: nothing of the failed test is left but that it has passed, also in the report."""
+
+    def change(record: dict[str, Any]) -> dict[str, Any] | None:
+        nonlocal mine
+        if record["kind"] == "window":
+            mine = failing == (record.get("worker"), record["window"])
+        if mine and record["kind"] in ("window", "observed", "judged"):
+            return None
+        if record["kind"] == "verdict" and record["test"] == "KEP-2/leaks":
+            cause = "passed, and nothing was judged"
+            return {**record, "verdict": "passed", "message": "", "cause": cause, "observed": {}, "check": {}}
+        return record
+
+    mine = False
+    wrong = next(each for each in f.records("observed") if each["tally"].get("timedOut"))
+    failing = (wrong.get("worker"), wrong["window"])
+    f.rewrite(change)
+    move_to_passed(f)
+    for key in ("observed", "check"):
+        del f.tests["leaks"][key]
+
+
+def not_claimed(f: Forged) -> None:
+    """The failed test is one that is not claimed, in the history and in the report."""
+
+    def change(record: dict[str, Any]) -> dict[str, Any] | None:
+        if record["kind"] == "verdict" and record["test"] == "KEP-2/leaks":
+            return None
+        if record["kind"] == "not-run" and record["reason"] == "unsupported":
+            record["tests"]["KEP-2"]["leaks"] = []
+        return record
+
+    f.rewrite(change)
+    f.tests["leaks"].update(verdict="skipped", reason="unsupported", message="Other")
+
+
+HISTORIES: dict[str, tuple[str, Callable[[Forged], Any]]] = {
+    "a line is changed": ("history", edit(b'"timedOut":1', b'"timedOut":0')),
+    "the end is cut off": ("history", cut(-1)),
+    "nothing is left": ("history", cut(0)),
+    "it is no history": ("history", lambda f: setattr(f, "history", b"{}\n")),
+    "another format": ("history", changed("begin", version=99)),
+    "what was seen is changed, with new digests": ("verdicts", lambda f: f.rewrite(cleaned)),
+    "the verdict is changed, with new digests": ("verdicts", lambda f: f.rewrite(told)),
+    "the verdicts are gone": ("catalogue", without("verdict")),
+    "what was not run is gone": ("catalogue", without("not-run")),
+    "a worker's beginning is gone": (
+        "history",
+        lambda f: f.rewrite(lambda record: None if record["kind"] == "begin" and record.get("worker") else record),
+    ),
+    "the run is another's": ("identity", lambda f: f.rewrite(renamed)),
+    "it says nothing of the run": ("history", changed("run", facts={"interrupted": False, "distrust": []})),
+    "it was interrupted": ("run", changed("run", facts={"interrupted": True, "distrust": []})),
+    "it did not trust itself": ("run", changed("run", facts={"interrupted": False, "distrust": ["the clock"]})),
+    "failed is passed, and nothing was judged": (
+        "history",
+        leaks(verdict="passed", message="", cause="passed, and nothing was judged"),
+    ),
+    "failed is passed in spite of it": (
+        "verdicts",
+        leaks(verdict="passed", message="", cause="passed, though a judgement had not"),
+    ),
+    "failed is skipped": (
+        "history",
+        leaks(verdict="skipped", reason="unavailable", message="no tool", cause="not tried: skipped"),
+    ),
+    "failed is passed at the end": ("history", lambda f: f.rewrite(passed_at_the_end)),
+    "what was seen of the failed test is gone": ("verdicts", unseen),
+    "the failed test was not claimed": ("features", not_claimed),
+    "other counts than those of the windows": ("history", lambda f: f.rewrite(other_counts)),
+    "other times, with new digests": ("tests", changed("took", seconds=0.5)),
+    "no times": ("tests", without("took")),
+    "times before the beginning": ("history", changed("took", seconds=-1.0)),
+    "workers that are numbers": ("history", changed("begin", merged=[1, 2])),
+    "times of another day": ("times", changed("end", wall=1.0)),
+}

@@ -1,0 +1,90 @@
+"""Odd values in the place of every value of a report and of a history: no command breaks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import orjson
+import pytest
+from click.testing import CliRunner
+
+from harness.commands.main import main
+from tests.harness.report.forged import Forged
+
+pytest_plugins = ["pytester"]
+
+ODD: tuple[Any, ...] = (
+    None, True, -1, 10**30, 1e308, 0.5, "", "\0", "../x", "\x1b[31m", "x" * 10_000, [], {}, ["x"], {"x": 1}, [[[]]],
+    [None],
+)  # fmt: skip
+
+
+def places(value: Any, *before: Any) -> Iterator[tuple[Any, ...]]:
+    """Every place in a value, of lists the first and the last."""
+    yield before
+    lists = dict(enumerate(value)) if isinstance(value, list) else {}
+    inside = (value if isinstance(value, dict) else lists).items()
+    for number, (key, each) in enumerate(inside):
+        if isinstance(value, dict) or number in (0, len(inside) - 1):
+            yield from places(each, *before, key)
+
+
+def put(value: Any, place: Sequence[Any], odd: Any) -> Any:
+    for key in place[:-1]:
+        value = value[key]
+    before, value[place[-1]] = value[place[-1]], odd
+    return before
+
+
+def crashes(*command: str) -> bool:
+    """Whether a command ends as only a defect of ours does."""
+    return CliRunner().invoke(main, command).exit_code not in (0, 1, 4, 5, 10, 11, 12, 13)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_every_value_of_a_report_that_is_another_is_refused(forged: Forged) -> None:
+    """And none breaks a command."""
+    path, faults = str(forged.folder / "report.yaml"), []
+    for place in [each for each in places(forged.report) if each]:
+        for odd in ODD:
+            before = put(forged.report, place, odd)
+            try:
+                if repr(before) != repr(odd) and not forged.checks():
+                    faults.append(f"accepted: {place} is {str(odd)[:50]!r}")
+            except Exception as error:  # noqa: BLE001  that is what is looked for
+                faults.append(f"{error!r}: {place} is {str(odd)[:50]!r}")
+            if crashes("changes", path, path) or crashes("judge", str(forged.folder)):
+                faults.append(f"a command broke: {place} is {str(odd)[:50]!r}")
+            put(forged.report, place, before)
+    assert not faults, "\n".join(faults)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_no_value_of_a_history_breaks_a_command(forged: Forged) -> None:
+    """Each kind of record with each odd value in each place, and right digests."""
+    lines, faults = list(forged.lines), []
+    seen: set[tuple[str, tuple[Any, ...]]] = set()
+    for number, record in enumerate(map(orjson.loads, lines)):
+        for place in [each for each in places(record) if each and each != ("digest",)]:
+            if (record["kind"], place) in seen:
+                continue
+            seen.add((record["kind"], place))
+            for odd in (None, -1, 2**63, 1e308, 1e-300, "", [], {"x": 1}):
+                changed = orjson.loads(lines[number])
+                put(changed, place, odd)
+                forged.lines = [*lines[:number], orjson.dumps(changed) + b"\n", *lines[number + 1 :]]
+                begun = time.process_time()
+                try:
+                    forged.rewrite(lambda each: each)
+                    forged.checks()
+                except Exception as error:  # noqa: BLE001  that is what is looked for
+                    faults.append(f"{error!r}: {record['kind']} {place} is {str(odd)[:50]!r}")
+                if crashes("judge", str(forged.folder / "run.jsonl")):
+                    faults.append(f"judge broke: {record['kind']} {place} is {str(odd)[:50]!r}")
+                if time.process_time() - begun > 2:
+                    faults.append(f"slow: {record['kind']} {place} is {str(odd)[:50]!r}")
+    assert not faults, "\n".join(faults)
