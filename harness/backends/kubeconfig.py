@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, Literal, Self
 
 from harness.api import requests
-from harness.api.client import Api, Object, RefusedError
+from harness.api.client import Api, Object
 from harness.api.kubeconfig import find
 from harness.backends.any_cluster import pods
 from harness.backends.any_cluster.barrier import Barrier
@@ -295,19 +295,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics, Explai
 
     def _begin_watch(self) -> Callable[[], None]:
         """Return a function to call while answers are late; it raises `InconclusiveError` once a node may be lost."""
-        watch = liveness.NodeWatch(self.api, self._nodes_on)
-
-        def look() -> None:
-            nonlocal watch
-            why = None
-            with contextlib.suppress(InconclusiveError, RefusedError):  # the API server is away: nodes may be well
-                why = watch.look()
-            if why:
-                raise InconclusiveError(why)
-            if why == "":
-                watch = liveness.NodeWatch(self.api, self._nodes_on)
-
-        return look
+        return liveness.begin_watch(self.api, lambda: self._nodes_on)
 
     def check_instruments(self) -> None:
         """Raise `DistrustError` if a node has gone: later observations say nothing about its proxy."""

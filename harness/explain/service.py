@@ -18,7 +18,7 @@ from rich.console import Console
 from harness.api.client import Api, Object, RefusedError
 from harness.api.kubeconfig import files_of, find
 from harness.errors import InconclusiveError, UnavailableError, UsageError
-from harness.explain import objects
+from harness.explain import objects, seen
 from harness.explain.cluster import Cluster, ServiceName
 from harness.explain.diagnosis import Diagnosis, diagnose
 from harness.explain.load import shares
@@ -45,14 +45,26 @@ class Source:
     follow: Reading = "released"
 
 
-def explain_service(name: str, source: Source, *, form: str, console: Console) -> None:
-    """Print the explanation of Service `name` ("web", or "shop/web"). Raises `UsageError`, `UnavailableError`."""
+Asking = Callable[[Diagnosis, Cluster], tuple[seen.Plan, list[seen.Seen]]]
+"""Asks a Service from client pods."""
+
+
+def explain_service(name: str, source: Source, *, form: str, console: Console, ask: Asking | None = None) -> None:
+    """Print the explanation of Service `name` ("web", or "shop/web"), with what clients see if they are to `ask`.
+
+    Raises `UsageError`, `UnavailableError`, and what `ask` raises.
+    """
     cluster, (namespace, short) = _read_one(name, source, console)
     found = of(cluster, namespace, short)
+    plan, answers = ask(found, cluster) if ask else (None, [])
+    if plan:
+        found = seen.with_seen(found, plan, answers)
     if form == "json":
-        _print_json(as_json(found), console)
-    else:
-        show(parts(found, cluster), console)
+        _print_json(as_json(found) | ({"probe": seen.as_json(plan, answers)} if plan else {}), console)
+        return
+    show(parts(found, cluster), console)
+    if plan:
+        show(["", *seen.shown(plan, answers)], console)
 
 
 def explain_if(assumed: Sequence[str], clients: str, name: str, source: Source, *, form: str, console: Console) -> None:

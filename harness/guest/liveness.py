@@ -6,10 +6,12 @@ a Lease every 10 s, so whoever waits for the next renewal knows sooner.
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
-from harness.api.client import Api, path_of
+from harness.api.client import Api, RefusedError, path_of
+from harness.errors import InconclusiveError
 from harness.guest import errors
 
 RENEWED_SECONDS = 15.0
@@ -43,6 +45,23 @@ class NodeWatch:
             f"node {name} gives no sign of life (its kubelet last renewed its Lease at {self._silent[name]}): see "
             "whether it is up and reaches the API server, and start again"
         )
+
+
+def begin_watch(api: Api, nodes: Callable[[], Mapping[str, str]]) -> Callable[[], None]:
+    """Return a function to call while answers are late; it raises `InconclusiveError` once a node may be lost."""
+    watch = NodeWatch(api, nodes())
+
+    def look() -> None:
+        nonlocal watch
+        why = None
+        with contextlib.suppress(InconclusiveError, RefusedError):  # the API server is away: nodes may be well
+            why = watch.look()
+        if why:
+            raise InconclusiveError(why)
+        if why == "":
+            watch = NodeWatch(api, nodes())
+
+    return look
 
 
 def doubt(api: Api, nodes: Mapping[str, str], *, within: float = RENEWED_SECONDS) -> str:

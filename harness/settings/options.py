@@ -315,7 +315,7 @@ def resolve(
 
 def resolve_some(given: Mapping[str, Any]) -> dict[str, Any]:
     """Combine the sources of these options alone, for a command that is no run, by key. Raises as `resolve` does."""
-    values, _ = _gather([BY_NAME[name] for name in given], given)
+    values, _ = _gather([BY_NAME[key.replace("_", "-")] for key in given], given)
     return _without_none(values)
 
 

@@ -210,6 +210,13 @@ class Dialer:
             return str(response.body["responses"][0])
         raise OSError(str((response.body.get("errors") or [response.body.get("message", "")])[0]))
 
+    def connect(self, probe: Probe) -> Observation:
+        """Make a TCP connection, and close it without a word: `Reached` "" if that was possible."""
+        target = f"[{probe.address}]:{probe.port}" if ":" in probe.address else f"{probe.address}:{probe.port}"
+        command = f"/agnhost connect {target} --timeout={probe.timeout:.0f}s"
+        response = self._ask(_client(probe), "shell", {"cmd": command}, probe.timeout + OVERHEAD)
+        return _connected(response)
+
     def _dial(self, probe: Probe, tries: int, read: Reader, *, limit: float = 0.0) -> Dialed:
         """Send one request; with a limit, silence counts after that time."""
         client = _client(probe)
@@ -296,6 +303,18 @@ class Dialer:
     def _shell(self, client: ClientPod, command: str) -> str:
         response = self._ask(client, "shell", {"cmd": command}, FULL_WAIT + OVERHEAD)
         return str(response.body.get("output", ""))
+
+
+def _connected(response: Response) -> Observation:
+    """Return the outcome for the answer to `agnhost connect`, which prints nothing where it could connect."""
+    said = str(response.body.get("output", "")).strip()
+    if response.code != 200 or (not said and response.body.get("error")):
+        return Unknown(f"{response.code} {response.body.get('message') or response.body.get('error', '')}"[:200])
+    if said == "REFUSED":
+        return Refused("ECONNREFUSED")
+    if said == "TIMEOUT":
+        return TIMED_OUT
+    return from_text(said) if said else Reached("")
 
 
 def _hidden(dialed: Dialed) -> int:

@@ -14,7 +14,7 @@ from typing import ClassVar
 from harness.errors import HarnessError
 from harness.kubelet.agnhost import wording
 from harness.kubelet.agnhost.messages import HttpResponse, MalformedError, get_request, read_answer
-from harness.kubelet.agnhost.netexec import Dial, dialed
+from harness.kubelet.agnhost.netexec import Dial, connected, dialed
 from harness.probes.probe import RESET_ON_CLOSE, SocketSource
 from harness.probes.reactor import Reactor
 
@@ -216,6 +216,18 @@ class TcpTry(HttpTry):
         return sent and not self.done
 
 
+class ConnectTry(TcpTry):
+    """A TCP connection without data, with the errors of a connection alone."""
+
+    __slots__ = ()
+
+    def _of(self, what: str) -> str:
+        return what
+
+    def _timed_out(self) -> str:
+        return f"dial {self.network} {self._joined}: {wording.TIMED_OUT}"
+
+
 class UdpTry(Try):
     """One datagram, and the first answer to it."""
 
@@ -248,7 +260,7 @@ class UdpTry(Try):
         return self._not_answered(f"read {self.network} {self._source}->{self._joined}: i/o timeout")
 
 
-_TRIES: dict[str, type[Try]] = {"http": HttpTry, "udp": UdpTry}
+_TRIES: dict[str, type[Try]] = {"http": HttpTry, "tcp": ConnectTry, "udp": UdpTry}
 
 
 class Dialing:
@@ -279,10 +291,12 @@ class Dialing:
             self._try = _TRIES[dial.protocol](
                 (dial.address, dial.port), dial.request, reactor=self._reactor, report=self._heard
             )
-            self._try.begin(self._source)
+            self._try.begin(self._source, dial.seconds)
         self._beginning = False
         if self._try is None:
-            self._done(dialed(self._responses, self._errors, last=self._last))
+            is_command = dial.protocol == "tcp"
+            answer = connected(self._errors) if is_command else dialed(self._responses, self._errors, last=self._last)
+            self._done(answer)
 
     def drop(self) -> None:
         """End all tries without an answer."""

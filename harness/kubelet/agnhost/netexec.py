@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from harness.kubelet.agnhost.messages import HttpResponse, Request, error_answer
-from harness.kubelet.agnhost.wording import joined
+from harness.kubelet.agnhost.wording import TIMED_OUT, joined
 
 _INTEGER = re.compile(r"[+-]?\d+")
 READABLE = {
@@ -21,6 +21,9 @@ READABLE = {
     "cat /proc/sys/net/ipv4/ip_local_port_range": "/proc/sys/net/ipv4/ip_local_port_range",
 }
 """The commands of /shell that are known here, and the file that each reads for a network namespace."""
+
+_CONNECT = re.compile(r"/agnhost connect (?P<target>\S+):(?P<port>\d{1,5}) --timeout=(?P<seconds>[1-9])s")
+"""The other command: to connect over TCP, and say nothing."""
 
 _NOT_HERE = ("/upload", "/exit", "/shutdown", "/envvar")
 _SERVICES = {"http": 80, "https": 443, "domain": 53}  # the likely ones of /etc/services
@@ -44,13 +47,17 @@ class ServerState:
 
 @dataclass(frozen=True, slots=True)
 class Dial:
-    """A number of tries to reach a target, one after the other, by protocol "http" or "udp"."""
+    """A number of tries to reach a target, one after the other, by protocol "http" or "udp".
+
+    "tcp" is the command `agnhost connect`: one connection, within a number of seconds.
+    """
 
     protocol: str
     address: str
     port: int
     request: str
     tries: int
+    seconds: float = 5.0
 
     @property
     def target(self) -> str:
@@ -127,15 +134,18 @@ def _header(request: Request, _me: ServerState, _client: str) -> HttpResponse:
     return HttpResponse(200, to_json(shown))
 
 
-def _shell(request: Request, me: ServerState, _client: str) -> HttpResponse:
+def _shell(request: Request, me: ServerState, _client: str) -> HttpResponse | Dial:
     command = request.query.get("shellCommand", "") or request.query.get("cmd", "")
+    if found := _CONNECT.fullmatch(command):
+        address = found["target"].strip("[]")
+        return Dial("tcp", address, int(found["port"]), "", 1, float(found["seconds"]))
     if command not in READABLE:
-        known = " and ".join(map(repr, READABLE))
-        return error_answer(501, f"/shell knows {known} in an embedded cluster, and no other command")
+        known = ", ".join(map(repr, READABLE))
+        return error_answer(501, f"/shell knows {known} and agnhost connect in an embedded cluster, and nothing else")
     return HttpResponse(200, to_json({"output": me.read(READABLE[command])}))
 
 
-_ROUTES: dict[str, Callable[[Request, ServerState, str], HttpResponse]] = {
+_ROUTES: dict[str, Callable[[Request, ServerState, str], HttpResponse | Dial]] = {
     "/hostname": _hostname,
     "/hostName": _hostname,
     "/clientip": _client_ip,
@@ -193,6 +203,18 @@ def dialed(responses: list[str], errors: list[str], *, last: str) -> HttpRespons
     """Return the answer of `/dial`: always 200, and without any responses if the last try had none or an empty one."""
     output = {**({"errors": errors} if errors else {}), **({"responses": responses} if last else {})}
     return HttpResponse(200, to_json(output))
+
+
+def connected(errors: list[str]) -> HttpResponse:
+    """Return the answer of `/shell` after `agnhost connect`, which prints nothing where it could connect."""
+    if not errors:
+        return HttpResponse(200, to_json({}))
+    said = f"OTHER: {errors[0]}"
+    if "connection refused" in errors[0]:
+        said = "REFUSED"
+    elif TIMED_OUT in errors[0]:
+        said = "TIMEOUT"
+    return HttpResponse(200, to_json({"error": "exit status 1", "output": f"{said}\n"}))
 
 
 def to_json(value: object) -> bytes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 
 HTTP_TIMED_OUT = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
+TIMED_OUT = "i/o timeout"
 
 
 def joined(host: str, port: int) -> str:

@@ -15,6 +15,7 @@ import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -29,6 +30,7 @@ from harness.netns.http import HttpAnswer
 Ask = Callable[..., HttpAnswer]
 
 CLOSED = 81
+OTHER = "OTHER: dial tcp 203.0.113.1:80: connect: no route to host\n"
 
 
 @pytest.fixture
@@ -90,6 +92,18 @@ def test_a_refusal_is_told_in_the_words_of_go(client: Host, target: Host, protoc
     found = dial(client, target.addresses["IPv4"], CLOSED, protocol=protocol, tries=2)
     assert [bool(re.fullmatch(said, each)) for each in found["errors"]] == [True, True]
     assert "responses" not in found
+
+
+def test_a_connection_without_a_word_says_nothing_unless_it_fails(client: Host, target: Host) -> None:
+    def connect(address: str, port: int) -> object:
+        place = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+        command = quote(f"/agnhost connect {place} --timeout=1s")
+        return json.loads(get(client, f"/shell?cmd={command}").text)
+
+    refused, late = ({"error": "exit status 1", "output": f"{said}\n"} for said in ("REFUSED", "TIMEOUT"))
+    assert [connect(address, 8080) for address in target.addresses.values()] == [{}, {}]
+    assert [connect(address, CLOSED) for address in target.addresses.values()] == [refused, refused]
+    assert connect("203.0.113.1", 80) in (late, {"error": "exit status 1", "output": OTHER})
 
 
 def test_a_thousand_refusals_do_not_nest(client: Host, target: Host) -> None:

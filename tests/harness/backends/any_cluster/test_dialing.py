@@ -169,6 +169,29 @@ def test_clients_go_on_asking_past_an_api_server_that_is_away(new_dialer: Callab
 
 
 @pytest.mark.parametrize(
+    ("body", "outcome"),
+    [
+        ({}, Reached("")),
+        ({"error": "exit status 1", "output": "REFUSED\n"}, REFUSED),
+        ({"error": "exit status 1", "output": "TIMEOUT\n"}, TIMED_OUT),
+        ({"error": "exit status 1", "output": "OTHER: dial tcp: connect: no route to host"}, REFUSED),
+        ({"error": "exit status 127"}, Unknown("200 exit status 127")),
+    ],
+)
+def test_a_connection_without_a_word_is_asked_of_the_shell(
+    new_dialer: Callable[..., Dialer], body: dict[str, str], outcome: Observation
+) -> None:
+    asked = []
+
+    def ask(_client: ClientPod, path: str, _seconds: float) -> Response:
+        asked.append(path)
+        return Response(200, body)
+
+    assert new_dialer(ask).connect(Probe(CLIENT, "TCP", "fd00::1", 80)) == outcome
+    assert asked == ["shell?cmd=%2Fagnhost+connect+%5Bfd00%3A%3A1%5D%3A80+--timeout%3D1s"]
+
+
+@pytest.mark.parametrize(
     ("repeated", "unsure", "dials"),
     [([5, 5], 0, 2), ([5, 6, 6], 0, 6), ([5, 6, 7], 4, 6)],
     ids=["nobody repeated a SYN", "somebody did, and not when asked again", "somebody does all the time"],
