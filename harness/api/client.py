@@ -156,9 +156,9 @@ class Api:
         warnings = tuple(warning_texts(answer.headers))
         return Response(answer.status, _json(answer.data), warnings, answer.headers.get("date", ""))
 
-    def text(self, path: str) -> str:
+    def text(self, path: str, *, timeout: float = 0.0) -> str:
         """Return text that is not JSON, like /metrics; "" if the request is refused. Raises `InconclusiveError`."""
-        answer = self._send("GET", path, headers=self.authentication(), timeout=self._timeout)
+        answer = self._send("GET", path, headers=self.authentication(), timeout=timeout or self._timeout)
         return str(answer.data.decode(errors="replace")) if answer.status == 200 else ""
 
     def _send(self, method: str, path: str, *, headers: Mapping[str, str], **options: Any) -> urllib3.BaseHTTPResponse:

@@ -21,6 +21,7 @@ from harness.guest.lease import in_use, is_over, read_lease
 from harness.guest.lease_record import ServerClock, moment
 from harness.guest.preflight import ReachedServer
 from harness.model import manifests
+from harness.model.metrics import enabled_gates
 from harness.model.needs import Needs
 from harness.model.release import Release
 from harness.model.topology import THREE_ZONES, ZONE_LABEL, Topology
@@ -62,7 +63,7 @@ def kubelets(reached: ReachedServer, nodes: Sequence[Object]) -> Check:
 
 def feature_gates(api: Api, reached: ReachedServer, said: Mapping[str, bool] | None = None) -> Check:
     """Check the gates that requirements depend on. `said` are those of an option, used if /metrics cannot be read."""
-    return gates.check(gates.gate_version(reached.version), gates.parse(api.text("/metrics")), said)
+    return gates.check(gates.gate_version(reached.version), enabled_gates(api.text("/metrics")), said)
 
 
 def permitted(reached: ReachedServer) -> list[Check]:

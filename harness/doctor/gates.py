@@ -11,8 +11,6 @@ from harness.doctor.check import Check, CheckState, ok, unknown
 
 Version = tuple[int, int]
 
-_LINE = re.compile(r'^kubernetes_feature_enabled\{[^}]*?name="(?P<name>[^"]+)"[^}]*\} (?P<value>[01])', re.MULTILINE)
-
 
 @dataclass(frozen=True, slots=True)
 class Gate:
@@ -33,11 +31,6 @@ GATES = (
         frozenset({"PreferSameZone", "PreferSameNode", "NodeHints"}),
     ),
 )
-
-
-def parse(metrics: str) -> dict[str, bool]:
-    """Return the gates in a text of Prometheus metrics."""
-    return {found["name"]: found["value"] == "1" for found in _LINE.finditer(metrics)}
 
 
 def gate_version(told: Mapping[str, Any]) -> Version:

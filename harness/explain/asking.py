@@ -8,6 +8,7 @@ from dataclasses import replace
 from harness.api.client import Object
 from harness.explain.case import PROXY_NAME, Case, condition, first_name
 from harness.explain.causes import AS_ASKED, causes
+from harness.explain.components import API_SERVER, CONTROLLER
 from harness.explain.findings import Finding, found, listed, many
 from harness.explain.routes import Route, nodes_of
 from reference.endpointslice.hints import NoHints, topology_annotation
@@ -45,21 +46,40 @@ def words(case: Case) -> Iterator[Finding]:
         decides = f"trafficDistribution {field} decides" if field else "nothing else asks"
         says = f"annotation {key} is {value!r}, which is no value: Auto and auto are; {decides}"
         yield found("annotation-unknown", says, remedy=case.kubectl(f"annotate {key}=Auto --overwrite"))
-    if isinstance(case.decided_by, NoHints) and value in {"Auto", "auto"}:
-        yield found("gate-off", case.decided_by.reason, remedy=_newer(24))
-    elif isinstance(case.decided_by, NoHints) and case.decided_by.unknown:
-        since = 34 if field in {"PreferSameZone", "PreferSameNode"} else 31
-        older = case.cluster.features.enabled("ServiceTrafficDistribution")
-        remedy = case.set_field("PreferClose") if older else _newer(since)
-        yield found("value-unknown-to-the-controller", case.decided_by.reason, remedy=remedy)
+    if isinstance(case.decided_by, NoHints) and (value in {"Auto", "auto"} or case.decided_by.unknown):
+        yield _not_known(case, case.decided_by)
+
+
+def _not_known(case: Case, decided_by: NoHints) -> Finding:
+    """Why the controller does not know how the Service asks: a gate that is off, or its release."""
+    features, field = case.cluster.features, case.spec.get("trafficDistribution")
+    gate = next((name for name in features.gates if not features.gates[name]), "")
+    if gate:
+        said = f"feature gate {gate} is off in {CONTROLLER}, as its metrics say"
+        return found("gate-off", said, evidence=(decided_by.reason,), remedy=_switch_on(gate, CONTROLLER))
+    if not decided_by.unknown:
+        return found("gate-off", decided_by.reason, remedy=_newer(24))
+    since = 34 if field in {"PreferSameZone", "PreferSameNode"} else 31
+    remedy = case.set_field("PreferClose") if features.enabled("ServiceTrafficDistribution") else _newer(since)
+    return found("value-unknown-to-the-controller", decided_by.reason, remedy=remedy)
 
 
 def _newer(minor: int) -> str:
     return f"use Kubernetes 1.{minor} or newer, or switch the feature gate on"
 
 
+def _switch_on(gate: str, component: str) -> str:
+    return f"start {component} with --feature-gates={gate}=true"
+
+
 def asks_nothing(case: Case) -> Iterator[Finding]:
-    yield found("asks-for-nothing", case.decided_by.reason, remedy=case.set_field())
+    gate = case.cluster.gate_off(API_SERVER, "ServiceTrafficDistribution")
+    if gate and case.spec.get("trafficDistribution") is None:
+        evidence = (f"feature gate {gate} is off in {API_SERVER}, as its metrics say: it drops trafficDistribution",)
+        remedy = f"{_switch_on(gate, API_SERVER)}; then {case.set_field('PreferClose')}"
+        yield found("asks-for-nothing", case.decided_by.reason, evidence=evidence, remedy=remedy)
+    else:
+        yield found("asks-for-nothing", case.decided_by.reason, remedy=case.set_field())
 
 
 # Whom does it select?

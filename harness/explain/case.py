@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from harness.api.client import Object
 from harness.explain.cluster import Cluster
@@ -66,7 +66,21 @@ class Case:
     @property
     def evidence(self) -> tuple[str, ...]:
         """What the controller has said of the Service, and whether it runs."""
-        return tuple(filter(None, (*self.events, self.cluster.controller())))
+        return tuple(filter(None, (*self.events, *self._conditions, self.cluster.controller(), self._written)))
+
+    @property
+    def _conditions(self) -> Iterator[str]:
+        """The conditions of the Service that are about topology and not met."""
+        for each in (self.service.get("status") or {}).get("conditions") or ():
+            if "Distribution" in str(each.get("type")) and each.get("status") != "True":
+                yield f"condition {each['type']} is {each.get('status')}: {each.get('message', '')}"
+
+    @property
+    def _written(self) -> str:
+        """When the controller wrote the slices last, as managed fields say; "" where they say nothing."""
+        fields = [each for one in self.slices for each in one["metadata"].get("managedFields") or ()]
+        last: Object = max(fields, key=lambda each: str(each.get("time", "")), default={})
+        return f"slices last written by {last.get('manager', '?')} at {last['time']}" if last.get("time") else ""
 
     @property
     def workload(self) -> str:

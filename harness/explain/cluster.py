@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from functools import cached_property, lru_cache
 
 from harness.api.client import Object
-from harness.explain.objects import Objects, kubelet_version
+from harness.explain.components import CONTROLLER, PROXY
+from harness.explain.objects import CALICO, Objects, kubelet_version
+from harness.model.topology import ZONE_LABEL
 from reference.endpointslice.endpoints import is_ready
 from reference.endpointslice.labels import node_zone, service_name
 from reference.endpointslice.zones import ZoneTable, counts, milli_cpu
-from reference.features import NEWEST, OLDEST, Features, Reading, Version
+from reference.features import GATES, NEWEST, OLDEST, Features, Reading, Version
 from reference.proxy.decision import Behaviour
+
+_PATIENCE = 4
+"""A holder renews its Lease several times while it lasts; after so many times its duration it does not run."""
+
+_TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 ServiceName = tuple[str, str]
 """Namespace and name."""
@@ -37,12 +46,24 @@ class Node:
     proxy_ready: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class LateLabel:
+    """A zone label that is younger than the proxy pod of its node; `by_hand` if kubectl wrote it.
+
+    `restart` is the command that starts the proxy again, where it knows the label only from its start.
+    """
+
+    said: str
+    by_hand: bool
+    restart: str
+
+
 class Cluster:
-    """The objects of a cluster, indexed. `features` are those of its controller."""
+    """The objects of a cluster, indexed. `features` are those of its controller, with the gates that were read."""
 
     def __init__(self, objects: Objects, follow: Reading) -> None:
         self.objects = objects
-        self.features = Features(version_of(objects.version) or NEWEST, follows=follow)
+        self.features = _features(version_of(objects.version) or NEWEST, objects.gates.get(CONTROLLER, {}), follow)
         self.services = {_name(each): each for each in objects.services}
         self.slices: Mapping[ServiceName, list[Object]] = defaultdict(list)
         for each in objects.endpointslices:
@@ -115,21 +136,92 @@ class Cluster:
             for each in sorted(newest.values(), key=_time, reverse=True)
         ]
 
+    @cached_property
+    def _lease(self) -> Object | None:
+        """The spec of the controller's Lease."""
+        named = (each for each in self.objects.leases if each["metadata"]["name"] == CONTROLLER)
+        return next((each.get("spec") or {} for each in named), None)
+
     def controller(self) -> str:
         """Return what the Lease says of the controller; "" where there is none."""
-        for each in self.objects.leases:
-            if each["metadata"]["name"] == "kube-controller-manager":
-                spec = each.get("spec") or {}
-                held = spec.get("holderIdentity") or "nobody"
-                return f"Lease kube-controller-manager: held by {held}, renewed {spec.get('renewTime', 'never')}"
-        return ""
+        if self._lease is None:
+            return ""
+        held = self._lease.get("holderIdentity") or "nobody"
+        at = f", read at {self.objects.at}" if self.objects.at else ""
+        return f"Lease {CONTROLLER}: held by {held}, renewed {self._lease.get('renewTime', 'never')}{at}"
+
+    @property
+    def controller_is_gone(self) -> bool:
+        """True if the controller's Lease is given up, or had ended when it was read."""
+        if self._lease is None:
+            return False
+        renewed, now = moment(self._lease.get("renewTime")), moment(self.objects.at)
+        lasts = timedelta(seconds=int(self._lease.get("leaseDurationSeconds") or 15))
+        return not self._lease.get("holderIdentity") or bool(renewed and now and now > renewed + _PATIENCE * lasts)
+
+    @cached_property
+    def late_labels(self) -> Mapping[str, LateLabel]:
+        """The nodes, by name, whose zone label was written after their proxy had started, as far as is known."""
+        proxies = {str((each.get("spec") or {}).get("nodeName", "")): each for each in self.objects.proxies}
+        found = {}
+        for node in self.objects.nodes:
+            name, written = str(node["metadata"]["name"]), _label_written(node)
+            started = moment(((proxies.get(name) or {}).get("status") or {}).get("startTime"))
+            at = moment(written.get("time"))
+            if at and started and at > started:
+                manager, proxy = str(written.get("manager", "?")), str(proxies[name]["metadata"]["name"])
+                said = (
+                    f"zone label of {name} written by {manager} at {at:{_TIME}}, {proxy} started at {started:{_TIME}}"
+                )
+                found[name] = LateLabel(said, manager.startswith("kubectl"), _restart(proxies[name]))
+        return found
+
+    def gate_off(self, component: str, *gates: str) -> str:
+        """Return the first of these gates that is off in a component, as its metrics say; "" if none is known to be."""
+        seen = self.objects.gates.get(component, {})
+        return next((each for each in gates if seen.get(each) is False), "")
 
     def behaviour(self, version: Version) -> Behaviour:
         """Return what a proxy of a release decides by."""
         return self._behaviours(version)
 
     def _behaviour(self, version: Version) -> Behaviour:
-        return Behaviour.of(Features(version, follows=self.features.follows))
+        seen = self.objects.gates.get(f"{PROXY} {version[0]}.{version[1]}", {})
+        return Behaviour.of(_features(version, seen, self.features.follows))
+
+
+def _features(version: Version, seen: Mapping[str, bool], follow: Reading) -> Features:
+    """Return the features of a component whose metrics say these gates; those that cannot be set there do not count."""
+    usual, gates = Features(version, follows=follow), {}
+    for name, value in seen.items():
+        if name in GATES and usual.enabled(name) != value:
+            with contextlib.suppress(ValueError):
+                Features(version, {name: value})
+                gates[name] = value
+    return Features(version, gates, follow)
+
+
+def _restart(proxy: Object) -> str:
+    """Return how to start a proxy again that knows its zone only from its start; "" for kube-proxy."""
+    metadata = proxy["metadata"]
+    is_calico = (metadata.get("labels") or {}).get("k8s-app") == CALICO
+    return f"kubectl -n {metadata['namespace']} delete pod {metadata['name']}" if is_calico else ""
+
+
+def _label_written(node: Object) -> Object:
+    """Return the newest entry of managedFields that has the zone label; it may be younger than the label itself."""
+    field = f"f:{ZONE_LABEL}"
+    entries = node["metadata"].get("managedFields") or ()
+    labels = [(((each.get("fieldsV1") or {}).get("f:metadata") or {}).get("f:labels") or {}, each) for each in entries]
+    return max((each for kept, each in labels if field in kept), key=lambda each: str(each.get("time", "")), default={})
+
+
+def moment(text: object) -> datetime | None:
+    """Return a time of the API, like "2026-11-22T10:00:00Z" or with fractions; None for what is none."""
+    try:
+        return datetime.fromisoformat(str(text)) if text else None
+    except ValueError:
+        return None
 
 
 def version_of(text: str) -> Version | None:

@@ -17,6 +17,7 @@ from reference.objects.endpoints import has_hints, name_of
 
 def hints(case: Case, ready: Sequence[tuple[Object, Object]]) -> Iterator[Finding]:
     """Why ready endpoints have no hints, or others than the Service asks for."""
+    yield from _of_former_zones(case, ready)
     without = [(each, one) for each, one in ready if not has_hints(each)]
     if isinstance(case.decided_by, CpuHeuristic):
         refused = _refused(case, [each for each, _ in ready], hinted=len(without) < len(ready))
@@ -37,6 +38,28 @@ def hints(case: Case, ready: Sequence[tuple[Object, Object]]) -> Iterator[Findin
             )
 
 
+def _of_former_zones(case: Case, ready: Sequence[tuple[Object, Object]]) -> Iterator[Finding]:
+    """Endpoints whose zone is not that of their node now: the controller has not come to them since."""
+    nodes = case.cluster.nodes
+    former = [
+        each
+        for each, _ in ready
+        if each.get("zone") and (node := nodes.get(str(each.get("nodeName")))) and node.zone not in {"", each["zone"]}
+    ]
+    if former:
+        each = former[0]
+        name, now = name_of(each), nodes[each["nodeName"]].zone
+        says = (
+            f"{many(len(former), 'endpoint')} have a zone that their node has left: {name} says zone {each['zone']}, "
+            f"and node {each['nodeName']} is in zone {now}"
+        )
+        late = case.cluster.late_labels.get(each["nodeName"])
+        evidence = (*((late.said,) if late else ()), *case.evidence)
+        on = tuple(sorted({str(one["nodeName"]) for one in former}))
+        remedy = f"wait for the controller; if this stays, {case.of_pod('delete', name)}"
+        yield found("endpoint-of-a-former-zone", says, nodes=on, evidence=evidence, remedy=remedy)
+
+
 def _without(case: Case, ready: Sequence[tuple[Object, Object]], without: Sequence[tuple[Object, Object]]) -> Finding:
     """Why endpoints have no hints, where hints are due."""
     said = f"{len(without)} of {many(len(ready), 'ready endpoint')} have no hints, so nobody uses those of the others"
@@ -52,6 +75,8 @@ def _without(case: Case, ready: Sequence[tuple[Object, Object]], without: Sequen
     if len(without) < len(ready):
         names = listed(sorted({one["metadata"]["name"] for _, one in without}))
         return found("slices-disagree", f"{said}: those in {names}", evidence=case.evidence)
+    if case.cluster.controller_is_gone:
+        return found("controller-gone", f"{said}, and kube-controller-manager does not run", evidence=case.evidence)
     if isinstance(case.decided_by, CpuHeuristic) and any("Disabled" in each for each in case.events):
         touch = case.kubectl('annotate trafficdist.dev/touched="$(date +%s)" --overwrite')
         says = f"{said}: what kept the controller from them stands no more, and it has not come to the Service again"

@@ -6,8 +6,11 @@ said with the permission that would show it. Files hold no Secret, and of pods o
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +18,17 @@ import orjson
 
 from harness.api.client import Api, Object, RefusedError
 from harness.errors import UsageError
+from harness.explain.components import Gates, read_gates
 from harness.model import files
 
 _PROXIES = "k8s-app=kube-proxy"
+CALICO = "calico-node"  # what serves Services in Calico's eBPF mode, where there is no kube-proxy
+_MANAGERS = "component=kube-controller-manager"
 _SYSTEM = "kube-system"
 _ABOUT_PODS = {
     "metadata": ("name", "namespace", "labels", "ownerReferences", "deletionTimestamp"),
     "spec": ("nodeName",),
-    "status": ("conditions", "phase"),
+    "status": ("conditions", "phase", "startTime"),
 }
 NEEDED = ("services", "endpointslices", "nodes")
 EVIDENCE = ("pods", "events", "leases")
@@ -33,7 +39,9 @@ _MOST_BYTES = 4096 * files.MEGABYTE
 class Objects:
     """The objects by resource; `version` is the API server's gitVersion.
 
-    `unread` are the resources that were not read, and why. `proxies` are the pods of kube-proxy.
+    `unread` are the resources that were not read, and why. `proxies` are the pods of kube-proxy, or those of Calico
+    where there are none. `gates` are feature gates by component, as its metrics say. `at` is the time of the API
+    server, like "2026-11-22T10:00:00Z".
     """
 
     version: str
@@ -45,6 +53,8 @@ class Objects:
     events: Sequence[Object] = ()
     leases: Sequence[Object] = ()
     unread: Mapping[str, str] = field(default_factory=dict)
+    gates: Gates = field(default_factory=dict)
+    at: str = ""
 
 
 def of_service(api: Api, namespace: str, name: str) -> Objects:
@@ -73,15 +83,31 @@ def _with_evidence(
 ) -> Objects:
     found: dict[str, Sequence[Object]] = {}
     unread: dict[str, str] = {}
-    for name, (namespace, selector) in {**wanted, "proxies": (_SYSTEM, _PROXIES), "leases": (_SYSTEM, "")}.items():
-        resource = "pods" if name == "proxies" else name
+    system = {"proxies": (_SYSTEM, _PROXIES), "managers": (_SYSTEM, _MANAGERS), "leases": (_SYSTEM, "")}
+    for name, (namespace, selector) in {**wanted, **system}.items():
+        resource = "pods" if name in {"proxies", "managers"} else name
         try:
             found[name] = api.list(resource, namespace, label_selector=selector)
         except RefusedError as error:
             where = f"in namespace {namespace}" if namespace else "in all namespaces"
             unread[name] = f"{error.response.code}; permission to list {resource} {where} would show them"
-    version = str(api.request("GET", "/version").body.get("gitVersion", ""))
-    return Objects(version, services, slices, api.list("nodes"), **found, unread=unread)
+    answer = api.request("GET", "/version")
+    version, managers = str(answer.body.get("gitVersion", "")), found.pop("managers", ())
+    if not found.get("proxies") and "proxies" not in unread:
+        with contextlib.suppress(RefusedError):
+            found["proxies"] = api.list("pods", label_selector=f"k8s-app={CALICO}")
+    unread.pop("managers", None)  # said of kube-proxy's pods, which are in the same namespace
+    gates, dark = read_gates(api, version, found.get("proxies", ()), managers)
+    nodes, at = api.list("nodes"), _moment(answer.date)
+    return Objects(version, services, slices, nodes, **found, unread=unread | dark, gates=gates, at=at)
+
+
+def _moment(date: str) -> str:
+    """Return the time of an HTTP header as the API writes it; "" if there is none."""
+    try:
+        return parsedate_to_datetime(date).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except ValueError:
+        return ""
 
 
 def _some(api: Api, namespace: str) -> str:
@@ -109,7 +135,10 @@ def write(objects: Objects, folder: Path) -> list[str]:
     said = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _write(folder / "version.json", {"serverVersion": {"gitVersion": objects.version}})
+        _write(folder / "version.json", {"serverVersion": {"gitVersion": objects.version}, "at": objects.at})
+        if objects.gates:
+            _write(folder / "gates.json", {name: dict(gates) for name, gates in objects.gates.items()})
+            said.append(f"gates.json, the feature gates of {', '.join(objects.gates)}")
         for name, items in contents.items():
             if name in objects.unread:
                 said.append(f"{name}: not there ({objects.unread[name]})")
@@ -154,8 +183,20 @@ def read(folder: Path) -> Objects:
             raise UsageError(f"--from {folder}: {name}.json is not there; `kubectl get {name} -A -o json` writes it")
         else:
             unread[name] = f"there is no {name}.json"
-    proxies = [each for each in found.get("pods", ()) if _is_proxy(each)]
-    return Objects(_version(folder / "version.json", found["nodes"]), **found, proxies=proxies, unread=unread)
+    pods = found.get("pods", ())
+    proxies = [each for each in pods if _is_proxy(each)] or [each for each in pods if _app(each) == CALICO]
+    version, at = _version(folder / "version.json", found["nodes"])
+    gates = _gates(folder / "gates.json")
+    return Objects(version, **found, proxies=proxies, unread=unread, gates=gates, at=at)
+
+
+def _gates(path: Path) -> Gates:
+    """Return the gates in a file, if there is one."""
+    content = _loaded(path) if path.is_file() else {}
+    gates = content.values() if isinstance(content, dict) else [None]
+    if not all(isinstance(each, dict) and all(isinstance(one, bool) for one in each.values()) for each in gates):
+        raise UsageError(f'{path}: want gates by component, like {{"kube-apiserver": {{"TopologyAwareHints": true}}}}')
+    return dict(content)
 
 
 def _items(path: Path) -> list[Object]:
@@ -179,19 +220,22 @@ def _is_object(each: object) -> bool:
 
 
 def _is_proxy(pod: Object) -> bool:
-    metadata = pod["metadata"]
-    return metadata.get("namespace") == _SYSTEM and (metadata.get("labels") or {}).get("k8s-app") == "kube-proxy"
+    return pod["metadata"].get("namespace") == _SYSTEM and _app(pod) == "kube-proxy"
 
 
-def _version(path: Path, nodes: Sequence[Object]) -> str:
-    """Return the API server's version; without `kubectl version -o json` that of the newest kubelet."""
+def _app(pod: Object) -> str:
+    return str((pod["metadata"].get("labels") or {}).get("k8s-app", ""))
+
+
+def _version(path: Path, nodes: Sequence[Object]) -> tuple[str, str]:
+    """Return the API server's version, and its time if known; without a file the version of the newest kubelet."""
     if path.is_file():
         try:
             content = _loaded(path)
-            return str((content.get("serverVersion") or content)["gitVersion"])
+            return str((content.get("serverVersion") or content)["gitVersion"]), str(content.get("at") or "")
         except (AttributeError, KeyError, TypeError):
             raise UsageError(f"{path}: want what `kubectl version -o json` writes") from None
-    return max((kubelet_version(each) for each in nodes), default="", key=_in_order)
+    return max((kubelet_version(each) for each in nodes), default="", key=_in_order), ""
 
 
 def kubelet_version(node: Object) -> str:

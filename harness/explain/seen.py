@@ -177,7 +177,7 @@ def _tell(servers: Mapping[str, Server], service: Object, cluster: Cluster) -> b
     )
 
 
-def with_seen(found_now: Diagnosis, plan: Plan, seen: Sequence[Seen]) -> Diagnosis:
+def with_seen(found_now: Diagnosis, plan: Plan, seen: Sequence[Seen], cluster: Cluster) -> Diagnosis:
     """Return the diagnosis with what was seen otherwise as its first cause."""
     other = [each for each in seen if each.verdict == "otherwise"]
     if not other:
@@ -187,7 +187,8 @@ def with_seen(found_now: Diagnosis, plan: Plan, seen: Sequence[Seen]) -> Diagnos
     one = other[0]
     expected = _names(one.question.expected, plan) or "nobody"
     says = f"a client on {one.question.node} should reach {expected}, and saw: {_outcomes(one, plan)}"
-    cause = found("proxy-does-otherwise", says, nodes=nodes)
+    late = [each.said for name, each in cluster.late_labels.items() if name in nodes]
+    cause = found("proxy-does-otherwise", says, nodes=nodes, evidence=late)
     weighed = replace(cause, cause=replace(cause.cause, weight=FAILS if lost else CROSSES))
     findings = sorted((weighed, *found_now.findings), key=lambda each: each.cause.weight)
     crossing = {*found_now.crossing, *(set(nodes) - set(lost))}

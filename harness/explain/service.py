@@ -58,7 +58,7 @@ def explain_service(name: str, source: Source, *, form: str, console: Console, a
     found = of(cluster, namespace, short)
     plan, answers = ask(found, cluster) if ask else (None, [])
     if plan:
-        found = seen.with_seen(found, plan, answers)
+        found = seen.with_seen(found, plan, answers, cluster)
     if form == "json":
         _print_json(as_json(found) | ({"probe": seen.as_json(plan, answers)} if plan else {}), console)
         return

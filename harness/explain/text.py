@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.table import Table
@@ -13,6 +13,7 @@ from harness.explain.diagnosis import Diagnosis
 from harness.explain.findings import Finding, listed, many
 from harness.explain.load import Share
 from harness.explain.routes import nodes_of
+from reference.features import GATES
 
 _MARGIN = 10
 
@@ -55,10 +56,15 @@ def parts(diagnosis: Diagnosis, cluster: Cluster) -> Iterator[Any]:
     yield _line("cluster", f"Kubernetes {cluster.objects.version or '?'}, {many(diagnosis.nodes, 'node')}")
     yield _line("decides", diagnosis.asks)
     yield from (_line("hints", each) for each in diagnosis.hints)
+    yield from (_line("gates", f"{name}: {_gates(seen)}") for name, seen in cluster.objects.gates.items())
     yield from (_line("not read", f"{name}: {why}") for name, why in sorted(cluster.objects.unread.items()))
     if diagnosis.routes:
         yield ""
         yield _table(diagnosis)
+
+
+def _gates(seen: Mapping[str, bool]) -> str:
+    return ", ".join(f"{name} {'on' if seen[name] else 'off'}" for name in GATES if name in seen) or "permanent"
 
 
 def _finding(finding: Finding, *, first: bool) -> Iterator[str]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from harness.api.client import Object
 from harness.explain.case import Case, condition, first_name, label
-from harness.explain.cluster import Node
+from harness.explain.cluster import LateLabel, Node
+from harness.explain.components import PROXY
 from harness.explain.findings import SHOWN, Finding, found, listed, many
 from harness.explain.routes import Route
 from reference.endpointslice.hints import topology_annotation
 from reference.endpointslice.labels import ZONE
+from reference.features import Features
 from reference.objects.endpoints import is_ready, name_of
 from reference.proxy.decision import Behaviour
 
@@ -20,13 +22,20 @@ def of_nodes(case: Case, known: Sequence[tuple[Object, Object]], by_proxies: Seq
     """Why some nodes use endpoints elsewhere although there are hints."""
     anywhere = [each for each in by_proxies if each.tier == "anywhere" and each.crossing]
     old = {name: node for each in anywhere for name in each.nodes if _is_old(case, node := case.cluster.nodes[name])}
+    off = {name: gate for name, node in old.items() if (gate := _gate_off(case, node))}
+    if off:
+        gates = listed(sorted(set(off.values())))
+        says = f"{many(len(off), 'node')} run a kube-proxy that has feature gate {gates} off, as its metrics say"
+        remedy = f"switch {gates} on in featureGates of kube-proxy's configuration, and restart it there"
+        yield found("gate-off", says, nodes=tuple(sorted(off)), remedy=remedy)
+    old = {name: node for name, node in old.items() if name not in off}
     if old:
         releases = listed(sorted({f"1.{node.version[1]} ({node.proxy})" for node in old.values()}))
         says = f"{many(len(old), 'node')} run a proxy that does not use these hints: {releases}"
         yield found("proxy-too-old", says, nodes=tuple(sorted(old)))
     by_zone: dict[str, list[str]] = {}
     for each in anywhere:
-        by_zone.setdefault(each.zone, []).extend(name for name in each.nodes if name not in old)
+        by_zone.setdefault(each.zone, []).extend(name for name in each.nodes if name not in old.keys() | off.keys())
     for zone, names in sorted(by_zone.items()):
         if names:
             yield _of_zone(case, zone, tuple(dict.fromkeys(names)), [each for each, _ in known])
@@ -34,8 +43,15 @@ def of_nodes(case: Case, known: Sequence[tuple[Object, Object]], by_proxies: Seq
 
 def _is_old(case: Case, node: Node) -> bool:
     """Return whether the proxy of a node ignores hints that one of the newest release would use."""
-    ours, newest = case.cluster.behaviour(node.version), case.cluster.behaviour(case.cluster.features.version)
-    return _uses(ours, case) < _uses(newest, case)
+    features = case.cluster.features
+    newest = Behaviour.of(Features(features.version, follows=features.follows))
+    return _uses(case.cluster.behaviour(node.version), case) < _uses(newest, case)
+
+
+def _gate_off(case: Case, node: Node) -> str:
+    """Return the gate that the proxy of a node has off, as its metrics say; "" if none is known to be."""
+    component = f"{PROXY} {node.version[0]}.{node.version[1]}"
+    return case.cluster.gate_off(component, "TopologyAwareHints", "PreferSameTrafficDistribution")
 
 
 def _uses(behaviour: Behaviour, case: Case) -> int:
@@ -80,7 +96,20 @@ def _spread(case: Case) -> str:
 
 
 def proxies(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
+    late = case.cluster.late_labels if by_proxies else {}
+    deaf = {name: each for name, each in late.items() if each.restart}
+    if deaf:
+        says = f"the zone label of {listed(sorted(deaf))} is younger than the proxy there, which may not know it"
+        yield _late(says, deaf, "; ".join(each.restart for each in [*deaf.values()][:SHOWN]))
+    if told := {name: each for name, each in late.items() if name not in deaf and each.by_hand}:
+        says = f"the zone label of {listed(sorted(told))} is younger than kube-proxy there, which follows it"
+        yield _late(says, told, "nothing; --probe shows whether the proxy has it")
     ill = [each.name for each in case.cluster.nodes.values() if not each.proxy_ready]
     if ill and by_proxies:
         says = f"kube-proxy is not ready on {listed(ill)}: rules there may be those of before"
         yield found("proxy-not-ready", says, nodes=tuple(ill))
+
+
+def _late(says: str, labels: Mapping[str, LateLabel], remedy: str) -> Finding:
+    evidence = tuple(each.said for each in [*labels.values()][:SHOWN])
+    return found("zone-label-changed", says, nodes=tuple(sorted(labels)), evidence=evidence, remedy=remedy)

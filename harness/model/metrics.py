@@ -5,10 +5,18 @@ Names are kept as the component writes them: some of Kubernetes' counters do not
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from prometheus_client.parser import text_string_to_metric_families
+
+_GATE = re.compile(r'^kubernetes_feature_enabled\{[^}]*?name="(?P<name>[^"]+)"[^}]*\} (?P<value>[01])', re.MULTILINE)
+
+
+def enabled_gates(metrics: str) -> dict[str, bool]:
+    """Return the feature gates in a component's metrics: whether each is on."""
+    return {found["name"]: found["value"] == "1" for found in _GATE.finditer(metrics)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import pytest
 from harness.doctor import gates, installed
 from harness.doctor.check import Check, CheckState, exit_code, ok, unknown, unusable
 from harness.doctor.cost import Cost, costs
+from harness.model.metrics import enabled_gates
 from harness.model.needs import Needs
 from harness.model.requirements import MUST, Feature, Profile, Requirement
 
@@ -77,8 +78,8 @@ kubernetes_feature_enabled{name="ServiceTrafficDistribution",stage=""} 1
 
 
 def test_gates_are_read_from_metrics() -> None:
-    assert gates.parse(METRICS) == {"PreferSameTrafficDistribution": False, "ServiceTrafficDistribution": True}
-    found = gates.check((1, 34), gates.parse(METRICS))
+    assert enabled_gates(METRICS) == {"PreferSameTrafficDistribution": False, "ServiceTrafficDistribution": True}
+    found = gates.check((1, 34), enabled_gates(METRICS))
     assert (found.state, found.features) == (CheckState.LACKS, {"PreferSameZone", "PreferSameNode", "NodeHints"})
 
 

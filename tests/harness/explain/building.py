@@ -137,14 +137,28 @@ def owned(name: str, place: str) -> Object:
     return made
 
 
-def proxy(place: str, version: str = "v1.37.0", *, ready: bool = True) -> Object:
+def labelled(name: str, zone: str, manager: str = "kubectl-label", **more: Any) -> Object:
+    """A node whose zone label was written at 10:00."""
+    fields = {"f:metadata": {"f:labels": {"f:topology.kubernetes.io/zone": {}}}}
+    made = node(name, zone, **more)
+    made["metadata"]["managedFields"] = [{"manager": manager, "time": "2026-11-22T10:00:00Z", "fieldsV1": fields}]
+    return made
+
+
+def lease(*, renewed: str = "2026-11-22T09:59:50.000000Z", holder: str = "cp-1") -> Object:
+    spec = {"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": renewed}
+    return {"metadata": {"name": "kube-controller-manager", "namespace": "kube-system"}, "spec": spec}
+
+
+def proxy(place: str, version: str = "v1.37.0", *, ready: bool = True, started: str = "") -> Object:
     return {
         "metadata": {"name": f"kube-proxy-{place}", "namespace": "kube-system", "labels": {"k8s-app": "kube-proxy"}},
         "spec": {
             "nodeName": place,
             "containers": [{"name": "kube-proxy", "image": f"registry.k8s.io/kube-proxy:{version}"}],
         },
-        "status": {"conditions": [{"type": "Ready", "status": str(ready)}]},
+        "status": {"conditions": [{"type": "Ready", "status": str(ready)}]}
+        | ({"startTime": started} if started else {}),
     }
 
 

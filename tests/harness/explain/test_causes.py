@@ -19,6 +19,8 @@ from tests.harness.explain.building import (
     by_annotation,
     endpoint,
     event,
+    labelled,
+    lease,
     node,
     nodes,
     objects,
@@ -366,6 +368,80 @@ ROWS = {
     ),
 }
 
+EARLY = "2026-11-22T09:00:00Z"
+AT = "2026-11-22T10:00:00Z"
+GATES_OFF = {
+    "kube-controller-manager": {"PreferSameTrafficDistribution": False},
+    "kube-apiserver": {"ServiceTrafficDistribution": False},
+}
+NO_HINTS = of_slice(*unhinted("a1", "b1", "c1"))
+ROWS |= {
+    "a gate that the controller has off": Row(
+        "gate-off",
+        objects(
+            service(),
+            NO_HINTS,
+            version="v1.34.1",
+            gates={"kube-controller-manager": {"PreferSameTrafficDistribution": False}},
+        ),
+        "feature gate PreferSameTrafficDistribution is off in kube-controller-manager, as its metrics say",
+        "start kube-controller-manager with --feature-gates=PreferSameTrafficDistribution=true",
+        evidence="PreferSameZone means nothing to this controller",
+        crossing=ALL,
+    ),
+    "a gate that the API server has off": Row(
+        "asks-for-nothing",
+        objects(
+            service(asks=""),
+            NO_HINTS,
+            version="v1.32.1",
+            gates={"kube-apiserver": {"ServiceTrafficDistribution": False}},
+        ),
+        "neither trafficDistribution nor",
+        "start kube-apiserver with --feature-gates=ServiceTrafficDistribution=true; then kubectl",
+        evidence="it drops trafficDistribution",
+        crossing=ALL,
+    ),
+    "a gate that a proxy has off": Row(
+        "gate-off",
+        objects(
+            service(),
+            on=nodes(a1=node("a1", "a", version="v1.30.1"), b1=node("b1", "b", version="v1.30.1")),
+            gates={"kube-proxy 1.30": {"TopologyAwareHints": False}},
+        ),
+        "2 nodes run a kube-proxy that has feature gate TopologyAwareHints off, as its metrics say",
+        "featureGates",
+        nodes="a1 b1",
+        crossing="a1 b1",
+    ),
+    "a controller whose Lease has ended": Row(
+        "controller-gone",
+        objects(service(), NO_HINTS, leases=[lease(renewed="2026-11-22T09:50:00Z")], at=AT),
+        "kube-controller-manager does not run",
+        "get pods -l component=kube-controller-manager",
+        evidence="held by cp-1, renewed 2026-11-22T09:50:00Z, read at 2026-11-22T10:00:00Z",
+        crossing=ALL,
+    ),
+    "a controller that gave its Lease up": Row(
+        "controller-gone",
+        objects(service(), NO_HINTS, leases=[lease(holder="")], at=AT),
+        evidence="held by nobody",
+        crossing=ALL,
+    ),
+    "a controller whose Lease is fresh": Row(
+        "hints-not-written", objects(service(), NO_HINTS, leases=[lease()], at=AT), evidence="renewed", crossing=ALL
+    ),
+    "an endpoint whose node has moved": Row(
+        "endpoint-of-a-former-zone",
+        objects(service(), on=nodes(c1=labelled("c1", "d")), proxies=[proxy("c1", started=EARLY)]),
+        "web-c1 says zone c, and node c1 is in zone d",
+        "wait for the controller; if this stays, kubectl -n shop delete pod web-c1",
+        nodes="c1",
+        evidence="zone label of c1 written by kubectl-label at 2026-11-22T10:00:00Z",
+        crossing="c1",
+    ),
+}
+
 ENDING = endpoint("a1", ready=False, serving=True, terminating=True)
 NODE_HINTS = of_slice(*(endpoint(each, nodes=[each]) for each in ("a1", "b1", "c1")))
 NOTES = {
@@ -377,6 +453,7 @@ NOTES = {
     "external-clients": objects(service(type="LoadBalancer")),
     "node-hints-not-asked": objects(service(), NODE_HINTS),
     "proxy-not-ready": objects(service(), proxies=[proxy("a1", ready=False)]),
+    "zone-label-changed": objects(service(), on=nodes(a2=labelled("a2", "a")), proxies=[proxy("a2", started=EARLY)]),
 }
 
 
@@ -401,6 +478,15 @@ def test_what_changes_nothing_is_a_note(cause: str, seen: Objects) -> None:
     found = diagnosis(seen)
     assert cause in {each.cause.id for each in found.findings}
     assert not found.wanting
+
+
+def test_a_proxy_that_knows_its_zone_only_from_its_start_is_to_be_started_again() -> None:
+    calico = proxy("c1", started=EARLY)
+    calico["metadata"] |= {"name": "calico-node-x", "labels": {"k8s-app": "calico-node"}}
+    (first,) = diagnosis(objects(service(), on=nodes(c1=labelled("c1", "c", "csr")), proxies=[calico])).findings
+    assert (first.cause.id, first.nodes) == ("zone-label-changed", ("c1",))
+    assert first.remedy == "kubectl -n kube-system delete pod calico-node-x"
+    assert first.evidence == (f"zone label of c1 written by csr at {AT}, calico-node-x started at {EARLY}",)
 
 
 def test_all_is_well_where_every_zone_has_its_endpoint() -> None:

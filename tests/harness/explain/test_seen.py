@@ -110,7 +110,7 @@ def told(outcome: Observation) -> Diagnosis:
     seen, found = objects(), planned(objects())
     cluster = Cluster(seen, "released")
     answers = [Seen(each, {outcome: 66}) for each in found.questions if each.node == "a1"]
-    return with_seen(diagnose(seen.services[0], cluster), found, answers)
+    return with_seen(diagnose(seen.services[0], cluster), found, answers, cluster)
 
 
 @pytest.mark.parametrize(

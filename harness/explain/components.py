@@ -1,0 +1,96 @@
+"""The feature gates of a cluster's components, from their metrics, as far as those can be read.
+
+Gates matter only until they are permanent, as all are since Kubernetes 1.35. kube-apiserver has its metrics at its own
+address. Those of kube-controller-manager and kube-proxy come through the pod proxy, where these are pods, listen on
+their node's address and let anybody read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from harness.api.client import Api, Object, path_of
+from harness.errors import InconclusiveError
+from harness.model.metrics import enabled_gates
+
+API_SERVER, CONTROLLER, PROXY = "kube-apiserver", "kube-controller-manager", "kube-proxy"
+
+_PERMANENT = 35  # since this minor version no gate that matters can be switched off
+_SECONDS = 5.0
+
+Gates = Mapping[str, Mapping[str, bool]]
+"""Gates by name, by component; a kube-proxy is "kube-proxy 1.34" for all of its release."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """Where a component has its metrics, and what would let them be read; without a path nothing would."""
+
+    component: str
+    path: str
+    would: str
+
+
+def read_gates(
+    api: Api, version: str, proxies: Sequence[Object], managers: Sequence[Object]
+) -> tuple[dict[str, Mapping[str, bool]], dict[str, str]]:
+    """Return the gates that were read, and which were not, and what would show them.
+
+    `version` is the API server's; `proxies` and `managers` are the pods of kube-proxy and kube-controller-manager.
+    """
+    found: dict[str, Mapping[str, bool]] = {}
+    unread: dict[str, str] = {}
+    for each in _sources(version, proxies, managers):
+        gates = enabled_gates(_text(api, each.path)) if each.path else {}
+        if gates:
+            found[each.component] = gates
+        else:
+            unread[f"feature gates of {each.component}"] = each.would
+    return found, unread
+
+
+def _sources(version: str, proxies: Sequence[Object], managers: Sequence[Object]) -> Iterator[_Source]:
+    if _minor(version) < _PERMANENT:
+        yield _Source(API_SERVER, "/metrics", "permission to get /metrics (nonResourceURLs) would show them")
+    if _minor(version) <= _PERMANENT:  # it may be a minor version older
+        if managers:
+            would = "--bind-address other than 127.0.0.1 and --authorization-always-allow-paths=/metrics"
+            yield _of_pod(CONTROLLER, managers[0], "https:{}:10257", would)
+        else:
+            yield _Source(CONTROLLER, "", "it is no pod that can be asked: who runs the control plane can tell them")
+    for release, pod in _of_each_release(proxies).items():
+        if _minor(release) < _PERMANENT:
+            yield _of_pod(f"{PROXY} {release}", pod, "{}:10249", "metricsBindAddress other than 127.0.0.1")
+
+
+def _of_pod(component: str, pod: Object, place: str, listens: str) -> _Source:
+    name, namespace = str(pod["metadata"]["name"]), str(pod["metadata"]["namespace"])
+    path = f"{path_of('pods', namespace, place.format(name), 'proxy')}/metrics"
+    return _Source(
+        component, path, f"permission to get pods/proxy in namespace {namespace}, and {listens}, would show them"
+    )
+
+
+def _text(api: Api, path: str) -> str:
+    try:
+        return api.text(path, timeout=_SECONDS)
+    except InconclusiveError:
+        return ""
+
+
+def _of_each_release(proxies: Sequence[Object]) -> dict[str, Object]:
+    """Return one proxy of each minor version, like "1.34"."""
+    return {release: each for each in reversed(proxies) for release in [_release(each)] if release}
+
+
+def _release(pod: Object) -> str:
+    images = [str(each.get("image", "")) for each in (pod.get("spec") or {}).get("containers") or ()]
+    found = re.search(r"kube-proxy[^:]*:v?(\d+\.\d+)", " ".join(images))
+    return found[1] if found else ""
+
+
+def _minor(version: str) -> int:
+    found = re.match(r"v?1\.(\d+)", version)
+    return int(found[1]) if found else 0
