@@ -218,15 +218,24 @@ _register(
 
 
 class _ForgetsBeforeItLearns(KernelTable):
-    """Deletes the changed elements of these protocols, and adds the new ones 50 ms later."""
+    """Deletes the changed elements of these protocols, and adds the new ones `hole` seconds later."""
 
     protocols: tuple[str, ...] = ("TCP", "UDP")
+    hole = HOLE
 
     def apply(self, changes: Changes) -> None:
         if gone := [each for each in changes.first_delete if _protocol(each) in self.protocols]:
             self._nft.commit_all(self._messages.delete(gone))
-            time.sleep(HOLE)
+            time.sleep(self.hole)
         super().apply(replace(changes, first_delete=[each for each in changes.first_delete if each not in gone]))
+
+
+class _ForgetsFor200Ms(_ForgetsBeforeItLearns):
+    hole = 0.2
+
+
+class _ForgetsForASecond(_ForgetsBeforeItLearns):
+    hole = 1.0
 
 
 class _UdpForgetsBeforeItLearns(_ForgetsBeforeItLearns):
@@ -243,6 +252,20 @@ _register(
     "",
     f"{NO_ANSWER}|{REFUSED}",
     kernel_table=_ForgetsBeforeItLearns,
+)
+_register(
+    "forgets-for-200-ms",
+    "At a change, rules are taken away first, and the new ones come 200 ms later.",
+    "",
+    f"{NO_ANSWER}|{REFUSED}",
+    kernel_table=_ForgetsFor200Ms,
+)
+_register(
+    "forgets-for-a-second",
+    "At a change, rules are taken away first, and the new ones come a second later.",
+    "",
+    f"{NO_ANSWER}|{REFUSED}",
+    kernel_table=_ForgetsForASecond,
 )
 _register(
     "udp-forgets-before-it-learns",

@@ -25,7 +25,7 @@ from harness import (
     level=MUST,
     features={CLUSTER_IP, TERMINATING_ENDPOINTS, ZONE_HINTS},
     source="KEP-4444, User Stories, Story 2 (to avoid connection failures if no close endpoints are available)",
-    kills={"forgets-before-it-learns", "never-returns-to-zone-hints"},
+    kills={"forgets-before-it-learns", "forgets-for-200-ms", "forgets-for-a-second", "never-returns-to-zone-hints"},
 )
 def test_zone_loses_and_regains_its_last_endpoint_without_loss(three_zones: Cluster) -> None:
     lose_and_regain(three_zones, TCP)

@@ -8,8 +8,9 @@ at worst with a torn last line, and a reader reports both.
     begin         worker, version of this format; of a merged history the workers
     run           facts about the run
     change        a change of the cluster
-    window        the expectation for each client from here on, and the error rates
-    observed      counts of one client in a window, and the first offending observations in full
+    window        the expectation for each client from here on, the error rates, and which Service is asked where
+    observed      counts of one client in a window, the first offending observations in full, and of steady traffic
+                  each question with its time
     judged        verdict on a window
     convergence   the seconds until something was as expected
     comparison    an expected value and the one that was read, and the verdict
@@ -43,6 +44,7 @@ from harness.judging import comparison
 from harness.judging import history_format as as_json
 from harness.judging.comparison import Relation
 from harness.judging.conclusion import cause
+from harness.judging.flow import Timed, longest_gap
 from harness.judging.statistics import DEFAULT_RATES, Rates
 from harness.judging.timeline import Change
 from harness.judging.verdict import Expectation, Judgement, Tally, Verdict, is_wrong, judge, plans
@@ -96,14 +98,20 @@ class History:
         self.changes.append(Change(time.monotonic(), what, facts))
         self.write("change", what=what, facts=facts)
 
-    def window(self, test: str, expectation: Expectation, rates: Rates = DEFAULT_RATES) -> Window:
-        """Begin a measuring window of a test: from here on each observation counts."""
+    def window(
+        self, test: str, expectation: Expectation, rates: Rates = DEFAULT_RATES, *, of: tuple[str, str] = ("", "")
+    ) -> Window:
+        """Begin a measuring window of a test: from here on each observation counts.
+
+        `of` are the name of the Service that clients ask, and the kind of its address.
+        """
         with self._lock:
             self._windows += 1
             number = self._windows
         window = Window(self, number, expectation, rates)
         expected = {client: as_json.expected(each) for client, each in expectation.items()}
-        self.write("window", window=number, test=test, expectation=expected, rates=as_json.rates(rates))
+        more = {"of": of} if any(of) else {}
+        self.write("window", window=number, test=test, expectation=expected, rates=as_json.rates(rates), **more)
         return window
 
     def compare(
@@ -174,18 +182,25 @@ class Window:
         self.plans = plans(expectation, rates)
         self.tallies: dict[str, Tally] = {}
 
-    def observe(self, client: str, observations: Sequence[Observation], *, gap_ms: float = 0.0) -> None:
-        """Count the observations of a client, with its longest gap if measured. May be called several times."""
+    def observe(self, client: str, observations: Sequence[Observation]) -> None:
+        """Count the observations of a client. May be called several times."""
+        self._count(client, observations, Tally.of(observations))
+
+    def observe_flow(self, client: str, samples: Sequence[Timed]) -> None:
+        """Count the observations of a client's steady traffic, and record when each question was asked. Once."""
+        observations = [observation for _, observation in samples]
         tally = Tally.of(observations)
-        tally.gap_ms = gap_ms
+        tally.gap_ms = longest_gap(samples)
+        self._count(client, observations, tally, flow=as_json.flow(samples))
+
+    def _count(self, client: str, observations: Sequence[Observation], tally: Tally, **more: Any) -> None:
         wrong = [
             {"index": index, "saw": as_json.observation(each)}
             for index, each in enumerate(observations)
             if is_wrong(each, self._expectation[client])
         ]
-        self._history.write(
-            "observed", window=self._number, client=client, tally=as_json.tally(tally), offending=wrong[:SHOWN_IN_FULL]
-        )
+        told = {"tally": as_json.tally(tally), "offending": wrong[:SHOWN_IN_FULL], **more}
+        self._history.write("observed", window=self._number, client=client, **told)
         self.tallies.setdefault(client, Tally()).add(tally)
 
     def judgement(self) -> Judgement:

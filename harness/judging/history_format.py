@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import accumulate, pairwise
 from typing import Any
 
+from harness.judging.flow import Timed
 from harness.judging.statistics import Rates
 from harness.judging.verdict import NO_ANSWER, AnyOf, Evenly, Expected, NoAnswer, Tally
 from harness.model.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Refused, TimedOut, Unknown
@@ -74,6 +76,53 @@ def read_tally(value: Mapping[str, Any]) -> Tally:
         value.get("gapMs", 0.0),
         Counter(value.get("refusedBy", {})),
     )
+
+
+_FIRST = ord("a")  # of the letters that stand for outcomes
+
+
+def flow(samples: Sequence[Timed]) -> dict[str, Any]:
+    """Return the questions of steady traffic: when the first was asked, the ms between them, and what came of each.
+
+    That is a letter each, which stands for an outcome: "a" for the first of `outcomes`.
+    """
+    if not samples:
+        return {"at": 0.0, "ms": [], "outcomes": [], "saw": ""}
+    begin = samples[0][0]
+    whole = [round((at - begin) * 1000) for at, _ in samples]
+    texts = [observation(each) for _, each in samples]
+    outcomes = list({repr(each): each for each in texts}.values())
+    letters = {repr(each): chr(_FIRST + number) for number, each in enumerate(outcomes)}
+    return {
+        "at": round(begin, 6),
+        "ms": [after - before for before, after in pairwise(whole)],
+        "outcomes": outcomes,
+        "saw": "".join(letters[repr(each)] for each in texts),
+    }
+
+
+def read_flow(value: Mapping[str, Any]) -> list[Timed]:
+    """Read the questions that `flow` wrote; their times are right to half a ms."""
+    outcomes = [read_observation(each) for each in value["outcomes"]]
+    seen = [outcomes[ord(letter) - _FIRST] for letter in value["saw"]]
+    times = [value["at"] + ms / 1000 for ms in accumulate(value["ms"], initial=0)]
+    return list(zip(times, seen, strict=True)) if seen else []
+
+
+def read_observation(value: Any) -> Observation:
+    """Read an observation that `observation` wrote."""
+    match value:
+        case {"reached": pod, "from": client_address}:
+            return Reached(pod, client_address)
+        case {"refused": how}:
+            return Refused(how)
+        case {"unknown": why}:
+            return Unknown(why)
+        case "TIMED_OUT":
+            return TIMED_OUT
+        case "REFUSED":
+            return REFUSED
+    raise ValueError(f"{value!r} is no observation")
 
 
 def counts(value: Tally) -> dict[str, float]:

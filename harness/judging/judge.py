@@ -16,7 +16,10 @@ from harness.errors import UsageError
 from harness.judging import comparison, verdict
 from harness.judging import history_format as as_json
 from harness.judging.conclusion import Cause, cause, conclude
+from harness.judging.flow import longest_gap
 from harness.judging.results import CONVERGENCE, CaseResult, Result, severity
+from harness.judging.story import SETTLED, Compared, Story, WindowStory
+from harness.judging.timeline import Change
 from harness.judging.verdict import Judgement, Tally, Verdict
 from harness.model.privacy import private
 from harness.model.requirements import Feature, Level, Profile, Requirement
@@ -58,6 +61,8 @@ class Judged:
     """What the report says of the run as a whole; empty for runs of older releases."""
     seconds: dict[Key, float] = field(default_factory=dict)
     """How long each case took; no entry for what never began."""
+    stories: dict[Key, Story] = field(default_factory=dict)
+    """What happened in each case that came to its end."""
     contradictions: list[str] = field(default_factory=list)
     """What no run writes, though each record alone is one that a run could write."""
 
@@ -107,14 +112,14 @@ _TEXTS = (
 class _Worker:
     """The state of one worker: its windows by number, and the judgements since its last verdict."""
 
-    windows: dict[int, tuple[Mapping[str, Any], dict[str, Tally]]] = field(default_factory=dict)
+    windows: dict[int, tuple[Mapping[str, Any], WindowStory]] = field(default_factory=dict)
     judgements: list[Judgement] = field(default_factory=list)
-    begun: list[int] = field(default_factory=list)
-    """The windows of its present test."""
+    story: Story = field(default_factory=Story)
+    """That of its present test."""
 
     def counts(self) -> list[dict[str, Any]]:
         """Return the counts of each window of its present test, by client."""
-        tallies = [self.windows[each][1] for each in self.begun]
+        tallies = [each.tallies for each in self.story.windows]
         return [{client: as_json.counts(tally) for client, tally in each.items()} for each in tallies]
 
 
@@ -129,25 +134,15 @@ class _Reader:
                 raise TypeError(f"{name} is no text")
         worker = self._workers.setdefault(record.get("worker", ""), _Worker())
         match record["kind"]:
-            case "window":
-                worker.windows[record["window"]] = record, {}
-                worker.begun.append(record["window"])
-            case "observed":
-                tally = worker.windows[record["window"]][1].setdefault(record["client"], Tally())
-                tally.add(as_json.read_tally(record["tally"]))
-            case "judged":
-                worker.judgements.append(judge_window(*worker.windows[record["window"]]))
-            case "comparison":
-                worker.judgements.append(judge_comparison(record))
             case "verdict":
                 self._take_in(record, worker)
                 worker.judgements.clear()
             case "took":
-                worker.begun.clear()
                 key, seconds = (record["test"], record["parameters"]), float(record["seconds"])
                 if not 0 <= seconds < _LONGEST:
                     raise ValueError(f"{seconds} s")
                 self.judged.seconds[key] = self.judged.seconds.get(key, 0.0) + seconds
+                self._keep(key, worker, record["mono"] - seconds)
             case "not-run":
                 for key, result in _never_began(record):
                     self._note(key[0], record)
@@ -157,6 +152,51 @@ class _Reader:
                 self.judged.distrust = tuple(map(str, record["facts"].get("distrust", ())))
                 self.judged.interrupted = bool(record["facts"].get("interrupted"))
                 self.judged.report = dict(record["facts"].get("report", {}))
+            case _:
+                self._tell(record, worker)
+
+    def _tell(self, record: Mapping[str, Any], worker: _Worker) -> None:
+        """Take in what a scenario did and saw."""
+        match record["kind"]:
+            case "window":
+                told = _window(record)
+                worker.windows[record["window"]] = record, told
+                worker.story.windows.append(told)
+            case "observed":
+                self._observed(record, worker.windows[record["window"]][1])
+            case "judged":
+                window, told = worker.windows[record["window"]]
+                told.judgement = judge_window(window, told.tallies)
+                worker.judgements.append(told.judgement)
+            case "comparison":
+                judgement = judge_comparison(record)
+                worker.judgements.append(judgement)
+                worker.story.compared.append(Compared(record["mono"], record["what"], judgement.verdict))
+            case "change":
+                worker.story.changes.append(Change(record["mono"], str(record["what"]), dict(record["facts"])))
+            case "convergence" if record["what"] == SETTLED:
+                worker.story.took_up.append(record["mono"])
+
+    def _observed(self, record: Mapping[str, Any], window: WindowStory) -> None:
+        """Add the counts of a client; those of steady traffic must be the counts of its questions."""
+        counted = as_json.read_tally(record["tally"])
+        window.tallies.setdefault(record["client"], Tally()).add(counted)
+        if "flow" in record:
+            samples = as_json.read_flow(record["flow"])
+            window.flows[record["client"]] = samples
+            asked = Tally.of(each for _, each in samples)
+            asked.gap_ms = counted.gap_ms
+            if asked != counted or abs(longest_gap(samples) - counted.gap_ms) > _ROUNDED_MS:
+                told = f"{record['client']} in window {record['window']}"
+                self.judged.contradictions.append(f"the counts of {told} are not those of its questions")
+
+    def _keep(self, key: Key, worker: _Worker, begun: float) -> None:
+        """Keep the story of a case that has ended."""
+        worker.story.begun = begun
+        if key in self.judged.cases:
+            worker.story.give_titles(self.judged.cases[key].stated.observed)
+            self.judged.stories[key] = worker.story
+        worker.story = Story()
 
     def _take_in(self, record: Mapping[str, Any], worker: _Worker) -> None:
         why = Cause(record["cause"])
@@ -206,6 +246,16 @@ class _Reader:
         if sentence or requirement_id not in self.judged.requirements:
             noted = Requirement(requirement_id, sentence, Level(record["level"]), (feature,), source)
             self.judged.requirements[requirement_id] = noted
+
+
+_ROUNDED_MS = 2.0
+"""How far a gap may be from that of the questions, whose times are rounded."""
+
+
+def _window(record: Mapping[str, Any]) -> WindowStory:
+    expectation = {client: as_json.read_expected(each) for client, each in record["expectation"].items()}
+    service, kind = record.get("of", ("", ""))
+    return WindowStory(record["mono"], expectation, (str(service), str(kind)))
 
 
 def judge_window(window: Mapping[str, Any], tallies: Mapping[str, Tally]) -> Judgement:

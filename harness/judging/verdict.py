@@ -176,8 +176,8 @@ def plans(expectation: Expectation, rates: Rates = DEFAULT_RATES) -> dict[str, S
     Clients see a fault together if each of them would: silence and refusals all who are to be answered alike, and an
     answer of the wrong pod only those for whom some pod of the window is wrong.
     """
-    named = frozenset[str]().union(*map(_allowed, expectation.values()))
-    narrow = {client: not named <= _allowed(expected) for client, expected in expectation.items()}
+    named = frozenset[str]().union(*map(pods_of, expectation.values()))
+    narrow = {client: not named <= pods_of(expected) for client, expected in expectation.items()}
 
     def clients(client: str) -> int:
         alike = [each for each, other in expectation.items() if _kind(other) is _kind(expectation[client])]
@@ -194,15 +194,15 @@ def is_wrong(observation: Observation, expected: Expected) -> bool:
     """Return whether this one observation breaks the expectation."""
     match observation:
         case Reached(pod):
-            return pod not in _allowed(expected)
+            return pod not in pods_of(expected)
         case TimedOut() | Refused():
             return not isinstance(expected, NoAnswer) and observation != expected
         case Unknown():
             return False
 
 
-def _allowed(expected: Expected) -> frozenset[str]:
-    """Return the pods that may answer."""
+def pods_of(expected: Expected) -> frozenset[str]:
+    """Return the pods that may answer by an expectation."""
     match expected:
         case TimedOut() | Refused() | NoAnswer():
             return frozenset()
@@ -220,7 +220,7 @@ def judge(expectation: Expectation, tallies: Mapping[str, Tally], planned: Mappi
         raise ValueError(f"nothing is expected of {', '.join(strangers)}")
     named: set[str] = set()
     for expected in expectation.values():
-        named |= _allowed(expected)
+        named |= pods_of(expected)
     pods = sorted(named.union(*(tally.pods for tally in tallies.values())))
     clients = [
         _Client(name, expected, tallies.get(name, Tally()), planned[name], pods)
@@ -253,7 +253,7 @@ class _Client:
         self.expected = expected
         self.tally = tally
         self.needed = planned.samples
-        self.allowed = _allowed(expected)
+        self.allowed = pods_of(expected)
         self.bounds = self._share_bounds(planned.miss)
         self.cells = [*((pod, self._pod(pod)) for pod in pods), *self._others()]
 

@@ -17,11 +17,13 @@ from typing import Any
 
 import allure
 
+from harness.judging.judge import Key
 from harness.judging.outcome import Outcome
 from harness.judging.results import CaseResult, Result
 from harness.judging.verdict import SkipReason
-from harness.model.escaping import for_line, for_viewer
+from harness.model.escaping import for_line, for_terminal, for_viewer
 from harness.model.requirements import Level, Requirement
+from harness.report.reactions import as_csv
 from harness.run.folder import OutputFolder
 from harness.settings.settings import Settings
 
@@ -41,13 +43,23 @@ _SEVERITY = {Level.MUST: "critical", Level.SHOULD: "normal", Level.MAY: "minor"}
 _TYPES = {f".{each.extension}": str(each.mime_type) for each in allure.attachment_type}
 
 
-def write(folder: OutputFolder, results: Sequence[Result], settings: Settings, place: Mapping[str, Any]) -> None:
-    """Write results, environment, executor, and the configuration of the report. Raises `DistrustError`."""
+def write(
+    folder: OutputFolder,
+    results: Sequence[Result],
+    settings: Settings,
+    place: Mapping[str, Any],
+    transitions: Mapping[Key, Sequence[Mapping[str, Any]]],
+) -> None:
+    """Write results, environment, executor, and the configuration of the report. Raises `DistrustError`.
+
+    `transitions` are the numbers of steady traffic, by case.
+    """
     for each in (folder.path / "allure-results").glob("*-result.json"):  # of an earlier try in this run
         each.unlink()
     for result in (each for each in results if not each.left_out):
         for case in result.cases:  # those too that options left out: without them it would look met as a whole
-            attachments = [*_evidence(folder, case), *case.attachments]
+            changes = transitions.get((case.requirement, case.parameters), ())
+            attachments = [*_evidence(folder, case), *case.attachments, *_table(folder, changes)]
             whole = {**_result(result, case, settings), "attachments": attachments}
             _write(folder, f"allure-results/{whole['uuid']}-result.json", whole)
     properties = "".join(
@@ -134,6 +146,15 @@ def _evidence(folder: OutputFolder, case: CaseResult) -> list[dict[str, str]]:
         folder.copy(str(path), f"allure-results/{source}")
         found.append({"name": path.name, "source": source, "type": _TYPES.get(path.suffix, "text/plain")})
     return found
+
+
+def _table(folder: OutputFolder, changes: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """Write the numbers of steady traffic as a table, which Allure shows as one, and return the attachment."""
+    if not changes:
+        return []
+    source = f"{uuid.uuid4()}-attachment.csv"
+    folder.write(f"allure-results/{source}", for_terminal(as_csv(changes)))
+    return [{"name": "transitions.csv", "source": source, "type": _TYPES[".csv"]}]
 
 
 def _category(name: str, outcome: Outcome, message: str = "") -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from harness.judging.outcome import Outcome, outcome
 from harness.model.escaping import for_code, for_markdown
+from harness.report.reactions import by_kind
 
 Report = Mapping[str, Any]
 
@@ -37,7 +38,7 @@ def title_of(report: Report) -> str:
 
 
 def as_markdown(reports: Sequence[Report], refused: Sequence[str] = ()) -> str:
-    """Return three tables: of versions and modes, of features, and of requirements whose verdicts differ.
+    """Return tables: of versions and modes, of features, of reactions to changes, and of verdicts that differ.
 
     A cell counts requirements: "✓ 12" if all that ran are met, "✗ 3/12" if three of twelve are, with the mark of the
     worst outcome, and "-" if none ran. For a single report the last table lists the requirements that are not met.
@@ -65,8 +66,23 @@ def as_markdown(reports: Sequence[Report], refused: Sequence[str] = ()) -> str:
         "## Features",
         "",
         *_table("feature", heads, ran),
+        *_reactions(heads, [by_kind(report) for report in reports]),
     ]
     return "\n".join([*lines, "", f"## {about}", "", *(_table("requirement", heads, listed) if listed else ["None."])])
+
+
+def _reactions(heads: Sequence[str], found: Sequence[Mapping[str, tuple[float, float]]]) -> list[str]:
+    """Return the table of reactions, with two columns for each report; nothing if no report has any."""
+    kinds = sorted({kind for each in found for kind in each})
+    if not kinds:
+        return []
+    columns = [f"{head}: {what}, ms" for head in heads for what in ("p50", "worst")]
+    rows = [(for_markdown(kind), [cell for each in found for cell in _both(each.get(kind))]) for kind in kinds]
+    return ["", "## Reactions to changes", "", *_table("change", columns, rows)]
+
+
+def _both(reaction: tuple[float, float] | None) -> tuple[str, str]:
+    return (f"{reaction[0]:,.1f}", f"{reaction[1]:,.1f}") if reaction else (NOT_RUN, NOT_RUN)
 
 
 def _verified(heads: Sequence[str], refused: Sequence[str]) -> list[str]:

@@ -35,8 +35,13 @@ MOST_BYTES = 16 * MEGABYTE
 """A report of the whole suite has a quarter of a megabyte."""
 
 
-def build(about: Mapping[str, Any], results: Sequence[Result], artifacts: Sequence[dict[str, str]]) -> dict[str, Any]:
-    """Return the report of a run, `about` which is what `describe` returned."""
+def build(
+    about: Mapping[str, Any],
+    results: Sequence[Result],
+    artifacts: Sequence[dict[str, str]],
+    transitions: Sequence[dict[str, Any]] = (),
+) -> dict[str, Any]:
+    """Return the report of a run, `about` which is what `describe` returned; `transitions` if there were any."""
     values = {
         **about,
         "apiVersion": API_VERSION,
@@ -44,9 +49,11 @@ def build(about: Mapping[str, Any], results: Sequence[Result], artifacts: Sequen
         "profiles": profiles(results, about["features"]),
         "succeededProvisionalTests": [],
         "tests": [test_values(result) for result in results if not result.left_out],
+        "transitions": list(transitions),
         "artifacts": list(artifacts),
     }
-    return {name: values[name] for name in schema()["required"]}
+    names = [name for name in schema()["properties"] if name in schema()["required"] or values.get(name)]
+    return {name: values[name] for name in names}
 
 
 def describe(run: Run, results: Sequence[Result], duration: float) -> dict[str, Any]:

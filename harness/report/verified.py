@@ -27,6 +27,7 @@ from harness.judging.verdict import SkipReason
 from harness.model.requirements import Requirement
 from harness.report import conformance
 from harness.report.environment import catalogue_digest, suite_version
+from harness.report.reactions import listed
 from harness.report.rejudged import HISTORIES, differences
 from harness.run.plan import Plan
 
@@ -190,6 +191,16 @@ def _tests(run: Evidence) -> Iterator[str]:
             yield f"{test['id']} rests on {path}, which is not listed"
 
 
+def _transitions(run: Evidence) -> Iterator[str]:
+    told, made = run.report.get("transitions", []), listed(run.judged)
+    if told != made:
+        names = [each["test"] for each in told], [each["test"] for each in made]
+        if names[0] != names[1]:
+            yield f"it has the changes of {len(told)} tests, and the history those of {len(made)}"
+        else:
+            yield f"what steady traffic saw is another: {_first_difference(told, made)}"
+
+
 _TOLD_ELSEWHERE = {"id", "as", "level", "profile", "features", "verdict", "reason", "message"}
 """What `catalogue` and `verdicts` compare."""
 
@@ -304,6 +315,7 @@ CHECKS: Mapping[str, Callable[[Evidence], Iterator[str]]] = {
     "catalogue": _catalogue,
     "verdicts": _verdicts,
     "tests": _tests,
+    "transitions": _transitions,
     "statistics": _statistics,
     "features": _features,
     "run": _run,

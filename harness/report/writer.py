@@ -11,13 +11,13 @@ from typing import Any
 
 from harness.errors import DistrustError, UsageError
 from harness.judging.history import merge, read_parts
-from harness.judging.judge import closing, judge
+from harness.judging.judge import Judged, closing, judge
 from harness.judging.results import Result
 from harness.judging.verdict import Verdict
 from harness.model import needs
 from harness.model.needs import Needs
 from harness.model.privacy import private_values
-from harness.report import allure, conformance, junit
+from harness.report import allure, conformance, junit, reactions
 from harness.run.run import Run
 
 
@@ -28,12 +28,13 @@ def write_reports(run: Run, results: Sequence[Result]) -> Path:
     """
     duration = time.monotonic() - run.started_at
     about = private_values(conformance.describe(run, results, duration))
-    _merge_history(run, results, about)
+    judged = _merge_history(run, results, about)
     run.folder.write("junit.xml", junit.as_xml(results, start=run.start, duration=duration))
-    allure.write(run.folder, results, run.settings, about["environment"])
+    allure.write(run.folder, results, run.settings, about["environment"], reactions.by_case(judged))
     if (table := _needs(results)) and not run.target:
         run.folder.write(needs.FILE, needs.as_yaml(table))
-    report = private_values(conformance.build(about, results, run.folder.artifacts()))
+    built = conformance.build(about, results, run.folder.artifacts(), reactions.listed(judged))
+    report = private_values(built)
     return run.folder.write("report.yaml", conformance.as_yaml(report))
 
 
@@ -45,8 +46,8 @@ def _needs(results: Sequence[Result]) -> dict[str, Needs]:
     }
 
 
-def _merge_history(run: Run, results: Sequence[Result], about: Mapping[str, Any]) -> None:
-    """Merge the histories of the run's processes. Raises `DistrustError` if one of them is not valid."""
+def _merge_history(run: Run, results: Sequence[Result], about: Mapping[str, Any]) -> Judged:
+    """Merge the histories of the run's processes, and judge them. Raises `DistrustError` if one is not valid."""
     parts = sorted(run.folder.parts.glob("history-*.jsonl"))
     whole = run.folder.parts / "run.jsonl"
     try:
@@ -55,5 +56,6 @@ def _merge_history(run: Run, results: Sequence[Result], about: Mapping[str, Any]
         facts = {"interrupted": run.interrupted, "distrust": list(run.distrust), "report": about}
         merge(parts, whole, closing(results, seen, facts))
         whole.replace(run.folder.path / "run.jsonl")
+        return seen
     except (OSError, UsageError) as error:
         raise DistrustError(f"the history of the run: {error}") from error

@@ -22,6 +22,7 @@ from harness.judging import timeline
 from harness.judging.conclusion import raise_for
 from harness.judging.history import History, Window
 from harness.judging.statistics import DEFAULT_RATES, Rates
+from harness.judging.story import SETTLED
 from harness.judging.timeline import Seen
 from harness.judging.verdict import Expectation, Judgement, Verdict
 from harness.model import manifests
@@ -322,7 +323,7 @@ class Cluster(Components):
         """
         begin = time.monotonic()
         busy = self.backend.settle()
-        self.took("all components have worked on what was written", time.monotonic() - begin)
+        self.took(SETTLED, time.monotonic() - begin)
         return busy
 
     def took(self, what: str, seconds: float) -> None:
@@ -336,9 +337,14 @@ class Cluster(Components):
 
     # Observations and judgements
 
-    def window(self, title: str, expectation: Expectation, rates: Rates = DEFAULT_RATES) -> Window:
-        """Open a measuring window: from here on each observation counts, and is written to the history."""
-        window = self.history.window(self.test, expectation, rates)
+    def window(
+        self, title: str, expectation: Expectation, rates: Rates = DEFAULT_RATES, *, of: tuple[str, str] = ("", "")
+    ) -> Window:
+        """Open a measuring window: from here on each observation counts, and is written to the history.
+
+        `of` are the name of the Service and the kind of its address, if all clients ask there.
+        """
+        window = self.history.window(self.test, expectation, rates, of=of)
         self._findings.opened(title, window)
         return window
 

@@ -28,7 +28,10 @@ SILENCE_LIMIT = 0.4  # seconds without an answer that count as silence
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """A path from a client to an address of the Service, through the rules of `node`."""
+    """A path from a client to an address of the Service, through the rules of `node`.
+
+    `of` are the name of the Service and the kind of its address.
+    """
 
     label: str
     node: str
@@ -37,6 +40,7 @@ class Path:
     port: int
     protocol: str
     expected: verdict.Expected
+    of: tuple[str, str] = ("", "")
 
     @property
     def speaks(self) -> bool:
@@ -88,6 +92,7 @@ class Target:
             port=number,
             protocol=self.port.protocol,
             expected=expected,
+            of=(self.service.name, self.to),
         )
 
     def __str__(self) -> str:

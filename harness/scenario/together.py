@@ -166,7 +166,8 @@ def _measure(
 ) -> Iterator[tuple[str, Judgement]]:
     """Send all probes at once. Yields the judgement of each question, failed ones first: the first one decides."""
     windows = {
-        name: cluster.window(name, {path.label: path.expected for path in some}, rates) for name, some in paths.items()
+        name: cluster.window(name, {path.label: path.expected for path in some}, rates, of=some[0].of)
+        for name, some in paths.items()
     }
     asked = [(windows[name], path) for name, some in paths.items() for path in some]
     counts = {path: left(window, path, before) for window, path in asked}

@@ -22,12 +22,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from itertools import pairwise
 
 from harness.backends.backend import SteadyTraffic
 from harness.errors import InconclusiveError
 from harness.eventually import eventually
 from harness.judging import verdict
+from harness.judging.flow import Timed, longest_gap
 from harness.judging.statistics import DEFAULT_RATES
 from harness.judging.timeline import Seen
 from harness.judging.verdict import AnyOf
@@ -92,7 +92,7 @@ def expect_no_loss(
     title = f"{target}, through changes"
     # What is lost in a change of milliseconds may be one client's alone.
     rates = replace(DEFAULT_RATES, alone=DEFAULT_RATES.leak, chances=1)
-    window = cluster.window(title, {path.label: path.expected for path in paths}, rates)
+    window = cluster.window(title, {path.label: path.expected for path in paths}, rates, of=paths[0].of)
     recording = cluster.backend.record(INTERVAL, [path.probes(1)[0] for path in paths])
     flow = Flow(recording, len(paths), window.plans[paths[0].label].samples)
     try:
@@ -104,22 +104,9 @@ def expect_no_loss(
     finally:
         seen = _by_client(cluster, paths, recording.stop())
         for label, samples in seen.items():
-            window.observe(label, [observation for _, observation in samples], gap_ms=longest_gap(samples))
+            window.observe_flow(label, samples)
     raise_unless_passed(window.judge(), title, lambda: cluster.timeline(_losses(paths, seen)))
     cluster.answered.add(service.name)
-
-
-Timed = tuple[float, Observation]
-"""The time of a question (monotonic seconds), and its outcome."""
-
-
-def longest_gap(samples: Sequence[Timed]) -> float:
-    """Return the longest time in ms from one answered question to the next; first and last count as answered."""
-    if not samples:
-        return 0.0
-    answered = [at for at, observation in samples[1:-1] if isinstance(observation, Reached)]
-    times = [samples[0][0], *answered, samples[-1][0]]
-    return round(max((after - before for before, after in pairwise(times)), default=0.0) * 1000, 1)
 
 
 def _by_client(cluster: Cluster, paths: Sequence[Path], samples: Sequence[Sample]) -> dict[str, list[Timed]]:

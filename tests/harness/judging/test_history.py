@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from pathlib import Path
 
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from harness.errors import UsageError
 from harness.judging.conclusion import Cause
 from harness.judging.history import History, merge, read, sealed
+from harness.judging.history_format import flow, read_flow, read_rates
 from harness.judging.history_format import rates as as_json
-from harness.judging.history_format import read_rates
 from harness.judging.judge import judge
 from harness.judging.statistics import Rates
 from harness.judging.verdict import NO_ANSWER, AnyOf, Evenly, Expected, Judgement, Verdict
@@ -96,11 +99,27 @@ def test_every_kind_of_expectation_survives_the_file(
 def test_the_longest_gap_of_a_client_is_written(tmp_path: Path) -> None:
     with History(tmp_path / "h") as history:
         opened = history.window("KEP-1/x", {"a1": AnyOf(frozenset({"a1"}))}, LOOSE)
-        opened.observe("a1", [A1] * 4, gap_ms=12.5)
-        opened.observe("a1", [A1] * 4, gap_ms=2.0)
+        opened.observe_flow("a1", [(0.0, A1), (0.004, TIMED_OUT), (0.0125, A1), (0.016, A1)])
         opened.judge()
-    written = [record["tally"]["gapMs"] for record in read(tmp_path / "h").records if record["kind"] == "observed"]
-    assert (written, opened.tallies["a1"].gap_ms) == ([12.5, 2.0], 12.5)
+    (written,) = [record for record in read(tmp_path / "h").records if record["kind"] == "observed"]
+    assert (written["tally"]["gapMs"], opened.tallies["a1"].gap_ms) == (12.5, 12.5)
+    assert written["flow"]["saw"] == "abaa"
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 5000),
+            st.sampled_from([A1, B1, TIMED_OUT, REFUSED, Refused("EHOSTUNREACH"), Unknown("no route")]),
+        ),
+        max_size=40,
+    )
+)
+def test_steady_traffic_is_read_as_it_was_written(asked: list[tuple[int, Observation]]) -> None:
+    samples = [(10.0 + at / 1000, each) for at, each in sorted(asked, key=lambda each: each[0])]
+    again = read_flow(json.loads(json.dumps(flow(samples))))
+    assert [repr(each) for _, each in again] == [repr(each) for _, each in samples]
+    assert [at for at, _ in again] == pytest.approx([at for at, _ in samples], abs=0.0006)
 
 
 def test_observations_of_several_calls_are_judged_together(tmp_path: Path) -> None:

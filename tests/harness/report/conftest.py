@@ -20,7 +20,7 @@ JUDGED = """
 from harness.judging.conclusion import raise_for
 from harness.model.outcomes import TIMED_OUT, Reached
 from harness.judging.statistics import Rates
-from harness.judging.verdict import Verdict
+from harness.judging.verdict import AnyOf, Verdict
 from harness.scenario.findings import Findings
 
 class Watch:
@@ -30,6 +30,12 @@ class Watch:
 
     def judgement(self):
         return self._findings.as_json()
+
+    def steady(self, *seen):
+        made = self._history.window("", {"a1": AnyOf(frozenset({"a1"}))}, Rates(0.5, 0.1), of=("web", "cluster-ip"))
+        self._findings.opened("TCP, through changes", made)
+        made.observe_flow("a1", [(number * 0.004, each) for number, each in enumerate(seen)])
+        made.judge()
 
     def window(self, *seen):
         made = self._history.window("", {"a1": {"a1"}}, Rates(0.5, 0.1))
@@ -49,6 +55,10 @@ def watch(history):
 def test_holds(watch):
     watch.window(*[Reached("a1")] * 8)
     watch.window(*[Reached("a1")] * 9)
+
+@must("KEP-2/changes")
+def test_changes(watch):
+    watch.steady(*[Reached("a1")] * 20)
 
 @must("KEP-2/leaks")
 def test_leaks(watch):

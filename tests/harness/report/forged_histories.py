@@ -63,6 +63,12 @@ def other_counts(record: dict[str, Any]) -> dict[str, Any]:
     return record
 
 
+def other_flow(record: dict[str, Any]) -> dict[str, Any]:
+    if record["kind"] == "observed" and "flow" in record:
+        record["flow"]["outcomes"] = ["TIMED_OUT"]
+    return record
+
+
 def unseen(f: Forged) -> None:
     """As whoever is careful would: nothing of the failed test is left but that it has passed, also in the report."""
 
@@ -134,6 +140,7 @@ HISTORIES: dict[str, tuple[str, Callable[[Forged], Any]]] = {
     "what was seen of the failed test is gone": ("verdicts", unseen),
     "the failed test was not claimed": ("features", not_claimed),
     "other counts than those of the windows": ("history", lambda f: f.rewrite(other_counts)),
+    "other questions than those that were counted": ("history", lambda f: f.rewrite(other_flow)),
     "other times, with new digests": ("tests", changed("took", seconds=0.5)),
     "no times": ("tests", without("took")),
     "times before the beginning": ("history", changed("took", seconds=-1.0)),

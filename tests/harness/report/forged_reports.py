@@ -35,6 +35,10 @@ def artifact(forged: Forged, **changed: str) -> None:
     forged.report["artifacts"].append({**forged.report["artifacts"][0], **changed})
 
 
+def steady(forged: Forged) -> Any:
+    return forged.report["transitions"][0]["clients"][0]
+
+
 REPORTS: dict[str, tuple[str, Callable[[Forged], Any]]] = {
     "failed is passed": ("verdicts", lambda f: passes(f.tests["leaks"])),
     "failed is passed, with its numbers": ("verdicts", move_to_passed),
@@ -110,6 +114,10 @@ REPORTS: dict[str, tuple[str, Callable[[Forged], Any]]] = {
     "taken up at once": ("tests", lambda f: f.tests["holds"]["observed"]["convergence"].update(slowestSeconds=0.1)),
     "a stricter plan": ("tests", lambda f: f.tests["holds"]["check"].update(samples=100_000)),
     "no plan": ("tests", lambda f: f.tests["holds"].pop("check")),
+    "a shorter gap": ("transitions", lambda f: steady(f).update(longestGapMs=0.5)),
+    "fewer lost": ("transitions", lambda f: steady(f).update(lost={"refused": 1})),
+    "no gaps": ("transitions", lambda f: f.report.pop("transitions")),
+    "gaps of another test": ("transitions", lambda f: f.report["transitions"][0].update(test="KEP-2/holds")),
     "another command": ("tests", lambda f: f.tests["leaks"].update(rerun="true")),
     "no evidence": ("tests", lambda f: f.tests["leaks"]["evidence"].clear()),
     "evidence of a test that is not listed": (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from harness.judging.flow import longest_gap
 from harness.model.outcomes import REFUSED, TIMED_OUT, Observation, Reached
-from harness.scenario.transitions import longest_gap
 
 A1 = Reached("a1")
 

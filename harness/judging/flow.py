@@ -1,0 +1,24 @@
+"""Steady traffic of one client: each of its questions with the time at which it was asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from harness.model.outcomes import Observation, Reached
+
+Timed = tuple[float, Observation]
+"""The time of a question (monotonic seconds), and its outcome."""
+
+
+def longest_gap(samples: Sequence[Timed]) -> float:
+    """Return the longest time in ms from one answered question to the next; first and last count as answered."""
+    return max((round((after - before) * 1000, 1) for before, after in gaps(samples)), default=0.0)
+
+
+def gaps(samples: Sequence[Timed]) -> list[tuple[float, float]]:
+    """Return the times of each answered question and the next (monotonic seconds); first and last count as answered."""
+    if not samples:
+        return []
+    answered = [at for at, observation in samples[1:-1] if isinstance(observation, Reached)]
+    return list(pairwise([samples[0][0], *answered, samples[-1][0]]))

@@ -1,0 +1,173 @@
+"""Changes in numbers: what steady traffic saw of them, by client.
+
+What is right after a change is known by the scenario's own tables: by the first window after it that asks the same
+Service at the same kind of address. Times count from the moment at which a change began to be written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from harness.judging.flow import Timed, gaps
+from harness.judging.story import Story, WindowStory
+from harness.judging.timeline import Change
+from harness.judging.verdict import Tally, pods_of
+from harness.model.outcomes import Reached
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A change that a window tells of: its time, and who is to answer from then until the next one, and before.
+
+    `before` is None where no window tells it. `former` are pods that nobody is to reach any more. All times are
+    monotonic seconds.
+    """
+
+    kind: str
+    at: float
+    until: float
+    before: frozenset[str] | None
+    after: frozenset[str]
+    former: frozenset[str]
+
+
+def transitions(story: Story) -> list[dict[str, Any]]:
+    """Return the numbers of each steady traffic of a scenario, as reports have them."""
+    return [
+        {"traffic": window.title, "clients": [_client(story, window, client) for client in window.flows]}
+        for window in story.windows
+        if window.flows
+    ]
+
+
+def _client(story: Story, window: WindowStory, client: str) -> dict[str, Any]:
+    samples = window.flows[client]
+    tally = window.tallies[client]
+    found = phases(story, window, client)
+    lost = {"timedOut": tally.timed_out, "refused": tally.refused, "unknown": tally.unknown.total()}
+    return {
+        "client": client,
+        "asked": len(samples),
+        "longestGapMs": _ms(max((after - before for before, after in lossy_gaps(samples)), default=0.0)),
+        "longestPauseMs": _ms(max((after[0] - before[0] for before, after in pairwise(samples)), default=0.0)),
+        "lost": {name: number for name, number in lost.items() if number},
+        "wrongSet": _strangers(samples, found, tally, pods_of(window.expectation[client])),
+        "removedEndpoints": sum(each.pod in phase.former for phase in found for _, each in _answers(samples, phase)),
+        "reactions": [reaction for phase in found if (reaction := _reaction(samples, phase))],
+    }
+
+
+def lossy_gaps(samples: Sequence[Timed]) -> list[tuple[float, float]]:
+    """Return the gaps in which a question was lost: in the others the observer paused."""
+    lost = [at for at, each in samples if not isinstance(each, Reached)]
+    return [(begin, end) for begin, end in gaps(samples) if any(begin <= at <= end for at in lost)]
+
+
+def phases(story: Story, flow: WindowStory, client: str) -> list[Phase]:
+    """Return the changes during steady traffic of which a window tells what is right after them for this client."""
+    times = [at for at, _ in flow.flows[client]]
+    if not times:
+        return []
+    told = [each for each in story.windows if each.of == flow.of and client in each.expectation and not each.flows]
+    changes = [each for each in story.changes if concerns(each, flow.of[0])]
+    found: list[Phase] = []
+    before: WindowStory | None = None
+    for window in told:
+        since = before.at if before else 0.0
+        mine = [each for each in changes if max(since, times[0]) < each.at <= min(window.at, times[-1])]
+        if mine:
+            last = mine[-1]
+            first = next(each for each in mine if kind_of(each) == kind_of(last))
+            after = (each.at for each in changes if each.at > window.at)
+            found.append(_phase(first, next(after, times[-1]), before, window, client))
+        before = window
+    return found
+
+
+def _phase(change: Change, until: float, before: WindowStory | None, window: WindowStory, client: str) -> Phase:
+    former = before.expectation.get(client) if before else None
+    return Phase(
+        kind_of(change),
+        change.at,
+        until,
+        None if former is None else pods_of(former),
+        pods_of(window.expectation[client]),
+        (_everybody(before) - _everybody(window)) if before else frozenset(),
+    )
+
+
+def _everybody(window: WindowStory) -> frozenset[str]:
+    return frozenset[str]().union(*map(pods_of, window.expectation.values()))
+
+
+def concerns(change: Change, service: str) -> bool:
+    """Return whether a change may concern a Service: it names no other one, and measures nothing.
+
+    Slices that scenarios write are named for their Service, what they hold and their family.
+    """
+    named = change.facts.get("service") or str(change.facts.get("slice") or "").rsplit("-", 2)[0]
+    if named:
+        return bool(service == named)
+    return change.what != "measured"
+
+
+def kind_of(change: Change) -> str:
+    """Return the kind of a change, with the component if it is about one: "write slice", "restart proxy"."""
+    return f"{change.what} {change.facts.get('component') or ''}".rstrip()
+
+
+def _reaction(samples: Sequence[Timed], phase: Phase) -> dict[str, Any]:
+    """Return how long it took; nothing where the change lets each client see what it saw before, and it did."""
+    mine = list(_within(samples, phase))
+    wrong = [number for number, (_, each) in enumerate(mine) if not _is_right(each, phase.after)]
+    if not mine or (phase.before == phase.after and not wrong):
+        return {}
+    new = phase.after - (phase.before or frozenset())
+    right = (at for at, each in mine if isinstance(each, Reached) and each.pod in (new or phase.after))
+    first = next(right, None)
+    found: dict[str, Any] = {"change": phase.kind}
+    if first is not None:
+        found["firstRightMs"] = _ms(first - phase.at)
+    if not wrong:
+        found["allRightMs"] = 0.0
+    elif wrong[-1] + 1 < len(mine):
+        found["allRightMs"] = _ms(mine[wrong[-1] + 1][0] - phase.at)
+    return found
+
+
+def reaction_ms(reaction: dict[str, Any]) -> float | None:
+    """Return the ms from a change to where all is as it is to be, and somebody has seen it; None if it never was."""
+    if "firstRightMs" not in reaction or "allRightMs" not in reaction:
+        return None
+    return float(max(reaction["firstRightMs"], reaction["allRightMs"]))
+
+
+def _is_right(seen: object, pods: frozenset[str]) -> bool:
+    return isinstance(seen, Reached) and seen.pod in pods
+
+
+def _within(samples: Sequence[Timed], phase: Phase) -> Iterator[Timed]:
+    return (each for each in samples if phase.at <= each[0] < phase.until)
+
+
+def _answers(samples: Sequence[Timed], phase: Phase) -> Iterator[tuple[float, Reached]]:
+    return ((at, each) for at, each in _within(samples, phase) if isinstance(each, Reached))
+
+
+def _strangers(samples: Sequence[Timed], found: Sequence[Phase], tally: Tally, allowed: frozenset[str]) -> int:
+    """Return the number of answers by pods that are right neither before a change nor after it, or never."""
+    never = sum(count for pod, count in tally.pods.items() if pod not in allowed)
+    between = sum(
+        each.pod in allowed and each.pod not in phase.before | phase.after
+        for phase in found
+        if phase.before is not None
+        for _, each in _answers(samples, phase)
+    )
+    return never + between
+
+
+def _ms(seconds: float) -> float:
+    return round(seconds * 1000, 1)

@@ -1,0 +1,67 @@
+"""Changes in numbers, as the reports show them: a list in `report.yaml`, a table in Allure, columns in comparisons."""
+
+from __future__ import annotations
+
+import csv
+import io
+import statistics
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from harness.judging.judge import Judged, Key
+from harness.judging.transitions import reaction_ms, transitions
+
+COLUMNS = (
+    "client", "asked", "longest gap, ms", "longest pause, ms", "timed out", "refused", "unknown",
+    "answers of a wrong set", "answers of removed endpoints", "change", "first right answer, ms", "all right from, ms",
+)  # fmt: skip
+
+
+def by_case(judged: Judged) -> dict[Key, list[dict[str, Any]]]:
+    """Return the numbers of each case in which there was steady traffic."""
+    found = {key: transitions(story) for key, story in judged.stories.items()}
+    return {key: each for key, each in sorted(found.items()) if each}
+
+
+def listed(judged: Judged) -> list[dict[str, Any]]:
+    """Return the numbers of all cases, as `transitions` in the report."""
+    return [
+        {"test": test, **({"parameters": parameters} if parameters else {}), **each}
+        for (test, parameters), some in by_case(judged).items()
+        for each in some
+    ]
+
+
+def rows(transition: Mapping[str, Any]) -> list[list[Any]]:
+    """Return a line for each client and change, with a cell for each of `COLUMNS`; "" for what there is none of."""
+    return [
+        [
+            client["client"], client["asked"], client["longestGapMs"], client["longestPauseMs"],
+            *(client["lost"].get(kind, 0) for kind in ("timedOut", "refused", "unknown")),
+            client["wrongSet"], client["removedEndpoints"],
+            *(each.get(key, "") for key in ("change", "firstRightMs", "allRightMs")),
+        ]
+        for client in transition["clients"]
+        for each in (client["reactions"] or [{}])
+    ]  # fmt: skip
+
+
+def as_csv(found: Sequence[Mapping[str, Any]]) -> str:
+    """Return all steady traffic of a case as one table."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["traffic", *COLUMNS])
+    writer.writerows([each["traffic"], *row] for each in found for row in rows(each))
+    return text.getvalue()
+
+
+def by_kind(report: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
+    """Return the median and the longest reaction to each kind of change, in ms."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for transition in report.get("transitions", ()):
+        for client in transition["clients"]:
+            for each in client["reactions"]:
+                if (ms := reaction_ms(each)) is not None:
+                    found[each["change"]].append(ms)
+    return {kind: (statistics.median(all_ms), max(all_ms)) for kind, all_ms in sorted(found.items())}
