@@ -7,6 +7,7 @@ before the rules is never translated. TCP needs no help: a new SYN replaces an e
 Linux 6.8 and newer delete by a filter: half a millisecond, or ten with 50,000 connections in all network namespaces,
 which share one table, and nothing where this namespace has none. Otherwise, and when there is much to delete, the table
 is dumped and looked through here. That costs 16 ms even for an empty table: the kernel locks each of 262,144 buckets.
+All network namespaces wait for each other meanwhile, so `Kernel` asks only for what the rules have noted.
 """
 
 from __future__ import annotations
@@ -54,11 +55,11 @@ class Conntrack:
             return
         now = {service: endpoints(service) for service in {each.service for each in stale}}
         stale = [each for each in stale if _still(each, now[each.service])]
-        by_filter = family == "IPv4" or not any(_untranslated(each) for each in stale)
+        by_filter = family == "IPv4" or not any(each.untranslated for each in stale)
         if self._can_filter and by_filter and len(stale) < MOST_FILTERS:
             try:
                 for each in stale:
-                    named = untranslated(each.service) if _untranslated(each) else None
+                    named = untranslated(each.service) if each.untranslated else None
                     self._request(uapi.IPCTNL_MSG_CT_DELETE, family, named or matching(family, each, awaited=awaited))
             except KernelError as error:
                 if error.errno not in {errno.EINVAL, errno.EOPNOTSUPP, errno.ENOENT}:
@@ -68,18 +69,26 @@ class Conntrack:
                 return
         self.forget_all_but({family: {each.service: now[each.service] for each in stale}}, awaited=awaited)
 
-    def forget_all_but(self, allowed: Mapping[Family, Allowed], *, awaited: bool = True) -> None:
-        """Delete the UDP connections to these services that do not go where they are allowed to; None: it is gone."""
+    def forget_all_but(self, allowed: Mapping[Family, Allowed], *, awaited: bool = True) -> list[tuple[Family, Flow]]:
+        """Delete the UDP connections to these services that do not go where they are allowed to; None: it is gone.
+
+        Returns those to these services that stay.
+        """
         packed = {
             end(family, each.address, each.port): _packed(family, each, to)
             for family, services in allowed.items()
             for each, to in services.items()
         }
+        stay: list[tuple[Family, Flow]] = []
         for family, flow in list(self.flows(list(allowed)) if packed else ()):
             right = packed.get(flow.sent)
-            if right is None or flow.answered in right or (flow.awaited and not awaited):
+            if right is None:
                 continue
-            self._delete(family, flow)
+            if flow.answered in right or (flow.awaited and not awaited):
+                stay.append((family, flow))
+            else:
+                self._delete(family, flow)
+        return stay
 
     def entries(self) -> int:
         """Return the number of connections, of all kinds."""
@@ -143,10 +152,6 @@ def _packed(family: Family, service: ServiceAddress, allowed: Iterable[Endpoint]
     return frozenset(end(family, *each) for each in allowed)
 
 
-def _untranslated(connection: Stale) -> bool:
-    return connection.endpoint == connection.service[::2]
-
-
 def _still(stale: Stale, now: frozenset[Endpoint] | None) -> bool:
     """Return whether a connection is still wrong: an endpoint that left may have come back."""
-    return now is not None if _untranslated(stale) else stale.endpoint not in (now or ())
+    return now is not None if stale.untranslated else stale.endpoint not in (now or ())

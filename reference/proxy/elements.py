@@ -15,6 +15,7 @@ from reference.proxy import uapi
 from reference.proxy.changes import Element, EndpointElement, IdentityElement, MarkElement, RangesElement
 from reference.proxy.decision import Family
 from reference.proxy.expressions import Verdict, verdict_data
+from reference.proxy.flows import AWAITED
 from reference.proxy.netlink import attribute, attributes, nested, number
 from reference.proxy.ruleset import Endpoint, ServiceAddress
 from reference.proxy.selection import chain_name, ranges_name
@@ -94,6 +95,12 @@ class Packer:
 def pack_action(mark: int) -> bytes:
     """Pack the element of map `actions` that leads from a mark to its chain."""
     return _goto_element(_mark(mark), chain_name(mark))
+
+
+def pack_tag(tag: int) -> bytes:
+    """Pack the element of set `tags` that stands for a tag. The rules note a connection while it awaits its answer."""
+    key = attribute(uapi.NFTA_DATA_VALUE, _mark(tag | AWAITED))
+    return nested(uapi.NFTA_LIST_ELEM, nested(uapi.NFTA_SET_ELEM_KEY, key))
 
 
 def _goto_element(key: bytes, chain: str) -> bytes:

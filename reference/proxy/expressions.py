@@ -131,24 +131,32 @@ def lookup(name: str, register: int, into: int | None = None, *, inverted: bool 
     )
 
 
+def add(name: str, register: int) -> bytes:
+    """Put the key in a register into a set; it stays there."""
+    return _change(name, register, uapi.NFT_DYNSET_OP_ADD)
+
+
 def update(name: str, register: int, data: int, seconds: int) -> bytes:
     """Put the key and the data in two registers into a map, for `seconds`; a key that is there keeps its data."""
     timeout = attribute(uapi.NFTA_DYNSET_TIMEOUT, struct.pack(">Q", seconds * 1_000))
-    return _change_map(name, register, data, uapi.NFT_DYNSET_OP_UPDATE, timeout)
+    return _change(name, register, uapi.NFT_DYNSET_OP_UPDATE, _data(data), timeout)
 
 
 def remove(name: str, register: int, data: int) -> bytes:
     """Delete the key in a register from a map. The kernel requires a register with data too (6.18)."""
-    return _change_map(name, register, data, uapi.NFT_DYNSET_OP_DELETE)
+    return _change(name, register, uapi.NFT_DYNSET_OP_DELETE, _data(data))
 
 
-def _change_map(name: str, register: int, data: int, operation: int, *more: bytes) -> bytes:
+def _data(register: int) -> bytes:
+    return number(uapi.NFTA_DYNSET_SREG_DATA, register)
+
+
+def _change(name: str, register: int, operation: int, *more: bytes) -> bytes:
     return expression(
         "dynset",
         text(uapi.NFTA_DYNSET_SET_NAME, name),
         number(uapi.NFTA_DYNSET_OP, operation),
         number(uapi.NFTA_DYNSET_SREG_KEY, register),
-        number(uapi.NFTA_DYNSET_SREG_DATA, data),
         *more,
     )
 

@@ -4,7 +4,8 @@ Two things about a UDP connection stand in its conntrack mark, so that the kerne
 millisecond, without giving anybody a list:
 
 - the tag, which follows from where the connection was sent and where it goes instead (31 bits). Filters for addresses
-  would do the same for IPv4 alone: over IPv6 the kernel compares them the wrong way round (seen on 6.18);
+  would do the same for IPv4 alone: over IPv6 the kernel compares them the wrong way round (seen on 6.18).
+  The rules note each tag in set `tags` too, by which `Kernel` knows for which connections to look at all;
 - a bit that each packet of the client sets and each answer clears. A connection that is deleted while its answer is on
   the way loses that answer, so those are left for a little while.
 """
@@ -50,6 +51,11 @@ class Flow(NamedTuple):
     def mark(self) -> int:
         """The connection's mark."""
         return next((int.from_bytes(value, "big") for kind, value in attributes(self.rest) if kind == uapi.CTA_MARK), 0)
+
+    @property
+    def tag(self) -> int:
+        """The tag that the rules put into its mark."""
+        return self.mark & TAGS
 
     @property
     def awaited(self) -> bool:

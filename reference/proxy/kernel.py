@@ -6,10 +6,10 @@ The sockets are made in the constructor, in the netns of the thread that calls i
 from __future__ import annotations
 
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
-from heapq import heappop, heappush
 
+from reference.proxy import flows
 from reference.proxy.conntrack import Allowed, Conntrack
 from reference.proxy.decision import Family
 from reference.proxy.metrics import Metrics
@@ -19,12 +19,12 @@ from reference.proxy.objects import family_of
 from reference.proxy.ruleset import Ruleset, Stale
 from reference.proxy.state import FAMILIES, State
 
-ROUNDS = ((0.01, False), (0.1, True))
+SECOND_LOOK = 0.1
 """UDP connections to an endpoint that left are forgotten at once, but for those to which an answer may be on its way:
-they are looked at again after so many seconds, and in the end forgotten whatever may be on its way."""
+those are looked for again after so many seconds, and forgotten whatever may be on its way."""
 
 TOGETHER = 0.01
-"""Seconds by which a later round may wait for others: together they look through the connections once."""
+"""Seconds by which a second look may wait for others: together they look through the connections once."""
 
 
 class Kernel:
@@ -43,8 +43,10 @@ class Kernel:
         self._nft = NftSocket()
         self._conntrack = Conntrack()
         self._kernel = {family: kernel_table(self._nft, family) for family in FAMILIES}
-        self._later: list[tuple[float, bool, float, Family, list[Stale]]] = []
+        self._later: deque[tuple[float, Family, list[Stale]]] = deque()
         self._left: dict[tuple[Family, Stale], float] = {}
+        self._loaded: float | None = None
+        self._older: dict[Family, set[int]] = {family: set() for family in FAMILIES}
 
     def write(self, *, anew: bool) -> None:
         """Bring both families up to date: by what has changed, or `anew`."""
@@ -58,7 +60,8 @@ class Kernel:
             self._metrics.durations[family].observe(time.perf_counter() - begin)
             self._metrics.last_synced[family] = time.time()
         if anew:
-            self._conntrack.forget_all_but({family: self._udp(family) for family in FAMILIES})
+            self._forget_wrong()
+            self._loaded = time.monotonic()
 
     def delete(self) -> None:
         """Take all rules away."""
@@ -76,22 +79,25 @@ class Kernel:
 
     def patience(self) -> float | None:
         """Seconds until `forget_later` has something to do; None while there is nothing."""
-        return max(0.0, self._later[0][0] + TOGETHER - time.monotonic()) if self._later else None
+        since = [begin for begin, _, _ in list(self._later)[:1]] + ([] if self._loaded is None else [self._loaded])
+        return max(0.0, min(since) + SECOND_LOOK + TOGETHER - time.monotonic()) if since else None
 
     def forget_later(self, now: float) -> None:
-        """The later rounds that are due, together."""
-        due: dict[tuple[Family, bool], list[Stale]] = defaultdict(list)
-        if self._later and self._later[0][0] + TOGETHER > now:
+        """The second looks that are due, together."""
+        if self._loaded is not None and self._loaded + SECOND_LOOK <= now:
+            self._loaded = None
+            self._forget_wrong()
+        if not self._later or self._later[0][0] + SECOND_LOOK + TOGETHER > now:
             return
-        while self._later and self._later[0][0] <= now:
-            _, awaited, left, family, every = heappop(self._later)
-            stale = [each for each in every if self._left.get((family, each)) == left]  # else it has left once more
-            due[family, awaited] += stale
-            if awaited:
-                for each in stale:
+        due: dict[Family, list[Stale]] = defaultdict(list)
+        while self._later and self._later[0][0] + SECOND_LOOK <= now:
+            left, family, every = self._later.popleft()
+            for each in every:
+                if self._left.get((family, each)) == left:  # else it has left once more
                     del self._left[family, each]
-        for (family, awaited), stale in due.items():
-            self._conntrack.forget(family, stale, self._state.tables[family].endpoints, awaited=awaited)
+                    due[family].append(each)
+        for family, stale in due.items():
+            self._forget(family, stale, awaited=True)
 
     def _load(self, family: Family, kernel: KernelTable) -> None:
         table = self._state.tables[family]
@@ -110,15 +116,30 @@ class Kernel:
             if changes:
                 kernel.apply(changes)
             if stale := list(dict.fromkeys(changes.stale)):  # both maps of a service may say the same
-                self._forget(family, stale)
+                self._forget(family, stale, awaited=False)
+                left = time.monotonic()
+                self._left.update(dict.fromkeys(((family, each) for each in stale), left))
+                self._later.append((left, family, stale))
 
-    def _forget(self, family: Family, stale: list[Stale]) -> None:
-        """The first round, and the time of the later ones."""
-        self._conntrack.forget(family, stale, self._state.tables[family].endpoints, awaited=False)
-        left = time.monotonic()
-        self._left.update(dict.fromkeys(((family, each) for each in stale), left))
-        for seconds, awaited in ROUNDS:
-            heappush(self._later, (left + seconds, awaited, left, family, stale))
+    def _forget(self, family: Family, stale: list[Stale], *, awaited: bool) -> None:
+        """Delete these connections; with `awaited` all of them, and what was noted of them."""
+        if not awaited and not self._conntrack.entries():
+            return
+        endpoints, kernel, older = self._state.tables[family].endpoints, self._kernel[family], self._older[family]
+        tags = {each: flows.tag(family, *each) for each in stale if not each.untranslated}
+        noted = {each for each, tag in tags.items() if kernel.noted(tag)}
+        found = [each for each in stale if each.untranslated or each in noted or tags[each] in older]
+        self._conntrack.forget(family, found, endpoints, awaited=awaited)
+        if awaited:
+            gone = [each for each in found if each in tags and each.endpoint not in (endpoints(each.service) or ())]
+            older.difference_update(tags[each] for each in gone)
+            kernel.forget_tags({tags[each] for each in noted.intersection(gone)})
+
+    def _forget_wrong(self) -> None:
+        """Look through all UDP connections, after a load: the rules have noted none of those that are older."""
+        self._older = {family: set() for family in FAMILIES}
+        for family, flow in self._conntrack.forget_all_but({family: self._udp(family) for family in FAMILIES}):
+            self._older[family].add(flow.tag)
 
     def _pods(self, family: Family) -> tuple[str, ...]:
         return tuple(each for each in self._pod_cidrs if family_of(each) == family)

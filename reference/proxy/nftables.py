@@ -14,7 +14,15 @@ from functools import cache
 from reference.proxy import uapi
 from reference.proxy.changes import Changes, Element, HairpinElement, MarkElement, RangesElement, forwarding
 from reference.proxy.decision import Family
-from reference.proxy.elements import MOST_BYTES, Packer, pack_action, pack_intervals, read_clients, read_elements
+from reference.proxy.elements import (
+    MOST_BYTES,
+    Packer,
+    pack_action,
+    pack_intervals,
+    pack_tag,
+    read_clients,
+    read_elements,
+)
 from reference.proxy.expressions import NFPROTO
 from reference.proxy.netlink import Message, NftSocket, attribute, nested, number, text
 from reference.proxy.ruleset import DROP, REJECT, Ruleset, SourceRanges, Sticky, first_index, mark, marks
@@ -56,6 +64,14 @@ class Messages:
     def clients(self) -> bytes:
         """The body of a message about map `affinity`."""
         return self._lists["affinity"]
+
+    def tag(self, tag: int) -> bytes:
+        """The body of a message about one element of set `tags`."""
+        return self._of_elements("tags", pack_tag(tag))
+
+    def delete_tags(self, tags: Iterable[int]) -> Iterator[Message]:
+        """Delete elements of set `tags`, which must be there."""
+        return self._in_messages(uapi.NFT_MSG_DELSETELEM, "tags", [pack_tag(each) for each in tags])
 
     @property
     def table(self) -> bytes:
@@ -131,10 +147,12 @@ class Messages:
 
     def _elements(self, kind: int, name: str, packed: bytes) -> Message:
         flags = uapi.NLM_F_CREATE if kind == uapi.NFT_MSG_NEWSETELEM else 0
-        body = b"".join(
+        return Message(kind, flags, self._of_elements(name, packed), self._elements_of[name])
+
+    def _of_elements(self, name: str, packed: bytes) -> bytes:
+        return b"".join(
             (self._lists[name], _length(4 + len(packed), uapi.NFTA_SET_ELEM_LIST_ELEMENTS | uapi.NLA_F_NESTED), packed)
         )
-        return Message(kind, flags, body, self._elements_of[name])
 
     def _create_table(self) -> Message:
         return Message(uapi.NFT_MSG_NEWTABLE, uapi.NLM_F_CREATE, self._start, self._say("table"))
@@ -224,6 +242,14 @@ class KernelTable:
         self._ranges |= ranges
         if changes.later_delete:
             self._nft.commit_all(build.delete(changes.later_delete))
+
+    def noted(self, tag: int) -> bool:
+        """Return whether the rules have given this tag to a UDP connection since the table was loaded."""
+        return self._nft.exists(uapi.NFT_MSG_GETSETELEM, self._messages.tag(tag))
+
+    def forget_tags(self, tags: Iterable[int]) -> None:
+        """Delete notes of tags, which must be there."""
+        self._nft.commit_all(self._messages.delete_tags(tags))
 
     def delete(self) -> None:
         """Delete the table, if it is there."""

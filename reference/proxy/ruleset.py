@@ -16,6 +16,8 @@ that its cost does not grow with the number of Services and a change is a handfu
   the Service asks. With session affinity `endpoints` is keyed by identity, and `identities` maps an index to it. The
   identity depends on the endpoint alone, so an endpoint that moves to another index keeps its clients, and clients
   of one that left do not find it.
+- `tags`, which the kernel fills, holds the tag (see `flows`) of each service address and endpoint that a UDP connection
+  went between, until the endpoint has left and its connections are deleted.
 
 The index goes through the packet's mark because nft 1.0.6 aborts when it lists a rule that puts a random number or the
 result of a map into a register of a concatenation.
@@ -61,6 +63,11 @@ class Stale(NamedTuple):
 
     service: ServiceAddress
     endpoint: Endpoint
+
+    @property
+    def untranslated(self) -> bool:
+        """True if it stands for connections that were never translated."""
+        return self.endpoint == self.service[::2]
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,9 @@ FAMILY_WORD = {"IPv4": "ip", "IPv6": "ip6"}
 MOST_CLIENTS = 1 << 20
 """The most clients, of all Services together, that are remembered; others get no session affinity."""
 
+MOST_TAGS = 1 << 20
+"""The most pairs of a service address and an endpoint whose UDP connections are deleted when the endpoint leaves."""
+
 # nft's own numbers of its data types (include/datatype.h), which it needs to print a set.
 MARK, VERDICT = 19, 0xFFFFFF00
 _ADDRESS = {"IPv4": 7, "IPv6": 8}
@@ -39,7 +42,7 @@ _ORIGINAL_DESTINATION = {"IPv4": uapi.NFT_CT_DST_IP, "IPv6": uapi.NFT_CT_DST_IP6
 class SetSpec:
     """A named set or map: its type in nft's words, its types in nft's numbers, its lengths in bytes.
 
-    With a `size` it is filled by rules, and its elements expire.
+    With a `size` it is filled by rules, and its elements may expire.
     """
 
     name: str
@@ -100,6 +103,7 @@ def set_specs(family: Family) -> tuple[SetSpec, ...]:
             "affinity", f"{word} . {service_type} : mark", address << 3 * _TYPE_BITS | service, 2 * length + 8, MARK, 4,
             size=MOST_CLIENTS,
         ),
+        SetSpec("tags", "mark", MARK, 4, host_order_key=True, size=MOST_TAGS),
         SetSpec("actions", "mark : verdict", MARK, 4, VERDICT, 0, host_order_key=True),
         SetSpec("ranges", f"{service_type} : verdict", service, length + 8, VERDICT, 0),
         SetSpec("hairpin", f"{word} . {word}", address << _TYPE_BITS | address, 2 * length),
@@ -238,12 +242,13 @@ def _udp_translated() -> bytes:
 
 
 def _tag(family: Family) -> Rule:
-    """Set the mark of a new UDP connection, by which it can be found (see `flows`)."""
+    """Set the mark of a new UDP connection, by which it can be found (see `flows`), and note it in set `tags`."""
     ip, first, second = FAMILY_WORD[family], nft.FIRST_REGISTER, second_field(family)
     third = second + address_length(family) // 4
     numbers = f"mod {flows.TAGS} seed {flows.TAG_SEED:#x} offset {flows.AWAITED}"
     return Rule(
-        f"ct status dnat ct mark set jhash ct original {ip} daddr . {ip} daddr . udp dport {numbers}",
+        f"ct status dnat ct mark set jhash ct original {ip} daddr . {ip} daddr . udp dport {numbers} "
+        "add @tags { ct mark }",
         _udp_translated()
         + nft.load_connection(_ORIGINAL_DESTINATION[family], first, original=True)
         + load_destination(family, second)
@@ -252,7 +257,9 @@ def _tag(family: Family) -> Rule:
             first, 2 * address_length(family) + 4,
             below=flows.TAGS, seed=flows.TAG_SEED, first=flows.AWAITED, into=third + 1,
         )
-        + nft.set_connection_mark(third + 1),
+        + nft.set_connection_mark(third + 1)
+        + nft.load_connection(uapi.NFT_CT_MARK, first)
+        + nft.add("tags", first),
     )  # fmt: skip
 
 

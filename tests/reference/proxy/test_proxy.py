@@ -180,6 +180,47 @@ def test_a_udp_client_that_goes_on_is_moved_when_its_endpoint_leaves(cluster: Cl
 
 
 @pytest.mark.parametrize("family", FAMILIES)
+def test_a_udp_client_that_is_older_than_the_rules_is_moved_when_its_endpoint_leaves(
+    cluster: Cluster, family: str
+) -> None:
+    service = cluster.service("a1-2")
+    stream = cluster.loop.connect(Probe(cluster.hosts["a1-3"].namespace, "UDP", cluster_ip(service, family), 80))
+    before = stream.ask()
+    cluster.proxies["a1"].stop()
+    cluster.start_proxy("a1")
+    cluster.settle()
+
+    meanwhile = stream.ask()
+    cluster.endpoints(service, "b1-2")
+    after = stream.ask()
+    stream.close()
+
+    address = cluster.hosts["a1-3"].addresses[family]
+    assert (before, meanwhile) == (Reached("a1-2", address), Reached("a1-2", address))
+    assert after == Reached("b1-2", address)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_what_is_noted_of_udp_connections_goes_after_their_endpoint(cluster: Cluster, family: str) -> None:
+    with cluster.hosts["a1"].namespace.entered():
+        nft = NftSocket()
+
+    def notes() -> set[bytes]:
+        return set(read_back(nft, family, "tags") or ())
+
+    service = cluster.service("a1-2")
+    probe = Probe(cluster.hosts["a1-3"].namespace, "UDP", cluster_ip(service, family), 80)
+    before = notes()
+    cluster.loop.probe([probe] * 3)
+    (note,) = notes() - before
+
+    cluster.endpoints(service, "b1-2")
+
+    eventually(lambda: note not in notes(), within=10, describe="the note to go", every=0.005)
+    nft.close()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
 def test_a_udp_client_loses_no_query_while_its_endpoint_goes_gracefully_and_comes_back(
     cluster: Cluster, family: str
 ) -> None:
