@@ -11,7 +11,7 @@ OWN = $(or $(WORKERS),$$($(BIN)/python -m harness.run.workers))
 FROM ?= source
 
 .DEFAULT_GOAL := help
-.PHONY: help certify components history skew test nightly benign fresh requirement lint format benchmarks clean
+.PHONY: help certify components history skew test nightly benign mutation fresh requirement lint format benchmarks clean
 
 help:  ## show this text
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  make \1\t/' | expand -t 22
@@ -60,9 +60,13 @@ nightly: $(VENV)/.fuzz  ## run the tests of minutes too: each mutant on clusters
 	$(BIN)/python -m pytest -n $(OWN) -m "not hours" $(ARGS)
 	$(MAKE) certify ARGS="--follow released"
 	$(BIN)/python -m tests.conformance.false_failures --runs 4
+	$(MAKE) mutation ARGS="--sample 40 --seed $$(date +%Y%m%d)"
 
 benign: $(VENV)/.dev  ## try each benign variant with all that it claims, in both readings (hours; ARGS="-k takes-turns")
 	$(BIN)/python -m pytest -n $(OWN) -m hours $(ARGS)
+
+mutation: $(VENV)/.dev  ## try mutants that nobody wrote (ARGS="--sample 500 --seed 1"); goes on where it was stopped
+	$(BIN)/python -m tests.mutation $(if $(WORKERS),--workers $(WORKERS)) $(ARGS)
 
 TARGETS ?= certify test
 

@@ -22,18 +22,11 @@ from harness.model.requirements import Profile
 from harness.report import durations
 from mutants import BENIGN, MUTANTS, Mutant
 from mutants.mutant import WRITTEN
-from tests.conformance import trials
+from tests.conformance import killing, trials
+from tests.conformance.killing import is_about
 from tests.conformance.trials import SCENARIOS, Trial, time_scaled
 
 SUITE = Path(conformance.__file__).parent
-SHORT = 0.3  # probes may take 0.27 s
-SUBJECT = r"\b[abc][12]\b|\b(service|slices?|endpoints?|pods?|answer to|serving of|terminating of|metric|condition) \S"
-COMPONENT = r"^the (service-proxy|endpointslice-controller|dns-server):"
-PREPARATION = re.compile(
-    r"^wrong (first )?answer\b|^connection of |^the connection of .* was made to|^the flow of .* began with|"
-    r" became as expected within "
-)
-"""First lines of judgements on what a scenario begins with, and on how soon: no fault is about either."""
 
 
 def _killers(name: str, *, of_cluster: bool) -> list[str]:
@@ -80,8 +73,8 @@ TOGETHER = {name: killers for name in MUTANTS if (killers := _killers(name, of_c
 
 @pytest.fixture(autouse=True)
 def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trials, "DECLARED", 2.0)
-    monkeypatch.setattr(eventually, "FAR", 6.0)
+    monkeypatch.setattr(trials, "DECLARED", killing.DECLARED)
+    monkeypatch.setattr(eventually, "FAR", killing.FAR)
 
 
 def test_every_requirement_names_a_mutant_that_exists() -> None:
@@ -131,24 +124,16 @@ def _survived(name: str, killers: Sequence[str], trial: Callable[[Mutant], Trial
     mutant = MUTANTS[name]
     cluster = trial(mutant)
     failures = {each: _failure(cluster, mutant, each) for each in killers}
-    return {each: text for each, text in failures.items() if not _shows(mutant, text)}
+    return {each: text for each, text in failures.items() if not is_about(text, mutant.symptom)}
 
 
 def _failure(cluster: Trial, mutant: Mutant, requirement_id: str) -> str:
-    with time_scaled(SHORT):
+    with time_scaled(killing.SHORT):
         try:
             text = cluster.failure(requirement_id)
         except (InconclusiveError, AssertionError):
             text = "too slow to tell"
-    return text if not text or _shows(mutant, text) else cluster.failure(requirement_id)
-
-
-def _shows(mutant: Mutant, text: str) -> bool:
-    """Whether the first line of a failure says what is wrong, and with which client or object."""
-    first = text.partition("\n")[0]
-    if PREPARATION.search(first):
-        return False
-    return all(re.search(pattern, first) for pattern in (mutant.symptom, f"{SUBJECT}|{COMPONENT}"))
+    return text if not text or is_about(text, mutant.symptom) else cluster.failure(requirement_id)
 
 
 class _Ends(Trial):
@@ -176,12 +161,12 @@ def _unmet(text: str) -> Trial:
     ],
 )
 def test_what_a_scenario_begins_with_kills_nobody(text: str) -> None:
-    assert not _shows(Mutant("some", "Some fault.", symptom=WRITTEN), _unmet(text).failure("any"))
+    assert not is_about(_unmet(text).failure("any"), WRITTEN)
 
 
 def test_a_judgement_on_the_fault_kills() -> None:
     text = "ready, serving, terminating of p1: expected [true], observed [false]"
-    assert _shows(Mutant("some", "Some fault.", symptom=WRITTEN), _unmet(text).failure("any"))
+    assert is_about(_unmet(text).failure("any"), WRITTEN)
 
 
 def test_an_assertion_that_judges_nothing_kills_nobody() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 _SELF = "it installs from a registry and runs for minutes; .ci/run runs it on each push"
 _NIGHT = "it is an hour of tests, this one among them; ci.yaml runs it every night"
+_MUTATION = "it takes minutes or hours; tests/mutation runs the same with few mutants"
 _FRESH = "it needs root, and runs both main jobs; ci.yaml runs it"
 _COMPONENT = "it needs a compiled or downloaded component; tests/harness runs those that the cache has"
 _MINE = "it needs a proxy of the reader's own; tests/harness/proxies runs one that a file describes"
@@ -28,6 +29,9 @@ NOT_RUN = {
     "make certify": _SELF,
     "make fresh": _FRESH,
     "make lint": _SELF,
+    "make mutation": _MUTATION,
+    'make mutation ARGS="--sample 40 --seed 20261123"': _MUTATION,
+    'make mutation ARGS="--module reference.proxy.decision --sample 50"': _MUTATION,
     "make nightly": _NIGHT,
     "make skew": _COMPONENT,
     "make test": _SELF,

@@ -1,0 +1,199 @@
+"""Tries mutants that nobody wrote: does the suite find them out?
+
+    make mutation ARGS="--sample 500 --seed 1"
+
+Mutations are drawn from the modules by the seed, one of each module in turn. Each is tried by the requirements of the
+profiles that judge its component, until one fails. What is in the file of results is not tried again, so a run that was
+killed goes on where it was, and a larger sample of the same seed goes on from a smaller one. Those that live are told
+with their difference, except those that `survivors.yaml` has: equivalent, or known and open. Ends with exit code 1 if
+there is another.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from itertools import islice, zip_longest
+from pathlib import Path
+from typing import Any
+
+from harness.model.requirements import Profile
+from harness.report import durations
+from tests.conformance.trials import SCENARIOS
+from tests.mutation import court, reach, survivors
+from tests.mutation.mutated import ROOT, text_of
+from tests.mutation.mutations import Mutation, mutations
+
+FOLDER = ROOT / "trafficdist-results/mutation"
+
+_OF_A_PROXY = (Profile.SERVICE_PROXY, Profile.CLUSTER)
+_OF_A_CONTROLLER = (Profile.ENDPOINTSLICE_CONTROLLER, Profile.CLUSTER)
+JUDGES: Mapping[str, Sequence[Profile]] = {
+    "reference.proxy": _OF_A_PROXY,
+    "reference.endpointslice": _OF_A_CONTROLLER,
+    "reference.apiserver": (Profile.API_SERVER,),
+    "reference.pod_locator": (Profile.DNS,),
+    "reference.dns": (Profile.DNS,),
+}
+"""The profiles that judge a component, by the package that it is in."""
+
+MODULES = (
+    *(f"reference.proxy.{name}" for name in ("decision", "state", "ruleset", "table", "flows", "objects", "changes")),
+    *(
+        f"reference.endpointslice.{name}"
+        for name in ("hints", "cpu_hints", "plan", "endpoints", "conditions", "controller", "zones", "allocation")
+    ),
+    *(
+        f"reference.apiserver.kinds.{name}"
+        for name in ("service_validation", "service_update", "endpointslices", "pod_locators")
+    ),
+    *(f"reference.pod_locator.{name}" for name in ("location", "index", "controller")),
+    *(f"reference.dns.{name}" for name in ("selection", "records", "zone")),
+)
+"""What is drawn from, unless a run names others: pure cores and controllers."""
+
+
+def drawn(modules: Iterable[str], seed: int) -> Iterator[Mutation]:
+    """Yield the mutations of modules in the order of a seed, one of each module in turn."""
+    orders = []
+    for module in modules:
+        found = mutations(module, text_of(module))
+        random.Random(f"{seed} {module}").shuffle(found)
+        orders.append(found)
+    for turn in zip_longest(*orders):
+        yield from (each for each in turn if each is not None)
+
+
+class Results:
+    """What became of mutants, in a file: a line each, written at once."""
+
+    def __init__(self, file: Path) -> None:
+        self._file, self._lock = file, threading.Lock()
+        file.parent.mkdir(parents=True, exist_ok=True)
+        self.lines: dict[tuple[Any, ...], dict[str, Any]] = {}
+        for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
+            try:
+                told = json.loads(line)
+            except ValueError:  # the run was killed while it wrote
+                continue
+            self.lines[tuple(told["name"])] = told
+
+    def note(self, mutation: Mutation, sentence: court.Sentence) -> None:
+        """Keep the end of a mutant."""
+        told = {"name": mutation.name, "kind": mutation.kind, **asdict(sentence)}
+        with self._lock, self._file.open("a", encoding="utf-8") as file:
+            self.lines[mutation.name] = told
+            file.write(f"{json.dumps(told)}\n")
+
+    def lived(self, mutation: Mutation) -> bool:
+        """Return whether no requirement has found a mutant out."""
+        return bool(self.lines[mutation.name]["end"] == court.LIVED)
+
+    def killers(self, module: str, function: str) -> Counter[str]:
+        """Return how often each requirement killed in a module; in the function itself counts ten times."""
+        found = Counter[str]()
+        with self._lock:
+            for (its_module, its_function, *_), told in self.lines.items():
+                if its_module == module and told["end"] == court.KILLED:
+                    found[told["by"]] += 10 if its_function == function else 1
+        return found
+
+
+class Judge:
+    """Orders the requirements for each mutation, the likeliest killers for their time first, and has it tried."""
+
+    def __init__(self, results: Results, reached: reach.Reach) -> None:
+        self._results, self._reached = results, reached
+        table = durations.of_suite(ROOT / "conformance")
+        self._seconds = {name: seconds for mine in table.values() for name, seconds in mine.items()}
+
+    def order(self, mutation: Mutation) -> list[str]:
+        """Return the requirements that may find a mutation out; those of the profile cluster last."""
+        package = next(each for each in JUDGES if mutation.module.startswith(f"{each}."))
+        judges = JUDGES[package]
+        asked = [name for name, each in SCENARIOS.items() if each.requirement.profile in judges]
+        killers = self._results.killers(mutation.module, mutation.function)
+
+        def cost(name: str) -> tuple[int, float]:
+            requirement = SCENARIOS[name].requirement
+            likely = killers[name] + 0.1 * len(requirement.kills)
+            seconds = self._seconds.get(name, 1.0) + 0.3
+            return (0 if killers[name] else judges.index(requirement.profile), seconds / likely)
+
+        return sorted(self._reached.those_who_run(mutation, asked), key=cost)
+
+    def __call__(self, mutation: Mutation) -> court.Sentence:
+        """Try a mutation, and keep its end."""
+        text = mutation.apply(text_of(mutation.module))
+        sentence = court.judge(mutation.module, text, self.order(mutation))
+        self._results.note(mutation, sentence)
+        sys.stdout.write(f"{sentence.end:8} {sentence.seconds:5.1f} s  {mutation.module}: {mutation.becomes}\n")
+        sys.stdout.flush()
+        return sentence
+
+
+def summary(told: Sequence[Mapping[str, Any]], equivalent: int) -> str:
+    """Return what became of a sample, in a line."""
+    ends = Counter(each["end"] for each in told)
+    ended = len(told) - ends[court.LIVED]
+    share = f", {ended / (len(told) - equivalent):.1%} of those that are not equivalent died" if ended else ""
+    median = statistics.median(each["seconds"] for each in told) if told else 0
+    counts = ", ".join(f"{count} {end}" for end, count in ends.most_common())
+    return f"{len(told)} mutants: {counts}; {equivalent} believed equivalent{share}; median {median:.1f} s\n"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Try what of the sample has not been tried, and tell of all of it. Returns the exit code."""
+    parser = argparse.ArgumentParser(
+        "make mutation", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--sample", type=int, default=500, help="number of mutants (500)")
+    parser.add_argument("--seed", type=int, default=1, help="which mutants (1)")
+    parser.add_argument("--workers", type=int, default=2, help="how many at a time (2)")
+    parser.add_argument(
+        "--module", action="append", choices=_all_modules(), metavar="MODULE", help="draw from this one"
+    )
+    parser.add_argument("--into", type=Path, default=FOLDER / "results.jsonl", metavar="FILE", help="file of results")
+    parser.add_argument("--again", action="store_true", help="try those again that lived")
+    parser.add_argument("--measure", action="store_true", help="measure anew which requirements run which lines")
+    options = parser.parse_args(arguments)
+    results = Results(options.into)
+    sample = list(islice(drawn(options.module or MODULES, options.seed), options.sample))
+    left = [each for each in sample if each.name not in results.lines or (options.again and results.lived(each))]
+    if left:
+        judge = Judge(results, reach.known(options.into.with_name("reach.json"), anew=options.measure))
+        with ThreadPoolExecutor(options.workers) as pool:
+            list(pool.map(judge, left))
+    return _tell(sample, results)
+
+
+def _tell(sample: Sequence[Mutation], results: Results) -> int:
+    lived = [each for each in sample if results.lived(each)]
+    listed = survivors.read()
+    equivalent = [each for each in lived if each.name in listed.equivalent]
+    unknown = [each for each in lived if each.name not in listed.equivalent and each.name not in listed.open]
+    for each in unknown:
+        told = results.lines[each.name]
+        untold = "".join(f"  not told by {name}: {text}\n" for name, text in told["untold"].items())
+        sys.stdout.write(
+            f"\nlived {told['tried']} trials, {each.kind}:\n{each.difference(text_of(each.module))}{untold}"
+        )
+    sys.stdout.write(f"\n{summary([results.lines[each.name] for each in sample], len(equivalent))}")
+    return int(bool(unknown))
+
+
+def _all_modules() -> list[str]:
+    files = (file for package in JUDGES for file in ROOT.joinpath(*package.split(".")).rglob("*.py"))
+    return sorted(".".join(each.relative_to(ROOT).with_suffix("").parts) for each in files)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,146 @@
+"""Tries a mutation by the requirements of its profile, in a process of its own, until one of them finds it out.
+
+The process is forked from a server that has loaded the suite, and has not imported the reference. An alarm of the
+kernel ends it when a trial takes too long, whatever became of the process that asked.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import asdict, dataclass, field
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from harness import eventually
+from harness.backends.implementation import reference
+from harness.judging.history import History
+from harness.netns import sandbox
+from tests.conformance import killing, trials
+from tests.conformance.trials import Rereading, Trial, fewer_probes, time_scaled
+from tests.mutation.mutated import instead
+
+TRIAL_SECONDS = 120
+"""A trial that takes longer hangs; the longest takes 22 s."""
+SILENT = 10
+"""So many requirements in a row that nothing can be told of: nothing works at all."""
+MEMORY = 8 * 2**30
+"""Bytes of address space; a cluster needs less than one tenth of it in memory."""
+
+KILLED, BROKE, HUNG, SILENCED, LIVED = "killed", "broke", "hung", "silenced", "lived"
+"""The ends of a mutant: by a judgement on its fault; at import or boot; in a trial; by working for nobody; or not."""
+
+
+@dataclass(slots=True)
+class Sentence:
+    """The end of a mutant: the requirement that it ended at, what was said, and what the trials before it left open."""
+
+    end: str
+    by: str = ""
+    text: str = ""
+    tried: int = 0
+    seconds: float = 0.0
+    untold: dict[str, str] = field(default_factory=dict)
+
+
+FORKS = get_context("forkserver")
+FORKS.set_forkserver_preload([__name__])
+
+
+def judge(module: str, text: str, requirements: Sequence[str]) -> Sentence:
+    """Return the end of a mutant: this text of a module, tried by requirements in this order."""
+    begin, at, tried = time.monotonic(), "", 0
+    sentence: Sentence | None = None
+    receiver, sender = FORKS.Pipe(duplex=False)
+    with tempfile.TemporaryDirectory() as folder:
+        process = FORKS.Process(target=_in_child, args=(sender, folder, module, text, requirements))
+        process.start()
+        sender.close()
+        try:
+            while sentence is None:
+                match receiver.recv():
+                    case str(at):
+                        tried += 1
+                    case dict(told):
+                        sentence = Sentence(**told)
+        except EOFError:  # it has ended before it told
+            process.join()
+            end = HUNG if process.exitcode == -signal.SIGALRM else BROKE
+            sentence = Sentence(end, text=f"exit code {process.exitcode}")
+        except BaseException:
+            process.kill()
+            raise
+        finally:
+            process.join()
+    sentence.by, sentence.tried = sentence.by or at, tried
+    sentence.seconds = round(time.monotonic() - begin, 1)
+    return sentence
+
+
+def _in_child(sender: Connection, folder: str, module: str, text: str, requirements: Sequence[str]) -> None:
+    signal.alarm(TRIAL_SECONDS)
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # threads of mutants say how they end
+    with ExitStack() as stack:
+        try:
+            instead(module, text)
+            cluster = stack.enter_context(booted(Path(folder)))
+        except Exception as error:  # noqa: BLE001  any error is its end
+            sentence = Sentence(BROKE, text=_first(f"{type(error).__name__}: {error}"))
+        else:
+            sentence = _tried(cluster, requirements, sender)
+        sender.send(asdict(sentence))
+        os._exit(0)  # a mutant may not be able to stop; the kernel takes all that it had
+
+
+@contextmanager
+def booted(folder: Path) -> Iterator[Trial]:
+    """A cluster of the reference, as this process imports it, which is tried hastily."""
+    sandbox.enter()
+    trials.DECLARED, eventually.FAR = killing.DECLARED, killing.FAR
+    with (
+        closing(History(folder / "history.jsonl")) as history,
+        Rereading(implementation=reference()) as backend,
+        fewer_probes(),
+        time_scaled(killing.SHORT),
+    ):
+        yield Trial(backend, history)
+
+
+def _tried(cluster: Trial, requirements: Iterable[str], sender: Connection) -> Sentence:
+    untold: dict[str, str] = {}
+    silent = 0
+    for each in requirements:
+        signal.alarm(TRIAL_SECONDS)
+        sender.send(each)
+        is_judged, text = _trial(cluster, each)
+        if is_judged:
+            with time_scaled(1.0):  # a second time, with all patience: a machine may be slow, a fault stays
+                is_judged, text = _trial(cluster, each)
+        if is_judged:
+            return Sentence(KILLED, each, _first(text), untold=untold)
+        silent = silent + 1 if text else 0
+        if text:
+            untold[each] = _first(text)
+        if silent == SILENT:
+            return Sentence(SILENCED, each, _first(text), untold=untold)
+    return Sentence(LIVED, untold=untold)
+
+
+def _trial(cluster: Trial, requirement: str) -> tuple[bool, str]:
+    """Return whether a requirement judged the mutant's fault, and what was said; "" if it is met."""
+    try:
+        text = cluster.failure(requirement)
+    except Exception as error:  # noqa: BLE001  whatever it is, it judges nothing
+        return False, f"{type(error).__name__}: {error}"
+    return killing.is_about(text), text
+
+
+def _first(text: str) -> str:
+    return text.partition("\n")[0][:300]

@@ -1,0 +1,48 @@
+"""Has a module imported with a fault in it; no file changes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from pathlib import Path
+from types import CodeType, ModuleType
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def text_of(module: str) -> str:
+    """Return the text of a module of this checkout."""
+    return ROOT.joinpath(*module.split(".")).with_suffix(".py").read_text(encoding="utf-8")
+
+
+def instead(module: str, text: str) -> None:
+    """Have this process import `module` from a text. Raises `RuntimeError` if it has been imported."""
+    if module in sys.modules:
+        raise RuntimeError(f"{module} has been imported already")
+    sys.meta_path.insert(0, _Finder(module, text))
+
+
+class _Finder(MetaPathFinder):
+    def __init__(self, module: str, text: str) -> None:
+        self._module, self._text = module, text
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return where the module is, with a loader of the text."""
+        spec = PathFinder.find_spec(fullname, path) if fullname == self._module else None
+        if spec is not None and spec.origin is not None:
+            spec.loader = _Loader(fullname, spec.origin, self._text)
+        return spec
+
+
+class _Loader(SourceFileLoader):
+    def __init__(self, fullname: str, path: str, text: str) -> None:
+        super().__init__(fullname, path)
+        self._text = text
+
+    def get_code(self, fullname: str) -> CodeType:
+        """Return the code of the text, which is compiled anew."""
+        return compile(self._text, self.path, "exec", dont_inherit=True)

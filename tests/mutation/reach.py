@@ -1,0 +1,108 @@
+"""Which requirements run which lines of the reference: what does not run a mutant's line cannot find it out.
+
+Coverage.py says it of one run of the unchanged reference, by the requirement that was tried meanwhile. The map is kept
+beside the results. What it does not know is run: a module that has changed, a requirement that is new, and lines that
+run at import or boot.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from harness.model.requirements import Profile
+from harness.run.folder import write_whole
+from tests.conformance.trials import SCENARIOS
+from tests.mutation.court import FORKS, booted
+from tests.mutation.mutated import ROOT, text_of
+from tests.mutation.mutations import Mutation
+
+EVERYONE = ""
+"""The lines that run at import and boot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The requirements that were measured, and the lines that each ran, by module."""
+
+    requirements: AbstractSet[str] = frozenset()
+    modules: Mapping[str, Mapping[str, AbstractSet[int]]] = field(default_factory=dict)
+
+    def those_who_run(self, mutation: Mutation, requirements: Iterable[str]) -> list[str]:
+        """Return the requirements that run the lines of a mutation, or may."""
+        first, last = mutation.lines
+        lines = set(range(first, last + 1))
+        of = self.modules.get(mutation.module, {})
+        if not of or lines & of.get(EVERYONE, frozenset()):
+            return list(requirements)
+        return [each for each in requirements if each not in self.requirements or lines & of.get(each, frozenset())]
+
+
+def known(file: Path, *, anew: bool = False) -> Reach:
+    """Return the map from a file, or else measured, which takes minutes; without modules that are not as they were."""
+    if anew or not file.exists():
+        sys.stdout.write("measuring which requirements run which lines of the reference\n")
+        sys.stdout.flush()
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(file, json.dumps({"requirements": sorted(SCENARIOS), "modules": _measured()}))
+    told = json.loads(file.read_text(encoding="utf-8"))
+    modules = {
+        module: {requirement: frozenset(lines) for requirement, lines in of["lines"].items()}
+        for module, of in told["modules"].items()
+        if of["digest"] == _digest(module)
+    }
+    return Reach(frozenset(told["requirements"]), modules)
+
+
+def _digest(module: str) -> str:
+    return hashlib.sha256(text_of(module).encode()).hexdigest()[:12]
+
+
+def _measured() -> dict[str, Any]:
+    """Measure all profiles, each in a process of its own."""
+    receivers = []
+    for profile in Profile:
+        receiver, sender = FORKS.Pipe(duplex=False)
+        requirements = [each for each, scenario in SCENARIOS.items() if scenario.requirement.profile is profile]
+        FORKS.Process(target=_measure, args=(sender, requirements)).start()
+        sender.close()
+        receivers.append(receiver)
+    found: dict[str, dict[str, list[int]]] = {}
+    for receiver in receivers:
+        for module, lines in receiver.recv().items():
+            mine = found.setdefault(module, {})
+            everyone = sorted({*mine.get(EVERYONE, ()), *lines.get(EVERYONE, ())})
+            mine.update({**lines, EVERYONE: everyone})
+    return {module: {"digest": _digest(module), "lines": lines} for module, lines in found.items()}
+
+
+def _measure(sender: Connection, requirements: Sequence[str]) -> None:
+    from coverage import Coverage  # noqa: PLC0415  not before the fork
+
+    coverage = Coverage(data_file=None, include=[f"{ROOT}/reference/*"], config_file=False)
+    coverage.start()
+    with TemporaryDirectory() as folder, booted(Path(folder)) as cluster:
+        for each in requirements:
+            coverage.switch_context(each)
+            cluster.outcome(each)
+        coverage.stop()
+        data = coverage.get_data()
+        found: dict[str, dict[str, list[int]]] = {}
+        for file in data.measured_files():
+            if Path(file).name == "__init__.py":
+                continue
+            module = ".".join(Path(file).relative_to(ROOT).with_suffix("").parts)
+            for line, contexts in data.contexts_by_lineno(file).items():
+                for each in contexts:
+                    found.setdefault(module, {}).setdefault(each, []).append(line)
+    sender.send(found)
+    os._exit(0)

@@ -1,0 +1,120 @@
+"""A series goes on where it was stopped; only a judgement kills; what is listed as a survivor exists."""
+
+from __future__ import annotations
+
+import itertools
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.mutation import __main__ as series
+from tests.mutation import court, reach, survivors
+from tests.mutation.court import Sentence
+from tests.mutation.mutated import text_of
+from tests.mutation.mutations import Mutation, mutations
+
+HINTS = "reference.endpointslice.hints"
+
+
+@pytest.fixture
+def tried(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[str]]:
+    """The requirements by which mutants were tried; every second one lives."""
+    asked: list[Sequence[str]] = []
+
+    def judge(module: str, text: str, requirements: Sequence[str]) -> Sentence:
+        asked.append(requirements)
+        return Sentence(court.LIVED) if len(asked) % 2 else Sentence(court.KILLED, by=requirements[0], seconds=2.0)
+
+    monkeypatch.setattr(court, "judge", judge)
+    monkeypatch.setattr(reach, "known", lambda file, anew: reach.Reach())
+    return asked
+
+
+def _run(into: Path, sample: int, *more: str) -> int:
+    told = ["--sample", str(sample), "--module", HINTS, "--workers", "1", "--into", str(into), *more]
+    return series.main(told)
+
+
+def test_a_series_goes_on_where_it_was_stopped(
+    tried: list[Sequence[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    into = tmp_path / "results.jsonl"
+    assert _run(into, 4) == 1
+    assert len(tried) == 4
+    with into.open("a", encoding="utf-8") as file:
+        file.write('{"name": ["a ki')
+    assert _run(into, 4) == 1
+    assert len(tried) == 4
+    assert _run(into, 6) == 1
+    assert len(tried) == 6
+    assert "+++ b/reference/endpointslice/hints.py" in capsys.readouterr().out
+
+
+def test_those_that_lived_are_tried_again_when_asked(tried: list[Sequence[str]], tmp_path: Path) -> None:
+    _run(tmp_path / "results.jsonl", 4)
+    _run(tmp_path / "results.jsonl", 4, "--again")
+    assert len(tried) == 6
+
+
+def test_a_seed_draws_the_same_mutants_from_each_module_in_turn() -> None:
+    first = list(itertools.islice(series.drawn(series.MODULES, 7), 60))
+    assert first == list(itertools.islice(series.drawn(series.MODULES, 7), 60))
+    assert first != list(itertools.islice(series.drawn(series.MODULES, 8), 60))
+    assert [each.module for each in first[: len(series.MODULES)]] == list(series.MODULES)
+
+
+def test_what_killed_in_the_same_function_is_tried_first(tmp_path: Path) -> None:
+    results = series.Results(tmp_path / "results.jsonl")
+    before, mutation = mutations(HINTS, text_of(HINTS))[-2:]
+    results.note(before, Sentence(court.KILLED, by="KEP-4444/hints-follow-the-field"))
+    assert series.Judge(results, reach.Reach()).order(mutation)[0] == "KEP-4444/hints-follow-the-field"
+
+
+def _of(function: str) -> Mutation:
+    return next(each for each in mutations(HINTS, text_of(HINTS)) if each.function == function)
+
+
+def test_what_does_not_run_a_line_is_not_tried_by_it() -> None:
+    mutation = _of("_by_annotation")
+    lines = frozenset({mutation.lines[0]})
+    known = {"a", "b", "c"}
+    reached = reach.Reach(known, {HINTS: {"a": lines, "b": frozenset({1})}})
+    assert reached.those_who_run(mutation, ["a", "b", "c", "new"]) == ["a", "new"]
+    at_boot = reach.Reach(known, {HINTS: {"a": lines, reach.EVERYONE: lines}})
+    assert at_boot.those_who_run(mutation, ["a", "b"]) == ["a", "b"]
+    assert reach.Reach(known).those_who_run(mutation, ["a", "b"]) == ["a", "b"]
+
+
+@pytest.mark.parametrize("kind", ["equivalent", "open"])
+def test_each_survivor_of_the_list_is_a_mutation_and_has_a_reason(kind: str) -> None:
+    listed: dict[Any, str] = dict(getattr(survivors.read(), kind))
+    modules = {name[0] for name in listed}
+    existing = {each.name for module in modules for each in mutations(module, text_of(module))}
+    assert listed.keys() - existing == set()
+    assert [name for name, reason in listed.items() if len(reason) < 20] == []
+
+
+TRIED = ["KEP-4444/unsupported-value-is-not-accepted"]
+
+
+@pytest.mark.timeout(60)
+def test_a_mutant_that_breaks_or_hangs_is_told_from_one_that_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert court.judge(HINTS, "raise ValueError('of old')", TRIED).text == "ValueError: of old"
+    assert court.judge(HINTS, "raise SystemExit(3)", TRIED).end == court.BROKE
+    assert (
+        court.judge(HINTS, f"import os, signal\nos.kill(os.getpid(), {int(signal.SIGALRM)})", TRIED).end == court.HUNG
+    )
+
+
+@pytest.mark.timeout(60)
+def test_a_judgement_kills_a_mutant_and_what_changes_nothing_lives() -> None:
+    text = text_of(HINTS)
+    fault = "if not _is_known(value, features):"
+    assert fault in text
+    killed = court.judge(HINTS, text.replace(fault, "if False:"), TRIED)
+    assert (killed.end, killed.by, killed.tried) == (court.KILLED, TRIED[0], 1)
+    lived = court.judge(HINTS, f"{text}\n# nothing\n", TRIED)
+    assert (lived.end, lived.tried, lived.untold) == (court.LIVED, 1, {})

@@ -1,0 +1,98 @@
+"""A mutation is one edit that changes what a program does, and its name stays while other lines come and go."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+
+import pytest
+
+from tests.mutation.__main__ import MODULES
+from tests.mutation.mutated import text_of
+from tests.mutation.mutations import mutations
+
+
+def _becomes(text: str) -> set[str]:
+    return {each.becomes for each in mutations("some.module", text)}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("f = a < b", {"f = a <= b", "f = a > b"}),
+        ("f = a is not b", {"f = a is b"}),
+        ("f = a not  in b", {"f = a in b"}),
+        ("f = (a or b) and c", {"f = c", "f = (a or b) ", "f = (a or b) or c", "f = (b) and c", "f = (a ) and c"}),
+        ("f = not a", {"f = (a)"}),
+        ("f = 2", {"f = 3", "f = 1"}),
+        ("f = 0", {"f = 1"}),
+        ("f = True", {"f = False"}),
+        ("f = 'a'", {'f = ""'}),
+        ("f = ''", {'f = "mutated"'}),
+        ("f = a + b", {"f = (a)", "f = (b)"}),
+        ("a.b()", {"pass"}),
+        ("a.b = c", {"pass"}),
+        ("a += b", {"pass"}),
+        ("raise a", {"pass"}),
+        ("f = a(b, c)", {"f = a(b)", "f = a(c, b)"}),
+        ("f = a(b, c=d)", {"f = a(b)"}),
+        ("f = any(a)", {"f = all(a)"}),
+        ("f = [a, b]", {"f = [b]", "f = [a]"}),
+        ("f = a, b", {"f = (a,)", "f = (b,)"}),
+        ("f = {a: b, c: d}", {"f = {c: d}", "f = {a: b}"}),
+        ("f = [a for a in b if c]", {"f = [a for a in b if True]", "f = [a for a in b if False]"}),
+        ("f = a if b else c", {"f = a if True else c", "f = a if False else c"}),
+    ],
+)
+def test_what_a_program_does_is_changed(text: str, expected: set[str]) -> None:
+    found = _becomes(text)
+    assert {" ".join(each.split()) for each in expected} <= found
+    for each in mutations("some.module", text):
+        ast.parse(each.apply(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Name = Literal['a', 'b']",
+        "T = TypeVar('T')",
+        "__all__ = ['a']",
+        '"""A docstring."""',
+        "assert a < 2",
+        "logger.info('a')",
+        "a: Literal[1]",
+        "f = f'{a + 1}'",
+        "if TYPE_CHECKING:\n    import a",
+        "def __str__(self):\n    return a + b",
+        "@dataclass(frozen=True)\nclass A:\n    a: int",
+        "f = 'a sentence for a person'",
+    ],
+)
+def test_what_no_program_acts_on_is_left_alone(text: str) -> None:
+    assert _becomes(text) == set()
+
+
+def test_a_mutation_knows_its_function_and_changes_nothing_else() -> None:
+    text = "class A:\n    def b(self):\n        # ä\n        return self.c == 'ä' and self.d\n"
+    (found,) = [each for each in mutations("some.module", text) if each.kind == "comparison"]
+    assert (found.function, found.lines) == ("A.b", (4, 4))
+    assert found.apply(text) == text.replace("==", "!=")
+    assert found.difference(text).splitlines()[-2:] == [
+        "-        return self.c == 'ä' and self.d",
+        "+        return self.c != 'ä' and self.d",
+    ]
+
+
+def test_a_name_stays_when_lines_come_before() -> None:
+    text = "def f():\n    return a < b\n"
+    names = [each.name for each in mutations("some.module", text)]
+    assert [each.name for each in mutations("some.module", f"# new\nb = c\n\n\n{text}")] == names
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_mutation_of_the_reference_has_a_name_of_its_own_and_compiles(module: str) -> None:
+    text = text_of(module)
+    found = mutations(module, text)
+    assert [name for name, count in Counter(each.name for each in found).items() if count > 1] == []
+    for each in found[::10]:
+        ast.parse(each.apply(text))
