@@ -154,6 +154,22 @@ class _UnlimitedEndpoints(EndpointSlices):
         return [each for each in super().validate(obj, features, known=known) if each.field != "endpoints"]
 
 
+@_fault("slices-of-any-syntax", "Of a slice only hints and the number of its endpoints are looked at.")
+class _SlicesOfAnySyntax(EndpointSlices):
+    def validate(self, obj: Object, features: Features, *, known: Sequence[Object] = ()) -> list[FieldError]:
+        return [
+            each
+            for each in super().validate(obj, features, known=known)
+            if ".hints" in each.field or each.field == "endpoints"
+        ]
+
+
+@_fault("slices-change-their-type", "The type of a slice's addresses can be changed.")
+class _SlicesChangeTheirType(EndpointSlices):
+    def validate_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
+        return _not_about(super().validate_update(new, old, features), "addressType")
+
+
 @_fault("hints-may-repeat", "An endpoint may be hinted for the same place twice.")
 class _HintsMayRepeat(EndpointSlices):
     def validate(self, obj: Object, features: Features, *, known: Sequence[Object] = ()) -> list[FieldError]:

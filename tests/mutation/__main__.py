@@ -3,7 +3,7 @@
     make mutation ARGS="--sample 500 --seed 1"
 
 Mutations are drawn from the modules by the seed, one of each module in turn. Each is tried by the requirements of the
-profiles that judge its component, until one fails. What is in the file of results is not tried again, so a run that was
+profile that judges its component, until one fails. What is in the file of results is not tried again, so a run that was
 killed goes on where it was, and a larger sample of the same seed goes on from a smaller one. Those that live are told
 with their difference, except those that `survivors.yaml` has: equivalent, or known and open. Ends with exit code 1 if
 there is another.
@@ -34,16 +34,14 @@ from tests.mutation.mutations import Mutation, mutations
 
 FOLDER = ROOT / "trafficdist-results/mutation"
 
-_OF_A_PROXY = (Profile.SERVICE_PROXY, Profile.CLUSTER)
-_OF_A_CONTROLLER = (Profile.ENDPOINTSLICE_CONTROLLER, Profile.CLUSTER)
-JUDGES: Mapping[str, Sequence[Profile]] = {
-    "reference.proxy": _OF_A_PROXY,
-    "reference.endpointslice": _OF_A_CONTROLLER,
-    "reference.apiserver": (Profile.API_SERVER,),
-    "reference.pod_locator": (Profile.DNS,),
-    "reference.dns": (Profile.DNS,),
+JUDGES: Mapping[str, Profile] = {
+    "reference.proxy": Profile.SERVICE_PROXY,
+    "reference.endpointslice": Profile.ENDPOINTSLICE_CONTROLLER,
+    "reference.apiserver": Profile.API_SERVER,
+    "reference.pod_locator": Profile.DNS,
+    "reference.dns": Profile.DNS,
 }
-"""The profiles that judge a component, by the package that it is in."""
+"""The profile that judges a component, by the package that it is in."""
 
 MODULES = (
     *(f"reference.proxy.{name}" for name in ("decision", "state", "ruleset", "table", "flows", "objects", "changes")),
@@ -95,7 +93,7 @@ class Results:
 
     def lived(self, mutation: Mutation) -> bool:
         """Return whether no requirement has found a mutant out."""
-        return bool(self.lines[mutation.name]["end"] == court.LIVED)
+        return self.lines[mutation.name]["end"] in {court.LIVED, court.UNTOLD}
 
     def killers(self, module: str, function: str) -> Counter[str]:
         """Return how often each requirement killed in a module; in the function itself counts ten times."""
@@ -110,23 +108,23 @@ class Results:
 class Judge:
     """Orders the requirements for each mutation, the likeliest killers for their time first, and has it tried."""
 
-    def __init__(self, results: Results, reached: reach.Reach) -> None:
-        self._results, self._reached = results, reached
+    def __init__(self, results: Results, reached: reach.Reach, *, cluster: bool = False) -> None:
+        self._results, self._reached, self._cluster = results, reached, cluster
         table = durations.of_suite(ROOT / "conformance")
         self._seconds = {name: seconds for mine in table.values() for name, seconds in mine.items()}
 
     def order(self, mutation: Mutation) -> list[str]:
-        """Return the requirements that may find a mutation out; those of the profile cluster last."""
-        package = next(each for each in JUDGES if mutation.module.startswith(f"{each}."))
-        judges = JUDGES[package]
-        asked = [name for name, each in SCENARIOS.items() if each.requirement.profile in judges]
+        """Return the requirements that may find a mutation out; those of profile cluster last, if at all."""
+        profiles = [next(profile for package, profile in JUDGES.items() if mutation.module.startswith(f"{package}."))]
+        if self._cluster:
+            profiles.append(Profile.CLUSTER)
+        asked = [name for name, each in SCENARIOS.items() if each.requirement.profile in profiles]
         killers = self._results.killers(mutation.module, mutation.function)
 
         def cost(name: str) -> tuple[int, float]:
             requirement = SCENARIOS[name].requirement
             likely = killers[name] + 0.1 * len(requirement.kills)
-            seconds = self._seconds.get(name, 1.0) + 0.3
-            return (0 if killers[name] else judges.index(requirement.profile), seconds / likely)
+            return profiles.index(requirement.profile), (self._seconds.get(name, 1.0) + 0.3) / likely
 
         return sorted(self._reached.those_who_run(mutation, asked), key=cost)
 
@@ -143,7 +141,7 @@ class Judge:
 def summary(told: Sequence[Mapping[str, Any]], equivalent: int) -> str:
     """Return what became of a sample, in a line."""
     ends = Counter(each["end"] for each in told)
-    ended = len(told) - ends[court.LIVED]
+    ended = len(told) - ends[court.LIVED] - ends[court.UNTOLD]
     share = f", {ended / (len(told) - equivalent):.1%} of those that are not equivalent died" if ended else ""
     median = statistics.median(each["seconds"] for each in told) if told else 0
     counts = ", ".join(f"{count} {end}" for end, count in ends.most_common())
@@ -162,6 +160,9 @@ def main(arguments: Sequence[str]) -> int:
         "--module", action="append", choices=_all_modules(), metavar="MODULE", help="draw from this one"
     )
     parser.add_argument("--into", type=Path, default=FOLDER / "results.jsonl", metavar="FILE", help="file of results")
+    parser.add_argument(
+        "--cluster", action="store_true", help="try profile cluster too, where its profile finds nothing"
+    )
     parser.add_argument("--again", action="store_true", help="try those again that lived")
     parser.add_argument("--measure", action="store_true", help="measure anew which requirements run which lines")
     options = parser.parse_args(arguments)
@@ -169,7 +170,9 @@ def main(arguments: Sequence[str]) -> int:
     sample = list(islice(drawn(options.module or MODULES, options.seed), options.sample))
     left = [each for each in sample if each.name not in results.lines or (options.again and results.lived(each))]
     if left:
-        judge = Judge(results, reach.known(options.into.with_name("reach.json"), anew=options.measure))
+        judge = Judge(
+            results, reach.known(options.into.with_name("reach.json"), anew=options.measure), cluster=options.cluster
+        )
         with ThreadPoolExecutor(options.workers) as pool:
             list(pool.map(judge, left))
     return _tell(sample, results)

@@ -8,8 +8,10 @@ run at import or boot.
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 import os
+import pkgutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -90,6 +92,8 @@ def _measure(sender: Connection, requirements: Sequence[str]) -> None:
 
     coverage = Coverage(data_file=None, include=[f"{ROOT}/reference/*"], config_file=False)
     coverage.start()
+    for info in pkgutil.walk_packages([str(ROOT / "reference")], "reference."):
+        importlib.import_module(info.name)  # else what is imported late is said of the first that needs it
     with TemporaryDirectory() as folder, booted(Path(folder)) as cluster:
         for each in requirements:
             coverage.switch_context(each)
