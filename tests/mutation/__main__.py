@@ -138,14 +138,18 @@ class Judge:
         return sentence
 
 
-def summary(told: Sequence[Mapping[str, Any]], equivalent: int) -> str:
-    """Return what became of a sample, in a line."""
+def summary(told: Sequence[Mapping[str, Any]], known: Mapping[str, int]) -> str:
+    """Return what became of a sample, in two lines; `known` says how many survivors are listed, by kind."""
     ends = Counter(each["end"] for each in told)
-    ended = len(told) - ends[court.LIVED] - ends[court.UNTOLD]
-    share = f", {ended / (len(told) - equivalent):.1%} of those that are not equivalent died" if ended else ""
-    median = statistics.median(each["seconds"] for each in told) if told else 0
+    dead = len(told) - ends[court.LIVED] - ends[court.UNTOLD]
+    median = statistics.median(each["seconds"] for each in told)
     counts = ", ".join(f"{count} {end}" for end, count in ends.most_common())
-    return f"{len(told)} mutants: {counts}; {equivalent} believed equivalent{share}; median {median:.1f} s\n"
+    kinds = ", ".join(f"{known.get(kind, 0)} {kind}" for kind in survivors.KINDS)
+    of = len(told) - known.get("equivalent", 0) - known.get("outside", 0)
+    return (
+        f"{len(told)} mutants: {counts}; median {median:.1f} s\n"
+        f"listed survivors: {kinds}; of those that the suite should find out {dead / of if of else 1:.1%} died\n"
+    )
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -181,15 +185,15 @@ def main(arguments: Sequence[str]) -> int:
 def _tell(sample: Sequence[Mutation], results: Results) -> int:
     lived = [each for each in sample if results.lived(each)]
     listed = survivors.read()
-    equivalent = [each for each in lived if each.name in listed.equivalent]
-    unknown = [each for each in lived if each.name not in listed.equivalent and each.name not in listed.open]
+    unknown = [each for each in lived if not any(each.name in some for some in listed.values())]
     for each in unknown:
         told = results.lines[each.name]
         untold = "".join(f"  not told by {name}: {text}\n" for name, text in told["untold"].items())
         sys.stdout.write(
             f"\nlived {told['tried']} trials, {each.kind}:\n{each.difference(text_of(each.module))}{untold}"
         )
-    sys.stdout.write(f"\n{summary([results.lines[each.name] for each in sample], len(equivalent))}")
+    known = Counter(kind for kind, some in listed.items() for each in lived if each.name in some)
+    sys.stdout.write(f"\n{summary([results.lines[each.name] for each in sample], known)}")
     return int(bool(unknown))
 
 

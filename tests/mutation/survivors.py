@@ -1,9 +1,12 @@
-"""Mutants that no requirement finds out, and why: `survivors.yaml` has the equivalent ones, and those left open."""
+"""Mutants that no requirement finds out, and why.
+
+`survivors.yaml` has those that are equivalent; those that break what the suite does not judge, as the map of the
+documents says, or no document asks for; and those for which a requirement is missing.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +17,13 @@ FILE = Path(__file__).with_suffix(".yaml")
 Name = tuple[str, str, str, str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Survivors:
-    """The reasons by the names of mutations."""
-
-    equivalent: Mapping[Name, str]
-    open: Mapping[Name, str]
+KINDS = ("equivalent", "outside", "open")
 
 
-def read(file: Path = FILE) -> Survivors:
-    """Return what the file says."""
+def read(file: Path = FILE) -> dict[str, dict[Name, str]]:
+    """Return the reasons by the names of mutations, by kind."""
     told = strict_yaml.read(file, what="list of survivors")
-    equivalent, left = ({_name(each): each["reason"] for each in told[kind] or ()} for kind in ("equivalent", "open"))
-    return Survivors(equivalent, left)
+    return {kind: {_name(each): each["reason"] for each in told[kind] or ()} for kind in KINDS}
 
 
 def _name(entry: Mapping[str, Any]) -> Name:

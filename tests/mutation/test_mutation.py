@@ -6,7 +6,6 @@ import itertools
 import signal
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -88,13 +87,19 @@ def test_what_does_not_run_a_line_is_not_tried_by_it() -> None:
     assert reach.Reach(known).those_who_run(mutation, ["a", "b"]) == ["a", "b"]
 
 
-@pytest.mark.parametrize("kind", ["equivalent", "open"])
+@pytest.mark.parametrize("kind", survivors.KINDS)
 def test_each_survivor_of_the_list_is_a_mutation_and_has_a_reason(kind: str) -> None:
-    listed: dict[Any, str] = dict(getattr(survivors.read(), kind))
+    listed = survivors.read()[kind]
     modules = {name[0] for name in listed}
     existing = {each.name for module in modules for each in mutations(module, text_of(module))}
     assert listed.keys() - existing == set()
     assert [name for name, reason in listed.items() if len(reason) < 20] == []
+
+
+def test_the_summary_leaves_out_what_nobody_could_find_out() -> None:
+    told = [{"end": end, "seconds": 2.0} for end in (court.KILLED, court.HUNG, court.LIVED, court.UNTOLD)]
+    assert "50.0% died" in series.summary(told, {})
+    assert "66.7% died" in series.summary(told, {"equivalent": 1, "open": 1})
 
 
 TRIED = ["KEP-4444/unsupported-value-is-not-accepted"]
