@@ -21,7 +21,8 @@ from reference.proxy.state import FAMILIES, State
 
 SECOND_LOOK = 0.1
 """UDP connections to an endpoint that left are forgotten at once, but for those to which an answer may be on its way:
-those are looked for again after so many seconds, and forgotten whatever may be on its way."""
+those are looked for again after so many seconds, and forgotten whatever may be on its way. So are those that came
+before their Service, of which nothing is noted: they were never served, and one dump looks for all of them."""
 
 TOGETHER = 0.01
 """Seconds by which a second look may wait for others: together they look through the connections once."""
@@ -122,18 +123,20 @@ class Kernel:
                 self._later.append((left, family, stale))
 
     def _forget(self, family: Family, stale: list[Stale], *, awaited: bool) -> None:
-        """Delete these connections; with `awaited` all of them, and what was noted of them."""
+        """Delete these connections that were translated; with `awaited` all of them, and what was noted of them."""
         if not awaited and not self._conntrack.entries():
             return
         endpoints, kernel, older = self._state.tables[family].endpoints, self._kernel[family], self._older[family]
         tags = {each: flows.tag(family, *each) for each in stale if not each.untranslated}
         noted = {each for each, tag in tags.items() if kernel.noted(tag)}
-        found = [each for each in stale if each.untranslated or each in noted or tags[each] in older]
+        found = [each for each, tag in tags.items() if each in noted or tag in older]
+        if awaited:
+            found += [each for each in stale if each.untranslated]
         self._conntrack.forget(family, found, endpoints, awaited=awaited)
         if awaited:
-            gone = [each for each in found if each in tags and each.endpoint not in (endpoints(each.service) or ())]
+            gone = {each for each in tags if each.endpoint not in (endpoints(each.service) or ())}
             older.difference_update(tags[each] for each in gone)
-            kernel.forget_tags({tags[each] for each in noted.intersection(gone)})
+            kernel.forget_tags({tags[each] for each in noted & gone})
 
     def _forget_wrong(self) -> None:
         """Look through all UDP connections, after a load: the rules have noted none of those that are older."""
