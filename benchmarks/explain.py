@@ -1,7 +1,8 @@
 """How long `trafficdist explain --all` takes for a large recorded cluster, and how much memory.
 
 5,000 Services that ask for their zone or node, with 20 endpoints each, on 1,000 nodes in three zones; every tenth has
-no endpoint in one zone, every hundredth has one on a node without a zone.
+no endpoint in one zone, every hundredth has one on a node without a zone. A node has no zone. The 100,000 pods are
+there as well, with what a recording has of them.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
+CONDITIONS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
 ZONE = "topology.kubernetes.io/zone"
 
 
@@ -44,6 +46,7 @@ def _write(folder: Path, services: int, nodes: int) -> None:
         "nodes": [_node(name, zone) for name, zone in zones.items()] + [_node("lost", "")],
         "services": [_service(number) for number in range(services)],
         "endpointslices": [_slice(number, names, zones) for number in range(services)],
+        "pods": [_pod(number, each, names) for number in range(services) for each in range(20)],
     }
     for name, each in items.items():
         (folder / f"{name}.json").write_text(json.dumps({"items": each}))
@@ -86,6 +89,30 @@ def _slice(number: int, names: list[str], zones: dict[str, str]) -> dict[str, ob
         "addressType": "IPv4",
         "ports": [{"name": "", "port": 80, "protocol": "TCP"}],
         "endpoints": [_endpoint(number, each, name, zones.get(name, "")) for each, name in enumerate(chosen)],
+    }
+
+
+def _pod(number: int, index: int, names: list[str]) -> dict[str, object]:
+    """A pod as `explain --record` writes it."""
+    hashed = f"{number:08x}"
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": f"web-{number}-{hashed}", "uid": f"uid-{number}"}
+    return {
+        "metadata": {
+            "name": f"web-{number}-{hashed}-{index}",
+            "namespace": f"team-{number % 50}",
+            "labels": {"app": f"web-{number}", "pod-template-hash": hashed},
+            "ownerReferences": [owner],
+        },
+        "spec": {
+            "nodeName": names[(number * 7 + index) % len(names)],
+            "containers": [{"name": "web", "image": "registry.example.com/shop/web:1.2.3"}],
+        },
+        "status": {
+            "phase": "Running",
+            "conditions": [
+                {"type": each, "status": "True", "lastTransitionTime": "2026-11-22T10:00:00Z"} for each in CONDITIONS
+            ],
+        },
     }
 
 

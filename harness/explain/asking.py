@@ -94,25 +94,28 @@ def nobody(case: Case) -> Finding | None:
         return _not_ready(case, endpoints)
     selector = case.spec.get("selector")
     if not selector:
-        return found("no-selector", "the Service has no selector and no EndpointSlice: nobody has said who serves it")
+        says = "the Service has neither a selector nor an EndpointSlice with endpoints"
+        remedy = case.kubectl('patch -p \'{"spec":{"selector":{"KEY":"VALUE"}}}\'')
+        return found("no-selector", says, remedy=f"{remedy}, or write EndpointSlices")
     chosen = ",".join(f"{key}={value}" for key, value in sorted(selector.items()))
     if case.pods == []:
-        says = f"the selector {chosen} is that of no pod in namespace {case.namespace}"
+        says = f"no pod in namespace {case.namespace} has the labels of the selector, {chosen}"
         look = f"kubectl -n {case.namespace} get pods --show-labels"
         return found("selector-matches-nobody", says, remedy=f"{look}; then correct spec.selector or the labels")
     pods = (
         "pods may exist: they could not be read"
         if case.pods is None
-        else f"{many(len(case.pods), 'pod')} match {chosen}"
+        else f"{many(len(case.pods), 'pod', 'matches/match')} {chosen}"
     )
-    return found("no-slices", "the Service has no EndpointSlice with endpoints", evidence=(pods, *case.evidence))
+    says = "no EndpointSlice of the Service has an endpoint"
+    return found("no-slices", says, evidence=(pods, *case.evidence), remedy=case.log)
 
 
 def _not_ready(case: Case, endpoints: Sequence[Object]) -> Finding:
     serve = [each for each in endpoints if condition(each, "terminating") and condition(each, "serving", default=True)]
     names = listed(sorted({name_of(each) for each in endpoints}))
     if serve:
-        says = f"no endpoint is ready; {many(len(serve), 'endpoint')} terminate and still serve, for all zones: {names}"
+        says = f"no endpoint is ready, and those that end but still serve take connections from all zones: {names}"
         return found("terminating-only", says)
     says = f"none of {many(len(endpoints), 'endpoint')} is ready: {names}"
     return found("no-ready-endpoint", says, remedy=case.of_pod("describe", first_name(endpoints)))

@@ -64,6 +64,17 @@ class Case:
         return f"kubectl -n {self.namespace} {verb} pod {name}"
 
     @property
+    def touch(self) -> str:
+        """The command that makes the controller look at the Service again: it does with any change of it."""
+        return self.kubectl('annotate trafficdist.dev/touched="$(date +%s)" --overwrite')
+
+    @property
+    def log(self) -> str:
+        """The command that shows what the controller says of the Service."""
+        pods = "-l component=kube-controller-manager --tail=-1"
+        return f"kubectl -n kube-system logs {pods} | grep {self.namespace}/{self.name}; if it does not run, start it"
+
+    @property
     def evidence(self) -> tuple[str, ...]:
         """What the controller has said of the Service, and whether it runs."""
         return tuple(filter(None, (*self.events, *self._conditions, self.cluster.controller(), self._written)))

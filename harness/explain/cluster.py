@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from functools import cached_property, lru_cache
 
 from harness.api.client import Object
-from harness.explain.components import CONTROLLER, PROXY
+from harness.explain.components import API_SERVER, CONTROLLER, PROXY
 from harness.explain.objects import CALICO, Objects, kubelet_version
 from harness.model.topology import ZONE_LABEL
 from reference.endpointslice.endpoints import is_ready
@@ -63,13 +63,22 @@ class Cluster:
 
     def __init__(self, objects: Objects, follow: Reading) -> None:
         self.objects = objects
-        self.features = _features(version_of(objects.version) or NEWEST, objects.gates.get(CONTROLLER, {}), follow)
+        images = [_image(each, CONTROLLER) for each in objects.managers]
+        self.controller_image = min(filter(None, images), default="")
+        version = version_of(self.controller_image.rpartition(":")[2]) or version_of(objects.version) or NEWEST
+        self.features = _features(version, {**self._keys, **objects.gates.get(CONTROLLER, {})}, follow)
         self.services = {_name(each): each for each in objects.services}
         self.slices: Mapping[ServiceName, list[Object]] = defaultdict(list)
         for each in objects.endpointslices:
             if name := service_name(each):
                 self.slices[each["metadata"].get("namespace", ""), name].append(each)
         self._behaviours = lru_cache(self._behaviour)
+        self._pods: dict[ServiceName, dict[str, list[Object]]] = {}  # by namespace and label
+
+    @property
+    def _keys(self) -> dict[str, bool]:
+        """The gate of topology keys, which only an API server with that gate stores; it stands for all components."""
+        return {name: on for name, on in self.objects.gates.get(API_SERVER, {}).items() if name == "ServiceTopology"}
 
     @cached_property
     def nodes(self) -> Mapping[str, Node]:
@@ -80,7 +89,7 @@ class Cluster:
 
     def _node(self, node: Object, proxies: Mapping[str, Object]) -> Node:
         name, proxy = str(node["metadata"]["name"]), proxies.get(str(node["metadata"]["name"]))
-        image = _image(proxy) if proxy else ""
+        image = _image(proxy, PROXY) if proxy else ""
         by_image, kubelet = version_of(image.rpartition(":")[2]), kubelet_version(node)
         return Node(
             name,
@@ -102,8 +111,17 @@ class Cluster:
         """The zones that nodes are in, in order."""
         return sorted({each.zone for each in self.nodes.values()} - {""})
 
+    def _with_label(self, namespace: str, key: str) -> Mapping[str, list[Object]]:
+        """The pods of a namespace that have a label, by its value."""
+        if (namespace, key) not in self._pods:
+            found = self._pods[namespace, key] = defaultdict(list)
+            for each in self._in_namespaces.get(namespace, ()):
+                if (value := (each["metadata"].get("labels") or {}).get(key)) is not None:
+                    found[value].append(each)
+        return self._pods[namespace, key]
+
     @cached_property
-    def _pods(self) -> Mapping[str, list[Object]]:
+    def _in_namespaces(self) -> Mapping[str, list[Object]]:
         found: dict[str, list[Object]] = defaultdict(list)
         for each in self.objects.pods:
             found[each["metadata"].get("namespace", "")].append(each)
@@ -114,8 +132,8 @@ class Cluster:
         selector = service["spec"].get("selector")
         if not selector or "pods" in self.objects.unread:
             return None
-        wanted = selector.items()
-        mine = self._pods.get(service["metadata"]["namespace"], ())
+        wanted, (key, value) = selector.items(), next(iter(selector.items()))
+        mine = self._with_label(service["metadata"]["namespace"], key).get(value, ())
         return [each for each in mine if wanted <= (each["metadata"].get("labels") or {}).items()]
 
     @cached_property
@@ -159,6 +177,11 @@ class Cluster:
         lasts = timedelta(seconds=int(self._lease.get("leaseDurationSeconds") or 15))
         return not self._lease.get("holderIdentity") or bool(renewed and now and now > renewed + _PATIENCE * lasts)
 
+    def log_of_proxy(self, node: str) -> str:
+        """Return the command that shows the log of a node's proxy."""
+        pods = (each["metadata"] for each in self.objects.proxies if (each.get("spec") or {}).get("nodeName") == node)
+        return next((f"kubectl -n {each['namespace']} logs {each['name']}" for each in pods), "")
+
     @cached_property
     def late_labels(self) -> Mapping[str, LateLabel]:
         """The nodes, by name, whose zone label was written after their proxy had started, as far as is known."""
@@ -186,8 +209,8 @@ class Cluster:
         return self._behaviours(version)
 
     def _behaviour(self, version: Version) -> Behaviour:
-        seen = self.objects.gates.get(f"{PROXY} {version[0]}.{version[1]}", {})
-        return Behaviour.of(_features(version, seen, self.features.follows))
+        of_proxy = self.objects.gates.get(f"{PROXY} {version[0]}.{version[1]}", {})
+        return Behaviour.of(_features(version, {**self._keys, **of_proxy}, self.features.follows))
 
 
 def _features(version: Version, seen: Mapping[str, bool], follow: Reading) -> Features:
@@ -234,9 +257,9 @@ def _name(obj: Object) -> ServiceName:
     return obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
 
 
-def _image(pod: Object) -> str:
+def _image(pod: Object, program: str) -> str:
     containers = pod["spec"].get("containers") or ()
-    return str(next((each.get("image", "") for each in containers if "kube-proxy" in each.get("image", "")), ""))
+    return str(next((each.get("image", "") for each in containers if program in each.get("image", "")), ""))
 
 
 def _time(event: Object) -> str:

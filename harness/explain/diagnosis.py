@@ -23,7 +23,7 @@ from reference.endpointslice.hints import NoHints
 from reference.objects.endpoints import any_hints, has_hints, is_ready
 from reference.proxy.objects import topology_keys
 
-_UNREADABLE = "an EndpointSlice has what no proxy can read, so that none makes rules for it"
+_UNREADABLE = "an EndpointSlice has an address that no proxy can read, so that none makes rules for the Service"
 
 
 @dataclass(frozen=True, slots=True)

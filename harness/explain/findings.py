@@ -29,9 +29,10 @@ def found(
     return Finding(causes()[cause], says, tuple(nodes), tuple(evidence), remedy)
 
 
-def many(number: int, thing: str) -> str:
-    """Return "1 node", "2 nodes"."""
-    return f"{number} {thing}{'' if number == 1 else 's'}"
+def many(number: int, thing: str, verbs: str = "") -> str:
+    """Return "1 node", "2 nodes"; with verbs "runs/run" it is "1 node runs", "2 nodes run"."""
+    one, _, several = verbs.partition("/")
+    return f"{number} {thing}{'' if number == 1 else 's'} {one if number == 1 else several}".rstrip()
 
 
 def listed(names: Sequence[str]) -> str:

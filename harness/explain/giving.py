@@ -10,7 +10,7 @@ from harness.explain.findings import Finding, found, listed, many
 from harness.explain.numbers import enough, floating_point_refuses, overloads
 from reference.endpointslice.allocation import allocate, rules
 from reference.endpointslice.hints import CpuHeuristic, SamePlace, endpoint_hints, topology_annotation
-from reference.endpointslice.labels import CONTROLLER, MANAGED_BY
+from reference.endpointslice.labels import CONTROLLER, MANAGED_BY, SERVICE_NAME
 from reference.endpointslice.zones import Refusal, ZoneShares
 from reference.objects.endpoints import has_hints, name_of
 
@@ -29,7 +29,7 @@ def hints(case: Case, ready: Sequence[tuple[Object, Object]]) -> Iterator[Findin
     elif isinstance(case.decided_by, SamePlace):
         yield from _others(case, [each for each, _ in ready])
     elif isinstance(case.decided_by, CpuHeuristic):
-        yield from _moved([each for each, _ in ready])
+        yield from _moved(case, [each for each, _ in ready])
     if not (isinstance(case.decided_by, SamePlace) and case.decided_by.nodes):
         named = [each for each, _ in ready if (each.get("hints") or {}).get("forNodes")]
         if named:
@@ -49,20 +49,18 @@ def _of_former_zones(case: Case, ready: Sequence[tuple[Object, Object]]) -> Iter
     if former:
         each = former[0]
         name, now = name_of(each), nodes[each["nodeName"]].zone
-        says = (
-            f"{many(len(former), 'endpoint')} have a zone that their node has left: {name} says zone {each['zone']}, "
-            f"and node {each['nodeName']} is in zone {now}"
-        )
+        count = many(len(former), "endpoint", "has/have")
+        says = f"{count} a former zone: {name} says zone {each['zone']}, and node {each['nodeName']} is in zone {now}"
         late = case.cluster.late_labels.get(each["nodeName"])
         evidence = (*((late.said,) if late else ()), *case.evidence)
         on = tuple(sorted({str(one["nodeName"]) for one in former}))
-        remedy = f"wait for the controller; if this stays, {case.of_pod('delete', name)}"
-        yield found("endpoint-of-a-former-zone", says, nodes=on, evidence=evidence, remedy=remedy)
+        yield found("endpoint-of-a-former-zone", says, nodes=on, evidence=evidence, remedy=case.touch)
 
 
 def _without(case: Case, ready: Sequence[tuple[Object, Object]], without: Sequence[tuple[Object, Object]]) -> Finding:
     """Why endpoints have no hints, where hints are due."""
-    said = f"{len(without)} of {many(len(ready), 'ready endpoint')} have no hints, so nobody uses those of the others"
+    of_all = f"{len(without)} of {many(len(ready), 'ready endpoint')}"
+    said = f"{of_all} {'has' if len(without) == 1 else 'have'} no hints, so that proxies use no hints at all"
     if len(without) == len(ready):
         said = f"none of {many(len(ready), 'ready endpoint')} has hints"
     for each, one in without:
@@ -71,17 +69,17 @@ def _without(case: Case, ready: Sequence[tuple[Object, Object]], without: Sequen
     managers = {_manager(one) or "nobody" for _, one in without} - {CONTROLLER}
     if managers:
         names = listed(sorted({one["metadata"]["name"] for _, one in without}))
-        return found("slice-of-another-manager", f"{said}: {names} managed by {listed(sorted(managers))}")
+        return found("slice-of-another-manager", f"{said}: slice {names} is managed by {listed(sorted(managers))}")
     if len(without) < len(ready):
         names = listed(sorted({one["metadata"]["name"] for _, one in without}))
-        return found("slices-disagree", f"{said}: those in {names}", evidence=case.evidence)
+        return found("slices-disagree", f"{said}: look at slice {names}", evidence=case.evidence, remedy=case.log)
     if case.cluster.controller_is_gone:
         return found("controller-gone", f"{said}, and kube-controller-manager does not run", evidence=case.evidence)
     if isinstance(case.decided_by, CpuHeuristic) and any("Disabled" in each for each in case.events):
-        touch = case.kubectl('annotate trafficdist.dev/touched="$(date +%s)" --overwrite')
-        says = f"{said}: what kept the controller from them stands no more, and it has not come to the Service again"
-        return found("hints-not-back", says, evidence=case.evidence, remedy=touch)
-    return found("hints-not-written", f"{said}, though {case.decided_by.reason}", evidence=case.evidence)
+        says = f"{said}: what kept the controller from writing them has passed, and it has not looked again since"
+        return found("hints-not-back", says, evidence=case.evidence, remedy=case.touch)
+    says = f"{said}, though {case.decided_by.reason}"
+    return found("hints-not-written", says, evidence=case.evidence, remedy=case.log)
 
 
 def _manager(endpoint_slice: Object) -> str | None:
@@ -97,7 +95,7 @@ def _no_zone(case: Case, endpoint: Object, said: str) -> Finding:
         says = f"{said}: endpoint {name} is on node {node}, which has no zone label"
         return found("endpoint-without-zone", says, remedy=label(node))
     why = f"its slice was written before node {node} had its label" if node else "it is on no node"
-    again = case.of_pod("delete", name) if node else "say its zone in the EndpointSlice"
+    again = case.touch if node else "say its zone in the EndpointSlice"
     return found("endpoint-without-zone", f"{said}: endpoint {name} has no zone: {why}", remedy=again)
 
 
@@ -112,7 +110,7 @@ def _refused(case: Case, ready: Sequence[Object], *, hinted: bool) -> Finding | 
         return _overloaded(case, refusal, shares, len(ready))
     if not hinted and floating_point_refuses(cluster, len(ready)):
         says = (
-            f"{overloads(shares, len(ready))}, which may be; kube-controller-manager's floating point takes it for more"
+            f"{overloads(shares, len(ready))}, which is allowed; rounding lets kube-controller-manager take it for more"
         )
         return found(
             "floating-point", says, evidence=(_cpu(shares), *case.events), remedy=_instead(case, shares, len(ready))
@@ -144,10 +142,10 @@ def _too_little_known(case: Case, refusal: Refusal) -> Finding:
 
 def _overloaded(case: Case, refusal: Refusal, shares: ZoneShares, endpoints: int) -> Finding:
     if refusal.why == "TooFewEndpoints":
-        says = f"{many(endpoints, 'endpoint')} are fewer than {len(shares.weights)} zones"
+        says = f"{many(endpoints, 'ready endpoint', 'is/are')} too few for {len(shares.weights)} zones: each needs one"
         return found("too-few-endpoints", says, evidence=case.events, remedy=_instead(case, shares, endpoints))
-    evidence = (_cpu(shares), *case.events)
-    return found("overload", overloads(shares, endpoints), evidence=evidence, remedy=_instead(case, shares, endpoints))
+    evidence, says = (_cpu(shares), *case.events), f"{overloads(shares, endpoints)}, and 20 % is the limit"
+    return found("overload", says, evidence=evidence, remedy=_instead(case, shares, endpoints))
 
 
 def _cpu(shares: ZoneShares) -> str:
@@ -172,24 +170,26 @@ def _others(case: Case, ready: Sequence[Object]) -> Iterator[Finding]:
     if other:
         each = other[0]
         says = (
-            f"{many(len(other), 'endpoint')} have other hints than {decided_by.value} asks for: "
+            f"{many(len(other), 'endpoint', 'has/have')} other hints than {decided_by.value} asks for: "
             f"{name_of(each)} of zone {each.get('zone') or '(none)'} is hinted for {_names(each['hints'])}"
         )
-        yield found("hints-of-somebody-else", says)
+        look = f"kubectl -n {case.namespace} get endpointslices -l {SERVICE_NAME}={case.name} -o yaml"
+        yield found("hints-of-somebody-else", says, remedy=f"find who writes them: {look} --show-managed-fields")
     elif decided_by.nodes and (unnamed := [each for each in ready if not each["hints"].get("forNodes")]):
-        says = f"{many(len(unnamed), 'endpoint')} have no hint for their node, though {decided_by.reason}"
+        says = f"{many(len(unnamed), 'endpoint', 'has/have')} no hint for the node, though {decided_by.reason}"
         yield found("hints-not-written", says, evidence=tuple(filter(None, [case.cluster.controller()])))
 
 
-def _moved(ready: Sequence[Object]) -> Iterator[Finding]:
+def _moved(case: Case, ready: Sequence[Object]) -> Iterator[Finding]:
     moved = [each for each in ready if each.get("zone") and each["zone"] not in zones_of(each["hints"])]
     if moved:
         each = moved[0]
         says = (
-            f"{many(len(moved), 'endpoint')} are hinted for another zone than their own, in proportion to its CPU: "
+            f"{many(len(moved), 'endpoint', 'is/are')} hinted for another zone, in proportion to its CPU: "
             f"{name_of(each)} of zone {each['zone']} for {_names(each['hints'])}"
         )
-        yield found("hinted-for-another-zone", says)
+        key, _ = topology_annotation(case.service, case.cluster.features)
+        yield found("hinted-for-another-zone", says, remedy=f"{case.kubectl(f'annotate {key}-')}; {case.set_field()}")
 
 
 def zones_of(hints: Object) -> list[str]:

@@ -16,11 +16,11 @@ _FAR = 1_000
 
 
 def overloads(shares: ZoneShares, endpoints: int) -> str:
-    """Return how much the best distribution overloads a zone, and whether that reaches a threshold or passes it."""
+    """Return by how much the best distribution overloads an endpoint, and whether that is just the limit."""
     percent = overload_percent(shares, endpoints)
     near = round(percent) in _THRESHOLDS
     said = f"exactly {percent}" if percent in _THRESHOLDS else f"{float(percent):.{int(near)}f}"
-    return f"{endpoints} endpoints over {len(shares.weights)} zones would overload by {said} %"
+    return f"{endpoints} endpoints over {len(shares.weights)} zones of this CPU would overload one by {said} %"
 
 
 def overload_percent(shares: ZoneShares, endpoints: int) -> Fraction:

@@ -40,8 +40,8 @@ class Objects:
     """The objects by resource; `version` is the API server's gitVersion.
 
     `unread` are the resources that were not read, and why. `proxies` are the pods of kube-proxy, or those of Calico
-    where there are none. `gates` are feature gates by component, as its metrics say. `at` is the time of the API
-    server, like "2026-11-22T10:00:00Z".
+    where there are none, `managers` those of kube-controller-manager. `gates` are feature gates by component, as its
+    metrics say. `at` is the time of the API server, like "2026-11-22T10:00:00Z".
     """
 
     version: str
@@ -50,6 +50,7 @@ class Objects:
     nodes: Sequence[Object]
     pods: Sequence[Object] = ()
     proxies: Sequence[Object] = ()
+    managers: Sequence[Object] = ()
     events: Sequence[Object] = ()
     leases: Sequence[Object] = ()
     unread: Mapping[str, str] = field(default_factory=dict)
@@ -92,12 +93,12 @@ def _with_evidence(
             where = f"in namespace {namespace}" if namespace else "in all namespaces"
             unread[name] = f"{error.response.code}; permission to list {resource} {where} would show them"
     answer = api.request("GET", "/version")
-    version, managers = str(answer.body.get("gitVersion", "")), found.pop("managers", ())
+    version = str(answer.body.get("gitVersion", ""))
     if not found.get("proxies") and "proxies" not in unread:
         with contextlib.suppress(RefusedError):
             found["proxies"] = api.list("pods", label_selector=f"k8s-app={CALICO}")
     unread.pop("managers", None)  # said of kube-proxy's pods, which are in the same namespace
-    gates, dark = read_gates(api, version, found.get("proxies", ()), managers)
+    gates, dark = read_gates(api, version, found.get("proxies", ()), found.get("managers", ()))
     nodes, at = api.list("nodes"), _moment(answer.date)
     return Objects(version, services, slices, nodes, **found, unread=unread | dark, gates=gates, at=at)
 
@@ -123,7 +124,7 @@ def write(objects: Objects, folder: Path) -> list[str]:
 
     Raises `UsageError` if that cannot be, or would replace a file.
     """
-    about = [_about(each) for each in (*objects.pods, *objects.proxies)]
+    about = [_about(each) for each in (*objects.pods, *objects.proxies, *objects.managers)]
     contents = {
         "services": objects.services,
         "endpointslices": objects.endpointslices,
@@ -175,10 +176,10 @@ def read(folder: Path) -> Objects:
     """
     found: dict[str, list[Object]] = {}
     unread: dict[str, str] = {}
-    for name in (*NEEDED, *EVIDENCE):
+    for name in (*EVIDENCE, *NEEDED):  # pods first, while nothing else takes memory
         path = folder / f"{name}.json"
         if path.is_file():
-            found[name] = _items(path)
+            found[name] = [*map(_without_status, _items(path))] if name == "pods" else _items(path)
         elif name in NEEDED:
             raise UsageError(f"--from {folder}: {name}.json is not there; `kubectl get {name} -A -o json` writes it")
         else:
@@ -187,7 +188,8 @@ def read(folder: Path) -> Objects:
     proxies = [each for each in pods if _is_proxy(each)] or [each for each in pods if _app(each) == CALICO]
     version, at = _version(folder / "version.json", found["nodes"])
     gates = _gates(folder / "gates.json")
-    return Objects(version, **found, proxies=proxies, unread=unread, gates=gates, at=at)
+    managers = [each for each in pods if _is_manager(each)]
+    return Objects(version, **found, proxies=proxies, managers=managers, unread=unread, gates=gates, at=at)
 
 
 def _gates(path: Path) -> Gates:
@@ -197,6 +199,14 @@ def _gates(path: Path) -> Gates:
     if not all(isinstance(each, dict) and all(isinstance(one, bool) for one in each.values()) for each in gates):
         raise UsageError(f'{path}: want gates by component, like {{"kube-apiserver": {{"TopologyAwareHints": true}}}}')
     return dict(content)
+
+
+def _without_status(pod: Object) -> Object:
+    """Return a pod without what an explanation needs of pods of components alone, which are in kube-system."""
+    if _app(pod) == CALICO or pod["metadata"].get("namespace") == _SYSTEM:
+        return pod
+    kept = {key: value for key, value in pod["metadata"].items() if key in _ABOUT_PODS["metadata"]}
+    return {"metadata": kept, "spec": {"containers": (pod.get("spec") or {}).get("containers") or ()}}
 
 
 def _items(path: Path) -> list[Object]:
@@ -221,6 +231,11 @@ def _is_object(each: object) -> bool:
 
 def _is_proxy(pod: Object) -> bool:
     return pod["metadata"].get("namespace") == _SYSTEM and _app(pod) == "kube-proxy"
+
+
+def _is_manager(pod: Object) -> bool:
+    labels = pod["metadata"].get("labels") or {}
+    return pod["metadata"].get("namespace") == _SYSTEM and labels.get("component") == "kube-controller-manager"
 
 
 def _app(pod: Object) -> str:

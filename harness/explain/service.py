@@ -6,6 +6,7 @@ An adapter that knows the reference: it computes the decisions of the reference'
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -60,7 +61,8 @@ def explain_service(name: str, source: Source, *, form: str, console: Console, a
     if plan:
         found = seen.with_seen(found, plan, answers, cluster)
     if form == "json":
-        _print_json(as_json(found) | ({"probe": seen.as_json(plan, answers)} if plan else {}), console)
+        told = as_json(found) | {"gates": cluster.objects.gates, "unread": cluster.objects.unread}
+        _print_json(told | ({"probe": seen.as_json(plan, answers)} if plan else {}), console)
         return
     show(parts(found, cluster), console)
     if plan:
@@ -87,10 +89,23 @@ def explain_if(assumed: Sequence[str], clients: str, name: str, source: Source, 
 
 def explain_all(namespace: str, source: Source, *, form: str, console: Console) -> bool:
     """Print the overview, of one namespace or of all; True if some Service does not get what it asks for."""
-    cluster, _ = _read(source, console, lambda api, _: objects.of_all(api, namespace), "")
-    view = overview(cluster, namespace)
+    with _uncollected():
+        cluster, _ = _read(source, console, lambda api, _: objects.of_all(api, namespace), "")
+        view = overview(cluster, namespace)
     console.out(FORMATS[form](view), highlight=False)
     return bool(view.wanting)
+
+
+@contextlib.contextmanager
+def _uncollected() -> Iterator[None]:
+    """Leave the garbage collector off: it would look again and again at millions of objects that all stay."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def explained(api: Api, namespace: str, name: str, follow: Reading) -> str:

@@ -53,7 +53,8 @@ def parts(diagnosis: Diagnosis, cluster: Cluster) -> Iterator[Any]:
     yield ""
     addresses = ", ".join(spec.get("clusterIPs") or [])
     yield _line("Service", f"{spec.get('type', 'ClusterIP')} {addresses}".rstrip())
-    yield _line("cluster", f"Kubernetes {cluster.objects.version or '?'}, {many(diagnosis.nodes, 'node')}")
+    controller = f", controller {cluster.controller_image}" if cluster.controller_image else ""
+    yield _line("cluster", f"Kubernetes {cluster.objects.version or '?'}, {many(diagnosis.nodes, 'node')}{controller}")
     yield _line("decides", diagnosis.asks)
     yield from (_line("hints", each) for each in diagnosis.hints)
     yield from (_line("gates", f"{name}: {_gates(seen)}") for name, seen in cluster.objects.gates.items())

@@ -21,24 +21,36 @@ from reference.proxy.decision import Behaviour
 def of_nodes(case: Case, known: Sequence[tuple[Object, Object]], by_proxies: Sequence[Route]) -> Iterator[Finding]:
     """Why some nodes use endpoints elsewhere although there are hints."""
     anywhere = [each for each in by_proxies if each.tier == "anywhere" and each.crossing]
+    alone = {name for each in anywhere for name in each.nodes if _keys_alone(case, case.cluster.nodes[name])}
+    if alone:
+        says = f"{many(len(alone), 'node', 'has/have')} gate ServiceTopology on, so that its proxy looks at no hints"
+        yield found("topology-keys", says, nodes=tuple(sorted(alone)))
+        return
     old = {name: node for each in anywhere for name in each.nodes if _is_old(case, node := case.cluster.nodes[name])}
     off = {name: gate for name, node in old.items() if (gate := _gate_off(case, node))}
     if off:
         gates = listed(sorted(set(off.values())))
-        says = f"{many(len(off), 'node')} run a kube-proxy that has feature gate {gates} off, as its metrics say"
+        says = (
+            f"{many(len(off), 'node', 'runs/run')} a kube-proxy that has feature gate {gates} off, as its metrics say"
+        )
         remedy = f"switch {gates} on in featureGates of kube-proxy's configuration, and restart it there"
         yield found("gate-off", says, nodes=tuple(sorted(off)), remedy=remedy)
     old = {name: node for name, node in old.items() if name not in off}
     if old:
         releases = listed(sorted({f"1.{node.version[1]} ({node.proxy})" for node in old.values()}))
-        says = f"{many(len(old), 'node')} run a proxy that does not use these hints: {releases}"
-        yield found("proxy-too-old", says, nodes=tuple(sorted(old)))
+        says = f"{many(len(old), 'node', 'runs/run')} a proxy that does not use these hints: {releases}"
+        remedy = f"upgrade kube-proxy on {listed(sorted(old))} to {case.cluster.objects.version or 'a newer release'}"
+        yield found("proxy-too-old", says, nodes=tuple(sorted(old)), remedy=remedy)
     by_zone: dict[str, list[str]] = {}
     for each in anywhere:
         by_zone.setdefault(each.zone, []).extend(name for name in each.nodes if name not in old.keys() | off.keys())
     for zone, names in sorted(by_zone.items()):
         if names:
             yield _of_zone(case, zone, tuple(dict.fromkeys(names)), [each for each, _ in known])
+
+
+def _keys_alone(case: Case, node: Node) -> bool:
+    return case.cluster.behaviour(node.version).keys_alone
 
 
 def _is_old(case: Case, node: Node) -> bool:
@@ -63,7 +75,8 @@ def _uses(behaviour: Behaviour, case: Case) -> int:
 
 def _of_zone(case: Case, zone: str, names: tuple[str, ...], known: Sequence[Object]) -> Finding:
     if not zone:
-        says = f"{listed(names)} {'has' if len(names) == 1 else 'have'} no zone label, and use endpoints anywhere"
+        has = "has no zone label, so it uses" if len(names) == 1 else "have no zone label, so they use"
+        says = f"{listed(names)} {has} the endpoints of all zones"
         return found("client-node-without-zone", says, nodes=names, remedy="; ".join(map(label, names[:SHOWN])))
     mine = [each for each in known if each.get("zone") == zone]
     ready = [each for each in mine if is_ready(each)]
@@ -75,15 +88,22 @@ def _of_zone(case: Case, zone: str, names: tuple[str, ...], known: Sequence[Obje
                       nodes=names, evidence=evidence)  # fmt: skip
     names_of = listed(sorted(map(name_of, mine)))
     if any(condition(each, "terminating") for each in mine):
-        return found(
-            "zone-terminating", f"the endpoints of zone {zone} are ending: {names_of}", nodes=names, evidence=evidence
-        )
+        says = f"the endpoints of zone {zone} are terminating: {names_of}"
+        return found("zone-terminating", says, nodes=names, evidence=evidence, remedy=_one_by_one(case))
     if mine:
         says = f"no endpoint of zone {zone} is ready: {names_of}"
         remedy = case.of_pod("describe", first_name(mine))
         return found("zone-not-ready", says, nodes=names, evidence=evidence, remedy=remedy)
     return found("zone-without-endpoint", f"zone {zone} has no endpoint: its nodes use those of all zones",
                   nodes=names, evidence=evidence, remedy=_spread(case))  # fmt: skip
+
+
+def _one_by_one(case: Case) -> str:
+    """The command that lets a Deployment start new pods before old ones end; "" for what is none."""
+    if not case.workload.startswith("deployment/"):
+        return ""
+    patch = '{"spec":{"strategy":{"rollingUpdate":{"maxUnavailable":0}}}}'
+    return f"kubectl -n {case.namespace} patch {case.workload} -p '{patch}'; and {_spread(case)}"
 
 
 def _spread(case: Case) -> str:
@@ -106,8 +126,9 @@ def proxies(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
         yield _late(says, told, "nothing; --probe shows whether the proxy has it")
     ill = [each.name for each in case.cluster.nodes.values() if not each.proxy_ready]
     if ill and by_proxies:
-        says = f"kube-proxy is not ready on {listed(ill)}: rules there may be those of before"
-        yield found("proxy-not-ready", says, nodes=tuple(ill))
+        says = f"kube-proxy is not ready on {listed(ill)}: the rules there may be old"
+        remedy = "; ".join(case.cluster.log_of_proxy(each) for each in ill[:SHOWN])
+        yield found("proxy-not-ready", says, nodes=tuple(ill), remedy=remedy)
 
 
 def _late(says: str, labels: Mapping[str, LateLabel], remedy: str) -> Finding:

@@ -50,7 +50,12 @@ def supposed(assumptions: Sequence[str], name: ServiceName, cluster: Cluster) ->
             raise UsageError(f"--if {each}: want one of {known}")
     if version:
         objects = replace(
-            objects, version=version, nodes=[_of_version(each, version) for each in objects.nodes], proxies=()
+            objects,
+            version=version,
+            nodes=[_of_version(each, version) for each in objects.nodes],
+            proxies=(),
+            managers=(),
+            gates={},
         )
     found = Cluster(replace(objects, events=()), cluster.features.follows)
     return Cluster(_hinted(found, name), cluster.features.follows)

@@ -79,19 +79,21 @@ ROWS = {
         'patch service web -p \'{"spec":{"trafficDistribution":"PreferSameZone"}}\'',
         crossing=ALL,
     ),
-    "no selector": Row("no-selector", objects(service(selector=None), of_slice()), "no selector", failing=ALL),
+    "no selector": Row(
+        "no-selector", objects(service(selector=None), of_slice()), "neither a selector nor", failing=ALL
+    ),
     "a selector of nobody": Row(
         "selector-matches-nobody",
         objects(service(), of_slice(), pods=[pod("other", "a1", app="other")]),
-        "app=web is that of no pod",
+        "no pod in namespace shop has the labels of the selector, app=web",
         "get pods --show-labels",
         failing=ALL,
     ),
     "no slices for pods": Row(
         "no-slices",
         objects(service(), of_slice(), pods=[pod("web-1", "a1")]),
-        "no EndpointSlice",
-        evidence="1 pod match app=web",
+        "no EndpointSlice of the Service has an endpoint",
+        evidence="1 pod matches app=web",
         failing=ALL,
     ),
     "pods that may not be read": Row(
@@ -174,7 +176,7 @@ ROWS = {
     "fewer endpoints than zones": Row(
         "too-few-endpoints",
         objects(by_annotation(), of_slice(*unhinted("a1", "b1")), on=nodes(a2=None, b2=None)),
-        "2 endpoints are fewer than 3 zones",
+        "2 ready endpoints are too few for 3 zones: each needs one",
         "--replicas=3",
         crossing="a1 b1 c1",
     ),
@@ -186,7 +188,7 @@ ROWS = {
             on=AUTO_UNEVEN,
             events=[event("TopologyAwareHintsDisabled", "Unable to allocate minimum required endpoints")],
         ),
-        "3 endpoints over 3 zones would overload by exactly 20 %, which may be",
+        "3 endpoints over 3 zones of this CPU would overload one by exactly 20 %, which is allowed",
         "annotate service web service.kubernetes.io/topology-mode-",
         evidence="TopologyAwareHintsDisabled: Unable to allocate",
         crossing="a1 b1 c1",
@@ -194,7 +196,7 @@ ROWS = {
     "floating point": Row(
         "floating-point",
         objects(by_annotation(), of_slice(*unhinted("a1", "a1", "b1", "b1", "c1", "c1")), on=EDGE),
-        "exactly 20 %, which may be; kube-controller-manager's floating point takes it for more",
+        "exactly 20 %, which is allowed; rounding lets kube-controller-manager take it for more",
         "--replicas=",
         crossing="a1 b1 c1",
     ),
@@ -206,7 +208,7 @@ ROWS = {
             on=MORE_THAN_EDGE,
             pods=[owned("web-7f-x", "a1")],
         ),
-        "4 endpoints over 3 zones would overload by",
+        "4 endpoints over 3 zones of this CPU would overload one by",
         "scale deployment/web --replicas=",
         evidence="CPU of the zones: a 42%, b 33%, c 25%",
         crossing="a1 b1 c1",
@@ -239,7 +241,7 @@ ROWS = {
     "an endpoint on an unlabelled node": Row(
         "endpoint-without-zone",
         objects(service(), of_slice(*EACH_ZONE, endpoint("d1", zone="")), on=nodes(d1=node("d1"))),
-        "1 of 4 ready endpoints have no hints, so nobody uses those of the others: endpoint web-d1 is on node d1",
+        "1 of 4 ready endpoints has no hints, so that proxies use no hints at all: endpoint web-d1 is on node d1",
         "kubectl label node d1",
         crossing="a1 a2 b1 b2 c1 d1",
     ),
@@ -247,7 +249,7 @@ ROWS = {
         "endpoint-without-zone",
         objects(service(), of_slice(*EACH_ZONE, endpoint("a2", zone=""))),
         "its slice was written before node a2 had its label",
-        "delete pod web-a2",
+        "annotate service web trafficdist.dev/touched",
         crossing=ALL,
     ),
     "an endpoint on a node that is gone": Row(
@@ -260,13 +262,13 @@ ROWS = {
     "a slice of another manager": Row(
         "slice-of-another-manager",
         objects(service(), of_slice(*EACH_ZONE), of_slice(*unhinted("a1"), name="mine", manager="me.example.com")),
-        "mine managed by me.example.com",
+        "slice mine is managed by me.example.com",
         crossing=ALL,
     ),
     "slices disagree": Row(
         "slices-disagree",
         objects(service(), of_slice(*EACH_ZONE), of_slice(*unhinted("a1"), name="web-2")),
-        "1 of 4 ready endpoints have no hints, so nobody uses those of the others: those in web-2",
+        "1 of 4 ready endpoints has no hints, so that proxies use no hints at all: look at slice web-2",
         crossing=ALL,
     ),
     "hints cross zones": Row(
@@ -320,7 +322,7 @@ ROWS = {
                 endpoint("a1"), endpoint("b1"), endpoint("c1", hints="", ready=False, serving=True, terminating=True)
             ),
         ),
-        "the endpoints of zone c are ending: web-c1",
+        "the endpoints of zone c are terminating: web-c1",
         "maxUnavailable: 0",
         nodes="c1",
         crossing="c1",
@@ -434,8 +436,8 @@ ROWS |= {
     "an endpoint whose node has moved": Row(
         "endpoint-of-a-former-zone",
         objects(service(), on=nodes(c1=labelled("c1", "d")), proxies=[proxy("c1", started=EARLY)]),
-        "web-c1 says zone c, and node c1 is in zone d",
-        "wait for the controller; if this stays, kubectl -n shop delete pod web-c1",
+        "1 endpoint has a former zone: web-c1 says zone c, and node c1 is in zone d",
+        "annotate service web trafficdist.dev/touched",
         nodes="c1",
         evidence="zone label of c1 written by kubectl-label at 2026-11-22T10:00:00Z",
         crossing="c1",
@@ -444,8 +446,14 @@ ROWS |= {
 
 ENDING = endpoint("a1", ready=False, serving=True, terminating=True)
 NODE_HINTS = of_slice(*(endpoint(each, nodes=[each]) for each in ("a1", "b1", "c1")))
+ROWS["only endpoints that end"] = Row(
+    "terminating-only",
+    objects(service(), of_slice(ENDING)),
+    "connections leave their zone from 3 of 5 nodes: no endpoint is ready, and those that end but still serve",
+    "wait for new pods",
+    crossing="b1 b2 c1",
+)
 NOTES = {
-    "terminating-only": objects(service(), of_slice(ENDING)),
     "annotation-unknown": objects(service({MODE: "AUTO"})),
     "annotation-hidden": objects(service({OLD_KEY: "", MODE: "Auto"})),
     "annotation-overrides-field": objects(service(AUTO), on=nodes(a2=None, b2=None)),

@@ -93,11 +93,13 @@ def test_the_page_is_well_formed() -> None:
 
 
 def test_what_was_recorded_is_explained_as_the_cluster_was(tmp_path: Path) -> None:
-    seen = shop(proxies=[proxy("a1", "v1.30.1")], pods=[owned("web-7f-x", "a1"), proxy("a1", "v1.30.1")])
+    known = {"gates": {"kube-apiserver": {"PreferSameTrafficDistribution": False}}, "at": "2026-11-22T10:00:00Z"}
+    seen = shop(**known, proxies=[proxy("a1", "v1.30.1")], pods=[owned("web-7f-x", "a1"), proxy("a1", "v1.30.1")])
     files.write(seen, tmp_path)
     again = files.read(tmp_path)
     assert overview(Cluster(again, "released")) == overview(Cluster(seen, "released"))
     assert Cluster(again, "released").nodes == Cluster(seen, "released").nodes
+    assert (again.gates, again.at) == (seen.gates, seen.at)
 
 
 def test_nothing_but_what_is_looked_at_is_recorded_of_pods(tmp_path: Path) -> None:
@@ -122,6 +124,7 @@ BROKEN = {
     "no objects": ("endpointslices.json", '{"items": [5]}', "want a list of objects"),
     "no names": ("nodes.json", '{"items": [{"metadata": {}}]}', "want a list of objects"),
     "no version": ("version.json", "5", "kubectl version -o json"),
+    "no gates": ("gates.json", '{"kube-apiserver": 5}', "want gates by component"),
     "no spec": ("services.json", '{"items": [{"metadata": {"name": "web", "namespace": "shop"}}]}', "cannot be read"),
 }
 
@@ -129,7 +132,7 @@ BROKEN = {
 @pytest.mark.parametrize(("name", "text", "said"), BROKEN.values(), ids=BROKEN)
 def test_files_that_are_none_are_refused_by_name(name: str, text: str, said: str, tmp_path: Path) -> None:
     files.write(objects(), tmp_path)
-    (tmp_path / name).unlink()
+    (tmp_path / name).unlink(missing_ok=True)
     if text:
         (tmp_path / name).write_text(text)
     result = run("shop/web", "--from", str(tmp_path))
@@ -154,3 +157,4 @@ def test_one_service_for_programs(tmp_path: Path) -> None:
     files.write(shop(), tmp_path)
     told = json.loads(run("shop/one", "--from", str(tmp_path), "--format", "json").output)
     assert (told["crossing"], [each["id"] for each in told["causes"]]) == (["c1"], ["zone-without-endpoint"])
+    assert (told["gates"], [*told["unread"]]) == ({}, [])

@@ -1,0 +1,37 @@
+"""The kubectl of tests: it runs the commands that a remedy consists of, by the API alone."""
+
+from __future__ import annotations
+
+import json
+import shlex
+
+from harness.api.client import Api
+
+_RESOURCES = {"service": "services", "node": "nodes", "pod": "pods"}
+
+
+def run(command: str, api: Api) -> None:
+    """Run commands with `;` between them. Raises `ValueError` for one that is not known here."""
+    for each in command.split(";"):
+        _run(shlex.split(each), api)
+
+
+def _run(words: list[str], api: Api) -> None:
+    if words[:1] != ["kubectl"]:
+        raise ValueError(f"{shlex.join(words)}: no command")
+    rest, namespace = words[1:], ""
+    if rest[0] == "-n":
+        namespace, rest = rest[1], rest[2:]
+    verb, resource, name, *more = [each for each in rest if each != "--overwrite"]
+    kind = _RESOURCES[resource]
+    match verb, more:
+        case "patch", ["-p", patch]:
+            api.patch(kind, namespace, name, json.loads(patch))
+        case "annotate" | "label", [change]:
+            key, _, value = change.removesuffix("-").partition("=")
+            field = "labels" if verb == "label" else "annotations"
+            api.patch(kind, namespace, name, {"metadata": {field: {key: None if change.endswith("-") else value}}})
+        case "delete", []:
+            api.delete(kind, namespace, name, grace_seconds=0)
+        case _:
+            raise ValueError(f"{shlex.join(words)}: not known here")
