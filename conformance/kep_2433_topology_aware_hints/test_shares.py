@@ -70,6 +70,25 @@ def test_unequal_zones_are_kept_below_the_threshold(three_zones: Cluster, count:
 
 
 @requirement(
+    "KEP-2433/fractions-overload-no-zone",
+    "With 3 and 5 cores, two of three endpoints are hinted for the zone with 5, which one would overload by 87 %, "
+    "wherever the three are.",
+    level=MUST,
+    features={TOPOLOGY_MODE},
+    source="KEP-2433, Overload (below 20 %)",
+    kills={"keeps-every-own-zone"},
+)
+@pytest.mark.parametrize("zones", ["aab", "bba", "aaa"])
+def test_fractions_overload_no_zone(three_zones: Cluster, zones: str) -> None:
+    large, small = ("a", "b") if zones == "bba" else ("b", "a")
+    size_zones(three_zones, **{large: 5, small: 3})
+    create_pods(three_zones, zones)
+
+    # More than 1.6 and 0.9 of 3.
+    expect_shared_out(three_zones, create_auto(three_zones), {large: 2, small: 1})
+
+
+@requirement(
     "KEP-2433/unequal-zones-above-the-threshold",
     "With 20, 16 and 14 cores, 4 and 5 endpoints have no hints: however they are shared out, a zone is overloaded.",
     level=MUST,

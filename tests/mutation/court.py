@@ -51,11 +51,14 @@ class Sentence:
     untold: dict[str, str] = field(default_factory=dict)
 
 
+Asked = tuple[str, str]
+"""A requirement, and the reading of the KEPs that the cluster follows, unless the requirement is about one of them."""
+
 FORKS = get_context("forkserver")
 FORKS.set_forkserver_preload([__name__])
 
 
-def judge(module: str, text: str, requirements: Sequence[str]) -> Sentence:
+def judge(module: str, text: str, requirements: Sequence[Asked]) -> Sentence:
     """Return the end of a mutant: this text of a module, tried by requirements in this order."""
     begin, at, tried = time.monotonic(), "", 0
     sentence: Sentence | None = None
@@ -85,7 +88,7 @@ def judge(module: str, text: str, requirements: Sequence[str]) -> Sentence:
     return sentence
 
 
-def _in_child(sender: Connection, folder: str, module: str, text: str, requirements: Sequence[str]) -> None:
+def _in_child(sender: Connection, folder: str, module: str, text: str, requirements: Sequence[Asked]) -> None:
     signal.alarm(int(TRIAL_SECONDS * eventually.crowding()))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # threads of mutants say how they end
@@ -115,16 +118,16 @@ def booted(folder: Path) -> Iterator[Trial]:
         yield Trial(backend, history)
 
 
-def _tried(cluster: Trial, requirements: Iterable[str], sender: Connection) -> Sentence:
+def _tried(cluster: Trial, requirements: Iterable[Asked], sender: Connection) -> Sentence:
     untold: dict[str, str] = {}
     silent = 0
-    for each in requirements:
+    for each, reading in requirements:
         signal.alarm(int(TRIAL_SECONDS * eventually.crowding()))
         sender.send(each)
-        is_judged, text = _trial(cluster, each)
+        is_judged, text = _trial(cluster, each, reading)
         if text:
             with time_scaled(1.0):  # a second time, with all patience: a machine may be slow, a fault stays
-                is_judged, text = _trial(cluster, each)
+                is_judged, text = _trial(cluster, each, reading)
         if is_judged:
             return Sentence(KILLED, each, _first(text), untold=untold)
         silent = silent + 1 if text else 0
@@ -135,10 +138,10 @@ def _tried(cluster: Trial, requirements: Iterable[str], sender: Connection) -> S
     return Sentence(UNTOLD if untold else LIVED, untold=untold)
 
 
-def _trial(cluster: Trial, requirement: str) -> tuple[bool, str]:
+def _trial(cluster: Trial, requirement: str, reading: str) -> tuple[bool, str]:
     """Return whether a requirement judged the mutant's fault, and what was said; "" if it is met."""
     try:
-        text = cluster.failure(requirement)
+        text = cluster.failure(requirement, reading)
     except Exception as error:  # noqa: BLE001  whatever it is, it judges nothing
         return False, f"{type(error).__name__}: {error}"
     return killing.is_about(text), text

@@ -95,6 +95,8 @@ def _measure(sender: Connection, requirements: Sequence[str]) -> None:
     for info in pkgutil.walk_packages([str(ROOT / "reference")], "reference."):
         importlib.import_module(info.name)  # else what is imported late is said of the first that needs it
     with TemporaryDirectory() as folder, booted(Path(folder)) as cluster:
+        with cluster.cluster("boot") as boots:
+            boots.backend.dns()  # it starts when it is first asked for
         for each in requirements:
             coverage.switch_context(each)
             cluster.outcome(each)

@@ -19,13 +19,13 @@ HINTS = "reference.endpointslice.hints"
 
 
 @pytest.fixture
-def tried(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[str]]:
+def tried(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[court.Asked]]:
     """The requirements by which mutants were tried; every second one lives."""
-    asked: list[Sequence[str]] = []
+    asked: list[Sequence[court.Asked]] = []
 
-    def judge(module: str, text: str, requirements: Sequence[str]) -> Sentence:
+    def judge(module: str, text: str, requirements: Sequence[court.Asked]) -> Sentence:
         asked.append(requirements)
-        return Sentence(court.LIVED) if len(asked) % 2 else Sentence(court.KILLED, by=requirements[0], seconds=2.0)
+        return Sentence(court.LIVED) if len(asked) % 2 else Sentence(court.KILLED, by=requirements[0][0], seconds=2.0)
 
     monkeypatch.setattr(court, "judge", judge)
     monkeypatch.setattr(reach, "known", lambda file, anew: reach.Reach())
@@ -38,7 +38,7 @@ def _run(into: Path, sample: int, *more: str) -> int:
 
 
 def test_a_series_goes_on_where_it_was_stopped(
-    tried: list[Sequence[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tried: list[Sequence[court.Asked]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     into = tmp_path / "results.jsonl"
     assert _run(into, 4) == 1
@@ -52,7 +52,7 @@ def test_a_series_goes_on_where_it_was_stopped(
     assert "+++ b/reference/endpointslice/hints.py" in capsys.readouterr().out
 
 
-def test_those_that_lived_are_tried_again_when_asked(tried: list[Sequence[str]], tmp_path: Path) -> None:
+def test_those_that_lived_are_tried_again_when_asked(tried: list[Sequence[court.Asked]], tmp_path: Path) -> None:
     _run(tmp_path / "results.jsonl", 4)
     _run(tmp_path / "results.jsonl", 4, "--again")
     assert len(tried) == 6
@@ -69,7 +69,7 @@ def test_what_killed_in_the_same_function_is_tried_first(tmp_path: Path) -> None
     results = series.Results(tmp_path / "results.jsonl")
     before, mutation = mutations(HINTS, text_of(HINTS))[-2:]
     results.note(before, Sentence(court.KILLED, by="KEP-4444/hints-follow-the-field"))
-    assert series.Judge(results, reach.Reach()).order(mutation)[0] == "KEP-4444/hints-follow-the-field"
+    assert series.Judge(results, reach.Reach()).order(mutation)[0] == ("KEP-4444/hints-follow-the-field", "kep")
 
 
 def _of(function: str) -> Mutation:
@@ -102,7 +102,7 @@ def test_the_summary_leaves_out_what_nobody_could_find_out() -> None:
     assert "66.7% died" in series.summary(told, {"equivalent": 1, "open": 1})
 
 
-TRIED = ["KEP-4444/unsupported-value-is-not-accepted"]
+TRIED = [("KEP-4444/unsupported-value-is-not-accepted", "kep")]
 
 
 @pytest.mark.timeout(60)
@@ -120,6 +120,6 @@ def test_a_judgement_kills_a_mutant_and_what_changes_nothing_lives() -> None:
     fault = "if not _is_known(value, features):"
     assert fault in text
     killed = court.judge(HINTS, text.replace(fault, "if False:"), TRIED)
-    assert (killed.end, killed.by, killed.tried) == (court.KILLED, TRIED[0], 1)
+    assert (killed.end, killed.by, killed.tried) == (court.KILLED, TRIED[0][0], 1)
     lived = court.judge(HINTS, f"{text}\n# nothing\n", TRIED)
     assert (lived.end, lived.tried, lived.untold) == (court.LIVED, 1, {})
