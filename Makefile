@@ -56,11 +56,14 @@ skew: $(VENV)/.run  ## upgrade and downgrade real components under traffic as tw
 test: $(VENV)/.dev  ## run the tests of this project
 	$(BIN)/python -m pytest -n $(OWN) -m "not slow" $(ARGS)
 
+GENERATE ?= 10m
+
 nightly: $(VENV)/.fuzz  ## run the tests of minutes too: each mutant on clusters as a whole, commands of the documentation
 	$(BIN)/python -m pytest -n $(OWN) -m "not hours" $(ARGS)
 	$(MAKE) certify ARGS="--follow released"
 	$(BIN)/python -m tests.conformance.false_failures --runs 4
 	$(MAKE) mutation ARGS="--sample 40 --seed $$(date +%Y%m%d)"
+	$(BIN)/trafficdist run --generate $(GENERATE) --seed $$(date -u +%Y%m%d) $(N)
 
 benign: $(VENV)/.dev  ## try each benign variant with all that it claims, in both readings (hours; ARGS="-k takes-turns")
 	$(BIN)/python -m pytest -n $(OWN) -m hours $(ARGS)

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from harness.api.client import MERGE_PATCH, Response, path_of
     from harness.errors import IneligibleError, UsageError
     from harness.judging.statistics import Rates
-    from harness.model import manifests
+    from harness.model import manifests, strict_yaml
+    from harness.model.generation import Generation
     from harness.model.manifests import TCP, UDP, Endpoint, Hints, Port
     from harness.model.outcomes import REFUSED, TIMED_OUT
     from harness.model.release import API_SERVER, CONTROLLER, DNS_SERVER, PROXY, Component, Release, release
@@ -95,6 +96,7 @@ __all__ = [
     "Endpoint",
     "Expected",
     "Feature",
+    "Generation",
     "Hints",
     "IneligibleError",
     "Pod",
@@ -160,6 +162,7 @@ __all__ = [
     "same_node",
     "same_zone",
     "set_addresses",
+    "strict_yaml",
     "warnings_about",
     "who_answers",
     "who_moved",
@@ -171,7 +174,8 @@ _NAMES = {
     "harness.api.client": "MERGE_PATCH Response path_of",
     "harness.errors": "IneligibleError UsageError",
     "harness.judging.statistics": "Rates",
-    "harness.model": "manifests",
+    "harness.model": "manifests strict_yaml",
+    "harness.model.generation": "Generation",
     "harness.model.manifests": "TCP UDP Endpoint Hints Port",
     "harness.model.outcomes": "REFUSED TIMED_OUT",
     "harness.model.release": "API_SERVER CONTROLLER DNS_SERVER PROXY Component Release release",

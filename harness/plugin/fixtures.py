@@ -17,6 +17,7 @@ import pytest
 
 from harness.errors import DistrustError, EndedError, IneligibleError
 from harness.judging.history import History
+from harness.model.generation import Generation
 from harness.model.release import Release
 from harness.model.topology import THREE_ZONES, Topology
 from harness.run.run import Run, run_of
@@ -117,8 +118,19 @@ def _numbers() -> Iterator[int]:
 
 
 @pytest.fixture
+def generation(request: pytest.FixtureRequest) -> Generation | None:
+    """Which cases a test is to make; None for those that the suite has."""
+    made: Generation | None = getattr(request, "param", None)
+    return made
+
+
+@pytest.fixture
 def new_cluster(
-    request: pytest.FixtureRequest, backends: Backends, history: History, _numbers: Iterator[int]
+    request: pytest.FixtureRequest,
+    backends: Backends,
+    history: History,
+    generation: Generation | None,
+    _numbers: Iterator[int],
 ) -> Iterator[Callable[[Topology], Cluster]]:
     """Makes clusters of any topology, each in a Kubernetes namespace of its own, and empties them afterwards."""
     from harness.scenario.cluster import Cluster  # noqa: PLC0415
@@ -142,6 +154,7 @@ def new_cluster(
         made.append(
             Cluster(booted, namespace, history=history, test=test, converges_within=declared, ended_before=ended)
         )
+        made[-1].generation = generation
         return made[-1]
 
     yield make

@@ -54,6 +54,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
     """Resolve the settings before xdist reads its options; print an error that keeps a run from beginning."""
     config.addinivalue_line("markers", "requirement(requirement): the one test of a conformance requirement.")
+    config.addinivalue_line(
+        "markers",
+        "generates(check, among): a test that makes cases with --generate, one of so many that share the time; "
+        "`check` is called with what is asked for.",
+    )
     if not hasattr(config, "workerinput"):
         try:
             _take_charge(config)
@@ -287,6 +292,19 @@ def _send_if_alive(send: Callable[..., None], name: str, **values: Any) -> None:
     """Send a command to a worker; one that was killed gets none, and xdist hears of its end by itself."""
     with contextlib.suppress(OSError):
         send(name, **values)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Split each test that makes cases into the parts that the run asks for."""
+    run = run_of(metafunc.config)
+    marker = metafunc.definition.get_closest_marker("generates")
+    asked = run.settings.generation if run is not None else None
+    if marker is None or asked is None:
+        return
+    workers = getattr(metafunc.config, "workerinput", {}).get("workercount", 1)
+    parts = asked.split(marker.kwargs["among"], workers)
+    metafunc.fixturenames.append("generation")
+    metafunc.parametrize("generation", parts, indirect=True, ids=[f"part-{each.part}" for each in parts])
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.Item]) -> None:

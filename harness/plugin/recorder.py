@@ -86,6 +86,18 @@ class Recorder:
             raise UsageError(f"requirement ids that several tests claim: {', '.join(twice)}")
         self._plan = Plan({requirement.id: requirement for requirement, _ in owned})
         plan.check_names(self._run.settings, self._plan.requirements.values())
+        self._check_generation(items)
+
+    def _check_generation(self, items: Sequence[pytest.Item]) -> None:
+        """Raise `UsageError` for a file of cases that is not right, and where nothing makes any."""
+        asked = self._run.settings.generation
+        if asked is None:
+            return
+        found = [marker for item in items if (marker := item.get_closest_marker("generates")) is not None]
+        if not found:
+            raise UsageError("--generate, --replay: the suite has no test that makes scenarios")
+        for check in {marker.args[0] for marker in found}:
+            check(asked)
 
     def _length(self, item: pytest.Item) -> float:
         """Return a key that sorts the longest first if workers share the tests: a long one at the end runs alone."""
@@ -119,6 +131,8 @@ class Recorder:
 
     def _prepare(self, item: pytest.Item, requirement: Requirement) -> Case:
         reason, thing = plan.reason_to_skip(requirement, self._run.settings)
+        if self._run.settings.generation and item.get_closest_marker("generates") is None:
+            reason, thing = SkipReason.DESELECTED, "--generate and --replay ask other scenarios"
         if not reason:
             reason, thing = plan.what_cannot_show(requirement, self._run.lacking)
         if not reason and self._run.target:

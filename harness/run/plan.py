@@ -191,12 +191,14 @@ def not_certifiable(settings: Settings, plan: Plan, *, whole_suite: bool, retrie
         case.reason == SkipReason.DESELECTED and _in_profile(plan.requirements[case.requirement], settings)
         for case in plan.cases
     )
+    chosen = settings.run_test or settings.skip_tests or settings.generation
     reasons = (
         (bool(settings.mutant), f"mutant {settings.mutant} was judged"),
         (not whole_suite, "not all of the suite was collected"),
         (bool(settings.run_test), "--run-test chose requirements"),
+        (settings.generation is not None, "--generate or --replay chose scenarios"),
         (bool(settings.skip_tests), "--skip-tests left requirements out"),
-        (by_hand and not settings.run_test and not settings.skip_tests, "requirements were deselected"),
+        (by_hand and not chosen, "requirements were deselected"),
         (bool(exempt), f"core features were exempted: {', '.join(exempt)}"),
         (retries > 0, f"{retries} tests were repeated"),
         (

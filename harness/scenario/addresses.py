@@ -15,10 +15,17 @@ Virtual = dict[tuple[AddressKind, str], Mapping[str, str]]
 """The addresses of each kind and node, by family."""
 
 
+_NUMBERS = 254  # of a node, as any backend has them
+
+
 def virtual_addresses(backend: View, kinds: Collection[AddressKind], number: int) -> Virtual:
-    """Return addresses number 1 to 254 of these kinds for all nodes."""
+    """Return addresses of these kinds for all nodes; numbers that 254 lie between have the same."""
     nodes = [node.name for node in backend.topology.nodes]
-    return {(kind, node): backend.virtual_addresses(kind, node, number) for kind in kinds for node in nodes}
+    return {
+        (kind, node): backend.virtual_addresses(kind, node, (number - 1) % _NUMBERS + 1)
+        for kind in kinds
+        for node in nodes
+    }
 
 
 def set_addresses(cluster: Cluster, service: Service, kinds: Collection[AddressKind]) -> None:

@@ -27,6 +27,7 @@ from harness.judging.timeline import Seen
 from harness.judging.verdict import Expectation, Judgement, Verdict
 from harness.model import manifests
 from harness.model.abilities import Ability
+from harness.model.generation import Generation
 from harness.model.manifests import TCP, Endpoint, Port
 from harness.model.texts import gathered, paragraphs, with_names
 from harness.model.workloads import Pod
@@ -71,6 +72,7 @@ class Cluster(Components):
         self.sights = Sights(self)  # of written objects: they are looked at again at the end
         self._findings = Findings()
         self.ended_before = ended_before
+        self.generation: Generation | None = None  # which cases a test is to make; None for those that it has
         self.expects_running = False  # of a component: its end says what is to be said, and casts no doubt
         self._numbers = itertools.count(1)
         self._pods: dict[str, Pod] = {}
@@ -176,6 +178,20 @@ class Cluster(Components):
         """Record the next change, after components have seen those of other streams."""
         self.backend.begin_to_write(stream)
         self.history.change(what, **facts)
+
+    def clear(self) -> None:
+        """Delete all Services and slices, and restore the nodes; pods stay.
+
+        Names and addresses may then be used again.
+        """
+        self._begin("delete all Services and slices")
+        for resource in ("services", "endpointslices"):
+            self.api.delete_all(resource, self.namespace)
+        self._published.clear()
+        self.answered.clear()
+        self.nodes.restore()
+        self.backend.settle()
+        self.backend.forget_connections()
 
     # Pods and endpoints
 

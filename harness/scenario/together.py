@@ -98,16 +98,21 @@ def expect_first_answers_together(cluster: Cluster, questions: Sequence[Question
 
 @contextlib.contextmanager
 def expect_meanwhile(
-    cluster: Cluster, questions: Sequence[Question], *, answered: Sequence[Question] = ()
+    cluster: Cluster,
+    questions: Sequence[Question],
+    *,
+    answered: Sequence[Question] = (),
+    explain: Callable[[str], str] = lambda _: "",
 ) -> Iterator[None]:
     """Expect that nobody but the expected pods answers the clients of these questions at any time of the block.
 
     Clients ask at a steady rate. Silence and refusals count only for those of `answered`, who must get an answer each
     time. What the block itself raises goes on; else raises `AssertionError`, and `InconclusiveError` when it cannot be
-    told.
+    told. `explain` is called with the names of questions that fail, and only then.
     """
-    may_lose = [path for each in questions for path in _paths(cluster, each)]
-    paths = [*may_lose, *(path for each in answered for path in _paths(cluster, each))]
+    asked = [(each.name, path) for each in (*questions, *answered) for path in _paths(cluster, each)]
+    may_lose = sum(len(each.expected) for each in questions)
+    paths = [path for _, path in asked]
     if not paths:
         yield
         return
@@ -117,21 +122,24 @@ def expect_meanwhile(
     finally:
         samples = recording.stop()
     odd: Counter[str] = Counter()
+    unmet: dict[str, None] = {}
     unknown = ""
     for each in samples:
-        path, seen = paths[each.probe], named(cluster, each.observation)
+        (name, path), seen = asked[each.probe], named(cluster, each.observation)
         if isinstance(seen, Reached):
             happened = f"reached {seen.pod}" if verdict.is_wrong(seen, path.expected) else ""
         else:
-            happened = type(seen).__name__ if each.probe >= len(may_lose) else ""
+            happened = type(seen).__name__ if each.probe >= may_lose else ""
         if isinstance(seen, Unknown) and happened:
             unknown = unknown or f"{path.label}: {seen.why}"
         elif happened:
             odd[f"{path.label} {happened}"] += 1
+            unmet[name] = None
     cluster.expect_equal(
         "what clients saw that they should see neither before, during nor after a change",
         expected={},
         observed=dict(odd),
+        explanation=paragraphs(*(explain(name) for name in unmet)),
         unknown="" if odd else unknown,
     )
 

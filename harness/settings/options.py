@@ -18,6 +18,7 @@ from harness.control_planes import choice
 from harness.errors import UsageError
 from harness.eventually import FAR
 from harness.model.files import fault_of_path, shown
+from harness.model.generation import check_amount
 from harness.model.release import parse_gates
 from harness.model.requirements import Profile
 from harness.model.topology import THREE_ZONES, TOPOLOGIES, parse_topology
@@ -225,6 +226,10 @@ _SELECTED = (
            default=(), check=str.lower, allowed=tuple(Profile)),
     Option("run-test", "Run only requirements whose ids match; * and ? are wildcards. Repeatable.",
            kind="list", metavar="IDS", default=()),
+    Option("generate", "Ask scenarios that a program makes, and no others: for so long (60s, 10m), or so many (500). "
+           "They follow from --seed. See docs/generated.md.", metavar="AMOUNT", check=check_amount),
+    Option("replay", "Ask the scenarios of this file, and no others: those that --generate printed.", metavar="FILE",
+           check=_path),
     Option("skip-tests", "Skip requirements whose ids match; * and ? are wildcards. Repeatable.",
            kind="list", metavar="IDS", default=()),
 )  # fmt: skip
@@ -308,6 +313,8 @@ def resolve(
     values["backend"] = values["backend"] or backend
     _refuse_unused(values, places)
     values["proxy"] = values["proxy"] or ChosenProxy(INSTALLED if values["backend"] in REAL_CLUSTERS else REFERENCE)
+    if values["generate"] and values["replay"]:
+        raise UsageError(f"{places['replay']}: --generate makes scenarios, and --replay has them: give one of the two")
     _claim(values)
     values["seed"] = int.from_bytes(os.urandom(4)) if values["seed"] is None else values["seed"]
     return Settings(**_without_none(values))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.control_planes.choice import Choice, choose
+from harness.model.generation import Generation, amount
 from harness.model.release import Release, parse_gates
 from harness.model.release_features import NEWEST, minor_of
 from harness.model.topology import THREE_ZONES, Topology, parse_topology
@@ -43,6 +44,8 @@ class Settings:
     exempt_features: tuple[str, ...]
     all_features: bool
     run_test: tuple[str, ...]
+    generate: str
+    replay: str
     skip_tests: tuple[str, ...]
     organization: str
     project: str
@@ -87,6 +90,16 @@ class Settings:
     def release(self) -> Release:
         """The release of the reference's components."""
         return Release(self.kubernetes_version, parse_gates(self.feature_gates), self.follow)
+
+    @property
+    def generation(self) -> Generation | None:
+        """What is to be made, or to be asked again; None in a run of what the suite says."""
+        if self.replay:
+            return Generation(self.seed, replay=self.replay)
+        if not self.generate:
+            return None
+        seconds, cases = amount(self.generate)
+        return Generation(self.seed, seconds, cases)
 
     def topology_for(self, wanted: Topology) -> Topology | None:
         """Return the topology to boot for a scenario that wants this one; None if that of the option lacks its nodes.

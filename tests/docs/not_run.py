@@ -17,6 +17,7 @@ _NO_CRD = "the embedded cluster serves PodLocators by itself, and takes no Custo
 _NODE = "it needs Node, and downloads; tests/harness/report/test_allure.py makes the same report where npm is"
 _SHELL = "it is for a person's own shell; tests/harness/commands/test_completion.py presses the tab key in one"
 _OWN = "it needs the package of the page; tests/docs/test_own_suites.py writes that and runs these"
+_LIVES = "tests/conformance/test_generated.py writes and reads such files"
 _GRID = "tests/conformance/test_live.py writes and reads that suite"
 _TOOL = "it needs setup-envtest, which downloads"
 
@@ -56,6 +57,8 @@ NOT_RUN = {
     "python -m conformance.interactions": _GRID,
     "python -m conformance.interactions cell-7 change-106 > alone/test_alone.py": _GRID,
     "trafficdist run --suite alone": _GRID,
+    "trafficdist run --replay scenarios.yaml": _LIVES,
+    "python -m conformance.generated corpus 1 12": _LIVES,
     "go install github.com/rhysd/actionlint/cmd/actionlint@v1.7.12": _DOWNLOAD,
     "cd trafficdist-results/latest": _NODE,
     "npx --yes allure@3.18.0 generate allure-results": _NODE,

@@ -1,0 +1,93 @@
+"""Writes the fixed lives anew, after a dimension has changed.
+
+python -m conformance.generated corpus 1 12     # from seed 1, at most 12 for each requirement
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Hashable, Iterator
+
+from conformance.generated import strategies, texts
+from conformance.generated.asking import CORPUS
+from conformance.generated.lives import Life, Slice, State, outcome, switches, told
+
+GROUPS = (("core", False), ("core", True), ("all", False), ("all", True))
+_BATCHES = 4  # that lives are chosen from
+_HEAD = "# Lives from seed {}, {} for each requirement; written by `python -m conformance.generated corpus {} {}`.\n"
+
+
+def corpus_text(seed: int, count: int) -> str:
+    """Return the text of the file of fixed lives."""
+    lives = [life for group in GROUPS for life in _chosen(group, seed, count)]
+    return _HEAD.format(seed, count, seed, count) + texts.as_yaml(lives)
+
+
+def _chosen(group: tuple[str, bool], seed: int, count: int) -> Iterator[Life]:
+    """Yield lives of a group; each is the one that shows most of what those before it do not."""
+    drawn = [strategies.batch(group, number, of_seed=seed) for number in range(_BATCHES)]
+    zones = [{each for life in lives for state in life.states for each in state.zones} for lives in drawn]
+    moving = next((number for number, each in enumerate(zones) if each), 0)  # in others no node moves
+    of = {
+        life: frozenset(shown(life))
+        for number, lives in enumerate(drawn)
+        for life in lives
+        if number == moving or not zones[number]
+    }
+    seen: set[Hashable] = set()
+    for _ in range(count):
+        best = max(of, key=lambda life: len(of[life] - seen))
+        seen |= of.pop(best)
+        yield best
+
+
+def shown(life: Life) -> Iterator[Hashable]:
+    """Yield what somebody can see of a life: who chooses the answers, and changes of them with what has changed."""
+    for state, node in itertools.product(life.states, life.nodes):
+        found = outcome(life, state, node)
+        by = getattr(found, "by", found)
+        yield from ((by, life.address, life.client), (by, life.protocol, life.family), (by, state.affinity, state.dual))
+    for before, after in itertools.pairwise(life.states):
+        changed = {*_changed(before, after)}
+        if len(changed) == 1 and any(told(life, before, node) != told(life, after, node) for node in life.nodes):
+            (what,) = changed
+            yield from ((what,), (what, life.protocol), (what, life.address), (what, life.client), (what, life.family))
+
+
+def _changed(before: State, after: State) -> Iterator[Hashable]:
+    """Yield the fields that differ, and how endpoints do."""
+    for name in (*switches(), "zones"):
+        if getattr(before, name) != getattr(after, name):
+            yield name, getattr(after, name)
+    was, now = ({(each.name, each.of): each for each in state.slices} for state in (before, after))
+    for key in was.keys() | now.keys():
+        yield from _differences(was.get(key, Slice(key[0])), now.get(key, Slice(key[0])), gone=key not in now)
+
+
+def _differences(was: Slice, now: Slice, *, gone: bool) -> Iterator[Hashable]:
+    old, new = ({member.server: member for member in each.members} for each in (was, now))
+    if old and not new:
+        yield "slice", "deleted" if gone else "emptied"
+        return
+    yield from (("endpoint", "gone") for _ in old.keys() - new.keys())
+    yield from (("endpoint", "comes") for _ in new.keys() - old.keys())
+    for server in old.keys() & new.keys():
+        one, other = old[server], new[server]
+        if one.condition != other.condition:
+            yield "condition", one.condition, other.condition
+        if (one.zones, one.nodes) != (other.zones, other.nodes):
+            yield "hints", bool(one.zones), bool(other.zones), bool(one.nodes), bool(other.nodes)
+
+
+def main(words: list[str]) -> int:
+    """Write the file."""
+    if len(words) != 3 or words[0] != "corpus" or not all(each.isdecimal() for each in words[1:]):
+        sys.stderr.write("error: want: corpus SEED COUNT\n")
+        return 4
+    CORPUS.write_text(corpus_text(int(words[1]), int(words[2])), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

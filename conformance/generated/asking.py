@@ -1,0 +1,123 @@
+"""Asks lives as a run wants them: fixed ones, those of a file, or new ones for a while. What fails is made smaller."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from conformance.generated import shrinking, texts
+from conformance.generated.lives import Life, group_of
+from conformance.generated.playing import play, run_servers
+from harness import Cluster, Generation, IneligibleError, Pod, UsageError
+
+CORPUS = Path(__file__).with_name("corpus.yaml")
+"""The lives of each run that does not say which ones: `python -m conformance.generated corpus` writes them."""
+
+SHRINKING = 40.0
+"""Seconds in which a life that fails is made smaller, with all others of its part that fail."""
+
+_PATIENCE = 1.0  # seconds, before the time scale, for which a smaller one is waited for
+
+_FEW = 3  # lives that fail and are shown
+
+
+def check(asked: Generation) -> None:
+    """Raise `UsageError` if what is asked for cannot be made."""
+    if asked.replay:
+        texts.read(asked.replay)
+        return
+    try:
+        import hypothesis  # noqa: F401, PLC0415  only who makes lives needs it
+    except ImportError:
+        raise UsageError("--generate needs Hypothesis: pip install 'trafficdist[generate]'") from None
+
+
+@functools.cache
+def corpus() -> tuple[Life, ...]:
+    """Return the fixed lives."""
+    return tuple(texts.read(str(CORPUS)))
+
+
+def expect_lives(cluster: Cluster, name: str, *, hints: bool) -> None:
+    """Expect the lives of a group, as the run asks for them. Raises `AssertionError` with those that fail, smaller."""
+    group, asked = (name, hints), cluster.generation
+    asking = _Asking(cluster, run_servers(cluster))
+    if asked is None or asked.replay:
+        found = [each for each in (texts.read(asked.replay) if asked else corpus()) if group_of(each) == group]
+        if not found:
+            raise IneligibleError("the file has no scenario of this requirement")
+        asking.expect(found)
+        return
+    from conformance.generated import strategies  # noqa: PLC0415  see `check`
+
+    made = 0
+    for number in asked.batches(strategies.BATCH):
+        lives = strategies.batch(group, number, of_seed=asked.seed)
+        made += len(lives)
+        asking.expect(lives)
+        cluster.clear()
+    cluster.measured("scenarios that were made", {"scenarios": made})
+
+
+class _Asking:
+    """Lives on one cluster, one batch after the other."""
+
+    def __init__(self, cluster: Cluster, servers: Sequence[Pod]) -> None:
+        self._cluster = cluster
+        self._servers = servers
+        self._until = 0.0
+        self._told = 0
+
+    def expect(self, lives: Iterable[Life]) -> None:
+        """Expect these lives, those in one cluster with equal zones together."""
+        named = {f"life-{number}": each for number, each in enumerate(lives)}
+        for number, some in enumerate(_alike(named)):
+            if number:
+                self._cluster.clear()
+            play(self._cluster, self._servers, some, lambda name: self._explained(named[name]))
+
+    def _explained(self, life: Life) -> str:
+        """Return a failing life as a text, if it was made, made smaller first; "" after the first few."""
+        self._told += 1
+        if self._told > _FEW:
+            return ""
+        if self._cluster.generation is None:
+            return f"For --replay, which makes it smaller:\n\n{texts.as_yaml([life])}"
+        self._until = self._until or time.monotonic() + SHRINKING
+        patience, self._cluster.converges_within = self._cluster.converges_within, _PATIENCE
+        try:
+            smaller = shrinking.shrunk(life, self._failing, lambda: time.monotonic() < self._until)
+        finally:
+            self._cluster.converges_within = patience
+        return f"As small as it became, for --replay:\n\n{texts.as_yaml([smaller])}"
+
+    def _failing(self, lives: Sequence[Life]) -> Collection[Life]:
+        named = {f"life-{number}": each for number, each in enumerate(lives)}
+        failing: dict[str, None] = {}
+
+        def note(name: str) -> str:
+            failing[name] = None
+            return ""
+
+        for some in _alike(named):
+            self._cluster.clear()
+            try:
+                play(self._cluster, self._servers, some, note)
+            except AssertionError:
+                continue
+        return [named[each] for each in failing]
+
+
+def _alike(lives: Mapping[str, Life]) -> Iterable[Mapping[str, Life]]:
+    """Group lives whose nodes have the same zones in each state, as long as they live."""
+    found: list[tuple[Sequence[object], dict[str, Life]]] = []
+    for name, each in sorted(lives.items(), key=lambda item: -len(item[1].states)):
+        zones = [state.zones for state in each.states]
+        group = next((some for others, some in found if others[: len(zones)] == zones), None)
+        if group is None:
+            found.append((zones, {name: each}))
+        else:
+            group[name] = each
+    return [group for _, group in found]

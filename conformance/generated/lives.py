@@ -1,0 +1,271 @@
+"""The life of a Service: what it and its slices are, state after state, who asks, and what the documents expect.
+
+A life is a value. It is drawn (`strategies`), made smaller (`shrinking`), written as a text (`texts`) and played on
+packets (`playing`). What it may hold, and why not more, is said by `why_impossible`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, get_args
+
+from conformance import oracle
+from conformance.interactions.cells import GONE, LEAVING, NOT_READY
+
+NODES = ("a1", "a2", "b1", "b2", "c1")
+
+SERVERS = ("a1", "b1", "a2", "b2", "a1", "c1", "a2", "b2", "b1")
+"""The nodes of the servers. Server number k listens on port `FIRST_PORT` + k % `PORTS`, and on no other of these."""
+
+FIRST_PORT = 9000
+PORTS = 3
+
+CONDITIONS: Mapping[str, Mapping[str, bool | None]] = {
+    "ready": {},
+    "unwritten": {"ready": None},
+    "starts": NOT_READY,
+    "leaves": LEAVING,
+    "gone": GONE,
+}
+
+OF = ("", "another port", "the other family")
+"""What a slice is for: the port and family that clients ask for, or others, whose slices are none of their business."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """An endpoint of a slice: a server, with hints and conditions."""
+
+    server: int
+    zones: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    condition: str = "ready"
+
+    @property
+    def node(self) -> str:
+        """The node of its server."""
+        return SERVERS[self.server]
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A slice: the endpoints of servers that listen on one port."""
+
+    name: str
+    members: tuple[Member, ...] = ()
+    of: str = ""
+
+    @property
+    def number(self) -> int:
+        """The port on which its servers listen."""
+        return FIRST_PORT + (self.members[0].server % PORTS if self.members else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A Service and its slices, from one change to the next; `zones` are labels of nodes that are not the usual ones.
+
+    `ingress` says whether a load balancer has given its addresses, `dual` whether there is an address of the other
+    family, `exists` whether there is a Service at all: its slices stay without it.
+    """
+
+    type: str = "ClusterIP"
+    distribution: str | None = None
+    internal: oracle.Policy = "Cluster"
+    external: oracle.Policy = "Cluster"
+    affinity: str = "None"
+    external_ips: bool = False
+    ingress: bool = True
+    dual: bool = False
+    exists: bool = True
+    slices: tuple[Slice, ...] = ()
+    zones: tuple[tuple[str, str], ...] = ()
+
+    def zone_of(self, node: str) -> str:
+        """The zone label of a node, "" if it has none."""
+        return dict(self.zones).get(node, node[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """A Service through all its states, and the clients that ask it at one address: on, or via, these nodes."""
+
+    states: tuple[State, ...]
+    protocol: str = "TCP"
+    family: str = "IPv4"
+    address: oracle.AddressKind = "cluster-ip"
+    client: oracle.ClientKind = "pod"
+    nodes: tuple[str, ...] = ("a1", "c1")
+
+
+_CHOICES: Mapping[str, tuple[Any, ...]] = {
+    "type": ("ClusterIP", "NodePort", "LoadBalancer"),
+    "distribution": (None, "PreferClose", "PreferSameZone", "PreferSameNode"),
+    "internal": get_args(oracle.Policy),
+    "external": get_args(oracle.Policy),
+    "affinity": ("None", "ClientIP"),
+    "protocol": ("TCP", "UDP"),
+    "family": ("IPv4", "IPv6"),
+    "address": get_args(oracle.AddressKind),
+    "client": get_args(oracle.ClientKind),
+}
+
+
+def choices(name: str) -> tuple[Any, ...]:
+    """Return the values of a field of a life or of its states, the plainest first."""
+    return _CHOICES.get(name, (False, True))
+
+
+def switches() -> tuple[str, ...]:
+    """Return the names of a state's fields that have few values."""
+    return tuple(each.name for each in fields(State) if each.name not in {"slices", "zones"})
+
+
+def of_family(life: Life) -> str:
+    """Return the other IP family."""
+    return "IPv6" if life.family == "IPv4" else "IPv4"
+
+
+def is_given(life: Life, state: State) -> bool:
+    """Return whether the Service has the address that is asked."""
+    return (
+        state.exists
+        and {
+            "cluster-ip": True,
+            "node-port": state.type != "ClusterIP",
+            "load-balancer": state.type == "LoadBalancer" and state.ingress,
+            "external-ip": state.external_ips,
+        }[life.address]
+    )
+
+
+def asked_slices(state: State) -> list[Slice]:
+    """Return the slices of the port and family that clients ask for."""
+    return [each for each in state.slices if not each.of]
+
+
+def outcome(life: Life, state: State, node: str, reading: oracle.Reading = "kep") -> oracle.Outcome:
+    """Return what the documents expect of a client on (or via) a node, of a Service that has the address."""
+    client = oracle.Client(life.client, node, state.zone_of(node))
+    policies = oracle.Policies(state.internal, state.external)
+    return oracle.outcome(_judged(state), client, to=life.address, policies=policies, reading=reading)
+
+
+def _judged(state: State) -> list[oracle.Endpoint]:
+    """Return the endpoints as the oracle has them; those that stand in two slices count once."""
+    members = dict.fromkeys(member for each in asked_slices(state) for member in each.members)
+    return [
+        oracle.Endpoint(
+            str(each.server),
+            each.node,
+            frozenset(each.zones),
+            frozenset(each.nodes),
+            **{"ready": True, **CONDITIONS[each.condition]},
+        )
+        for each in members
+    ]
+
+
+def told(life: Life, state: State, node: str) -> frozenset[int]:
+    """Return the servers that may answer a client, each of which does; none if it is to meet silence or a refusal."""
+    found = outcome(life, state, node) if is_given(life, state) else None
+    return frozenset(map(int, found.pods)) if isinstance(found, oracle.Answers) else frozenset()
+
+
+def meanwhile(life: Life, before: State, after: State, node: str) -> frozenset[int]:
+    """Return the servers that may answer a client while one state becomes the other.
+
+    Between its writes a proxy may have seen any of them, and not the others; so whoever is usable in either may
+    answer, but for a client whom a policy Local holds to its node all the time.
+    """
+    return _usable(life, before, node, (before, after)) | _usable(life, after, node, (before, after))
+
+
+def _usable(life: Life, state: State, node: str, both: tuple[State, State]) -> frozenset[int]:
+    client = oracle.Client(life.client, node, state.zone_of(node))
+    ruling = [oracle.governing(client, life.address, oracle.Policies(each.internal, each.external)) for each in both]
+    return frozenset(
+        int(each.pod)
+        for each in _judged(state)
+        if (oracle.is_ready(each) or (each.terminating and each.serving))
+        and not (ruling == ["Local", "Local"] and each.node != node)
+    )
+
+
+def may_not_lose(life: Life, before: State, after: State, node: str) -> bool:
+    """Return whether a client is answered at any time of a change: none of it, or hints alone, and somebody stays.
+
+    KEP-4444, Changes within kube-proxy: following no hints while some have none is for "safer transitions". Nothing is
+    said of what other changes may lose.
+    """
+    stays = bool(told(life, before, node) & told(life, after, node))
+    return stays and before.zones == after.zones and _without_hints(before) == _without_hints(after)
+
+
+def _without_hints(state: State) -> State:
+    bare = tuple(
+        replace(each, members=tuple(replace(member, zones=(), nodes=()) for member in each.members))
+        for each in state.slices
+    )
+    return replace(state, distribution=None, slices=bare)
+
+
+def follows_hints(life: Life) -> bool:
+    """Return whether hints decide for some client in some state."""
+    found = [outcome(life, state, node) for state in life.states for node in life.nodes]
+    return any(isinstance(each, oracle.Answers) and each.by in {"zone hints", "node hints"} for each in found)
+
+
+def needs_more(life: Life) -> bool:
+    """Return whether it takes more than core features: IPv6, session affinity, addresses from outside."""
+    return (
+        life.family == "IPv6"
+        or life.address in {"load-balancer", "external-ip"}
+        or any(
+            each.dual or each.external_ips or each.type == "LoadBalancer" or each.affinity == "ClientIP"
+            for each in life.states
+        )
+    )
+
+
+def group_of(life: Life) -> tuple[str, bool]:
+    """Return which requirement a life belongs to: what it needs, and whether it is about hints."""
+    return "all" if needs_more(life) else "core", follows_hints(life)
+
+
+def why_impossible(life: Life) -> str:
+    """Return why nothing can be expected of such a life by all documents; "" if it can be."""
+    if life.address == "cluster-ip" and life.client == "external":
+        return "a cluster IP has no route from outside"
+    if life.address == "node-port" and life.family == "IPv6":
+        return "a proxy may serve node ports at addresses of one family alone (--nodeport-addresses)"
+    if why := next((why for state in life.states for why in _of_state(life, state)), ""):
+        return why
+    if not any(told(life, life.states[0], node) for node in life.nodes):
+        return "the silence of a Service that has not answered yet says nothing"
+    return ""
+
+
+def _of_state(life: Life, state: State) -> Iterator[str]:
+    asked = {None: "", "PreferSameNode": "zn"}.get(state.distribution, "z")
+    members = [member for each in state.slices for member in each.members]
+    if state.type == "ClusterIP" and (state.external == "Local" or state.external_ips):
+        yield "the API takes externalTrafficPolicy for addresses that face outwards alone"
+    if any((member.zones and "z" not in asked) or (member.nodes and "n" not in asked) for member in members):
+        yield "a proxy may ignore hints of a kind that the Service does not ask for"
+    if any(len({member.server % PORTS for member in each.members}) > 1 for each in state.slices):
+        yield "the endpoints of a slice have its ports"
+    if any(len({member.server for member in each.members}) < len(each.members) for each in state.slices):
+        yield "a slice has each address once"
+    if not state.dual and any(each.of == OF[2] for each in state.slices):
+        yield "a Service of one family has no slices of the other"
+    own = {member for each in asked_slices(state) for member in each.members}
+    if len({member.server for member in own}) < len(own):
+        yield "no document says what an address is that two slices describe in two ways"
+    for node in life.nodes:
+        found = outcome(life, state, node)
+        if isinstance(found, oracle.LeftOpen):
+            yield f"left open: {found.why}"
+        elif found != outcome(life, state, node, "released"):
+            yield "the text of KEP-3015 and released Kubernetes differ where endpoints without hints are not ready"

@@ -1,0 +1,261 @@
+"""Plays lives on packets: all of a batch at once, state by state, each a Service of its own on the same servers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from conformance.generated.lives import (
+    CONDITIONS,
+    FIRST_PORT,
+    OF,
+    PORTS,
+    SERVERS,
+    Life,
+    Slice,
+    State,
+    is_given,
+    may_not_lose,
+    meanwhile,
+    of_family,
+    told,
+)
+from harness import (
+    NO_ANSWER,
+    Client,
+    Cluster,
+    Expected,
+    Pod,
+    Port,
+    Question,
+    Rates,
+    Service,
+    Who,
+    endpoint,
+    expect_meanwhile,
+    expect_together,
+    set_addresses,
+)
+
+Lives = Mapping[str, Life]
+"""Lives, by the names of their Services."""
+
+# A rule is kept in a state or it is not: what is wrong is wrong for most connections of some client.
+RATES = Rates(leak=0.5)
+
+_NUMBERS = {"": 80, OF[1]: 81}
+_NAMES = {80: "web", 81: "api"}
+
+
+def run_servers(cluster: Cluster) -> list[Pod]:
+    """Run the servers, each with a port of its own."""
+    return [
+        pod
+        for number, node in enumerate(SERVERS)
+        for pod in cluster.run_servers([node], container_ports=_container_ports(number))
+    ]
+
+
+def _container_ports(server: int) -> list[tuple[str, int, str]]:
+    number = FIRST_PORT + server % PORTS
+    return [(f"{protocol[0].lower()}{number}", number, protocol) for protocol in ("TCP", "UDP")]
+
+
+def play(cluster: Cluster, servers: Sequence[Pod], lives: Lives, explain: Callable[[str], str] = lambda _: "") -> None:
+    """Expect these lives, all at once. `explain` is called with the names of those that fail, and only then.
+
+    Raises `AssertionError`.
+    """
+    playing = [_Playing(cluster, name, each, servers) for name, each in lives.items()]
+    of = {each.question: each.name for each in playing}
+    count = max((len(each.states) for each in lives.values()), default=0)
+    for number in range(count):
+        during = [question for each in playing for question in each.during(number)]
+        with expect_meanwhile(
+            cluster,
+            [question for question, lossless in during if not lossless],
+            answered=[question for question, lossless in during if lossless],
+            explain=lambda question: explain(of[question]),
+        ):
+            _label(cluster, lives, number)
+            # Those that get addresses come first: what others give back is not given to them.
+            for each in sorted(playing, key=lambda each: each.gives_back(number)):
+                each.enter(number)
+            asked = [question for each in playing for question in each.questions(number)]
+            expect_together(cluster, asked, rates=RATES, explain=lambda question: explain(of[question]), timed=False)
+
+
+def _label(cluster: Cluster, lives: Lives, number: int) -> None:
+    """Give nodes the zones of a state, which all lives of a batch have in common."""
+    states = [each.states[number] for each in lives.values() if number < len(each.states)]
+    before = dict(next((each.states[number - 1].zones for each in lives.values() if 0 < number < len(each.states)), ()))
+    after = dict(states[0].zones)
+    for node in sorted(before.keys() | after.keys()):
+        if before.get(node) != after.get(node):
+            cluster.nodes.move(node, after.get(node, node[0]) or None)
+
+
+class _Playing:
+    """A Service that lives."""
+
+    def __init__(self, cluster: Cluster, name: str, life: Life, servers: Sequence[Pod]) -> None:
+        self.name = name
+        self.question = f"{name} at its {life.address}"
+        self._cluster = cluster
+        self._life = life
+        self._servers = servers
+        self._service: Service | None = None
+        self._asked: Service | None = None  # as it was when it had the address last
+
+    def _states(self, number: int) -> tuple[State | None, State | None]:
+        """Return the states before and after a change."""
+        states = self._life.states
+        before = states[number - 1] if 0 < number <= len(states) else None
+        return before, states[number] if number < len(states) else None
+
+    def gives_back(self, number: int) -> int:
+        """Return whether it has fewer addresses after a change."""
+        before, after = self._states(number)
+        return _addresses(before) - _addresses(after) if after else 0
+
+    def enter(self, number: int) -> None:
+        """Write what makes one state of the other."""
+        before, after = self._states(number)
+        if after is None:
+            return
+        if after.exists and (before is None or not before.exists):
+            self._create(after)
+        elif before is not None and after.exists:
+            self._patch(before, after)
+        elif self._service is not None and before is not None and before.exists:
+            self._cluster.delete_service(self._service)
+        self._write(before.slices if before is not None else (), after.slices)
+        if is_given(self._life, after) and self._service is not None:
+            self._asked = replace(self._service)
+
+    def _ports(self) -> list[Port]:
+        return [Port(number, self._life.protocol, name, name) for number, name in _NAMES.items()]
+
+    def _create(self, state: State) -> None:
+        pends = state.type == "LoadBalancer" and not state.ingress
+        self._service = self._cluster.create_service(
+            self.name,
+            ports=self._ports(),
+            external_ips=state.external_ips,
+            dual_stack=state.dual,
+            type="NodePort" if pends else state.type,  # a LoadBalancer that were created as one has its addresses
+            traffic_distribution=state.distribution,
+            internal_traffic_policy=state.internal,
+            external_traffic_policy=state.external if state.type != "ClusterIP" else None,
+            sessionAffinity=state.affinity,
+            ipFamilies=self._families(state),
+        )
+        if pends:
+            self._cluster.patch_service(
+                self._service, {"spec": {"type": "LoadBalancer", "trafficDistribution": state.distribution}}
+            )
+
+    def _families(self, state: State) -> list[str]:
+        return [self._life.family, *([of_family(self._life)] if state.dual else [])]
+
+    def _patch(self, before: State, after: State) -> None:
+        assert self._service is not None
+        spec, was = _spec(after), _spec(before)
+        changed = {name: value for name, value in spec.items() if value != was[name]}
+        if after.dual != before.dual:
+            families = self._families(after)
+            changed |= {"ipFamilies": families, "ipFamilyPolicy": "RequireDualStack" if after.dual else "SingleStack"}
+        if changed:
+            spec = {"trafficDistribution": after.distribution, **changed}
+            self._cluster.patch_service(self._service, {"spec": spec})
+        if _outward(before) != _outward(after):
+            set_addresses(self._cluster, self._service, _outward(after))
+
+    def _write(self, before: Sequence[Slice], after: Sequence[Slice]) -> None:
+        assert self._service is not None
+        old, new = ({(each.name, each.of): each for each in slices} for slices in (before, after))
+        for key, each in new.items():
+            if each != old.get(key):
+                self._publish(each)
+        for key in old.keys() - new.keys():
+            self._cluster.unpublish(self._service, _named(old[key]), families=[self._family(old[key])])
+
+    def _publish(self, each: Slice) -> None:
+        assert self._service is not None
+        endpoints = [
+            endpoint(
+                self._servers[member.server], zones=member.zones, nodes=member.nodes, **CONDITIONS[member.condition]
+            )
+            for member in each.members
+        ]
+        service_port = _NUMBERS.get(each.of, 80)
+        ports = [Port(service_port, self._life.protocol, _NAMES[service_port], each.number)]
+        self._cluster.publish(
+            self._service, endpoints, name=_named(each), families=[self._family(each)], ports=ports, unasked=True
+        )
+
+    def _family(self, each: Slice) -> str:
+        return of_family(self._life) if each.of == OF[2] else self._life.family
+
+    def questions(self, number: int) -> Iterator[Question]:
+        """Yield what is to be seen in a state: silence for one state only, as others may get the address then."""
+        before, after = self._states(number)
+        if after is None or self._asked is None:
+            return
+        given = is_given(self._life, after)
+        if given or (before is not None and is_given(self._life, before)):
+            expected: dict[Who, Expected] = {
+                self._client(node): {self._servers[each] for each in told(self._life, after, node)} or NO_ANSWER
+                for node in self._life.nodes
+            }
+            yield self._ask(expected, kept=given and after.affinity == "ClientIP")
+
+    def during(self, number: int) -> Iterator[tuple[Question, bool]]:
+        """Yield who may answer during a change, and whether someone must."""
+        before, after = self._states(number)
+        if before is None or after is None or not is_given(self._life, before):
+            return
+        for lossless in (False, True):
+            expected: dict[Who, Expected] = {
+                self._client(node): {self._servers[each] for each in meanwhile(self._life, before, after, node)}
+                for node in self._life.nodes
+                if may_not_lose(self._life, before, after, node) is lossless
+            }
+            if expected:
+                yield self._ask(expected), lossless
+
+    def _ask(self, expected: Mapping[Who, Expected], *, kept: bool = False) -> Question:
+        assert self._asked is not None
+        port = Port(80, self._life.protocol, _NAMES[80])
+        return Question(self.question, self._asked, expected, self._life.address, kept, self._life.family, port)
+
+    def _client(self, node: str) -> Client:
+        return Client(self._life.client, node)
+
+
+def _named(each: Slice) -> str:
+    return f"{each.name}-{OF.index(each.of)}"
+
+
+def _outward(state: State) -> list[Any]:
+    """Return the kinds of addresses that others give to a Service."""
+    balanced = state.type == "LoadBalancer" and state.ingress
+    return [*(["load-balancer"] if balanced else []), *(["external-ip"] if state.external_ips else [])]
+
+
+def _addresses(state: State | None) -> int:
+    """Return how many addresses a Service has."""
+    if state is None or not state.exists:
+        return 0
+    return 1 + state.dual + (state.type != "ClusterIP") + len(_outward(state))
+
+
+def _spec(state: State) -> dict[str, Any]:
+    return {
+        "type": state.type,
+        "trafficDistribution": state.distribution,
+        "internalTrafficPolicy": state.internal,
+        "externalTrafficPolicy": state.external if state.type != "ClusterIP" else None,
+        "sessionAffinity": state.affinity,
+    }

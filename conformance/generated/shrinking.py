@@ -1,0 +1,108 @@
+"""Makes a life smaller that fails: all smaller ones are asked in one window, and the smallest that fails goes on.
+
+Hypothesis would ask them one after the other, a second or more each. Together they cost what one does, and a life has
+no part in another: so a limit of seconds is enough.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from conformance.generated.lives import Life, Slice, State, choices, switches, why_impossible
+
+Fails = Callable[[Sequence[Life]], Collection[Life]]
+"""Asks lives, and returns those that fail."""
+
+
+def shrunk(life: Life, fails: Fails, goes_on: Callable[[], bool]) -> Life:
+    """Return a smaller life that fails too, as small as it gets while it `goes_on`."""
+    while goes_on():
+        fewer = (each for each in _smaller(life) if size(each) < size(life) and not why_impossible(each))
+        smaller = sorted(dict.fromkeys(fewer), key=size)
+        found = fails(smaller) if smaller else ()
+        if not found:
+            return life
+        life = min(found, key=size)
+    return life
+
+
+def size(life: Life) -> tuple[int, int]:
+    """Return how much there is to read in a life."""
+    members = [member for state in life.states for each in state.slices for member in each.members]
+    odd = sum(getattr(state, name) != choices(name)[0] for state in life.states for name in switches())
+    odd += sum(getattr(life, name) != choices(name)[0] for name in ("protocol", "family", "address", "client"))
+    slices = sum(len(each.slices) for each in life.states)
+    said = sum(len(each.zones) + len(each.nodes) + (each.condition != "ready") for each in members)
+    zones = sum(len(each.zones) for each in life.states)
+    return len(life.states) * 8 + slices * 3 + len(members) * 3 + len(life.nodes) + zones + said, odd + _steps(life)
+
+
+def _steps(life: Life) -> int:
+    """Return how much changes from state to state."""
+    return sum(
+        sum(getattr(before, name) != getattr(after, name) for name in switches())
+        + len({*before.slices} ^ {*after.slices})
+        for before, after in itertools.pairwise(life.states)
+    )
+
+
+def _smaller(life: Life) -> Iterator[Life]:
+    states = life.states
+    for number in range(len(states)):
+        if len(states) > 1:
+            yield replace(life, states=(*states[:number], *states[number + 1 :]))
+        yield replace(life, states=states[number:])
+        yield replace(life, states=states[: number + 1])
+    for node in life.nodes:
+        yield replace(life, nodes=tuple(each for each in life.nodes if each != node) or life.nodes)
+    for name in ("protocol", "family", "address", "client"):
+        yield replace(life, **{name: choices(name)[0]})
+    for name in switches():
+        for value in choices(name):
+            yield replace(life, states=tuple(replace(each, **{name: value}) for each in states))
+    for key in dict.fromkeys((one.name, one.of) for state in states for one in state.slices):
+        yield _with_slices(life, partial(_unless, key))
+    servers = {member.server for state in states for one in state.slices for member in one.members}
+    for server in sorted(servers):
+        yield _with_slices(life, partial(_without, server))
+        yield _with_slices(life, partial(_plain, server, {"zones": (), "nodes": ()}))
+        yield _with_slices(life, partial(_plain, server, {"condition": "ready"}))
+    yield from _in_one_state(life)
+
+
+def _in_one_state(life: Life) -> Iterator[Life]:
+    """Yield lives in which a state is more like the one before it."""
+    for number in range(1, len(life.states)):
+        before, state = life.states[number - 1 : number + 1]
+        closer = [replace(state, **{name: getattr(before, name)}) for name in switches()]
+        closer.append(replace(state, slices=before.slices))
+        mine = {(each.name, each.of): each for each in state.slices}
+        for old in before.slices:
+            kept = {**mine, (old.name, old.of): old}
+            closer.append(replace(state, slices=tuple(kept.values())))
+        for each in closer:
+            yield replace(life, states=(*life.states[:number], each, *life.states[number + 1 :]))
+
+
+def _with_slices(life: Life, change: Callable[[Slice], Slice | None]) -> Life:
+    def changed(state: State) -> State:
+        return replace(state, slices=tuple(new for each in state.slices if (new := change(each)) is not None))
+
+    return replace(life, states=tuple(map(changed, life.states)))
+
+
+def _unless(key: tuple[str, str], each: Slice) -> Slice | None:
+    return None if (each.name, each.of) == key else each
+
+
+def _without(server: int, each: Slice) -> Slice:
+    return replace(each, members=tuple(member for member in each.members if member.server != server))
+
+
+def _plain(server: int, values: Mapping[str, Any], each: Slice) -> Slice:
+    members = (replace(member, **values) if member.server == server else member for member in each.members)
+    return replace(each, members=tuple(members))

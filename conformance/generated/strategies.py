@@ -1,0 +1,278 @@
+"""Draws lives of Services with Hypothesis: clusters, Services, slices and the steps between them.
+
+Drawn are choices among a few values alone, and no texts or large numbers: Hypothesis takes such ones also from the
+constants of modules that happen to be loaded, and the same seed is to give the same lives anywhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from hypothesis import HealthCheck, Phase, assume, given, seed, settings
+from hypothesis import strategies as st
+
+from conformance.generated.lives import (
+    CONDITIONS,
+    NODES,
+    OF,
+    PORTS,
+    SERVERS,
+    Life,
+    Member,
+    Slice,
+    State,
+    choices,
+    group_of,
+    why_impossible,
+)
+
+V = TypeVar("V")
+Draw = Callable[[st.SearchStrategy[V]], V]
+Zones = tuple[tuple[str, str], ...]
+"""Labels of nodes that are not the usual ones."""
+
+STATES = 4  # of a life, at most
+BATCH = 32  # lives that are drawn to be asked together; equal ones are asked once
+
+_NAMES = ("s0", "s1", "s2")
+_PLACES = {"zones": ("a", "b", "c", "elsewhere"), "nodes": (*NODES, "elsewhere")}
+_CONDITIONS = ("ready", "ready", "ready", *CONDITIONS)
+_MORE = ("type", "external_ips", "ingress", "affinity", "dual")  # switches of what not every proxy has
+
+
+def batch(group: tuple[str, bool], number: int, *, of_seed: int) -> list[Life]:
+    """Return the lives of one batch of a group, which live in the same cluster; the same ones for the same seed."""
+    place = f"{of_seed} {group} {number}"
+    zones = _drawn(zones_of_nodes(), f"{place} zones", 8)[-1] if group[1] else ((),) * STATES
+    return list(dict.fromkeys(_drawn(lives(group, zones), place, BATCH)))
+
+
+def _drawn(strategy: st.SearchStrategy[V], place: str, count: int) -> list[V]:
+    """Return so many values, or a few less, that only this place and the version of Hypothesis decide."""
+    found: list[V] = []
+
+    @seed(int.from_bytes(hashlib.sha256(place.encode()).digest()[:8]))
+    @settings(
+        max_examples=count,
+        database=None,
+        deadline=None,
+        derandomize=False,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(strategy)
+    def take(value: V) -> None:
+        found.append(value)
+
+    take()
+    return found
+
+
+@st.composite
+def zones_of_nodes(draw: Draw[Any]) -> tuple[Zones, ...]:
+    """Draw the labels of nodes in each state: at some change one gets another zone, or none, and maybe back."""
+    changed = draw(st.sampled_from(((), (), *NODES)))
+    if not changed:
+        return ((),) * STATES
+    other = draw(st.sampled_from([each for each in ("a", "b", "c", "z", "") if each != changed[0]]))
+    begin, end = draw(st.sampled_from(((1, STATES), (2, STATES), (1, 2), (2, 3), (0, 2))))
+    return tuple(((changed, other),) if begin <= number < end else () for number in range(STATES))
+
+
+@st.composite
+def lives(draw: Draw[Any], group: tuple[str, bool], zones: tuple[Zones, ...]) -> Life:
+    """Draw a life of a group, in a cluster whose nodes have these labels."""
+    more = group[0] == "all"
+    address = draw(st.sampled_from(choices("address") if more else ("cluster-ip", "node-port")))
+    client = draw(st.sampled_from(choices("client")[:2] if address == "cluster-ip" else choices("client")))
+    family = draw(st.sampled_from(choices("family"))) if more and address != "node-port" else "IPv4"
+    nodes = draw(st.lists(st.sampled_from(NODES), min_size=2, max_size=3, unique=True))
+    state = draw(_first(address, more, group[1]))
+    states = [replace(state, zones=zones[0])]
+    for number in range(1, draw(st.sampled_from((2, 3, 3, STATES)))):
+        for _ in range(draw(st.sampled_from((0, 1, 1, 1, 2, 3)))):
+            state = draw(draw(st.sampled_from(STEPS))(state, more))
+        states.append(replace(state, zones=zones[number]))
+    life = Life(
+        tuple(states), draw(st.sampled_from(choices("protocol"))), family, address, client, tuple(sorted(nodes))
+    )
+    assume(not why_impossible(life) and group_of(life) == group)
+    return life
+
+
+@st.composite
+def _first(draw: Draw[Any], address: str, more: bool, hints: bool) -> State:
+    """Draw the state with which a Service begins: it has the address that is asked."""
+    kind = {"node-port": "NodePort", "load-balancer": "LoadBalancer", "external-ip": "NodePort"}.get(address)
+    state = State(
+        type=kind or draw(st.sampled_from(("ClusterIP", "NodePort"))),
+        distribution=draw(st.sampled_from(choices("distribution")[1 if hints else 0 :])),
+        internal=draw(st.sampled_from(choices("internal"))),
+        affinity=draw(st.sampled_from(choices("affinity"))) if more else "None",
+        external_ips=address == "external-ip",
+        dual=draw(st.booleans()) if more else False,
+    )
+    if state.type != "ClusterIP":
+        state = replace(state, external=draw(st.sampled_from(choices("external"))))
+    slices: tuple[Slice, ...] = ()
+    for name in _NAMES[: draw(st.sampled_from((1, 1, 2, 2, 3)))]:
+        slices = (*slices, draw(_slices(state, name, hints)))
+    return replace(state, slices=slices)
+
+
+@st.composite
+def _slices(draw: Draw[Any], state: State, name: str, hints: bool) -> Slice:
+    """Draw a slice of this name."""
+    of = draw(st.sampled_from(("", "", "", *OF[: 3 if state.dual else 2])))
+    number = draw(st.sampled_from(range(PORTS)))
+    servers = [each for each in range(len(SERVERS)) if each % PORTS == number]
+    chosen = draw(st.lists(st.sampled_from(servers), unique=True, max_size=3))
+    style = draw(st.sampled_from(("own", "own", "own", "odd", "none") if hints else ("none", "odd", "own")))
+    members = [draw(_members(state, server, style)) for server in sorted(chosen)]
+    return Slice(name, tuple(members), of)
+
+
+@st.composite
+def _members(draw: Draw[Any], state: State, server: int, style: str) -> Member:
+    """Draw an endpoint: with the hints that a controller would write, with odd ones, or with none."""
+    member = Member(server, condition=draw(st.sampled_from(_CONDITIONS)))
+    return member if style == "none" else draw(_hinted(state, member, style == "odd"))
+
+
+@st.composite
+def _hinted(draw: Draw[Any], state: State, member: Member, odd: bool) -> Member:
+    both: dict[str, tuple[str, ...]] = {"zones": (member.node[0],), "nodes": (member.node,)}
+    if odd:
+        both = {
+            name: tuple(draw(st.lists(st.sampled_from(each), unique=True, max_size=2)))
+            for name, each in _PLACES.items()
+        }
+    return replace(member, **_asked(state, both))
+
+
+def _asked(state: State, hints: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:
+    """Leave out the hints of kinds that a Service does not ask for."""
+    kept = {None: (), "PreferSameNode": ("zones", "nodes")}.get(state.distribution, ("zones",))
+    return {name: places if name in kept else () for name, places in hints.items()}
+
+
+# Steps: what one state becomes. Each draws the state after a step from the one before it.
+
+
+@st.composite
+def _switch(draw: Draw[Any], state: State, more: bool) -> State:
+    """Change a field of the Service."""
+    name = draw(st.sampled_from(("distribution", "internal", "external", "exists", "type", *(_MORE if more else ()))))
+    value = draw(st.sampled_from([each for each in choices(name) if each != getattr(state, name)]))
+    if (name, value) == ("type", "LoadBalancer") and not more:
+        value = "NodePort"
+    after = replace(state, **{name: value})
+    if after.type == "ClusterIP":
+        after = replace(after, external="Cluster", external_ips=False)
+    slices = [each for each in after.slices if after.dual or each.of != OF[2]]
+    after = replace(after, slices=tuple(slices))
+    return draw(_rehinted(after, more)) if name == "distribution" else after
+
+
+@st.composite
+def _rehinted(draw: Draw[Any], state: State, _: bool) -> State:
+    """Give the endpoints of all slices other hints, or none."""
+    style = draw(st.sampled_from(("own", "own", "odd", "none", "kept")))
+    slices = []
+    for each in state.slices:
+        members = [
+            draw(_hinted(state, member, style == "odd"))
+            if style in {"own", "odd"}
+            else replace(
+                member,
+                **_asked(
+                    state,
+                    {"zones": member.zones, "nodes": member.nodes} if style == "kept" else {"zones": (), "nodes": ()},
+                ),
+            )
+            for member in each.members
+        ]
+        slices.append(replace(each, members=tuple(members)))
+    return replace(state, slices=tuple(slices))
+
+
+@st.composite
+def _rewritten(draw: Draw[Any], state: State, _: bool) -> State:
+    """Write a slice anew, or a further one."""
+    name = draw(st.sampled_from(_NAMES))
+    new = draw(_slices(state, name, state.distribution is not None))
+    return replace(state, slices=(*(each for each in state.slices if each.name != name), new))
+
+
+@st.composite
+def _deleted(draw: Draw[Any], state: State, _: bool) -> State:
+    """Delete a slice."""
+    kept = draw(st.sampled_from(state.slices)).name if state.slices else ""
+    return replace(state, slices=tuple(each for each in state.slices if each.name != kept))
+
+
+@st.composite
+def _touched(draw: Draw[Any], state: State, _: bool) -> State:
+    """Take an endpoint out of a slice, or change its conditions or hints."""
+    found = [(each, member) for each in state.slices for member in each.members]
+    if not found:
+        return state
+    touched, member = draw(st.sampled_from(found))
+    how = draw(st.sampled_from(("gone", "condition", "hints", "bare")))
+    if how == "gone":
+        new: tuple[Member, ...] = ()
+    elif how == "condition":
+        new = (replace(member, condition=draw(st.sampled_from(tuple(CONDITIONS)))),)
+    elif how == "hints":
+        new = (draw(_hinted(state, member, True)),)
+    else:
+        new = (replace(member, zones=(), nodes=()),)
+    members = tuple(one for each in touched.members for one in (new if each == member else (each,)))
+    return _with(state, replace(touched, members=members))
+
+
+@st.composite
+def _moved(draw: Draw[Any], state: State, _: bool) -> State:
+    """Move all endpoints of a slice to another name, as a controller does that packs them anew."""
+    if not state.slices:
+        return state
+    moved = draw(st.sampled_from(state.slices))
+    free = [each for each in _NAMES if each not in {one.name for one in state.slices}] or [moved.name]
+    kept = tuple(each for each in state.slices if each.name != moved.name)
+    return replace(state, slices=(*kept, replace(moved, name=free[0])))
+
+
+@st.composite
+def _added(draw: Draw[Any], state: State, _: bool) -> State:
+    """Add an endpoint to a slice."""
+    if not state.slices:
+        return state
+    chosen = draw(st.sampled_from(state.slices))
+    has = {member.server for member in chosen.members}
+    number = min(has, default=0) % PORTS
+    free = [each for each in range(len(SERVERS)) if each % PORTS == number and each not in has]
+    if not free:
+        return state
+    style = draw(st.sampled_from(("own", "own", "odd", "none") if state.distribution else ("none",)))
+    new = draw(_members(state, draw(st.sampled_from(free)), style))
+    return _with(state, replace(chosen, members=(*chosen.members, new)))
+
+
+def _with(state: State, changed: Slice) -> State:
+    return replace(state, slices=tuple(changed if each.name == changed.name else each for each in state.slices))
+
+
+STEPS: tuple[Callable[[State, bool], st.SearchStrategy[State]], ...] = (
+    _switch,
+    _switch,
+    _rehinted,
+    _rewritten,
+    _deleted,
+    _touched,
+    _touched,
+    _moved,
+    _added,
+)

@@ -1,0 +1,71 @@
+"""Lives of Services that a program made: whatever a Service is and becomes, the documents say who answers whom.
+
+Those of each run are few and fixed; `trafficdist run --generate 60s` makes new ones, which follow from the seed. Where
+hints decide it is a SHOULD, as in the grid; where they do not, a MUST.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from conformance.features import EXTERNAL_IPS, IPV6_SERVICES, LOAD_BALANCER, NODE_HINTS, SESSION_AFFINITY
+from conformance.generated.asking import check, expect_lives
+from conformance.interactions.test_grid import CORE, HINTS, POLICIES
+from harness import MUST, SHOULD, Cluster, requirement
+
+pytestmark = pytest.mark.generates(check, among=4)
+
+SERVICES = f"core/v1 ServiceSpec; discovery/v1 EndpointSlice; {POLICIES}"
+ALL = CORE | {EXTERNAL_IPS, IPV6_SERVICES, LOAD_BALANCER, SESSION_AFFINITY}
+
+
+@requirement(
+    "GENERATED/core",
+    "Whatever a Service and its slices are and become, clients at cluster IPs and node ports are answered by those "
+    "whom policies and conditions allow, by all of them, and by nobody else.",
+    level=MUST,
+    features=CORE,
+    source=SERVICES,
+    kills={"freezes-conditions", "freezes-internal-policy"},
+)
+def test_core(three_zones: Cluster) -> None:
+    expect_lives(three_zones, "core", hints=False)
+
+
+@requirement(
+    "GENERATED/core-hints",
+    "Whatever a Service, its slices and the zones of nodes are and become, clients at cluster IPs and node ports "
+    "follow hints, and no connection fails while hints alone change.",
+    level=SHOULD,
+    features=CORE | {NODE_HINTS},
+    source=HINTS,
+    kills={"freezes-hints", "ignores-node-hints"},
+)
+def test_core_hints(three_zones: Cluster) -> None:
+    expect_lives(three_zones, "core", hints=True)
+
+
+@requirement(
+    "GENERATED/all",
+    "Whatever a Service and its slices are and become, over either family, at any of its addresses and with session "
+    "affinity, clients are answered by those whom policies and conditions allow, and by nobody else.",
+    level=MUST,
+    features=ALL,
+    source=SERVICES,
+    kills={"freezes-conditions"},
+)
+def test_all(three_zones: Cluster) -> None:
+    expect_lives(three_zones, "all", hints=False)
+
+
+@requirement(
+    "GENERATED/all-hints",
+    "Whatever a Service, its slices and the zones of nodes are and become, over either family, at any of its addresses "
+    "and with session affinity, clients follow hints, and no connection fails while hints alone change.",
+    level=SHOULD,
+    features=ALL | {NODE_HINTS},
+    source=HINTS,
+    kills={"freezes-hints", "ignores-node-hints"},
+)
+def test_all_hints(three_zones: Cluster) -> None:
+    expect_lives(three_zones, "all", hints=True)

@@ -1,0 +1,154 @@
+"""Lives as texts: YAML of a few lines, which leaves out what is plain, and its reading."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import yaml
+
+from conformance.generated.lives import (
+    CONDITIONS,
+    NODES,
+    OF,
+    SERVERS,
+    Life,
+    Member,
+    Slice,
+    State,
+    choices,
+    switches,
+    why_impossible,
+)
+from harness import UsageError, strict_yaml
+
+MOST_LIVES = 200
+_MOST = 20  # of states, and of whatever a state has
+_OF_LIFE = ("protocol", "family", "address", "client")
+_PLACES = ("zones", "nodes")
+_NAME = re.compile("[a-z0-9]{1,10}")
+_PLACE = r"[a-z0-9.-]{1,63}"
+_MEMBER = re.compile(
+    r"(?P<node>[a-z0-9]{1,9})\.(?P<server>[0-9])"
+    rf"(?: zones=(?P<zones>{_PLACE}(?:,{_PLACE}){{0,9}}))?(?: nodes=(?P<nodes>{_PLACE}(?:,{_PLACE}){{0,9}}))?"
+    rf"(?: (?P<condition>{'|'.join(CONDITIONS)}))?"
+)
+_WORDS = (type(None), bool, str)
+
+
+def as_yaml(lives: Iterable[Life]) -> str:
+    """Return the text of lives, which `read` reads."""
+    return yaml.safe_dump([plain(each) for each in lives], sort_keys=False, default_flow_style=None, width=118)
+
+
+def plain(life: Life) -> dict[str, Any]:
+    """Return a life as plain values, without what is as usual."""
+    own = {name: getattr(life, name) for name in _OF_LIFE if getattr(life, name) != choices(name)[0]}
+    return {**own, "nodes": list(life.nodes), "states": [_state(each) for each in life.states]}
+
+
+def _state(state: State) -> dict[str, Any]:
+    own = {name: value for name in switches() if (value := getattr(state, name)) != getattr(State(), name)}
+    zones = {"zones": dict(state.zones)} if state.zones else {}
+    slices = {f"{each.name} {each.of}".strip(): list(map(_member, each.members)) for each in state.slices}
+    return {**own, **zones, "slices": slices}
+
+
+def _member(member: Member) -> str:
+    words = [f"{member.node}.{member.server}"]
+    words += [f"{name}={','.join(places)}" for name in _PLACES if (places := getattr(member, name))]
+    return " ".join([*words, *([] if member.condition == "ready" else [member.condition])])
+
+
+def read(path: str) -> list[Life]:
+    """Read lives from a file. Raises `UsageError` that says what is wrong, where, and what is allowed."""
+    loaded = strict_yaml.read(path, what="file of scenarios")
+    if not isinstance(loaded, list) or not 0 < len(loaded) <= MOST_LIVES:
+        raise UsageError(
+            f"file of scenarios {path}: want a list of 1 to {MOST_LIVES} scenarios, as --generate prints them"
+        )
+    return [_Reader(f"file of scenarios {path}, scenario {number}").life(each) for number, each in enumerate(loaded, 1)]
+
+
+class _Reader:
+    """Reads the values of one life; `where` it stands is in each error."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+
+    def life(self, value: Any) -> Life:
+        given = self._mapping(value, (*_OF_LIFE, "nodes", "states"), "a scenario")
+        states = self._list(given.get("states"), "states", _MOST)
+        named = {name: self._choice(name, given[name]) for name in _OF_LIFE if name in given}
+        if "nodes" in given:
+            named["nodes"] = self._some("nodes", given["nodes"], NODES)
+        life = Life(tuple(self._state(each) for each in states), **named)
+        if not life.states or not life.nodes:
+            raise self._wrong("want at least one state and one node")
+        if why := why_impossible(life):
+            raise self._wrong(f"nothing can be expected of it: {why}")
+        return life
+
+    def _state(self, value: Any) -> State:
+        given = self._mapping(value, (*switches(), "slices", "zones"), "a state")
+        named = {name: self._choice(name, given[name]) for name in switches() if name in given}
+        zones = self._mapping(given.get("zones") or {}, NODES, "zones")
+        labels = tuple(sorted((node, self._word("zones", zone)) for node, zone in zones.items()))
+        written = given.get("slices") or {}
+        if not isinstance(written, dict) or len(written) > _MOST:
+            raise self._wrong(f"slices: want a mapping of at most {_MOST}")
+        slices = tuple(self._slice(name, members) for name, members in written.items())
+        return State(**named, slices=slices, zones=labels)
+
+    def _slice(self, key: Any, members: Any) -> Slice:
+        name, _, of = str(key).partition(" ")
+        if not _NAME.fullmatch(name) or of not in OF:
+            want = "a name of at most ten small letters and digits, with 'another port' or 'the other family' behind it"
+            raise self._wrong(f"slice {str(key)[:40]!r}: want {want}")
+        return Slice(name, tuple(map(self._member, self._list(members, f"slice {key}", _MOST))), of)
+
+    def _member(self, value: Any) -> Member:
+        found = _MEMBER.fullmatch(str(value))
+        if not found or int(found["server"]) >= len(SERVERS) or SERVERS[int(found["server"])] != found["node"]:
+            servers = ", ".join(f"{node}.{number}" for number, node in enumerate(SERVERS))
+            rest = f"zones=a,b, nodes=a1,b2 and one of {', '.join(CONDITIONS)}, as far as they are wanted"
+            raise self._wrong(f"endpoint {str(value)[:60]!r}: want one of {servers}, and behind it {rest}")
+        places = {name: tuple(found[name].split(",")) if found[name] else () for name in _PLACES}
+        return Member(int(found["server"]), **places, condition=found["condition"] or "ready")
+
+    def _mapping(self, value: Any, allowed: Iterable[str], what: str) -> Mapping[str, Any]:
+        if not isinstance(value, dict):
+            raise self._wrong(f"{what}: want a mapping, not {type(value).__name__}")
+        if unknown := [str(each)[:40] for each in value if each not in allowed]:
+            raise self._wrong(f"{what} has {unknown[0]!r}; allowed: {', '.join(allowed)}")
+        return value
+
+    def _list(self, value: Any, name: str, most: int) -> list[Any]:
+        if not isinstance(value, list) or len(value) > most:
+            raise self._wrong(f"{name}: want a list of at most {most}")
+        return value
+
+    def _choice(self, name: str, value: Any) -> Any:
+        if (
+            not isinstance(value, _WORDS)
+            or value not in choices(name)
+            or isinstance(value, bool) is not isinstance(choices(name)[0], bool)
+        ):
+            raise self._wrong(f"{name}: {str(value)[:40]!r} is not one of {', '.join(map(str, choices(name)))}")
+        return value
+
+    def _some(self, name: str, value: Any, allowed: Iterable[str]) -> tuple[str, ...]:
+        found = self._list(value, name, 10)
+        for each in found:
+            if each not in allowed:
+                raise self._wrong(f"{name}: {str(each)[:40]!r} is not one of {', '.join(allowed)}")
+        return tuple(dict.fromkeys(found))
+
+    def _word(self, name: str, value: Any) -> str:
+        if not isinstance(value, str) or len(value) > 63:
+            raise self._wrong(f"{name}: {str(value)[:40]!r} is no text of at most 63 letters")
+        return value
+
+    def _wrong(self, why: str) -> UsageError:
+        return UsageError(f"{self._where}: {why}")

@@ -1,0 +1,221 @@
+"""Lives that a program makes: what they may hold, that a seed means the same ones anywhere, how they get smaller."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from conformance.features import EXTERNAL_IPS, IPV6_SERVICES, LOAD_BALANCER, NODE_HINTS, SESSION_AFFINITY
+from conformance.generated import lives, shrinking, strategies, texts
+from conformance.generated.__main__ import GROUPS, corpus_text, main
+from conformance.generated.asking import CORPUS, check, corpus
+from conformance.generated.lives import Life, Member, Slice, State
+from harness.errors import UsageError
+from harness.model.generation import Generation
+from tests.conformance.trials import SCENARIOS
+
+DIGEST = "a464340a9dc03740c5c8967c418ae5cedf854e478d0ff943e26853c06577eaaf"
+
+READY = State(slices=(Slice("s0", (Member(0), Member(3))),))
+
+
+@functools.cache
+def made() -> list[Life]:
+    """Lives of each group."""
+    return [each for group in GROUPS for each in strategies.batch(group, 1, of_seed=7)]
+
+
+def test_the_fixed_lives_are_those_of_their_seed() -> None:
+    text = CORPUS.read_text(encoding="utf-8")
+    assert hashlib.sha256(text.encode()).hexdigest() == DIGEST
+    assert text == corpus_text(1, 12)
+    assert [lives.group_of(each) for each in corpus()] == [group for group in GROUPS for _ in range(12)]
+
+
+def test_a_seed_means_the_same_lives_whatever_modules_are_loaded() -> None:
+    said = (
+        "from conformance.generated import strategies, texts; "
+        "print(texts.as_yaml(strategies.batch(('all', True), 3, of_seed=5)))"
+    )
+    told = {
+        subprocess.run(
+            [sys.executable, "-c", f"{first}; {said}"],
+            env=os.environ | {"PYTHONHASHSEED": number, "CI": ci},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for number, ci, first in (
+            ("1", "", "0"),
+            ("2", "true", "import harness.scenario.cluster, reference.proxy.proxy"),
+        )
+    }
+    assert len(told) == 1
+
+
+def test_other_seeds_and_other_batches_mean_other_lives() -> None:
+    some = [strategies.batch(("core", False), number, of_seed=of) for number, of in ((0, 1), (1, 1), (0, 2))]
+    assert len({texts.as_yaml(each) for each in some}) == 3
+
+
+def test_lives_belong_to_their_group_and_the_documents_decide_them() -> None:
+    assert [each for each in made() if lives.why_impossible(each)] == []
+    assert {lives.group_of(each) for each in made()} == {*GROUPS}
+
+
+def test_lives_are_read_as_they_are_written(tmp_path: Path) -> None:
+    (tmp_path / "lives.yaml").write_text(texts.as_yaml(made()))
+    assert texts.read(str(tmp_path / "lives.yaml")) == made()
+
+
+@pytest.mark.parametrize("name", ["core", "all"])
+def test_each_requirement_has_the_features_that_its_lives_need(name: str) -> None:
+    more = {EXTERNAL_IPS, IPV6_SERVICES, LOAD_BALANCER, SESSION_AFFINITY}
+    for hints in (False, True):
+        features = SCENARIOS[f"GENERATED/{name}{'-hints' * hints}"].requirement.features
+        assert (more <= {*features}) is (name == "all")
+        assert (NODE_HINTS in features) is hints
+
+
+STEPS: dict[str, Callable[[State, State], bool]] = {
+    "a field of the Service": lambda was, now: (
+        was.exists and now.exists and replace(was, slices=()) != replace(now, slices=())
+    ),
+    "the Service goes": lambda was, now: was.exists and not now.exists,
+    "the Service comes": lambda was, now: now.exists and not was.exists,
+    "a slice goes": lambda was, now: {each.name for each in was.slices} > {each.name for each in now.slices},
+    "a slice comes": lambda was, now: {each.name for each in was.slices} < {each.name for each in now.slices},
+    "nothing": lambda was, now: was == now,
+    "zones of nodes": lambda was, now: was.zones != now.zones,
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_every_kind_of_step_is_made(step: str) -> None:
+    pairs = [pair for each in made() for pair in zip(each.states, each.states[1:], strict=False)]
+    assert any(STEPS[step](*pair) for pair in pairs)
+
+
+@pytest.mark.parametrize(
+    ("life", "why"),
+    [
+        (Life((READY,), client="external"), "no route from outside"),
+        (Life((replace(READY, type="NodePort"),), address="node-port", family="IPv6"), "nodeport-addresses"),
+        (Life((replace(READY, exists=False), READY)), "has not answered yet"),
+        (Life((READY,), address="external-ip"), "has not answered yet"),
+        (Life((READY, replace(READY, external="Local"))), "face outwards alone"),
+        (Life((replace(READY, slices=(Slice("s0", (Member(0, zones=("a",)),)),)),)), "does not ask for"),
+        (Life((replace(READY, slices=(Slice("s0", (Member(0), Member(1))),)),)), "have its ports"),
+        (Life((replace(READY, slices=(*READY.slices, Slice("s1", (Member(0, condition="gone"),)))),)), "in two ways"),
+        (
+            Life((replace(READY, type="NodePort", external="Local"),), address="node-port"),
+            "node ports with externalTrafficPolicy Local, from within",
+        ),
+        (
+            Life(
+                (
+                    replace(
+                        READY,
+                        distribution="PreferClose",
+                        slices=(Slice("s0", (Member(0, zones=("a",)), Member(3, condition="starts"))),),
+                    ),
+                )
+            ),
+            "released Kubernetes differ",
+        ),
+    ],
+)
+def test_what_no_document_decides_is_not_asked(life: Life, why: str) -> None:
+    assert why in lives.why_impossible(life)
+
+
+_STARTS = Member(6, zones=("a",), condition="starts")
+
+
+def test_while_a_service_changes_whoever_is_usable_may_answer_and_nobody_else() -> None:
+    hinted = (Slice("s0", (Member(0, zones=("a",)), Member(3, zones=("b",)), _STARTS)),)
+    near = State(distribution="PreferClose", slices=hinted)
+    far = replace(near, slices=(Slice("s0", (Member(0), Member(3), _STARTS)),))
+    life = Life((near, far))
+    assert lives.told(life, near, "a1") == {0}
+    assert lives.told(life, far, "a1") == {0, 3}
+    assert lives.meanwhile(life, near, far, "a1") == {0, 3}
+    assert lives.may_not_lose(life, near, far, "a1")
+    local = replace(far, internal="Local")
+    assert lives.meanwhile(life, far, local, "a1") == {0, 3}
+    assert lives.meanwhile(life, local, local, "a1") == {0}
+    assert not lives.may_not_lose(life, far, local, "a1")
+
+
+def _failing(rule: Callable[[Life], bool]) -> Callable[[Sequence[Life]], Collection[Life]]:
+    return lambda some: [each for each in some if rule(each)]
+
+
+def test_a_life_that_fails_gets_as_small_as_its_fault() -> None:
+    def rule(life: Life) -> bool:
+        """A proxy keeps the first internal policy."""
+        return any(
+            was.internal == "Cluster"
+            and now.internal == "Local"
+            and lives.told(life, was, node) != lives.told(life, now, node)
+            for was, now in zip(life.states, life.states[1:], strict=False)
+            for node in life.nodes
+        )
+
+    found = next(each for each in made() if rule(each) and len(each.states) > 2)
+    smaller = shrinking.shrunk(found, _failing(rule), lambda: True)
+    assert rule(smaller)
+    assert not lives.why_impossible(smaller)
+    assert len(smaller.states) == 2
+    assert len(smaller.nodes) == 1
+    assert sum(len(each.members) for state in smaller.states for each in state.slices) <= 4
+    assert len(texts.as_yaml([smaller]).splitlines()) <= 10
+
+
+def test_it_stays_as_it_is_when_time_is_up() -> None:
+    assert shrinking.shrunk(made()[5], _failing(lambda _: True), lambda: False) is made()[5]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{}", "want a list of 1 to 200 scenarios"),
+        ("- 1", "scenario 1: a scenario: want a mapping, not int"),
+        ("- {proto: TCP}", "a scenario has 'proto'; allowed: protocol, family"),
+        ("- {protocol: SCTP, states: []}", "protocol: 'SCTP' is not one of TCP, UDP"),
+        ("- {states: [], nodes: [a1]}", "at least one state"),
+        ("- {states: [{dual: 1}]}", "dual: '1' is not one of False, True"),
+        ("- {states: [{slices: {S0: []}}]}", "slice 'S0': want a name of at most ten small letters"),
+        ("- {states: [{slices: {s0: [a1.1]}}]}", "endpoint 'a1.1': want one of a1.0, b1.1"),
+        ("- {states: [{slices: {s0: [a1.0 nodes=]}}]}", "endpoint 'a1.0 nodes=': want"),
+        ("- {states: [{slices: {s0: [a1.0]}}], nodes: [z9]}", "nodes: 'z9' is not one of a1, a2"),
+        ("- {states: [{slices: {s0: [a1.0 gone]}}]}", "nothing can be expected of it: the silence of a Service"),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_named(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "lives.yaml").write_text(text)
+    with pytest.raises(UsageError) as refused:
+        check(Generation(1, replay=str(tmp_path / "lives.yaml")))
+    assert "lives.yaml" in str(refused.value)
+    assert said in str(refused.value)
+
+
+def test_who_has_no_hypothesis_is_told_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "hypothesis", None)
+    with pytest.raises(UsageError, match=r"pip install 'trafficdist\[generate\]'"):
+        check(Generation(1, seconds=1))
+
+
+def test_the_fixed_lives_are_written_by_a_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("conformance.generated.__main__.CORPUS", tmp_path / "corpus.yaml")
+    assert main(["corpus", "1", "12"]) == 0
+    assert (tmp_path / "corpus.yaml").read_bytes() == CORPUS.read_bytes()
+    assert main(["corpus", "one"]) == 4
