@@ -132,6 +132,14 @@ class _Dependent(ServiceProxy):
                 self.cleanup()
 
 
+class _Incurious(ServiceProxy):
+    """Does not look through the UDP connections that are older than its rules."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._kernel._forget_wrong = lambda: None  # type: ignore[method-assign]
+
+
 MUTANTS = [
     Mutant(
         "trusts-resource-versions",
@@ -169,6 +177,12 @@ MUTANTS = [
         "Once the API server has been away, the proxies learn of no change any more.",
         symptom=f"{REACHED}|{NO_ANSWER}",
         proxy=proxy_hearing(_until_the_second_list),
+    ),
+    Mutant(
+        "looks-for-no-older-flows",
+        "A proxy that starts leaves UDP flows to endpoints that went while it was away as they are.",
+        symptom="is answered by",
+        proxy=_Incurious,
     ),
     Mutant(
         "flushes-before-it-starts",

@@ -8,12 +8,15 @@ from harness import (
     API_SERVER,
     MUST,
     PROXY,
+    SHOULD,
+    UDP,
     Cluster,
     Pod,
     Port,
     Question,
     Service,
     endpoint,
+    expect_flow_moves,
     expect_no_loss,
     placeless,
     requirement,
@@ -135,6 +138,25 @@ def test_deletions_while_a_component_is_away(three_zones: Cluster) -> None:
             *(Question(f"Service {each.name} deleted", each, NOBODY) for each in others[::2]),
             *(Question(f"slice of {each.name} deleted", each, by_all(a1)) for each in others[1::2]),
         )
+
+
+@requirement(
+    "CHANGES/udp-flow-of-an-endpoint-that-went-unseen",
+    "A UDP client that goes on to use one source port is answered by a present endpoint after its own was removed "
+    "while the proxy of its node was away.",
+    level=SHOULD,  # as while the proxy is there: the story is about new queries
+    features={OUTAGE},
+    source="KEP-3015, User Stories, DNS; Kubernetes, kube-proxy: stale UDP flows are removed",
+    kills={"looks-for-no-older-flows"},
+)
+def test_udp_flow_of_an_endpoint_that_went_unseen_moves(three_zones: Cluster) -> None:
+    service = three_zones.create_service(ports=[UDP])
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [placeless(a1)])
+    with expect_flow_moves(three_zones, service, "a2", before=a1, after=b1):
+        three_zones.stop(PROXY, on=["a2"])
+        three_zones.publish(service, [placeless(b1)])
+        three_zones.restart(PROXY, on=["a2"])
 
 
 def _delete(cluster: Cluster, service: Service, other: Service) -> None:
