@@ -112,7 +112,7 @@ _TEXTS = (
 class _Worker:
     """The state of one worker: its windows by number, and the judgements since its last verdict."""
 
-    windows: dict[int, tuple[Mapping[str, Any], WindowStory]] = field(default_factory=dict)
+    windows: dict[int, WindowStory] = field(default_factory=dict)
     judgements: list[Judgement] = field(default_factory=list)
     story: Story = field(default_factory=Story)
     """That of its present test."""
@@ -160,13 +160,13 @@ class _Reader:
         match record["kind"]:
             case "window":
                 told = _window(record)
-                worker.windows[record["window"]] = record, told
+                worker.windows[record["window"]] = told
                 worker.story.windows.append(told)
             case "observed":
-                self._observed(record, worker.windows[record["window"]][1])
+                self._observed(record, worker.windows[record["window"]])
             case "judged":
-                window, told = worker.windows[record["window"]]
-                told.judgement = judge_window(window, told.tallies)
+                told = worker.windows[record["window"]]
+                told.judgement = verdict.judge(told.expectation, told.tallies, told.plans)
                 worker.judgements.append(told.judgement)
             case "comparison":
                 judgement = judge_comparison(record)
@@ -255,13 +255,8 @@ _ROUNDED_MS = 2.0
 def _window(record: Mapping[str, Any]) -> WindowStory:
     expectation = {client: as_json.read_expected(each) for client, each in record["expectation"].items()}
     service, kind = record.get("of", ("", ""))
-    return WindowStory(record["mono"], expectation, (str(service), str(kind)))
-
-
-def judge_window(window: Mapping[str, Any], tallies: Mapping[str, Tally]) -> Judgement:
-    """Return the judgement on a recorded window."""
-    expectation = {client: as_json.read_expected(each) for client, each in window["expectation"].items()}
-    return verdict.judge(expectation, tallies, verdict.plans(expectation, as_json.read_rates(window["rates"])))
+    plans = verdict.plans(expectation, as_json.read_rates(record["rates"]))
+    return WindowStory(record["mono"], expectation, plans, (str(service), str(kind)))
 
 
 def judge_comparison(record: Mapping[str, Any]) -> Judgement:

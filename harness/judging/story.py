@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from harness.judging.flow import Timed
+from harness.judging.statistics import SamplePlan
 from harness.judging.timeline import Change
 from harness.judging.verdict import Expectation, Judgement, Tally, Verdict
 
@@ -25,6 +26,7 @@ class WindowStory:
 
     at: float
     expectation: Expectation
+    plans: Mapping[str, SamplePlan] = field(default_factory=dict)
     of: tuple[str, str] = ("", "")
     tallies: dict[str, Tally] = field(default_factory=dict)
     flows: dict[str, list[Timed]] = field(default_factory=dict)

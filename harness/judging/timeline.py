@@ -44,12 +44,13 @@ def as_text(changes: Iterable[Change], seen: Sequence[Seen], *, zero: float) -> 
     shown = [*before[-BEFORE:], *after[:AFTER]]
     if not shown:
         return ""
-    lines = [(each.at, _said(each)) for each in shown] + [(each.at, f"→ {each.what}") for each in seen]
+    lines = [(each.at, said(each)) for each in shown] + [(each.at, f"→ {each.what}") for each in seen]
     lines.sort(key=lambda line: line[0])
     return "\n".join([HEAD, *(f"{milliseconds(at - zero):>12}  {text}" for at, text in lines)])
 
 
-def _said(change: Change) -> str:
+def said(change: Change) -> str:
+    """Return a change in one line."""
     everywhere = change.facts.get("component", "proxy") != "proxy"  # it is one for all nodes
     told = [(name, value) for name, value in change.facts.items() if value is not None]
     facts = ", ".join(_fact(name, value) for name, value in told if not (everywhere and name == "nodes"))

@@ -218,14 +218,7 @@ def judge(expectation: Expectation, tallies: Mapping[str, Tally], planned: Mappi
     """
     if strangers := sorted(tallies.keys() - expectation.keys()):
         raise ValueError(f"nothing is expected of {', '.join(strangers)}")
-    named: set[str] = set()
-    for expected in expectation.values():
-        named |= pods_of(expected)
-    pods = sorted(named.union(*(tally.pods for tally in tallies.values())))
-    clients = [
-        _Client(name, expected, tallies.get(name, Tally()), planned[name], pods)
-        for name, expected in expectation.items()
-    ]
+    pods, clients = _clients(expectation, tallies, planned)
     verdict = combine(client.verdict for client in clients)
     told = sum(client.tally.told for client in clients)
     reasons = [reason for client in clients if client.verdict is verdict for reason in client.reasons(verdict)]
@@ -240,6 +233,25 @@ def judge(expectation: Expectation, tallies: Mapping[str, Tally], planned: Mappi
         message = reasons[0] + (f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else "")
     unmet = tuple(client.name for client in clients if client.verdict is not Verdict.PASSED)
     return Judgement(verdict, message, render(pods, [client.row() for client in clients]), unmet)
+
+
+def grid(
+    expectation: Expectation, tallies: Mapping[str, Tally], planned: Mapping[str, SamplePlan]
+) -> tuple[list[str], list[Row]]:
+    """Return the pods, which are columns, and the rows of the grid that `judge` shows as a text."""
+    pods, clients = _clients(expectation, tallies, planned)
+    return pods, [client.row() for client in clients]
+
+
+def _clients(
+    expectation: Expectation, tallies: Mapping[str, Tally], planned: Mapping[str, SamplePlan]
+) -> tuple[list[str], list[_Client]]:
+    named = frozenset[str]().union(*map(pods_of, expectation.values()))
+    pods = sorted(named.union(*(tally.pods for tally in tallies.values())))
+    return pods, [
+        _Client(name, expected, tallies.get(name, Tally()), planned[name], pods)
+        for name, expected in expectation.items()
+    ]
 
 
 OFFENCES = frozenset({Mark.WRONG, Mark.UNEVEN, Mark.UNSEEN})

@@ -114,25 +114,25 @@ def summary(
         *_not_run(chosen),
         *_left_out(results),
         *(Line(f"The suite does not trust itself: {why}", "red") for why in distrust),
-        *_conclusion(results, code, report, reasons),
+        *conclusion(results, code, report, reasons),
     ]
 
 
 def _table(results: Sequence[Result]) -> Iterator[Line]:
     if not results:
         return
-    yield Line(f"{'':<33}" + "".join(f"{name:>{width}}" for name, width in _COLUMNS.values()), "faint")
+    yield Line(f"{'':<33}" + "".join(f"{name:>{width}}" for name, width in COLUMNS.values()), "faint")
     for profile in sorted({result.requirement.profile for result in results}):
         for level, core in (("core", True), ("extended", False)):
             mine = [each for each in results if (each.requirement.profile, each.requirement.core) == (profile, core)]
             if mine:
                 numbers = count(mine)
-                columns = (f"{numbers[outcome] or '.':>{width}}" for outcome, (_, width) in _COLUMNS.items())
+                columns = (f"{numbers[outcome] or '.':>{width}}" for outcome, (_, width) in COLUMNS.items())
                 yield Line(f"{f'{profile} {level}':<33}{''.join(columns)}", _style(numbers))
     yield Line("")
 
 
-_COLUMNS = {
+COLUMNS = {
     Outcome.MET: ("passed", 7),
     Outcome.FAILURE: ("failed", 7),
     Outcome.UNTOLD: ("unclear", 8),
@@ -201,7 +201,8 @@ def _left_out(results: Sequence[Result]) -> Iterator[Line]:
         yield Line("")
 
 
-def _conclusion(results: Sequence[Result], code: ExitCode, report: str, reasons: Sequence[str]) -> Iterator[Line]:
+def conclusion(results: Sequence[Result], code: ExitCode, report: str, reasons: Sequence[str]) -> Iterator[Line]:
+    """Yield what the run comes to; `report` is its file, "" if there is none."""
     chosen = [result for result in results if result.selected]
     style: Style = "green" if code == ExitCode.PASSED else "yellow" if code >= ExitCode.INCONCLUSIVE else "red"
     if code == ExitCode.PASSED and all(result.outcome is Outcome.MET for result in chosen):

@@ -1,4 +1,4 @@
-"""Writes all output of a run, the conformance report last, since it holds digests of the rest."""
+"""Writes all output of a run, the conformance report last, since it holds digests of all but the page."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from harness.model import needs
 from harness.model.needs import Needs
 from harness.model.privacy import private_values
 from harness.report import allure, conformance, junit, reactions
+from harness.report.page import again, page
 from harness.run.run import Run
 
 
 def write_reports(run: Run, results: Sequence[Result]) -> Path:
-    """Write history, JUnit, Allure, and the report. Returns the report's path.
+    """Write history, JUnit, Allure, the page and the report. Returns the report's path.
 
     Raises `DistrustError` for the first that cannot be written.
     """
@@ -35,7 +36,9 @@ def write_reports(run: Run, results: Sequence[Result]) -> Path:
         run.folder.write(needs.FILE, needs.as_yaml(table))
     built = conformance.build(about, results, run.folder.artifacts(), reactions.listed(judged))
     report = private_values(built)
-    return run.folder.write("report.yaml", conformance.as_yaml(report))
+    text = conformance.as_yaml(report)
+    run.folder.write(page.FILE, page.as_html(report, results, judged.stories, again.evidence_in(run.folder.path)))
+    return run.folder.write("report.yaml", text)
 
 
 def _needs(results: Sequence[Result]) -> dict[str, Needs]:

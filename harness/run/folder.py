@@ -1,6 +1,6 @@
 """The output folder of a run: made and checked before the run; each file is written whole or not at all.
 
-    report.yaml  junit.xml  allure-results/  allurerc.json  run.jsonl  evidence/<document>/<slug>/…
+    report.yaml  report.html  junit.xml  allure-results/  allurerc.json  run.jsonl  evidence/<document>/<slug>/…
 
 During a run, workers leave their parts (plan, environment, history) in `.parts/`, which is removed at the end.
 """
@@ -25,7 +25,10 @@ from harness.model.privacy import private
 DEFAULT_PARENT = "trafficdist-results"
 MARK = ".trafficdist"  # marks a folder of ours, whose content a new run may replace
 
-_OURS = ("report.yaml", "junit.xml", "run.jsonl", "needs.yaml", "allurerc.json", "allure-results", "evidence", ".parts")
+_OURS = (
+    "report.yaml", "report.html", "junit.xml", "run.jsonl", "needs.yaml", "allurerc.json", "allure-results", "evidence",
+    ".parts",
+)  # fmt: skip
 
 
 def default_path() -> Path:

@@ -19,13 +19,13 @@ WRITTEN = Change(10.1, "write slice", {"slice": "web-slice-ipv4", "endpoints": [
 
 
 def window(at: float, expected: Expected, client: str = "a1") -> WindowStory:
-    return WindowStory(at, {client: expected}, OF)
+    return WindowStory(at, {client: expected}, of=OF)
 
 
 def steady(*observations: Observation, title: str = "TCP") -> WindowStory:
     """Steady traffic from second 10 on, a question every 20 ms."""
     samples: list[Timed] = [(10 + number * 0.02, each) for number, each in enumerate(observations)]
-    flow = WindowStory(9.9, {"a1": AnyOf(frozenset({"a1", "b1", "c1"}))}, OF, title=title)
+    flow = WindowStory(9.9, {"a1": AnyOf(frozenset({"a1", "b1", "c1"}))}, of=OF, title=title)
     flow.flows["a1"], flow.tallies["a1"] = samples, Tally.of(observations)
     return flow
 
@@ -83,7 +83,7 @@ def test_a_change_that_is_never_taken_up_has_no_end() -> None:
 
 
 def test_the_windows_of_another_address_tell_nothing() -> None:
-    other = WindowStory(10.25, {"a1": {"b1"}}, ("web", "node-port"))
+    other = WindowStory(10.25, {"a1": {"b1"}}, of=("web", "node-port"))
     story = Story(9.0, [WRITTEN], [], [window(9.5, {"a1"}), steady(*[A1] * 8, *[B1] * 8), other])
     assert client(story)["reactions"] == []
 

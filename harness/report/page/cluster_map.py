@@ -1,0 +1,245 @@
+"""Lays out the map of a cluster: zones, their nodes, clients above, pods below, and who reached whom.
+
+Pure: from rows of the grid to coordinates. All arrows run through the space between the row of clients and the row of
+pods, so that no box lies in their way.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from harness.judging.grid import Cell, Mark, Row
+from harness.model.workloads import Client
+
+SLOT = 88.0
+"""The width of a client or a pod with its label."""
+GAP = 14.0
+HEAD = 26.0
+OUTSIDE = 64.0
+"""The height of the band above the zones for clients from outside, if there are any."""
+CLIENTS = 58.0
+PODS = 232.0
+"""The y of the rows, from the top of the zones."""
+FLOOR = 268.0
+RADIUS = 8.0
+STUB = 54.0
+"""The length of an arrow that reaches nobody."""
+POD = (64.0, 26.0)
+NOWHERE = "elsewhere"
+TIMES = "\N{MULTIPLICATION SIGN}"
+
+
+class Kind(enum.StrEnum):
+    """What an arrow says."""
+
+    RIGHT = "right"
+    WRONG = "wrong"
+    MISSING = "missing"
+    """An endpoint that should have been reached, and never was."""
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A zone or a node, with its name at the top."""
+
+    name: str
+    x: float
+    y: float
+    width: float
+    height: float
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A client or a pod: its middle. `concerned` is false for a pod that no client is to reach, nor has."""
+
+    name: str
+    label: str
+    x: float
+    y: float
+    concerned: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Arrow:
+    """An arrow from one point to another; to a pod, or where `pod` is "" into nowhere.
+
+    `label` has a line or two, `share` is that of all questions of the client.
+    """
+
+    kind: Kind
+    client: str
+    pod: str
+    label: str
+    x1: float
+    y1: float
+    x2: float
+    y2: float
+    share: float
+    text_at: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterMap:
+    """The whole picture."""
+
+    width: float
+    height: float
+    zones: tuple[Box, ...]
+    nodes: tuple[Box, ...]
+    clients: tuple[Spot, ...]
+    pods: tuple[Spot, ...]
+    arrows: tuple[Arrow, ...]
+
+
+_KINDS = {
+    Mark.RIGHT: Kind.RIGHT,
+    Mark.WRONG: Kind.WRONG,
+    Mark.UNEVEN: Kind.WRONG,
+    Mark.UNSEEN: Kind.MISSING,
+    Mark.UNSURE: Kind.MISSING,
+    Mark.UNKNOWN: Kind.UNKNOWN,
+}
+_CLIENT_LABELS = {"pod": "client", "node": "node", "external": "outside"}
+
+
+def place_of_client(label: str, nodes: Sequence[str], pods: Sequence[str] = ()) -> tuple[str, str]:
+    """Return the node of a client by its label, and what it is; `NOWHERE` for one that is not known.
+
+    A client is named as `str(Client)` does, or "pod NAME"; a question's name may follow after " in ".
+    """
+    known = {str(Client(kind, node)): (node, kind) for kind in ("pod", "node", "external") for node in nodes}
+    known |= {f"pod {pod}": (place_of_pod(pod, nodes), "pod") for pod in pods}
+    for name in (label, label.partition(" in ")[0]):
+        if name in known:
+            node, kind = known[name]
+            return node, _CLIENT_LABELS[kind]
+    own = label.partition(" in ")[0].removeprefix("pod ")
+    return place_of_pod(own, nodes), "client"
+
+
+def place_of_pod(pod: str, nodes: Sequence[str]) -> str:
+    """Return the node of a pod by its name: scenarios give the first on a node its name, the next ones NODE-2, …"""
+    for name in (pod, pod.partition(":")[0]):
+        if name in nodes:
+            return name
+        stem = re.sub(r"-\d+$", "", name)
+        if stem in nodes:
+            return stem
+    return NOWHERE
+
+
+def lay_out(
+    nodes: Sequence[tuple[str, str]], columns: Sequence[str], rows: Sequence[Row], *, beside: Sequence[str] = ()
+) -> ClusterMap:
+    """Return the map of a grid. `nodes` are names with their zones, `columns` pods, `beside` further pods that run."""
+    names = [name for name, _ in nodes]
+    homes = {row.client: place_of_client(row.client, names, [*columns, *beside]) for row in rows}
+    housed: dict[str, list[str]] = defaultdict(list)
+    for pod in (*columns, *(each for each in beside if each not in columns)):
+        housed[place_of_pod(pod, names)].append(pod)
+    guests: dict[str, list[str]] = defaultdict(list)
+    for client, (node, _) in homes.items():
+        guests[node].append(client)
+    lost = {*housed, *guests} - set(names)
+    places = [*nodes, *([(NOWHERE, "")] if lost else [])]
+    top = OUTSIDE if any(what == "outside" for _, what in homes.values()) else 0.0
+    zones, boxes = _boxes(places, {name: max(len(housed[name]), len(guests[name]), 1) for name, _ in places}, top)
+    by_name = {each.name: each for each in boxes}
+    clients, pods = [], []
+    for name, box in by_name.items():
+        for number, client in enumerate(guests[name]):
+            what = homes[client][1]
+            y = top - OUTSIDE / 2 + 6 if what == "outside" else top + CLIENTS
+            clients.append(Spot(client, what, _slot(box, number, len(guests[name])), y))
+        for number, pod in enumerate(housed[name]):
+            x = _slot(box, number, len(housed[name]))
+            pods.append(Spot(pod, pod, x, top + PODS, concerned=pod in columns))
+    width = max(each.x + each.width for each in zones) + 1
+    return ClusterMap(
+        width, top + FLOOR + 10, tuple(zones), tuple(boxes), tuple(clients), tuple(pods),
+        tuple(_arrows(rows, clients, pods, top)),
+    )  # fmt: skip
+
+
+def _boxes(places: Sequence[tuple[str, str]], slots: Mapping[str, int], top: float) -> tuple[list[Box], list[Box]]:
+    """Return zones and nodes, side by side, in the order of the zones' first nodes."""
+    by_zone: dict[str, list[str]] = defaultdict(list)
+    for name, zone in places:
+        by_zone[zone].append(name)
+    zones, nodes, x = [], [], 1.0
+    for zone, names in by_zone.items():
+        left, x = x, x + GAP / 2
+        for name in names:
+            width = slots[name] * SLOT + GAP
+            nodes.append(Box(name, x, top + HEAD, width, FLOOR - HEAD - GAP / 2))
+            x += width + GAP / 2
+        zones.append(Box(zone, left, top + 1, x - left, FLOOR))
+        x += GAP
+    return zones, nodes
+
+
+def _slot(box: Box, number: int, of: int) -> float:
+    return box.x + box.width * (number + 0.5) / of
+
+
+def _arrows(rows: Sequence[Row], clients: Sequence[Spot], pods: Sequence[Spot], top: float) -> list[Arrow]:
+    """Return an arrow for each cell of the grid that says something; wrong ones last, so that they lie above."""
+    at = {each.name: each for each in clients}
+    to = {each.name: each for each in pods}
+    cells = [(row.client, column, cell) for row in rows for column, cell in row.cells.items() if cell.mark in _KINDS]
+    told = {row.client: sum(cell.count for cell in row.cells.values()) or 1 for row in rows}
+    comers = _spread([(pod, at[client].x) for client, pod, _ in cells if pod in to], POD[0] - 16)
+    leavers = _spread([(client, to[pod].x) for client, pod, _ in cells if pod in to], RADIUS)
+    nowhere: dict[str, int] = defaultdict(int)
+    found = []
+    for number, (client, column, cell) in enumerate(cells):
+        share = cell.count / told[client]
+        y1 = at[client].y + RADIUS
+        if column in to:
+            x1 = at[client].x + leavers[client, to[column].x]
+            x2, y2 = to[column].x + comers[column, at[client].x], to[column].y - POD[1] / 2
+            pod = column
+        else:
+            aside = nowhere[client] * 26.0
+            nowhere[client] += 1
+            x1 = x2 = at[client].x + aside
+            y2, pod = max(y1, top + CLIENTS) + STUB, ""
+        t = 0.34 + 0.08 * (number % 5)
+        text_at = on_curve((x1, y1, x2, y2), t) if pod else (x2, y2 + 20)
+        kind = _KINDS[cell.mark]
+        found.append(Arrow(kind, client, pod, _label(cell, column, pod), x1, y1, x2, y2, share, text_at))
+    order = (Kind.RIGHT, Kind.UNKNOWN, Kind.MISSING, Kind.WRONG)
+    return sorted(found, key=lambda each: order.index(each.kind))
+
+
+def _label(cell: Cell, column: str, pod: str) -> str:
+    if not pod:
+        return f"{column}\n{cell.count}{TIMES}"
+    return f"{cell.count}{TIMES}" if cell.count else "never"
+
+
+def _spread(ends: Sequence[tuple[str, float]], room: float) -> dict[tuple[str, float], float]:
+    """Return how far from the middle of each spot its arrows end, in the order of where they come from."""
+    others: dict[str, list[float]] = defaultdict(list)
+    for name, other in ends:
+        others[name].append(other)
+    found: dict[tuple[str, float], float] = {}
+    for name, places in others.items():
+        ordered = sorted(set(places))
+        step = min(12.0, room / max(1, len(ordered) - 1))
+        found |= {(name, other): (n - (len(ordered) - 1) / 2) * step for n, other in enumerate(ordered)}
+    return found
+
+
+def on_curve(ends: tuple[float, float, float, float], t: float) -> tuple[float, float]:
+    """Return the point at `t` (0 to 1) of the curve that leaves and arrives upright."""
+    x1, y1, x2, y2 = ends
+    middle = (y1 + y2) / 2
+    a, b, c, d = (1 - t) ** 3, 3 * (1 - t) ** 2 * t, 3 * (1 - t) * t * t, t**3
+    return round((a + b) * x1 + (c + d) * x2, 1), round(a * y1 + (b + c) * middle + d * y2, 1)

@@ -1,0 +1,99 @@
+"""What the page tells of one requirement: its cases, and of each the windows with their pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.judging.grid import Row
+from harness.judging.judge import Key
+from harness.judging.outcome import Outcome
+from harness.judging.results import CaseResult, Result
+from harness.judging.story import Story, WindowStory
+from harness.judging.timeline import Change
+from harness.judging.transitions import transitions
+from harness.judging.verdict import Verdict, grid
+from harness.report import reactions
+from harness.report.page import cluster_map, lanes
+from harness.report.page.cluster_map import ClusterMap
+from harness.report.page.lanes import Timeline
+
+Nodes = Sequence[tuple[str, str]]
+"""Names of nodes, each with its zone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A measuring window: its title and judgement, the columns and rows of its grid, and its pictures."""
+
+    title: str
+    met: bool
+    judged: bool
+    message: str
+    columns: Sequence[str]
+    rows: Sequence[Row]
+    map: ClusterMap
+    timeline: Timeline | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One case of a requirement. `numbers` are lines of `reactions.COLUMNS`, for each steady traffic."""
+
+    result: CaseResult
+    outcome: Outcome
+    message: str
+    unmet: Sequence[Window]
+    met: Sequence[Window]
+    numbers: Sequence[tuple[str, Sequence[Sequence[Any]]]]
+    compared: Sequence[tuple[str, bool]] = field(default_factory=tuple)
+
+
+def cases(result: Result, stories: Mapping[Key, Story], nodes: Nodes) -> list[Case]:
+    """Return the cases of a requirement, with what their stories tell."""
+    return [_case(result, each, stories.get((each.requirement, each.parameters), Story()), nodes)
+            for each in result.cases]  # fmt: skip
+
+
+def _case(result: Result, case: CaseResult, story: Story, nodes: Nodes) -> Case:
+    windows = [_window(story, each, nodes) for each in story.windows if each.plans]
+    numbers = [(each["traffic"], reactions.rows(each)) for each in transitions(story)]
+    return Case(
+        case,
+        result.outcome_of(case),
+        result.message_of(case),
+        sorted((each for each in windows if not each.met), key=lambda each: not each.judged),
+        [each for each in windows if each.met],
+        numbers,
+        [(each.what, each.verdict is Verdict.PASSED) for each in story.compared],
+    )
+
+
+def _window(story: Story, window: WindowStory, nodes: Nodes) -> Window:
+    columns, rows = grid(window.expectation, window.tallies, window.plans)
+    others = dict.fromkeys(name for row in rows for name in row.cells if name not in columns)
+    shown = [*columns, *(each for each in others if any(row.cells[each].count for row in rows))]
+    judgement = window.judgement
+    running = list(_running([each for each in story.changes if each.at <= window.at]))
+    return Window(
+        window.title,
+        judgement is not None and judgement.verdict is Verdict.PASSED,
+        judgement is not None,
+        judgement.message if judgement else "it was not judged, since the scenario ended before",
+        shown,
+        rows,
+        cluster_map.lay_out(nodes, columns, rows, beside=running),
+        lanes.lay_out(story, window) if window.flows else None,
+    )
+
+
+def _running(changes: Sequence[Change]) -> Iterator[str]:
+    """Yield the names of servers that run after these changes."""
+    running: dict[str, None] = {}
+    for each in changes:
+        if each.what == "run servers":
+            running |= dict.fromkeys(str(each.facts.get("pods", "")).split())
+        elif each.what in ("delete pod", "evict pod"):
+            running.pop(str(each.facts.get("pod", "")), None)
+    yield from running

@@ -1,0 +1,137 @@
+"""Lays out the timeline of steady traffic: a lane for each client, with gaps, losses, and who answered when.
+
+Pure: from the questions and the changes to coordinates. The x axis is time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.api.requests import milliseconds
+from harness.judging.flow import Timed
+from harness.judging.story import Story, WindowStory
+from harness.judging.timeline import said
+from harness.judging.transitions import concerns, lossy_gaps
+from harness.judging.verdict import is_wrong
+from harness.model.outcomes import Reached
+
+LEFT = 96.0
+WIDTH = 860.0
+"""The width of all that has a time; names of clients stand left of it."""
+TOP = 42.0
+LANE = 46.0
+BINS = 86
+_EDGE = 1e-6  # of a bin: floats that lie on its border belong to it
+MOST_CHANGES = 40
+"""The most changes that have a number and a line of text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A pod's part of the answers in a short time: `number` is that of the pod, `top` and `height` are of 1."""
+
+    number: int
+    x: float
+    top: float
+    height: float
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A time without an answer."""
+
+    x: float
+    width: float
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A client: who answered when, its gaps, and the x of each question that was lost or answered wrongly."""
+
+    client: str
+    y: float
+    shares: tuple[Share, ...]
+    gaps: tuple[Gap, ...]
+    lost: tuple[float, ...]
+    wrong: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A change when it began to be written; `number` is 0 for one without a line of text."""
+
+    number: int
+    x: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """The whole picture; `took_up` are the x of when all components had worked on what was written."""
+
+    width: float
+    height: float
+    lanes: tuple[Lane, ...]
+    changes: tuple[Mark, ...]
+    took_up: tuple[float, ...]
+    ticks: tuple[tuple[float, str], ...]
+    pods: tuple[str, ...]
+
+
+def lay_out(story: Story, window: WindowStory) -> Timeline:
+    """Return the timeline of a window with steady traffic."""
+    times = [at for samples in window.flows.values() for at, _ in samples]
+    begin, end = (min(times), max(times)) if times else (0.0, 0.0)
+    scale = WIDTH / ((end - begin) or 1.0)
+
+    def x(at: float) -> float:
+        return round(LEFT + (at - begin) * scale, 1)
+
+    seen = {each.pod for samples in window.flows.values() for _, each in samples if isinstance(each, Reached)}
+    pods = tuple(sorted(seen))
+    mine = [each for each in story.changes if concerns(each, window.of[0]) and begin <= each.at <= end]
+    changes = [
+        Mark(number if number <= MOST_CHANGES else 0, x(each.at), f"{milliseconds(each.at - begin)}  {said(each)}")
+        for number, each in enumerate(mine, start=1)
+    ]
+    lanes = []
+    for number, (client, samples) in enumerate(window.flows.items()):
+        bad = [(at, each) for at, each in samples if is_wrong(each, window.expectation[client])]
+        lanes.append(
+            Lane(
+                client,
+                TOP + number * LANE,
+                tuple(_shares(samples, pods, begin, end)),
+                tuple(_gap(x(a), x(b), (b - a) * 1000) for a, b in lossy_gaps(samples)),
+                tuple(x(at) for at, each in bad if not isinstance(each, Reached)),
+                tuple(x(at) for at, each in bad if isinstance(each, Reached)),
+            )
+        )
+    ticks = [(x(begin + part * (end - begin) / 4), milliseconds(part * (end - begin) / 4)) for part in range(5)]
+    took_up = tuple(x(at) for at in story.took_up if begin <= at <= end) if changes else ()
+    height = TOP + len(lanes) * LANE + 26
+    return Timeline(LEFT + WIDTH + 44, height, tuple(lanes), tuple(changes), took_up, tuple(ticks), pods)
+
+
+def _gap(left: float, right: float, ms: float) -> Gap:
+    return Gap(left, max(1.0, round(right - left, 1)), f"{ms:,.0f} ms")
+
+
+def _shares(samples: Sequence[Timed], pods: Sequence[str], begin: float, end: float) -> list[Share]:
+    """Return who answered, for each of `BINS` times; there is none for a time without an answer."""
+    counts: dict[int, Counter[str]] = {}
+    for at, each in samples:
+        if isinstance(each, Reached):
+            number = min(BINS - 1, int((at - begin) / ((end - begin) or 1.0) * BINS + _EDGE))
+            counts.setdefault(number, Counter())[each.pod] += 1
+    found = []
+    for number, counted in sorted(counts.items()):
+        top = 0.0
+        for index, pod in enumerate(pods):
+            if height := counted[pod] / counted.total():
+                found.append(Share(index, round(LEFT + number * WIDTH / BINS, 1), round(top, 3), round(height, 3)))
+                top += height
+    return found

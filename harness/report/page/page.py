@@ -1,0 +1,217 @@
+"""Makes the page of a run from its report, its results, and the stories in its history.
+
+All texts of others are escaped by the template engine, and what a screen would obey is shown. What is folded in is
+compressed piece by piece, and unpacked by the page when somebody opens it: so a run of the whole suite is small.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import zlib
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib import resources
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from harness.judging.exit_codes import ExitCode, exit_code
+from harness.judging.judge import Key
+from harness.judging.outcome import DECISIVE, Outcome
+from harness.judging.results import Result, count, situation
+from harness.judging.story import Story
+from harness.model.escaping import for_terminal
+from harness.report import reactions
+from harness.report.allure import link
+from harness.report.page import details
+from harness.report.summary import COLUMNS, MARKS, conclusion
+
+FILE = "report.html"
+MOST_OPEN = 40
+"""The most failures that stand open in the page; the others are folded in as what has passed is."""
+
+MOST_EVIDENCE = 60_000
+MOST_EVIDENCE_OF_ALL = 6_000_000
+"""Letters of evidence that the page holds, of one file and of all; the rest is in the folder beside it."""
+
+SLOWEST = 10
+MOST_NAMED = 12
+"""The most unmet requirements that are named at the top."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A line of the list: a requirement, what is told of it, and the parts of it that are folded in."""
+
+    result: Result
+    mark: str
+    url: str
+    open: bool
+    body: Markup
+    packed: str
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """Requirements with the same cases, as a table: rows are requirements, columns the parameters."""
+
+    document: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Result, tuple[str, ...]], ...]
+
+
+def as_html(
+    report: Mapping[str, Any],
+    results: Sequence[Result],
+    stories: Mapping[Key, Story],
+    read: Callable[[str], str | None] = lambda _: None,
+) -> str:
+    """Return the page. `read` gives the text of a file of evidence by its path in the folder of the run, if there."""
+    chosen = sorted((each for each in results if not each.left_out), key=_order)
+    nodes = [(each["name"], each["zone"]) for each in report["environment"]["nodes"]]
+    environment = _environment()
+    script = _file("page.js")
+    evidence = _Evidence(read)
+    bodies = environment.get_template("details.html.j2")
+    entries = []
+    for number, result in enumerate(chosen):
+        decides = result.outcome not in (Outcome.MET, Outcome.NOT_RUN) and number < MOST_OPEN
+        told = details.cases(result, stories, nodes)
+        body = bodies.render(result=result, cases=told, evidence=evidence.of(result), columns=reactions.COLUMNS)
+        entries.append(
+            Entry(
+                result,
+                MARKS[result.outcome],
+                link(result.requirement),
+                decides and result.outcome in DECISIVE,
+                Markup(body) if decides else Markup(""),  # noqa: S704  the template has escaped what is in it
+                "" if decides else _packed(body),
+            )
+        )
+    code = code_of(results, report)
+    return environment.get_template("page.html.j2").render(
+        report=report,
+        entries=entries,
+        profiles=_profiles(chosen),
+        documents=_documents(chosen),
+        columns=COLUMNS,
+        marks=MARKS,
+        counts=count(chosen),
+        conclusion=[each.text for each in conclusion(results, code, "", report["run"].get("certifiableReasons", ()))],
+        passed=code == ExitCode.PASSED,
+        unmet=[each for each in chosen if each.outcome not in (Outcome.MET, Outcome.NOT_RUN)],
+        most_named=MOST_NAMED,
+        matrices=matrices(chosen),
+        durations=durations(chosen),
+        slowest=sorted(chosen, key=lambda each: -each.duration)[:SLOWEST],
+        style=Markup(_file("page.css")),  # noqa: S704  files of ours
+        script=Markup(script),  # noqa: S704
+        digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+    )
+
+
+def code_of(results: Sequence[Result], report: Mapping[str, Any]) -> ExitCode:
+    """Return what a run of these results ends with, unless it says that it did not trust itself."""
+    distrusted = any("does not trust itself" in each for each in report["run"].get("certifiableReasons", ()))
+    return exit_code(replace(situation(results, strict=False), distrust=distrusted))
+
+
+_ORDER = (Outcome.FAILURE, Outcome.UNTOLD, Outcome.WARNING, Outcome.NOTE, Outcome.MET, Outcome.NOT_RUN)
+
+
+def _order(result: Result) -> tuple[int, str]:
+    return _ORDER.index(result.outcome), result.requirement.id
+
+
+def _profiles(results: Iterable[Result]) -> list[tuple[str, dict[Outcome, int]]]:
+    return _counted(
+        results, lambda each: f"{each.requirement.profile} {'core' if each.requirement.core else 'extended'}"
+    )
+
+
+def _documents(results: Iterable[Result]) -> list[tuple[str, dict[Outcome, int]]]:
+    return _counted(results, lambda each: each.requirement.document)
+
+
+def _counted(results: Iterable[Result], key: Callable[[Result], str]) -> list[tuple[str, dict[Outcome, int]]]:
+    groups: dict[str, list[Result]] = defaultdict(list)
+    for each in results:
+        groups[key(each)].append(each)
+    return [(name, count(groups[name])) for name in sorted(groups)]
+
+
+def durations(results: Iterable[Result]) -> list[tuple[str, float, float]]:
+    """Return documents with their seconds and their share of all, the longest first."""
+    seconds: dict[str, float] = defaultdict(float)
+    for each in results:
+        seconds[each.requirement.document] += each.duration
+    whole = sum(seconds.values()) or 1.0
+    return [(name, each, each / whole) for name, each in sorted(seconds.items(), key=lambda pair: -pair[1]) if each]
+
+
+def matrices(results: Iterable[Result]) -> list[Matrix]:
+    """Return the matrices of version skew: requirements of one document that have the same cases, at least two."""
+    groups: dict[tuple[str, tuple[str, ...]], list[Result]] = defaultdict(list)
+    for each in results:
+        if any("Skew" in feature.name for feature in each.requirement.features) and each.parametrized:
+            groups[each.requirement.document, tuple(case.parameters for case in each.cases)].append(each)
+    return [
+        Matrix(
+            document,
+            columns,
+            tuple(
+                (each, tuple(each.outcome_of(case) for case in each.cases))
+                for each in sorted(some, key=lambda each: each.requirement.id)
+            ),
+        )
+        for (document, columns), some in sorted(groups.items())
+        if len(some) > 1
+    ]
+
+
+class _Evidence:
+    """The files of evidence, until there are too many."""
+
+    def __init__(self, read: Callable[[str], str | None]) -> None:
+        self._read = read
+        self._left = MOST_EVIDENCE_OF_ALL
+
+    def of(self, result: Result) -> list[tuple[str, str]]:
+        """Return the paths of a requirement's files, each with what of its text the page holds."""
+        return [(path, self._text(path)) for path in sorted({p for case in result.cases for p in case.evidence})]
+
+    def _text(self, path: str) -> str:
+        text = self._read(path) if self._left > 0 else None
+        text = (text or "")[:MOST_EVIDENCE]
+        self._left -= len(text)
+        return text
+
+
+def _packed(body: str) -> str:
+    """Return a part of the page as browsers unpack it: zlib, in base64."""
+    return base64.b64encode(zlib.compress(body.encode(), 9)).decode()
+
+
+def _file(name: str) -> str:
+    return resources.files("harness.report.page").joinpath("templates", name).read_text(encoding="utf-8")
+
+
+def _shown(value: Any) -> Any:
+    """Return what the template writes: a text that no screen obeys."""
+    return for_terminal(value) if type(value) is str else value
+
+
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("harness.report.page"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=_shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["packed"] = _packed
+    return environment

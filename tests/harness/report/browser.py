@@ -1,0 +1,112 @@
+"""A headless Chromium that looks at one page, and says what its console said."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+import shutil
+import subprocess
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import websocket
+
+from harness.eventually import eventually
+
+
+class Page:
+    """A page in a browser: it can be measured, asked and photographed."""
+
+    def __init__(self, address: str) -> None:
+        self._socket = websocket.create_connection(address, timeout=60, suppress_origin=True)
+        self._numbers = itertools.count(1)
+        self.errors: list[str] = []
+        self.requests: list[str] = []
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self.call(f"{domain}.enable")
+
+    def call(self, method: str, **parameters: Any) -> Any:
+        """Call a method of the DevTools protocol."""
+        number = next(self._numbers)
+        self._socket.send(json.dumps({"id": number, "method": method, "params": parameters}))
+        while (told := self._next()).get("id") != number:
+            pass
+        assert "error" not in told, told
+        return told["result"]
+
+    def _next(self) -> Any:
+        told = json.loads(self._socket.recv())
+        parameters = told.get("params", {})
+        match told.get("method"):
+            case "Runtime.exceptionThrown":
+                self.errors.append(str(parameters["exceptionDetails"]))
+            case "Runtime.consoleAPICalled" if parameters["type"] in ("error", "warning"):
+                self.errors.append(str(parameters["args"]))
+            case "Log.entryAdded" if parameters["entry"]["level"] in ("error", "warning"):
+                self.errors.append(str(parameters["entry"]))
+            case "Network.requestWillBeSent":
+                self.requests.append(parameters["request"]["url"])
+        return told
+
+    def size(self, width: int, height: int = 900, *, dark: bool = False) -> None:
+        """Make the window this wide, and light or dark."""
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.call("Emulation.setEmulatedMedia", features=[scheme])
+
+    def open(self, url: str) -> None:
+        """Load a page, to its end."""
+        self.call("Page.navigate", url="about:blank")
+        self.call("Page.navigate", url=url)
+        eventually(lambda: self.run("document.readyState") == "complete" and self.run("location.href") == url,
+                   within=30.0, describe="the page")  # fmt: skip
+
+    def run(self, script: str) -> Any:
+        """Run a script, and return what it comes to."""
+        told = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in told, told
+        return told["result"].get("value")
+
+    def photograph(self, path: Path, *, height: int = 0) -> None:
+        """Take a picture of the whole page, or of this much of it."""
+        size = self.call("Page.getLayoutMetrics")["cssContentSize"]
+        clip = {"x": 0, "y": 0, "width": size["width"], "height": height or min(size["height"], 12000), "scale": 1}
+        told = self.call("Page.captureScreenshot", clip=clip, captureBeyondViewport=True)
+        path.write_bytes(base64.b64decode(told["data"]))
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+@contextmanager
+def browser(folder: Path) -> Iterator[Page]:
+    """Start Chromium with a profile in this folder."""
+    program = shutil.which("chromium") or shutil.which("google-chrome")
+    if program is None:
+        pytest.skip("no Chromium is here: install it, for example with `apt-get install chromium`")
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--remote-debugging-port=0",
+               "--no-first-run", "--disable-background-networking", f"--user-data-dir={folder}"]  # fmt: skip
+    process = subprocess.Popen([program, *options, "about:blank"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        port = folder / "DevToolsActivePort"
+        eventually(lambda: port.exists() and port.read_text().count("\n") == 1, within=30.0, describe="Chromium")
+        number = port.read_text().split("\n")[0]
+        page = Page(_first_page(number))
+        try:
+            yield page
+        finally:
+            page.close()
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def _first_page(port: str) -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/json/list", timeout=20) as answer:
+        pages = json.load(answer)
+    return str(next(each["webSocketDebuggerUrl"] for each in pages if each["type"] == "page"))

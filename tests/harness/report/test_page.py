@@ -1,0 +1,238 @@
+"""The page of a run, as a browser shows it: whole, without network, for everybody, and obeying no name of others."""
+
+from __future__ import annotations
+
+import fcntl
+import html
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from harness.binaries.cache import default_folder
+from harness.commands.main import main
+from harness.eventually import eventually
+from harness.judging.history import sealed
+from harness.report.page.again import evidence_in
+from tests.harness.report.browser import Page, browser
+from tests.harness.report.conftest import JUDGED
+
+pytest_plugins = ["pytester"]
+
+AXE = "4.10.3"
+ODD = "<script>document.title = 'obeyed'</script><img src=x onerror=\"document.title = 'obeyed'\"> \\u202e"
+HOSTILE = f"""
+@must("KEP-2/odd")
+def test_odd(history):
+    made = history.window("", {{"a1": {{"a1"}}, {ODD!r}: {{"b1"}}}}, Rates(0.5, 0.1))
+    made.observe("a1", [Reached({ODD!r})] * 8 + [TIMED_OUT])
+    judgement = made.judge()
+    raise_for(judgement, judgement.message)
+
+@must("KEP-2/loses")
+def test_loses(watch):
+    watch.steady(*[Reached("a1")] * 20, *[TIMED_OUT] * 50, *[Reached("a1")] * 20)
+    watch.window(*[Reached("a1")] * 7, TIMED_OUT)
+"""
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    with browser(tmp_path_factory.mktemp("chromium")) as page:
+        yield page
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run's folder."""
+
+    folder: Path
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("kept") / "run"
+
+
+@pytest.fixture
+def run(kept: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Run:
+    """A copy of a run with requirements of each outcome, and names that a page could obey."""
+    if not kept.exists():
+        certify = request.getfixturevalue("certify")
+        made = certify("passes", "fails", "inconclusive", "unavailable", extra=JUDGED + HOSTILE)
+        shutil.copytree(made.folder, kept)
+    return Run(Path(shutil.copytree(kept, tmp_path / "run")))
+
+
+@pytest.fixture(scope="session")
+def axe() -> str:
+    """axe-core's script, installed once into the cache."""
+    npm = shutil.which("npm")
+    if npm is None:
+        pytest.skip("npm is not here, and gets axe-core: install Node 20 or newer")
+    folder = default_folder() / f"npm-axe-core-{AXE}"
+    folder.mkdir(parents=True, exist_ok=True)
+    script = folder / "node_modules/axe-core/axe.min.js"
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        command = [npm, "install", "--no-audit", "--no-fund", f"--prefix={folder}", f"axe-core@{AXE}"]
+        if not script.exists():
+            done = subprocess.run(command, check=False, capture_output=True, text=True)
+            if done.returncode:
+                pytest.skip(f"axe-core is not here, and `{' '.join(command)}` does not get it: {done.stderr[-300:]}")
+    return script.read_text(encoding="utf-8")
+
+
+def text_of(run: Run) -> str:
+    return (run.folder / "report.html").read_text(encoding="utf-8")
+
+
+def opened(chromium: Page, run: Run, anchor: str = "") -> Page:
+    chromium.errors.clear()
+    chromium.requests.clear()
+    chromium.open((run.folder / "report.html").as_uri() + anchor)
+    return chromium
+
+
+UNFOLD = """(async () => {
+  for (let left = 1; left; ) {
+    const folded = [...document.querySelectorAll("details:not([open])")];
+    folded.forEach((each) => { each.open = true; });
+    await new Promise((done) => setTimeout(done, 50));
+    left = folded.length + document.querySelectorAll("[data-packed]").length;
+  }
+  return document.querySelectorAll("details").length;
+})()"""
+
+
+def test_the_page_has_no_error_asks_nobody_and_obeys_no_name(chromium: Page, run: Run) -> None:
+    page = opened(chromium, run)
+    assert page.run(UNFOLD) > 10
+    assert page.run("document.title").endswith("conformance report")
+    assert page.run("document.querySelectorAll('main img, main script').length") == 0
+    assert page.errors == []
+    assert [each for each in page.requests if not each.startswith(("file:", "about:"))] == []
+    assert html.escape("<img src=x onerror=") in page.run("document.getElementById('KEP-2/odd').innerHTML")
+    assert "\u202e" not in page.run("document.documentElement.outerHTML")
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_axe_finds_nothing_serious(chromium: Page, run: Run, axe: str, dark: bool) -> None:
+    chromium.size(1280, dark=dark)
+    page = opened(chromium, run)
+    page.run(UNFOLD)
+    page.run(axe)
+    found = page.run(
+        "axe.run().then(found => found.violations.map(each => [each.impact, each.id, each.nodes[0].html]))"
+    )
+    assert [each for each in found if each[0] in ("serious", "critical")] == []
+
+
+@pytest.mark.parametrize("width", [390, 820, 1440])
+def test_the_page_is_as_wide_as_its_window(chromium: Page, run: Run, tmp_path: Path, width: int) -> None:
+    chromium.size(width)
+    page = opened(chromium, run)
+    page.run(UNFOLD)
+    assert page.run("document.documentElement.scrollWidth") <= width
+    page.photograph(tmp_path / "page.png")
+    assert (tmp_path / "page.png").stat().st_size > 10_000
+
+
+def test_an_address_opens_its_requirement(chromium: Page, run: Run) -> None:
+    page = opened(chromium, run, "#KEP-2/holds")
+    eventually(lambda: page.run("!!document.querySelector('[id=\"KEP-2/holds\"][open] svg.map')"), within=5.0,
+               describe="the map of what is folded in")  # fmt: skip
+    assert page.run("document.activeElement.closest('details').id") == "KEP-2/holds"
+
+
+def test_the_list_is_filtered_and_the_filter_stands_in_the_address(chromium: Page, run: Run) -> None:
+    page = opened(chromium, run)
+    shown = "[...document.querySelectorAll('.requirement:not([hidden])')].map(each => each.id)"
+    page.run("document.querySelector('[name=q]').focus()")
+    page.call("Input.insertText", text="leaks")
+    assert page.run(shown) == ["KEP-2/leaks"]
+    address = page.run("location.href")
+    opened(chromium, run)
+    page.open(address)
+    assert page.run(shown) == ["KEP-2/leaks"]
+    assert page.run("document.querySelector('output').textContent").startswith("1 of ")
+
+
+def test_a_summary_is_opened_by_keyboard(chromium: Page, run: Run) -> None:
+    page = opened(chromium, run)
+    page.run("document.querySelector('[id=\"KEP-2/holds\"] summary').focus()")
+    for kind in ("keyDown", "keyUp"):
+        page.call("Input.dispatchKeyEvent", type=kind, key="Enter", code="Enter", windowsVirtualKeyCode=13, text="\r")
+    assert page.run("document.getElementById('KEP-2/holds').open") is True
+
+
+def test_a_failure_has_map_grid_timeline_evidence_and_command(run: Run) -> None:
+    entries = re.split('(?=<details class="requirement)', text_of(run))
+    failed = next(each for each in entries if 'id="KEP-2/loses"' in each)
+    for part in ('svg class="map"', 'svg class="timeline"', '<table class="grid">', 'class="numbers"', "::test_loses"):
+        assert part in failed
+    assert "204 ms" in failed  # 50 questions, 4 ms each, and the answers around them
+    assert "explanation.txt" in failed
+
+
+def test_failures_come_first_and_stand_open(run: Run) -> None:
+    outcomes = re.findall(r'<details class="requirement [a-z-]+" id="[^"]+" data-outcome="([^"]+)"', text_of(run))
+    order = ["failure", "untold", "warning", "note", "met", "not run"]
+    assert outcomes == sorted(outcomes, key=order.index)
+    assert set(outcomes) >= {"failure", "untold", "met", "not run"}
+
+
+def test_the_command_makes_the_same_page_of_a_run_of_before(run: Run) -> None:
+    before = text_of(run)
+    (run.folder / "report.html").unlink()
+    done = CliRunner().invoke(main, ["report", str(run.folder)])
+    assert done.exit_code == 0, done.output
+    ids = re.compile(r'data-outcome="([^"]+)" data-profile="([^"]+)"|svg class="(\w+)"|class="said">([^<]+)')
+    assert ids.findall(text_of(run)) == ids.findall(before)
+
+
+def test_a_run_of_an_older_release_has_a_page_without_timelines(run: Run) -> None:
+    path = run.folder / "run.jsonl"
+    lines = [json.loads(line) for line in path.read_bytes().splitlines()]
+
+    digest, written = b"", []
+    for each in lines:
+        for gone in ("digest", "flow", "of"):
+            each.pop(gone, None)
+        line, digest = sealed(each, digest)
+        written.append(line)
+    path.write_bytes(b"".join(written))
+    done = CliRunner().invoke(main, ["report", str(run.folder), "--output", str(run.folder / "old.html")])
+    assert done.exit_code == 0, done.output
+    page = (run.folder / "old.html").read_text(encoding="utf-8")
+    assert 'svg class="map"' in page
+    assert 'svg class="timeline"' not in page
+
+
+def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
+    done = CliRunner().invoke(main, ["report", str(tmp_path)])
+    assert done.exit_code == 4
+    assert "there is no run.jsonl in it" in done.output
+
+
+def test_a_run_without_its_report_is_refused(run: Run) -> None:
+    (run.folder / "report.yaml").unlink()
+    done = CliRunner().invoke(main, ["report", str(run.folder)])
+    assert done.exit_code == 4
+    assert "there is no report.yaml beside run.jsonl" in done.output
+
+
+def test_evidence_outside_of_the_folder_is_not_shown(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "secret.txt").write_text("outside of it")
+
+    read: Callable[[str], str | None] = evidence_in(run.folder)
+    (run.folder / "evidence/link.txt").symlink_to(tmp_path / "secret.txt")
+    assert read("evidence/link.txt") is None
+    assert read("../secret.txt") is None
+    assert read("run.jsonl") is not None
