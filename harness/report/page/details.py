@@ -39,11 +39,15 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One case of a requirement. `numbers` are lines of `reactions.COLUMNS`, for each steady traffic."""
+    """One case of a requirement. `numbers` are lines of `reactions.COLUMNS`, for each steady traffic.
+
+    `why` is the explanation without what else is shown.
+    """
 
     result: CaseResult
     outcome: Outcome
     message: str
+    why: str
     unmet: Sequence[Window]
     met: Sequence[Window]
     numbers: Sequence[tuple[str, Sequence[Sequence[Any]]]]
@@ -63,11 +67,22 @@ def _case(result: Result, case: CaseResult, story: Story, nodes: Nodes) -> Case:
         case,
         result.outcome_of(case),
         result.message_of(case),
+        _why(case, story),
         sorted((each for each in windows if not each.met), key=lambda each: not each.judged),
         [each for each in windows if each.met],
         numbers,
         [(each.what, each.verdict is Verdict.PASSED) for each in story.compared],
     )
+
+
+def _why(case: CaseResult, story: Story) -> str:
+    """Return the explanation without the grids, messages and the command that the page shows by themselves."""
+    text = case.explanation.removesuffix(f"\n\nAgain:\n{case.rerun}")
+    for each in story.windows:
+        if each.judgement and each.judgement.grid:
+            grid_of_window = f"\n\n{each.title}:\n\n{each.judgement.grid}"
+            text = text.replace(f"{each.judgement.message}{grid_of_window}", "").replace(grid_of_window, "")
+    return text.strip().removeprefix(case.message).strip()
 
 
 def _window(story: Story, window: WindowStory, nodes: Nodes) -> Window:

@@ -22,6 +22,8 @@ WIDTH = 860.0
 """The width of all that has a time; names of clients stand left of it."""
 TOP = 42.0
 LANE = 46.0
+BAND, HEIGHT = 12.0, 20.0
+"""Where in a lane the answers are drawn, and how high."""
 BINS = 86
 _EDGE = 1e-6  # of a bin: floats that lie on its border belong to it
 MOST_CHANGES = 40
@@ -57,6 +59,20 @@ class Lane:
     gaps: tuple[Gap, ...]
     lost: tuple[float, ...]
     wrong: tuple[float, ...]
+
+
+def ribbon(lane: Lane, number: int) -> str:
+    """Return the path of all that one pod answered in a lane, by its number."""
+    y, width = lane.y + BAND, WIDTH / BINS
+    mine = (each for each in lane.shares if each.number == number)
+    return "".join(
+        f"M{each.x:g} {y + HEIGHT * each.top:.1f}h{width:g}v{HEIGHT * each.height:.1f}h-{width:g}z" for each in mine
+    )
+
+
+def losses(lane: Lane) -> str:
+    """Return the path of all questions that were lost: an upright line each."""
+    return "".join(f"M{x:g} {lane.y + BAND + 2:.0f}v{HEIGHT - 4:.0f}" for x in lane.lost)
 
 
 @dataclass(frozen=True, slots=True)

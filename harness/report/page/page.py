@@ -26,7 +26,7 @@ from harness.judging.story import Story
 from harness.model.escaping import for_terminal
 from harness.report import reactions
 from harness.report.allure import link
-from harness.report.page import details
+from harness.report.page import details, lanes
 from harness.report.summary import COLUMNS, MARKS, conclusion
 
 FILE = "report.html"
@@ -192,7 +192,7 @@ class _Evidence:
 
 def _packed(body: str) -> str:
     """Return a part of the page as browsers unpack it: zlib, in base64."""
-    return base64.b64encode(zlib.compress(body.encode(), 9)).decode()
+    return base64.b64encode(zlib.compress(body.encode())).decode()
 
 
 def _file(name: str) -> str:
@@ -213,5 +213,5 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["packed"] = _packed
+    environment.filters |= {"packed": _packed, "ribbon": lanes.ribbon, "losses": lanes.losses}
     return environment

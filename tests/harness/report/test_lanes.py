@@ -7,7 +7,7 @@ from harness.judging.story import Story, WindowStory
 from harness.judging.timeline import Change
 from harness.judging.verdict import AnyOf, Tally
 from harness.model.outcomes import TIMED_OUT, Observation, Reached
-from harness.report.page.lanes import LANE, TOP, Gap, Mark, Timeline, lay_out
+from harness.report.page.lanes import LANE, TOP, Gap, Mark, Timeline, lay_out, losses, ribbon
 
 A1, B1, D1 = (Reached(name) for name in ("a1", "b1", "d1"))
 
@@ -25,6 +25,7 @@ def test_a_gap_is_shaded_from_answer_to_answer_with_its_length() -> None:
     assert (lane.client, lane.y) == ("a1", TOP)
     assert lane.gaps == (Gap(186.0, 60.0, "60 ms"),)
     assert lane.lost == (196.0, 206.0, 216.0, 226.0, 236.0)
+    assert losses(lane) == "M196 56v16M206 56v16M216 56v16M226 56v16M236 56v16"
 
 
 def test_an_answer_of_a_wrong_pod_is_a_mark_and_no_gap() -> None:
@@ -43,6 +44,7 @@ def test_shares_say_who_answered_when() -> None:
 def test_shares_of_one_moment_stand_upon_each_other() -> None:
     (lane,) = story(A1, *[TIMED_OUT] * 84, A1, B1).lanes
     assert [(each.number, each.top, each.height) for each in lane.shares[-2:]] == [(0, 0.0, 0.5), (1, 0.5, 0.5)]
+    assert ribbon(lane, 1) == "M946 64.0h10v10.0h-10z"
 
 
 def test_changes_are_lines_with_numbers_and_what_all_have_taken_up_too() -> None:

@@ -19,6 +19,7 @@ from harness.binaries.cache import default_folder
 from harness.commands.main import main
 from harness.eventually import eventually
 from harness.judging.history import sealed
+from harness.report.page import page as maker
 from harness.report.page.again import evidence_in
 from tests.harness.report.browser import Page, browser
 from tests.harness.report.conftest import JUDGED
@@ -162,6 +163,17 @@ def test_the_list_is_filtered_and_the_filter_stands_in_the_address(chromium: Pag
     page.open(address)
     assert page.run(shown) == ["KEP-2/leaks"]
     assert page.run("document.querySelector('output').textContent").startswith("1 of ")
+
+
+def test_what_is_too_much_to_stand_open_is_folded_in(chromium: Page, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(maker, "MOST_OPEN", 0)
+    assert CliRunner().invoke(main, ["report", str(run.folder)]).exit_code == 0
+    assert "<svg" not in text_of(run)
+    page = opened(chromium, run)
+    page.run(UNFOLD)
+    assert page.run("document.querySelectorAll('[id=\"KEP-2/loses\"] svg.timeline').length") == 1
+    assert page.run("document.querySelectorAll('[id=\"KEP-2/loses\"] .evidence pre').length") == 1
+    assert page.errors == []
 
 
 def test_a_summary_is_opened_by_keyboard(chromium: Page, run: Run) -> None:
