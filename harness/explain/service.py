@@ -25,7 +25,7 @@ from harness.explain.diagnosis import Diagnosis, diagnose
 from harness.explain.load import shares
 from harness.explain.objects import Objects
 from harness.explain.overview import FORMATS, overview
-from harness.explain.text import ASSUMES, as_json, parts, supposition
+from harness.explain.text import ASSUMES, as_json, parts, proxies, supposition
 from harness.explain.what_if import supposed
 from harness.guest import errors
 from harness.model.escaping import for_json
@@ -61,7 +61,11 @@ def explain_service(name: str, source: Source, *, form: str, console: Console, a
     if plan:
         found = seen.with_seen(found, plan, answers, cluster)
     if form == "json":
-        told = as_json(found) | {"gates": cluster.objects.gates, "unread": cluster.objects.unread}
+        told = as_json(found) | {
+            "gates": cluster.objects.gates,
+            "proxies": proxies(cluster),
+            "unread": cluster.objects.unread,
+        }
         _print_json(told | ({"probe": seen.as_json(plan, answers)} if plan else {}), console)
         return
     show(parts(found, cluster), console)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -55,6 +56,7 @@ def parts(diagnosis: Diagnosis, cluster: Cluster) -> Iterator[Any]:
     yield _line("Service", f"{spec.get('type', 'ClusterIP')} {addresses}".rstrip())
     controller = f", controller {cluster.controller_image}" if cluster.controller_image else ""
     yield _line("cluster", f"Kubernetes {cluster.objects.version or '?'}, {many(diagnosis.nodes, 'node')}{controller}")
+    yield _line("proxies", ", ".join(f"{count} as of {how}" for how, count in proxies(cluster).items()))
     yield _line("decides", diagnosis.asks)
     yield from (_line("hints", each) for each in diagnosis.hints)
     yield from (_line("gates", f"{name}: {_gates(seen)}") for name, seen in cluster.objects.gates.items())
@@ -62,6 +64,11 @@ def parts(diagnosis: Diagnosis, cluster: Cluster) -> Iterator[Any]:
     if diagnosis.routes:
         yield ""
         yield _table(diagnosis)
+
+
+def proxies(cluster: Cluster) -> Mapping[str, int]:
+    """Return by what the releases of proxies are known, images or kubelets, the most frequent first, and how often."""
+    return dict(Counter(each.proxy for each in cluster.nodes.values()).most_common())
 
 
 def _gates(seen: Mapping[str, bool]) -> str:

@@ -157,4 +157,4 @@ def test_one_service_for_programs(tmp_path: Path) -> None:
     files.write(shop(), tmp_path)
     told = json.loads(run("shop/one", "--from", str(tmp_path), "--format", "json").output)
     assert (told["crossing"], [each["id"] for each in told["causes"]]) == (["c1"], ["zone-without-endpoint"])
-    assert (told["gates"], [*told["unread"]]) == ({}, [])
+    assert (told["gates"], told["proxies"], [*told["unread"]]) == ({}, {"kubelet v1.37.0": 5}, [])

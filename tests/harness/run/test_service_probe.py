@@ -30,6 +30,8 @@ from harness.model import manifests
 from harness.model.release import Component, Release
 from harness.netns import conntrack, sandbox
 from harness.run.service_probe import PERMISSIONS
+from harness.settings.implementations import of_settings
+from harness.settings.options import resolve
 from reference.apiserver.server import HttpServer
 
 TRAFFICDIST = str(Path(sys.executable).with_name("trafficdist"))
@@ -44,15 +46,20 @@ def backend() -> Iterator[NetnsBackend]:
     except UnavailableError as error:
         pytest.skip(str(error))
     with NetnsBackend(release=Release(follows="released")) as booted, Kubelet(booted.kubeconfig(), booted.network):
-        booted.api.create("namespaces", "", {"metadata": {"name": "shop"}})
-        for name in ("web", "closed"):
-            service(booted.api, name)
-            run_pods(booted, name, "a1", "b1", "c1")
+        open_shop(booted, "web", "closed")
         service(booted.api, "headless", clusterIP="None")
         outside = {"type": "ExternalName", "externalName": "example.com"}
         booted.api.create("services", "shop", {"metadata": {"name": "outside"}, "spec": outside})
         eventually(lambda: _acknowledged(booted.api), within=30, describe="each node's word that it has the hints")
         yield booted
+
+
+def open_shop(backend: NetnsBackend, *names: str) -> None:
+    """Services of these names in namespace shop, each with a pod in each zone."""
+    backend.api.create("namespaces", "", {"metadata": {"name": "shop"}})
+    for name in names:
+        service(backend.api, name)
+        run_pods(backend, name, "a1", "b1", "c1")
 
 
 def _acknowledged(api: Api) -> bool:
@@ -125,6 +132,38 @@ def test_who_answers_is_whom_the_kernel_has_chosen(backend: NetnsBackend, explai
     addresses = {str(each["metadata"]["name"]): each["status"]["podIP"] for each in backend.api.list("pods", "shop")}
     assert of_web
     assert all(f"src={addresses['web-a1']} " in line for line in of_web)
+
+
+def namespaces(api: Api) -> set[str]:
+    return {str(each["metadata"]["name"]) for each in api.list("namespaces")}
+
+
+@pytest.mark.slow
+def test_proxies_and_controller_of_kubernetes_are_seen_to_do_as_expected(tmp_path: Path) -> None:
+    settings = resolve({"control-plane": "binaries:1.37", "proxy": "kube-proxy", "mode": "nftables"}, environment={})
+    try:
+        implementation = of_settings(settings)
+    except UnavailableError as error:
+        pytest.skip(str(error))
+    file = tmp_path / "kubeconfig"
+    with (
+        NetnsBackend(implementation=implementation, release=settings.release) as booted,
+        Kubelet(booted.kubeconfig(), booted.network),
+    ):
+        open_shop(booted, "web")
+        file.write_text(yaml.safe_dump(booted.kubeconfig()))
+        before = namespaces(booted.api)
+        result = CliRunner().invoke(
+            main, ["explain", "--kubeconfig", str(file), "shop/web", "--probe", "--format=json"]
+        )
+        left = namespaces(booted.api)
+    found = rows(result)
+    on_probed = {node: each for (node, _), each in found.items() if node in {"a1", "b1", "c1"}}
+    assert {node: [*each["seen"]] for node, each in on_probed.items()} == {
+        f"{zone}1": [f"web-{zone}1 of zone {zone}"] for zone in "abc"
+    }
+    assert {each["verdict"] for each in found.values()} == {"as expected"}
+    assert left == before
 
 
 @pytest.fixture
