@@ -57,7 +57,7 @@ class Page:
         """Make the window this wide, and light or dark."""
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self.call("Emulation.setEmulatedMedia", features=[scheme])
+        self.call("Emulation.setEmulatedMedia", media="screen", features=[scheme])
 
     def open(self, url: str) -> None:
         """Load a page, to its end."""

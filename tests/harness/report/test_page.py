@@ -145,6 +145,17 @@ def test_the_page_is_as_wide_as_its_window(chromium: Page, run: Run, tmp_path: P
     assert (tmp_path / "page.png").stat().st_size > 10_000
 
 
+def test_a_print_is_black_on_white_and_fits_the_paper(chromium: Page, run: Run, request: pytest.FixtureRequest) -> None:
+    chromium.size(760, dark=True)
+    dark = {"name": "prefers-color-scheme", "value": "dark"}
+    chromium.call("Emulation.setEmulatedMedia", media="print", features=[dark])
+    page = opened(chromium, run)
+    request.addfinalizer(lambda: chromium.size(1280))
+    assert page.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert page.run("getComputedStyle(document.querySelector('.filter')).display") == "none"
+    assert page.run("document.documentElement.scrollWidth") <= 760
+
+
 def test_an_address_opens_its_requirement(chromium: Page, run: Run) -> None:
     page = opened(chromium, run, "#KEP-2/holds")
     eventually(lambda: page.run("!!document.querySelector('[id=\"KEP-2/holds\"][open] svg.map')"), within=5.0,
