@@ -52,10 +52,7 @@ MODULES = (
         f"reference.endpointslice.{name}"
         for name in ("hints", "cpu_hints", "plan", "endpoints", "conditions", "controller", "zones", "allocation")
     ),
-    *(
-        f"reference.apiserver.kinds.{name}"
-        for name in ("service_validation", "service_update", "endpointslices", "pod_locators")
-    ),
+    *(f"reference.apiserver.kinds.{name}" for name in ("service_validation", "service_update", "endpointslices")),
     *(f"reference.pod_locator.{name}" for name in ("location", "index", "controller")),
     *(f"reference.dns.{name}" for name in ("selection", "records", "zone")),
 )
@@ -177,12 +174,19 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--cluster", action="store_true", help="try profile cluster too, where its profile finds nothing"
     )
-    parser.add_argument("--again", action="store_true", help="try those again that lived")
+    parser.add_argument(
+        "--again", action="store_true", help="try those again that lived, but for those that are settled"
+    )
     parser.add_argument("--measure", action="store_true", help="measure anew which requirements run which lines")
     options = parser.parse_args(arguments)
     results = Results(options.into)
     sample = list(islice(drawn(options.module or MODULES, options.seed), options.sample))
-    left = [each for each in sample if each.name not in results.lines or (options.again and results.lived(each))]
+    settled = {name for kind in ("equivalent", "outside") for name in survivors.read()[kind]}
+    left = [
+        each
+        for each in sample
+        if each.name not in results.lines or (options.again and results.lived(each) and each.name not in settled)
+    ]
     if left:
         judge = Judge(
             results, reach.known(options.into.with_name("reach.json"), anew=options.measure), cluster=options.cluster
