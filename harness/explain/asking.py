@@ -20,11 +20,13 @@ def ended(case: Case) -> Finding:
     match case.ends:
         case "external-name":
             target = case.spec.get("externalName", "?")
-            return found(
-                "external-name", f"the Service is ExternalName: DNS sends its clients to {target}, no proxy takes part"
-            )
+            says = f"the Service is ExternalName: DNS sends its clients to {target}, no proxy takes part"
+            routed = '{"spec":{"type":"ClusterIP","externalName":null,"selector":{"KEY":"VALUE"}}}'
+            return found("external-name", says, remedy=case.kubectl(f"patch -p '{routed}'"))
         case "headless":
-            return found("headless", "the Service is headless: clients choose among its endpoints, no proxy does")
+            says = "the Service is headless: clients choose among its endpoints, no proxy does"
+            again = "jq 'del(.spec.clusterIP, .spec.clusterIPs)' | kubectl replace --force -f -"
+            return found("headless", says, remedy=f"{case.kubectl('get -o json')} | {again}")
         case _:
             label = case.service["metadata"]["labels"][PROXY_NAME]
             says = f"label {PROXY_NAME} leaves the Service to proxy {label!r}: kube-proxy does nothing for it"
@@ -58,14 +60,16 @@ def _not_known(case: Case, decided_by: NoHints) -> Finding:
         said = f"feature gate {gate} is off in {CONTROLLER}, as its metrics say"
         return found("gate-off", said, evidence=(decided_by.reason,), remedy=_switch_on(gate, CONTROLLER))
     if not decided_by.unknown:
-        return found("gate-off", decided_by.reason, remedy=_newer(24))
-    since = 34 if field in {"PreferSameZone", "PreferSameNode"} else 31
-    remedy = case.set_field("PreferClose") if features.enabled("ServiceTrafficDistribution") else _newer(since)
+        return found("gate-off", decided_by.reason, remedy=_newer(24, "TopologyAwareHints"))
+    newer = _newer(31, "ServiceTrafficDistribution")
+    if field in {"PreferSameZone", "PreferSameNode"}:
+        newer = _newer(34, "PreferSameTrafficDistribution")
+    remedy = case.set_field("PreferClose") if features.enabled("ServiceTrafficDistribution") else newer
     return found("value-unknown-to-the-controller", decided_by.reason, remedy=remedy)
 
 
-def _newer(minor: int) -> str:
-    return f"use Kubernetes 1.{minor} or newer, or switch the feature gate on"
+def _newer(minor: int, gate: str) -> str:
+    return f"use Kubernetes 1.{minor} or newer, or {_switch_on(gate, CONTROLLER)}"
 
 
 def _switch_on(gate: str, component: str) -> str:

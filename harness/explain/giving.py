@@ -10,7 +10,7 @@ from harness.explain.findings import Finding, found, listed, many
 from harness.explain.numbers import enough, floating_point_refuses, overloads
 from reference.endpointslice.allocation import allocate, rules
 from reference.endpointslice.hints import CpuHeuristic, SamePlace, endpoint_hints, topology_annotation
-from reference.endpointslice.labels import CONTROLLER, MANAGED_BY, SERVICE_NAME
+from reference.endpointslice.labels import CONTROLLER, MANAGED_BY, SERVICE_NAME, ZONE
 from reference.endpointslice.zones import Refusal, ZoneShares
 from reference.objects.endpoints import has_hints, name_of
 
@@ -68,8 +68,10 @@ def _without(case: Case, ready: Sequence[tuple[Object, Object]], without: Sequen
             return _no_zone(case, each, said)
     managers = {_manager(one) or "nobody" for _, one in without} - {CONTROLLER}
     if managers:
-        names = listed(sorted({one["metadata"]["name"] for _, one in without}))
-        return found("slice-of-another-manager", f"{said}: slice {names} is managed by {listed(sorted(managers))}")
+        foreign = sorted({one["metadata"]["name"] for _, one in without if _manager(one) != CONTROLLER})
+        says = f"{said}: slice {listed(foreign)} is managed by {listed(sorted(managers))}"
+        delete = f"kubectl -n {case.namespace} delete endpointslices {' '.join(foreign)}"
+        return found("slice-of-another-manager", says, remedy=f"{delete}, or let their manager write hints")
     if len(without) < len(ready):
         names = listed(sorted({one["metadata"]["name"] for _, one in without}))
         return found("slices-disagree", f"{said}: look at slice {names}", evidence=case.evidence, remedy=case.log)
@@ -137,7 +139,8 @@ def _too_little_known(case: Case, refusal: Refusal) -> Finding:
     )
     left_out = [each.name for each in case.cluster.nodes.values() if not each.counts]
     more = f"; not ready, or of the control plane: {listed(left_out)}" if left_out else ""
-    return found("one-zone", where + more, evidence=(refusal.message, *case.events))
+    evidence = (refusal.message, *case.events)
+    return found("one-zone", where + more, evidence=evidence, remedy=f"kubectl get nodes -L {ZONE}")
 
 
 def _overloaded(case: Case, refusal: Refusal, shares: ZoneShares, endpoints: int) -> Finding:

@@ -85,7 +85,7 @@ def _of_zone(case: Case, zone: str, names: tuple[str, ...], known: Sequence[Obje
     evidence = (f"ready endpoints: {counted}",)
     if ready:
         return found("zone-not-hinted", f"zone {zone} has {many(len(ready), 'ready endpoint')}, and no hint names it",
-                      nodes=names, evidence=evidence)  # fmt: skip
+                      nodes=names, evidence=evidence, remedy=case.log)  # fmt: skip
     names_of = listed(sorted(map(name_of, mine)))
     if any(condition(each, "terminating") for each in mine):
         says = f"the endpoints of zone {zone} are terminating: {names_of}"

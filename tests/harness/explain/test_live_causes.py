@@ -397,12 +397,8 @@ FIELD = 'patch service web -p \'{"spec":{"trafficDistribution":"PreferSameZone"}
 RUNS = "kubectl -n kube-system logs -l component=kube-controller-manager"
 SAYS = "look at its log"
 ROWS = {
-    "another name": Row(
-        "external-name", _outside, by(_inside), "give it a selector and a type other than ExternalName"
-    ),
-    "headless": Row(
-        "headless", _served(clusterIP="None"), by(_anew), "delete the Service and create it again with a cluster IP"
-    ),
+    "another name": Row("external-name", _outside, by(_inside), '"type":"ClusterIP","externalName":null,"selector":'),
+    "headless": Row("headless", _served(clusterIP="None"), by(_anew), "| kubectl replace --force -f -"),
     "another proxy": Row(
         "other-proxy",
         _served(labels={"service.kubernetes.io/service-proxy-name": "mesh"}),
@@ -484,7 +480,7 @@ ROWS = {
         "gate-off",
         _auto(EACH_NODE, {OLD_KEY: "auto"}),
         by(_upgrade),
-        "use Kubernetes 1.24 or newer, or switch the feature gate on",
+        "use Kubernetes 1.24 or newer, or start kube-controller-manager with --feature-gates=TopologyAwareHints=true",
         real=OF_RELEASES,
         release="1.23",
     ),
@@ -511,7 +507,7 @@ ROWS = {
         "one-zone",
         _and(_no_longer_ready("b1", "b2", "c1"), _auto()),
         by(_ready_again),
-        "look why the nodes of the others are not ready",
+        "kubectl get nodes -L topology.kubernetes.io/zone",
     ),
     "fewer pods than zones": Row("too-few-endpoints", _auto("a1 b1"), scale, "scale deployment/NAME --replicas=5; or"),
     "an overload, and the number of pods": Row(
@@ -555,7 +551,7 @@ ROWS = {
         "slice-of-another-manager",
         _by_hand,
         by(lambda shop: shop.cluster.unpublish(shop.service)),
-        "let that manager write hints, or take its slice away",
+        "delete endpointslices web-slice-ipv4, or let their manager write hints",
     ),
     "a slice without hints": Row("slices-disagree", _two_slices, by(Shop.start_controller), RUNS),
     "hints for another zone": Row("hinted-for-another-zone", _auto("a1 a2 b1 c1 c1"), commands, FIELD),
@@ -604,7 +600,7 @@ ROWS = {
         "zone-not-hinted",
         _and(_auto("", selector=None), lambda shop: shop.publish("a1 a", "a2 a", "b1 b", "b2 b", "c1 b")),
         by(_republish),
-        "wait for the controller",
+        RUNS,
         "c1",
     ),
     "proxies before the feature": Row(
