@@ -15,6 +15,7 @@ from harness.judging.outcome import Outcome
 from harness.judging.results import Result, count, left_out, rests_on, slowest_convergence
 from harness.judging.verdict import SkipReason
 from harness.model.escaping import for_line
+from harness.run.folder import PAGE
 from harness.settings.claims import REFERENCE
 from harness.settings.settings import Settings
 
@@ -218,3 +219,4 @@ def conclusion(results: Sequence[Result], code: ExitCode, report: str, reasons: 
         yield Line(f"No certificate can rest on this run: {'; '.join(reasons)}.", "faint")
     if report:
         yield Line(f"Report: {report}")
+        yield Line(f"Page:   {report.rpartition('/')[0] or '.'}/{PAGE}")

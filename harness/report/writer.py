@@ -19,6 +19,7 @@ from harness.model.needs import Needs
 from harness.model.privacy import private_values
 from harness.report import allure, conformance, junit, reactions
 from harness.report.page import again, page
+from harness.run.folder import PAGE
 from harness.run.run import Run
 
 
@@ -37,7 +38,7 @@ def write_reports(run: Run, results: Sequence[Result]) -> Path:
     built = conformance.build(about, results, run.folder.artifacts(), reactions.listed(judged))
     report = private_values(built)
     text = conformance.as_yaml(report)
-    run.folder.write(page.FILE, page.as_html(report, results, judged.stories, again.evidence_in(run.folder.path)))
+    run.folder.write(PAGE, page.as_html(report, results, judged.stories, again.evidence_in(run.folder.path)))
     return run.folder.write("report.yaml", text)
 
 

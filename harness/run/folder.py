@@ -23,6 +23,7 @@ from harness.errors import DistrustError, UsageError
 from harness.model.privacy import private
 
 DEFAULT_PARENT = "trafficdist-results"
+PAGE = "report.html"
 MARK = ".trafficdist"  # marks a folder of ours, whose content a new run may replace
 
 _OURS = (

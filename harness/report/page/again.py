@@ -11,9 +11,9 @@ from harness.judging.judge import judge
 from harness.judging.results import Result
 from harness.model.requirements import Requirement
 from harness.report.conformance import is_inside, read_report
-from harness.report.page.page import FILE, as_html
+from harness.report.page.page import as_html
 from harness.report.rejudged import HISTORIES, place_of
-from harness.run.folder import write_whole
+from harness.run.folder import PAGE, write_whole
 
 
 def write(run: str, catalogue: Sequence[Requirement], out: Path | None = None) -> Path:
@@ -29,7 +29,7 @@ def write(run: str, catalogue: Sequence[Requirement], out: Path | None = None) -
     judged = judge(read(history).records, history)
     known = {each.id: each for each in catalogue}
     stated = [Result(known.get(each.requirement.id, each.requirement), each.cases) for each in judged.stated()]
-    target = out or folder / FILE
+    target = out or folder / PAGE
     try:
         write_whole(target, as_html(report, stated, judged.stories, evidence_in(folder)))
     except OSError as error:

@@ -29,7 +29,6 @@ from harness.report.allure import link
 from harness.report.page import details, lanes
 from harness.report.summary import COLUMNS, MARKS, conclusion
 
-FILE = "report.html"
 MOST_OPEN = 40
 """The most failures that stand open in the page; the others are folded in as what has passed is."""
 

@@ -75,7 +75,8 @@ Not run
 At least one MUST is not met, or with --warnings-as-errors a SHOULD (exit code 1).
 MUST: 1 of 5 met, 1 not met, 2 could not be told, 1 not run; SHOULD: 0 of 1 met, 1 not met; MAY: 0 of 1 met, 1 could \
 not be told.
-Report: out/report.yaml"""
+Report: out/report.yaml
+Page:   out/report.html"""
     )
 
 
