@@ -109,6 +109,8 @@ _CHOICES: Mapping[str, tuple[Any, ...]] = {
     "family": ("IPv4", "IPv6"),
     "address": get_args(oracle.AddressKind),
     "client": get_args(oracle.ClientKind),
+    "ingress": (True, False),
+    "exists": (True, False),
 }
 
 

@@ -180,6 +180,10 @@ def test_a_life_that_fails_gets_as_small_as_its_fault() -> None:
     assert len(texts.as_yaml([smaller]).splitlines()) <= 10
 
 
+def test_what_is_plain_is_what_a_life_has_that_says_nothing() -> None:
+    assert [name for name in lives.switches() if getattr(State(), name) != lives.choices(name)[0]] == []
+
+
 def test_it_stays_as_it_is_when_time_is_up() -> None:
     assert shrinking.shrunk(made()[5], _failing(lambda _: True), lambda: False) is made()[5]
 
