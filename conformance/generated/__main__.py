@@ -5,6 +5,7 @@ python -m conformance.generated corpus 1 12     # from seed 1, at most 12 for ea
 
 from __future__ import annotations
 
+import functools
 import itertools
 import sys
 from collections.abc import Hashable, Iterator
@@ -18,6 +19,7 @@ _BATCHES = 4  # that lives are chosen from
 _HEAD = "# Lives from seed {}, {} for each requirement; written by `python -m conformance.generated corpus {} {}`.\n"
 
 
+@functools.cache  # the draw takes seconds
 def corpus_text(seed: int, count: int) -> str:
     """Return the text of the file of fixed lives."""
     lives = [life for group in GROUPS for life in _chosen(group, seed, count)]

@@ -77,7 +77,7 @@ def zones_of_nodes(draw: Draw[Any]) -> tuple[Zones, ...]:
     changed = draw(st.sampled_from(((), (), *NODES)))
     if not changed:
         return ((),) * STATES
-    other = draw(st.sampled_from([each for each in ("a", "b", "c", "z", "") if each != changed[0]]))
+    other = draw(st.sampled_from([each for each in ("", "", "a", "b", "c", "z") if each != changed[0]]))
     begin, end = draw(st.sampled_from(((1, STATES), (2, STATES), (1, 2), (2, 3), (0, 2))))
     return tuple(((changed, other),) if begin <= number < end else () for number in range(STATES))
 
@@ -90,6 +90,9 @@ def lives(draw: Draw[Any], group: tuple[str, bool], zones: tuple[Zones, ...]) ->
     client = draw(st.sampled_from(choices("client")[:2] if address == "cluster-ip" else choices("client")))
     family = draw(st.sampled_from(choices("family"))) if more and address != "node-port" else "IPv4"
     nodes = draw(st.lists(st.sampled_from(NODES), min_size=2, max_size=3, unique=True))
+    moved = {node for labels in zones for node, _ in labels} - {*nodes}
+    if moved and draw(st.booleans()):
+        nodes[-1] = min(moved)
     state = draw(_first(address, more, group[1]))
     states = [replace(state, zones=zones[0])]
     for number in range(1, draw(st.sampled_from((2, 3, 3, STATES)))):

@@ -22,7 +22,7 @@ from harness.errors import UsageError
 from harness.model.generation import Generation
 from tests.conformance.trials import SCENARIOS
 
-DIGEST = "a464340a9dc03740c5c8967c418ae5cedf854e478d0ff943e26853c06577eaaf"
+DIGEST = "0ce4eaa6ba78edcf2c73ce38a43580021baf6c15f1ae0b18a17317fdec554738"
 
 READY = State(slices=(Slice("s0", (Member(0), Member(3))),))
 
