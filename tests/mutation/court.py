@@ -54,6 +54,9 @@ class Sentence:
 Asked = tuple[str, str]
 """A requirement, and the reading of the KEPs that the cluster follows, unless the requirement is about one of them."""
 
+_STOPPED = {-signal.SIGINT, -signal.SIGTERM, -signal.SIGKILL}
+"""Exit codes of a process that somebody else has ended, which says nothing of the mutant."""
+
 FORKS = get_context("forkserver")
 FORKS.set_forkserver_preload([__name__])
 
@@ -76,6 +79,8 @@ def judge(module: str, text: str, requirements: Sequence[Asked]) -> Sentence:
                         sentence = Sentence(**told)
         except EOFError:  # it has ended before it told
             process.join()
+            if process.exitcode in _STOPPED:
+                raise RuntimeError(f"the trial was ended by signal {-process.exitcode}") from None
             end = HUNG if process.exitcode == -signal.SIGALRM else BROKE
             sentence = Sentence(end, text=f"exit code {process.exitcode}")
         except BaseException:
@@ -89,6 +94,7 @@ def judge(module: str, text: str, requirements: Sequence[Asked]) -> Sentence:
 
 
 def _in_child(sender: Connection, folder: str, module: str, text: str, requirements: Sequence[Asked]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the run, which ends when this trial has
     signal.alarm(int(TRIAL_SECONDS * eventually.crowding()))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # threads of mutants say how they end

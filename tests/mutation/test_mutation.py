@@ -115,6 +115,14 @@ def test_a_mutant_that_breaks_or_hangs_is_told_from_one_that_lives(monkeypatch: 
 
 
 @pytest.mark.timeout(60)
+def test_a_trial_that_somebody_else_ends_says_nothing_of_the_mutant() -> None:
+    text = "import os, signal\nos.kill(os.getpid(), signal.{})\n"
+    with pytest.raises(RuntimeError, match="signal 15"):
+        court.judge(HINTS, text.format("SIGTERM"), TRIED)
+    assert court.judge(HINTS, f"{text.format('SIGINT')}raise ValueError", TRIED).text == "ValueError: "
+
+
+@pytest.mark.timeout(60)
 def test_a_judgement_kills_a_mutant_and_what_changes_nothing_lives() -> None:
     text = text_of(HINTS)
     fault = "if not _is_known(value, features):"
