@@ -46,7 +46,6 @@ class Kernel:
         self._kernel = {family: kernel_table(self._nft, family) for family in FAMILIES}
         self._later: deque[tuple[float, Family, list[Stale]]] = deque()
         self._left: dict[tuple[Family, Stale], float] = {}
-        self._loaded: float | None = None
         self._older: dict[Family, set[int]] = {family: set() for family in FAMILIES}
 
     def write(self, *, anew: bool) -> None:
@@ -62,7 +61,6 @@ class Kernel:
             self._metrics.last_synced[family] = time.time()
         if anew:
             self._forget_wrong()
-            self._loaded = time.monotonic()
 
     def delete(self) -> None:
         """Take all rules away."""
@@ -80,14 +78,10 @@ class Kernel:
 
     def patience(self) -> float | None:
         """Seconds until `forget_later` has something to do; None while there is nothing."""
-        since = [begin for begin, _, _ in list(self._later)[:1]] + ([] if self._loaded is None else [self._loaded])
-        return max(0.0, min(since) + SECOND_LOOK + TOGETHER - time.monotonic()) if since else None
+        return max(0.0, self._later[0][0] + SECOND_LOOK + TOGETHER - time.monotonic()) if self._later else None
 
     def forget_later(self, now: float) -> None:
         """The second looks that are due, together."""
-        if self._loaded is not None and self._loaded + SECOND_LOOK <= now:
-            self._loaded = None
-            self._forget_wrong()
         if not self._later or self._later[0][0] + SECOND_LOOK + TOGETHER > now:
             return
         due: dict[Family, list[Stale]] = defaultdict(list)

@@ -159,12 +159,15 @@ OTHERWISE: Mapping[str, str] = {
     "crashes-on-slices-of-names": "it ends, and what is there stays",
     "hangs-on-slices-without-ports": "it does nothing any more, and what is there stays",
     "forgets-before-it-learns": "two writes to the kernel are apart in time; what is there in the end is right",
+    "forgets-for-200-ms": "two writes to the kernel are apart in time; what is there in the end is right",
+    "forgets-for-a-second": "two writes to the kernel are apart in time; what is there in the end is right",
     "udp-forgets-before-it-learns": "two writes to the kernel are apart in time; what is there in the end is right",
     "caches-changes": "it is late; what it does in the end is right",
     "flushes-before-it-starts": "two writes to the kernel are apart in time; what is there in the end is right",
     "forgets-all-without-its-server": "it looks for its server by the clock",
     "first-of-a-burst-counts": "what it misses depends on the time between changes",
     "second-of-a-name-is-missed": "what it misses depends on the time between changes",
+    "looks-for-no-older-flows": "connections of a proxy before it are in the kernel alone",
     "keeps-what-went-while-it-was-away": "rules of a proxy before it are in the kernel alone",
 }
 """Mutants of proxies whose difference is in time, in the kernel, or in what no story has: packets alone show it."""

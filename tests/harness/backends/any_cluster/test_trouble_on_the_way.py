@@ -124,7 +124,7 @@ def test_a_pod_that_no_kubelet_takes_up_is_not_waited_for(
     share: Callable[[], KubeconfigBackend], host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     backend = share()
-    monkeypatch.setattr(pod_runner, "TROUBLED_SECONDS", 0.2)
+    monkeypatch.setattr(backend._pod_runner, "_kubelet_patience", 0.2)
     backend.create_namespace(f"td-{RUN_ID}-main-2")
     with pytest.raises(InconclusiveError, match="the kubelet of node nowhere does not begin with it"):
         backend.run_pods(f"td-{RUN_ID}-main-2", [WantedPod("lost", "nowhere")])
@@ -134,10 +134,10 @@ def test_a_pod_that_no_kubelet_takes_up_is_not_waited_for(
 def test_a_kubelet_is_given_time_to_find_an_api_server_that_was_replaced(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(pod_runner, "TROUBLED_SECONDS", 0.1)
+    monkeypatch.setattr(KindBackend, "_kubelet_patience", 0.7)
     there = target(host)
     backend = KindBackend(there, there.plain_api(), components=Replaced()).start()
-    monkeypatch.setattr(pod_runner, "TROUBLED_SECONDS", 0.1)
-    monkeypatch.setattr(pod_runner, "LATE_SECONDS", 0.7)
     backend.start_component(Component.API_SERVER, Release(), [])
     backend.create_namespace(f"td-{RUN_ID}-main-3")
     began = time.monotonic()
