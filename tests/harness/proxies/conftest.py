@@ -28,6 +28,8 @@ BODIES = {
     "hangs": "print('thinking', flush=True); signal.pause()",
     "unready": "serve(lambda: 503); print('waiting for nothing', flush=True); signal.pause()",
     "dies": "serve(); time.sleep(0.5); print('out of luck', flush=True); os._exit(4)",
+    "dies-when-told": "serve(); told = __file__ + '.told'\nwhile not os.path.exists(told): time.sleep(0.01)\n"
+    "print('out of luck', flush=True); os._exit(4)",
     "stubborn": "signal.signal(15, signal.SIG_IGN); serve(); print('no', flush=True)\nwhile True: signal.pause()",
 }
 

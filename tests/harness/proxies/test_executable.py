@@ -27,12 +27,14 @@ from tests.harness.proxies.test_process import exists
 
 SUITE = """
 import time
+from pathlib import Path
 from harness.model.requirements import *
 
 CORE = Feature("Routing", Profile.SERVICE_PROXY, True, "Routes.")
 
 @requirement("KEP-1/fails", "It routes.", level=MUST, features={CORE}, source="KEP-1, Design")
 def test_fails(three_zones):
+    (Path(__file__).parents[1] / "dies-when-told.py.told").touch()
     time.sleep(1)  # as long as a measuring window
     raise AssertionError("nobody answered")
 """
@@ -141,10 +143,11 @@ def test_program_cannot_be_of_another_release(boot: Boot) -> None:
         backend.start_component(PROXY, release("1.30"), ["a1"])
 
 
-@pytest.mark.parametrize(("what", "said"), [("exits", "bad flag: --nodes"), ("dies", "out of luck")])
-def test_run_with_a_broken_proxy_ends_with_12_and_fails_nothing(
-    what: str, said: str, fake: MakeFake, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(
+    ("what", "said", "code"), [("exits", "bad flag: --nodes", 12), ("dies-when-told", "out of luck", 10)]
+)
+def test_run_with_a_broken_proxy_fails_nothing(what: str, said: str, code: int, fake: MakeFake, tmp_path: Path) -> None:
+    """One that does not begin leaves nothing to judge; one that ends amid a requirement leaves that one open."""
     recipe = {"name": "fake", "command": fake(what), "ready": [{"http": {"port": 10256}}]}
     (tmp_path / "fake.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
     (tmp_path / "suite").mkdir()
@@ -159,6 +162,6 @@ def test_run_with_a_broken_proxy_ends_with_12_and_fails_nothing(
     )
     report = yaml.safe_load((tmp_path / "out" / "report.yaml").read_text(encoding="utf-8"))
     verdicts = {each["id"]: each["verdict"] for each in report["tests"]}
-    assert ran.returncode == 12
+    assert ran.returncode == code
     assert said in ran.stdout
     assert verdicts == {"KEP-1/fails": "inconclusive"}
