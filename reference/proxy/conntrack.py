@@ -5,9 +5,9 @@ that goes on sending stays with its endpoint, long after that one has left the S
 before the rules is never translated. TCP needs no help: a new SYN replaces an entry that is past its end.
 
 Linux 6.8 and newer delete by a filter: half a millisecond, or ten with 50,000 connections in all network namespaces,
-which share one table, and nothing where this namespace has none. Otherwise, and when there is much to delete, the table
-is dumped and looked through here. That costs 16 ms even for an empty table: the kernel locks each of 262,144 buckets.
-All network namespaces wait for each other meanwhile, so `Kernel` asks only for what the rules have noted.
+which share one table and wait for each other meanwhile, and nothing where this namespace has none. Otherwise, and when
+there is much to delete, the table is dumped and looked through here. That costs 16 ms even for an empty table: the
+kernel locks each of 262,144 buckets. So `Kernel` asks for what the rules have noted alone.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ class NftSocket:
             self.commit(part)
 
     def split(self, messages: Iterable[Message]) -> list[list[Message]]:
-        """The messages in transactions that fit the send buffer."""
+        """The messages in transactions that fit the send buffer; none without messages."""
         parts: list[list[Message]] = [[]]
         used = 0
         for message in messages:
@@ -122,7 +122,7 @@ class NftSocket:
                 used = 0
             parts[-1].append(message)
             used += size
-        return parts
+        return parts if parts[0] else []
 
     def exists(self, kind: int, body: bytes) -> bool:
         """Ask for one object; whether it is there. Raises `KernelError`."""
