@@ -28,6 +28,10 @@ MOST_FILTERS = 3
 """From that many on one dump is as fast as a filter for each (on Linux 6.18, by processor time), and the deletions by a
 filter of all network namespaces wait for each other, while dumps do not."""
 
+MOST_SPARING_FILTERS = 24
+"""The same where an answer may be on its way, which only a filter spares for certain: it looks and deletes at once, but
+a client may ask between a dump and the deletions."""
+
 MOST_AT_ONCE = 5_000
 """With more entries than that two dumps of UDP are faster than one of everything."""
 
@@ -57,7 +61,7 @@ class Conntrack:
         now = {service: endpoints(service) for service in {each.service for each in stale}}
         stale = [each for each in stale if _still(each, now[each.service])]
         by_filter = family == "IPv4" or not any(each.untranslated for each in stale)
-        if self._can_filter and by_filter and len(stale) < MOST_FILTERS:
+        if self._can_filter and by_filter and len(stale) < (MOST_FILTERS if awaited else MOST_SPARING_FILTERS):
             try:
                 for each in stale:
                     named = untranslated(each.service) if each.untranslated else None
@@ -68,15 +72,18 @@ class Conntrack:
                 self._can_filter = False  # before 6.8 a deletion needs the whole tuple
             else:
                 return
-        self.forget_all_but({family: {each.service: now[each.service] for each in stale}}, awaited=awaited)
+        wrong = {(_sent(family, each.service), end(family, *each.endpoint)) for each in stale}
+        for _, flow in list(self.flows([family]) if wrong else ()):
+            if (flow.sent, flow.answered) in wrong and (awaited or not flow.awaited):
+                self._delete(family, flow)
 
-    def forget_all_but(self, allowed: Mapping[Family, Allowed], *, awaited: bool = True) -> list[tuple[Family, Flow]]:
+    def forget_all_but(self, allowed: Mapping[Family, Allowed]) -> list[tuple[Family, Flow]]:
         """Delete the UDP connections to these services that do not go where they are allowed to; None: it is gone.
 
         Returns those to these services that stay.
         """
         packed = {
-            end(family, each.address, each.port): _packed(family, each, to)
+            _sent(family, each): _packed(family, each, to)
             for family, services in allowed.items()
             for each, to in services.items()
         }
@@ -85,7 +92,7 @@ class Conntrack:
             right = packed.get(flow.sent)
             if right is None:
                 continue
-            if flow.answered in right or (flow.awaited and not awaited):
+            if flow.answered in right:
                 stay.append((family, flow))
             else:
                 self._delete(family, flow)
@@ -146,10 +153,14 @@ class Conntrack:
                 yield content
 
 
+def _sent(family: Family, service: ServiceAddress) -> bytes:
+    return end(family, service.address, service.port)
+
+
 def _packed(family: Family, service: ServiceAddress, allowed: Iterable[Endpoint] | None) -> frozenset[bytes]:
     """Pack the ends to which connections may go. To an address that is gone they may go untranslated."""
     if allowed is None:
-        return frozenset((end(family, service.address, service.port),))
+        return frozenset((_sent(family, service),))
     return frozenset(end(family, *each) for each in allowed)
 
 
