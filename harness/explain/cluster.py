@@ -208,6 +208,11 @@ class Cluster:
         """Return what a proxy of a release decides by."""
         return self._behaviours(version)
 
+    @cached_property
+    def newest_behaviour(self) -> Behaviour:
+        """What a proxy of the controller's release decides by, with the gates that are usual there."""
+        return Behaviour.of(Features(self.features.version, follows=self.features.follows))
+
     def _behaviour(self, version: Version) -> Behaviour:
         of_proxy = self.objects.gates.get(f"{PROXY} {version[0]}.{version[1]}", {})
         return Behaviour.of(_features(version, {**self._keys, **of_proxy}, self.features.follows))

@@ -13,7 +13,7 @@ from harness.explain.findings import SHOWN, Finding, found, listed, many
 from harness.explain.routes import Route
 from reference.endpointslice.hints import topology_annotation
 from reference.endpointslice.labels import ZONE
-from reference.features import Features
+from reference.features import Version
 from reference.objects.endpoints import is_ready, name_of
 from reference.proxy.decision import Behaviour
 
@@ -21,13 +21,15 @@ from reference.proxy.decision import Behaviour
 def of_nodes(case: Case, known: Sequence[tuple[Object, Object]], by_proxies: Sequence[Route]) -> Iterator[Finding]:
     """Why some nodes use endpoints elsewhere although there are hints."""
     anywhere = [each for each in by_proxies if each.tier == "anywhere" and each.crossing]
-    alone = {name for each in anywhere for name in each.nodes if _keys_alone(case, case.cluster.nodes[name])}
+    nodes = {name: case.cluster.nodes[name] for each in anywhere for name in each.nodes}
+    alone = {name for name, node in nodes.items() if case.cluster.behaviour(node.version).keys_alone}
     if alone:
         says = f"{many(len(alone), 'node', 'has/have')} gate ServiceTopology on, so that its proxy looks at no hints"
         yield found("topology-keys", says, nodes=tuple(sorted(alone)))
         return
-    old = {name: node for each in anywhere for name in each.nodes if _is_old(case, node := case.cluster.nodes[name])}
-    off = {name: gate for name, node in old.items() if (gate := _gate_off(case, node))}
+    versions = {version for version in {node.version for node in nodes.values()} if _is_old(case, version)}
+    deaf = {name: node for name, node in nodes.items() if node.version in versions}
+    off = {name: gate for name, node in deaf.items() if (gate := _gate_off(case, node))}
     if off:
         gates = listed(sorted(set(off.values())))
         says = (
@@ -35,7 +37,7 @@ def of_nodes(case: Case, known: Sequence[tuple[Object, Object]], by_proxies: Seq
         )
         remedy = f"switch {gates} on in featureGates of kube-proxy's configuration, and restart it there"
         yield found("gate-off", says, nodes=tuple(sorted(off)), remedy=remedy)
-    old = {name: node for name, node in old.items() if name not in off}
+    old = {name: node for name, node in deaf.items() if name not in off}
     if old:
         releases = listed(sorted({f"1.{node.version[1]} ({node.proxy})" for node in old.values()}))
         says = f"{many(len(old), 'node', 'runs/run')} a proxy that does not use these hints: {releases}"
@@ -43,21 +45,15 @@ def of_nodes(case: Case, known: Sequence[tuple[Object, Object]], by_proxies: Seq
         yield found("proxy-too-old", says, nodes=tuple(sorted(old)), remedy=remedy)
     by_zone: dict[str, list[str]] = {}
     for each in anywhere:
-        by_zone.setdefault(each.zone, []).extend(name for name in each.nodes if name not in old.keys() | off.keys())
+        by_zone.setdefault(each.zone, []).extend(name for name in each.nodes if name not in deaf)
     for zone, names in sorted(by_zone.items()):
         if names:
             yield _of_zone(case, zone, tuple(dict.fromkeys(names)), [each for each, _ in known])
 
 
-def _keys_alone(case: Case, node: Node) -> bool:
-    return case.cluster.behaviour(node.version).keys_alone
-
-
-def _is_old(case: Case, node: Node) -> bool:
-    """Return whether the proxy of a node ignores hints that one of the newest release would use."""
-    features = case.cluster.features
-    newest = Behaviour.of(Features(features.version, follows=features.follows))
-    return _uses(case.cluster.behaviour(node.version), case) < _uses(newest, case)
+def _is_old(case: Case, version: Version) -> bool:
+    """Return whether a proxy of this release ignores hints that one of the newest release would use."""
+    return _uses(case.cluster.behaviour(version), case) < _uses(case.cluster.newest_behaviour, case)
 
 
 def _gate_off(case: Case, node: Node) -> str:
