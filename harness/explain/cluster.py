@@ -83,12 +83,12 @@ class Cluster:
     @cached_property
     def nodes(self) -> Mapping[str, Node]:
         """The nodes by name, in order."""
-        proxies = {str((each.get("spec") or {}).get("nodeName", "")): each for each in self.objects.proxies}
         objects = sorted(self.objects.nodes, key=lambda each: str(each["metadata"]["name"]))
-        return {found.name: found for each in objects for found in [self._node(each, proxies)]}
+        return {found.name: found for found in map(self._node, objects)}
 
-    def _node(self, node: Object, proxies: Mapping[str, Object]) -> Node:
-        name, proxy = str(node["metadata"]["name"]), proxies.get(str(node["metadata"]["name"]))
+    def _node(self, node: Object) -> Node:
+        name = str(node["metadata"]["name"])
+        proxy = self._proxies.get(name)
         image = _image(proxy, PROXY) if proxy else ""
         by_image, kubelet = version_of(image.rpartition(":")[2]), kubelet_version(node)
         return Node(
@@ -100,6 +100,11 @@ class Cluster:
             milli_cpu(str(((node.get("status") or {}).get("allocatable") or {}).get("cpu", ""))),
             proxy is None or is_ready(proxy),
         )
+
+    @cached_property
+    def _proxies(self) -> Mapping[str, Object]:
+        """The pods of proxies, by node."""
+        return {str((each.get("spec") or {}).get("nodeName", "")): each for each in self.objects.proxies}
 
     @cached_property
     def zones(self) -> ZoneTable:
@@ -178,25 +183,22 @@ class Cluster:
         return not self._lease.get("holderIdentity") or bool(renewed and now and now > renewed + _PATIENCE * lasts)
 
     def log_of_proxy(self, node: str) -> str:
-        """Return the command that shows the log of a node's proxy."""
-        pods = (each["metadata"] for each in self.objects.proxies if (each.get("spec") or {}).get("nodeName") == node)
-        return next((f"kubectl -n {each['namespace']} logs {each['name']}" for each in pods), "")
+        """Return the command that shows the log of a node's proxy, which has one."""
+        metadata = self._proxies[node]["metadata"]
+        return f"kubectl -n {metadata['namespace']} logs {metadata['name']}"
 
     @cached_property
     def late_labels(self) -> Mapping[str, LateLabel]:
         """The nodes, by name, whose zone label was written after their proxy had started, as far as is known."""
-        proxies = {str((each.get("spec") or {}).get("nodeName", "")): each for each in self.objects.proxies}
         found = {}
         for node in self.objects.nodes:
             name, written = str(node["metadata"]["name"]), _label_written(node)
-            started = moment(((proxies.get(name) or {}).get("status") or {}).get("startTime"))
-            at = moment(written.get("time"))
+            proxy = self._proxies.get(name) or {}
+            at, started = moment(written.get("time")), moment((proxy.get("status") or {}).get("startTime"))
             if at and started and at > started:
-                manager, proxy = str(written.get("manager", "?")), str(proxies[name]["metadata"]["name"])
-                said = (
-                    f"zone label of {name} written by {manager} at {at:{_TIME}}, {proxy} started at {started:{_TIME}}"
-                )
-                found[name] = LateLabel(said, manager.startswith("kubectl"), _restart(proxies[name]))
+                manager, pod = str(written.get("manager", "?")), proxy["metadata"]["name"]
+                said = f"zone label of {name} written by {manager} at {at:{_TIME}}, {pod} started at {started:{_TIME}}"
+                found[name] = LateLabel(said, manager.startswith("kubectl"), _restart(proxy))
         return found
 
     def gate_off(self, component: str, *gates: str) -> str:
