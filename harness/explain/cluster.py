@@ -7,12 +7,13 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import cached_property, lru_cache
 
 from harness.api.client import Object
 from harness.explain.components import API_SERVER, CONTROLLER, PROXY
 from harness.explain.objects import CALICO, Objects, kubelet_version
+from harness.guest.lease_record import moment
 from harness.model.topology import ZONE_LABEL
 from reference.endpointslice.endpoints import is_ready
 from reference.endpointslice.labels import node_zone, service_name
@@ -244,14 +245,6 @@ def _label_written(node: Object) -> Object:
     entries = node["metadata"].get("managedFields") or ()
     labels = [(((each.get("fieldsV1") or {}).get("f:metadata") or {}).get("f:labels") or {}, each) for each in entries]
     return max((each for kept, each in labels if field in kept), key=lambda each: str(each.get("time", "")), default={})
-
-
-def moment(text: object) -> datetime | None:
-    """Return a time of the API, like "2026-11-22T10:00:00Z" or with fractions; None for what is none."""
-    try:
-        return datetime.fromisoformat(str(text)) if text else None
-    except ValueError:
-        return None
 
 
 def version_of(text: str) -> Version | None:
