@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from harness.commands.from_options import with_options
-from harness.commands.front import examples
+from harness.commands.front import examples, tell
 from harness.errors import DistrustError, InconclusiveError, UnavailableError
 from harness.model.escaping import for_terminal
 from harness.settings.options import BY_NAME, resolve_some
@@ -48,7 +48,7 @@ def _clean_up(kubeconfig: str, context: str, *, run: str, force: bool) -> list[s
     found = reach(kubeconfig, context, rules=())
     api = Api(find(kubeconfig, context=context))
     try:
-        done += cleanup.cleanup(api, run=run, force=force, say=_say)
+        done += cleanup.cleanup(api, run=run, force=force, say=tell)
     except (RefusedError, InconclusiveError) as error:
         raise DistrustError(errors.of(error, server=found.server)) from error
     finally:
@@ -62,12 +62,8 @@ def _kind_clusters(run: str) -> list[str]:
     from harness.backends.kind.state import known
 
     try:
-        return [f"kind cluster {name} is deleted" for name in remove_leftovers(run, say=_say)]
+        return [f"kind cluster {name} is deleted" for name in remove_leftovers(run, say=tell)]
     except UnavailableError as error:
         if known():
-            _say(f"kind clusters are not looked for: {str(error).partition(chr(10))[0]}")
+            tell(f"kind clusters are not looked for: {str(error).partition(chr(10))[0]}")
         return []
-
-
-def _say(text: str) -> None:
-    click.echo(for_terminal(text), err=True)

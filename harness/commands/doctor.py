@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness.commands.from_options import SUITE, GroupedCommand, by_name, with_options
-from harness.commands.front import examples
-from harness.model.escaping import for_terminal
+from harness.commands.front import examples, tell
 from harness.settings.options import OPTIONS, resolve
 
 if TYPE_CHECKING:
@@ -75,7 +74,7 @@ def _checks(settings: Settings, *, try_pods: bool) -> list[Check]:
     examine: Mapping[str, Callable[[], list[Check]]] = {
         "netns": lambda: [*machine.examine_netns(settings.families), *machine.examine_dns(settings.dns)],
         "kind": lambda: machine.examine_kind(asked.topology),
-        "kubeconfig": lambda: cluster.examine(asked, lambda text: click.echo(for_terminal(text), err=True)),
+        "kubeconfig": lambda: cluster.examine(asked, tell),
     }
     return examine[settings.backend]()
 

@@ -9,9 +9,8 @@ import click
 
 from harness.commands.cleanup import of_cluster
 from harness.commands.from_options import with_options
-from harness.commands.front import examples
+from harness.commands.front import examples, tell
 from harness.errors import UsageError
-from harness.model.escaping import for_terminal
 from harness.settings.options import BY_NAME, resolve_some
 
 if TYPE_CHECKING:
@@ -109,7 +108,4 @@ def explain(
 def _asking(source: Source, registry: str) -> Asking:
     from harness.run.service_probe import ask
 
-    def say(text: str) -> None:
-        click.echo(for_terminal(text), err=True)
-
-    return partial(ask, kubeconfig=source.kubeconfig, context=source.context, registry=registry, say=say)
+    return partial(ask, kubeconfig=source.kubeconfig, context=source.context, registry=registry, say=tell)

@@ -64,6 +64,11 @@ def _say(text: str, code: ExitCode) -> ExitCode:
     return code
 
 
+def tell(text: str) -> None:
+    """Write what goes on to standard error, for whoever waits; the output of a command stays as it is."""
+    click.echo(for_terminal(text), err=True)
+
+
 def examples(*lines: str, codes: str = "") -> str:
     """The end of a help text: what one would type, and the exit codes where they say more than 0."""
     shown = "\b\nExamples:\n" + "\n".join(f"  trafficdist {line}" for line in lines)
