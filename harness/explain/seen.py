@@ -100,7 +100,7 @@ def plan(found_now: Diagnosis, cluster: Cluster, ready: Sequence[str]) -> Plan:
 
     Only its own cluster IPs are asked, over TCP: a datagram is more than a connection.
     """
-    service, servers = found_now.service, _servers(found_now, cluster)
+    service = found_now.service
     spec, metadata = service["spec"], service["metadata"]
     addresses = by_family(each for each in spec.get("clusterIPs") or () if each != "None")
     if not addresses or spec.get("type") == "ExternalName":
@@ -129,7 +129,9 @@ def plan(found_now: Diagnosis, cluster: Cluster, ready: Sequence[str]) -> Plan:
     if not kept:
         why = "; ".join(left_out) or "no node has rules for it"
         raise UsageError(f"--probe: nothing of Service {metadata['namespace']}/{metadata['name']} can be asked: {why}")
-    return Plan(service, kept, servers, _tell(servers, service, cluster), tuple(dict.fromkeys(left_out)))
+    pods = {str(each["metadata"]["name"]): each for each in cluster.pods(service) or ()}
+    servers = _servers(cluster.slices.get((metadata["namespace"], metadata["name"]), ()), pods)
+    return Plan(service, kept, servers, _tell(servers, pods), tuple(dict.fromkeys(left_out)))
 
 
 def _of_each_zone(questions: Sequence[Question]) -> list[str]:
@@ -153,11 +155,9 @@ def _client(route: Route, ready: Sequence[str], asked: Sequence[str]) -> str:
     return next((each for each in usable if each in asked), usable[0] if usable else "")
 
 
-def _servers(found_now: Diagnosis, cluster: Cluster) -> dict[str, Server]:
-    metadata = found_now.service["metadata"]
-    pods = {each["metadata"]["name"]: each for each in cluster.pods(found_now.service) or ()}
+def _servers(slices: Sequence[Object], pods: Mapping[str, Object]) -> dict[str, Server]:
     servers: dict[str, Server] = {}
-    for one in cluster.slices.get((metadata["namespace"], metadata["name"]), ()):
+    for one in slices:
         for each in one.get("endpoints") or ():
             spec = (pods.get(name_of(each)) or {}).get("spec") or {}
             server = Server(name_of(each), str(each.get("zone") or ""), str(spec.get("hostname") or name_of(each)))
@@ -165,16 +165,14 @@ def _servers(found_now: Diagnosis, cluster: Cluster) -> dict[str, Server]:
     return servers
 
 
-def _tell(servers: Mapping[str, Server], service: Object, cluster: Cluster) -> bool:
+def _tell(servers: Mapping[str, Server], pods: Mapping[str, Object]) -> bool:
     """Return whether all servers are the standard test image, which may be asked for its name."""
-    images = {
-        each["metadata"]["name"]: [str(one.get("image", "")) for one in each["spec"].get("containers") or ()]
-        for each in cluster.pods(service) or ()
-    }
-    return bool(servers) and all(
-        images.get(each.name) and all(_TEST_IMAGE in image.rpartition("/")[2] for image in images[each.name])
-        for each in servers.values()
-    )
+    return bool(servers) and all(each.name in pods and _is_test_image(pods[each.name]) for each in servers.values())
+
+
+def _is_test_image(pod: Object) -> bool:
+    images = [str(each.get("image", "")) for each in pod["spec"].get("containers") or ()]
+    return bool(images) and all(_TEST_IMAGE in each.rpartition("/")[2] for each in images)
 
 
 def with_seen(found_now: Diagnosis, plan: Plan, seen: Sequence[Seen], cluster: Cluster) -> Diagnosis:

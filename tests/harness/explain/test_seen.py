@@ -76,6 +76,12 @@ def test_a_service_without_an_address_of_the_cluster_is_refused(asked: Object, s
         planned(objects(asked))
 
 
+def test_a_service_whose_slice_no_proxy_can_read_is_refused() -> None:
+    unreadable = {**endpoint("a1"), "addresses": ["010.1.1.1"]}
+    with pytest.raises(UsageError, match="no node has rules for it"):
+        planned(objects(service(), of_slice(unreadable)))
+
+
 A1, B1, STRANGER, CONNECTED = (Reached(each) for each in ("10.244.0.1", "10.244.0.3", "who?", ""))
 VERDICTS: list[tuple[Mapping[Observation, int], Sequence[str], Verdict]] = [
     ({A1: 9}, [A1.pod], "as expected"),
