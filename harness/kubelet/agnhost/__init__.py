@@ -9,6 +9,6 @@ if there is one.
 
 Known differences: a connection of `/dial` is closed by a reset, so that thousands of dials leave nothing in the way of
 the next; redirects are not followed; there is no SCTP, no TLS, and none of the endpoints that change a container
-(upload, exit, shutdown) or read its environment; shell reads two files of /proc, and
-runs `agnhost connect` over TCP.
+(upload, exit, shutdown) or read its environment; shell reads two files of /proc, and runs
+`agnhost connect` over TCP.
 """

@@ -257,7 +257,7 @@ class UdpTry(Try):
         return self._not_answered(self._failed("read", error))
 
     def _timed_out(self) -> str:
-        return self._not_answered(f"read {self.network} {self._source}->{self._joined}: i/o timeout")
+        return self._not_answered(f"read {self.network} {self._source}->{self._joined}: {wording.TIMED_OUT}")
 
 
 _TRIES: dict[str, type[Try]] = {"http": HttpTry, "tcp": ConnectTry, "udp": UdpTry}
